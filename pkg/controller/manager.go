@@ -10,6 +10,7 @@ import (
 	volumesnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -34,6 +35,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/certificates"
+	"github.com/virtkit/virtkit/pkg/controller/clonecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/disruption"
 	"github.com/virtkit/virtkit/pkg/controller/evacuation"
 	"github.com/virtkit/virtkit/pkg/controller/kubevirtcontroller"
@@ -43,6 +45,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/replicasetcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/resize"
+	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/snapshotcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
@@ -56,12 +59,16 @@ import (
 // eventSource is what events say they come from.
 const eventSource = "virtualmachine-controller"
 
+// nameSuffix is how long the random end of a name is.
+const nameSuffix = 5
+
 // newScheme knows Kubernetes' kinds, those of KubeVirt's groups that have a reconciler here, CDI's and CSI's snapshots.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme),
-		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme), volumesnapshotv1.AddToScheme(scheme)); err != nil {
+		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme),
+		volumesnapshotv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	return scheme, nil
@@ -242,6 +249,13 @@ func (o *Options) addReconcilers(
 	}
 	installation := &kubevirtcontroller.Reconciler{Client: client, Config: current, Version: version.Get().
 		GitVersion, Now: time.Now}
+	restores := &restorecontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes, Snapshots: volumeSnapshots,
+	}
+	clones := &clonecontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Now: time.Now,
+		Suffix: func() string { return utilrand.String(nameSuffix) },
+	}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
 		volumeSnapshots.SetupWithManager(mgr),
@@ -260,6 +274,8 @@ func (o *Options) addReconcilers(
 		pools.SetupWithManager(ctx, mgr),
 		vmSnapshots.SetupWithManager(ctx, mgr),
 		contents.SetupWithManager(mgr),
+		restores.SetupWithManager(mgr),
+		clones.SetupWithManager(mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)

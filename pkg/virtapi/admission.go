@@ -11,10 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
@@ -51,6 +53,10 @@ func (a *admission) paths() map[string]webhook {
 		"/validate/evictions":                         a.evictions.admit,
 		"/validate/virtualmachineinstancereplicasets": known[v1.VirtualMachineInstanceReplicaSet](a.validateReplicaSet),
 		"/validate/virtualmachinepools":               known[poolv1beta1.VirtualMachinePool](a.validatePool),
+
+		"/validate/virtualmachinesnapshots": known[snapshotv1beta1.VirtualMachineSnapshot](a.validateSnapshot),
+		"/validate/virtualmachinerestores":  known[snapshotv1beta1.VirtualMachineRestore](a.validateRestore),
+		"/validate/virtualmachineclones":    known[clonev1beta1.VirtualMachineClone](a.validateClone),
 	}
 }
 
@@ -185,6 +191,9 @@ func (a *admission) validateMachine(
 	}
 	if surface.Settled(vm, old) {
 		return allowed(), nil
+	}
+	if errs := validateHeld(vm, old, surface.ActorOf(request.UserInfo.Username)); len(errs) > 0 {
+		return verdict(request.Kind.Kind, vm.Name, errs), nil
 	}
 	errs, warnings, err := a.validateReferring(ctx, vm)
 	if err != nil {

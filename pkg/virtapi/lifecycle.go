@@ -47,6 +47,9 @@ func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.St
 		return change{}, conflict(vm, fmt.Sprintf("VM waits for the place of VM %s; "+
 			"`virtctl rename %[1]s %s -n %s` finishes that", renaming.Name, vm.Name, vm.Namespace))
 	}
+	if in := vm.Status.RestoreInProgress; in != nil {
+		return change{}, conflict(vm, fmt.Sprintf("Cannot start VM until restore %q completes", *in))
+	}
 	if active(vmi) {
 		return change{}, conflict(vm, "VM is already running")
 	}

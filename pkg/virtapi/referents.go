@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
@@ -49,6 +50,12 @@ func (r referents) Read(ctx context.Context, namespace, name string, into runtim
 	case *cdiv1.DataSource:
 		path, resource = []string{"/apis", cdiv1.SchemeGroupVersion.Group, cdiv1.SchemeGroupVersion.Version},
 			"datasources"
+	case *snapshotv1beta1.VirtualMachineSnapshot:
+		path, resource = snapshotsPath(), "virtualmachinesnapshots"
+	case *snapshotv1beta1.VirtualMachineSnapshotContent:
+		path, resource = snapshotsPath(), "virtualmachinesnapshotcontents"
+	case *snapshotv1beta1.VirtualMachineRestoreList:
+		path, resource = snapshotsPath(), "virtualmachinerestores"
 	default:
 		return fmt.Errorf("nothing is known of %T", into)
 	}
@@ -69,6 +76,10 @@ func (r referents) Read(ctx context.Context, namespace, name string, into runtim
 		return err
 	}
 	return json.Unmarshal(data, into)
+}
+
+func snapshotsPath() []string {
+	return []string{"/apis", snapshotv1beta1.SchemeGroupVersion.Group, snapshotv1beta1.SchemeGroupVersion.Version}
 }
 
 // refer fills in what a new VM's references leave open: the volume that they are inferred from, their kind, the storage

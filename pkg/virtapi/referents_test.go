@@ -29,6 +29,9 @@ func (stored) Read(_ context.Context, _, name string, into runtime.Object) error
 		"*v1beta1.VirtualMachineClusterPreference/fast":   `{metadata: {name: fast}, spec: {volumes: {preferredStorageClassName: fast}}}`,
 		"*v1beta1.VirtualMachineClusterPreference/large":  `{metadata: {name: large}, spec: {requirements: {cpu: {guest: 4}, memory: {guest: 4Gi}}}}`,
 		"*v1.PersistentVolumeClaim/labelled":              `{metadata: {labels: {instancetype.kubevirt.io/default-instancetype: u1, instancetype.kubevirt.io/default-preference: linux}}}`,
+		"*v1beta1.VirtualMachineRestoreList/":             `{items: [{metadata: {name: first}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: busy}}}, {metadata: {name: over}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}}, status: {complete: true}}]}`,
+		"*v1beta1.VirtualMachineSnapshot/secure":          `{status: {virtualMachineSnapshotContentName: secure}}`,
+		"*v1beta1.VirtualMachineSnapshotContent/secure":   `{spec: {source: {virtualMachine: {metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}}}}`,
 		"*v1.PersistentVolumeClaim/plain":                 `{metadata: {}}`,
 	}[fmt.Sprintf("%T/%s", into, name)]
 	if text == "" {

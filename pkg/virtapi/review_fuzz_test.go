@@ -25,6 +25,8 @@ func FuzzReview(f *testing.F) {
 		`{"spec":{"virtualMachineTemplate":{"spec":{}},"selector":{},"replicas":-5}}`,
 		`{"spec":{"cpu":{"guest":4294967295},"memory":{"guest":"9223372036854775807Ei"}}}`,
 		`{"spec":{"configuration":{"migrations":{"bandwidthPerMigration":"-1"},"network":{"binding":{"":{}}}}}}`,
+		`{"spec":{"target":{"apiGroup":"kubevirt.io","kind":"VirtualMachine"},"virtualMachineSnapshotName":"s","patches":["{}","["],"volumeRestoreOverrides":[{}]}}`,
+		`{"spec":{"source":{"apiGroup":null},"labelFilters":["","!","a*b"],"newMacAddresses":{"":"x"},"template":{"labelFilters":[""]}}}`,
 		`{"spec":{"vmiName":"vm","addedNodeSelector":{"":""}},"status":{"phase":7}}`,
 	} {
 		f.Add([]byte(object), []byte(`{}`))

@@ -30,6 +30,9 @@ func TestUnknownFields(t *testing.T) {
 		"policy":          {"/validate/migrationpolicies", `{metadata: {name: a}, spec: {selectors: {}, colour: red}}`, "", "spec.colour: is no field"},
 		"replica set":     {"/validate/virtualmachineinstancereplicasets", `{metadata: {name: a}, spec: {colour: red}}`, "", "spec.colour: is no field"},
 		"pool":            {"/validate/virtualmachinepools", `{metadata: {name: a}, spec: {colour: red}}`, "", "spec.colour: is no field"},
+		"snapshot":        {"/validate/virtualmachinesnapshots", `{metadata: {name: a}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine}, colour: red}}`, "", "spec.colour: is no field"},
+		"restore":         {"/validate/virtualmachinerestores", `{metadata: {name: a}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine}, colour: red}}`, "", "spec.colour: is no field"},
+		"clone":           {"/validate/virtualmachineclones", `{metadata: {name: a}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}, colour: red}}`, "", "spec.colour: is no field"},
 		"KubeVirt":        {"/validate/kubevirts", `{metadata: {name: a}, spec: {configuration: {colour: red}}}`, "", "spec.configuration.colour: is no field"},
 	} {
 		t.Run(name, func(t *testing.T) {

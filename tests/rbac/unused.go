@@ -69,6 +69,23 @@ var unused = map[Right]string{
 	{names.VirtController, "subresources.kubevirt.io", "virtualmachineinstances/unfreeze", "update", false}:      snapshotted,
 	{names.VirtController, "cdi.kubevirt.io", "storageprofiles", "list", false}:                                  "CDI's StorageProfiles are read where they are",
 	{names.VirtController, "cdi.kubevirt.io", "storageprofiles", "watch", false}:                                 "CDI's StorageProfiles are read where they are",
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "patch", false}:                     restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores/status", "patch", false}:              restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "get", false}:                       restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "create", false}:                    restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "delete", false}:                    restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "create", false}:                   restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "delete", false}:                   restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "get", false}:               restoring,
+	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones", "delete", false}:                         restoring,
+	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones/status", "patch", false}:                   restoring,
+	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones/finalizers", "update", false}:              blockOwnerDeletion,
+	{names.VirtController, "storage.k8s.io", "storageclasses", "get", false}:                                     restoring,
+	{names.VirtController, "cdi.kubevirt.io", "datavolumes", "delete", false}:                                    restoring,
+	{names.VirtController, "apps", "controllerrevisions", "patch", false}:                                        restoring,
+	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinesnapshots", "get", false}:                             restoring,
+	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "get", false}:                      restoring,
+	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinerestores", "list", false}:                             restoring,
 
 	{names.VirtController, "", "events", "patch", false}: repeatedEvent,
 	{names.VirtHandler, "", "events", "patch", false}:    repeatedEvent,
@@ -82,5 +99,6 @@ const (
 	staleCache    = "looked up when creating it collides with what the cache has not seen yet"
 	signing       = "asked for by the API server when a certificate signing request is approved or signed"
 	keptDisk      = "a disk that outlives its VM because its pool keeps what it scales in is taken from the VM"
+	restoring     = "snapshots are restored where there is a CSI driver that makes them"
 	repeatedEvent = "an event that is seen again is counted instead of created"
 )

@@ -138,6 +138,10 @@ func (s *Step) act() {
 		action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
 		s.Decision.Action = action
 	}
+	if view.VM.Status.RestoreInProgress != nil && action == Create {
+		action = Keep // Its disks are being replaced; the write that ends that brings the next step.
+		s.Decision.Action = action
+	}
 	s.Status = true
 	switch action {
 	case Create:

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
@@ -18,7 +19,8 @@ import (
 type Condition interface {
 	v1.KubeVirtCondition | v1.VirtualMachineCondition | v1.VirtualMachineInstanceCondition |
 		v1.VirtualMachineInstanceMigrationCondition | v1.VirtualMachineInstanceReplicaSetCondition |
-		v1beta1.VirtualMachinePoolCondition | snapshotv1beta1.Condition | corev1.PodCondition
+		v1beta1.VirtualMachinePoolCondition | corev1.PodCondition |
+		snapshotv1beta1.Condition | clonev1beta1.Condition
 }
 
 // Find returns the condition of a type, which points into the list, or nil.
@@ -104,6 +106,8 @@ func fieldsOf[C Condition](c *C) fields {
 	case *v1beta1.VirtualMachinePoolCondition:
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
 	case *snapshotv1beta1.Condition:
+		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
+	case *clonev1beta1.Condition:
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
 	case *corev1.PodCondition:
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}

@@ -1,0 +1,337 @@
+// Package clonecontroller carries out VirtualMachineClones: it makes a VirtualMachine that is as another one is, or was
+// when it was snapshotted, with an identity of its own.
+//
+//	VirtualMachine ─► VirtualMachineSnapshot (temporary) ─► VirtualMachineRestore (temporary) ─► VirtualMachine
+//
+// The snapshot is what makes the clone of a running guest whole. What the clone has of its own are patches of the
+// restore: MAC addresses, firmware UUID and serial number; the guest's cloud-init sees another instance, since the
+// name by which the guest knows itself is not taken over. Both temporary objects belong to the clone, are named by
+// its UID, and are deleted once the claims of the new VM are bound.
+package clonecontroller
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+const (
+	kindMachine  = "VirtualMachine"
+	kindSnapshot = "VirtualMachineSnapshot"
+)
+
+// Reasons of events; KubeVirt's.
+const (
+	reasonSnapshotCreated = "SnapshotCreated"
+	reasonSnapshotReady   = "SnapshotReady"
+	reasonRestoreCreated  = "RestoreCreated"
+	reasonRestoreFailed   = "RestoreCreationFailed"
+	reasonRestoreReady    = "RestoreReady"
+	reasonTargetCreated   = "TargetVMCreated"
+	reasonPVCBound        = "PVCBound"
+	reasonSnapshotDeleted = "SnapshotDeleted"
+	reasonNoSource        = "SourceDoesNotExist"
+)
+
+// again is when to look again at what nobody tells of.
+const again = 5 * time.Second
+
+// View is what there is.
+type View struct {
+	Clone *clonev1beta1.VirtualMachineClone
+	// Source is the VM that is cloned, nil when it does not exist, or a snapshot is.
+	Source *v1.VirtualMachine
+	// Snapshot is the temporary one, or the one that is cloned; Content is what it has of its VM.
+	Snapshot *v1beta1.VirtualMachineSnapshot
+	Content  *v1beta1.VirtualMachineSnapshotContent
+	Restore  *v1beta1.VirtualMachineRestore
+	// Target is the new VM.
+	Target *v1.VirtualMachine
+	// Unbound are the names of the new VM's claims that have no volume.
+	Unbound []string
+	// Suffix ends the name of a new VM that the clone does not name.
+	Suffix string
+	Now    time.Time
+}
+
+// Event is one about the clone.
+type Event struct{ Type, Reason, Message string }
+
+// Step is what is to be done, in the order of its fields; the zero Step is nothing.
+type Step struct {
+	CreateSnapshot *v1beta1.VirtualMachineSnapshot
+	CreateRestore  *v1beta1.VirtualMachineRestore
+	DeleteRestore  *v1beta1.VirtualMachineRestore
+	DeleteSnapshot *v1beta1.VirtualMachineSnapshot
+	// DeleteClone ends a clone whose VM is gone.
+	DeleteClone bool
+	Events      []Event
+	// Status is the status to be written; nil leaves it.
+	Status *clonev1beta1.VirtualMachineCloneStatus
+	frame.Requeue
+}
+
+// Next returns the writes that take a clone from what view shows to its next phase.
+func Next(view View) Step {
+	v, c := &view, view.Clone
+	if c.DeletionTimestamp != nil {
+		return Step{}
+	}
+	switch c.Status.Phase {
+	case clonev1beta1.PhaseUnset:
+		return Step{Status: v.phase(clonev1beta1.SnapshotInProgress)}
+	case clonev1beta1.SnapshotInProgress:
+		return v.snapshot()
+	case clonev1beta1.RestoreInProgress:
+		return v.restore()
+	case clonev1beta1.CreatingTargetVM:
+		return v.target()
+	case clonev1beta1.Succeeded:
+		return v.cleanUp()
+	}
+	return Step{}
+}
+
+// phase is a copy of the clone's status with another phase.
+func (v *View) phase(next clonev1beta1.VirtualMachineClonePhase) *clonev1beta1.VirtualMachineCloneStatus {
+	status := v.Clone.Status.DeepCopy()
+	status.Phase = next
+	progress, ready, reason := corev1.ConditionTrue, corev1.ConditionFalse, "Still processing"
+	switch next {
+	case clonev1beta1.Succeeded:
+		progress, ready, reason = corev1.ConditionFalse, corev1.ConditionTrue, "Ready"
+	case clonev1beta1.Failed:
+		progress, reason = corev1.ConditionFalse, "Failed"
+	}
+	for of, is := range map[clonev1beta1.ConditionType]corev1.ConditionStatus{
+		clonev1beta1.ConditionProgressing: progress, clonev1beta1.ConditionReady: ready,
+	} {
+		conditions.Set(&status.Conditions, clonev1beta1.Condition{Type: of, Status: is, Reason: reason}, v.Now)
+	}
+	if status.CreationTime == nil && next == clonev1beta1.Succeeded {
+		now := metav1.NewTime(v.Now).Rfc3339Copy()
+		status.CreationTime = &now
+	}
+	return status
+}
+
+// fail ends the clone; what its conditions have no room for is said by an event, and in their message.
+func (v *View) fail(reason, text string) Step {
+	status := v.phase(clonev1beta1.Failed)
+	for i := range status.Conditions {
+		status.Conditions[i].Message = text
+	}
+	return Step{Status: status, Events: []Event{{corev1.EventTypeWarning, reason, text}}}
+}
+
+// ofMachine reports the clone of a VM, not of a snapshot.
+func (v *View) ofMachine() bool { return v.Clone.Spec.Source.Kind == kindMachine }
+
+// SnapshotName and RestoreName are those of the temporary objects of a clone.
+func SnapshotName(c *clonev1beta1.VirtualMachineClone) string { return "tmp-snapshot-" + string(c.UID) }
+
+// RestoreName is SnapshotName for the restore.
+func RestoreName(c *clonev1beta1.VirtualMachineClone) string { return "tmp-restore-" + string(c.UID) }
+
+// snapshot is the phase in which there is no snapshot to restore yet.
+func (v *View) snapshot() Step {
+	c := v.Clone
+	source := c.Spec.Source
+	switch {
+	case v.ofMachine() && c.Status.SnapshotName == nil:
+		if v.Source == nil {
+			return v.fail(reasonNoSource,
+				fmt.Sprintf("%s %s does not exist in namespace %s", source.Kind, source.Name, c.Namespace))
+		}
+		status := v.phase(clonev1beta1.SnapshotInProgress)
+		status.SnapshotName = new(SnapshotName(c))
+		step := Step{Status: status}
+		if v.Snapshot == nil {
+			step.CreateSnapshot = v.newSnapshot()
+			step.Events = []Event{{
+				corev1.EventTypeNormal, reasonSnapshotCreated,
+				fmt.Sprintf("created snapshot %s for clone %s", SnapshotName(c), c.Name),
+			}}
+		}
+		return step
+	case v.Snapshot == nil && !v.ofMachine():
+		return v.fail(reasonNoSource,
+			fmt.Sprintf("%s %s does not exist in namespace %s", source.Kind, source.Name, c.Namespace))
+	case v.Snapshot == nil:
+		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s does not exist anymore", *c.Status.SnapshotName))
+	case v.Snapshot.Status != nil && v.Snapshot.Status.Phase == v1beta1.Failed:
+		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s failed", v.Snapshot.Name))
+	case !ready(v.Snapshot):
+		return Step{}
+	}
+	return Step{Status: v.phase(clonev1beta1.RestoreInProgress), Events: []Event{{
+		corev1.EventTypeNormal, reasonSnapshotReady,
+		fmt.Sprintf("snapshot %s for clone %s is ready to use", v.Snapshot.Name, c.Name),
+	}}}
+}
+
+func ready(s *v1beta1.VirtualMachineSnapshot) bool {
+	return s.DeletionTimestamp == nil && s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse
+}
+
+// restore is the phase in which the snapshot becomes a VM.
+func (v *View) restore() Step {
+	c := v.Clone
+	if v.Snapshot == nil {
+		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s does not exist anymore", v.snapshotName()))
+	}
+	switch r := v.Restore; {
+	case r == nil && c.Status.RestoreName != nil:
+		return v.fail(reasonRestoreFailed, fmt.Sprintf("restore %s does not exist anymore", *c.Status.RestoreName))
+	case r == nil:
+		return v.begin()
+	case c.Status.RestoreName == nil:
+		status := v.phase(clonev1beta1.RestoreInProgress)
+		status.RestoreName = &r.Name
+		return Step{Status: status}
+	case failure(r) != "":
+		return v.fail(reasonRestoreFailed, fmt.Sprintf("restore %s failed: %s", r.Name, failure(r)))
+	case r.Status == nil || r.Status.Complete == nil || !*r.Status.Complete:
+		return Step{}
+	}
+	status := v.phase(clonev1beta1.CreatingTargetVM)
+	status.TargetName = &v.Restore.Spec.Target.Name
+	return Step{Status: status, Events: []Event{{
+		corev1.EventTypeNormal, reasonRestoreReady,
+		fmt.Sprintf("restore %s for clone %s is ready to use", v.Restore.Name, c.Name),
+	}}}
+}
+
+func failure(r *v1beta1.VirtualMachineRestore) string {
+	if r.Status == nil {
+		return ""
+	}
+	if f := conditions.Find(r.Status.Conditions, v1beta1.ConditionFailure); f != nil {
+		return f.Reason
+	}
+	return ""
+}
+
+// begin makes the restore.
+func (v *View) begin() Step {
+	c := v.Clone
+	if v.Content == nil || v.Content.Spec.Source.VirtualMachine == nil ||
+		v.Content.Spec.Source.VirtualMachine.Spec.Template == nil {
+		step := Step{Events: []Event{{
+			corev1.EventTypeWarning, reasonRestoreFailed,
+			fmt.Sprintf("cannot get VM manifest from snapshot: %s has no content", v.Snapshot.Name),
+		}}}
+		step.RequeueAfter = again
+		return step
+	}
+	patches, err := Patches(v.Content.Spec.Source.VirtualMachine, &c.Spec)
+	if err != nil {
+		return v.fail(reasonRestoreFailed, err.Error())
+	}
+	status := v.phase(clonev1beta1.RestoreInProgress)
+	status.RestoreName = new(RestoreName(c))
+	return Step{
+		CreateRestore: v.newRestore(patches), Status: status,
+		Events: []Event{{
+			corev1.EventTypeNormal, reasonRestoreCreated,
+			fmt.Sprintf("created restore %s for clone %s", RestoreName(c), c.Name),
+		}},
+	}
+}
+
+// target is the phase in which the new VM is to show.
+func (v *View) target() Step {
+	if v.Target == nil {
+		step := Step{}
+		step.RequeueAfter = again
+		return step
+	}
+	return Step{Status: v.phase(clonev1beta1.Succeeded), Events: []Event{{
+		corev1.EventTypeNormal, reasonTargetCreated,
+		fmt.Sprintf("created target VM %s for clone %s", v.Target.Name, v.Clone.Name),
+	}}}
+}
+
+// cleanUp removes what was temporary once the new VM's claims are bound, and the clone when its VM is gone.
+func (v *View) cleanUp() Step {
+	c := v.Clone
+	if v.Target == nil {
+		return Step{DeleteClone: true}
+	}
+	if c.Status.RestoreName == nil {
+		return Step{}
+	}
+	if len(v.Unbound) > 0 {
+		return Step{} // the event of their volume comes
+	}
+	if v.Restore != nil && v.Restore.DeletionTimestamp == nil {
+		return Step{DeleteRestore: v.Restore}
+	}
+	if v.ofMachine() && v.Snapshot != nil && v.Snapshot.DeletionTimestamp == nil {
+		return Step{DeleteSnapshot: v.Snapshot}
+	}
+	status := v.phase(clonev1beta1.Succeeded)
+	status.SnapshotName, status.RestoreName = nil, nil
+	return Step{Status: status, Events: []Event{{
+		corev1.EventTypeNormal, reasonPVCBound, fmt.Sprintf("all PVC for clone %s are bound", c.Name),
+	}}}
+}
+
+// snapshotName is the name of the snapshot that the clone is made from, empty when there is none yet.
+func (v *View) snapshotName() string { return snapshotOf(v.Clone) }
+
+func snapshotOf(c *clonev1beta1.VirtualMachineClone) string {
+	if c.Spec.Source.Kind == kindSnapshot {
+		return c.Spec.Source.Name
+	}
+	return SnapshotName(c)
+}
+
+func ownerOf(c *clonev1beta1.VirtualMachineClone) []metav1.OwnerReference {
+	kind := clonev1beta1.VirtualMachineCloneKind
+	return []metav1.OwnerReference{*metav1.NewControllerRef(c, kind.GroupVersion().WithKind(kind.Kind))}
+}
+
+func (v *View) newSnapshot() *v1beta1.VirtualMachineSnapshot {
+	c := v.Clone
+	return &v1beta1.VirtualMachineSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: SnapshotName(c), OwnerReferences: ownerOf(c)},
+		Spec: v1beta1.VirtualMachineSnapshotSpec{Source: corev1.TypedLocalObjectReference{
+			APIGroup: new(v1.GroupVersion.Group), Kind: kindMachine, Name: c.Spec.Source.Name,
+		}},
+	}
+}
+
+func (v *View) newRestore(patches []string) *v1beta1.VirtualMachineRestore {
+	c := v.Clone
+	target := corev1.TypedLocalObjectReference{Kind: kindMachine}
+	if c.Spec.Target != nil {
+		target = *c.Spec.Target
+	}
+	if target.APIGroup == nil {
+		target.APIGroup = new(v1.GroupVersion.Group)
+	}
+	if target.Name == "" {
+		source := v.Content.Spec.Source.VirtualMachine.Name
+		target.Name = names.Shorten(source+"-clone", names.MaxLabel-len(v.Suffix)-1) + "-" + v.Suffix
+	}
+	restore := &v1beta1.VirtualMachineRestore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: RestoreName(c), OwnerReferences: ownerOf(c)},
+		Spec: v1beta1.VirtualMachineRestoreSpec{
+			Target: target, VirtualMachineSnapshotName: v.Snapshot.Name, Patches: patches,
+		},
+	}
+	if policy := c.Spec.VolumeNamePolicy; policy != nil {
+		restore.Spec.VolumeRestorePolicy = new(policy.ToVolumeRestorePolicy())
+	}
+	return restore
+}

@@ -1,0 +1,180 @@
+package restorecontroller
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// finish is the second phase: the target is the restored one, and what hangs on it follows. It does not need the
+// snapshot any more.
+func (v *View) finish() Step {
+	step := Step{}
+	step.RequeueAfter = frame.CatchUp // not all that is written has an event
+	v.moveState(&step)
+	v.own(&step)
+	if len(step.ChangeClaims)+len(step.ChangeDataVolumes)+len(step.ChangeRevisions) > 0 {
+		return step
+	}
+	for _, name := range v.Restore.Status.DeletedDataVolumes {
+		if dv := v.DataVolumes[name]; dv != nil && dv.DeletionTimestamp == nil {
+			step.DeleteDataVolumes = append(step.DeleteDataVolumes, dv)
+		}
+	}
+	for _, claim := range v.Replaced {
+		if claim.DeletionTimestamp == nil {
+			step.DeleteClaims = append(step.DeleteClaims, claim)
+		}
+	}
+	if len(step.DeleteDataVolumes)+len(step.DeleteClaims) > 0 {
+		return step
+	}
+	step = Step{Release: v.held(), Done: v.complete()}
+	step.Events = []Event{{
+		corev1.EventTypeNormal, reasonComplete,
+		"Successfully completed VirtualMachineRestore " + v.Restore.Name,
+	}}
+	if v.Restore.DeletionTimestamp != nil {
+		step.RemoveFinalizer = true
+	}
+	return step
+}
+
+// replacedValue is the value of replacedLabel on claims of the target.
+func replacedValue(vm string) string { return names.Shorten(vmstate.Prefix+"-"+vm, names.MaxLabel) }
+
+// moveState makes the restored claim of the target's state the one that the target has, and the one before one that is
+// deleted at the end.
+func (v *View) moveState(step *Step) {
+	var next *corev1.PersistentVolumeClaim
+	for _, o := range v.Restore.Status.Restores {
+		if isState(o.VolumeName) {
+			next = v.Made[o.PersistentVolumeClaimName]
+		}
+	}
+	if next == nil || !vmstate.Needed(&v.VM.Spec.Template.Spec) {
+		return
+	}
+	for _, claim := range v.States {
+		if claim.UID == next.UID || claim.DeletionTimestamp != nil {
+			continue
+		}
+		after := claim.DeepCopy()
+		delete(after.Labels, vmstate.Prefix)
+		after.Labels[replacedLabel] = replacedValue(v.VM.Name)
+		step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{claim, after})
+	}
+	if label := vmicontroller.LabelValue(v.VM.Name); next.Labels[vmstate.Prefix] != label {
+		after := next.DeepCopy()
+		metav1.SetMetaDataLabel(&after.ObjectMeta, vmstate.Prefix, label)
+		step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{next, after})
+	}
+}
+
+// own gives the target what was made for it before it existed: claims, DataVolumes and ControllerRevisions.
+func (v *View) own(step *Step) {
+	vm := v.VM
+	for _, o := range v.Restore.Status.Restores {
+		claim := v.Made[o.PersistentVolumeClaimName]
+		if claim != nil && owns(v.Restore) && claim.Annotations[ownedAnnotation] == v.Restore.Name {
+			after := claim.DeepCopy()
+			delete(after.Annotations, ownedAnnotation)
+			if len(after.OwnerReferences) == 0 {
+				after.OwnerReferences = withOwner(nil, vm)
+			}
+			step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{claim, after})
+		}
+		if o.DataVolumeName == nil || !owns(v.Restore) {
+			continue
+		}
+		dv := v.DataVolumes[*o.DataVolumeName]
+		if dv != nil && dv.Annotations[NameAnnotation] == v.Restore.Name && len(dv.OwnerReferences) == 0 {
+			after := dv.DeepCopy()
+			after.OwnerReferences = withOwner(nil, vm)
+			after.Labels = maps.Clone(after.Labels)
+			metav1.SetMetaDataLabel(&after.ObjectMeta, v1.CreatedByLabel, string(vm.UID))
+			step.ChangeDataVolumes = append(step.ChangeDataVolumes, Change[*cdiv1.DataVolume]{dv, after})
+		}
+	}
+	for _, name := range revisionsOf(vm) {
+		revision := v.Revisions[name]
+		if revision == nil || metav1.GetControllerOfNoCopy(revision) != nil {
+			continue
+		}
+		after := revision.DeepCopy()
+		after.OwnerReferences = withOwner(after.OwnerReferences, vm)
+		step.ChangeRevisions = append(step.ChangeRevisions, Change[*appsv1.ControllerRevision]{revision, after})
+	}
+}
+
+// revisionsOf are the ControllerRevisions that a VM's spec names.
+func revisionsOf(vm *v1.VirtualMachine) []string {
+	var out []string
+	if m := vm.Spec.Instancetype; m != nil && m.RevisionName != "" {
+		out = append(out, m.RevisionName)
+	}
+	if m := vm.Spec.Preference; m != nil && m.RevisionName != "" {
+		out = append(out, m.RevisionName)
+	}
+	return out
+}
+
+// RevisionName is the name that a snapshot's ControllerRevision has as that of the restored VM.
+func RevisionName(revision, snapshot, vm string) string {
+	return strings.Replace(revision, snapshot, vm, 1)
+}
+
+// revise has the restored VM refer to ControllerRevisions of its own, which are as the snapshot's. One that is there
+// already may be what the VM before the restore refers to, so it is not replaced.
+func (v *View) revise(vm *v1.VirtualMachine, step *Step) (trouble string) {
+	rename := func(name *string) string {
+		if *name == "" {
+			return ""
+		}
+		kept := v.Revisions[*name]
+		if kept == nil {
+			return fmt.Sprintf("Unable to find ControllerRevision %s/%s", vm.Namespace, *name)
+		}
+		own := RevisionName(*name, v.Restore.Spec.VirtualMachineSnapshotName, vm.Name)
+		there := v.Revisions[own]
+		switch {
+		case own == *name:
+		case there == nil:
+			revision := &appsv1.ControllerRevision{
+				ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: own, Labels: maps.Clone(kept.Labels)},
+				Data:       *kept.Data.DeepCopy(), Revision: kept.Revision,
+			}
+			if v.VM != nil {
+				revision.OwnerReferences = withOwner(nil, v.VM)
+			}
+			step.CreateRevisions = append(step.CreateRevisions, revision)
+		case !bytes.Equal(there.Data.Raw, kept.Data.Raw) && !instancetype.SameRevision(there, kept):
+			return fmt.Sprintf("ControllerRevision %s/%s exists with other data than the snapshot's %s; delete it",
+				vm.Namespace, own, *name)
+		}
+		*name = own
+		return ""
+	}
+	if m := vm.Spec.Instancetype; m != nil {
+		if trouble = rename(&m.RevisionName); trouble != "" {
+			return trouble
+		}
+	}
+	if m := vm.Spec.Preference; m != nil {
+		trouble = rename(&m.RevisionName)
+	}
+	return trouble
+}

@@ -1,0 +1,211 @@
+package restorecontroller
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
+)
+
+// commit writes the target, or makes it. All that it needs is there.
+func (v *View) commit() Step {
+	vm, err := v.machine()
+	if err != nil {
+		return v.stuck(err.Error())
+	}
+	step := Step{Status: v.status(textUpdating, textAwaiting)}
+	if trouble := v.revise(vm, &step); trouble != "" {
+		return v.stuck(trouble)
+	}
+	if v.VM != nil {
+		step.VM = vm
+		return step
+	}
+	if step.CreateVM, err = Patch(vm, v.Restore.Spec.Patches); err != nil {
+		return v.stuck(fmt.Sprintf("error patching VM %s: %v", vm.Name, err))
+	}
+	// Whatever the patches say: it is the target, and this restore made it.
+	created := step.CreateVM
+	created.Namespace, created.Name, created.GenerateName = v.Restore.Namespace, v.Restore.Spec.Target.Name, ""
+	metav1.SetMetaDataAnnotation(&created.ObjectMeta, LastAnnotation, mark(v.Restore))
+	return step
+}
+
+// machine is the target as it will be, but for patches.
+func (v *View) machine() (*v1.VirtualMachine, error) {
+	source := v.Content.Spec.Source.VirtualMachine
+	spec := source.Spec.DeepCopy()
+	spec.DataVolumeTemplates = v.templates(v.Restore.Status.Restores)
+	spec.Template.Spec.Volumes = v.volumes()
+	vm := v.VM.DeepCopy()
+	if vm == nil {
+		vm = &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: v.Restore.Namespace, Name: v.Restore.Spec.Target.Name,
+			Labels: maps.Clone(source.Labels), Annotations: maps.Clone(source.Annotations),
+		}}
+		for _, renamed := range []string{identity.RenamedTo, identity.RenamedFrom, identity.RenamingFrom} {
+			delete(vm.Annotations, renamed)
+		}
+		halt(spec)
+	} else if err := keepStrategy(spec, vm); err != nil {
+		return nil, err
+	}
+	vm.Spec = *spec
+	metav1.SetMetaDataAnnotation(&vm.ObjectMeta, LastAnnotation, mark(v.Restore))
+	if source.Name == vm.Name {
+		firmware := &vm.Spec.Template.Spec.Domain.Firmware
+		if *firmware == nil {
+			*firmware = &v1.Firmware{}
+		}
+		if (*firmware).UUID == "" {
+			(*firmware).UUID = identity.UUID(vm.Name)
+		}
+	} else {
+		// A guest of another name is another one, which its cloud-init is to notice.
+		delete(vm.Spec.Template.ObjectMeta.Annotations, identity.KnownAs)
+	}
+	return vm, nil
+}
+
+// halt has a new VM not start by itself.
+func halt(spec *v1.VirtualMachineSpec) {
+	if spec.Running != nil {
+		spec.Running, spec.RunStrategy = new(false), nil
+		return
+	}
+	spec.RunStrategy = new(v1.RunStrategyHalted)
+}
+
+// keepStrategy leaves a VM the run strategy that it has now.
+func keepStrategy(spec *v1.VirtualMachineSpec, vm *v1.VirtualMachine) error {
+	if vm.Spec.Running != nil {
+		spec.Running, spec.RunStrategy = new(false), nil
+		return nil
+	}
+	strategy, err := vm.RunStrategy()
+	if err != nil {
+		return err
+	}
+	spec.Running, spec.RunStrategy = nil, &strategy
+	return nil
+}
+
+// entry is what the status lists of a volume, nil for one that is not restored.
+func entry(restores []v1beta1.VolumeRestore, volume string) *v1beta1.VolumeRestore {
+	for i := range restores {
+		if restores[i].VolumeName == volume {
+			return &restores[i]
+		}
+	}
+	return nil
+}
+
+// templates are the restored VM's dataVolumeTemplates: those of its restored volumes have other names.
+func (v *View) templates(restores []v1beta1.VolumeRestore) []v1.DataVolumeTemplateSpec {
+	source := &v.Content.Spec.Source.VirtualMachine.Spec
+	var out []v1.DataVolumeTemplateSpec
+	for i := range source.DataVolumeTemplates {
+		template := source.DataVolumeTemplates[i].DeepCopy()
+		for _, o := range source.Template.Spec.Volumes {
+			if o.DataVolume != nil && o.DataVolume.Name == template.Name && entry(restores, o.Name) != nil {
+				template.Name = restoredName(v.Restore, o.Name, template.Name)
+				break
+			}
+		}
+		out = append(out, *template)
+	}
+	return out
+}
+
+// volumes are the restored VM's: its claims are the restored ones, and a DataVolume that it has no template for is the
+// claim.
+func (v *View) volumes() []v1.Volume {
+	source := &v.Content.Spec.Source.VirtualMachine.Spec.Template.Spec
+	var out []v1.Volume
+	for i := range source.Volumes {
+		volume := source.Volumes[i].DeepCopy()
+		restored := entry(v.Restore.Status.Restores, volume.Name)
+		switch {
+		case volume.MemoryDump != nil:
+			continue
+		case restored == nil:
+		case volume.PersistentVolumeClaim != nil:
+			volume.PersistentVolumeClaim.ClaimName = restored.PersistentVolumeClaimName
+		case volume.DataVolume != nil:
+			if template := v.template(volume.Name); template != nil {
+				volume.DataVolume.Name = restoredName(v.Restore, volume.Name, template.Name)
+				break
+			}
+			claim := &v1.PersistentVolumeClaimVolumeSource{Hotpluggable: volume.DataVolume.Hotpluggable}
+			claim.ClaimName = restored.PersistentVolumeClaimName
+			volume.VolumeSource = v1.VolumeSource{PersistentVolumeClaim: claim}
+		}
+		out = append(out, *volume)
+	}
+	return out
+}
+
+// dataVolume is the DataVolume of a claim that is filled already.
+func (v *View) dataVolume(name string, template *v1.DataVolumeTemplateSpec) *cdiv1.DataVolume {
+	named := template.DeepCopy()
+	named.Name = name
+	vm := v.VM
+	if vm == nil {
+		vm = &v1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v.Restore.Namespace},
+			Spec:       v.Content.Spec.Source.VirtualMachine.Spec,
+		}
+	}
+	dv := cdi.New(vm, named)
+	if v.VM == nil || !owns(v.Restore) {
+		dv.OwnerReferences = nil
+		delete(dv.Labels, v1.CreatedByLabel)
+	}
+	dv.Annotations[NameAnnotation] = v.Restore.Name
+	dv.Annotations[cdiv1.AnnPrePopulated] = "true"
+	return dv
+}
+
+// Patch is a VM with JSON patches applied, each an operation. A replacement of what is not there adds it.
+func Patch(vm *v1.VirtualMachine, patches []string) (*v1.VirtualMachine, error) {
+	if len(patches) == 0 {
+		return vm, nil
+	}
+	before, err := json.Marshal(vm)
+	if err != nil {
+		return nil, fmt.Errorf("cannot marshall VM %s: %w", vm.Name, err)
+	}
+	text := "[" + strings.Join(patches, ",\n") + "]"
+	patch, err := jsonpatch.DecodePatch([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("cannot decode vm patches %s: %w", text, err)
+	}
+	after, err := patch.Apply(before)
+	if err != nil {
+		return nil, fmt.Errorf("failed to apply patch for VM %s: %w", text, err)
+	}
+	out := &v1.VirtualMachine{}
+	if err := json.Unmarshal(after, out); err != nil {
+		return nil, fmt.Errorf("what the patches make is no VM: %w", err)
+	}
+	return out, nil
+}
+
+// withOwner is a list of owners with the VM among them, which controls the object.
+func withOwner(owners []metav1.OwnerReference, vm *v1.VirtualMachine) []metav1.OwnerReference {
+	return append(slices.Clone(owners), ownerOf(vm))
+}
+
+// bound reports a claim that has a volume.
+func bound(claim *corev1.PersistentVolumeClaim) bool { return claim.Status.Phase == corev1.ClaimBound }

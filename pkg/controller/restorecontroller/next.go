@@ -1,0 +1,255 @@
+package restorecontroller
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+)
+
+// again is when to look again at what nobody tells of.
+const again = 5 * time.Second
+
+// Next returns the writes that take a restore from what view shows to its next state.
+func Next(view View) Step {
+	v, r := &view, view.Restore
+	if r.DeletionTimestamp != nil {
+		return v.end()
+	}
+	if r.Status == nil {
+		return Step{Status: v.initial()}
+	}
+	if Finished(r) {
+		return Step{Release: v.held()}
+	}
+	if !slices.Contains(r.Finalizers, Finalizer) || len(r.OwnerReferences) == 0 && v.VM != nil {
+		return Step{Prepare: true}
+	}
+	if v.committed() {
+		return v.finish()
+	}
+	if v.VM != nil && v.VMI != nil {
+		return v.awaitTarget()
+	}
+	return v.restore()
+}
+
+// restore is the first phase.
+func (v *View) restore() Step {
+	if trouble := v.trouble(); trouble != "" {
+		return v.stuck(trouble)
+	}
+	if v.VM != nil && v.VM.Status.RestoreInProgress == nil {
+		return Step{Hold: true}
+	}
+	if wanted := v.restores(); !equality.Semantic.DeepEqual(v.Restore.Status.Restores, wanted) {
+		status := v.status(textCreating, textWaiting)
+		status.Restores = wanted
+		return Step{Status: status}
+	}
+	step, done := v.provide()
+	if !done {
+		return step
+	}
+	if step, done = v.handOver(); !done {
+		return step
+	}
+	return v.commit()
+}
+
+// trouble is why the restore cannot go on before anything of the target changes; empty when it can.
+func (v *View) trouble() string {
+	r := v.Restore
+	if r.Spec.Target.Kind != "VirtualMachine" {
+		return fmt.Sprintf("unknown source %+v", r.Spec.Target)
+	}
+	if trouble := v.unusable(); trouble != "" {
+		return trouble
+	}
+	if vm := v.VM; vm != nil {
+		other := v.Snapshot.Status.SourceUID
+		switch {
+		case vm.DeletionTimestamp != nil:
+			return fmt.Sprintf("VM %s is being deleted", vm.Name)
+		case other != nil && *other != vm.UID:
+			return textOtherTarget
+		case vm.Status.RestoreInProgress != nil && *vm.Status.RestoreInProgress != r.Name:
+			return fmt.Sprintf("vm restore %s in progress", *vm.Status.RestoreInProgress)
+		case vm.Status.SnapshotInProgress != nil:
+			return fmt.Sprintf("vm snapshot %s in progress", *vm.Status.SnapshotInProgress)
+		}
+	}
+	if v.inPlace() && v.VM == nil && v.SourceExists {
+		return fmt.Sprintf("volumeRestorePolicy InPlace would replace the disks of VM %s; restore to it, or choose "+
+			"another volumeRestorePolicy", v.Content.Spec.Source.VirtualMachine.Name)
+	}
+	return ""
+}
+
+// unusable is what of the snapshot keeps it from being restored.
+func (v *View) unusable() string {
+	r, snapshot := v.Restore, v.Snapshot
+	name := r.Namespace + "/" + r.Spec.VirtualMachineSnapshotName
+	switch {
+	case snapshot == nil:
+		return fmt.Sprintf("VMSnapshot %s does not exist", name)
+	case snapshot.Status != nil && snapshot.Status.Phase == v1beta1.Failed:
+		return fmt.Sprintf("VMSnapshot %s failed and is invalid to use", name)
+	case snapshot.DeletionTimestamp != nil || snapshot.Status == nil || !isTrue(snapshot.Status.ReadyToUse):
+		return fmt.Sprintf("VMSnapshot %s not ready", name)
+	case snapshot.Status.VirtualMachineSnapshotContentName == nil:
+		return fmt.Sprintf("no snapshot content name in %s", name)
+	}
+	content, name := v.Content, r.Namespace+"/"+*snapshot.Status.VirtualMachineSnapshotContentName
+	switch {
+	case content == nil:
+		return fmt.Sprintf("VMSnapshotContent %s does not exist", name)
+	case content.DeletionTimestamp != nil || content.Status == nil || !isTrue(content.Status.ReadyToUse):
+		return fmt.Sprintf("VMSnapshotContent %s not ready", name)
+	case content.Spec.Source.VirtualMachine == nil || content.Spec.Source.VirtualMachine.Spec.Template == nil:
+		return "unexpected snapshot source"
+	case !v.Served && len(v.Volumes) > 0:
+		return "the cluster has no VolumeSnapshots; install the CSI snapshot controller and its definitions"
+	}
+	for i := range v.Volumes {
+		if trouble := v.Volumes[i].unusable(); trouble != "" {
+			return trouble
+		}
+	}
+	return ""
+}
+
+// unusable is what keeps a VolumeSnapshot from being restored.
+func (o *Volume) unusable() string {
+	if o.Backup.VolumeSnapshotName == nil {
+		return fmt.Sprintf("VolumeSnapshotName missing for volume %s", o.Backup.VolumeName)
+	}
+	name, snapshot := *o.Backup.VolumeSnapshotName, o.Snapshot
+	switch {
+	case snapshot == nil:
+		return "missing volumeSnapshot " + name
+	case snapshot.DeletionTimestamp != nil:
+		return fmt.Sprintf("volumeSnapshot %s is being deleted", name)
+	case snapshot.Status == nil || !isTrue(snapshot.Status.ReadyToUse):
+		return fmt.Sprintf("volumeSnapshot %s is not ready to use", name)
+	}
+	return ""
+}
+
+// awaitTarget is the step of a restore whose target has a guest still.
+func (v *View) awaitTarget() Step {
+	policy := v1beta1.VirtualMachineRestoreWaitGracePeriodAndFail
+	if v.Restore.Spec.TargetReadinessPolicy != nil {
+		policy = *v.Restore.Spec.TargetReadinessPolicy
+	}
+	wait := func(text, event string) Step {
+		status := v.Restore.Status.DeepCopy()
+		v.say(status, corev1.ConditionFalse, text, text)
+		step := Step{Status: status}
+		if v.saysNot(text) {
+			step.Events = []Event{{corev1.EventTypeWarning, reasonNotReady, event}}
+		}
+		return step
+	}
+	switch policy {
+	case v1beta1.VirtualMachineRestoreWaitEventually:
+		return wait(textEventually, textStillThere)
+	case v1beta1.VirtualMachineRestoreStopTarget:
+		step := wait(textStopping, textStopping)
+		step.Stop = v.VMI.DeletionTimestamp == nil
+		return step
+	case v1beta1.VirtualMachineRestoreFailImmediate:
+		return v.giveUp(textMustBeOff)
+	case v1beta1.VirtualMachineRestoreWaitGracePeriodAndFail:
+		left := v.Restore.CreationTimestamp.Add(v1beta1.DefaultGracePeriod).Sub(v.Now)
+		if left < 0 {
+			return v.giveUp(textTooLate)
+		}
+		step := wait(textGrace, textStillThere)
+		step.RequeueAfter = left + time.Second
+		return step
+	}
+	return v.stuck(fmt.Sprintf("unknown targetReadinessPolicy: %v", policy))
+}
+
+// end is the step of a restore that is being deleted. One that has begun to replace the target's claims goes on until
+// the target is whole again, and one that is committed is finished.
+func (v *View) end() Step {
+	r := v.Restore
+	if !slices.Contains(r.Finalizers, Finalizer) {
+		return Step{}
+	}
+	live := v.VM != nil && v.VM.DeletionTimestamp == nil
+	if r.Status != nil && !Finished(r) && live {
+		if v.committed() {
+			return v.finish()
+		}
+		if v.begun() && v.VMI == nil && v.trouble() == "" {
+			if step := v.restore(); !step.Stuck {
+				return step
+			}
+		}
+	}
+	step := Step{Release: v.held(), RemoveFinalizer: true}
+	if r.Status == nil || Finished(r) && !failed(r) || v.committed() {
+		return step
+	}
+	status := r.Status.DeepCopy()
+	v.say(status, corev1.ConditionFalse, textDeleting, textDeleting)
+	step.Status = status
+	if !v.inPlace() {
+		v.discard(&step)
+	}
+	return step
+}
+
+// begun reports a restore in place that has deleted a claim of its target.
+func (v *View) begun() bool {
+	restores := v.Restore.Status.Restores
+	return v.inPlace() && v.held() && slices.ContainsFunc(restores, func(o v1beta1.VolumeRestore) bool {
+		claim := v.Made[o.PersistentVolumeClaimName]
+		return claim == nil || claim.DeletionTimestamp != nil || marked(v.Restore, claim)
+	})
+}
+
+// discard has what the restore made deleted, which nobody uses.
+func (v *View) discard(step *Step) {
+	for _, o := range v.Restore.Status.Restores {
+		if o.DataVolumeName != nil {
+			if dv := v.DataVolumes[*o.DataVolumeName]; dv != nil &&
+				dv.Annotations[NameAnnotation] == v.Restore.Name && dv.DeletionTimestamp == nil {
+				step.DeleteDataVolumes = append(step.DeleteDataVolumes, dv)
+			}
+		}
+		if claim := v.Made[o.PersistentVolumeClaimName]; claim != nil && marked(v.Restore, claim) &&
+			claim.DeletionTimestamp == nil {
+			step.DeleteClaims = append(step.DeleteClaims, claim)
+		}
+	}
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+func (v *View) now() metav1.Time { return metav1.NewTime(v.Now).Rfc3339Copy() }
+
+// Stop is what ends the target's guest: a run strategy, or a request in its status. Both are empty when that has been
+// asked for, or comes about by itself.
+func Stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
+	strategy v1.VirtualMachineRunStrategy, request *v1.VirtualMachineStateChangeRequest,
+) {
+	now, err := vm.RunStrategy()
+	switch {
+	case err != nil || now == v1.RunStrategyHalted:
+		return "", nil
+	case now == v1.RunStrategyAlways || now == v1.RunStrategyOnce:
+		return v1.RunStrategyHalted, nil
+	case len(vm.Status.StateChangeRequests) > 0 && vm.Status.StateChangeRequests[0].Action == v1.StopRequest:
+		return "", nil
+	}
+	return "", &v1.VirtualMachineStateChangeRequest{Action: v1.StopRequest, UID: new(vmi.UID)}
+}

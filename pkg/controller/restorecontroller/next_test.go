@@ -1,0 +1,144 @@
+package restorecontroller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+// viewOf is the view of a restore that is prepared and has done nothing else.
+func viewOf(t *testing.T) *View {
+	t.Helper()
+	vm, objects := source(false)
+	w := newWorld(t, append(objects, vm, restoreOf("vm", nil))...)
+	v := &View{Restore: restoreOf("vm", nil), VM: vm, Served: true, SourceExists: true, Now: now, Revisions: map[string]*appsv1.ControllerRevision{}}
+	v.Restore.Status = v.initial()
+	v.Restore.Finalizers = []string{Finalizer}
+	v.Restore.OwnerReferences = append(v.Restore.OwnerReferences, ownerOf(vm))
+	v.Snapshot, v.Content = &v1beta1.VirtualMachineSnapshot{}, &v1beta1.VirtualMachineSnapshotContent{}
+	for name, into := range map[string]client.Object{"s": v.Snapshot, "content": v.Content} {
+		w.must(w.client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, into))
+	}
+	for _, backup := range restored(v.Content) {
+		snapshot, err := csi{w}.Get(t.Context(), "ns", *backup.VolumeSnapshotName)
+		w.must(err)
+		v.Volumes = append(v.Volumes, Volume{Backup: backup, Snapshot: snapshot})
+	}
+	return v
+}
+
+// What stands in a restore's way is said, and changes nothing.
+func TestTrouble(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*View)
+		want   string
+	}{
+		"no snapshot":              {func(v *View) { v.Snapshot = nil }, "VMSnapshot ns/s does not exist"},
+		"failed snapshot":          {func(v *View) { v.Snapshot.Status.Phase = v1beta1.Failed }, "VMSnapshot ns/s failed and is invalid to use"},
+		"snapshot not ready":       {func(v *View) { v.Snapshot.Status.ReadyToUse = nil }, "VMSnapshot ns/s not ready"},
+		"no content name":          {func(v *View) { v.Snapshot.Status.VirtualMachineSnapshotContentName = nil }, "no snapshot content name in ns/s"},
+		"no content":               {func(v *View) { v.Content = nil }, "VMSnapshotContent ns/content does not exist"},
+		"content not ready":        {func(v *View) { v.Content.Status = nil }, "VMSnapshotContent ns/content not ready"},
+		"no VM in it":              {func(v *View) { v.Content.Spec.Source.VirtualMachine = nil }, "unexpected snapshot source"},
+		"no CSI":                   {func(v *View) { v.Served = false }, "the cluster has no VolumeSnapshots"},
+		"no VolumeSnapshot":        {func(v *View) { v.Volumes[0].Snapshot = nil }, "missing volumeSnapshot"},
+		"VolumeSnapshot not ready": {func(v *View) { v.Volumes[2].Snapshot.Status.ReadyToUse = new(false) }, "volumeSnapshot vmsnapshot-1-volume-"},
+		"another target":           {func(v *View) { v.VM.UID = "another" }, "restore source and restore target are different but restore target already exists"},
+		"another restore":          {func(v *View) { v.VM.Status.RestoreInProgress = new("other") }, "vm restore other in progress"},
+		"a snapshot":               {func(v *View) { v.VM.Status.SnapshotInProgress = new("s2") }, "vm snapshot s2 in progress"},
+		"in place of another":      {func(v *View) { inPlace(&v.Restore.Spec); v.VM = nil }, "volumeRestorePolicy InPlace would replace the disks of VM vm"},
+		"a claim of others": {func(v *View) {
+			v.VM.Status.RestoreInProgress = new("r")
+			v.Restore.Status.Restores = v.restores()
+			v.Volumes[0].Claim = &corev1.PersistentVolumeClaim{}
+			v.Volumes[0].Claim.Name = "mine"
+		}, "PVC /mine exists, and this restore did not make it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := viewOf(t)
+			tc.change(v)
+			step := Next(*v)
+			if !step.Stuck || step.RequeueAfter == 0 || len(step.Events) != 1 || step.Hold || step.VM != nil ||
+				len(step.CreateClaims)+len(step.DeleteClaims) > 0 {
+				t.Fatalf("%+v", step)
+			}
+			for _, c := range step.Status.Conditions {
+				if c.Status != corev1.ConditionFalse || !strings.HasPrefix(c.Reason, tc.want) {
+					t.Errorf("%s %s: %s", c.Type, c.Status, c.Reason)
+				}
+			}
+			v.Restore.Status = step.Status
+			if again := Next(*v); len(again.Events) > 0 {
+				t.Errorf("it says so again: %+v", again.Events)
+			}
+		})
+	}
+}
+
+// A target that runs is waited for, stopped, or the end of the restore.
+func TestReadiness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy     v1beta1.TargetReadinessPolicy
+		after      time.Duration
+		want       string
+		stop, fail bool
+	}{
+		"default":         {want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore, or the operation will fail after 5m0s"},
+		"too late":        {after: 6 * time.Minute, fail: true, want: "Restore target failed to be ready within 5m0s. Please power off the target VM before attempting restore"},
+		"WaitEventually":  {policy: v1beta1.VirtualMachineRestoreWaitEventually, after: time.Hour, want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore"},
+		"StopTarget":      {policy: v1beta1.VirtualMachineRestoreStopTarget, stop: true, want: "Automatically stopping restore target for restore operation"},
+		"FailImmediate":   {policy: v1beta1.VirtualMachineRestoreFailImmediate, fail: true, want: "Restore target VMI must be powered off before restore operation"},
+		"WaitGracePeriod": {policy: v1beta1.VirtualMachineRestoreWaitGracePeriodAndFail, after: 5 * time.Minute, want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore, or"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := viewOf(t)
+			v.VMI, v.Now = &v1.VirtualMachineInstance{}, now.Add(tc.after)
+			if tc.policy != "" {
+				v.Restore.Spec.TargetReadinessPolicy = &tc.policy
+			}
+			step := Next(*v)
+			ready := conditions.Find(step.Status.Conditions, v1beta1.ConditionReady)
+			if step.Stop != tc.stop || !strings.HasPrefix(ready.Reason, tc.want) || step.Hold ||
+				conditions.True(step.Status.Conditions, v1beta1.ConditionFailure) != tc.fail {
+				t.Errorf("%+v", step)
+			}
+			v.Restore.Status = step.Status
+			v.VM.Status.RestoreInProgress = new("r")
+			if next := Next(*v); tc.fail && !next.Release {
+				t.Errorf("a restore that failed holds its target: %+v", next)
+			}
+		})
+	}
+}
+
+func TestStop(t *testing.T) {
+	vmi := &v1.VirtualMachineInstance{}
+	vmi.UID = "guest"
+	for strategy, want := range map[v1.VirtualMachineRunStrategy]string{
+		v1.RunStrategyAlways: "Halted", v1.RunStrategyOnce: "Halted", v1.RunStrategyHalted: "",
+		v1.RunStrategyManual: "guest", v1.RunStrategyRerunOnFailure: "guest",
+	} {
+		vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: &strategy}}
+		got, request := Stop(vm, vmi)
+		text := string(got)
+		if request != nil {
+			text += string(*request.UID)
+			vm.Status.StateChangeRequests = append(vm.Status.StateChangeRequests, *request)
+			if _, again := Stop(vm, vmi); again != nil {
+				t.Errorf("%s is asked to stop again", strategy)
+			}
+		}
+		if text != want {
+			t.Errorf("%s: %q, want %q", strategy, text, want)
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package restorecontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// Reconciler reads restores, snapshots, their contents and VolumeSnapshots from Client's cache, and everything that it
+// changes past it: VMs, claims, DataVolumes and ControllerRevisions. It creates and changes all of these, deletes
+// claims and DataVolumes, and writes status.restoreInProgress of VMs and the restores' status.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Now      func() time.Time
+	// CDI and Snapshots are how to DataVolumes and VolumeSnapshots, if the cluster has them.
+	CDI       DataVolumes
+	Snapshots VolumeSnapshots
+
+	writes *frame.Writes
+}
+
+// DataVolumes is what a restore asks of cdi.Access.
+type DataVolumes interface {
+	Installed() bool
+	Get(ctx context.Context, namespace, name string) (*cdiv1.DataVolume, error)
+	Follow(c controller.Controller, users handler.MapFunc)
+}
+
+// VolumeSnapshots is what a restore asks of volumesnapshots.Access.
+type VolumeSnapshots interface {
+	Served() bool
+	Get(ctx context.Context, namespace, name string) (*snapshotsv1.VolumeSnapshot, error)
+	Follow(c controller.Controller, users handler.MapFunc)
+}
+
+// Frame is what reconciles; each has its own memory of what it has written.
+func (r *Reconciler) Frame() *frame.Frame[*v1beta1.VirtualMachineRestore, View, Step] {
+	r.writes = frame.NewWrites(r.Client)
+	return &frame.Frame[*v1beta1.VirtualMachineRestore, View, Step]{
+		Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+	}
+}
+
+// SetupWithManager registers the reconciler.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	of := func(concerns func(*v1beta1.VirtualMachineRestore, client.Object) bool) handler.MapFunc {
+		return func(ctx context.Context, object client.Object) []reconcile.Request {
+			return r.unfinished(ctx, object, concerns)
+		}
+	}
+	target := handler.EnqueueRequestsFromMapFunc(of(isTarget))
+	snapshot := handler.EnqueueRequestsFromMapFunc(of(anyRestore))
+	built, err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachinerestore").
+		For(&v1beta1.VirtualMachineRestore{}).
+		Watches(&v1.VirtualMachine{}, target).
+		Watches(&v1.VirtualMachineInstance{}, target).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(of(makes))).
+		Watches(&v1beta1.VirtualMachineSnapshot{}, snapshot).
+		Watches(&v1beta1.VirtualMachineSnapshotContent{}, snapshot).
+		Build(r.Frame())
+	if err != nil {
+		return err
+	}
+	r.CDI.Follow(built, of(makes))
+	r.Snapshots.Follow(built, of(anyRestore))
+	return nil
+}
+
+// unfinished are the restores of an object's namespace that it concerns and that have something to do.
+func (r *Reconciler) unfinished(
+	ctx context.Context, object client.Object, concerns func(*v1beta1.VirtualMachineRestore, client.Object) bool,
+) []reconcile.Request {
+	var list v1beta1.VirtualMachineRestoreList
+	err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list restores")
+		return nil
+	}
+	return frame.Requests(list.Items, func(o *v1beta1.VirtualMachineRestore) bool {
+		return (!Finished(o) || o.DeletionTimestamp != nil) && concerns(o, object)
+	})
+}
+
+func anyRestore(*v1beta1.VirtualMachineRestore, client.Object) bool { return true }
+
+func isTarget(o *v1beta1.VirtualMachineRestore, object client.Object) bool {
+	return o.Spec.Target.Name == object.GetName()
+}
+
+// makes reports a claim or DataVolume that is, or is to be, of a restore.
+func makes(o *v1beta1.VirtualMachineRestore, object client.Object) bool {
+	if o.Status == nil {
+		return false
+	}
+	for i := range o.Status.Restores {
+		entry := &o.Status.Restores[i]
+		if entry.PersistentVolumeClaimName == object.GetName() ||
+			entry.DataVolumeName != nil && *entry.DataVolumeName == object.GetName() {
+			return true
+		}
+	}
+	return false
+}
+
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, restore *v1beta1.VirtualMachineRestore) (View, error) {
+	view := View{
+		Restore: restore, Now: r.Now(), Served: r.Snapshots.Served(), CDI: r.CDI.Installed(),
+		Revisions: map[string]*appsv1.ControllerRevision{}, Made: map[string]*corev1.PersistentVolumeClaim{},
+		DataVolumes: map[string]*cdiv1.DataVolume{},
+	}
+	var err error
+	over := restore.Status == nil || Finished(restore) && restore.DeletionTimestamp == nil
+	reader := r.Live
+	if over {
+		reader = r.Client
+	}
+	view.VM, err = found(ctx, reader, restore.Namespace, restore.Spec.Target.Name, &v1.VirtualMachine{})
+	if over || err != nil {
+		return view, err
+	}
+	view.VMI, err = found(ctx, r.Live, restore.Namespace, restore.Spec.Target.Name, &v1.VirtualMachineInstance{})
+	if err != nil {
+		return view, err
+	}
+	return view, errors.Join(r.lookAtSnapshot(ctx, &view), r.lookAtMade(ctx, &view), r.lookAtRevisions(ctx, &view))
+}
+
+// found is an object of a name, nil when there is none.
+func found[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, reader client.Reader, namespace, name string, into P) (P, error) {
+	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get %T %s: %w", into, name, err)
+	}
+	return into, nil
+}
+
+// lookAtSnapshot finds the snapshot, its content, and what there is of its volumes.
+func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
+	restore := view.Restore
+	snapshot, err := found(ctx, r.Client, restore.Namespace, restore.Spec.VirtualMachineSnapshotName,
+		&v1beta1.VirtualMachineSnapshot{})
+	if snapshot == nil {
+		return err
+	}
+	view.Snapshot = snapshot
+	if snapshot.Status == nil || snapshot.Status.VirtualMachineSnapshotContentName == nil {
+		return nil
+	}
+	view.Content, err = found(ctx, r.Client, restore.Namespace, *snapshot.Status.VirtualMachineSnapshotContentName,
+		&v1beta1.VirtualMachineSnapshotContent{})
+	if view.Content == nil {
+		return err
+	}
+	if source := view.Content.Spec.Source.VirtualMachine; source != nil {
+		vm, err := found(ctx, r.Live, restore.Namespace, source.Name, &v1.VirtualMachine{})
+		if err != nil {
+			return err
+		}
+		uid := snapshot.Status.SourceUID
+		view.SourceExists = vm != nil && (uid == nil || vm.UID == *uid)
+	}
+	for _, backup := range restored(view.Content) {
+		volume, err := r.volume(ctx, view, backup)
+		if err != nil {
+			return err
+		}
+		view.Volumes = append(view.Volumes, volume)
+	}
+	return nil
+}
+
+func (r *Reconciler) volume(ctx context.Context, view *View, backup v1beta1.VolumeBackup) (Volume, error) {
+	namespace, volume := view.Restore.Namespace, Volume{Backup: backup}
+	var err error
+	if backup.VolumeSnapshotName != nil {
+		if volume.Snapshot, err = r.Snapshots.Get(ctx, namespace, *backup.VolumeSnapshotName); err != nil {
+			return volume, err
+		}
+	}
+	name := restoredName(view.Restore, backup.VolumeName, backup.PersistentVolumeClaim.Name)
+	volume.Claim, err = found(ctx, r.Live, namespace, name, &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return volume, err
+	}
+	if volume.Claim != nil && !bound(volume.Claim) {
+		if volume.Late, err = r.late(ctx, volume.Claim); err != nil {
+			return volume, err
+		}
+	}
+	if volume.DataVolume, err = r.CDI.Get(ctx, namespace, name); err != nil {
+		return volume, err
+	}
+	if template := view.template(backup.VolumeName); template != nil {
+		err = r.lookAtDataVolume(ctx, view, restoredName(view.Restore, backup.VolumeName, template.Name))
+	}
+	return volume, err
+}
+
+// late reports a claim whose StorageClass binds it when a pod uses it.
+func (r *Reconciler) late(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	name := storageClassOf(claim)
+	if name == "" {
+		return false, nil
+	}
+	class, err := found(ctx, r.Live, "", name, &storagev1.StorageClass{})
+	if err != nil || class == nil {
+		return false, err
+	}
+	mode := class.VolumeBindingMode
+	return mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer, nil
+}
+
+func storageClassOf(claim *corev1.PersistentVolumeClaim) string {
+	if claim.Spec.StorageClassName == nil {
+		return ""
+	}
+	return *claim.Spec.StorageClassName
+}
+
+// lookAtMade finds what the status lists, and the claims that have, or had, the target's state.
+func (r *Reconciler) lookAtMade(ctx context.Context, view *View) error {
+	status := view.Restore.Status
+	for _, o := range status.Restores {
+		claim, err := found(ctx, r.Live, view.Restore.Namespace, o.PersistentVolumeClaimName,
+			&corev1.PersistentVolumeClaim{})
+		if err != nil {
+			return err
+		}
+		view.Made[o.PersistentVolumeClaimName] = claim
+		if o.DataVolumeName != nil {
+			if err := r.lookAtDataVolume(ctx, view, *o.DataVolumeName); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range status.DeletedDataVolumes {
+		if err := r.lookAtDataVolume(ctx, view, name); err != nil {
+			return err
+		}
+	}
+	if view.VM == nil || view.VM.Spec.Template == nil || !vmstate.Needed(&view.VM.Spec.Template.Spec) {
+		return nil
+	}
+	for _, labelled := range []struct {
+		key, value string
+		into       *[]*corev1.PersistentVolumeClaim
+	}{
+		{vmstate.Prefix, vmicontroller.LabelValue(view.VM.Name), &view.States},
+		{replacedLabel, replacedValue(view.VM.Name), &view.Replaced},
+	} {
+		var list corev1.PersistentVolumeClaimList
+		err := r.Live.List(ctx, &list, client.InNamespace(view.VM.Namespace),
+			client.MatchingLabels{labelled.key: labelled.value})
+		if err != nil {
+			return fmt.Errorf("list claims of the VM's state: %w", err)
+		}
+		for i := range list.Items {
+			*labelled.into = append(*labelled.into, &list.Items[i])
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) lookAtDataVolume(ctx context.Context, view *View, name string) error {
+	dv, err := r.CDI.Get(ctx, view.Restore.Namespace, name)
+	if err != nil || dv == nil {
+		return err
+	}
+	view.DataVolumes[name] = dv
+	return nil
+}
+
+// lookAtRevisions finds the ControllerRevisions of the snapshot's VM and of the restored one.
+func (r *Reconciler) lookAtRevisions(ctx context.Context, view *View) error {
+	var wanted []string
+	if view.Content != nil && view.Content.Spec.Source.VirtualMachine != nil {
+		source := &v1.VirtualMachine{Spec: view.Content.Spec.Source.VirtualMachine.Spec}
+		for _, name := range revisionsOf(source) {
+			wanted = append(wanted, name,
+				RevisionName(name, view.Restore.Spec.VirtualMachineSnapshotName, view.Restore.Spec.Target.Name))
+		}
+	}
+	if view.VM != nil {
+		wanted = append(wanted, revisionsOf(view.VM)...)
+	}
+	for _, name := range wanted {
+		revision, err := found(ctx, r.Live, view.Restore.Namespace, name, &appsv1.ControllerRevision{})
+		if err != nil {
+			return err
+		}
+		if revision != nil {
+			view.Revisions[name] = revision
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// Package restorecontroller carries out VirtualMachineRestores: it brings a VirtualMachine, which may be gone or have
+// another name, to what a VirtualMachineSnapshot has of it.
+//
+//	VirtualMachineSnapshot ─► VirtualMachineSnapshotContent ─► VolumeSnapshots ─► new claims ─► VirtualMachine
+//
+// A restore has two phases. In the first, new claims come about beside the VM's own, which nothing touches; the VM is
+// held (status.restoreInProgress), so that it does not start. Once all of them are there and good, the VM's spec is
+// written once, with an annotation that names the restore: this is the commit. In the second phase everything that
+// hangs on the VM follows: owners, the label of the claim that has the VM's state, and the deletion of what the old VM
+// alone had. So whatever fails, and whenever the controller ends, either the old VM or the new one is whole, and a
+// restore that is deleted after its commit is finished first.
+//
+// Restoring volumes in place is the exception that its policy asks for: a claim can have its name again only once the
+// old one is deleted. No claim is deleted before every VolumeSnapshot is known to be ready.
+package restorecontroller
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// What KubeVirt's clients know of a restore.
+const (
+	// Finalizer keeps a restore until its VM is released.
+	Finalizer = "snapshot.kubevirt.io/vmrestore-protection"
+	// NameAnnotation is on claims and DataVolumes that a restore made: its name.
+	NameAnnotation = "restore.kubevirt.io/name"
+	// LastAnnotation is on claims that a restore made and on VMs that it wrote: its name and UID.
+	LastAnnotation = "restore.kubevirt.io/lastRestoreUID"
+	// ownedAnnotation is on claims that a VM is to own that does not exist yet: the restore's name.
+	ownedAnnotation = "restore.kubevirt.io/owned-by-vm"
+	sourceLabel     = "restore.kubevirt.io/source-vm-name"
+	namespaceLabel  = "restore.kubevirt.io/source-vm-namespace"
+	// replacedLabel is on a claim whose state another has now, until it is deleted.
+	replacedLabel = "restore.kubevirt.io/cleanup-backend-pvc"
+	// populatedFor is on a claim that CDI is to give to a DataVolume of that name.
+	populatedFor = "cdi.kubevirt.io/storage.populatedFor"
+)
+
+// Volume is a volume of the snapshot that is to be restored, and what there is of it.
+type Volume struct {
+	Backup v1beta1.VolumeBackup
+	// Snapshot is the VolumeSnapshot, nil when it is not there.
+	Snapshot *snapshotsv1.VolumeSnapshot
+	// Claim is the claim of the restored name, nil when there is none.
+	Claim *corev1.PersistentVolumeClaim
+	// Late reports a claim that is bound only when a pod uses it.
+	Late bool
+	// DataVolume is the one of the claim's name, nil when there is none.
+	DataVolume *cdiv1.DataVolume
+}
+
+// View is what there is.
+type View struct {
+	Restore *v1beta1.VirtualMachineRestore
+	// VM is the target, nil when it does not exist.
+	VM *v1.VirtualMachine
+	// VMI is the instance of the target's name, nil when there is none.
+	VMI      *v1.VirtualMachineInstance
+	Snapshot *v1beta1.VirtualMachineSnapshot
+	Content  *v1beta1.VirtualMachineSnapshotContent
+	// SourceExists reports that the VM of the snapshot exists, be it the target or not.
+	SourceExists bool
+	// Served reports that the cluster has VolumeSnapshots, CDI that it has DataVolumes.
+	Served, CDI bool
+	// Volumes are those of the content.
+	Volumes []Volume
+	// Revisions are the ControllerRevisions that the snapshot's VM refers to, and those of the names that they will
+	// have, by name.
+	Revisions map[string]*appsv1.ControllerRevision
+	// Made are the claims in status.restores by name; Replaced are those whose state another claim has now; States are
+	// those that have the target's state.
+	Made             map[string]*corev1.PersistentVolumeClaim
+	Replaced, States []*corev1.PersistentVolumeClaim
+	// DataVolumes are those in status.restores and status.deletedDataVolumes, by name.
+	DataVolumes map[string]*cdiv1.DataVolume
+	Now         time.Time
+}
+
+// Event is one about the restore.
+type Event struct{ Type, Reason, Message string }
+
+// Change is a claim, DataVolume or ControllerRevision as it was read, and as it is to be.
+type Change[T any] struct{ Before, After T }
+
+// Step is what is to be done, in the order of its fields; the zero Step is nothing.
+type Step struct {
+	// Status is the status to be written; nil leaves it.
+	Status *v1beta1.VirtualMachineRestoreStatus
+	// Stuck says that the restore goes no further for now, as its status tells.
+	Stuck  bool
+	Events []Event
+	// Prepare adds the finalizer, and the target as owner.
+	Prepare bool
+	// Stop asks for the end of the target's guest, Hold keeps the target from starting.
+	Stop, Hold bool
+	// Claims are changed before others are deleted or made.
+	ChangeClaims      []Change[*corev1.PersistentVolumeClaim]
+	ChangeDataVolumes []Change[*cdiv1.DataVolume]
+	DeleteClaims      []*corev1.PersistentVolumeClaim
+	CreateClaims      []*corev1.PersistentVolumeClaim
+	CreateDataVolumes []*cdiv1.DataVolume
+	CreateRevisions   []*appsv1.ControllerRevision
+	// CreateVM or VM is the commit.
+	CreateVM          *v1.VirtualMachine
+	VM                *v1.VirtualMachine
+	ChangeRevisions   []Change[*appsv1.ControllerRevision]
+	DeleteDataVolumes []*cdiv1.DataVolume
+	// Release lets the target start again, and Done is the status after that.
+	Release         bool
+	Done            *v1beta1.VirtualMachineRestoreStatus
+	RemoveFinalizer bool
+	frame.Requeue
+}
+
+// mark is what LastAnnotation has for a restore.
+func mark(r *v1beta1.VirtualMachineRestore) string { return r.Name + "-" + string(r.UID) }
+
+// marked reports whether a restore made or wrote an object.
+func marked(r *v1beta1.VirtualMachineRestore, object metav1.Object) bool {
+	return object.GetAnnotations()[LastAnnotation] == mark(r)
+}
+
+// committed reports that the target is the restored one.
+func (v *View) committed() bool { return v.VM != nil && marked(v.Restore, v.VM) }
+
+// held reports that the restore keeps its target from starting.
+func (v *View) held() bool {
+	return v.VM != nil && v.VM.Status.RestoreInProgress != nil && *v.VM.Status.RestoreInProgress == v.Restore.Name
+}
+
+func (v *View) inPlace() bool { return policy(v.Restore) == v1beta1.VolumeRestorePolicyInPlace }
+
+// policy is how the restored claims are called.
+func policy(r *v1beta1.VirtualMachineRestore) v1beta1.VolumeRestorePolicy {
+	if r.Spec.VolumeRestorePolicy == nil {
+		return v1beta1.VolumeRestorePolicyRandomizeNames
+	}
+	return *r.Spec.VolumeRestorePolicy
+}
+
+// owns reports whether the target is to own its volumes.
+func owns(r *v1beta1.VirtualMachineRestore) bool {
+	return r.Spec.VolumeOwnershipPolicy == nil || *r.Spec.VolumeOwnershipPolicy != v1beta1.VolumeOwnershipPolicyNone
+}
+
+// Finished reports a restore that has nothing more to do but to be deleted.
+func Finished(r *v1beta1.VirtualMachineRestore) bool {
+	return r.Status != nil && (r.Status.Complete != nil && *r.Status.Complete || failed(r))
+}
+
+// failed reports a restore that gave up; KubeVirt asks for the condition alone, not for its status.
+func failed(r *v1beta1.VirtualMachineRestore) bool {
+	return slices.ContainsFunc(r.Status.Conditions, func(c v1beta1.Condition) bool {
+		return c.Type == v1beta1.ConditionFailure
+	})
+}
+
+// isState reports the volume of a snapshot that is the state of a VM, its TPM and EFI variables.
+func isState(volume string) bool { return strings.HasPrefix(volume, vmstate.Prefix+"-") }

@@ -1,0 +1,111 @@
+package restorecontroller
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+// Reasons of events; KubeVirt's.
+const (
+	reasonComplete = "VirtualMachineRestoreComplete"
+	reasonError    = "VirtualMachineRestoreError"
+	reasonFailed   = "Operation failed"
+	reasonNotReady = "RestoreTargetNotReady"
+)
+
+// Texts of conditions and events; KubeVirt's, which its clients match.
+const (
+	textInitializing = "Initializing VirtualMachineRestore"
+	textCreating     = "Creating new PVCs"
+	textWaiting      = "Waiting for new PVCs"
+	textUpdating     = "Updating target spec"
+	textAwaiting     = "Waiting for target update"
+	textComplete     = "Operation complete"
+	textDeleting     = "VM restore is deleting"
+	textStopping     = "Automatically stopping restore target for restore operation"
+	textMustBeOff    = "Restore target VMI must be powered off before restore operation"
+	textStillThere   = "Restore target VMI still exists, please stop the restore target to proceed with restore"
+	textEventually   = "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore"
+	textOtherTarget  = "restore source and restore target are different but restore target already exists"
+)
+
+// textGrace and textTooLate are about the time that a target has to be stopped.
+var (
+	textGrace = fmt.Sprintf("%s, or the operation will fail after %s", textEventually, v1beta1.DefaultGracePeriod)
+
+	textTooLate = fmt.Sprintf("Restore target failed to be ready within %s. Please power off the target VM before "+
+		"attempting restore", v1beta1.DefaultGracePeriod)
+)
+
+// initial is the status of a restore that nobody has looked at yet.
+func (v *View) initial() *v1beta1.VirtualMachineRestoreStatus {
+	status := &v1beta1.VirtualMachineRestoreStatus{Complete: new(false)}
+	v.say(status, corev1.ConditionTrue, textInitializing, textInitializing)
+	return status
+}
+
+// status is a copy of the restore's, with other texts: of what is done, and of what Ready waits for.
+func (v *View) status(progressing, ready string) *v1beta1.VirtualMachineRestoreStatus {
+	status := v.Restore.Status.DeepCopy()
+	v.say(status, corev1.ConditionTrue, progressing, ready)
+	return status
+}
+
+func (v *View) say(
+	status *v1beta1.VirtualMachineRestoreStatus, progress corev1.ConditionStatus, progressing, ready string,
+) {
+	for _, condition := range []v1beta1.Condition{
+		{Type: v1beta1.ConditionProgressing, Status: progress, Reason: progressing},
+		{Type: v1beta1.ConditionReady, Status: corev1.ConditionFalse, Reason: ready},
+	} {
+		conditions.Set(&status.Conditions, condition, v.Now)
+	}
+}
+
+// complete is the status of a restore that is done.
+func (v *View) complete() *v1beta1.VirtualMachineRestoreStatus {
+	status := v.Restore.Status.DeepCopy()
+	now := v.now()
+	status.Complete, status.RestoreTime = new(true), &now
+	for of, is := range map[v1beta1.ConditionType]corev1.ConditionStatus{
+		v1beta1.ConditionProgressing: corev1.ConditionFalse, v1beta1.ConditionReady: corev1.ConditionTrue,
+	} {
+		conditions.Set(&status.Conditions, v1beta1.Condition{Type: of, Status: is, Reason: textComplete}, v.Now)
+	}
+	return status
+}
+
+// stuck is a step that says why it goes no further, and tries again; an event comes with each new reason.
+func (v *View) stuck(text string) Step {
+	status := v.Restore.Status.DeepCopy()
+	v.say(status, corev1.ConditionFalse, text, text)
+	step := Step{Status: status, Stuck: true}
+	step.RequeueAfter = again
+	if v.saysNot(text) {
+		step.Events = []Event{{corev1.EventTypeWarning, reasonError, "VirtualMachineRestore encountered error " + text}}
+	}
+	return step
+}
+
+// giveUp is the step of a restore that fails.
+func (v *View) giveUp(text string) Step {
+	status := v.Restore.Status.DeepCopy()
+	v.say(status, corev1.ConditionFalse, text, text)
+	conditions.Set(&status.Conditions, v1beta1.Condition{
+		Type: v1beta1.ConditionFailure, Status: corev1.ConditionTrue, Reason: text,
+	}, v.Now)
+	return Step{
+		Status: status, Release: v.held(),
+		Events: []Event{{corev1.EventTypeWarning, reasonFailed, "VirtualMachineRestore failed " + text}},
+	}
+}
+
+// saysNot reports that the restore does not say a text yet.
+func (v *View) saysNot(text string) bool {
+	ready := conditions.Find(v.Restore.Status.Conditions, v1beta1.ConditionReady)
+	return ready == nil || ready.Reason != text
+}

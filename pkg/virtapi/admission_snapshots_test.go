@@ -1,0 +1,74 @@
+package virtapi
+
+import (
+	"strings"
+	"testing"
+)
+
+const (
+	snapshotPath = "/validate/virtualmachinesnapshots"
+	restoresPath = "/validate/virtualmachinerestores"
+	clonesPath   = "/validate/virtualmachineclones"
+)
+
+func restoreWith(more string) string {
+	return `{metadata: {name: r, namespace: default}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}, virtualMachineSnapshotName: s` + more + `}}`
+}
+
+func cloneWith(more string) string {
+	return `{metadata: {name: c}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}` + more + `}}`
+}
+
+func heldMachine(status, strategy string) string {
+	return strings.Replace(goodMachine, "runStrategy: Always", "runStrategy: "+strategy, 1) + "status: {" + status + "}\n"
+}
+
+func TestValidateSnapshots(t *testing.T) {
+	const snapshot = `{metadata: {name: s}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}}}`
+	controller := "system:serviceaccount:kubevirt:virt-controller"
+	for name, tc := range map[string]struct{ path, user, object, old, want string }{
+		"snapshot":                  {snapshotPath, "", snapshot, "", ""},
+		"snapshot of no group":      {snapshotPath, "", `{spec: {source: {kind: VirtualMachine, name: vm}}}`, "", "spec.source.apiGroup: missing apiGroup"},
+		"snapshot of another group": {snapshotPath, "", strings.Replace(snapshot, "kubevirt.io", "apps", 1), "", "spec.source.apiGroup: invalid apiGroup"},
+		"snapshot of another kind":  {snapshotPath, "", strings.Replace(snapshot, "VirtualMachine", "Pod", 1), "", "spec.source.kind: invalid kind"},
+		"snapshot changed":          {snapshotPath, "", snapshot, strings.Replace(snapshot, "name: vm", "name: vn", 1), "spec: spec in immutable after creation"},
+		"snapshot labelled":         {snapshotPath, "", snapshot, strings.Replace(snapshot, "name: s", "name: s, labels: {a: b}", 1), ""},
+
+		"restore":                      {restoresPath, "", restoreWith(`, patches: ['{"op":"replace","path":"/spec/template/spec/domain/devices/interfaces/0/macAddress","value":"02:00:00:00:00:01"}']`), "", ""},
+		"restore of no kind":           {restoresPath, "", strings.Replace(restoreWith(""), "kind: VirtualMachine", "kind: Pod", 1), "", "spec.target.kind: invalid kind"},
+		"restore changed":              {restoresPath, "", restoreWith(""), restoreWith(", volumeRestorePolicy: InPlace"), "spec: spec in immutable after creation"},
+		"restore to a name":            {restoresPath, "", restoreWith(`, patches: ['{"op":"replace","path":"/metadata/name","value":"x"}']`), "", "spec.patches: patching is valid only for elements under /spec/ only"},
+		"restore from a name":          {restoresPath, "", restoreWith(`, patches: ['{"op":"move","path":"/spec/x","from":"/metadata/name"}']`), "", "spec.patches: patching is valid only"},
+		"restore with a list":          {restoresPath, "", restoreWith(`, patches: ['[]']`), "", "spec.patches: patch format is not valid"},
+		"restore in progress":          {restoresPath, "", strings.Replace(restoreWith(""), "name: vm", "name: busy", 1), "", `spec.target: VirtualMachineRestore "first" in progress`},
+		"restore with state":           {restoresPath, "", strings.Replace(restoreWith(""), "SnapshotName: s", "SnapshotName: secure", 1), "", "spec: Restore to a different VM is not supported"},
+		"restore of the VM with state": {restoresPath, "", strings.NewReplacer("SnapshotName: s", "SnapshotName: secure", "name: vm", "name: safe").Replace(restoreWith("")), "", ""},
+		"policies":                     {restoresPath, "", restoreWith(", volumeRestorePolicy: A, volumeOwnershipPolicy: B, targetReadinessPolicy: C"), "", `spec.volumeRestorePolicy: volume restore policy "A" doesn't exist; spec.volumeOwnershipPolicy: volume ownership policy "B" doesn't exist; spec.targetReadinessPolicy`},
+		"overrides":                    {restoresPath, "", restoreWith(", volumeRestoreOverrides: [{}]"), "", "spec.volumeRestoreOverrides[0].volumeName: must provide a volume name; spec.volumeRestoreOverrides[0]: must provide at least one overriden field"},
+
+		"clone":              {clonesPath, "", cloneWith(`, labelFilters: ["*", "!a*"], newMacAddresses: {default: "02:00:00:00:00:01"}, volumeNamePolicy: PrefixTargetName`), "", ""},
+		"clone of nothing":   {clonesPath, "", `{spec: {target: {kind: Pod}}}`, "", "spec.Target.Kind: Target kind is not supported; spec.Source: Source cannot be nil"},
+		"clone of a pod":     {clonesPath, "", `{spec: {source: {kind: Pod}}}`, "", "spec.Source.Kind: Source kind is not supported; spec.Source.APIGroup: Source's APIGroup cannot be empty; spec.Source.Name"},
+		"clone to itself":    {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}"), "", "spec.target.name: Target name cannot be equal to source name when both are VirtualMachines"},
+		"clone with filters": {clonesPath, "", cloneWith(`, labelFilters: ["!", "a!b", "a*b", ""]`), "", "spec.labels: a negation character is not a valid filter; spec.labels: spec.labels filter a!b is invalid"},
+		"clone with a MAC":   {clonesPath, "", cloneWith(", newMacAddresses: {default: x}"), "", "spec.newMacAddresses.default: interface default has malformed MAC address (x)."},
+		"clone with a patch": {clonesPath, "", cloneWith(", patches: [x]"), "", "spec.patches[0]: patch is not valid JSON (x)"},
+		"clone with names":   {clonesPath, "", cloneWith(", volumeNamePolicy: x"), "", `spec.volumeNamePolicy: VolumeNamePolicy "x" is not supported`},
+
+		"start while it is restored":    {"/validate/virtualmachines", "", heldMachine("restoreInProgress: r", "Always"), heldMachine("restoreInProgress: r", "Halted"), `spec: Cannot start VM until restore "r" completes`},
+		"the restore itself":            {"/validate/virtualmachines", controller, heldMachine("restoreInProgress: r", "Manual"), heldMachine("restoreInProgress: r", "Halted"), ""},
+		"stop while it is restored":     {"/validate/virtualmachines", "", heldMachine("restoreInProgress: r", "Halted"), heldMachine("restoreInProgress: r", "Manual"), ""},
+		"stop while it is snapshotted":  {"/validate/virtualmachines", "", heldMachine("snapshotInProgress: s", "Halted"), heldMachine("snapshotInProgress: s", "Always"), `spec: Cannot update vm running state until snapshot "s" completes`},
+		"disks while it is snapshotted": {"/validate/virtualmachines", "", strings.Replace(heldMachine("snapshotInProgress: s", "Always"), "image: x", "image: other", 1), heldMachine("snapshotInProgress: s", "Always"), `spec: Cannot update vm disks or volumes until snapshot "s" completes`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, tc.path, tc.user, tc.object, tc.old)
+			switch {
+			case tc.want == "" && !got.Allowed:
+				t.Errorf("denied: %s", got.Result.Message)
+			case tc.want != "" && (got.Allowed || !strings.HasPrefix(got.Result.Message, tc.want)):
+				t.Errorf("allowed %v: %+v", got.Allowed, got.Result)
+			}
+		})
+	}
+}
