@@ -261,9 +261,15 @@ func TestFormWaits(t *testing.T) {
 	press(t, a, "down", "down", "down")
 	says("It has no disk to boot from", true)
 	press(t, a, "up", "up", "up", "up", "up", "'x")
-	says("is no number of CPUs", false)
+	says("is no number of CPUs", true) // it was left before
+	a.Close()
+
+	a = New(world(&fake{}))
+	drive(t, a, sizes[1])
+	press(t, a, "+", "'New")
+	says("! Name", false)
 	press(t, a, "ctrl+s")
-	says("is no number of CPUs", true)
+	says("! Name", true)
 }
 
 // TestNothingToUnplug names the machine that nothing was plugged into, and says what to do.
@@ -289,7 +295,7 @@ func TestNothingToUnplug(t *testing.T) {
 func TestWrongFilterIsSaidWhole(t *testing.T) {
 	t.Parallel()
 	a := New(world(&fake{}))
-	drive(t, a, sizes[1])
+	drive(t, a, sizes[0])
 	press(t, a, "/", "'^[")
 	if a.prompt.err == nil || !strings.Contains(ansi.Strip(a.screen()), a.prompt.err.Error()) {
 		t.Errorf("what is wrong, %v, is not shown:\n%s", a.prompt.err, a.screen())

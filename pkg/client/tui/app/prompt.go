@@ -143,7 +143,7 @@ func (a *App) askFilter() tea.Cmd {
 	target := a.top().(page.Filterable)
 	was := target.Filter()
 	p := a.newPrompt("/")
-	p.input.SetWidth(max(10, a.width/2)) // what is wrong stands beside it
+	p.input.SetWidth(max(10, a.width/3)) // what is wrong stands beside it
 	p.input.SetValue(was.String())
 	p.input.CursorEnd()
 	p.typed = func(text string) tea.Cmd {

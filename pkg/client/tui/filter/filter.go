@@ -8,8 +8,10 @@
 package filter
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 	"unicode"
 
@@ -47,6 +49,10 @@ func Parse(text string) (Filter, error) {
 	case strings.ContainsAny(rest, `^$.*+?()[]{}|\`):
 		pattern, err := regexp.Compile("(?i)" + rest)
 		if err != nil {
+			var wrong *syntax.Error
+			if errors.As(err, &wrong) { // without Go's words, for which a line has no room
+				return Filter{}, fmt.Errorf("not a regular expression: %s: `%s`", wrong.Code, wrong.Expr)
+			}
 			return Filter{}, fmt.Errorf("not a regular expression: %w", err)
 		}
 		f.pattern = pattern
