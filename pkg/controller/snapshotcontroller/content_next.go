@@ -22,6 +22,10 @@ const (
 	ReasonVolumeSnapshotMissing = "VolumeSnapshotMissing"
 )
 
+// noVolumeSnapshots is what is said of a cluster without CSI's kinds.
+const noVolumeSnapshots = "the cluster has no VolumeSnapshots (snapshot.storage.k8s.io); install the CSI snapshot " +
+	"controller and its definitions"
+
 // retry is when to try again what did not work.
 const retry = 5 * time.Second
 
@@ -145,8 +149,7 @@ func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1be
 	step.Status.ReadyToUse = new(false)
 	if !view.Served {
 		// Its coming is an event.
-		view.fail(step.Status, "the cluster has no VolumeSnapshots (snapshot.storage.k8s.io); install the CSI snapshot "+
-			"controller and its definitions")
+		view.fail(step.Status, noVolumeSnapshots)
 		return
 	}
 	for i := range missing {
@@ -162,7 +165,9 @@ func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1be
 	case GuestChanging:
 		step.Create, step.RequeueAfter = nil, retry
 	case GuestWaiting:
-		step.Window = &Window{Until: view.Now.UTC().Truncate(time.Second), Quiesced: snapshots.QuiescedNot, Closed: true}
+		step.Window = &Window{
+			Until: view.Now.UTC().Truncate(time.Second), Quiesced: snapshots.QuiescedNot, Closed: true,
+		}
 	case GuestRunning:
 		most := maxWindow
 		if left, ok := snapshots.Left(view.Snapshot, view.Now); ok {

@@ -21,8 +21,8 @@ import (
 
 // Freezer keeps guests from writing.
 type Freezer interface {
-	// Freeze has a guest write out what it holds in memory and write no more until Unfreeze, or for a time at most. It may
-	// be called again, which begins the time anew.
+	// Freeze has a guest write out what it holds in memory and write no more until Unfreeze, or for a time at most. It
+	// may be called again, which begins the time anew.
 	Freeze(ctx context.Context, vmi types.NamespacedName, most time.Duration) (snapshots.Quiesced, error)
 	// Unfreeze undoes what Freeze did, if it did anything.
 	Unfreeze(ctx context.Context, vmi types.NamespacedName) error

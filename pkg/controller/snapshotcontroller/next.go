@@ -130,8 +130,7 @@ func (view *View) waits() string {
 	case len(troubles) > 0:
 		return fmt.Sprintf("source %s/%s %s", vm.Namespace, vm.Name, strings.Join(troubles, ", "))
 	case !view.Served && slices.ContainsFunc(view.Volumes, withData):
-		return "the cluster has no VolumeSnapshots (snapshot.storage.k8s.io); install the CSI snapshot controller and " +
-			"its definitions"
+		return noVolumeSnapshots
 	}
 	switch guestOf(view.VMI) {
 	case GuestChanging:

@@ -29,8 +29,8 @@ func status(view View, locked bool, waits string) *v1beta1.VirtualMachineSnapsho
 		next.Error = content.Status.Error
 	case content == nil && snapshots.Succeeded(snapshot) && snapshot.DeletionTimestamp == nil:
 		next.ReadyToUse = new(false)
-		if message := "VirtualMachineSnapshotContent " + snapshots.ContentName(snapshot) + " is gone"; next.Error == nil ||
-			next.Error.Message == nil || *next.Error.Message != message {
+		message := "VirtualMachineSnapshotContent " + snapshots.ContentName(snapshot) + " is gone"
+		if old := next.Error; old == nil || old.Message == nil || *old.Message != message {
 			next.Error = newError(view.Now, message)
 		}
 	}
