@@ -59,7 +59,7 @@ func TestExplainOperation(t *testing.T) {
 func TestOperationUnderWay(t *testing.T) {
 	vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: new(v1.RunStrategyHalted)}}
 	vm.Status.RestoreInProgress, vm.Status.SnapshotInProgress = new("back"), new("snap")
-	r := Explain(Facts{Namespace: "default", Name: "demo", VM: vm})
+	r := Explain(Facts{Namespace: "default", Name: "demo", VM: vm, Stack: healthy().Stack})
 	if r.Verdict != Waiting || r.Causes[0].Reason != "RestoreInProgress" {
 		t.Errorf("%s: %+v", r.Verdict, r.Causes)
 	}
