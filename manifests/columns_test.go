@@ -25,6 +25,10 @@ func TestKubectlShows(t *testing.T) {
 		"VirtualMachinePreference":          "Age; vmpref vmprefs vmp vmps; all",
 		"VirtualMachineClusterPreference":   "Age; vmcp vmcps; ",
 		"MigrationPolicy":                   "Age; ; ",
+		"VirtualMachineSnapshot":            "SourceKind, SourceName, Phase, ReadyToUse, CreationTime, Error; vmsnapshot vmsnapshots; all",
+		"VirtualMachineSnapshotContent":     "ReadyToUse, CreationTime, Error; vmsnapshotcontent vmsnapshotcontents; all",
+		"VirtualMachineRestore":             "TargetKind, TargetName, Complete, RestoreTime; vmrestore vmrestores; all",
+		"VirtualMachineClone":               "Phase, SourceVirtualMachine, TargetVirtualMachine; vmclone vmclones; all",
 	}
 	got := map[string]string{}
 	for _, o := range decode(t, "crds/*.yaml") {

@@ -119,8 +119,11 @@ func (q *requests) endpoints() []endpoint {
 			"get the file systems of a VirtualMachineInstance", get,
 		},
 		{
-			http.MethodPut, virtualMachineInstances, "freeze", true, vmi, v1.FreezeUnfreezeTimeout{}, q.freeze,
-			"freeze the file systems of a VirtualMachineInstance, or with ?withoutAgent=pause pause it without an agent",
+			http.MethodPut, virtualMachineInstances, "freeze", true, vmi,
+			v1.FreezeUnfreezeTimeout{},
+			q.freeze,
+			"freeze the file systems of a VirtualMachineInstance, or with ?withoutAgent=pause pause it without " +
+				"an agent",
 			update,
 		},
 		onInstance("unfreeze", "unfreeze the file systems of a VirtualMachineInstance", nil, q.unfreeze),

@@ -1,6 +1,10 @@
 package rbac
 
-import "github.com/virtkit/virtkit/pkg/names"
+import (
+	"strings"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
 
 // unused are rights that a run need not use, each with the reason why it is granted all the same.
 var unused = map[Right]string{
@@ -49,44 +53,6 @@ var unused = map[Right]string{
 	{names.VirtController, "certificates.k8s.io", "signers", "approve", false}: signing,
 	{names.VirtController, "certificates.k8s.io", "signers", "sign", false}:    signing,
 
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots/finalizers", "update", false}:        blockOwnerDeletion,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents/finalizers", "update", false}: blockOwnerDeletion,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "get", false}:                      snapshotted,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "patch", false}:                    snapshotted,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "create", false}:            snapshotted,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "patch", false}:             snapshotted,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "delete", false}:            snapshotted,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots/status", "patch", false}:             snapshotted,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents/status", "patch", false}:      snapshotted,
-	{names.VirtController, "", "persistentvolumeclaims", "get", false}:                                           snapshotted,
-	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "get", false}:                           snapshotted,
-	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "list", false}:                          snapshotted,
-	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "watch", false}:                         snapshotted,
-	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "create", false}:                        snapshotted,
-	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshotclasses", "list", false}:                    snapshotted,
-	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshotclasses", "watch", false}:                   snapshotted,
-	{names.VirtController, "subresources.kubevirt.io", "virtualmachineinstances/freeze", "update", false}:        snapshotted,
-	{names.VirtController, "subresources.kubevirt.io", "virtualmachineinstances/unfreeze", "update", false}:      snapshotted,
-	{names.VirtController, "cdi.kubevirt.io", "storageprofiles", "list", false}:                                  "CDI's StorageProfiles are read where they are",
-	{names.VirtController, "cdi.kubevirt.io", "storageprofiles", "watch", false}:                                 "CDI's StorageProfiles are read where they are",
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "patch", false}:                     restoring,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores/status", "patch", false}:              restoring,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "get", false}:                       restoring,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "create", false}:                    restoring,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "delete", false}:                    restoring,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "create", false}:                   restoring,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "delete", false}:                   restoring,
-	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "get", false}:               restoring,
-	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones", "delete", false}:                         restoring,
-	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones/status", "patch", false}:                   restoring,
-	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones/finalizers", "update", false}:              blockOwnerDeletion,
-	{names.VirtController, "storage.k8s.io", "storageclasses", "get", false}:                                     restoring,
-	{names.VirtController, "cdi.kubevirt.io", "datavolumes", "delete", false}:                                    restoring,
-	{names.VirtController, "apps", "controllerrevisions", "patch", false}:                                        restoring,
-	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinesnapshots", "get", false}:                             restoring,
-	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "get", false}:                      restoring,
-	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinerestores", "list", false}:                             restoring,
-
 	{names.VirtController, "", "events", "patch", false}: repeatedEvent,
 	{names.VirtHandler, "", "events", "patch", false}:    repeatedEvent,
 }
@@ -94,11 +60,47 @@ var unused = map[Right]string{
 const (
 	blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on " +
 		"OpenShift"
-	snapshotted   = "the cluster of the ordinary run has no VolumeSnapshots, and none is made of a VM"
-	rotation      = "certificates are renewed after months"
-	staleCache    = "looked up when creating it collides with what the cache has not seen yet"
-	signing       = "asked for by the API server when a certificate signing request is approved or signed"
-	keptDisk      = "a disk that outlives its VM because its pool keeps what it scales in is taken from the VM"
-	restoring     = "snapshots are restored where there is a CSI driver that makes them"
-	repeatedEvent = "an event that is seen again is counted instead of created"
+	storageProfiles = "read where CDI is"
+	rotation        = "certificates are renewed after months"
+	staleCache      = "looked up when creating it collides with what the cache has not seen yet"
+	signing         = "asked for by the API server when a certificate signing request is approved or signed"
+	keptDisk        = "a disk that outlives its VM because its pool keeps what it scales in is taken from the VM"
+	snapshots       = "used by snapshots, restores and clones, and by what a run need not do with them"
+	repeatedEvent   = "an event that is seen again is counted instead of created"
 )
+
+// snapshotRights are the verbs of virt-controller on what snapshots, restores and clones are made of. They are used
+// where volumes can be snapshotted.
+var snapshotRights = []struct{ group, resource, verbs, why string }{
+	{"snapshot.kubevirt.io", "virtualmachinesnapshots", "get create patch delete", snapshots},
+	{"snapshot.kubevirt.io", "virtualmachinesnapshots/status", "patch", snapshots},
+	{"snapshot.kubevirt.io", "virtualmachinesnapshots/finalizers", "update", blockOwnerDeletion},
+	{"snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "get create patch delete", snapshots},
+	{"snapshot.kubevirt.io", "virtualmachinesnapshotcontents/status", "patch", snapshots},
+	{"snapshot.kubevirt.io", "virtualmachinesnapshotcontents/finalizers", "update", blockOwnerDeletion},
+	{"snapshot.kubevirt.io", "virtualmachinerestores", "get create patch delete", snapshots},
+	{"snapshot.kubevirt.io", "virtualmachinerestores/status", "patch", snapshots},
+	{"clone.kubevirt.io", "virtualmachineclones", "delete", snapshots},
+	{"clone.kubevirt.io", "virtualmachineclones/status", "patch", snapshots},
+	{"clone.kubevirt.io", "virtualmachineclones/finalizers", "update", blockOwnerDeletion},
+	{"snapshot.storage.k8s.io", "volumesnapshots", "get list watch create", snapshots},
+	{"snapshot.storage.k8s.io", "volumesnapshotclasses", "list watch", snapshots},
+	{"subresources.kubevirt.io", "virtualmachineinstances/freeze", "update", snapshots},
+	{"subresources.kubevirt.io", "virtualmachineinstances/unfreeze", "update", snapshots},
+	{"", "persistentvolumeclaims", "get", snapshots},
+	{"apps", "controllerrevisions", "patch", snapshots},
+	{"storage.k8s.io", "storageclasses", "get", snapshots},
+	{"cdi.kubevirt.io", "datavolumes", "delete", snapshots},
+	{"cdi.kubevirt.io", "storageprofiles", "list watch", storageProfiles},
+}
+
+func init() {
+	for _, r := range snapshotRights {
+		for verb := range strings.FieldsSeq(r.verbs) {
+			unused[Right{names.VirtController, r.group, r.resource, verb, false}] = r.why
+		}
+	}
+	unused[Right{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinesnapshots", "get", false}] = snapshots
+	unused[Right{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "get", false}] = snapshots
+	unused[Right{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinerestores", "list", false}] = snapshots
+}

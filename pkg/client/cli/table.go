@@ -9,8 +9,8 @@ import (
 )
 
 // The widths of kubectl's tables, characters: see GetNewTabWriter of k8s.io/cli-runtime/pkg/printers. Its writer also
-// keeps the widths of one table for the next; ours does so only in a table that grows, since a command may print several
-// tables one after the other.
+// keeps the widths of one table for the next; ours does so only in a table that grows, since a command may print
+// several tables one after the other.
 const (
 	tableMinWidth = 6 // with the padding
 	tableTabWidth = 4

@@ -76,9 +76,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(
 			claimPhaseChanged,
 		)).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfClaim), builder.WithPredicates(
-			claimClassChanged,
-		)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfClaim),
+			builder.WithPredicates(claimClassChanged)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.vmsWithClaims), builder.WithPredicates(
 			cameOrWent,
 		)).

@@ -18,8 +18,11 @@ func TestClassesOf(t *testing.T) {
 		Provisioners: map[string]string{"one": "a", "two": "b", "none": "c", "torn": "d", "profile": "b", "gone": "b"},
 		Preferred:    map[string]string{"profile": "b1", "gone": "b9"},
 		Snapshots: []Class{
-			{Name: "a1", Driver: "a"}, {Name: "b1", Driver: "b"}, {Name: "b2", Driver: "b", Default: true},
-			{Name: "d1", Driver: "d"}, {Name: "d2", Driver: "d"},
+			{Name: "a1", Driver: "a"},
+			{Name: "b1", Driver: "b"},
+			{Name: "b2", Driver: "b", Default: true},
+			{Name: "d1", Driver: "d"},
+			{Name: "d2", Driver: "d"},
 		},
 	}
 	for storage, want := range map[string]string{

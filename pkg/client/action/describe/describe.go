@@ -62,8 +62,8 @@ func (r *Report) Objects() []metav1.Object {
 
 // Snapshot is one of the VM's.
 type Snapshot struct {
-	// Name is the VirtualMachineSnapshot's, Phase its status.phase, Ready whether it can be restored, and Created when it
-	// was asked for.
+	// Name is the VirtualMachineSnapshot's, Phase its status.phase, Ready whether it can be restored, and Created when
+	// it was asked for.
 	Name    string      `json:"name"`
 	Phase   string      `json:"phase"`
 	Ready   bool        `json:"ready"`

@@ -43,7 +43,8 @@ func demo() *v1.VirtualMachine {
 	claim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
 	vm.Spec.Template.Spec.Volumes = []v1.Volume{
-		{Name: "disk", VolumeSource: claim}, {Name: "logs", VolumeSource: claim},
+		{Name: "disk", VolumeSource: claim},
+		{Name: "logs", VolumeSource: claim},
 		{Name: "boot", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}},
 	}
 	vm.Status.VolumeSnapshotStatuses = []v1.VolumeSnapshotStatus{

@@ -90,7 +90,8 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 		volume := "volumesnapshot/" + v.VolumeSnapshotName
 		switch {
 		case v.Error != nil && v.Error.Message != nil:
-			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: Broken, Message: *v.Error.Message})
+			e.chain = append(e.chain,
+				Link{Layer: LayerVolumes, Object: volume, State: Broken, Message: *v.Error.Message})
 			e.add(rankVolume, LayerVolumes, volume, Broken, "VolumeSnapshotError",
 				"the storage cannot snapshot a volume: "+*v.Error.Message, "kubectl describe "+volume+e.flag())
 			if state == Waiting {
@@ -99,7 +100,8 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 		case v.ReadyToUse != nil && *v.ReadyToUse:
 			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: OK, Message: "ready"})
 		default:
-			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: Waiting, Message: "not ready yet"})
+			e.chain = append(e.chain,
+				Link{Layer: LayerVolumes, Object: volume, State: Waiting, Message: "not ready yet"})
 		}
 	}
 	return state, summary
@@ -116,7 +118,9 @@ func (e *explanation) restore(f OperationFacts) (State, string) {
 	case done:
 		state, summary = OK, "nothing blocks it: the restore is complete"
 	}
-	mend := []string{"virtctl why snapshot/" + r.Spec.VirtualMachineSnapshotName + e.flag(), "virtctl why " + target + e.flag()}
+	mend := []string{
+		"virtctl why snapshot/" + r.Spec.VirtualMachineSnapshotName + e.flag(), "virtctl why " + target + e.flag(),
+	}
 	waits := "it is not complete yet: " + stage
 	if f.Running && state == Waiting {
 		summary = fmt.Sprintf("VM %s runs, and is restored only when it is stopped", target)

@@ -76,8 +76,8 @@ func Main() int {
 }
 
 // pingSoon has a connection that says nothing looked at after 10 s instead of client-go's 30 s, and given up after 5 s
-// instead of 15 s: what follows something notices soon that the API server hangs. The variables are client-go's, and the
-// user's values hold.
+// instead of 15 s: what follows something notices soon that the API server hangs. The variables are client-go's, and
+// the user's values hold.
 func pingSoon() {
 	for name, seconds := range map[string]string{
 		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "10", "HTTP2_PING_TIMEOUT_SECONDS": "5",

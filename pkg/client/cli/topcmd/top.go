@@ -128,7 +128,8 @@ func Run(ctx context.Context, o *Options) error {
 	var lost func(error)
 	if o.Watch {
 		lost = func(err error) {
-			fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; goes on when it answers\n", cli.Explain(err, o.Factory.Connection()))
+			fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; goes on when it answers\n",
+				cli.Explain(err, o.Factory.Connection()))
 		}
 	}
 	err = top.Watch(ctx, c, namespace, o.Interval.Duration, show, lost)
