@@ -120,7 +120,7 @@ func (q *requests) endpoints() []endpoint {
 		},
 		{
 			http.MethodPut, virtualMachineInstances, "freeze", true, vmi, v1.FreezeUnfreezeTimeout{}, q.freeze,
-			"freeze the file systems of a VirtualMachineInstance, or with ?withoutAgent=pause pause it without an agent",
+			"freeze the file systems of a VirtualMachineInstance; ?withoutAgent=pause pauses one without an agent",
 			update,
 		},
 		onInstance("unfreeze", "unfreeze the file systems of a VirtualMachineInstance", nil, q.unfreeze),

@@ -65,8 +65,10 @@ func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 		},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: clonev1beta1.VirtualMachineCloneSpec{
-			Source:       source,
-			Target:       &corev1.TypedLocalObjectReference{APIGroup: &machine.Group, Kind: machine.Kind, Name: o.Target},
+			Source: source,
+			Target: &corev1.TypedLocalObjectReference{
+				APIGroup: &machine.Group, Kind: machine.Kind, Name: o.Target,
+			},
 			LabelFilters: o.LabelFilters, AnnotationFilters: o.AnnotationFilters,
 			NewMacAddresses: o.MACs, Patches: o.Patches,
 		},

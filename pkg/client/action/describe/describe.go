@@ -47,8 +47,8 @@ type Report struct {
 
 // Snapshot is one of the VM's.
 type Snapshot struct {
-	// Name is the VirtualMachineSnapshot's, Phase its status.phase, Ready whether it can be restored, and Created when it
-	// was asked for.
+	// Name is the VirtualMachineSnapshot's, Phase its status.phase, Ready whether it can be restored, and Created when
+	// it was asked for.
 	Name    string      `json:"name"`
 	Phase   string      `json:"phase"`
 	Ready   bool        `json:"ready"`

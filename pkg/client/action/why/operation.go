@@ -90,19 +90,23 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 		volume := "volumesnapshot/" + v.VolumeSnapshotName
 		switch {
 		case v.Error != nil && v.Error.Message != nil:
-			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: Broken, Message: *v.Error.Message})
+			e.volume(volume, Broken, *v.Error.Message)
 			e.add(rankVolume, LayerVolumes, volume, Broken, "VolumeSnapshotError",
 				"the storage cannot snapshot a volume: "+*v.Error.Message, "kubectl describe "+volume+e.flag())
 			if state == Waiting {
 				state = Broken
 			}
 		case v.ReadyToUse != nil && *v.ReadyToUse:
-			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: OK, Message: "ready"})
+			e.volume(volume, OK, "ready")
 		default:
-			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: Waiting, Message: "not ready yet"})
+			e.volume(volume, Waiting, "not ready yet")
 		}
 	}
 	return state, summary
+}
+
+func (e *explanation) volume(object string, state State, message string) {
+	e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: object, State: state, Message: message})
 }
 
 func (e *explanation) restore(f OperationFacts) (State, string) {
@@ -116,7 +120,10 @@ func (e *explanation) restore(f OperationFacts) (State, string) {
 	case done:
 		state, summary = OK, "nothing blocks it: the restore is complete"
 	}
-	mend := []string{"virtctl why snapshot/" + r.Spec.VirtualMachineSnapshotName + e.flag(), "virtctl why " + target + e.flag()}
+	mend := []string{
+		"virtctl why snapshot/" + r.Spec.VirtualMachineSnapshotName + e.flag(),
+		"virtctl why " + target + e.flag(),
+	}
 	waits := "it is not complete yet: " + stage
 	if f.Running && state == Waiting {
 		summary = fmt.Sprintf("VM %s runs, and is restored only when it is stopped", target)

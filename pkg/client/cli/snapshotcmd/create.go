@@ -27,7 +27,8 @@ type CreateOptions struct {
 	Output    *cli.Output
 	DryRun    cli.DryRun
 	Selection cli.Selection
-	// Machine is the VM's name unless Selection is given, Name the snapshot's; one is made of the time when it is empty.
+	// Machine is the VM's name unless Selection is given, Name the snapshot's; one is made of the time when it is
+	// empty.
 	Machine, Name string
 	// Deadline is the most that a snapshot may take; 0 is the server's.
 	Deadline cli.Timeout

@@ -103,7 +103,8 @@ func (o *ListOptions) table(out io.Writer, list []snapshotv1beta1.VirtualMachine
 		}
 		t.Row(cells...)
 	}
-	row("NAMESPACE", []string{"NAME", "VM", "PHASE", "READY", "AGE"}, []string{"INDICATIONS", "VOLUMES", "LEFT OUT", "ERROR"})
+	row("NAMESPACE", []string{"NAME", "VM", "PHASE", "READY", "AGE"},
+		[]string{"INDICATIONS", "VOLUMES", "LEFT OUT", "ERROR"})
 	for i := range list {
 		s := &list[i]
 		in, out := volumes(s)
