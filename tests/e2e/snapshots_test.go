@@ -101,7 +101,7 @@ func TestSnapshots(t *testing.T) {
 	g.waitLogin(t)
 	con := g.shell(t, "")
 	g.mountAll(t, con)
-	con.run(t, `(n=0; while :; do n=$((n+1)); for d in `+strings.Join(counters, " ")+`; do echo $n >/$d/n; sync; done; done) & echo $! >/tmp/writer`)
+	con.run(t, `(n=0; while :; do n=$((n+1)); for d in `+strings.Join(counters, " ")+`; do echo $n >/$d/next; mv /$d/next /$d/n; sync; done; done) & echo $! >/tmp/writer`)
 
 	online := c.snapshot(t, ns, g.name, "online", snapshotv1beta1.VMSnapshotOnlineSnapshotIndication)
 	if online.Status.SnapshotVolumes == nil || !slices.Equal(slices.Sorted(slices.Values(online.Status.SnapshotVolumes.IncludedVolumes)), counters) {
