@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -35,7 +36,7 @@ func definitionsOfCSI(t *testing.T) (out []*unstructured.Unstructured) {
 		}
 		defer file.Close()
 		object := &unstructured.Unstructured{}
-		if err := yaml.NewYAMLOrJSONDecoder(file, 4096).Decode(object); err != nil && err != io.EOF {
+		if err := yaml.NewYAMLOrJSONDecoder(file, 4096).Decode(object); err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		if object.GetKind() == "CustomResourceDefinition" {

@@ -78,7 +78,7 @@ func TestSnapshots(tt *testing.T) {
 	t.boundClaim("a", "csi")
 	t.boundClaim("b", "csi")
 	t.boundClaim("c", "local")
-	vm := t.createVM(v1.RunStrategyAlways, "a", "b", "c")
+	t.createVM(v1.RunStrategyAlways, "a", "b", "c")
 	vmi, pod := t.run("node01")
 	t.waitVM("nothing can be snapshotted", func(vm *v1.VirtualMachine) bool {
 		return len(vm.Status.VolumeSnapshotStatuses) == 4 && !vm.Status.VolumeSnapshotStatuses[1].Enabled
@@ -99,7 +99,7 @@ func TestSnapshots(tt *testing.T) {
 	if !guests.isFrozen(key) || *a.Spec.VolumeSnapshotClassName != "snap" || *a.Spec.Source.PersistentVolumeClaimName != "a" {
 		t.Errorf("frozen %t, VolumeSnapshot %+v", guests.isFrozen(key), a.Spec)
 	}
-	vm = t.waitVM("locked", func(vm *v1.VirtualMachine) bool {
+	vm := t.waitVM("locked", func(vm *v1.VirtualMachine) bool {
 		return snapshots.Locked(vm, "first") && vm.Status.VolumeSnapshotStatuses[1].Enabled && !vm.Status.VolumeSnapshotStatuses[3].Enabled
 	})
 	second := t.snapshot("second", nil)
@@ -116,7 +116,7 @@ func TestSnapshots(tt *testing.T) {
 	}
 	t.cut(b, "")
 	done := t.waitSnapshot(first, "made", succeeded)
-	if fmt.Sprint(done.Status.Indications) != "[GuestAgent Online PartialSnapshot]" ||
+	if indications(done) != "[GuestAgent Online PartialSnapshot]" ||
 		fmt.Sprint(*done.Status.SnapshotVolumes) != "{[a b] [root c]}" || !snapshots.Ready(done) ||
 		!strings.Contains(done.Status.SourceIndications[2].Message, "c (No VolumeSnapshotClass") {
 		t.Errorf("status %+v, %+v", done.Status, done.Status.SnapshotVolumes)
@@ -150,7 +150,7 @@ func TestSnapshots(tt *testing.T) {
 	third := t.snapshot("third", &metav1.Duration{Duration: 4 * time.Second})
 	t.volumeSnapshot(third, "a")
 	failed := t.waitSnapshot(third, "failed", func(s *v1beta1.VirtualMachineSnapshotStatus) bool { return s.Phase == v1beta1.Failed })
-	if fmt.Sprint(failed.Status.Indications) != "[NoGuestAgent Online PartialSnapshot Paused]" || progressing(failed.Status) != "Operation failed" {
+	if indications(failed) != "[NoGuestAgent Online PartialSnapshot Paused]" || progressing(failed.Status) != "Operation failed" {
 		t.Errorf("status %+v", failed.Status)
 	}
 	t.waitThawed(key)
@@ -167,8 +167,8 @@ func TestSnapshots(tt *testing.T) {
 	offline := t.snapshot("offline", nil)
 	t.cut(t.volumeSnapshot(offline, "a"), "")
 	t.cut(t.volumeSnapshot(offline, "b"), "")
-	if done = t.waitSnapshot(offline, "made", succeeded); fmt.Sprint(done.Status.Indications) != "[PartialSnapshot]" {
-		t.Errorf("indications %v", done.Status.Indications)
+	if done = t.waitSnapshot(offline, "made", succeeded); indications(done) != "[PartialSnapshot]" {
+		t.Errorf("indications %s", indications(done))
 	}
 	t.waitVM("unlocked", unlocked)
 	t.quiet()
@@ -178,6 +178,11 @@ func TestSnapshots(tt *testing.T) {
 
 func succeeded(s *v1beta1.VirtualMachineSnapshotStatus) bool {
 	return s.Phase == v1beta1.Succeeded && s.ReadyToUse != nil && *s.ReadyToUse
+}
+
+// indications are those that clients of the older field see.
+func indications(s *v1beta1.VirtualMachineSnapshot) string {
+	return fmt.Sprint(s.Status.Indications) //nolint:staticcheck // KubeVirt fills it in, too
 }
 
 func unlocked(vm *v1.VirtualMachine) bool {

@@ -128,7 +128,7 @@ func validatePolicies(spec *v1beta1.VirtualMachineRestoreSpec) (errs field.Error
 			errs = append(errs, field.Required(at.Index(i).Child("volumeName"), "must provide a volume name"))
 		}
 		if o.RestoreName == "" && o.Annotations == nil && o.Labels == nil {
-			errs = append(errs, field.Required(at.Index(i), "must provide at least one overriden field"))
+			errs = append(errs, field.Required(at.Index(i), "must provide at least one overriden field")) //nolint:misspell // KubeVirt's text
 		}
 	}
 	if p := spec.VolumeRestorePolicy; p != nil && !slices.Contains([]v1beta1.VolumeRestorePolicy{
@@ -256,11 +256,11 @@ func (a *admission) validateClone(
 func validateFilters(filters []string, at *field.Path) (errs field.ErrorList) {
 	const text = "%s filter %s is invalid: cannot contain a %s character (%s); FilterRules: %s"
 	for _, filter := range filters {
-		switch {
-		case filter == "":
+		switch filter {
+		case "":
 			errs = append(errs, field.Invalid(at, filter, "an empty filter is not a valid filter"))
 			continue
-		case filter == "!":
+		case "!":
 			errs = append(errs, field.Invalid(at, filter, "a negation character is not a valid filter"))
 		}
 		if strings.Contains(filter[1:], "!") {

@@ -44,7 +44,7 @@ func TestValidateSnapshots(t *testing.T) {
 		"restore with state":           {restoresPath, "", strings.Replace(restoreWith(""), "SnapshotName: s", "SnapshotName: secure", 1), "", "spec: Restore to a different VM is not supported"},
 		"restore of the VM with state": {restoresPath, "", strings.NewReplacer("SnapshotName: s", "SnapshotName: secure", "name: vm", "name: safe").Replace(restoreWith("")), "", ""},
 		"policies":                     {restoresPath, "", restoreWith(", volumeRestorePolicy: A, volumeOwnershipPolicy: B, targetReadinessPolicy: C"), "", `spec.volumeRestorePolicy: volume restore policy "A" doesn't exist; spec.volumeOwnershipPolicy: volume ownership policy "B" doesn't exist; spec.targetReadinessPolicy`},
-		"overrides":                    {restoresPath, "", restoreWith(", volumeRestoreOverrides: [{}]"), "", "spec.volumeRestoreOverrides[0].volumeName: must provide a volume name; spec.volumeRestoreOverrides[0]: must provide at least one overriden field"},
+		"overrides":                    {restoresPath, "", restoreWith(", volumeRestoreOverrides: [{}]"), "", "spec.volumeRestoreOverrides[0].volumeName: must provide a volume name; spec.volumeRestoreOverrides[0]: must provide at least one overriden field"}, //nolint:misspell // KubeVirt's text
 
 		"clone":              {clonesPath, "", cloneWith(`, labelFilters: ["*", "!a*"], newMacAddresses: {default: "02:00:00:00:00:01"}, volumeNamePolicy: PrefixTargetName`), "", ""},
 		"clone of nothing":   {clonesPath, "", `{spec: {target: {kind: Pod}}}`, "", "spec.Target.Kind: Target kind is not supported; spec.Source: Source cannot be nil"},

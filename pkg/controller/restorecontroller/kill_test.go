@@ -199,11 +199,11 @@ func (w *world) check(target string, inPlace bool) {
 	}
 	held := vm.Status.RestoreInProgress != nil
 	committed := strings.HasPrefix(vm.Annotations[LastAnnotation], "r-")
-	if cores := vm.Spec.Template.Spec.Domain.CPU.Cores; cores == 1 == !committed && !(committed && cores == 1) {
+	if cores := vm.Spec.Template.Spec.Domain.CPU.Cores; committed != (cores == 1) {
 		w.Fatalf("after %v: committed %t, but %d cores", w.writes, committed, cores)
 	}
 	for _, volume := range vm.Spec.Template.Spec.Volumes {
-		name := ""
+		var name string
 		if volume.DataVolume != nil {
 			name = volume.DataVolume.Name
 		} else {
@@ -214,7 +214,7 @@ func (w *world) check(target string, inPlace bool) {
 		case claim == nil && inPlace && held && !committed:
 		case claim == nil:
 			w.Fatalf("after %v: committed %t, held %t, and no claim %s", w.writes, committed, held, name)
-		case committed != (claim.Spec.DataSource != nil) && !(inPlace && held):
+		case committed != (claim.Spec.DataSource != nil) && (!inPlace || !held):
 			w.Fatalf("after %v: committed %t, held %t, and claim %s of %v", w.writes, committed, held, name, claim.Spec.DataSource)
 		}
 	}

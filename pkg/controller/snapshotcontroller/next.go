@@ -89,7 +89,7 @@ func Next(view View) Step {
 	step.DeleteContent = terminating && content != nil && content.DeletionTimestamp == nil &&
 		snapshots.DeletesContent(snapshot, content)
 	step.Status = status(view, locked, waits)
-	step.RemoveFinalizer = snapshot.DeletionTimestamp != nil && !(view.holds() && !step.Unlock)
+	step.RemoveFinalizer = snapshot.DeletionTimestamp != nil && (!view.holds() || step.Unlock)
 	if left, ok := snapshots.Left(snapshot, view.Now); ok && step.Status.Phase == v1beta1.InProgress &&
 		(step.RequeueAfter == 0 || left < step.RequeueAfter) {
 		step.RequeueAfter = left + time.Millisecond

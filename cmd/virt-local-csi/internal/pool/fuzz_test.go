@@ -11,7 +11,7 @@ import (
 // memory makes a directory in memory where there is such, for a disk takes its time to sync.
 func memory(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "virt-local-csi-*")
+	dir, err := os.MkdirTemp("/dev/shm", "virt-local-csi-*") //nolint:usetesting // not on a disk
 	if err != nil {
 		return t.TempDir()
 	}

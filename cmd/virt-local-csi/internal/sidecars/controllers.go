@@ -42,7 +42,7 @@ func (c clients) provisioner(ctx context.Context, d Driver, connection *grpc.Cli
 	)
 	// Volumes for all nodes are made before any node is there; those for one come with the node that was chosen.
 	const anyFS = ""
-	var volumes controller.Provisioner = provisioner.NewCSIProvisioner(
+	volumes := provisioner.NewCSIProvisioner(
 		c.kubernetes, callTimeout, d.Name, "pvc", wholeUID, connection, c.snapshots, d.Name, plugin, capabilities,
 		noMigration, strictTopology, immediateTopology, translation.New(), classes, csiNodes, nodes, claims.Lister(),
 		attachments, nil, extraMetadata, anyFS, nil, publishReadOnly, keepVolumeMode,
