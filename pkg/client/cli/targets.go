@@ -24,8 +24,8 @@ func KindOf(word string) (instance, ok bool) {
 	return false, false
 }
 
-// otherKinds are words for kinds that are no machines, as somebody types them who knows kubectl. Short ones that may well
-// be the name of a machine are left out.
+// otherKinds are words for kinds that are no machines, as somebody types them who knows kubectl. Short ones that may
+// well be the name of a machine are left out.
 var otherKinds = []string{
 	"pod", "node", "pvc", "persistentvolumeclaim", "secret", "configmap", "service", "deployment", "namespace",
 	"datavolume", "migration", "vmim", "virtualmachineinstancemigration", "vmpool", "virtualmachinepool", "vmirs",

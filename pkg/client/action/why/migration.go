@@ -93,7 +93,8 @@ func (e *explanation) migrationUnderWay(add obstacle) {
 		}
 		add(LayerVMI, "vmim/"+migration.Name, "Migrating",
 			fmt.Sprintf("a migration is under way: %s, phase %s", migration.Name, migrate.Stage(migration)),
-			"kubectl wait vmim/"+migration.Name+e.flag()+" --for=jsonpath={.status.phase}=Succeeded", "virtctl migrate-cancel "+e.Name+e.flag())
+			"kubectl wait vmim/"+migration.Name+e.flag()+" --for=jsonpath={.status.phase}=Succeeded",
+			"virtctl migrate-cancel "+e.Name+e.flag())
 	}
 }
 

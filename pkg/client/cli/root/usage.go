@@ -13,8 +13,8 @@ import (
 )
 
 // flagError makes an error of pflag's a usage error. An unknown flag comes with the one that may have been meant and,
-// where the command runs another in the guest, with how to give it that flag. A command that there is not has no flags: it
-// is what is wrong.
+// where the command runs another in the guest, with how to give it that flag. A command that there is not has no flags:
+// it is what is wrong.
 func flagError(cmd *cobra.Command, err error) error {
 	if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 { // as in `get -o wide`
 		if unknown := cmd.ValidateArgs(before); unknown != nil {

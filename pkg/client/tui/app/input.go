@@ -123,8 +123,9 @@ func appKeys() keymap.Map[*App] {
 			}, Do: (*App).find,
 		},
 		{
-			Keys: []string{"n"}, Help: "the next match of the search or the filter", Quiet: true, Allowed: (*App).unsearched,
-			Do: func(a *App) tea.Cmd { a.notice = a.matching().NextMatch(1); return nil },
+			Keys: []string{"n"}, Help: "the next match of the search or the filter", Quiet: true,
+			Allowed: (*App).unsearched,
+			Do:      func(a *App) tea.Cmd { a.notice = a.matching().NextMatch(1); return nil },
 		},
 		{
 			Keys: []string{"N"}, Help: "the match before", Quiet: true, Allowed: (*App).unsearched,
