@@ -26,6 +26,10 @@ func createLocal(name string, mode *uint32) (*localFile, error) {
 		target, err = name, nil
 	}
 	if err != nil {
+		var named *fs.PathError
+		if !errors.As(err, &named) { // what is in the way is a file, and EvalSymlinks does not say of what
+			err = &fs.PathError{Op: "write", Path: name, Err: err}
+		}
 		return nil, err
 	}
 	if info, err := os.Stat(target); err == nil && !info.Mode().IsRegular() {
