@@ -356,7 +356,7 @@ func (w *world) checkRest(target string, n int) {
 	w.must(w.client.List(w.Context(), &list))
 	for _, claim := range list.Items {
 		if claim.Annotations[LastAnnotation] != "" && !slices.Contains(used, claim.Name) && claim.Labels[vmstate.Prefix] == "" &&
-			!(target != "vm" && isState(claim.Labels["disk"]) && w.vm(target) != nil) {
+			(target == "vm" || !isState(claim.Labels["disk"]) || w.vm(target) == nil) {
 			w.Fatalf("deleted after %d writes, claim %s is left of %v", n, claim.Name, w.writes)
 		}
 	}

@@ -109,7 +109,7 @@ func listVolumes(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	}
 	if len(withData) > 0 {
 		partial := []v1beta1.Indication{snapshots.PartialSnapshot}
-		next.Indications = partial
+		next.Indications = partial //nolint:staticcheck // KubeVirt fills it in, too
 		next.SourceIndications = snapshots.Describe(partial, withData)
 	}
 }
@@ -139,7 +139,7 @@ func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 		}
 		return 1
 	})
-	next.Indications, next.SourceIndications = list, described
+	next.Indications, next.SourceIndications = list, described //nolint:staticcheck // as above
 }
 
 // quiescedNow is how a guest would be quiesced, for a snapshot that has not frozen it yet.

@@ -115,7 +115,7 @@ func Indications(s *snapshotv1beta1.VirtualMachineSnapshot) []string {
 		out = append(out, string(i.Indication))
 	}
 	if out == nil {
-		for _, i := range s.Status.Indications {
+		for _, i := range s.Status.Indications { //nolint:staticcheck // of servers that fill in no other
 			out = append(out, string(i))
 		}
 	}
