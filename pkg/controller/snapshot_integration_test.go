@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,8 +74,8 @@ func (g *fakeGuests) isFrozen(vmi types.NamespacedName) bool {
 // TestSnapshots runs alone: for the others there are no VolumeSnapshots.
 func TestSnapshots(tt *testing.T) {
 	t := newSerialTest(tt)
-	t.must(cluster.Client.Create(t.ctx, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "csi"}, Provisioner: "csi.example"}))
-	t.must(cluster.Client.Create(t.ctx, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "local.example"}))
+	t.storageClass("csi", "csi.example")
+	t.storageClass("local", "local.example")
 	t.boundClaim("a", "csi")
 	t.boundClaim("b", "csi")
 	t.boundClaim("c", "local")
@@ -288,6 +289,27 @@ func (t *test) cut(snapshot *snapshotv1.VolumeSnapshot, failure string) {
 	t.must(cluster.Client.Status().Patch(t.ctx, snapshot, client.MergeFrom(before)))
 }
 
+// storageClass makes a class unless another test has made it.
+func (t *test) storageClass(name, provisioner string) {
+	t.Helper()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner}
+	if err := cluster.Client.Create(t.ctx, class); !apierrors.IsAlreadyExists(err) {
+		t.must(err)
+	}
+}
+
+// undefine deletes a definition and waits until its kind is gone, which the next test relies on.
+func (t *test) undefine(definition *apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	t.must(cluster.Client.Delete(ctx, definition))
+	t.must(wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}))
+}
+
 // installSnapshots makes CSI's kinds, for the time of the test, and a class for driver csi.example.
 func (t *test) installSnapshots() {
 	t.Helper()
@@ -302,13 +324,13 @@ func (t *test) installSnapshots() {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		t.must(yaml.Unmarshal(text, definition))
 		t.must(cluster.Client.Create(t.ctx, definition))
-		t.Cleanup(func() { t.must(cluster.Client.Delete(context.Background(), definition)) })
+		t.Cleanup(func() { t.undefine(definition) })
 	}
 	class := &snapshotv1.VolumeSnapshotClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "snap"}, Driver: "csi.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 	}
 	t.eventually("VolumeSnapshotClass", func() (bool, error) {
 		err := cluster.Client.Create(t.ctx, class)
-		return err == nil || apierrors.IsAlreadyExists(err), nil
+		return err == nil || apierrors.IsAlreadyExists(err), nil // It is served a moment later.
 	})
 }
