@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -71,6 +72,30 @@ func run(ctx context.Context, args []string) error {
 	return commands[args[0]](ctx, o)
 }
 
+const (
+	// preparation is how long an API server that has just started may refuse what is needed, or not yet serve a kind
+	// that it says it has; again is the pause between.
+	preparation, again = 30 * time.Second, 200 * time.Millisecond
+)
+
+// prepare makes the objects that the sidecars need.
+func prepare(ctx context.Context, config *rest.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, preparation)
+	defer cancel()
+	for {
+		err := sidecars.Prepare(ctx, config)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		klog.ErrorS(err, "The objects that the driver needs cannot be made yet")
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(again):
+		}
+	}
+}
+
 func runController(ctx context.Context, o options) error {
 	config, err := credentials(o)
 	if err != nil {
@@ -80,7 +105,7 @@ func runController(ctx context.Context, o options) error {
 	defer cancel()
 	// A new pool takes its time, too.
 	prepared := make(chan error, 1)
-	go func() { prepared <- sidecars.Prepare(ctx, config) }()
+	go func() { prepared <- prepare(ctx, config) }()
 	p, err := pool.Open(o.dir)
 	if err != nil {
 		return err

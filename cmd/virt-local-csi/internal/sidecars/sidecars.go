@@ -116,7 +116,9 @@ func (c clients) run(ctx context.Context, drivers []Driver) error {
 	}
 	start("snapshot controller", c.snapshotController)
 	for _, d := range drivers {
-		connection, err := grpc.NewClient("unix:"+d.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		// The driver may begin to answer a moment later.
+		connection, err := grpc.NewClient("unix:"+d.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 		if err != nil {
 			cancel()
 			group.Wait()
