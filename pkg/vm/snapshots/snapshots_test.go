@@ -15,7 +15,7 @@ import (
 
 func TestClassesOf(t *testing.T) {
 	classes := Classes{
-		Provisioners: map[string]string{"one": "a", "two": "b", "none": "c", "torn": "d", "profile": "b", "gone": "b"},
+		Provisioners: map[string]string{"one": "a", "two": "b", "none": "c", "unclear": "d", "profile": "b", "gone": "b"},
 		Preferred:    map[string]string{"profile": "b1", "gone": "b9"},
 		Snapshots: []Class{
 			{Name: "a1", Driver: "a"},
@@ -27,7 +27,7 @@ func TestClassesOf(t *testing.T) {
 	}
 	for storage, want := range map[string]string{
 		"one": "a1 ", "two": "b2 ", "none": " ", "unknown": " ", "": " ", "profile": "b1 ", "gone": " ",
-		"torn": " 2 matching VolumeSnapshotClasses for torn; annotate one with " + DefaultClassAnnotation,
+		"unclear": " 2 matching VolumeSnapshotClasses for unclear; annotate one with " + DefaultClassAnnotation,
 	} {
 		name, trouble := classes.Of(storage)
 		if got := name + " " + trouble; got != want {
