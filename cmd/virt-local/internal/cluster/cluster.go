@@ -174,6 +174,26 @@ func (c *controlPlane) Ready(ctx context.Context) error {
 			return err
 		}
 	}
+	if c.in.Storage != instance.CSI {
+		return nil
+	}
+	return component.Poll(ctx, 50*time.Millisecond, c.csiRuns)
+}
+
+// csiRuns finds out whether the CSI driver's controller runs. It may have ended since it made its last object, and is
+// then started again.
+func (c *controlPlane) csiRuns(context.Context) error {
+	id, err := process.ReadFile(ControlPlanePIDFile(c.in))
+	if err != nil {
+		return component.Permanent(err)
+	}
+	p, err := csiController(c.in, id)
+	if err != nil {
+		return component.Permanent(err)
+	}
+	if !p.Running {
+		return fmt.Errorf("%s does not run; see %s", csi.Controller, csi.ControllerLog(c.in))
+	}
 	return nil
 }
 

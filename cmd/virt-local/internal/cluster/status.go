@@ -80,12 +80,11 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 	}
 	s.Components = append(s.Components, describe(id, ProcessStatus{Name: "control-plane", Log: ControlPlaneLog(in)}))
 	if in.Storage == instance.CSI {
-		controller := ProcessStatus{Name: csi.Controller, Log: csi.ControllerLog(in)}
-		children, err := childrenOf(id)
+		controller, err := csiController(in, id)
 		if err != nil {
 			return s, err
 		}
-		s.Components = append(s.Components, findProgram(children, controller))
+		s.Components = append(s.Components, controller)
 	}
 	for _, n := range in.NodeList() {
 		programs, err := nodeProcesses(n)
@@ -194,6 +193,15 @@ func nodeProcesses(n instance.Node) ([]ProcessStatus, error) {
 		all = append(all, findProgram(children, ProcessStatus{Name: name, Node: n.NodeName(), Log: LogFile(n, name)}))
 	}
 	return all, nil
+}
+
+// csiController describes the CSI driver's controller, a child of the control plane.
+func csiController(in *instance.Instance, controlPlane process.ID) (ProcessStatus, error) {
+	children, err := childrenOf(controlPlane)
+	if err != nil {
+		return ProcessStatus{}, err
+	}
+	return findProgram(children, ProcessStatus{Name: csi.Controller, Log: csi.ControllerLog(in)}), nil
 }
 
 // childrenOf are the children of a process, none of one that has ended, with their arguments.
