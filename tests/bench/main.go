@@ -91,6 +91,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"port-forward", portForward},
 		{"scrape", scrapes},
 		{"migration", migration},
+		{"snapshot", snapshots},
+		{"clone", clones},
 		{"virtctl-version", virtctlVersion},
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)

@@ -33,7 +33,10 @@ func (v *View) commit() Step {
 		return step
 	}
 	if step.CreateVM, err = Patch(vm, v.Restore.Spec.Patches); err != nil {
-		return v.stuck(fmt.Sprintf("error patching VM %s: %v", vm.Name, err))
+		return v.giveUp(unpatched(vm, err))
+	}
+	if left := v.foreign(); len(left) > 0 {
+		step.Events = []Event{{corev1.EventTypeWarning, reasonLeftOut, leftOut(vm.Name, left)}}
 	}
 	// Whatever the patches say: it is the target, and this restore made it.
 	created := step.CreateVM
@@ -42,12 +45,37 @@ func (v *View) commit() Step {
 	return step
 }
 
+// unpatchable is why the target cannot come about with the restore's patches, before anything is made for it; empty
+// when it can. A snapshot's VM does not change, so this does not pass.
+func (v *View) unpatchable() string {
+	if v.VM != nil {
+		return ""
+	}
+	vm, err := v.machine()
+	if err != nil {
+		return err.Error()
+	}
+	if _, err := Patch(vm, v.Restore.Spec.Patches); err != nil {
+		return unpatched(vm, err)
+	}
+	return ""
+}
+
+func unpatched(vm *v1.VirtualMachine, err error) string {
+	return fmt.Sprintf("error patching VM %s: %v", vm.Name, err)
+}
+
+func leftOut(vm string, volumes []string) string {
+	return fmt.Sprintf("VM %s is without %s: the snapshot does not have them", vm, strings.Join(volumes, ", "))
+}
+
 // machine is the target as it will be, but for patches.
 func (v *View) machine() (*v1.VirtualMachine, error) {
 	source := v.Content.Spec.Source.VirtualMachine
 	spec := source.Spec.DeepCopy()
 	spec.DataVolumeTemplates = v.templates(v.Restore.Status.Restores)
 	spec.Template.Spec.Volumes = v.volumes()
+	v.unplug(spec)
 	vm := v.VM.DeepCopy()
 	if vm == nil {
 		vm = &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{
@@ -154,6 +182,42 @@ func (v *View) volumes() []v1.Volume {
 		out = append(out, *volume)
 	}
 	return out
+}
+
+// foreign are the volumes of the snapshot's VM that a target of another name must not have: claims that the snapshot
+// leaves out are the other VM's still, whose disks the target's guest would write to.
+func (v *View) foreign() (volumes []string) {
+	source := v.Content.Spec.Source.VirtualMachine
+	if v.Restore.Spec.Target.Name == source.Name {
+		return nil
+	}
+	for i := range source.Spec.Template.Spec.Volumes {
+		volume := &source.Spec.Template.Spec.Volumes[i]
+		claim := volume.PersistentVolumeClaim != nil || volume.DataVolume != nil
+		if claim && !slices.ContainsFunc(v.Volumes, func(o Volume) bool { return o.Backup.VolumeName == volume.Name }) {
+			volumes = append(volumes, volume.Name)
+		}
+	}
+	return volumes
+}
+
+// unplug takes the volumes that are another VM's, their disks and templates out of the target's spec.
+func (v *View) unplug(spec *v1.VirtualMachineSpec) {
+	foreign := v.foreign()
+	guest := &spec.Template.Spec
+	for i := range guest.Volumes {
+		if dv := guest.Volumes[i].DataVolume; dv != nil && slices.Contains(foreign, guest.Volumes[i].Name) {
+			spec.DataVolumeTemplates = slices.DeleteFunc(spec.DataVolumeTemplates,
+				func(t v1.DataVolumeTemplateSpec) bool { return t.Name == dv.Name })
+		}
+	}
+	guest.Volumes = slices.DeleteFunc(guest.Volumes,
+		func(o v1.Volume) bool { return slices.Contains(foreign, o.Name) })
+	devices := &guest.Domain.Devices
+	devices.Disks = slices.DeleteFunc(devices.Disks,
+		func(o v1.Disk) bool { return slices.Contains(foreign, o.Name) })
+	devices.Filesystems = slices.DeleteFunc(devices.Filesystems,
+		func(o v1.Filesystem) bool { return slices.Contains(foreign, o.Name) })
 }
 
 // dataVolume is the DataVolume of a claim that is filled already.

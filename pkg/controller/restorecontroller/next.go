@@ -44,6 +44,9 @@ func (v *View) restore() Step {
 	if trouble := v.trouble(); trouble != "" {
 		return v.stuck(trouble)
 	}
+	if trouble := v.unpatchable(); trouble != "" {
+		return v.giveUp(trouble)
+	}
 	if v.VM != nil && v.VM.Status.RestoreInProgress == nil {
 		return Step{Hold: true}
 	}

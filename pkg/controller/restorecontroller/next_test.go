@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
@@ -81,6 +82,78 @@ func TestTrouble(t *testing.T) {
 				t.Errorf("it says so again: %+v", again.Events)
 			}
 		})
+	}
+}
+
+// A VM of another name does not get the claims that the snapshot leaves out: the other VM has them.
+func TestLeftOut(t *testing.T) {
+	leaveOut := func(v *View) {
+		vm := &v.Content.Spec.Source.VirtualMachine.Spec
+		vm.Template.Spec.Domain.Devices.Disks = append(vm.Template.Spec.Domain.Devices.Disks, v1.Disk{Name: "left"}, v1.Disk{Name: "leftdv"})
+		vm.Template.Spec.Volumes = append(vm.Template.Spec.Volumes,
+			v1.Volume{Name: "left", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "theirs"},
+			}}},
+			v1.Volume{Name: "leftdv", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "dv"}}})
+		vm.DataVolumeTemplates = append(vm.DataVolumeTemplates, v1.DataVolumeTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: "dv"}})
+	}
+	for target, kept := range map[string]bool{"vm": true, "copy": false} {
+		v := viewOf(t)
+		leaveOut(v)
+		if !kept {
+			v.VM = nil
+		}
+		v.Restore.Spec.Target.Name = target
+		v.Restore.Status.Restores = v.restores()
+		vm, err := v.machine()
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(name string) (all []bool) {
+			for _, o := range vm.Spec.Template.Spec.Volumes {
+				if o.Name == name {
+					all = append(all, true)
+				}
+			}
+			for _, o := range vm.Spec.Template.Spec.Domain.Devices.Disks {
+				if o.Name == name {
+					all = append(all, true)
+				}
+			}
+			for _, o := range vm.Spec.DataVolumeTemplates {
+				if name == "leftdv" && o.Name == "dv" {
+					all = append(all, true)
+				}
+			}
+			return all
+		}
+		want := map[string]int{"left": 0, "leftdv": 0}
+		if kept {
+			want = map[string]int{"left": 2, "leftdv": 3}
+		}
+		for name, n := range want {
+			if got := has(name); len(got) != n {
+				t.Errorf("%s: %s is %d times in %+v", target, name, len(got), vm.Spec)
+			}
+		}
+		if n := len(vm.Spec.Template.Spec.Volumes); n < 2 {
+			t.Errorf("%s: %d volumes are left", target, n)
+		}
+	}
+}
+
+// A restore whose patches do not apply fails before anything is made.
+func TestUnpatchable(t *testing.T) {
+	v := viewOf(t)
+	v.VM = nil
+	v.Restore.Spec.Target.Name = "copy"
+	v.Restore.Spec.Patches = []string{`{"op":"remove","path":"/metadata/labels/nothing"}`}
+	step := Next(*v)
+	if !conditions.True(step.Status.Conditions, v1beta1.ConditionFailure) || step.Status.Restores != nil || len(step.CreateClaims) > 0 {
+		t.Fatalf("%+v", step)
+	}
+	if reason := conditions.Find(step.Status.Conditions, v1beta1.ConditionFailure).Reason; !strings.HasPrefix(reason, "error patching VM copy: ") {
+		t.Errorf("it says %q", reason)
 	}
 }
 

@@ -15,6 +15,8 @@ const (
 	reasonError    = "VirtualMachineRestoreError"
 	reasonFailed   = "Operation failed"
 	reasonNotReady = "RestoreTargetNotReady"
+	// reasonLeftOut is ours: KubeVirt gives such a VM the other's claim.
+	reasonLeftOut = "VolumesLeftOut"
 )
 
 // Texts of conditions and events; KubeVirt's, which its clients match.

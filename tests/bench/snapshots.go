@@ -1,0 +1,311 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// storage is the name of virt-local's StorageClass and of its VolumeSnapshotClass.
+	storage = "local"
+	// diskCount is how many claims the VM has whose snapshots are measured.
+	diskCount = 3
+	// snapshotsEach is how many snapshots are taken of one VM, in turns with their anchor.
+	snapshotsEach = 3
+)
+
+// Goals of snapshots and restores.
+const (
+	snapshotLimit = 3   // times a bare VolumeSnapshot
+	frozenLimit   = 300 // ms
+	restoreLimit  = 2 * time.Second
+)
+
+// snapshots measures a snapshot of a running VM with three disks beside a VolumeSnapshot of one of them, how long its
+// guest does not write meanwhile, and how long a restore takes until the guest is back at its prompt, beside the first
+// start of the same VM.
+func snapshots(ctx context.Context, b *bench) ([]Row, error) {
+	var s snapshotSamples
+	for round := range max(b.rounds/3, 1) {
+		if err := b.snapshotRound(ctx, round, &s); err != nil {
+			return nil, err
+		}
+	}
+	ready := Row{
+		Name: "snapshot", What: "snapshot of a running VM, 3 disks: created → ready, median", Unit: "s",
+		Value: percentile(s.taken, .5), Anchor: percentile(s.bare, .5), Versus: "bare VolumeSnapshot",
+	}
+	frozen := Row{
+		Name: "snapshot-frozen", What: "… its guest does not write for, median", Unit: "ms",
+		Value: percentile(s.frozen, .5) * 1000,
+	}
+	worst := Row{
+		Name: "snapshot-frozen-p95", What: "… p95", Unit: "ms", Value: percentile(s.frozen, .95) * 1000,
+	}
+	restored := Row{
+		Name: "restore-login", What: "restore in place → login prompt, median", Unit: "s",
+		Value: percentile(s.restored, .5), Anchor: percentile(s.logins, .5), Versus: "create → login",
+	}
+	restored.Ratio = restored.Value / restored.Anchor
+	restored.Goal = fmt.Sprintf("≤ anchor + %v", restoreLimit)
+	restored.Reached = restored.Value <= restored.Anchor+restoreLimit.Seconds()
+	return []Row{ready.ratio(snapshotLimit), frozen.limit(frozenLimit), worst, restored}, nil
+}
+
+type snapshotSamples struct {
+	taken, bare, frozen []time.Duration
+	logins, restored    []time.Duration
+}
+
+// snapshotRound is the life of one VM: started, snapshotted, stopped, restored, started, gone.
+func (b *bench) snapshotRound(ctx context.Context, round int, s *snapshotSamples) (err error) {
+	name := fmt.Sprintf("kept-%d", round)
+	vm := b.vm(name, v1.RunStrategyAlways)
+	for i := range diskCount {
+		claim := b.claim(fmt.Sprintf("%s-%d", name, i), "64Mi")
+		if err := b.Client.Create(ctx, claim); err != nil {
+			return err
+		}
+		defer b.cleanUp(claim, &err)
+		plug(vm, claim.Name)
+	}
+	defer b.cleanUp(vm, &err)
+	start := time.Now()
+	if err := b.Client.Create(ctx, vm); err != nil {
+		return err
+	}
+	if err := b.untilLogin(ctx, vm); err != nil {
+		return err
+	}
+	s.logins = append(s.logins, time.Since(start))
+
+	var last *snapshotv1beta1.VirtualMachineSnapshot
+	for i := range snapshotsEach {
+		bare := b.volumeSnapshot(fmt.Sprintf("%s-bare-%d", name, i), name+"-0")
+		defer b.cleanUp(bare, &err)
+		took, err := b.timed(ctx, bare, &snapshotv1.VolumeSnapshotList{},
+			func() error { return b.Client.Create(ctx, bare) }, volumeSnapshotReady)
+		if err != nil {
+			return err
+		}
+		s.bare = append(s.bare, took)
+		last = b.snapshot(fmt.Sprintf("%s-snapshot-%d", name, i), name)
+		defer b.cleanUp(last, &err)
+		took, err = b.timed(ctx, last, &snapshotv1beta1.VirtualMachineSnapshotList{},
+			func() error { return b.Client.Create(ctx, last) }, snapshotReady)
+		if err != nil {
+			return err
+		}
+		s.taken = append(s.taken, took)
+	}
+	frozen, err := b.frozen(name)
+	if err != nil {
+		return err
+	}
+	if len(frozen) != snapshotsEach {
+		return fmt.Errorf("%d snapshots froze vmi %s %d times", snapshotsEach, name, len(frozen))
+	}
+	s.frozen = append(s.frozen, frozen...)
+
+	if err := b.stop(ctx, vm); err != nil {
+		return err
+	}
+	start = time.Now()
+	restore := b.restore(name+"-back", name, last.Name)
+	defer b.cleanUp(restore, &err)
+	if _, err := b.timed(ctx, restore, &snapshotv1beta1.VirtualMachineRestoreList{},
+		func() error { return b.Client.Create(ctx, restore) }, restoreComplete); err != nil {
+		return err
+	}
+	if err := b.run(ctx, vm, v1.RunStrategyAlways); err != nil {
+		return err
+	}
+	if err := b.untilLogin(ctx, vm); err != nil {
+		return err
+	}
+	s.restored = append(s.restored, time.Since(start))
+	return nil
+}
+
+func (b *bench) vm(name string, strategy v1.VirtualMachineRunStrategy) *v1.VirtualMachine {
+	return &v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace},
+		Spec: v1.VirtualMachineSpec{
+			RunStrategy: &strategy,
+			Template:    &v1.VirtualMachineInstanceTemplateSpec{Spec: b.vmi(name).Spec},
+		},
+	}
+}
+
+func (b *bench) claim(name, size string) *corev1.PersistentVolumeClaim {
+	class := storage
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+			},
+		},
+	}
+}
+
+// plug gives a VM a disk that is the claim's.
+func plug(vm *v1.VirtualMachine, claim string) {
+	spec := &vm.Spec.Template.Spec
+	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
+		Name: claim, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+	})
+	spec.Volumes = append(spec.Volumes, v1.Volume{Name: claim, VolumeSource: v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		},
+	}})
+}
+
+func (b *bench) volumeSnapshot(name, claim string) *snapshotv1.VolumeSnapshot {
+	class := storage
+	return &snapshotv1.VolumeSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace},
+		Spec: snapshotv1.VolumeSnapshotSpec{
+			Source:                  snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: &claim},
+			VolumeSnapshotClassName: &class,
+		},
+	}
+}
+
+func vmReference(name string) corev1.TypedLocalObjectReference {
+	return corev1.TypedLocalObjectReference{APIGroup: &v1.GroupVersion.Group, Kind: "VirtualMachine", Name: name}
+}
+
+func (b *bench) snapshot(name, vm string) *snapshotv1beta1.VirtualMachineSnapshot {
+	return &snapshotv1beta1.VirtualMachineSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace},
+		Spec:       snapshotv1beta1.VirtualMachineSnapshotSpec{Source: vmReference(vm)},
+	}
+}
+
+func (b *bench) restore(name, vm, snapshot string) *snapshotv1beta1.VirtualMachineRestore {
+	return &snapshotv1beta1.VirtualMachineRestore{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace},
+		Spec: snapshotv1beta1.VirtualMachineRestoreSpec{
+			Target: vmReference(vm), VirtualMachineSnapshotName: snapshot,
+		},
+	}
+}
+
+func volumeSnapshotReady(e watch.Event) (bool, error) {
+	s, ok := e.Object.(*snapshotv1.VolumeSnapshot)
+	if !ok || s.Status == nil {
+		return false, nil
+	}
+	if s.Status.Error != nil && s.Status.Error.Message != nil {
+		return false, fmt.Errorf("VolumeSnapshot %s: %s", s.Name, *s.Status.Error.Message)
+	}
+	return s.Status.ReadyToUse != nil && *s.Status.ReadyToUse, nil
+}
+
+func snapshotReady(e watch.Event) (bool, error) {
+	s, ok := e.Object.(*snapshotv1beta1.VirtualMachineSnapshot)
+	if !ok || s.Status == nil {
+		return false, nil
+	}
+	if s.Status.Phase == snapshotv1beta1.Failed {
+		return false, fmt.Errorf("snapshot %s failed: %+v", s.Name, s.Status.Conditions)
+	}
+	return s.Status.ReadyToUse != nil && *s.Status.ReadyToUse, nil
+}
+
+func restoreComplete(e watch.Event) (bool, error) {
+	r, ok := e.Object.(*snapshotv1beta1.VirtualMachineRestore)
+	return ok && r.Status != nil && r.Status.Complete != nil && *r.Status.Complete, nil
+}
+
+// untilLogin waits until the VM's guest is at its prompt.
+func (b *bench) untilLogin(ctx context.Context, vm *v1.VirtualMachine) error {
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: vm.Name, Namespace: vm.Namespace}}
+	_, running := kindOf(vmi)
+	nothing := func() error { return nil }
+	if _, err := b.timed(ctx, vmi, &v1.VirtualMachineInstanceList{}, nothing, running); err != nil {
+		return err
+	}
+	conn, err := b.console(ctx, vmi, everything)
+	if err != nil {
+		return err
+	}
+	return errors.Join(until(conn, "login: "), conn.Close())
+}
+
+func (b *bench) run(ctx context.Context, vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) error {
+	patch := fmt.Sprintf(`{"spec":{"runStrategy":%q}}`, strategy)
+	return b.Client.Patch(ctx, vm, client.RawPatch("application/merge-patch+json", []byte(patch)))
+}
+
+// stop halts a VM and waits until its guest and pod are gone.
+func (b *bench) stop(ctx context.Context, vm *v1.VirtualMachine) error {
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: vm.Name, Namespace: vm.Namespace}}
+	_, err := b.timed(ctx, vmi, &v1.VirtualMachineInstanceList{},
+		func() error { return b.run(ctx, vm, v1.RunStrategyHalted) },
+		func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
+	return err
+}
+
+// cleanUp deletes an object that may be gone, also when the run was interrupted.
+func (b *bench) cleanUp(object client.Object, err *error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	*err = errors.Join(*err, client.IgnoreNotFound(b.Client.Delete(ctx, object)))
+}
+
+// frozen is how long each snapshot of a VMI kept it from writing, at most: from the request that froze or paused it to
+// the answer that it goes on, by the audit log.
+func (b *bench) frozen(vmi string) ([]time.Duration, error) {
+	file, err := os.Open(filepath.Join("/var/lib/virt-local", b.Name, "audit.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var all []time.Duration
+	var since time.Time
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct {
+			Stage                    string
+			ObjectRef                struct{ Name, Namespace, Subresource string }
+			ResponseStatus           struct{ Code int }
+			RequestReceivedTimestamp time.Time
+			StageTimestamp           time.Time
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			continue // the last line may be half written
+		}
+		o := event.ObjectRef
+		if event.Stage != "ResponseComplete" || o.Name != vmi || o.Namespace != b.namespace ||
+			event.ResponseStatus.Code >= 300 {
+			continue
+		}
+		switch {
+		case o.Subresource == "freeze" && since.IsZero():
+			since = event.RequestReceivedTimestamp
+		case o.Subresource == "unfreeze" && !since.IsZero():
+			all, since = append(all, event.StageTimestamp.Sub(since)), time.Time{}
+		}
+	}
+	return all, lines.Err()
+}
