@@ -153,6 +153,10 @@ func (g *guest) letGo() bool {
 var errMoving = status.Error(codes.FailedPrecondition,
 	"the guest is moving to another node; try again when it is there")
 
+// errHeld is about a guest that a freeze has paused.
+var errHeld = status.Error(codes.FailedPrecondition,
+	"the guest is paused while it is being snapshotted; unfreeze it first, or wait until it goes on by itself")
+
 // Freeze implements the contract.
 func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.FreezeResponse, error) {
 	after := req.UnfreezeAfter.AsDuration()
@@ -170,14 +174,15 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 	if s.guest.leaving() {
 		return nil, errMoving
 	}
-	if s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED {
-		switch {
-		case !req.PauseWithoutAgent:
-			return nil, status.Error(codes.FailedPrecondition, "the guest is paused; unpause it first")
-		case s.guest.isHeld():
-			s.freezer.arm(s.life, after) // the timer may just have let it go on
-			return s.pauseFrozen(ctx)
-		}
+	switch {
+	case s.guest.isHeld() && !req.PauseWithoutAgent:
+		return nil, errHeld
+	case s.guest.isHeld():
+		s.freezer.arm(s.life, after) // the timer may just have let it go on
+		return s.pauseFrozen(ctx)
+	case s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED && !req.PauseWithoutAgent:
+		return nil, status.Error(codes.FailedPrecondition, "the guest is paused; unpause it first")
+	case s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED:
 		s.freezer.paused = true
 		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_ALREADY_PAUSED}, nil
 	}
@@ -222,9 +227,6 @@ func (s *service) freezeByAgent(ctx context.Context, hurry bool) error {
 // whatever becomes of the one who asked.
 func (s *service) pauseFrozen(ctx context.Context) (*pb.FreezeResponse, error) {
 	s.freezer.paused = true
-	if s.guest.isHeld() {
-		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_PAUSED}, nil
-	}
 	conn, err := s.guest.connection(ctx)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
@@ -233,6 +235,8 @@ func (s *service) pauseFrozen(ctx context.Context) (*pb.FreezeResponse, error) {
 	switch {
 	case err != nil:
 		return nil, agentStatus(err)
+	case d.Run == hypervisor.Paused && s.guest.isHeld():
+		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_PAUSED}, nil
 	case d.Run == hypervisor.Paused:
 		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_ALREADY_PAUSED}, nil
 	case d.Run != hypervisor.Running:

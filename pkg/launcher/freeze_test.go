@@ -48,6 +48,12 @@ func (l *life) isPaused() bool {
 	return l.memory.domain.Run == hypervisor.Paused
 }
 
+// state is what the launcher says of its guest now.
+func (l *life) state() *pb.GuestState {
+	l.t.Helper()
+	return <-l.watch()
+}
+
 func (l *life) mustUnfreeze() {
 	l.t.Helper()
 	if _, err := l.client.Unfreeze(l.t.Context(), &pb.UnfreezeRequest{}); err != nil {
@@ -158,20 +164,28 @@ func TestFreezeLeavesAPausedGuestAlone(t *testing.T) {
 	if !l.isPaused() {
 		t.Error("the guest goes on although its user has paused it meanwhile")
 	}
-	// One that is unpaused, and paused again, is its user's.
-	for _, step := range []func() error{
-		func() error { _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); return err },
-		func() error { _, err := l.quiesce(time.Hour); return err },
-		func() error { _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); return err },
-		func() error { _, err := l.client.Pause(t.Context(), &pb.PauseRequest{}); return err },
-	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
+	if got := l.state().Lifecycle; got != pb.Lifecycle_LIFECYCLE_PAUSED {
+		t.Errorf("its user has paused it, and its state is %s", got)
+	}
+	if _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	l.end(t)
+}
+
+// A guest that a freeze has paused is not paused for its users, and only a freeze lets it go.
+func TestHeldGuest(t *testing.T) {
+	l := withoutAgent(t)
+	l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_PAUSED)
+	if got := l.state().Lifecycle; got != pb.Lifecycle_LIFECYCLE_RUNNING {
+		t.Errorf("its state is %s", got)
+	}
+	if _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); status.Code(err) != codes.FailedPrecondition || !l.isPaused() {
+		t.Errorf("unpaused: %v", err)
 	}
 	l.mustUnfreeze()
-	if !l.isPaused() {
-		t.Error("the guest goes on although its user has paused it again")
+	if l.isPaused() {
+		t.Error("it is paused still")
 	}
 	l.end(t)
 }

@@ -100,8 +100,7 @@ func (g *guest) migrate(m move) error {
 	case g.life.Now().Leaving():
 		return status.Error(codes.FailedPrecondition, "another migration of the guest is under way")
 	case g.held:
-		return status.Error(codes.FailedPrecondition,
-			"the guest is paused while it is being snapshotted; unfreeze it first, or wait until it goes on by itself")
+		return errHeld
 	case g.state.FsfreezeStatus == frozen:
 		// The launcher that it goes to would not know when to let it go.
 		return status.Error(codes.FailedPrecondition,

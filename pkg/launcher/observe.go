@@ -85,7 +85,7 @@ func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
 		return pb.Lifecycle_LIFECYCLE_PAUSED
 	case d.Run == hypervisor.Stopping, !g.stopAt.IsZero():
 		return pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
-	case d.Run == hypervisor.Paused && !g.pausedToMoveLocked(d):
+	case d.Run == hypervisor.Paused && !g.held && !g.pausedToMoveLocked(d): // held is over soon, and nobody's to end
 		return pb.Lifecycle_LIFECYCLE_PAUSED
 	}
 	return pb.Lifecycle_LIFECYCLE_RUNNING

@@ -12,21 +12,22 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// Pause implements the contract.
+// Pause implements the contract. A guest that a freeze has paused is its user's from now on.
 func (s *service) Pause(ctx context.Context, _ *pb.PauseRequest) (*pb.PauseResponse, error) {
-	if s.guest.letGo() {
-		return &pb.PauseResponse{}, nil // a freeze has paused it, and now it stays so
+	want, do := hypervisor.Running, hypervisor.Connection.Suspend
+	if s.guest.isHeld() {
+		want, do = hypervisor.Paused, func(hypervisor.Connection, context.Context) error { s.guest.letGo(); return nil }
 	}
-	return &pb.PauseResponse{}, s.steer(ctx, hypervisor.Running, hypervisor.Connection.Suspend)
+	return &pb.PauseResponse{}, s.steer(ctx, want, do)
 }
 
-// Unpause implements the contract.
+// Unpause implements the contract. A guest that a freeze has paused is not its user's to let go: what it is frozen for
+// would be of several moments.
 func (s *service) Unpause(ctx context.Context, _ *pb.UnpauseRequest) (*pb.UnpauseResponse, error) {
-	err := s.steer(ctx, hypervisor.Paused, hypervisor.Connection.Resume)
-	if err == nil {
-		s.guest.letGo()
+	if s.guest.isHeld() {
+		return nil, errHeld
 	}
-	return &pb.UnpauseResponse{}, err
+	return &pb.UnpauseResponse{}, s.steer(ctx, hypervisor.Paused, hypervisor.Connection.Resume)
 }
 
 // Reset implements the contract.
