@@ -33,10 +33,24 @@ func Next(view View) Step {
 	if v.committed() {
 		return v.finish()
 	}
+	if gone := v.gone(); gone != "" {
+		return v.giveUp(gone)
+	}
 	if v.VM != nil && v.VMI != nil {
 		return v.awaitTarget()
 	}
 	return v.restore()
+}
+
+// gone is that the snapshot does not exist any more, or that none has come in the time that a target has to be stopped;
+// empty otherwise, and for a restore that has begun to replace claims, which goes on.
+func (v *View) gone() string {
+	seen := len(v.Restore.Status.Restores) > 0
+	late := v.Now.After(v.Restore.CreationTimestamp.Add(v1beta1.DefaultGracePeriod))
+	if v.Snapshot != nil || !seen && !late || v.begun() {
+		return ""
+	}
+	return v.unusable()
 }
 
 // restore is the first phase.

@@ -157,6 +157,38 @@ func TestUnpatchable(t *testing.T) {
 	}
 }
 
+// A restore whose snapshot is deleted, or never comes, fails: it would hold its target, and other restores, for ever.
+func TestSnapshotGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*View)
+		fails  bool
+	}{
+		"not there yet":         {func(*View) {}, false},
+		"not there in time":     {func(v *View) { v.Now = now.Add(6 * time.Minute) }, true},
+		"gone":                  {func(v *View) { v.Restore.Status.Restores = []v1beta1.VolumeRestore{{PersistentVolumeClaimName: "a"}} }, true},
+		"gone, the target runs": {func(v *View) { v.VMI, v.Now = &v1.VirtualMachineInstance{}, now.Add(6*time.Minute) }, true},
+		"gone amid the replacement": {func(v *View) {
+			inPlace(&v.Restore.Spec)
+			v.VM.Status.RestoreInProgress = new("r")
+			v.Restore.Status.Restores = []v1beta1.VolumeRestore{{PersistentVolumeClaimName: "a"}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := viewOf(t)
+			v.Snapshot, v.Content, v.Volumes = nil, nil, nil
+			v.Restore.CreationTimestamp = metav1.NewTime(now)
+			tc.change(v)
+			step := Next(*v)
+			if failed := conditions.True(step.Status.Conditions, v1beta1.ConditionFailure); failed != tc.fails {
+				t.Fatalf("failed %v: %+v", failed, step.Status)
+			}
+			if reason := conditions.Find(step.Status.Conditions, v1beta1.ConditionReady).Reason; reason != "VMSnapshot ns/s does not exist" {
+				t.Errorf("it says %q", reason)
+			}
+		})
+	}
+}
+
 // A target that runs is waited for, stopped, or the end of the restore.
 func TestReadiness(t *testing.T) {
 	for name, tc := range map[string]struct {
