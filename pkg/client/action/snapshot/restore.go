@@ -175,6 +175,20 @@ func RestoresOf(ctx context.Context, c *client.Client, namespace, snapshot strin
 	}), nil
 }
 
+// RestoresTo are the restores to a VM that have not ended.
+func RestoresTo(ctx context.Context, c *client.Client, namespace, vm string) (
+	[]snapshotv1beta1.VirtualMachineRestore, error,
+) {
+	list := &snapshotv1beta1.VirtualMachineRestoreList{}
+	if err := c.Read(ctx, path(client.Restores, namespace), url.Values{}, list); err != nil {
+		return nil, fmt.Errorf("list restores: %w", errorOf(err))
+	}
+	return slices.DeleteFunc(list.Items, func(r snapshotv1beta1.VirtualMachineRestore) bool {
+		done, err := Restored(&r)
+		return done || err != nil || r.Spec.Target.Name != vm
+	}), nil
+}
+
 // RestoreStage says in a few words how far a restore is.
 func RestoreStage(r *snapshotv1beta1.VirtualMachineRestore) string {
 	switch {

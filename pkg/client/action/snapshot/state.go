@@ -93,6 +93,19 @@ func progressing(conditions []snapshotv1beta1.Condition) string {
 	return ""
 }
 
+// Stuck is why a restore goes no further, although virt-controller tries again; empty when it does, or has ended.
+func Stuck(r *snapshotv1beta1.VirtualMachineRestore) string {
+	if done, err := Restored(r); done || err != nil || r.Status == nil {
+		return ""
+	}
+	for _, c := range r.Status.Conditions {
+		if c.Type == snapshotv1beta1.ConditionProgressing && c.Status == corev1.ConditionFalse {
+			return cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return ""
+}
+
 // Stage says in a few words how far a snapshot is.
 func Stage(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	stage := Phase(s)

@@ -141,35 +141,57 @@ func Watch(
 	ctx context.Context, c *client.Client, namespace string, interval time.Duration, show func(*Report) error,
 	lost func(error),
 ) error {
-	before, err := c.Stats(ctx, namespace)
+	read := watched{client: c, namespace: namespace, lost: lost}
+	before, ok, err := read.next(ctx)
 	if err != nil {
 		return err
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for away := false; ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
 		}
-		now, err := c.Stats(ctx, namespace)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && (lost == nil || client.Refused(err)):
+		now, answered, err := read.next(ctx)
+		if err != nil {
 			return err
-		case err != nil:
-			if !away {
-				lost(err)
+		}
+		if ok && answered {
+			if err := show(Rates(before, now)); err != nil {
+				return err
 			}
-			away = true
-			continue
 		}
-		away = false
-		if err := show(Rates(before, now)); err != nil {
-			return err
+		if answered {
+			before, ok = now, true
 		}
-		before = now
 	}
+}
+
+// watched is what Watch reads, over outages.
+type watched struct {
+	client    *client.Client
+	namespace string
+	lost      func(error)
+	away      bool
+}
+
+// next reads once; ok is false where nobody answers.
+func (r *watched) next(ctx context.Context) (now stats.List, ok bool, err error) {
+	now, err = r.client.Stats(ctx, r.namespace)
+	switch {
+	case ctx.Err() != nil:
+		return now, false, ctx.Err()
+	case err != nil && (r.lost == nil || client.Refused(err)):
+		return now, false, err
+	case err != nil:
+		if !r.away {
+			r.lost(err)
+		}
+		r.away = true
+		return now, false, nil
+	}
+	r.away = false
+	return now, true, nil
 }

@@ -25,8 +25,9 @@ type OperationFacts struct {
 	Content *snapshotv1beta1.VirtualMachineSnapshotContent
 	Restore *snapshotv1beta1.VirtualMachineRestore
 	Clone   *clonev1beta1.VirtualMachineClone
-	// Running says that the restore's target has a guest.
-	Running bool
+	// Running says that the restore's target has a guest, NoTarget that there is no such VM, and NoSource that the
+	// snapshot is not there.
+	Running, NoTarget, NoSource bool
 	// Unreadable are resources that the user may not read.
 	Unreadable []string
 }
@@ -111,32 +112,48 @@ func (e *explanation) restore(f OperationFacts) (State, string) {
 	r, object := f.Restore, "restore/"+f.Name
 	stage, target := snapshot.RestoreStage(r), r.Spec.Target.Name
 	state, summary := Waiting, "the restore is under way: "+stage
+	waits := "it is not complete yet: " + stage
+	source := "snapshot/" + r.Spec.VirtualMachineSnapshotName
+	mend := []string{"virtctl why " + source + e.flag()}
+	if !f.NoTarget {
+		mend = append(mend, "virtctl why "+target+e.flag())
+	}
+	giveUp := "kubectl delete vmrestore " + f.Name + e.flag()
+	stuck := snapshot.Stuck(r)
 	done, err := snapshot.Restored(r)
 	switch {
 	case err != nil:
 		state, summary = Broken, err.Error()
 	case done:
 		state, summary = OK, "nothing blocks it: the restore is complete"
-	}
-	mend := []string{
-		"virtctl why snapshot/" + r.Spec.VirtualMachineSnapshotName + e.flag(), "virtctl why " + target + e.flag(),
-	}
-	waits := "it is not complete yet: " + stage
-	if f.Running && state == Waiting {
+	case f.NoSource:
+		state, summary = Broken, fmt.Sprintf("%s, which it restores, does not exist", source)
+		mend = []string{giveUp}
+	case f.Running:
 		summary = fmt.Sprintf("VM %s runs, and is restored only when it is stopped", target)
-		waits, mend = summary, append([]string{"virtctl stop " + target + e.flag()}, mend...)
+		waits, mend = summary, append([]string{"virtctl stop " + target + e.flag(), giveUp}, mend...)
+	case stuck != "":
+		state, summary = Broken, "the restore goes no further: "+stuck
+		mend = append(mend, giveUp)
 	}
 	e.operation(object, state, stage, waits, mend...)
-	message := "the VM that is restored"
-	if f.Running {
-		message += "; it runs"
+	vm := Link{Layer: LayerVM, Object: "vm/" + target, State: OK, Message: "the VM that is restored"}
+	switch {
+	case f.Running:
+		vm.Message += "; it runs"
+	case f.NoTarget && !done:
+		vm.State, vm.Message = Waiting, "it does not exist yet; the restore makes it"
+	case f.NoTarget:
+		vm.State, vm.Message = Broken, "it does not exist any more"
 	}
-	e.chain = append(e.chain,
-		Link{Layer: LayerVM, Object: "vm/" + target, State: OK, Message: message},
-		Link{
-			Layer: LayerSnapshot, Object: "snapshot/" + r.Spec.VirtualMachineSnapshotName, State: OK,
-			Message: "the snapshot that is restored",
-		})
+	from := Link{Layer: LayerSnapshot, Object: source, State: OK, Message: "the snapshot that is restored"}
+	if f.NoSource {
+		from.State, from.Message = Broken, "it does not exist"
+		if done {
+			from.State, from.Message = OK, "it does not exist any more, and is not needed any more"
+		}
+	}
+	e.chain = append(e.chain, vm, from)
 	return state, summary
 }
 
@@ -170,13 +187,21 @@ func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string)
 	return state, summary
 }
 
-// underWay tells of a snapshot or restore of the VM that is under way.
+// underWay tells of a snapshot or restore of the VM that is under way, and of restores that wait for its end.
 func (e *explanation) underWay(vm *v1.VirtualMachine) {
-	if name := vm.Status.RestoreInProgress; name != nil {
+	held := vm.Status.RestoreInProgress
+	if held != nil {
 		e.add(rankIntent, LayerVM, e.vmObject(), Waiting, "RestoreInProgress",
 			fmt.Sprintf("restore %s of it is in progress; it does not start before that is complete",
-				cmp.Or(*name, "(unnamed)")),
-			"virtctl why restore/"+*name+e.flag())
+				cmp.Or(*held, "(unnamed)")),
+			"virtctl why restore/"+*held+e.flag())
+	}
+	for i := range e.Restores {
+		if name := e.Restores[i].Name; held == nil || *held != name {
+			e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestoreWaits",
+				fmt.Sprintf("restore %s waits for it to be stopped, and then replaces it", name),
+				"virtctl why restore/"+name+e.flag(), "kubectl delete vmrestore "+name+e.flag())
+		}
 	}
 	if name := vm.Status.SnapshotInProgress; name != nil {
 		e.add(rankRemark, LayerVM, e.vmObject(), OK, "SnapshotInProgress",

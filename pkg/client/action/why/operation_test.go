@@ -23,6 +23,10 @@ func TestExplainOperation(t *testing.T) {
 		VolumeSnapshotStatus: []snapshotv1beta1.VolumeSnapshotStatus{{VolumeSnapshotName: "vs", Error: &snapshotv1beta1.Error{Message: new("pool full")}}},
 	}}
 	restore := snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{})
+	stuck := restore.DeepCopy()
+	stuck.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Conditions: []snapshotv1beta1.Condition{
+		{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: "no room"},
+	}}
 	cloning := clone.New("default", "copy", clone.Options{Source: "demo", Target: "other"})
 	cloning.Status.Phase, cloning.Status.SnapshotName = clonev1beta1.SnapshotInProgress, new("tmp")
 	for name, tc := range map[string]struct {
@@ -36,6 +40,10 @@ func TestExplainOperation(t *testing.T) {
 		"failed":      {OperationFacts{Name: "snap", Snapshot: failed}, Broken, "failed: deadline", "virtctl snapshot show snap -n default"},
 		"storage":     {OperationFacts{Name: "snap", Snapshot: taking, Content: content}, Broken, "being taken", "kubectl describe volumesnapshot/vs -n default"},
 		"target runs": {OperationFacts{Name: "back", Restore: restore, Running: true}, Waiting, "VM demo runs", "virtctl stop demo -n default"},
+		"stuck":       {OperationFacts{Name: "back", Restore: stuck}, Broken, "goes no further: no room", "kubectl delete vmrestore back -n default"},
+		"no snapshot": {OperationFacts{Name: "back", Restore: stuck, NoSource: true, Running: true}, Broken, "snapshot/snap, which it restores, does not exist", "kubectl delete vmrestore back -n default"},
+		"waits":       {OperationFacts{Name: "back", Restore: stuck, Running: true}, Waiting, "VM demo runs", "virtctl stop demo -n default"},
+		"makes it":    {OperationFacts{Name: "back", Restore: restore, NoTarget: true}, Waiting, "under way: Pending", "virtctl why snapshot/snap -n default"},
 		"restoring":   {OperationFacts{Name: "back", Restore: restore}, Waiting, "under way: Pending", "virtctl why snapshot/snap -n default"},
 		"cloning":     {OperationFacts{Name: "copy", Clone: cloning}, Waiting, "under way: SnapshotInProgress", "virtctl why snapshot/tmp -n default"},
 	} {
@@ -62,6 +70,17 @@ func TestOperationUnderWay(t *testing.T) {
 	r := Explain(Facts{Namespace: "default", Name: "demo", VM: vm, Stack: healthy().Stack})
 	if r.Verdict != Waiting || r.Causes[0].Reason != "RestoreInProgress" {
 		t.Errorf("%s: %+v", r.Verdict, r.Causes)
+	}
+	vm.Status.RestoreInProgress = nil
+	waits := Facts{Namespace: "default", Name: "demo", VM: vm, Stack: healthy().Stack}
+	waits.Restores = append(waits.Restores, *snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{}))
+	for _, c := range Explain(waits).Causes {
+		if c.Reason == "RestoreWaits" && strings.Contains(c.Message, "restore back waits for it to be stopped") {
+			waits.Restores = nil
+		}
+	}
+	if waits.Restores != nil {
+		t.Errorf("the restore is not told of: %+v", Explain(waits).Causes)
 	}
 	if last := r.Causes[len(r.Causes)-1]; last.Reason != "SnapshotInProgress" || last.State != OK {
 		t.Errorf("%+v", last)

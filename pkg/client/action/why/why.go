@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/report"
@@ -55,6 +56,8 @@ type Facts struct {
 	Events []corev1.Event
 	// Migrations are the instance's.
 	Migrations []v1.VirtualMachineInstanceMigration
+	// Restores are those to the VM that have not ended.
+	Restores []snapshotv1beta1.VirtualMachineRestore
 	// Unreadable are resources that the user may not read, for example "nodes".
 	Unreadable []string
 }

@@ -290,8 +290,8 @@ func addVerbosity(flags *pflag.FlagSet, f *cli.Factory) {
 	// klog's remaining settings are not for users: everything goes to stderr, as it does by default.
 }
 
-// logTo has the libraries' log, which shows what servers answer, go where all other text goes. klog has one for the
-// process.
+// logTo has the libraries' log, which shows what servers answer, go where all other text goes. What they log without
+// being asked is about errors that the verbs tell of themselves. klog has one log for the process.
 func logTo(w io.Writer) {
 	own := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(own)
@@ -303,7 +303,17 @@ func logTo(w io.Writer) {
 			panic(err) // no such flag: a programming error
 		}
 	}
-	klog.SetOutput(w)
+	klog.SetOutput(asked{w})
+}
+
+// asked is a log that is written only with -v.
+type asked struct{ io.Writer }
+
+func (a asked) Write(p []byte) (int, error) {
+	if !klog.V(1).Enabled() {
+		return len(p), nil
+	}
+	return a.Writer.Write(p)
 }
 
 type verbosity struct{ flag.Value }

@@ -103,6 +103,9 @@ func (o *CreateOptions) complete(cmd *cobra.Command, args []string) error {
 		return cli.UsageErrorf("--deletion-policy: %q is not one of %s", o.Policy, strings.Join(deletionPolicies, ", "))
 	case o.Wait && o.DryRun != cli.DryRunNone:
 		return cli.UsageErrorf("--wait and --dry-run cannot be given together: a dry run makes nothing to wait for")
+	case cmd.Flags().Changed("failure-deadline") && o.Deadline.Duration <= 0:
+		return cli.UsageErrorf("--failure-deadline: a snapshot must end; give a time such as 2m, or leave the flag out "+
+			"for 5m")
 	case o.Selection.Given() && !o.Selection.Yes && o.DryRun == cli.DryRunNone && !o.Factory.IO.CanAsk():
 		return cli.UsageErrorf("snapshot create holds the guests that are chosen for a moment; add --yes to say that " +
 			"you mean it, or see with --dry-run which they are")

@@ -81,6 +81,12 @@ func List(ctx context.Context, o *ListOptions) error {
 	if err != nil {
 		return err
 	}
+	if len(list.Items) == 0 && o.Machine != "" && !o.AllNamespaces {
+		// None of one that is not there is an error; those of one that is gone are listed.
+		if _, err := c.VM(ctx, namespace, o.Machine); err != nil {
+			return err
+		}
+	}
 	if o.Output.Given() {
 		return o.Output.Print(list, o.Factory.IO.Out)
 	}

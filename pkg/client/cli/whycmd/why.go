@@ -142,6 +142,9 @@ func (o *Options) subject(kind, name, namespace string) (subject, error) {
 		if kind != "" {
 			words = []string{kind, name}
 		}
+		if _, machine := cli.KindOf(word); ok && kind == "" && !machine {
+			return subject{}, cli.UsageErrorf("%q: the kind must be vm, vmi, vmpool, vmirs, snapshot, restore or clone", name)
+		}
 		targets, err := cli.ParseTargets(words, namespace)
 		if err != nil {
 			return subject{}, err

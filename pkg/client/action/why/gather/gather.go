@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/events"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
@@ -120,6 +121,13 @@ func (g *gathering) second(ctx context.Context) {
 		}
 		g.all(ctx, reads)
 		return
+	}
+	reads["virtualmachinerestores"] = func(ctx context.Context) (err error) {
+		f.Restores, err = snapshot.RestoresTo(ctx, c, f.Namespace, f.Name)
+		if errors.Is(err, snapshot.ErrNoKinds) {
+			return nil
+		}
+		return ignoreAbsent(err)
 	}
 	reads["events"] = func(ctx context.Context) error {
 		var list corev1.EventList

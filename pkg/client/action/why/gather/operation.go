@@ -46,10 +46,20 @@ func Operation(ctx context.Context, c *client.Client, kind, namespace, name stri
 		if f.Restore, err = snapshot.GetRestore(ctx, c, namespace, name); err != nil {
 			return f, err
 		}
-		vmi, err := c.VMI(ctx, namespace, f.Restore.Spec.Target.Name)
+		target := f.Restore.Spec.Target.Name
+		vmi, err := c.VMI(ctx, namespace, target)
 		f.Running = err == nil && !vmi.IsFinal()
-		err = unread(&f, err, "virtualmachineinstances")
-		return f, err
+		if err = unread(&f, err, "virtualmachineinstances"); err != nil {
+			return f, err
+		}
+		_, err = c.VM(ctx, namespace, target)
+		f.NoTarget = apierrors.IsNotFound(err)
+		if err = unread(&f, err, "virtualmachines"); err != nil {
+			return f, err
+		}
+		_, err = snapshot.Get(ctx, c, namespace, f.Restore.Spec.VirtualMachineSnapshotName)
+		f.NoSource = apierrors.IsNotFound(err)
+		return f, unread(&f, err, "virtualmachinesnapshots")
 	}
 	f.Clone, err = clone.Get(ctx, c, namespace, name)
 	return f, err
