@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/network"
@@ -134,9 +135,10 @@ func slimPod(pod *corev1.Pod) {
 	pod.Status = status
 }
 
-// slimClaim keeps what decides how a claim is mounted and whether it is bound.
+// slimClaim keeps what decides how a claim is mounted and whether it is bound, and of which VM it was restored.
 func slimClaim(claim *corev1.PersistentVolumeClaim) {
-	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix, v1.MigrationNameLabel), nil
+	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix, v1.MigrationNameLabel,
+		restorecontroller.SourceLabel, restorecontroller.NamespaceLabel), nil
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 		Resources: claim.Spec.Resources, StorageClassName: claim.Spec.StorageClassName,

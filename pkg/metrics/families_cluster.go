@@ -13,6 +13,9 @@ func labels(first []string, more ...string) []string {
 // machine are the labels that say which one; KubeVirt has them in this order where it is about a VirtualMachine.
 var machine = []string{"name", "namespace"}
 
+// restored are the labels that say of which VirtualMachine the snapshot was.
+var restored = []string{"vm_name", "vm_namespace"}
+
 // transitions are the buckets of the time between phases, seconds: 100 ms to 20 minutes.
 var transitions = []float64{.1, .2, .5, 1, 1.5, 2, 3, 5, 7.5, 10, 20, 30, 60, 120, 180, 300, 600, 1200}
 
@@ -84,6 +87,15 @@ var (
 
 	SnapshotSucceeded = family(Controller, Gauge, "kubevirt_vmsnapshot_succeeded_timestamp_seconds",
 		"When a VirtualMachineSnapshot was made.", "name", "snapshot_name", "namespace")
+	RestoreInfo = family(Controller, Gauge, "kubevirt_vmrestore_info", "A VirtualMachineRestore, and how far it is.",
+		"namespace", "name", "uid", "vm", "snapshot_name", "complete", "failure")
+	RestoredClaims = family(Controller, Gauge, "kubevirt_vmsnapshot_persistentvolumeclaim_labels",
+		"1 for a claim that was restored from the snapshot of a VirtualMachine, vm_name.",
+		labels([]string{"namespace", "persistentvolumeclaim"}, restored...)...)
+	RestoredDisks = family(Controller, Gauge, "kubevirt_vmsnapshot_disks_restored_from_source",
+		"Claims that were restored from snapshots of a VirtualMachine and are there.", restored...)
+	RestoredBytes = family(Controller, Gauge, "kubevirt_vmsnapshot_disks_restored_from_source_bytes",
+		"Size of the claims that were restored from snapshots of a VirtualMachine and are there.", restored...)
 
 	MigrationsUnset = family(Controller, Gauge, "kubevirt_vmi_migrations_in_unset_phase",
 		"Migrations that virt-controller has not seen yet.")

@@ -3,6 +3,7 @@ package virtapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"reflect"
@@ -25,6 +26,12 @@ import (
 
 const kindMachine = "VirtualMachine"
 
+// What KubeVirt answers while its feature gate Snapshot is closed; its clients match the words.
+var (
+	errSnapshotsOff = errors.New("snapshot feature gate not enabled")
+	errClonesOff    = errors.New("snapshot feature gate is not enabled")
+)
+
 var (
 	specField   = field.NewPath("spec")
 	targetField = specField.Child("target")
@@ -41,6 +48,9 @@ func (a *admission) validateSnapshot(
 	snapshot, old, err := objects[v1beta1.VirtualMachineSnapshot](request)
 	if err != nil {
 		return nil, err
+	}
+	if old == nil && a.defaults().Allowed.NoSnapshots {
+		return nil, errSnapshotsOff
 	}
 	var errs field.ErrorList
 	switch {
@@ -73,6 +83,9 @@ func (a *admission) validateRestore(
 	restore, old, err := objects[v1beta1.VirtualMachineRestore](request)
 	if err != nil {
 		return nil, err
+	}
+	if old == nil && a.defaults().Allowed.NoSnapshots {
+		return nil, errSnapshotsOff
 	}
 	if old != nil {
 		var errs field.ErrorList
@@ -216,11 +229,14 @@ func restored(r *v1beta1.VirtualMachineRestore) bool {
 }
 
 func (a *admission) validateClone(
-	_ context.Context, request *admissionv1.AdmissionRequest,
+	ctx context.Context, request *admissionv1.AdmissionRequest,
 ) (*admissionv1.AdmissionResponse, error) {
-	clone, _, err := objects[clonev1beta1.VirtualMachineClone](request)
+	clone, old, err := objects[clonev1beta1.VirtualMachineClone](request)
 	if err != nil {
 		return nil, err
+	}
+	if old == nil && a.defaults().Allowed.NoSnapshots {
+		return nil, errClonesOff
 	}
 	spec := &clone.Spec
 	errs := slices.Concat(
@@ -249,7 +265,29 @@ func (a *admission) validateClone(
 			Detail: fmt.Sprintf("VolumeNamePolicy %q is not supported", *p),
 		})
 	}
+	if old == nil && len(errs) == 0 && spec.Target != nil {
+		taken, err := a.validateFree(ctx, request.Namespace, spec.Target.Name)
+		if err != nil {
+			return nil, err
+		}
+		errs = taken
+	}
 	return verdict(request.Kind.Kind, clone.Name, errs), nil
+}
+
+// validateFree refuses the name of a new VM that another has. Names are given for good, so this holds for a clone that
+// is made, and not for one that is changed: by then the VM may be its own.
+func (a *admission) validateFree(ctx context.Context, namespace, name string) (field.ErrorList, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	vm := &v1.VirtualMachine{}
+	if err := a.read(ctx, namespace, name, vm); err != nil || vm.Name == "" {
+		return nil, err
+	}
+	return field.ErrorList{{
+		Type: field.ErrorTypeInvalid, Field: targetField.Child("name").String(), BadValue: name,
+		Detail: fmt.Sprintf("VM %s/%s exists; give the clone another name", namespace, name),
+	}}, nil
 }
 
 // validateFilters lets a filter begin with "!" and end with "*".

@@ -1,8 +1,11 @@
 package virtapi
 
 import (
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 const (
@@ -46,14 +49,17 @@ func TestValidateSnapshots(t *testing.T) {
 		"policies":                     {restoresPath, "", restoreWith(", volumeRestorePolicy: A, volumeOwnershipPolicy: B, targetReadinessPolicy: C"), "", `spec.volumeRestorePolicy: volume restore policy "A" doesn't exist; spec.volumeOwnershipPolicy: volume ownership policy "B" doesn't exist; spec.targetReadinessPolicy`},
 		"overrides":                    {restoresPath, "", restoreWith(", volumeRestoreOverrides: [{}]"), "", "spec.volumeRestoreOverrides[0].volumeName: must provide a volume name; spec.volumeRestoreOverrides[0]: must provide at least one overriden field"}, //nolint:misspell // KubeVirt's text
 
-		"clone":              {clonesPath, "", cloneWith(`, labelFilters: ["*", "!a*"], newMacAddresses: {default: "02:00:00:00:00:01"}, volumeNamePolicy: PrefixTargetName`), "", ""},
-		"clone of nothing":   {clonesPath, "", `{spec: {target: {kind: Pod}}}`, "", "spec.Target.Kind: Target kind is not supported; spec.Source: Source cannot be nil"},
-		"clone of a pod":     {clonesPath, "", `{spec: {source: {kind: Pod}}}`, "", "spec.Source.Kind: Source kind is not supported; spec.Source.APIGroup: Source's APIGroup cannot be empty; spec.Source.Name"},
-		"clone to itself":    {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}"), "", "spec.target.name: Target name cannot be equal to source name when both are VirtualMachines"},
-		"clone with filters": {clonesPath, "", cloneWith(`, labelFilters: ["!", "a!b", "a*b", ""]`), "", "spec.labels: a negation character is not a valid filter; spec.labels: spec.labels filter a!b is invalid"},
-		"clone with a MAC":   {clonesPath, "", cloneWith(", newMacAddresses: {default: x}"), "", "spec.newMacAddresses.default: interface default has malformed MAC address (x)."},
-		"clone with a patch": {clonesPath, "", cloneWith(", patches: [x]"), "", "spec.patches[0]: patch is not valid JSON (x)"},
-		"clone with names":   {clonesPath, "", cloneWith(", volumeNamePolicy: x"), "", `spec.volumeNamePolicy: VolumeNamePolicy "x" is not supported`},
+
+		"clone":                          {clonesPath, "", cloneWith(`, labelFilters: ["*", "!a*"], newMacAddresses: {default: "02:00:00:00:00:01"}, volumeNamePolicy: PrefixTargetName`), "", ""},
+		"clone of nothing":               {clonesPath, "", `{spec: {target: {kind: Pod}}}`, "", "spec.Target.Kind: Target kind is not supported; spec.Source: Source cannot be nil"},
+		"clone of a pod":                 {clonesPath, "", `{spec: {source: {kind: Pod}}}`, "", "spec.Source.Kind: Source kind is not supported; spec.Source.APIGroup: Source's APIGroup cannot be empty; spec.Source.Name"},
+		"clone to itself":                {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}"), "", "spec.target.name: Target name cannot be equal to source name when both are VirtualMachines"},
+		"clone to a name in use":         {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), "", "spec.target.name: VM default/there exists; give the clone another name"},
+		"clone labelled when it is done": {clonesPath, "", strings.Replace(cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), "name: c", "name: c, labels: {a: b}", 1), cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), ""},
+		"clone with filters":             {clonesPath, "", cloneWith(`, labelFilters: ["!", "a!b", "a*b", ""]`), "", "spec.labels: a negation character is not a valid filter; spec.labels: spec.labels filter a!b is invalid"},
+		"clone with a MAC":               {clonesPath, "", cloneWith(", newMacAddresses: {default: x}"), "", "spec.newMacAddresses.default: interface default has malformed MAC address (x)."},
+		"clone with a patch":             {clonesPath, "", cloneWith(", patches: [x]"), "", "spec.patches[0]: patch is not valid JSON (x)"},
+		"clone with names":               {clonesPath, "", cloneWith(", volumeNamePolicy: x"), "", `spec.volumeNamePolicy: VolumeNamePolicy "x" is not supported`},
 
 		"start while it is restored":    {"/validate/virtualmachines", "", heldMachine("restoreInProgress: r", "Always"), heldMachine("restoreInProgress: r", "Halted"), `spec: Cannot start VM until restore "r" completes`},
 		"the restore itself":            {"/validate/virtualmachines", controller, heldMachine("restoreInProgress: r", "Manual"), heldMachine("restoreInProgress: r", "Halted"), ""},
@@ -70,5 +76,25 @@ func TestValidateSnapshots(t *testing.T) {
 				t.Errorf("allowed %v: %+v", got.Allowed, got.Result)
 			}
 		})
+	}
+}
+
+// KubeVirt's gate Snapshot closes what makes snapshots, restores and clones; what is there already may be changed.
+func TestSnapshotsOff(t *testing.T) {
+	defaults := hooks.defaults
+	hooks.defaults = func() surface.Defaults { return surface.Defaults{Allowed: surface.Allowed{NoSnapshots: true}} }
+	t.Cleanup(func() { hooks.defaults = defaults })
+	const snapshot = `{metadata: {name: s}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}}}`
+	for path, tc := range map[string]struct{ object, want string }{
+		snapshotPath: {snapshot, "snapshot feature gate not enabled"},
+		restoresPath: {restoreWith(""), "snapshot feature gate not enabled"},
+		clonesPath:   {cloneWith(""), "snapshot feature gate is not enabled"},
+	} {
+		if got := ask(t, path, "", tc.object, ""); got.Allowed || got.Result.Message != tc.want || got.Result.Code != http.StatusBadRequest {
+			t.Errorf("%s: allowed %t, %+v", path, got.Allowed, got.Result)
+		}
+		if got := ask(t, path, "", tc.object, tc.object); !got.Allowed {
+			t.Errorf("%s: a change is refused: %+v", path, got.Result)
+		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
@@ -138,7 +139,7 @@ func (e *Environment) start(ctx context.Context, binary string, arguments []stri
 	scheme := runtime.NewScheme()
 	err = errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme),
-		snapshotv1beta1.AddToScheme(scheme), volumesnapshotv1.AddToScheme(scheme))
+		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme), volumesnapshotv1.AddToScheme(scheme))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
@@ -40,6 +41,8 @@ const (
 	reasonPVCBound        = "PVCBound"
 	reasonSnapshotDeleted = "SnapshotDeleted"
 	reasonNoSource        = "SourceDoesNotExist"
+	// reasonTaken is ours: KubeVirt's clone waits for ever.
+	reasonTaken = "TargetExists"
 )
 
 // again is when to look again at what nobody tells of.
@@ -56,6 +59,8 @@ type View struct {
 	Restore  *v1beta1.VirtualMachineRestore
 	// Target is the new VM.
 	Target *v1.VirtualMachine
+	// Other is the VM that has the name of the new VM before the clone has made it, nil when the name is free.
+	Other *v1.VirtualMachine
 	// Unbound are the names of the new VM's claims that have no volume.
 	Unbound []string
 	// Suffix ends the name of a new VM that the clone does not name.
@@ -97,6 +102,19 @@ func Next(view View) Step {
 		return v.target()
 	case clonev1beta1.Succeeded:
 		return v.cleanUp()
+	case clonev1beta1.Failed:
+		return v.discard()
+	}
+	return Step{}
+}
+
+// discard removes what a clone has made that failed. The restore, which goes first, takes its claims away.
+func (v *View) discard() Step {
+	switch {
+	case v.Restore != nil && v.Restore.DeletionTimestamp == nil:
+		return Step{DeleteRestore: v.Restore}
+	case v.ofMachine() && v.Snapshot != nil && v.Snapshot.DeletionTimestamp == nil:
+		return Step{DeleteSnapshot: v.Snapshot}
 	}
 	return Step{}
 }
@@ -133,6 +151,12 @@ func (v *View) fail(reason, text string) Step {
 	return Step{Status: status, Events: []Event{{corev1.EventTypeWarning, reason, text}}}
 }
 
+// taken is the step of a clone whose new VM cannot have its name.
+func (v *View) taken() Step {
+	return v.fail(reasonTaken, fmt.Sprintf("VM %s/%s exists, and this clone did not make it; make a clone with another "+
+		"spec.target.name", v.Other.Namespace, v.Other.Name))
+}
+
 // ofMachine reports the clone of a VM, not of a snapshot.
 func (v *View) ofMachine() bool { return v.Clone.Spec.Source.Kind == kindMachine }
 
@@ -147,6 +171,8 @@ func (v *View) snapshot() Step {
 	c := v.Clone
 	source := c.Spec.Source
 	switch {
+	case v.Other != nil:
+		return v.taken()
 	case v.ofMachine() && c.Status.SnapshotName == nil:
 		if v.Source == nil {
 			return v.fail(reasonNoSource,
@@ -190,6 +216,8 @@ func (v *View) restore() Step {
 		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s does not exist anymore", v.snapshotName()))
 	}
 	switch r := v.Restore; {
+	case v.Other != nil:
+		return v.taken()
 	case r == nil && c.Status.RestoreName != nil:
 		return v.fail(reasonRestoreFailed, fmt.Sprintf("restore %s does not exist anymore", *c.Status.RestoreName))
 	case r == nil:
@@ -201,7 +229,7 @@ func (v *View) restore() Step {
 	case failure(r) != "":
 		return v.fail(reasonRestoreFailed, fmt.Sprintf("restore %s failed: %s", r.Name, failure(r)))
 	case r.Status == nil || r.Status.Complete == nil || !*r.Status.Complete:
-		return Step{}
+		return Step{Status: v.waiting(r)}
 	}
 	status := v.phase(clonev1beta1.CreatingTargetVM)
 	status.TargetName = &v.Restore.Spec.Target.Name
@@ -209,6 +237,25 @@ func (v *View) restore() Step {
 		corev1.EventTypeNormal, reasonRestoreReady,
 		fmt.Sprintf("restore %s for clone %s is ready to use", v.Restore.Name, c.Name),
 	}}}
+}
+
+// waiting is the status of a clone whose restore is not complete, nil when it has it; it says why a restore goes no
+// further.
+func (v *View) waiting(r *v1beta1.VirtualMachineRestore) *clonev1beta1.VirtualMachineCloneStatus {
+	status, text := v.phase(clonev1beta1.RestoreInProgress), ""
+	if r.Status != nil {
+		p := conditions.With(r.Status.Conditions, v1beta1.ConditionProgressing, corev1.ConditionFalse)
+		if p != nil {
+			text = fmt.Sprintf("restore %s: %s", r.Name, p.Reason)
+		}
+	}
+	for i := range status.Conditions {
+		status.Conditions[i].Message = text
+	}
+	if equality.Semantic.DeepEqual(status, &v.Clone.Status) {
+		return nil
+	}
+	return status
 }
 
 func failure(r *v1beta1.VirtualMachineRestore) string {

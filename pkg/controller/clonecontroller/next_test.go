@@ -144,6 +144,12 @@ func TestFailures(t *testing.T) {
 				Conditions: []v1beta1.Condition{{Type: v1beta1.ConditionFailure, Status: "True", Reason: "no"}},
 			}}
 		}, reasonRestoreFailed},
+		"the name is taken": {clonev1beta1.SnapshotInProgress, func(v *View) {
+			v.Source, v.Other = &v1.VirtualMachine{}, &v1.VirtualMachine{}
+		}, reasonTaken},
+		"the name is taken meanwhile": {clonev1beta1.RestoreInProgress, func(v *View) {
+			v.Snapshot, v.Restore, v.Other = readySnapshot(), &v1beta1.VirtualMachineRestore{}, &v1.VirtualMachine{}
+		}, reasonTaken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := viewOf(tc.phase)
@@ -154,6 +160,47 @@ func TestFailures(t *testing.T) {
 				t.Errorf("%+v", step)
 			}
 		})
+	}
+}
+
+// A clone that failed takes away what it has made, the restore first, and nothing that it is made from.
+func TestDiscard(t *testing.T) {
+	v := viewOf(clonev1beta1.Failed)
+	v.Snapshot, v.Restore = readySnapshot(), &v1beta1.VirtualMachineRestore{}
+	if step := Next(*v); step.DeleteRestore != v.Restore || step.DeleteSnapshot != nil {
+		t.Errorf("%+v", step)
+	}
+	v.Restore = nil
+	if step := Next(*v); step.DeleteSnapshot != v.Snapshot {
+		t.Errorf("%+v", step)
+	}
+	v.Clone.Spec.Source.Kind = kindSnapshot
+	if step := Next(*v); step.DeleteSnapshot != nil {
+		t.Errorf("the source: %+v", step)
+	}
+}
+
+// A clone says what its restore waits for.
+func TestWaiting(t *testing.T) {
+	v := viewOf(clonev1beta1.RestoreInProgress)
+	v.Snapshot, v.Restore = readySnapshot(), &v1beta1.VirtualMachineRestore{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	v.Clone.Status.RestoreName = new("r")
+	say := func(status corev1.ConditionStatus) string {
+		v.Restore.Status = &v1beta1.VirtualMachineRestoreStatus{
+			Conditions: []v1beta1.Condition{{Type: v1beta1.ConditionProgressing, Status: status, Reason: "quota"}},
+		}
+		step := Next(*v)
+		if step.Status == nil || step.Status.Phase != clonev1beta1.RestoreInProgress {
+			t.Fatalf("%+v", step)
+		}
+		v.Clone.Status = *step.Status
+		return step.Status.Conditions[0].Message
+	}
+	if said := say(corev1.ConditionFalse); said != "restore r: quota" {
+		t.Errorf("says %q", said)
+	}
+	if said := say(corev1.ConditionTrue); said != "" {
+		t.Errorf("says %q", said)
 	}
 }
 

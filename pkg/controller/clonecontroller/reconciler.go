@@ -3,6 +3,7 @@ package clonecontroller
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 )
 
@@ -95,26 +97,34 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 		return view, frame.ErrNothing // Admission refuses it.
 	}
 	over := c.Status.Phase == clonev1beta1.Succeeded && c.Status.RestoreName == nil
-	if c.Status.Phase == clonev1beta1.Failed || over && isThere(ctx, r.Client, c) {
+	if over && isThere(ctx, r.Client, c) {
 		return view, frame.ErrNothing
+	}
+	reader, failed := r.Live, c.Status.Phase == clonev1beta1.Failed
+	if failed {
+		reader = r.Client // all that is asked for is what the clone has made, whose events come
 	}
 	var err error
 	get := func(name string, into client.Object) bool {
 		if err != nil || name == "" {
 			return false
 		}
-		getErr := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, into)
+		getErr := reader.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, into)
 		if client.IgnoreNotFound(getErr) != nil {
 			err = fmt.Errorf("get %T %s: %w", into, name, getErr)
 		}
 		return getErr == nil
 	}
+	restore := &v1beta1.VirtualMachineRestore{}
+	if get(RestoreName(c), restore) && metav1.IsControlledBy(restore, c) {
+		view.Restore = restore
+	}
 	vm, target := &v1.VirtualMachine{}, &v1.VirtualMachine{}
-	if view.ofMachine() && get(c.Spec.Source.Name, vm) {
+	if view.ofMachine() && !failed && get(c.Spec.Source.Name, vm) {
 		view.Source = vm
 	}
-	if c.Status.TargetName != nil && get(*c.Status.TargetName, target) {
-		view.Target = target
+	if !failed && get(view.targetName(), target) {
+		view.sort(target)
 	}
 	snapshot := &v1beta1.VirtualMachineSnapshot{}
 	if get(snapshotOf(c), snapshot) && (!view.ofMachine() || metav1.IsControlledBy(snapshot, c)) {
@@ -125,9 +135,8 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 			view.Content = content
 		}
 	}
-	restore := &v1beta1.VirtualMachineRestore{}
-	if get(RestoreName(c), restore) && metav1.IsControlledBy(restore, c) {
-		view.Restore = restore
+	if err == nil && failed && view.Restore == nil && (view.Snapshot == nil || !view.ofMachine()) {
+		return view, frame.ErrNothing
 	}
 	if err != nil || c.Status.Phase != clonev1beta1.Succeeded || view.Restore == nil || view.Restore.Status == nil {
 		return view, err
@@ -139,6 +148,30 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 		}
 	}
 	return view, err
+}
+
+// targetName is the name of the new VM, empty while it has none.
+func (v *View) targetName() string {
+	switch c := v.Clone; {
+	case c.Status.TargetName != nil:
+		return *c.Status.TargetName
+	case v.Restore != nil:
+		return v.Restore.Spec.Target.Name
+	case c.Spec.Target != nil:
+		return c.Spec.Target.Name
+	}
+	return ""
+}
+
+// sort takes a VM of the new VM's name for the new one, or for another.
+func (v *View) sort(vm *v1.VirtualMachine) {
+	made := strings.HasPrefix(vm.Annotations[restorecontroller.LastAnnotation], RestoreName(v.Clone)+"-")
+	switch {
+	case v.Clone.Status.TargetName != nil:
+		v.Target = vm
+	case !made:
+		v.Other = vm
+	}
 }
 
 // apply does what the step says, in the order of its fields.

@@ -30,6 +30,8 @@ type Cluster struct {
 	Machines   []*v1.VirtualMachine
 	Migrations []*v1.VirtualMachineInstanceMigration
 	Snapshots  []*snapshotv1beta1.VirtualMachineSnapshot
+	Restores   []*snapshotv1beta1.VirtualMachineRestore
+	Claims     []*corev1.PersistentVolumeClaim
 	Nodes      []*corev1.Node
 	// Pods are the names of running launcher pods, by the UID of their instance and their node.
 	Pods map[OnNode]string
@@ -67,7 +69,8 @@ func (i *Inventory) Start(ctx context.Context) error {
 	for kind, object := range map[string]client.Object{
 		"instances": &v1.VirtualMachineInstance{}, "machines": &v1.VirtualMachine{},
 		"migrations": &v1.VirtualMachineInstanceMigration{}, "snapshots": &snapshotv1beta1.VirtualMachineSnapshot{},
-		"nodes": &corev1.Node{}, "pods": &corev1.Pod{}, "claims": &corev1.PersistentVolumeClaim{},
+		"restores": &snapshotv1beta1.VirtualMachineRestore{},
+		"nodes":    &corev1.Node{}, "pods": &corev1.Pod{}, "claims": &corev1.PersistentVolumeClaim{},
 	} {
 		informer, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -98,6 +101,8 @@ func (i *Inventory) Start(ctx context.Context) error {
 			Machines:   all[*v1.VirtualMachine](lists["machines"]),
 			Migrations: all[*v1.VirtualMachineInstanceMigration](lists["migrations"]),
 			Snapshots:  all[*snapshotv1beta1.VirtualMachineSnapshot](lists["snapshots"]),
+			Restores:   all[*snapshotv1beta1.VirtualMachineRestore](lists["restores"]),
+			Claims:     all[*corev1.PersistentVolumeClaim](lists["claims"]),
 			Nodes:      all[*corev1.Node](lists["nodes"]),
 			Pods:       podsByInstance(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
 			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {

@@ -111,6 +111,21 @@ status: {phase: %s, creationTime: "2026-01-01T00:20:00Z"}
 		VolumeMode: new(corev1.PersistentVolumeBlock),
 		Resources:  corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}},
 	}}
+	restore := func(name, status string) *v1beta1.VirtualMachineRestore {
+		return parse[v1beta1.VirtualMachineRestore](t, fmt.Sprintf(`
+metadata: {namespace: prod, name: %s, uid: %s-uid}
+spec: {target: {kind: VirtualMachine, name: db}, virtualMachineSnapshotName: s1}
+%s
+`, name, name, status))
+	}
+	restored := func(name, vm string) *corev1.PersistentVolumeClaim {
+		out := claim.DeepCopy()
+		out.Namespace, out.Name = "prod", name
+		if vm != "" {
+			out.Labels = map[string]string{"restore.kubevirt.io/source-vm-name": vm, "restore.kubevirt.io/source-vm-namespace": "prod"}
+		}
+		return out
+	}
 	node := func(schedulable string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodeSchedulable: schedulable}}, Status: corev1.NodeStatus{
 			Allocatable: corev1.ResourceList{"devices.kubevirt.io/kvm": resource.MustParse("1k")},
@@ -121,8 +136,13 @@ status: {phase: %s, creationTime: "2026-01-01T00:20:00Z"}
 		Machines:   []*v1.VirtualMachine{vm, stopped},
 		Migrations: []*v1.VirtualMachineInstanceMigration{migration("m1", "Succeeded"), migration("m2", "Failed"), migration("m3", "Pending"), migration("m4", "PreparingTarget"), migration("m5", "")},
 		Snapshots:  []*v1beta1.VirtualMachineSnapshot{snapshot("s1", "Succeeded"), snapshot("s2", "Failed")},
-		Nodes:      []*corev1.Node{node("true"), node("false")},
-		Pods:       map[OnNode]string{{"u1", "node01"}: "virt-launcher-db-abcde"},
+		Restores: []*v1beta1.VirtualMachineRestore{
+			restore("new", ""), restore("done", "status: {complete: true}"),
+			restore("bad", `status: {complete: false, conditions: [{type: Failure, status: "True"}]}`),
+		},
+		Claims: []*corev1.PersistentVolumeClaim{restored("r1", "db"), restored("r2", "db"), restored("r3", "web"), restored("db-root", "")},
+		Nodes:  []*corev1.Node{node("true"), node("false")},
+		Pods:   map[OnNode]string{{"u1", "node01"}: "virt-launcher-db-abcde"},
 		Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 			if key.String() == "prod/db-root" {
 				return claim

@@ -185,7 +185,7 @@ func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.Persistent
 		delete(claim.Labels, vmstate.Prefix) // until the commit the state is another claim's
 	}
 	of := v.Content.Spec.Source.VirtualMachine
-	claim.Labels[sourceLabel], claim.Labels[namespaceLabel] = vmicontroller.LabelValue(of.Name), of.Namespace
+	claim.Labels[SourceLabel], claim.Labels[NamespaceLabel] = vmicontroller.LabelValue(of.Name), of.Namespace
 	maps.Copy(claim.Annotations, source.Annotations)
 	maps.DeleteFunc(claim.Annotations, func(key, _ string) bool {
 		return slices.ContainsFunc(strange, func(prefix string) bool { return strings.HasPrefix(key, prefix) })

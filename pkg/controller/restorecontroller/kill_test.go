@@ -291,7 +291,7 @@ func TestKills(t *testing.T) {
 			}
 			root := w.claim(tc.root)
 			if size := root.Spec.Resources.Requests[corev1.ResourceStorage]; size.String() != "2Gi" || root.Annotations["note"] != "root" ||
-				root.Annotations["pv.kubernetes.io/bind-completed"] != "" || root.Labels[sourceLabel] != "vm" || root.Labels["disk"] != "root" {
+				root.Annotations["pv.kubernetes.io/bind-completed"] != "" || root.Labels[SourceLabel] != "vm" || root.Labels["disk"] != "root" {
 				t.Errorf("claim %+v", root)
 			}
 			if tc.state != "" && w.claim(tc.state).Labels[vmstate.Prefix] != "vm" {

@@ -41,8 +41,9 @@ const (
 	LastAnnotation = "restore.kubevirt.io/lastRestoreUID"
 	// ownedAnnotation is on claims that a VM is to own that does not exist yet: the restore's name.
 	ownedAnnotation = "restore.kubevirt.io/owned-by-vm"
-	sourceLabel     = "restore.kubevirt.io/source-vm-name"
-	namespaceLabel  = "restore.kubevirt.io/source-vm-namespace"
+	// SourceLabel and NamespaceLabel are on claims that a restore made: the VM of the snapshot.
+	SourceLabel    = "restore.kubevirt.io/source-vm-name"
+	NamespaceLabel = "restore.kubevirt.io/source-vm-namespace"
 	// replacedLabel is on a claim whose state another has now, until it is deleted.
 	replacedLabel = "restore.kubevirt.io/cleanup-backend-pvc"
 	// populatedFor is on a claim that CDI is to give to a DataVolume of that name.

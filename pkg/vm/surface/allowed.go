@@ -19,6 +19,8 @@ type Allowed struct {
 	Devices map[string]bool
 	// NoBridge forbids that a guest has the pod's address.
 	NoBridge bool
+	// NoSnapshots forbids snapshots, restores and clones.
+	NoSnapshots bool
 	// Bindings are the network binding plugins by name.
 	Bindings map[string]v1.InterfaceBindingPlugin
 }
@@ -27,7 +29,8 @@ type Allowed struct {
 func AllowedBy(configuration *v1.KubeVirtConfiguration, architecture string) Allowed {
 	allowed := Allowed{
 		Gates: OpenGates(configuration.DeveloperConfiguration), Machines: configuration.EmulatedMachines,
-		Devices: permitted(configuration.PermittedHostDevices),
+		Devices:     permitted(configuration.PermittedHostDevices),
+		NoSnapshots: closed(configuration.DeveloperConfiguration, GateSnapshot),
 	}
 	if specific := configuration.ArchitectureConfiguration; specific != nil && architecture == "amd64" &&
 		specific.Amd64 != nil && len(specific.Amd64.EmulatedMachines) > 0 {

@@ -27,6 +27,9 @@ const (
 	// GateSerialConsoleLog is virtkit's own: guests that do not say have the container guest-console-log, as
 	// KubeVirt's.
 	GateSerialConsoleLog = "SerialConsoleLog"
+	// GateSnapshot is for snapshots, restores and clones. KubeVirt has it closed unless it is named; here it is open
+	// unless disabledFeatureGates closes it.
+	GateSnapshot = "Snapshot"
 )
 
 var gates = []string{
@@ -40,7 +43,15 @@ var alwaysOpen = []string{
 	"ExperimentalIgnitionSupport",
 	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NetworkBindingPlugins", "NonRoot",
 	"ObjectGraph", "PSA", "PanicDevices", "RebootPolicy", "ReservedOverheadMemlock", "VMLiveUpdateFeatures",
-	"VMPersistentState", "VideoConfig",
+	GateSnapshot, "VMPersistentState", "VideoConfig",
+}
+
+// closable are those of alwaysOpen that disabledFeatureGates closes nevertheless.
+var closable = []string{GateSnapshot}
+
+// closed reports whether the developer configuration closes a gate that is open otherwise.
+func closed(developer *v1.DeveloperConfiguration, gate string) bool {
+	return developer != nil && slices.Contains(developer.DisabledFeatureGates, gate)
 }
 
 // Gates are the feature gates that are open.
@@ -120,7 +131,7 @@ func KubeVirtWarnings(kv *v1.KubeVirt) []string {
 		}
 	}
 	for _, name := range developer.DisabledFeatureGates {
-		if !slices.Contains(gates, name) {
+		if !slices.Contains(gates, name) && !slices.Contains(closable, name) {
 			out = append(out, fmt.Sprintf("%sdisabledFeatureGates: virtkit has no gate %s that could be closed: it "+
 				"has no effect", path, name))
 		}

@@ -46,8 +46,8 @@ func TestValidateGates(t *testing.T) {
 func TestKubeVirtWarnings(t *testing.T) {
 	kv := &v1.KubeVirt{}
 	kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
-		FeatureGates:         []string{"HostDisk", "LiveMigration", "RebootPolicy", "ReservedOverheadMemlock", "Sidecar"},
-		DisabledFeatureGates: []string{"DownwardMetrics", "LiveMigration"},
+		FeatureGates:         []string{"HostDisk", "LiveMigration", "RebootPolicy", "ReservedOverheadMemlock", "Sidecar", "Snapshot"},
+		DisabledFeatureGates: []string{"DownwardMetrics", "LiveMigration", "Snapshot"},
 	}
 	want := []string{
 		"spec.configuration.developerConfiguration.featureGates: virtkit has no gate Sidecar: it has no effect (see docs/api-surface.md for what there is)",
@@ -55,5 +55,21 @@ func TestKubeVirtWarnings(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, KubeVirtWarnings(kv)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Snapshots are allowed unless an administrator closes KubeVirt's gate.
+func TestSnapshotGate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		developer *v1.DeveloperConfiguration
+		none      bool
+	}{
+		"says nothing": {nil, false},
+		"opened":       {&v1.DeveloperConfiguration{FeatureGates: []string{"Snapshot"}}, false},
+		"closed":       {&v1.DeveloperConfiguration{FeatureGates: []string{"Snapshot"}, DisabledFeatureGates: []string{"Snapshot"}}, true},
+	} {
+		if got := AllowedBy(&v1.KubeVirtConfiguration{DeveloperConfiguration: tc.developer}, "amd64").NoSnapshots; got != tc.none {
+			t.Errorf("%s: no snapshots %t", name, got)
+		}
 	}
 }
