@@ -237,3 +237,35 @@ func TestPatches(t *testing.T) {
 		t.Errorf("no filters leave out %v", left)
 	}
 }
+
+// A VM that names no interface has one all the same, and one that is asked for and not there is an error.
+func TestPatchesOfAPlainVM(t *testing.T) {
+	source := contentOf().Spec.Source.VirtualMachine.DeepCopy()
+	source.Spec.Template.Spec.Domain.Devices.Interfaces, source.Spec.Template.Spec.Networks = nil, nil
+	source.Spec.Template.Spec.Domain.Firmware = nil
+	const mac = "02:00:00:00:00:09"
+	ask := func(wanted map[string]string) (*v1.VirtualMachine, error) {
+		patches, err := Patches(source, &clonev1beta1.VirtualMachineCloneSpec{NewMacAddresses: wanted, NewSMBiosSerial: new("new")})
+		if err != nil {
+			return nil, err
+		}
+		return restorecontroller.Patch(&v1.VirtualMachine{ObjectMeta: source.ObjectMeta, Spec: source.Spec}, patches)
+	}
+	vm, err := ask(map[string]string{"default": mac})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := vm.Spec.Template.Spec
+	if nics := spec.Domain.Devices.Interfaces; len(nics) != 1 || nics[0].MacAddress != mac || nics[0].Masquerade == nil || len(spec.Networks) != 1 || spec.Networks[0].Pod == nil {
+		t.Errorf("interfaces %+v, networks %+v", nics, spec.Networks)
+	}
+	if spec.Domain.Firmware == nil || spec.Domain.Firmware.Serial != "new" {
+		t.Errorf("firmware %+v", spec.Domain.Firmware)
+	}
+	if vm, err := ask(nil); err != nil || len(vm.Spec.Template.Spec.Domain.Devices.Interfaces) != 0 {
+		t.Errorf("%v: without a wish it has %+v", err, vm.Spec.Template.Spec.Domain.Devices.Interfaces)
+	}
+	if _, err := ask(map[string]string{"nope": mac}); err == nil || !strings.Contains(err.Error(), "has no interface nope") {
+		t.Errorf("%v", err)
+	}
+}

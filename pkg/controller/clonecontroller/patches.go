@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // apart are annotations that are the restore's business, whatever the filters say: the one that it needs, and those
@@ -22,29 +24,30 @@ var apart = []string{
 
 // operation is one of a JSON patch.
 type operation struct {
-	Op    string  `json:"op"`
-	Path  string  `json:"path"`
-	Value *string `json:"value,omitempty"`
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
 }
 
 // Patches are the JSON patches, each an operation, that make of a snapshot's VM the clone: with an identity of its own,
 // without what the filters leave out, and with what the clone asks for.
 func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCloneSpec) ([]string, error) {
-	var patches []operation
-	replace := func(path, value string) { patches = append(patches, operation{"replace", path, &value}) }
 	template := source.Spec.Template
-	for i := range template.Spec.Domain.Devices.Interfaces {
-		nic := &template.Spec.Domain.Devices.Interfaces[i]
-		replace(fmt.Sprintf("/spec/template/spec/domain/devices/interfaces/%d/macAddress", i),
-			spec.NewMacAddresses[nic.Name])
+	patches, err := addresses(source, spec.NewMacAddresses)
+	if err != nil {
+		return nil, err
 	}
+	replace := func(path, value string) { patches = append(patches, operation{"replace", path, value}) }
 	const firmware = "/spec/template/spec/domain/firmware"
 	serial := ""
 	if spec.NewSMBiosSerial != nil {
 		serial = *spec.NewSMBiosSerial
 	}
-	if template.Spec.Domain.Firmware != nil {
+	switch {
+	case template.Spec.Domain.Firmware != nil:
 		replace(firmware+"/serial", serial)
+	case serial != "":
+		patches = append(patches, operation{"add", firmware, v1.Firmware{Serial: serial}})
 	}
 	left := func(of map[string]string, filters []string, path string) {
 		for _, key := range leftOut(of, filters) {
@@ -67,6 +70,36 @@ func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCl
 		out = append(out, string(text))
 	}
 	return append(out, spec.Patches...), nil
+}
+
+// addresses gives each interface the MAC address that is asked for, or none, so that it gets a new one. A VM that names
+// no interface has the one that its guest is given.
+func addresses(source *v1beta1.VirtualMachine, wanted map[string]string) ([]operation, error) {
+	const devices = "/spec/template/spec/domain/devices/interfaces"
+	guest := source.Spec.Template.Spec.DeepCopy()
+	named := len(guest.Domain.Devices.Interfaces) > 0
+	if !named && len(wanted) > 0 {
+		surface.Attach(guest)
+	}
+	interfaces := guest.Domain.Devices.Interfaces
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if !slices.ContainsFunc(interfaces, func(o v1.Interface) bool { return o.Name == name }) {
+			return nil, fmt.Errorf("spec.newMacAddresses: VM %s has no interface %s", source.Name, name)
+		}
+	}
+	var patches []operation
+	for i := range interfaces {
+		interfaces[i].MacAddress = wanted[interfaces[i].Name]
+		if named {
+			patches = append(patches,
+				operation{"replace", fmt.Sprintf("%s/%d/macAddress", devices, i), interfaces[i].MacAddress})
+		}
+	}
+	if !named && len(interfaces) > 0 {
+		patches = append(patches, operation{"add", devices, interfaces},
+			operation{"add", "/spec/template/spec/networks", guest.Networks})
+	}
+	return patches, nil
 }
 
 // leftOut are the keys that filters do not let through, in order; no filters let all through. A filter is a beginning
