@@ -18,6 +18,10 @@ func restoreWith(more string) string {
 	return `{metadata: {name: r, namespace: default}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}, virtualMachineSnapshotName: s` + more + `}}`
 }
 
+func annotated(annotation, more string) string {
+	return strings.Replace(restoreWith(more), "name: r,", "name: r, annotations: {"+annotation+"},", 1)
+}
+
 func cloneWith(more string) string {
 	return `{metadata: {name: c}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}` + more + `}}`
 }
@@ -49,6 +53,13 @@ func TestValidateSnapshots(t *testing.T) {
 		"policies":                     {restoresPath, "", restoreWith(", volumeRestorePolicy: A, volumeOwnershipPolicy: B, targetReadinessPolicy: C"), "", `spec.volumeRestorePolicy: volume restore policy "A" doesn't exist; spec.volumeOwnershipPolicy: volume ownership policy "B" doesn't exist; spec.targetReadinessPolicy`},
 		"overrides":                    {restoresPath, "", restoreWith(", volumeRestoreOverrides: [{}]"), "", "spec.volumeRestoreOverrides[0].volumeName: must provide a volume name; spec.volumeRestoreOverrides[0]: must provide at least one overriden field"}, //nolint:misspell // KubeVirt's text
 
+		"restore that keeps":             {restoresPath, "", annotated(`restore.virtkit.io/keep-replaced: "true"`, ""), "", ""},
+		"restore that takes back":        {restoresPath, "", annotated("restore.virtkit.io/undo: first", ""), "", ""},
+		"restore that keeps a bit":       {restoresPath, "", annotated("restore.virtkit.io/keep-replaced: some", ""), "", `metadata.annotations[restore.virtkit.io/keep-replaced]: must be "true" or "false"`},
+		"restore that takes back what":   {restoresPath, "", annotated("restore.virtkit.io/undo: A/B", ""), "", `metadata.annotations[restore.virtkit.io/undo]: must be the name`},
+		"restore that keeps in place":    {restoresPath, "", annotated(`restore.virtkit.io/keep-replaced: "true"`, ", volumeRestorePolicy: InPlace"), "", "spec.volumeRestorePolicy: the new claims have the names"},
+		"restore that takes back later":  {restoresPath, "", annotated("restore.virtkit.io/undo: first", ""), restoreWith(""), "metadata.annotations[restore.virtkit.io/undo]: cannot be changed"},
+		"restore that does not keep now": {restoresPath, "", restoreWith(""), annotated(`restore.virtkit.io/keep-replaced: "true"`, ""), "metadata.annotations[restore.virtkit.io/keep-replaced]: cannot be changed"},
 
 		"clone":                          {clonesPath, "", cloneWith(`, labelFilters: ["*", "!a*"], newMacAddresses: {default: "02:00:00:00:00:01"}, volumeNamePolicy: PrefixTargetName`), "", ""},
 		"clone of nothing":               {clonesPath, "", `{spec: {target: {kind: Pod}}}`, "", "spec.Target.Kind: Target kind is not supported; spec.Source: Source cannot be nil"},
