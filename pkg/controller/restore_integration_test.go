@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // bind is a CSI driver that gives a claim its volume.
@@ -72,6 +75,60 @@ func TestRestore(tt *testing.T) {
 	t.must(cluster.Client.Delete(t.ctx, restore))
 	t.waitGone(restore)
 	t.quiet()
+
+	// A restore that keeps what it replaces is taken back by another.
+	keep := t.restore("keep", "s", map[string]string{snapshots.KeepAnnotation: "true"})
+	kept := t.bind("restore-" + string(keep.UID) + "-data")
+	t.waitRestore(keep, "complete", complete)
+	t.waitLabel(made.Name, "keep")
+	t.must(cluster.Client.Get(t.ctx, t.key(vm.Name), after))
+	if claim := after.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName; claim != kept.Name {
+		t.Errorf("the VM has claim %s", claim)
+	}
+	back := t.restore("back", "s", map[string]string{snapshots.UndoAnnotation: "keep"})
+	t.waitRestore(back, "complete", complete)
+	t.waitLabel(kept.Name, "back")
+	t.waitLabel(made.Name, "")
+	after = t.waitVM("released", func(vm *v1.VirtualMachine) bool { return vm.Status.RestoreInProgress == nil })
+	if claim := after.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName; claim != made.Name || *after.Spec.RunStrategy != v1.RunStrategyManual {
+		t.Errorf("taken back, the VM is %+v", after.Spec)
+	}
+	t.quiet()
+
+	// What is not the last one is not taken back, and says so; deleted, it lets the VM go.
+	late := t.restore("late", "s", map[string]string{snapshots.UndoAnnotation: "keep"})
+	t.waitRestore(late, "refused", func(s *v1beta1.VirtualMachineRestoreStatus) bool {
+		return strings.HasPrefix(reasonOf(s, v1beta1.ConditionReady), "restore keep is not the last one of VM demo")
+	})
+	t.must(cluster.Client.Delete(t.ctx, late))
+	t.waitGone(late)
+	t.must(cluster.Client.Get(t.ctx, t.key(kept.Name), kept)) // It is kept until its user deletes it.
+}
+
+func complete(s *v1beta1.VirtualMachineRestoreStatus) bool { return s.Complete != nil && *s.Complete }
+
+// restore makes a restore of the VM.
+func (t *test) restore(name, snapshot string, annotations map[string]string) *v1beta1.VirtualMachineRestore {
+	t.Helper()
+	out := &v1beta1.VirtualMachineRestore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name, Annotations: annotations},
+		Spec: v1beta1.VirtualMachineRestoreSpec{
+			Target:                     corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: "demo"},
+			VirtualMachineSnapshotName: snapshot,
+		},
+	}
+	t.must(cluster.Client.Create(t.ctx, out))
+	return out
+}
+
+// waitLabel waits until a claim says which restore has replaced it; empty is none.
+func (t *test) waitLabel(claim, restore string) {
+	t.Helper()
+	out := &corev1.PersistentVolumeClaim{}
+	t.eventually("label "+restore+" of "+claim, func() (bool, error) {
+		err := cluster.Client.Get(t.ctx, t.key(claim), out)
+		return err == nil && out.Labels[snapshots.KeptLabel] == restore, err
+	})
 }
 
 func (t *test) waitRestore(restore *v1beta1.VirtualMachineRestore, what string, is func(*v1beta1.VirtualMachineRestoreStatus) bool) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,12 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -74,7 +74,15 @@ func ofMachine(to *corev1.TypedLocalObjectReference, at *field.Path) field.Error
 	case to.Kind != kindMachine:
 		return field.ErrorList{field.Invalid(at.Child("kind"), to.Kind, "invalid kind")}
 	}
-	return nil
+	return validateName(to.Name, at.Child("name"))
+}
+
+// validateName refuses what no VM can be called: a restore or clone would try for ever to make it.
+func validateName(name string, at *field.Path) (errs field.ErrorList) {
+	for _, problem := range content.IsDNS1123Subdomain(name) {
+		errs = append(errs, field.Invalid(at, name, problem))
+	}
+	return errs
 }
 
 func (a *admission) validateRestore(
@@ -92,12 +100,13 @@ func (a *admission) validateRestore(
 		if !equality.Semantic.DeepEqual(restore.Spec, old.Spec) {
 			errs = immutable()
 		}
+		errs = append(errs, validateKeepChange(restore, old)...)
 		return verdict(request.Kind.Kind, restore.Name, errs), nil
 	}
 	restore.Namespace = request.Namespace
 	errs := ofMachine(&restore.Spec.Target, targetField)
 	if len(errs) == 0 {
-		errs = append(validatePatches(restore.Spec.Patches), validatePolicies(&restore.Spec)...)
+		errs = slices.Concat(validatePatches(restore.Spec.Patches), validatePolicies(&restore.Spec), validateKeep(restore))
 		ctx, cancel := context.WithTimeout(ctx, lookup)
 		defer cancel()
 		other, err := a.validateRestored(ctx, restore)
@@ -107,6 +116,35 @@ func (a *admission) validateRestore(
 		errs = append(errs, other...)
 	}
 	return verdict(request.Kind.Kind, restore.Name, errs), nil
+}
+
+// keepField is where a restore says what it keeps, or takes back.
+func keepField(key string) *field.Path { return field.NewPath("metadata", "annotations").Key(key) }
+
+// validateKeep checks what a restore says of what it replaces.
+func validateKeep(r *v1beta1.VirtualMachineRestore) (errs field.ErrorList) {
+	const keep, undo = snapshots.KeepAnnotation, snapshots.UndoAnnotation
+	if value, ok := r.Annotations[keep]; ok && value != "true" && value != "false" {
+		errs = append(errs, field.Invalid(keepField(keep), value, `must be "true" or "false"`))
+	}
+	if value, ok := r.Annotations[undo]; ok && (value == "" || len(content.IsDNS1123Subdomain(value)) > 0) {
+		errs = append(errs, field.Invalid(keepField(undo), value, "must be the name of a VirtualMachineRestore"))
+	}
+	if p := r.Spec.VolumeRestorePolicy; snapshots.Keeps(r) && p != nil && *p == v1beta1.VolumeRestorePolicyInPlace {
+		errs = append(errs, field.Invalid(specField.Child("volumeRestorePolicy"), *p,
+			"the new claims have the names of the old ones, which cannot be kept; choose another policy"))
+	}
+	return errs
+}
+
+// validateKeepChange holds what a restore keeps to what it was made with: it is decided before anything is replaced.
+func validateKeepChange(r, old *v1beta1.VirtualMachineRestore) (errs field.ErrorList) {
+	for _, key := range []string{snapshots.KeepAnnotation, snapshots.UndoAnnotation} {
+		if value := r.Annotations[key]; value != old.Annotations[key] {
+			errs = append(errs, field.Invalid(keepField(key), value, "cannot be changed after creation; make another restore"))
+		}
+	}
+	return errs
 }
 
 // validatePatches lets pass what changes labels, annotations and the spec of a VM.
@@ -226,122 +264,6 @@ func restored(r *v1beta1.VirtualMachineRestore) bool {
 		slices.ContainsFunc(r.Status.Conditions, func(c v1beta1.Condition) bool {
 			return c.Type == v1beta1.ConditionFailure
 		})
-}
-
-func (a *admission) validateClone(
-	ctx context.Context, request *admissionv1.AdmissionRequest,
-) (*admissionv1.AdmissionResponse, error) {
-	clone, old, err := objects[clonev1beta1.VirtualMachineClone](request)
-	if err != nil {
-		return nil, err
-	}
-	if old == nil && a.defaults().Allowed.NoSnapshots {
-		return nil, errClonesOff
-	}
-	spec := &clone.Spec
-	errs := slices.Concat(
-		validateFilters(spec.AnnotationFilters, specField.Child("annotations")),
-		validateFilters(spec.LabelFilters, specField.Child("labels")),
-		validateFilters(spec.Template.AnnotationFilters, specField.Child("template", "annotations")),
-		validateFilters(spec.Template.LabelFilters, specField.Child("template", "labels")),
-		validateEnds(spec),
-	)
-	for name, mac := range spec.NewMacAddresses {
-		if parsed, err := net.ParseMAC(mac); mac != "" && (err != nil || len(parsed) != 6) {
-			errs = append(errs, field.Invalid(specField.Child("newMacAddresses").Child(name), mac,
-				fmt.Sprintf("interface %s has malformed MAC address (%s).", name, mac)))
-		}
-	}
-	for i, patch := range spec.Patches {
-		if !json.Valid([]byte(patch)) {
-			errs = append(errs, field.Invalid(specField.Child("patches").Index(i), patch,
-				fmt.Sprintf("patch is not valid JSON (%s)", patch)))
-		}
-	}
-	if p := spec.VolumeNamePolicy; p != nil && *p != clonev1beta1.VolumeNamePolicyRandomizeNames &&
-		*p != clonev1beta1.VolumeNamePolicyPrefixTargetName {
-		errs = append(errs, &field.Error{
-			Type: field.ErrorTypeNotSupported, Field: "spec.volumeNamePolicy", BadValue: *p,
-			Detail: fmt.Sprintf("VolumeNamePolicy %q is not supported", *p),
-		})
-	}
-	if old == nil && len(errs) == 0 && spec.Target != nil {
-		taken, err := a.validateFree(ctx, request.Namespace, spec.Target.Name)
-		if err != nil {
-			return nil, err
-		}
-		errs = taken
-	}
-	return verdict(request.Kind.Kind, clone.Name, errs), nil
-}
-
-// validateFree refuses the name of a new VM that another has. Names are given for good, so this holds for a clone that
-// is made, and not for one that is changed: by then the VM may be its own.
-func (a *admission) validateFree(ctx context.Context, namespace, name string) (field.ErrorList, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookup)
-	defer cancel()
-	vm := &v1.VirtualMachine{}
-	if err := a.read(ctx, namespace, name, vm); err != nil || vm.Name == "" {
-		return nil, err
-	}
-	return field.ErrorList{{
-		Type: field.ErrorTypeInvalid, Field: targetField.Child("name").String(), BadValue: name,
-		Detail: fmt.Sprintf("VM %s/%s exists; give the clone another name", namespace, name),
-	}}, nil
-}
-
-// validateFilters lets a filter begin with "!" and end with "*".
-func validateFilters(filters []string, at *field.Path) (errs field.ErrorList) {
-	const text = "%s filter %s is invalid: cannot contain a %s character (%s); FilterRules: %s"
-	for _, filter := range filters {
-		switch filter {
-		case "":
-			errs = append(errs, field.Invalid(at, filter, "an empty filter is not a valid filter"))
-			continue
-		case "!":
-			errs = append(errs, field.Invalid(at, filter, "a negation character is not a valid filter"))
-		}
-		if strings.Contains(filter[1:], "!") {
-			errs = append(errs, field.Invalid(at, filter, fmt.Sprintf(text, at, filter, "negation", "!",
-				"NegationChar can be only used at the beginning of the filter")))
-		}
-		if strings.Contains(filter[:len(filter)-1], "*") {
-			errs = append(errs, field.Invalid(at, filter, fmt.Sprintf(text, at, filter, "wildcard", "*",
-				"WildcardChar can be only at the end of the filter")))
-		}
-	}
-	return errs
-}
-
-// validateEnds checks the source and the target of a clone.
-func validateEnds(spec *clonev1beta1.VirtualMachineCloneSpec) (errs field.ErrorList) {
-	source, target := spec.Source, spec.Target
-	refuse := func(at, text string) {
-		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: "spec." + at, Detail: text})
-	}
-	if target != nil && target.Kind != kindMachine {
-		refuse("Target.Kind", "Target kind is not supported")
-	}
-	if source == nil {
-		refuse("Source", "Source cannot be nil")
-		return errs
-	}
-	if source.Kind != kindMachine && source.Kind != "VirtualMachineSnapshot" {
-		refuse("Source.Kind", "Source kind is not supported")
-	}
-	if source.APIGroup == nil || *source.APIGroup == "" {
-		refuse("Source.APIGroup", "Source's APIGroup cannot be empty")
-	}
-	if source.Kind == "" {
-		refuse("Source", "Source's Kind cannot be empty")
-	}
-	if source.Name == "" {
-		refuse("Source.Name", "Source's name cannot be empty")
-	}
-	if target != nil && source.Kind == kindMachine && target.Kind == kindMachine && source.Name == target.Name {
-		refuse("target.name", "Target name cannot be equal to source name when both are VirtualMachines")
-	}
-	return errs
 }
 
 // validateHeld refuses changes of a VM that is being snapshotted or restored. virt-controller, which does both, may.

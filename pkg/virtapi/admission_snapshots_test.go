@@ -18,6 +18,10 @@ func restoreWith(more string) string {
 	return `{metadata: {name: r, namespace: default}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}, virtualMachineSnapshotName: s` + more + `}}`
 }
 
+func annotated(annotation, more string) string {
+	return strings.Replace(restoreWith(more), "name: r,", "name: r, annotations: {"+annotation+"},", 1)
+}
+
 func cloneWith(more string) string {
 	return `{metadata: {name: c}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}` + more + `}}`
 }
@@ -49,10 +53,18 @@ func TestValidateSnapshots(t *testing.T) {
 		"policies":                     {restoresPath, "", restoreWith(", volumeRestorePolicy: A, volumeOwnershipPolicy: B, targetReadinessPolicy: C"), "", `spec.volumeRestorePolicy: volume restore policy "A" doesn't exist; spec.volumeOwnershipPolicy: volume ownership policy "B" doesn't exist; spec.targetReadinessPolicy`},
 		"overrides":                    {restoresPath, "", restoreWith(", volumeRestoreOverrides: [{}]"), "", "spec.volumeRestoreOverrides[0].volumeName: must provide a volume name; spec.volumeRestoreOverrides[0]: must provide at least one overriden field"}, //nolint:misspell // KubeVirt's text
 
+		"restore that keeps":             {restoresPath, "", annotated(`restore.virtkit.io/keep-replaced: "true"`, ""), "", ""},
+		"restore that takes back":        {restoresPath, "", annotated("restore.virtkit.io/undo: first", ""), "", ""},
+		"restore that keeps a bit":       {restoresPath, "", annotated("restore.virtkit.io/keep-replaced: some", ""), "", `metadata.annotations[restore.virtkit.io/keep-replaced]: must be "true" or "false"`},
+		"restore that takes back what":   {restoresPath, "", annotated("restore.virtkit.io/undo: A/B", ""), "", `metadata.annotations[restore.virtkit.io/undo]: must be the name`},
+		"restore that keeps in place":    {restoresPath, "", annotated(`restore.virtkit.io/keep-replaced: "true"`, ", volumeRestorePolicy: InPlace"), "", "spec.volumeRestorePolicy: the new claims have the names"},
+		"restore that takes back later":  {restoresPath, "", annotated("restore.virtkit.io/undo: first", ""), restoreWith(""), "metadata.annotations[restore.virtkit.io/undo]: cannot be changed"},
+		"restore that does not keep now": {restoresPath, "", restoreWith(""), annotated(`restore.virtkit.io/keep-replaced: "true"`, ""), "metadata.annotations[restore.virtkit.io/keep-replaced]: cannot be changed"},
 
 		"clone":                          {clonesPath, "", cloneWith(`, labelFilters: ["*", "!a*"], newMacAddresses: {default: "02:00:00:00:00:01"}, volumeNamePolicy: PrefixTargetName`), "", ""},
 		"clone of nothing":               {clonesPath, "", `{spec: {target: {kind: Pod}}}`, "", "spec.Target.Kind: Target kind is not supported; spec.Source: Source cannot be nil"},
 		"clone of a pod":                 {clonesPath, "", `{spec: {source: {kind: Pod}}}`, "", "spec.Source.Kind: Source kind is not supported; spec.Source.APIGroup: Source's APIGroup cannot be empty; spec.Source.Name"},
+		"clone to no name": {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: Bad_}"), "", "spec.target.name: Invalid value: \"Bad_\": a lowercase RFC 1123 subdomain"},
 		"clone to itself":                {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}"), "", "spec.target.name: Target name cannot be equal to source name when both are VirtualMachines"},
 		"clone to a name in use":         {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), "", "spec.target.name: VM default/there exists; give the clone another name"},
 		"clone labelled when it is done": {clonesPath, "", strings.Replace(cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), "name: c", "name: c, labels: {a: b}", 1), cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), ""},

@@ -12,13 +12,14 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // apart are annotations that are the restore's business, whatever the filters say: the one that it needs, and those
 // that it does not take over.
 var apart = []string{
-	"restore.kubevirt.io/lastRestoreUID", identity.KnownAs, identity.RenamedTo, identity.RenamedFrom,
+	snapshots.LastAnnotation, snapshots.FormerAnnotation, identity.KnownAs, identity.RenamedTo, identity.RenamedFrom,
 	identity.RenamingFrom,
 }
 

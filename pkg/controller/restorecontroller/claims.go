@@ -283,7 +283,7 @@ func (v *View) template(volume string) *v1.DataVolumeTemplateSpec {
 
 // obsolete are the DataVolumes of the target's templates that the restored VM has no template for.
 func (v *View) obsolete(restores []v1beta1.VolumeRestore) []string {
-	if v.VM == nil {
+	if v.VM == nil || v.keeps() {
 		return nil
 	}
 	var out []string

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -26,6 +27,7 @@ func (v *View) finish() Step {
 	step.RequeueAfter = frame.CatchUp // not all that is written has an event
 	v.moveState(&step)
 	v.own(&step)
+	v.markKept(&step)
 	if len(step.ChangeClaims)+len(step.ChangeDataVolumes)+len(step.ChangeRevisions) > 0 {
 		return step
 	}
@@ -72,14 +74,12 @@ func (v *View) moveState(step *Step) {
 		if claim.UID == next.UID || claim.DeletionTimestamp != nil {
 			continue
 		}
-		after := claim.DeepCopy()
-		delete(after.Labels, vmstate.Prefix)
-		after.Labels[replacedLabel] = replacedValue(v.VM.Name)
-		step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{claim, after})
+		step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{claim, v.release(claim)})
 	}
 	if label := vmicontroller.LabelValue(v.VM.Name); next.Labels[vmstate.Prefix] != label {
 		after := next.DeepCopy()
 		metav1.SetMetaDataLabel(&after.ObjectMeta, vmstate.Prefix, label)
+		delete(after.Labels, snapshots.KeptLabel)
 		step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{next, after})
 	}
 }

@@ -41,6 +41,8 @@ type world struct {
 	client client.WithWatch
 	cdi    bool
 	writes []string
+	// subject is the restore that is worked on.
+	subject string
 }
 
 // csi and dataVolumes read the world's.
@@ -69,7 +71,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		cdiv1.AddToScheme(scheme), snapshotsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	return &world{T: t, client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
+	return &world{T: t, subject: "r", client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
 		&v1.VirtualMachine{}, &v1beta1.VirtualMachineRestore{}, &corev1.PersistentVolumeClaim{}, &cdiv1.DataVolume{},
 	).Build()}
 }
@@ -119,7 +121,7 @@ func (w *world) run(writes int) {
 	frame := r.Frame()
 	for range 20 {
 		before := len(w.writes)
-		_, err := frame.Reconcile(w.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "r"}})
+		_, err := frame.Reconcile(w.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: w.subject}})
 		if errors.Is(err, errKilled) {
 			return
 		}
@@ -185,7 +187,7 @@ func (w *world) vm(name string) *v1.VirtualMachine {
 
 func (w *world) restore() *v1beta1.VirtualMachineRestore {
 	w.Helper()
-	r, err := found(w.Context(), w.client, "ns", "r", &v1beta1.VirtualMachineRestore{})
+	r, err := found(w.Context(), w.client, "ns", w.subject, &v1beta1.VirtualMachineRestore{})
 	w.must(err)
 	return r
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // again is when to look again at what nobody tells of.
@@ -39,6 +41,9 @@ func Next(view View) Step {
 	if v.VM != nil && v.VMI != nil {
 		return v.awaitTarget()
 	}
+	if snapshots.Undoes(r) != "" {
+		return v.undo()
+	}
 	return v.restore()
 }
 
@@ -47,7 +52,7 @@ func Next(view View) Step {
 func (v *View) gone() string {
 	seen := len(v.Restore.Status.Restores) > 0
 	late := v.Now.After(v.Restore.CreationTimestamp.Add(v1beta1.DefaultGracePeriod))
-	if v.Snapshot != nil || !seen && !late || v.begun() {
+	if v.Snapshot != nil || snapshots.Undoes(v.Restore) != "" || !seen && !late || v.begun() {
 		return ""
 	}
 	return v.unusable()
@@ -100,6 +105,9 @@ func (v *View) trouble() string {
 		case vm.Status.SnapshotInProgress != nil:
 			return fmt.Sprintf("vm snapshot %s in progress", *vm.Status.SnapshotInProgress)
 		}
+	}
+	if v.inPlace() && v.keeps() {
+		return "volumeRestorePolicy InPlace cannot keep the claims that it replaces; choose another volumeRestorePolicy"
 	}
 	if v.inPlace() && v.VM == nil && v.SourceExists {
 		return fmt.Sprintf("volumeRestorePolicy InPlace would replace the disks of VM %s; restore to it, or choose "+

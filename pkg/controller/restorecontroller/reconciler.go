@@ -24,6 +24,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -148,7 +149,8 @@ func (r *Reconciler) look(ctx context.Context, restore *v1beta1.VirtualMachineRe
 	if err != nil {
 		return view, err
 	}
-	return view, errors.Join(r.lookAtSnapshot(ctx, &view), r.lookAtMade(ctx, &view), r.lookAtRevisions(ctx, &view))
+	return view, errors.Join(r.lookAtSnapshot(ctx, &view), r.lookAtMade(ctx, &view), r.lookAtRevisions(ctx, &view),
+		r.lookAtKept(ctx, &view))
 }
 
 // found is an object of a name, nil when there is none.
@@ -169,6 +171,9 @@ func found[T any, P interface {
 // lookAtSnapshot finds the snapshot, its content, and what there is of its volumes.
 func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 	restore := view.Restore
+	if snapshots.Undoes(restore) != "" {
+		return nil // its claims are there already
+	}
 	snapshot, err := found(ctx, r.Client, restore.Namespace, restore.Spec.VirtualMachineSnapshotName,
 		&v1beta1.VirtualMachineSnapshot{})
 	if snapshot == nil {
@@ -314,6 +319,9 @@ func (r *Reconciler) lookAtRevisions(ctx context.Context, view *View) error {
 	}
 	if view.VM != nil {
 		wanted = append(wanted, revisionsOf(view.VM)...)
+	}
+	if view.keeps() {
+		wanted = append(wanted, snapshots.FormerName(view.Restore, view.VM.Generation))
 	}
 	for _, name := range wanted {
 		revision, err := found(ctx, r.Live, view.Restore.Namespace, name, &appsv1.ControllerRevision{})

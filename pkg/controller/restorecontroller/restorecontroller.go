@@ -10,6 +10,8 @@
 // alone had. So whatever fails, and whenever the controller ends, either the old VM or the new one is whole, and a
 // restore that is deleted after its commit is finished first.
 //
+// What a restore replaces can be kept (keep.go), and then another restore takes it back in the same two phases.
+//
 // Restoring volumes in place is the exception that its policy asks for: a claim can have its name again only once the
 // old one is deleted. No claim is deleted before every VolumeSnapshot is known to be ready.
 package restorecontroller
@@ -28,6 +30,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -38,7 +41,7 @@ const (
 	// NameAnnotation is on claims and DataVolumes that a restore made: its name.
 	NameAnnotation = "restore.kubevirt.io/name"
 	// LastAnnotation is on claims that a restore made and on VMs that it wrote: its name and UID.
-	LastAnnotation = "restore.kubevirt.io/lastRestoreUID"
+	LastAnnotation = snapshots.LastAnnotation
 	// ownedAnnotation is on claims that a VM is to own that does not exist yet: the restore's name.
 	ownedAnnotation = "restore.kubevirt.io/owned-by-vm"
 	// SourceLabel and NamespaceLabel are on claims that a restore made: the VM of the snapshot.
@@ -85,6 +88,12 @@ type View struct {
 	// those that have the target's state.
 	Made             map[string]*corev1.PersistentVolumeClaim
 	Replaced, States []*corev1.PersistentVolumeClaim
+	// Undone is the restore that this one takes back, nil when it is not there.
+	Undone *v1beta1.VirtualMachineRestore
+	// Former is what the restored VM was before, or is to be again; nil when nothing was kept of it. Kept are its
+	// claims, and those of the target, by name.
+	Former *snapshots.Former
+	Kept   map[string]*corev1.PersistentVolumeClaim
 	// DataVolumes are those in status.restores and status.deletedDataVolumes, by name.
 	DataVolumes map[string]*cdiv1.DataVolume
 	Now         time.Time
@@ -127,7 +136,7 @@ type Step struct {
 }
 
 // mark is what LastAnnotation has for a restore.
-func mark(r *v1beta1.VirtualMachineRestore) string { return r.Name + "-" + string(r.UID) }
+func mark(r *v1beta1.VirtualMachineRestore) string { return snapshots.Mark(r) }
 
 // marked reports whether a restore made or wrote an object.
 func marked(r *v1beta1.VirtualMachineRestore, object metav1.Object) bool {

@@ -55,6 +55,8 @@ type Machine struct {
 	// Of Rename it is that of the VirtualMachine that has the new name.
 	UID         types.UID `json:"uid,omitempty"`
 	InstanceUID types.UID `json:"instanceUID,omitempty"`
+	// Restore is the VirtualMachineRestore that Restore and RestoreKeep made.
+	Restore string `json:"restore,omitempty"`
 	// Before is the run strategy that the VirtualMachine had.
 	Before v1.VirtualMachineRunStrategy `json:"runStrategy,omitempty"`
 }

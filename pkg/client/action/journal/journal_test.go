@@ -186,6 +186,33 @@ func vmi(uid types.UID, conditions ...v1.VirtualMachineInstanceConditionType) *v
 	return out
 }
 
+// A restore is taken back while it is the last one of its VM, and nothing runs.
+func TestPlanRestore(t *testing.T) {
+	restored := func(by string, in *string) *v1.VirtualMachine {
+		out := vm("u", v1.RunStrategyHalted)
+		out.Annotations = map[string]string{"restore.kubevirt.io/lastRestoreUID": by}
+		out.Status.RestoreInProgress = in
+		return out
+	}
+	m := Machine{Namespace: "ns", Name: "vm", UID: "u", Restore: "r"}
+	for name, test := range map[string]struct {
+		verb lifecycle.Verb
+		now  State
+		want string
+	}{
+		"last":           {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil)}, ""},
+		"under way":      {lifecycle.RestoreKeep, State{VM: restored("", new("r"))}, "restore r of it is not done"},
+		"restored again": {lifecycle.RestoreKeep, State{VM: restored("other-uid", nil)}, "its spec is not that of restore r"},
+		"runs":           {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil), VMI: vmi("i")}, "it has an instance; stop it first"},
+		"gone":           {lifecycle.RestoreKeep, State{}, "it does not exist any more"},
+		"nothing kept":   {lifecycle.Restore, State{VM: restored("r-uid", nil)}, "what it replaced was not kept"},
+	} {
+		if got := Plan(test.verb, m, test.now).Refusal; !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestPlan(t *testing.T) {
 	const halted, always, manual, once = v1.RunStrategyHalted, v1.RunStrategyAlways, v1.RunStrategyManual, v1.RunStrategyOnce
 	machine := func(before v1.VirtualMachineRunStrategy) Machine {

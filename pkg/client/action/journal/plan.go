@@ -2,11 +2,13 @@ package journal
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // Reverse is the verb that takes another back, or why there is none.
@@ -22,6 +24,10 @@ func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
 		return lifecycle.Pause, ""
 	case lifecycle.Rename:
 		return lifecycle.Rename, ""
+	case lifecycle.RestoreKeep:
+		return lifecycle.RestoreKeep, ""
+	case lifecycle.Restore:
+		return "", "what it replaced was not kept; restore with --keep to be able to take it back"
 	case lifecycle.Restart, lifecycle.Reset, lifecycle.SoftReboot:
 		return "", "the guest has booted anew, what it had in memory is gone"
 	case lifecycle.Migrate:
@@ -81,6 +87,9 @@ func refusal(verb lifecycle.Verb, m Machine, now State) string {
 		}
 		return ""
 	}
+	if verb == lifecycle.RestoreKeep {
+		return restoreRefusal(m, now)
+	}
 	strategy, err := now.VM.RunStrategy()
 	if err != nil {
 		return err.Error()
@@ -96,6 +105,21 @@ func refusal(verb lifecycle.Verb, m Machine, now State) string {
 		return "its run strategy was Once, and a start would make it Always; set spec.runStrategy to Once instead"
 	case verb == lifecycle.Stop && alive && strategy != v1.RunStrategyHalted && !pending:
 		return "it is running again"
+	}
+	return ""
+}
+
+// restoreRefusal is why a restore cannot be taken back: only the last one can be, while nothing runs.
+func restoreRefusal(m Machine, now State) string {
+	switch by := now.VM.Annotations[snapshots.LastAnnotation]; {
+	case now.VM.Status.RestoreInProgress != nil:
+		return fmt.Sprintf("restore %s of it is not done; `virtctl why restore/%s -n %s` says what it waits for",
+			*now.VM.Status.RestoreInProgress, *now.VM.Status.RestoreInProgress, m.Namespace)
+	case m.Restore == "" || !strings.HasPrefix(by, m.Restore+"-"):
+		return fmt.Sprintf("its spec is not that of restore %s: that did not end well, or it was restored again since",
+			m.Restore)
+	case now.VMI != nil:
+		return fmt.Sprintf("it has an instance; stop it first: `virtctl stop %s -n %s`", m.Name, m.Namespace)
 	}
 	return ""
 }

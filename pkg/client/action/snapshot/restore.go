@@ -9,11 +9,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // VolumePolicies are how the claims of a restore are named.
@@ -25,14 +27,21 @@ func VolumePolicies() []string {
 	}
 }
 
+// OwnershipPolicies are whether the claims of a restore go with its VM.
+func OwnershipPolicies() []string {
+	return []string{string(snapshotv1beta1.VolumeOwnershipPolicyVm), string(snapshotv1beta1.VolumeOwnershipPolicyNone)}
+}
+
 // RestoreOptions are those of a restore.
 type RestoreOptions struct {
 	// Target is the VM to restore; empty is the one that the snapshot was taken of.
 	Target string
 	// Stop has the target stopped first, if it runs.
 	Stop bool
-	// Keep has the restored volumes stay when the VM is deleted.
+	// Keep has what is replaced stay, so that the restore can be taken back.
 	Keep bool
+	// Ownership is one of OwnershipPolicies, or empty for the first.
+	Ownership string
 	// Patches are JSON patches of a VM that is made by the restore.
 	Patches []string
 	// VolumePolicy is one of VolumePolicies, or empty for the first.
@@ -44,6 +53,7 @@ type Plan struct {
 	Snapshot *snapshotv1beta1.VirtualMachineSnapshot
 	// Target is the VM's name, and Exists whether it is there: then it is replaced.
 	Target         string
+	UID            types.UID
 	Exists, Runs   bool
 	Volumes, Loses []string
 }
@@ -84,7 +94,7 @@ func Look(ctx context.Context, c *client.Client, namespace, name string, o Resto
 	case err != nil:
 		return nil, fmt.Errorf("look at VM %s/%s: %w", namespace, p.Target, err)
 	}
-	p.Exists, p.Loses = true, lost(vm, p.Volumes)
+	p.Exists, p.UID, p.Loses = true, vm.UID, lost(vm, p.Volumes)
 	if len(o.Patches) > 0 {
 		return nil, fmt.Errorf("VM %s/%s exists, and patches are for one that the restore makes; give --target with "+
 			"another name, or no --patch", namespace, p.Target)
@@ -131,13 +141,34 @@ func NewRestore(namespace, name, snapshot string, target string, o RestoreOption
 		r.Spec.TargetReadinessPolicy = &stop
 	}
 	if o.Keep {
-		none := snapshotv1beta1.VolumeOwnershipPolicyNone
-		r.Spec.VolumeOwnershipPolicy = &none
+		r.Annotations = map[string]string{vmsnapshots.KeepAnnotation: "true"}
+	}
+	if policy := snapshotv1beta1.VolumeOwnershipPolicy(o.Ownership); policy != "" {
+		r.Spec.VolumeOwnershipPolicy = &policy
 	}
 	if policy := snapshotv1beta1.VolumeRestorePolicy(o.VolumePolicy); policy != "" {
 		r.Spec.VolumeRestorePolicy = &policy
 	}
 	return r
+}
+
+// NewUndo is the restore that takes another back.
+func NewUndo(name string, of *snapshotv1beta1.VirtualMachineRestore) *snapshotv1beta1.VirtualMachineRestore {
+	r := NewRestore(of.Namespace, name, of.Spec.VirtualMachineSnapshotName, of.Spec.Target.Name, RestoreOptions{})
+	r.Annotations = map[string]string{vmsnapshots.UndoAnnotation: of.Name}
+	return r
+}
+
+// Claims are the claims that a restore has given its VM.
+func Claims(r *snapshotv1beta1.VirtualMachineRestore) []string {
+	if r.Status == nil {
+		return nil
+	}
+	var out []string
+	for i := range r.Status.Restores {
+		out = append(out, r.Status.Restores[i].PersistentVolumeClaimName)
+	}
+	return out
 }
 
 // CreateRestore asks for a restore and returns it as the server has it; it is not done yet.

@@ -134,9 +134,13 @@ func TestRequests(t *testing.T) {
 	if _, err := Create(t.Context(), c, New("default", "demo", "snap", options), false); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRestore("default", "back", "snap", "copy", RestoreOptions{Stop: true, Keep: true, VolumePolicy: "InPlace", Patches: []string{"{}"}})
+	r := NewRestore("default", "back", "snap", "copy", RestoreOptions{Stop: true, Keep: true, Ownership: "None", VolumePolicy: "InPlace", Patches: []string{"{}"}})
 	if _, err := CreateRestore(t.Context(), c, r, false); err != nil {
 		t.Fatal(err)
+	}
+	if undo := NewUndo("undo", r); r.Annotations["restore.virtkit.io/keep-replaced"] != "true" ||
+		undo.Annotations["restore.virtkit.io/undo"] != "back" || undo.Spec.Target.Name != "copy" || undo.Spec.VirtualMachineSnapshotName != "snap" || undo.Spec.VolumeRestorePolicy != nil {
+		t.Errorf("restore %v, undo %+v", r.Annotations, undo)
 	}
 	for i, want := range []string{
 		`{"deletionPolicy":"Retain","failureDeadline":"1m0s","source":{"apiGroup":"kubevirt.io","kind":"VirtualMachine","name":"demo"}}`,

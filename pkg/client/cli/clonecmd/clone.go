@@ -98,8 +98,8 @@ func (o *Options) complete(args []string) error {
 		o.Target = args[1]
 	}
 	for _, name := range append([]string{o.Source}, args[1:]...) {
-		if name == "" || len(content.IsPathSegmentName(name)) > 0 {
-			return cli.UsageErrorf("%q is not a name", name)
+		if problems := content.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return cli.UsageErrorf("%q is not a name: %s", name, strings.Join(problems, "; "))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.MACs)) {

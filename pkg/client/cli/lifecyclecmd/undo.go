@@ -41,7 +41,8 @@ func NewCmdUndo(f *cli.Factory) *cobra.Command {
 		Use:   "undo [ID]",
 		Short: "Undo the last lifecycle verb, or an earlier one",
 		Long: `Undo the last lifecycle verb that was asked of this cluster from this account, or the one with an ID that --list
-shows: start and stop, pause and unpause undo each other, and rename itself. Others, and set, edit, addvolume and
+shows: start and stop, pause and unpause undo each other, and rename itself. A snapshot that was restored with --keep is
+taken back by another restore, and what it has made stays. Others, and set, edit, addvolume and
 removevolume, cannot be undone, and undo says why. Nothing is done to a machine that has changed since: one that was
 deleted or started anew, or whose run strategy is another.
 
@@ -115,8 +116,11 @@ func RunUndo(ctx context.Context, o *UndoOptions) error {
 	if err != nil {
 		return err
 	}
-	if entry.Verb == lifecycle.Rename {
+	switch entry.Verb {
+	case lifecycle.Rename:
 		return o.undoRename(ctx, c, entries, entry)
+	case lifecycle.RestoreKeep:
+		return o.undoRestore(ctx, c, entries, entry)
 	}
 	requests, errs := o.plan(ctx, c, entries, entry)
 	asking := &Options{
@@ -258,7 +262,7 @@ func (o *UndoOptions) undoable(
 func (o *UndoOptions) renamed(entries []journal.Entry, entry journal.Entry, m journal.Machine) string {
 	name := journal.RenamedTo(entries, entry, m)
 	verb, why := journal.Reverse(entry.Verb)
-	if name == "" || why != "" {
+	if name == "" || why != "" || verb == lifecycle.RestoreKeep {
 		return ""
 	}
 	words := []string{o.Factory.Program, string(verb), name}

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 )
 
 // RestoreOptions are those of `virtctl snapshot restore`.
@@ -38,10 +40,15 @@ func NewCmdRestore(f *cli.Factory) *cobra.Command {
 		Long: `Restore a snapshot over its VM, which must be stopped, or with --target as another VM. The VM's spec and volumes
 are replaced by those of the snapshot, after a question; what was written since is lost to the VM.
 
+With --keep the claims and the spec that the VM had stay, and "virtctl undo" gives them back to it; without, what belonged
+to the old VM alone is deleted. The claims that are kept have the label restore.virtkit.io/replaced-by until they are
+deleted or in use again.
+
 A VM that the restore makes can be changed by JSON patches with --patch.`,
 		Example: cli.Examples(f.Program, `
 			virtctl snapshot restore before-upgrade --wait
 			virtctl snapshot restore before-upgrade --stop --yes
+			virtctl snapshot restore before-upgrade --keep --wait && virtctl undo
 			virtctl snapshot restore before-upgrade --target demo-copy
 			virtctl snapshot restore before-upgrade --volume-restore-policy InPlace`),
 		Args:              cli.Args(1, 1, "the name of a snapshot"),
@@ -61,12 +68,15 @@ A VM that the restore makes can be changed by JSON patches with --patch.`,
 		`JSON `+"`PATCH`"+` of a VM that is made, such as {"op": "add", "path": …} (can be repeated)`)
 	flags.StringVar(&o.VolumePolicy, "volume-restore-policy", "",
 		"How claims are named, a `POLICY`: "+strings.Join(snapshot.VolumePolicies(), ", "))
-	flags.BoolVar(&o.Keep, "keep", false, "Have the restored volumes stay when the VM is deleted")
+	flags.BoolVar(&o.Keep, "keep", false, "Keep the claims and the spec that are replaced, for undo")
+	flags.StringVar(&o.Ownership, "volume-ownership-policy", "",
+		"Whether the restored claims go with the VM, a `POLICY`: "+strings.Join(snapshot.OwnershipPolicies(), ", "))
 	flags.BoolVar(&o.Wait, "wait", false, "Wait until it is restored")
 	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "Do not ask")
 	completioncmd.Flag(cmd, "target", completioncmd.VMs(f, -1))
 	cli.CompleteFlag(cmd, "volume-restore-policy", snapshot.VolumePolicies()...)
+	cli.CompleteFlag(cmd, "volume-ownership-policy", snapshot.OwnershipPolicies()...)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -85,6 +95,12 @@ func (o *RestoreOptions) validate() error {
 	case o.VolumePolicy != "" && !slices.Contains(policies, o.VolumePolicy):
 		return cli.UsageErrorf("--volume-restore-policy: %q is not one of %s", o.VolumePolicy,
 			strings.Join(policies, ", "))
+	case o.Ownership != "" && !slices.Contains(snapshot.OwnershipPolicies(), o.Ownership):
+		return cli.UsageErrorf("--volume-ownership-policy: %q is not one of %s", o.Ownership,
+			strings.Join(snapshot.OwnershipPolicies(), ", "))
+	case o.Keep && o.VolumePolicy == string(snapshotv1beta1.VolumeRestorePolicyInPlace):
+		return cli.UsageErrorf("--keep cannot be given with --volume-restore-policy InPlace, which gives the names of " +
+			"the old claims to the new ones")
 	case o.Wait && o.DryRun != cli.DryRunNone:
 		return cli.UsageErrorf("--wait and --dry-run cannot be given together: a dry run makes nothing to wait for")
 	}
@@ -116,6 +132,9 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 		if r, err = snapshot.CreateRestore(ctx, c, r, o.DryRun == cli.DryRunServer); err != nil {
 			return err
 		}
+	}
+	if plan.Exists && o.DryRun == cli.DryRunNone {
+		lifecyclecmd.NoteRestore(o.Factory, r, plan.UID, o.Keep, "")
 	}
 	if !o.Output.Given() {
 		err := created(o.Factory, "virtualmachinerestore.snapshot.kubevirt.io", r.Name, o.DryRun)

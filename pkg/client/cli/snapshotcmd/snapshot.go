@@ -27,8 +27,8 @@ snapshot. A snapshot can be restored over its VM, or as another one. "clone" mak
 
 // checkName is a usage error where a name is none.
 func checkName(what, name string) error {
-	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
-		return cli.UsageErrorf("%q is not the name of a %s", name, what)
+	if problems := content.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return cli.UsageErrorf("%q is not the name of a %s: %s", name, what, strings.Join(problems, "; "))
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 )
 
 const group = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/"
@@ -28,6 +29,8 @@ const group = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/"
 type server struct {
 	objects map[string]any
 	asked   []string
+	// state is where the journal is; empty is nowhere. url is that of a server that stays, empty for one for each run.
+	state, url string
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,10 +59,14 @@ func (s *server) did(what string) bool {
 // run runs a command against the server.
 func run(t *testing.T, s *server, command func(*cli.Factory) *cobra.Command, args ...string) (string, string, error) {
 	t.Helper()
-	h := httptest.NewServer(s)
-	defer h.Close()
+	url := s.url
+	if url == "" {
+		h := httptest.NewServer(s)
+		defer h.Close()
+		url = h.URL
+	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["x"] = &clientcmdapi.Cluster{Server: h.URL}
+	config.Clusters["x"] = &clientcmdapi.Cluster{Server: url}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "x"}
 	config.CurrentContext = "x"
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -68,7 +75,7 @@ func run(t *testing.T, s *server, command func(*cli.Factory) *cobra.Command, arg
 	}
 	var out, errOut bytes.Buffer
 	f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
-		func(name string) string { return map[string]string{"KUBECONFIG": kubeconfig}[name] })
+		func(name string) string { return map[string]string{"KUBECONFIG": kubeconfig, "XDG_STATE_HOME": s.state}[name] })
 	f.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 	f.RandomName = func(int) string { return "abcde" }
 	cmd := command(f)
@@ -180,6 +187,46 @@ func TestRestore(t *testing.T) {
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
 	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil || !strings.Contains(err.Error(), "virtctl stop demo") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A restore that keeps what it replaces is undone by another, and undo says which claims are not used then.
+func TestUndo(t *testing.T) {
+	s := cluster()
+	h := httptest.NewServer(s)
+	defer h.Close()
+	s.url, s.state = h.URL, t.TempDir()
+	out, _, err := run(t, s, NewCmdRestore, "snap", "--yes", "-o", "jsonpath={.metadata.annotations}")
+	if err != nil || out != "" {
+		t.Errorf("%q %v", out, err)
+	}
+	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil || !strings.Contains(err.Error(), "restore with --keep") {
+		t.Errorf("nothing was kept: %v", err)
+	}
+	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes", "--keep", "--volume-restore-policy", "InPlace"); cli.ExitCode(err) != cli.ExitUsage {
+		t.Errorf("kept in place: %v", err)
+	}
+	out, _, err = run(t, s, NewCmdRestore, "snap", "--yes", "--keep", "-o", "jsonpath={.metadata.annotations}")
+	if err != nil || out != `{"restore.virtkit.io/keep-replaced":"true"}` {
+		t.Errorf("%q %v", out, err)
+	}
+	restored := machine()
+	restored.Annotations = map[string]string{"restore.kubevirt.io/lastRestoreUID": "other"}
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = restored
+	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil || !strings.Contains(err.Error(), "its spec is not that of restore restore-snap-abcde") {
+		t.Errorf("another restore: %v", err)
+	}
+	restored.Annotations["restore.kubevirt.io/lastRestoreUID"] = "restore-snap-abcde-uid"
+	done := snapshot.NewRestore("default", "restore-snap-abcde", "snap", "demo", snapshot.RestoreOptions{})
+	done.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Restores: []snapshotv1beta1.VolumeRestore{{PersistentVolumeClaimName: "restore-1-disk"}}}
+	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = done
+	out, errOut, err := run(t, s, lifecyclecmd.NewCmdUndo)
+	if want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, which undoes restore-snap-abcde\n"; err != nil || out != want ||
+		errOut != "VM default/demo does not use these claims after that, which stay: restore-1-disk\n" {
+		t.Errorf("%q, %q, %v", out, errOut, err)
+	}
+	if out, _, err := run(t, s, lifecyclecmd.NewCmdUndo, "--list"); err != nil || strings.Count(out, " restore-keep ") != 2 || !strings.Contains(out, "done") {
+		t.Errorf("%s, %v", out, err)
 	}
 }
 

@@ -1,0 +1,125 @@
+package snapshots
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+)
+
+// What a restore keeps of the VM that it replaces, so that it can be taken back; ours, and only where it is asked for.
+const (
+	// KeepAnnotation on a restore, "true", keeps the claims and the spec that the VM had.
+	KeepAnnotation = "restore.virtkit.io/keep-replaced"
+	// UndoAnnotation on a restore names the one that it takes back. What it replaces is kept, too.
+	UndoAnnotation = "restore.virtkit.io/undo"
+	// FormerAnnotation on a VM names the ControllerRevision that has what its last restore replaced.
+	FormerAnnotation = "restore.virtkit.io/former"
+	// KeptLabel is on claims that a restore has kept and its VM does not use: the restore's name.
+	KeptLabel = "restore.virtkit.io/replaced-by"
+	// LastAnnotation on a VM names the restore that wrote it last, and on a claim the one that made it; KubeVirt's.
+	LastAnnotation = "restore.kubevirt.io/lastRestoreUID"
+)
+
+// Mark is what LastAnnotation has for a restore.
+func Mark(r *v1beta1.VirtualMachineRestore) string { return r.Name + "-" + string(r.UID) }
+
+// Undoes is the name of the restore that a restore takes back, empty for all others.
+func Undoes(r metav1.Object) string { return r.GetAnnotations()[UndoAnnotation] }
+
+// Keeps reports a restore that keeps what it replaces.
+func Keeps(r metav1.Object) bool {
+	return r.GetAnnotations()[KeepAnnotation] == "true" || Undoes(r) != ""
+}
+
+// Former is what a VM was before it was restored.
+type Former struct {
+	// UID is the VM's.
+	UID  types.UID             `json:"uid"`
+	Spec v1.VirtualMachineSpec `json:"spec"`
+	// StateVolume and State are the volume, as a snapshot calls it, and the claim of its TPM and EFI variables.
+	StateVolume string `json:"stateVolume,omitempty"`
+	State       string `json:"state,omitempty"`
+}
+
+// FormerName is the name of the ControllerRevision for what a restore replaces. The generation tells a VM apart that
+// was changed between two attempts.
+func FormerName(r *v1beta1.VirtualMachineRestore, generation int64) string {
+	return fmt.Sprintf("restore-%s-%d", r.UID, generation)
+}
+
+// ReadFormer reads the data of a ControllerRevision.
+func ReadFormer(data []byte) (*Former, error) {
+	former := &Former{}
+	if err := json.Unmarshal(data, former); err != nil {
+		return nil, fmt.Errorf("read what the VM was: %w", err)
+	}
+	if former.UID == "" || former.Spec.Template == nil {
+		return nil, fmt.Errorf("read what the VM was: it has no VM")
+	}
+	return former, nil
+}
+
+// Restores are the volumes of a former VM by their claims, as the status of a restore lists them.
+func (f *Former) Restores() []v1beta1.VolumeRestore {
+	var out []v1beta1.VolumeRestore
+	for i := range f.Spec.Template.Spec.Volumes {
+		volume := &f.Spec.Template.Spec.Volumes[i]
+		entry := v1beta1.VolumeRestore{VolumeName: volume.Name, PersistentVolumeClaimName: claimName(volume)}
+		if entry.PersistentVolumeClaimName == "" || volume.MemoryDump != nil {
+			continue
+		}
+		if volume.DataVolume != nil {
+			entry.DataVolumeName = &volume.DataVolume.Name
+		}
+		out = append(out, entry)
+	}
+	if f.State != "" {
+		out = append(out, v1beta1.VolumeRestore{VolumeName: f.StateVolume, PersistentVolumeClaimName: f.State})
+	}
+	return out
+}
+
+// ClaimNames are the claims of a VM's volumes, in the order of the volumes.
+func ClaimNames(spec *v1.VirtualMachineSpec) []string {
+	if spec.Template == nil {
+		return nil
+	}
+	var out []string
+	for i := range spec.Template.Spec.Volumes {
+		if name := claimName(&spec.Template.Spec.Volumes[i]); name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// claimName is the claim of a volume, empty for one of another kind; a DataVolume's has its name.
+func claimName(volume *v1.Volume) string {
+	switch {
+	case volume.PersistentVolumeClaim != nil:
+		return volume.PersistentVolumeClaim.ClaimName
+	case volume.DataVolume != nil:
+		return volume.DataVolume.Name
+	case volume.MemoryDump != nil:
+		return volume.MemoryDump.ClaimName
+	}
+	return ""
+}
+
+// Lost are the claims of a former VM that are not there any more.
+func Lost(former *Former, claims map[string]*corev1.PersistentVolumeClaim) []string {
+	var out []string
+	for _, entry := range former.Restores() {
+		claim := claims[entry.PersistentVolumeClaimName]
+		if claim == nil || claim.DeletionTimestamp != nil {
+			out = append(out, entry.PersistentVolumeClaimName)
+		}
+	}
+	return out
+}
