@@ -21,8 +21,8 @@ type RestoreOptions struct {
 	DryRun  cli.DryRun
 	Name    string
 	Yes     bool
-	Wait    bool
-	Timeout cli.Timeout
+
+	cli.Waiting
 
 	snapshot.RestoreOptions
 }
@@ -30,7 +30,7 @@ type RestoreOptions struct {
 // NewCmdRestore makes `virtctl snapshot restore`.
 func NewCmdRestore(f *cli.Factory) *cobra.Command {
 	o := &RestoreOptions{
-		Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
+		Factory: f, Output: cli.NewOutput(),
 	}
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT",
@@ -62,8 +62,7 @@ A VM that the restore makes can be changed by JSON patches with --patch.`,
 	flags.StringVar(&o.VolumePolicy, "volume-restore-policy", "",
 		"How claims are named, a `POLICY`: "+strings.Join(snapshot.VolumePolicies(), ", "))
 	flags.BoolVar(&o.Keep, "keep", false, "Have the restored volumes stay when the VM is deleted")
-	flags.BoolVar(&o.Wait, "wait", false, "Wait until it is restored")
-	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "it is restored", 10*time.Minute)
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "Do not ask")
 	completioncmd.Flag(cmd, "target", completioncmd.VMs(f, -1))
 	cli.CompleteFlag(cmd, "volume-restore-policy", snapshot.VolumePolicies()...)
@@ -81,12 +80,12 @@ func (o *RestoreOptions) validate() error {
 			return checkName("VM", o.Target)
 		}
 	}
-	switch policies := snapshot.VolumePolicies(); {
-	case o.VolumePolicy != "" && !slices.Contains(policies, o.VolumePolicy):
+	if policies := snapshot.VolumePolicies(); o.VolumePolicy != "" && !slices.Contains(policies, o.VolumePolicy) {
 		return cli.UsageErrorf("--volume-restore-policy: %q is not one of %s", o.VolumePolicy,
 			strings.Join(policies, ", "))
-	case o.Wait && o.DryRun != cli.DryRunNone:
-		return cli.UsageErrorf("--wait and --dry-run cannot be given together: a dry run makes nothing to wait for")
+	}
+	if err := o.CheckWait(o.DryRun); err != nil {
+		return err
 	}
 	return o.Output.Validate()
 }
@@ -118,16 +117,16 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 		}
 	}
 	if !o.Output.Given() {
-		err := created(o.Factory, "virtualmachinerestore.snapshot.kubevirt.io", r.Name, o.DryRun)
+		err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachinerestore.snapshot.kubevirt.io", r.Name)
 		if err != nil {
 			return err
 		}
 	}
 	if o.Wait {
 		kind := r.TypeMeta
-		err := waiting(ctx, o.Factory, o.Timeout, "restore "+r.Name,
-			func(ctx context.Context, tell func(string)) error {
-				done, err := snapshot.WaitRestore(ctx, c, namespace, r.Name, tell)
+		err := o.Stages(ctx, o.Factory.IO, "restore "+r.Name,
+			func(ctx context.Context, report func(string)) error {
+				done, err := snapshot.WaitRestore(ctx, c, namespace, r.Name, report)
 				if done != nil {
 					r = done
 					r.TypeMeta = kind
