@@ -32,7 +32,8 @@ func (w *Waiting) CheckWait(d DryRun) error {
 
 // Stages does wait within the timeout. A terminal shows what is waited for and the stage that wait reports last.
 func (w *Waiting) Stages(
-	ctx context.Context, streams *IOStreams, what string, wait func(ctx context.Context, report func(stage string)) error,
+	ctx context.Context, streams *IOStreams, what string,
+	wait func(ctx context.Context, report func(stage string)) error,
 ) error {
 	ctx, cancel := w.Timeout.Limit(ctx)
 	defer cancel()

@@ -35,8 +35,8 @@ func LeftOut(vm *v1.VirtualMachine) []Volume {
 	return out
 }
 
-// CheckWhole names the volumes of a VM that cannot be snapshotted: in a warning where a partial snapshot will do, else in
-// an error, which ends with the remedy.
+// CheckWhole names the volumes of a VM that cannot be snapshotted: in a warning where a partial snapshot will do, else
+// in an error, which ends with the remedy.
 func CheckWhole(vm *v1.VirtualMachine, partial bool, remedy string) (warning string, err error) {
 	var parts []string
 	for _, v := range LeftOut(vm) {

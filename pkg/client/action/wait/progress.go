@@ -22,8 +22,8 @@ type Progress[O metav1.Object] struct {
 	Report func(stage string)
 }
 
-// Wait waits until the object is done, and returns it as it then is. kind is what errors call it. A deadline of ctx is an
-// action.ErrTimeout with the last stage, and an object that does not exist, or goes, an action.ErrNotFound.
+// Wait waits until the object is done, and returns it as it then is. kind is what errors call it. A deadline of ctx is
+// an action.ErrTimeout with the last stage, and an object that does not exist, or goes, an action.ErrNotFound.
 func (p Progress[O]) Wait(ctx context.Context, source store.Source, kind, namespace, name string) (O, error) {
 	stage := ""
 	out, err := Object(ctx, source, name, func(object O) (bool, error) {

@@ -193,10 +193,11 @@ func (o *Options) wait(ctx context.Context, c *client.Client, object *clonev1bet
 	*clonev1beta1.VirtualMachineClone, error,
 ) {
 	kind := object.TypeMeta
-	err := o.Stages(ctx, o.Factory.IO, "clone "+object.Name, func(ctx context.Context, report func(string)) (err error) {
-		object, err = clone.Wait(ctx, c, object.Namespace, object.Name, report)
-		return err
-	})
+	err := o.Stages(ctx, o.Factory.IO, "clone "+object.Name,
+		func(ctx context.Context, report func(string)) (err error) {
+			object, err = clone.Wait(ctx, c, object.Namespace, object.Name, report)
+			return err
+		})
 	if err == nil {
 		object.TypeMeta = kind
 	}
