@@ -17,10 +17,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -30,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/driver"
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/orphans"
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/pool"
+	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/program"
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/sidecars"
 )
 
@@ -38,38 +37,29 @@ type options struct {
 	args            []string
 }
 
-var commands = map[string]func(context.Context, options) error{
-	"csi-controller": runController, "orphans": runOrphans, "remove": runRemove,
-	"release": func(_ context.Context, o options) error { return pool.Release(o.dir) },
-}
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, os.Args[1:])
-	stop()
-	klog.Flush()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	program.Commands{
+		"csi-controller": with(runController), "orphans": with(runOrphans), "remove": with(runRemove),
+		"release": with(func(_ context.Context, o options) error { return pool.Release(o.dir) }),
+	}.Main()
 }
 
-func run(ctx context.Context, args []string) error {
-	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("this is a part of virt-local, which starts it: use virt-local up")
+// with is a command that is given its options.
+func with(command func(context.Context, options) error) func(context.Context, []string) error {
+	return func(ctx context.Context, args []string) error {
+		var o options
+		flags := flag.NewFlagSet("virt-local-csi", flag.ContinueOnError)
+		flags.StringVar(&o.dir, "dir", "", "the pool's directory")
+		flags.StringVar(&o.kubeconfig, "kubeconfig", "", "of an administrator")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		o.args = flags.Args()
+		if o.dir == "" {
+			return errors.New("--dir is missing: name the pool's directory")
+		}
+		return command(ctx, o)
 	}
-	var o options
-	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	flags.StringVar(&o.dir, "dir", "", "the pool's directory")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "of an administrator")
-	if err := flags.Parse(args[1:]); err != nil {
-		return err
-	}
-	o.args = flags.Args()
-	if o.dir == "" {
-		return errors.New("--dir is missing: name the pool's directory")
-	}
-	return commands[args[0]](ctx, o)
 }
 
 const (

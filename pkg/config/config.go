@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -243,22 +244,19 @@ func setRotation(policy *certs.Policy, strategy *v1.KubeVirtSelfSignConfiguratio
 	if strategy == nil {
 		return
 	}
-	if ca := strategy.CA; ca != nil {
-		if ca.Duration != nil && ca.Duration.Duration > 0 {
-			// A fifth of its life, unless said otherwise below.
-			policy.AuthorityLifetime, policy.AuthorityRenewBefore = ca.Duration.Duration, ca.Duration.Duration/5
-		}
-		if ca.RenewBefore != nil && ca.RenewBefore.Duration > 0 {
-			policy.AuthorityRenewBefore = ca.RenewBefore.Duration
-		}
+	setLifetime(&policy.AuthorityLifetime, &policy.AuthorityRenewBefore, strategy.CA)
+	setLifetime(&policy.LeafLifetime, &policy.LeafRenewBefore, strategy.Server)
+}
+
+func setLifetime(lifetime, renewBefore *time.Duration, config *v1.CertConfig) {
+	if config == nil {
+		return
 	}
-	if server := strategy.Server; server != nil {
-		if server.Duration != nil && server.Duration.Duration > 0 {
-			policy.LeafLifetime, policy.LeafRenewBefore = server.Duration.Duration, server.Duration.Duration/5
-		}
-		if server.RenewBefore != nil && server.RenewBefore.Duration > 0 {
-			policy.LeafRenewBefore = server.RenewBefore.Duration
-		}
+	if d := config.Duration; d != nil && d.Duration > 0 {
+		*lifetime, *renewBefore = d.Duration, d.Duration/5 // a fifth of its life, unless said otherwise below
+	}
+	if d := config.RenewBefore; d != nil && d.Duration > 0 {
+		*renewBefore = d.Duration
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/virtkit/virtkit/pkg/files"
 )
 
 const (
@@ -121,10 +123,7 @@ func (h *history) save(now time.Time) error {
 	if err := os.MkdirAll(filepath.Dir(h.file), 0o700); err != nil {
 		return fmt.Errorf("keep what was seen of the cluster: %w", err)
 	}
-	if err := os.WriteFile(h.file+".new", data, 0o600); err != nil {
-		return fmt.Errorf("keep what was seen of the cluster: %w", err)
-	}
-	if err := os.Rename(h.file+".new", h.file); err != nil {
+	if err := files.Replace(h.file, data, 0o600); err != nil {
 		return fmt.Errorf("keep what was seen of the cluster: %w", err)
 	}
 	h.saved = now

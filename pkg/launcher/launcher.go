@@ -149,25 +149,18 @@ func Run(ctx context.Context, o Options) error {
 	g.note = o.note
 	pidFile := filepath.Join(d.runtimeDir(), "libvirt/qemu/run", domain.Name(o.Namespace, o.Name)+".pid")
 	g.qemu = func() (process, error) { return findQEMU(pidFile, o.Emulator) }
-	running.Go(func() { g.follow(background) })
-	running.Go(func() { g.askAgent(background) })
-	running.Go(func() { g.stop(background) })
-	running.Go(func() { g.move(background) })
-	running.Go(func() { slimDown(background, g, o.Log) })
-	running.Go(func() {
-		trimLogs(background, boundedLogs(filepath.Join(o.RunDir, names.LogSerial), qemuLog, said), o.Log)
-	})
-
 	s := newService(ctx, o, g, children.command)
-	running.Go(func() { s.credentials.run(background) })
-	running.Go(func() { s.freezer.run(background) })
-	running.Go(func() { s.holdReceived(background) })
-	running.Go(func() { s.state.run(background) })
-	running.Go(func() { s.serveImages(background) })
-	running.Go(func() { newProber(s).serve(background, probes) })
-	running.Go(func() { s.reporter.run(background) })
-	running.Go(func() { s.dumper.run(background) })
-	running.Go(func() { s.fence.run(background) })
+	logs := boundedLogs(filepath.Join(o.RunDir, names.LogSerial), qemuLog, said)
+	for _, work := range []func(context.Context){
+		g.follow, g.askAgent, g.stop, g.move,
+		func(ctx context.Context) { slimDown(ctx, g, o.Log) },
+		func(ctx context.Context) { trimLogs(ctx, logs, o.Log) },
+		s.credentials.run, s.freezer.run, s.holdReceived, s.state.run, s.serveImages, s.reporter.run, s.dumper.run,
+		s.fence.run,
+		func(ctx context.Context) { newProber(s).serve(ctx, probes) },
+	} {
+		running.Go(func() { work(background) })
+	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)

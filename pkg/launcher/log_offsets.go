@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/virtkit/virtkit/pkg/files"
 )
 
 // maxLogOffsets is how many offsets are kept: two hours of a guest that talks all the time.
@@ -52,11 +54,7 @@ func (l *logOffsets) note(log string, now time.Time, cutBy int64) error {
 	for _, o := range l.list {
 		fmt.Fprintf(&text, "%d %d\n", o.at.Unix(), o.size)
 	}
-	temp := l.path + ".new"
-	if err := os.WriteFile(temp, []byte(text.String()), 0o600); err != nil {
-		return fmt.Errorf("write the log's offsets: %w", err)
-	}
-	if err := os.Rename(temp, l.path); err != nil {
+	if err := files.Replace(l.path, []byte(text.String()), 0o600); err != nil {
 		return fmt.Errorf("write the log's offsets: %w", err)
 	}
 	return nil

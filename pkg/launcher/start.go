@@ -62,11 +62,10 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	boot := *vmi
 	boot.Spec = *hotplug.AtStart(&vmi.Spec)
 	targets := targetsAtStart(&boot.Spec)
-	var images map[string]domain.Source
-	var kernel disk.Kernel
+	var made ingredients
 	known := func(st *pb.GuestState) {
 		if len(st.ImageChecksums) == 0 {
-			st.ImageChecksums = checksums(images, kernel)
+			st.ImageChecksums = checksums(made.images, made.kernel)
 		}
 		if len(st.VolumeTargets) == 0 { // else the domain itself has told
 			st.VolumeTargets = targets
@@ -82,33 +81,67 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 			"the guest runs in another launcher, from which it is to come here")
 	}
 	began := time.Now()
-	images, err = disk.Prepare(ctx, &boot, s.options.Disks, s.run)
-	if err != nil {
-		return startError(vmi, images, err)
+	if made, err = s.assemble(ctx, vmi, &boot, plan); err != nil {
+		return err
+	}
+	if err := s.surround(ctx, vmi, &boot, plan, made.images); err != nil {
+		return err
+	}
+	prepared := time.Now()
+	s.options.Log.Debug("domain", "xml", made.xml)
+	if err := s.guest.create(ctx, made.xml, startsPaused(vmi), known); err != nil {
+		s.closeDHCP()
+		s.releaseDevices()
+		return startError(vmi, made.images, err)
+	}
+	s.options.Log.Info("started", "prepare", prepared.Sub(began), "create", time.Since(prepared))
+	return nil
+}
+
+// ingredients are what a guest's domain is made of.
+type ingredients struct {
+	images map[string]domain.Source
+	kernel disk.Kernel
+	xml    string
+}
+
+// assemble makes a guest's disks and restores its state, and builds the domain on them. boot is vmi as it starts,
+// without what is plugged in afterwards.
+func (s *service) assemble(
+	ctx context.Context, vmi, boot *v1.VirtualMachineInstance, plan network.Plan,
+) (made ingredients, err error) {
+	if made.images, err = disk.Prepare(ctx, boot, s.options.Disks, s.run); err != nil {
+		return made, startError(vmi, made.images, err)
 	}
 	nvram, err := s.nvram(vmi)
 	if err == nil {
 		err = s.state.restore(ctx, vmi)
 	}
 	if err != nil {
-		return startError(vmi, images, err)
+		return made, startError(vmi, made.images, err)
 	}
-	facts := s.facts(images, plan, nvram)
+	facts := s.facts(made.images, plan, nvram)
 	if facts.CPUs, err = ownCPUs(vmi, "/sys"); err != nil {
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return made, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	if kernel, err = disk.FindKernel(vmi, s.options.Disks); err != nil {
-		return startError(vmi, images, err)
+	if made.kernel, err = disk.FindKernel(vmi, s.options.Disks); err != nil {
+		return made, startError(vmi, made.images, err)
 	}
-	facts.Kernel, facts.Initrd = kernel.Kernel, kernel.Initrd
+	facts.Kernel, facts.Initrd = made.kernel.Kernel, made.kernel.Initrd
 	d, err := domain.Build(vmi, facts)
 	if err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
+		return made, status.Error(codes.InvalidArgument, err.Error())
 	}
-	xml, err := d.Marshal()
-	if err != nil {
-		return status.Errorf(codes.InvalidArgument, "write the domain: %v", err)
+	if made.xml, err = d.Marshal(); err != nil {
+		return made, status.Errorf(codes.InvalidArgument, "write the domain: %v", err)
 	}
+	return made, nil
+}
+
+// surround makes what a guest needs outside of QEMU: its devices are held, DHCP is served, and virtiofsd listens.
+func (s *service) surround(
+	ctx context.Context, vmi, boot *v1.VirtualMachineInstance, plan network.Plan, images map[string]domain.Source,
+) error {
 	if err := s.devices.hold(exclusiveDevices(&boot.Spec, images)); err != nil {
 		return startError(vmi, images, err)
 	}
@@ -121,14 +154,6 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		s.releaseDevices()
 		return err
 	}
-	prepared := time.Now()
-	s.options.Log.Debug("domain", "xml", xml)
-	if err := s.guest.create(ctx, xml, startsPaused(vmi), known); err != nil {
-		s.closeDHCP()
-		s.releaseDevices()
-		return startError(vmi, images, err)
-	}
-	s.options.Log.Info("started", "prepare", prepared.Sub(began), "create", time.Since(prepared))
 	return nil
 }
 

@@ -100,35 +100,32 @@ func (q *requests) change(
 }
 
 func (q *requests) start(r *restful.Request, namespace, name string) error {
-	options := &v1.StartOptions{}
-	if err := decode(r.Request, options); err != nil {
-		return err
-	}
-	return q.change(r.Request.Context(), namespace, name, options.DryRun,
-		func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
-			return start(vm, vmi, options)
-		})
+	dryRun := func(o *v1.StartOptions) []string { return o.DryRun }
+	return changeBy(q, r.Request, namespace, name, dryRun, start)
 }
 
 func (q *requests) stop(r *restful.Request, namespace, name string) error {
-	options := &v1.StopOptions{}
-	if err := decode(r.Request, options); err != nil {
-		return err
-	}
-	return q.change(r.Request.Context(), namespace, name, options.DryRun,
-		func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
-			return stop(vm, vmi, options)
-		})
+	dryRun := func(o *v1.StopOptions) []string { return o.DryRun }
+	return changeBy(q, r.Request, namespace, name, dryRun, stop)
 }
 
 func (q *requests) restart(r *restful.Request, namespace, name string) error {
-	options := &v1.RestartOptions{}
-	if err := decode(r.Request, options); err != nil {
+	dryRun := func(o *v1.RestartOptions) []string { return o.DryRun }
+	return changeBy(q, r.Request, namespace, name, dryRun, restart)
+}
+
+// changeBy changes a VM as the options in a request's body say.
+func changeBy[O any](
+	q *requests, r *http.Request, namespace, name string, dryRun func(*O) []string,
+	plan func(*v1.VirtualMachine, *v1.VirtualMachineInstance, *O) (change, error),
+) error {
+	options := new(O)
+	if err := decode(r, options); err != nil {
 		return err
 	}
-	return q.change(r.Request.Context(), namespace, name, options.DryRun,
+	return q.change(r.Context(), namespace, name, dryRun(options),
 		func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
-			return restart(vm, vmi, options)
+			return plan(vm, vmi, options)
 		})
 }
 

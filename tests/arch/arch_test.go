@@ -66,6 +66,7 @@ var arrows = map[string][]string{
 	// What all share.
 	"pkg/certs":      {"pkg/names"},
 	"pkg/config":     {"pkg/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
+	"pkg/files":      {},
 	"pkg/frame":      {}, // knows none of the reconcilers
 	"pkg/hypervisor": {"pkg/names"},
 	"pkg/jsonlog":    {},
@@ -82,7 +83,7 @@ var arrows = map[string][]string{
 // What the client's packages and the services may all import.
 var (
 	client  = []string{"pkg/client/printable", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
-	service = []string{"pkg/certs", "pkg/config", "pkg/jsonlog", "pkg/metrics", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
+	service = []string{"pkg/certs", "pkg/config", "pkg/files", "pkg/jsonlog", "pkg/metrics", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
 )
 
 func with(all []string, more ...string) []string { return append(slices.Clone(all), more...) }

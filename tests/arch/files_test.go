@@ -94,3 +94,35 @@ func mirrors(t *testing.T) []string {
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
 }
+
+// TestArchitectureNamesFiles holds docs/architecture.md against the tree: every path there exists, and each step of the
+// life of a VM names a file to read.
+func TestArchitectureNamesFiles(t *testing.T) {
+	text, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := regexp.MustCompile("`((?:pkg|cmd|tests|manifests|images|docs)/[^` ]+)`").FindAllSubmatch(text, -1)
+	if len(paths) < 40 {
+		t.Errorf("only %d paths were found", len(paths))
+	}
+	for _, p := range paths {
+		if _, err := os.Stat(filepath.Join("../..", string(p[1]))); err != nil {
+			t.Errorf("docs/architecture.md names %s: %v", p[1], err)
+		}
+	}
+	_, life, found := bytes.Cut(text, []byte("## The life of a VM\n"))
+	life, _, ends := bytes.Cut(life, []byte("\n## "))
+	if !found || !ends {
+		t.Fatal("there is no chapter about the life of a VM")
+	}
+	steps := regexp.MustCompile(`(?m)^[0-9]+\. `).Split(string(life), -1)[1:]
+	if len(steps) < 7 {
+		t.Errorf("the life of a VM has %d steps", len(steps))
+	}
+	for i, step := range steps {
+		if !strings.Contains(step, ".go`") {
+			t.Errorf("step %d of the life of a VM names no file", i+1)
+		}
+	}
+}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // Schemas are compiled schemas by the kind of the report.
@@ -44,7 +44,7 @@ func Load(folder string) (Schemas, error) {
 		object, _ := document.(map[string]any)
 		id, _ := object["$id"].(string)
 		kind := strings.TrimSuffix(filepath.Base(file), ".json")
-		if want := "https://virtkit.io/schemas/" + report.APIVersion + "/" + kind + ".json"; id != want {
+		if want := "https://virtkit.io/schemas/" + action.ReportVersion + "/" + kind + ".json"; id != want {
 			return nil, fmt.Errorf("%s: its $id is %q, not %q", file, id, want)
 		}
 		closeObjects(document)
@@ -117,7 +117,7 @@ func (s Schemas) Check(text []byte) (int, error) {
 				}
 			}
 		}
-		if head.APIVersion != report.APIVersion {
+		if head.APIVersion != action.ReportVersion {
 			continue
 		}
 		if err := s.one(head.Kind, raw); err != nil {

@@ -30,7 +30,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/overview"
 	"github.com/virtkit/virtkit/pkg/client/action/permitted"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/top"
 	"github.com/virtkit/virtkit/pkg/client/action/usbredir"
 	"github.com/virtkit/virtkit/pkg/client/action/verbosity"
@@ -103,7 +103,7 @@ func full(t *testing.T, kind string, object runtime.Object) []byte {
 }
 
 func typeOf(object runtime.Object, kind string) {
-	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(report.APIVersion, kind))
+	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(action.ReportVersion, kind))
 }
 
 func TestEveryKindHasASchema(t *testing.T) {

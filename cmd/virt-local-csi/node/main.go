@@ -9,41 +9,21 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
-
-	"k8s.io/klog/v2"
 
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/driver"
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/plugin"
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/pool"
+	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/program"
 )
 
-// command is the first argument, by which virt-local knows the process.
-const command = "csi-node"
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, os.Args[1:])
-	stop()
-	klog.Flush()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Commands{"csi-node": run}.Main() }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 0 || args[0] != command {
-		return errors.New("this is a part of virt-local, which starts it: use virt-local up")
-	}
-	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags := flag.NewFlagSet("virt-local-csi-node", flag.ContinueOnError)
 	dir := flags.String("dir", "", "the pool's directory")
 	node := flags.String("node", "", "name of the node")
 	kubelet := flags.String("kubelet", "/var/lib/kubelet", "the kubelet's directory")
-	if err := flags.Parse(args[1:]); err != nil {
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *dir == "" || *node == "" {

@@ -41,3 +41,12 @@ func Confirm(ctx context.Context, streams *IOStreams, question string) (bool, er
 		return false, nil
 	}
 }
+
+// MustConfirm is Confirm, where any answer but yes is an error.
+func MustConfirm(ctx context.Context, streams *IOStreams, question string) error {
+	yes, err := Confirm(ctx, streams, question)
+	if err == nil && !yes {
+		err = &ExitError{Code: ExitFailure, Err: errors.New("not confirmed; nothing was done")}
+	}
+	return err
+}

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -48,6 +50,12 @@ func (d *DryRun) Set(s string) error {
 		return fmt.Errorf("%q is not one of none, client, server", s)
 	}
 	return nil
+}
+
+// Created prints that an object of a kind, "KIND.GROUP", was created.
+func (d DryRun) Created(out io.Writer, kind, name string) error {
+	_, err := fmt.Fprintf(out, "%s/%s created%s\n", kind, name, d.Suffix())
+	return err
 }
 
 // Suffix is what a message ends with: " (server dry run)", as kubectl's do, or nothing.
@@ -117,6 +125,14 @@ func (t *Timeout) Set(text string) error {
 	}
 	t.Duration = d
 	return nil
+}
+
+// Limit is ctx that ends when the timeout has passed, or just ctx when that is 0 or less.
+func (t *Timeout) Limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t.Duration <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, t.Duration)
 }
 
 // Count is a flag that takes a number from 0 on.

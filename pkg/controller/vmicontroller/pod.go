@@ -7,6 +7,7 @@
 package vmicontroller
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"maps"
@@ -81,15 +82,11 @@ func securityContext(sysctls ...corev1.Sysctl) *corev1.PodSecurityContext {
 
 // Pod is the launcher pod of a VMI. It passes Pod Security `restricted`.
 func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
-	grace := GracePeriodSeconds(vmi)
 	volumes := planVolumes(vmi, facts)
-	pullPolicy := facts.ImagePullPolicy
-	if facts.Config.ImagePullPolicy != "" {
-		pullPolicy = facts.Config.ImagePullPolicy
-	}
+	launcher := computeContainer(vmi, facts, volumes)
 	spec := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
-		TerminationGracePeriodSeconds: new(grace + graceSlack),
+		TerminationGracePeriodSeconds: new(GracePeriodSeconds(vmi) + graceSlack),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		// The launcher answers DHCP on port 67.
@@ -111,41 +108,10 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		ImagePullSecrets:          volumes.pullSecrets,
 		ReadinessGates:            []corev1.PodReadinessGate{{ConditionType: Gate}},
 		Volumes:                   volumes.volumes,
-		Containers: []corev1.Container{{
-			Name:            names.ContainerCompute,
-			Image:           facts.Image,
-			ImagePullPolicy: pullPolicy,
-			Command:         []string{launcherBinary},
-			Args:            launcherArgs(vmi, facts.Config, grace),
-			Resources:       resources(vmi, facts),
-			VolumeMounts:    volumes.mounts,
-			VolumeDevices:   volumes.devices,
-			Ports:           containerPorts(vmi),
-			LivenessProbe:   probe(vmi.Spec.LivenessProbe),
-			ReadinessProbe:  probe(vmi.Spec.ReadinessProbe),
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: new(false),
-				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				ReadOnlyRootFilesystem:   new(true),
-			},
-			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		}},
 	}
-	if facts.FenceAfter > 0 {
-		spec.Containers[0].Args = append(spec.Containers[0].Args, fenceAfterFlag+facts.FenceAfter.String())
-	}
-	if tellsMetrics(vmi) {
-		compute := &spec.Containers[0]
-		compute.Env = []corev1.EnvVar{
-			{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{
-				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"},
-			}},
-		}
-		compute.Args = append(compute.Args, "--node=$("+nodeNameVariable+")")
-	}
-	spec.Containers[0].Env = append(spec.Containers[0].Env, networkVariables(facts.NetworkResources)...)
-	spec.InitContainers = append(consoleLog(vmi, facts, &spec.Containers[0]),
-		virtiofsdContainers(volumes.shared, logging(vmi, facts.Config).Virtiofsd, &spec.Containers[0])...)
+	spec.InitContainers = append(consoleLog(vmi, facts, &launcher),
+		virtiofsdContainers(volumes.shared, logging(vmi, facts.Config).Virtiofsd, &launcher)...)
+	spec.Containers = []corev1.Container{launcher}
 	if facts.Config.RuntimeClass != "" {
 		spec.RuntimeClassName = &facts.Config.RuntimeClass
 	}
@@ -161,6 +127,42 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		},
 		Spec: spec,
 	}
+}
+
+// computeContainer is the launcher's container. What logs and shares add to it is added by Pod.
+func computeContainer(vmi *v1.VirtualMachineInstance, facts Facts, volumes podVolumes) corev1.Container {
+	c := corev1.Container{
+		Name:            names.ContainerCompute,
+		Image:           facts.Image,
+		ImagePullPolicy: cmp.Or(facts.Config.ImagePullPolicy, facts.ImagePullPolicy),
+		Command:         []string{launcherBinary},
+		Args:            launcherArgs(vmi, facts.Config, GracePeriodSeconds(vmi)),
+		Resources:       resources(vmi, facts),
+		VolumeMounts:    volumes.mounts,
+		VolumeDevices:   volumes.devices,
+		Ports:           containerPorts(vmi),
+		LivenessProbe:   probe(vmi.Spec.LivenessProbe),
+		ReadinessProbe:  probe(vmi.Spec.ReadinessProbe),
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			ReadOnlyRootFilesystem:   new(true),
+		},
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+	if facts.FenceAfter > 0 {
+		c.Args = append(c.Args, fenceAfterFlag+facts.FenceAfter.String())
+	}
+	if tellsMetrics(vmi) {
+		c.Env = []corev1.EnvVar{
+			{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"},
+			}},
+		}
+		c.Args = append(c.Args, "--node=$("+nodeNameVariable+")")
+	}
+	c.Env = append(c.Env, networkVariables(facts.NetworkResources)...)
+	return c
 }
 
 // logging is how much the processes of the pod log.

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/files"
 )
 
 // Store keeps one T for each pod. Its methods may be called by several goroutines, for different pods.
@@ -53,10 +55,7 @@ func (s Store[T]) Save(pod types.UID, record *T) error {
 		err = os.MkdirAll(s.Dir, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(file+".new", text, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(file+".new", file)
+		err = files.Replace(file, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keep %s of pod %s: %w", s.What, pod, err)

@@ -48,14 +48,10 @@ func (n *node) NodeGetCapabilities(
 }
 
 func (n *node) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	err := required("volume_id", r.GetVolumeId(), "staging_target_path", r.GetStagingTargetPath())
-	if err == nil {
-		err = sameMode(n.Pool, r.GetVolumeId(), r.GetVolumeCapability())
-	}
-	if err != nil {
+	if err := required("volume_id", r.GetVolumeId(), "staging_target_path", r.GetStagingTargetPath()); err != nil {
 		return nil, err
 	}
-	v, device, err := n.Pool.Attach(r.GetVolumeId(), n.Node)
+	v, device, err := n.attach(r)
 	if err != nil {
 		return nil, err
 	}
@@ -81,20 +77,24 @@ func (n *node) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest)
 	return new(csi.NodeStageVolumeResponse), n.Pool.Resize(v.ID, device, path)
 }
 
-// sameMode returns an error unless a volume can be used so.
-func sameMode(p *pool.Pool, id string, capability *csi.VolumeCapability) error {
+// attach gives a volume its device, unless the volume cannot be used as a request has it.
+func (n *node) attach(r interface {
+	GetVolumeId() string
+	GetVolumeCapability() *csi.VolumeCapability
+},
+) (v pool.Volume, device string, err error) {
+	capability := r.GetVolumeCapability()
 	if capability.GetBlock() == nil && capability.GetMount() == nil {
-		return status.Error(codes.InvalidArgument, "volume_capability is missing")
+		return v, "", status.Error(codes.InvalidArgument, "volume_capability is missing")
 	}
-	v, err := p.Volume(id)
-	if err != nil {
-		return err
+	if v, err = n.Pool.Volume(r.GetVolumeId()); err != nil {
+		return v, "", err
 	}
 	if (capability.GetBlock() != nil) != (v.FSType == "") {
-		return status.Errorf(codes.InvalidArgument, "volume_capability: volume %q was made with file system %q", id,
-			v.FSType)
+		return v, "", status.Errorf(codes.InvalidArgument, "volume_capability: volume %q was made with file system %q",
+			v.ID, v.FSType)
 	}
-	return nil
+	return n.Pool.Attach(v.ID, n.Node)
 }
 
 func (n *node) NodeUnstageVolume(
@@ -114,14 +114,10 @@ func (n *node) NodePublishVolume(
 ) (*csi.NodePublishVolumeResponse, error) {
 	err := required("volume_id", r.GetVolumeId(), "target_path", r.GetTargetPath(), "staging_target_path",
 		r.GetStagingTargetPath())
-	if err == nil {
-		err = sameMode(n.Pool, r.GetVolumeId(), r.GetVolumeCapability())
-	}
 	if err != nil {
 		return nil, err
 	}
-	// Attached already, by NodeStageVolume: this finds the device.
-	v, device, err := n.Pool.Attach(r.GetVolumeId(), n.Node)
+	v, device, err := n.attach(r) // NodeStageVolume has attached it already: this finds the device
 	if err != nil {
 		return nil, err
 	}

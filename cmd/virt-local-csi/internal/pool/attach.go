@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/loop"
+	"github.com/virtkit/virtkit/pkg/files/loop"
 )
 
 // attachment says that a node uses a volume.
@@ -77,7 +77,7 @@ func (p *Pool) Attach(id, node string) (v Volume, device string, err error) {
 			return v, "", fmt.Errorf("record where volume %q is attached: %w", id, err)
 		}
 	}
-	device, open, err := loop.Attach(p.Image(id), false)
+	device, open, err := loop.Attach(p.Image(id), loop.Options{SectorSize: sectorSize})
 	if err != nil {
 		return v, "", err
 	}

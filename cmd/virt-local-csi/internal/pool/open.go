@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/loop"
+	"github.com/virtkit/virtkit/pkg/files/loop"
 )
 
 const (
@@ -131,7 +131,7 @@ func mount(image, root string) error {
 	if at.Dev != parent.Dev {
 		return nil
 	}
-	device, open, err := loop.Attach(image, true)
+	device, open, err := loop.Attach(image, loop.Options{Autoclear: true, SectorSize: sectorSize})
 	if err != nil {
 		return fmt.Errorf("mount the pool: %w", err)
 	}

@@ -29,6 +29,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/pkg/files"
 )
 
 // Errors by which callers choose what to answer.
@@ -135,13 +137,13 @@ func (p *Pool) putBack(k kind, id string) error { return os.Rename(p.aside(k, id
 // publish makes what was made under new/ visible, whole.
 func (p *Pool) publish(k kind, id string) error {
 	from := filepath.Join(p.Root, making, id)
-	if err := syncDir(from); err != nil {
+	if err := files.SyncDirectory(from); err != nil {
 		return err
 	}
 	if err := os.Rename(from, p.path(k, id)); err != nil {
 		return err
 	}
-	return syncDir(filepath.Join(p.Root, k.dir))
+	return files.SyncDirectory(filepath.Join(p.Root, k.dir))
 }
 
 // begin makes a directory to make an entry in, and takes away what an interrupted attempt has left.
@@ -197,12 +199,4 @@ func (p *Pool) Clean() error {
 		}
 	}
 	return nil
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/virtkit/virtkit/pkg/files"
 )
 
 // Volume is a volume's record.
@@ -54,23 +56,12 @@ type Snapshot struct {
 }
 
 // writeRecord replaces a record at once; it is on the disk when it returns.
-func writeRecord(path string, record any) (err error) {
+func writeRecord(path string, record any) error {
 	data, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return files.ReplaceDurably(path, append(data, '\n'), 0o600)
 }
 
 func readRecord(path string, record any) error {

@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/loop"
+	"github.com/virtkit/virtkit/pkg/files/loop"
 )
 
 const (
+	// sectorSize is that of every loop device, bytes: a clone, whose file shares blocks, has that of its source.
+	sectorSize = 512
 	// pageSize is what sizes are rounded up to, the largest sector that a disk of a VM has.
 	pageSize = 4096
 	// The least that the file systems are made in.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/virtkit/virtkit/pkg/files"
 )
 
 // aside is the directory of data that is about to be erased. No volume has its name, since it begins with a dot.
@@ -39,20 +41,12 @@ func (d Disk) SetAside(volume string, record Record) error {
 }
 
 // writeRecord makes a record that is on the disk before anything is moved.
-func writeRecord(path string, record Record) (err error) {
+func writeRecord(path string, record Record) error {
 	data, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return files.ReplaceDurably(path, append(data, '\n'), 0o600)
 }
 
 // move renames what is there, and nothing over anything.

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/virtkit/virtkit/pkg/files/loop"
 )
 
 // Unowned lists the volumes that have data but no PersistentVolume, and no claim that waits for one.
@@ -73,7 +75,7 @@ func (d Disk) Describe(volume string) (Data, error) {
 				return out, err
 			}
 			out.Path, out.Bytes = path, out.Bytes+bytes
-			loops, err := loopsOn(path)
+			loops, err := loop.On(path)
 			if err != nil {
 				return out, err
 			}

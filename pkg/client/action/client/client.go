@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -95,13 +96,19 @@ func (c *Client) get(ctx context.Context, resource, namespace, name string, into
 	return err
 }
 
-// list reads a list; the kinds of its items are the caller's to set.
+// list reads a list, and sets the kinds of its items.
 func (c *Client) list(
 	ctx context.Context, resource, namespace string, opts metav1.ListOptions, into runtime.Object,
 ) error {
 	err := c.vms.Get().Namespace(namespace).Resource(resource).VersionedParams(&opts, params()).Do(ctx).Into(into)
 	setKind(into)
-	return err
+	if err != nil {
+		return err
+	}
+	return meta.EachListItem(into, func(item runtime.Object) error {
+		setKind(item)
+		return nil
+	})
 }
 
 // VMList lists the VirtualMachines of a namespace, or of all with "".
@@ -109,11 +116,7 @@ func (c *Client) VMList(
 	ctx context.Context, namespace string, opts metav1.ListOptions,
 ) (*v1.VirtualMachineList, error) {
 	list := &v1.VirtualMachineList{}
-	err := c.list(ctx, VMs, namespace, opts, list)
-	for i := range list.Items {
-		setKind(&list.Items[i])
-	}
-	return list, err
+	return list, c.list(ctx, VMs, namespace, opts, list)
 }
 
 // VMIList lists the VirtualMachineInstances of a namespace, or of all with "".
@@ -121,11 +124,7 @@ func (c *Client) VMIList(
 	ctx context.Context, namespace string, opts metav1.ListOptions,
 ) (*v1.VirtualMachineInstanceList, error) {
 	list := &v1.VirtualMachineInstanceList{}
-	err := c.list(ctx, VMIs, namespace, opts, list)
-	for i := range list.Items {
-		setKind(&list.Items[i])
-	}
-	return list, err
+	return list, c.list(ctx, VMIs, namespace, opts, list)
 }
 
 // Watch follows the changes of VMs or VMIs from opts.ResourceVersion on.

@@ -15,11 +15,7 @@ func (c *Client) MigrationList(
 	ctx context.Context, namespace string, opts metav1.ListOptions,
 ) (*v1.VirtualMachineInstanceMigrationList, error) {
 	list := &v1.VirtualMachineInstanceMigrationList{}
-	err := c.list(ctx, Migrations, namespace, opts, list)
-	for i := range list.Items {
-		setKind(&list.Items[i])
-	}
-	return list, err
+	return list, c.list(ctx, Migrations, namespace, opts, list)
 }
 
 // Delete deletes one object of kubevirt.io/v1. It returns when the request is accepted: what has finalizers is

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
@@ -41,6 +42,23 @@ func (c *Client) CreateObject(
 	request := c.vms.Post().AbsPath(objectPath(group, namespace, resource)...).Param("fieldManager", "virtctl").
 		SetHeader("Content-Type", "application/json").Body(body)
 	return sent(ctx, request, dryRun, object.GetKind()+" that was created")
+}
+
+// CreateTyped creates an object of a Go type, without its status, and reads what the server stored into another.
+func (c *Client) CreateTyped(
+	ctx context.Context, group, resource string, object, into metav1.Object, dryRun bool,
+) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	delete(content, "status")
+	created, err := c.CreateObject(ctx, group, object.GetNamespace(), resource,
+		&unstructured.Unstructured{Object: content}, dryRun)
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, into)
 }
 
 // sent sends a request that writes an object, and returns what the server answers. With dryRun the server does all but

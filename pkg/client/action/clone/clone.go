@@ -10,13 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 )
@@ -83,18 +80,11 @@ func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 func Create(ctx context.Context, c *client.Client, clone *clonev1beta1.VirtualMachineClone, dryRun bool) (
 	*clonev1beta1.VirtualMachineClone, error,
 ) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(clone)
-	if err != nil {
-		return nil, err
-	}
-	delete(content, "status")
-	created, err := c.CreateObject(ctx, Group, clone.Namespace, client.Clones,
-		&unstructured.Unstructured{Object: content}, dryRun)
-	if err != nil {
+	out := &clonev1beta1.VirtualMachineClone{}
+	if err := c.CreateTyped(ctx, Group, client.Clones, clone, out, dryRun); err != nil {
 		return nil, fmt.Errorf("clone %s/%s: %w", clone.Namespace, clone.Spec.Source.Name, errorOf(err))
 	}
-	out := &clonev1beta1.VirtualMachineClone{}
-	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, out)
+	return out, nil
 }
 
 // Get is a clone.
@@ -145,18 +135,7 @@ func Wait(ctx context.Context, c *client.Client, namespace, name string, tell fu
 	if err != nil {
 		return nil, err
 	}
-	stage := ""
-	out, err := wait.Object(ctx, source, name, func(clone *clonev1beta1.VirtualMachineClone) (bool, error) {
-		stage = Stage(clone)
-		tell(stage)
-		return Done(clone)
-	})
-	switch {
-	case errors.Is(err, action.ErrTimeout):
-		err = fmt.Errorf("%w waiting for clone %s/%s: %s", action.ErrTimeout, namespace, name,
-			cmp.Or(stage, "the cluster gave no answer"))
-	case errors.Is(err, action.ErrNotFound):
-		err = fmt.Errorf("clone %s/%s %w: it was deleted meanwhile", namespace, name, action.ErrNotFound)
-	}
+	progress := wait.Progress[*clonev1beta1.VirtualMachineClone]{Stage: Stage, Done: Done, Report: tell}
+	out, err := progress.Wait(ctx, source, "clone", namespace, name)
 	return out, errorOf(err)
 }

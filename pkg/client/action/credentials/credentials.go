@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -82,7 +82,7 @@ func (o *Options) change(secrets ...SecretChange) *Change {
 		secrets = []SecretChange{}
 	}
 	return &Change{
-		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "CredentialChange"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "CredentialChange"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.VM},
 		User:       o.User, Secrets: secrets,
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
@@ -162,7 +161,7 @@ func Get(ctx context.Context, c *client.Client, namespace, name string, now time
 		return nil, err
 	}
 	r := &Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind},
 		VM:       facts.VM, VMI: facts.VMI, Why: why.Explain(facts),
 	}
 	if facts.NotInstalled {

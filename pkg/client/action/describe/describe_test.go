@@ -15,7 +15,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 )
 
 const kv = "/apis/kubevirt.io/v1/namespaces/ns/"
@@ -55,7 +54,7 @@ func TestGet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.APIVersion != report.APIVersion || r.Kind != Kind || r.VM == nil || r.VMI == nil || r.Why == nil || r.Why.Summary == "" {
+	if r.APIVersion != action.ReportVersion || r.Kind != Kind || r.VM == nil || r.VMI == nil || r.Why == nil || r.Why.Summary == "" {
 		t.Errorf("got %+v", r)
 	}
 	if want := []Pod{{Name: "virt-launcher-vm-x", Phase: "Pending", Node: "one"}}; !slices.Equal(r.Pods, want) {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
@@ -98,7 +98,7 @@ var resources = map[string]string{
 
 // Diff compares the objects of a manifest with the cluster.
 func Diff(ctx context.Context, api API, objects []map[string]any, o Options) (*Report, error) {
-	out := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "DiffReport"}, Objects: []Object{}}
+	out := &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "DiffReport"}, Objects: []Object{}}
 	for _, object := range objects {
 		head, err := headOf(object, o.Namespace)
 		if err != nil {

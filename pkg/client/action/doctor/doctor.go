@@ -17,7 +17,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/version"
 )
 
@@ -142,7 +142,7 @@ func Examine(f Facts) *Report {
 		e.stack()
 		e.nodes()
 	}
-	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Status: OK, Checks: e.checks}
+	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind}, Status: OK, Checks: e.checks}
 	for _, c := range e.checks {
 		if c.Status == Failed || c.Status == Warning && r.Status == OK {
 			r.Status = c.Status

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 )
 
@@ -131,7 +131,7 @@ type Facts struct {
 // NewPlan says what the evacuation of the node would lead to.
 func NewPlan(f Facts) *Report {
 	r := &Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Node: f.Node, Planned: true,
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind}, Node: f.Node, Planned: true,
 		Guests: []Guest{},
 	}
 	for i := range f.Nodes {

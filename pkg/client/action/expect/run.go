@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 )
 
 // Bounds of what a guest can make us keep.
@@ -56,7 +55,7 @@ func (s *Script) Run(ctx context.Context, conn io.ReadWriteCloser, o Options) (*
 	r := &run{
 		Options: o, conn: conn, variables: map[string]string{}, timeout: o.Timeout, start: o.Now(),
 		chunks: make(chan []byte), quit: make(chan struct{}),
-		out: &Transcript{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Steps: []Step{}},
+		out: &Transcript{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind}, Steps: []Step{}},
 	}
 	maps.Copy(r.variables, o.Variables)
 	var reading sync.WaitGroup

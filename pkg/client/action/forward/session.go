@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // Session is what `port-forward -o json` prints, and `port-forward list` of each that runs in the background. Its kind
@@ -46,7 +46,7 @@ type SessionPort struct {
 // NewSession is the report of a session that listens on locals and, for SOCKS5, on the addresses socks.
 func NewSession(id, namespace, target string, locals []*Local, socks []string) *Session {
 	s := &Session{
-		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "PortForward"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PortForward"},
 		ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: namespace},
 		Target:     target, Socks: socks,
 	}
@@ -78,7 +78,7 @@ type SessionList struct {
 // NewSessionList is a list of sessions.
 func NewSessionList(sessions []*Session) *SessionList {
 	list := &SessionList{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "PortForwardList"},
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PortForwardList"},
 		Items:    []Session{},
 	}
 	for _, s := range sessions {

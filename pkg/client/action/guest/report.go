@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
@@ -47,7 +47,7 @@ func NewExecResult(
 	namespace, name string, command []string, result exec.Result, stdout, stderr []byte, took time.Duration,
 ) *ExecResult {
 	r := &ExecResult{
-		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "ExecResult"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "ExecResult"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Command:    command, ExitCode: ExitCode(result), Signal: result.Signal, Truncated: result.Truncated,
 		Seconds: took.Round(time.Millisecond).Seconds(),
@@ -113,7 +113,7 @@ func (r *CopyReport) DeepCopyObject() runtime.Object {
 // NewCopyReport is the report of a copy.
 func NewCopyReport(namespace, name, direction string, files []CopiedFile, took time.Duration) *CopyReport {
 	return &CopyReport{
-		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "CopyReport"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "CopyReport"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Direction:  direction, Files: append([]CopiedFile{}, files...), Seconds: took.Round(time.Millisecond).Seconds(),
 	}

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 )
 
 // The journal is cut to its newest entries when it is larger than maxSize, bytes: to half of that, or to one.
@@ -91,7 +91,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 
 // List is the report of a cluster's entries.
 func List(entries []Entry, server string) *Report {
-	out := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "JournalReport"}, Entries: []Listed{}}
+	out := &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "JournalReport"}, Entries: []Listed{}}
 	undone := map[string]bool{}
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]

@@ -39,7 +39,33 @@ func Gather(ctx context.Context, api API, namespace, name string) (Facts, error)
 		return f, fmt.Errorf("look at VMI %s/%s: %w", namespace, name, err)
 	}
 	f.VMI = vmi
-	reads := map[string]func(context.Context) error{
+	var (
+		mu    sync.Mutex
+		group sync.WaitGroup
+		wrong error
+	)
+	for what, read := range f.reads(api, namespace) {
+		group.Go(func() {
+			err := read(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil, apierrors.IsNotFound(err):
+			case apierrors.IsForbidden(err):
+				f.Unread = append(f.Unread, what)
+			case wrong == nil:
+				wrong = fmt.Errorf("read %s: %w", what, err)
+			}
+		})
+	}
+	group.Wait()
+	slices.Sort(f.Unread)
+	return f, wrong
+}
+
+// reads are what else a plan looks at, by what errors and the plan call it.
+func (f *Facts) reads(api API, namespace string) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
 		"nodes": func(ctx context.Context) error {
 			var list corev1.NodeList
 			err := api.Read(ctx, "/api/v1/nodes", nil, &list)
@@ -58,7 +84,7 @@ func Gather(ctx context.Context, api API, namespace, name string) (Facts, error)
 		},
 		"virtual machine instances of all namespaces": func(ctx context.Context) error {
 			list, err := api.VMIList(ctx, "",
-				metav1.ListOptions{LabelSelector: v1.NodeNameLabel + "=" + vmi.Status.NodeName})
+				metav1.ListOptions{LabelSelector: v1.NodeNameLabel + "=" + f.VMI.Status.NodeName})
 			if err == nil {
 				f.Instances = list.Items
 			}
@@ -86,26 +112,4 @@ func Gather(ctx context.Context, api API, namespace, name string) (Facts, error)
 			return err
 		},
 	}
-	var (
-		mu    sync.Mutex
-		group sync.WaitGroup
-		wrong error
-	)
-	for what, read := range reads {
-		group.Go(func() {
-			err := read(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil, apierrors.IsNotFound(err):
-			case apierrors.IsForbidden(err):
-				f.Unread = append(f.Unread, what)
-			case wrong == nil:
-				wrong = fmt.Errorf("read %s: %w", what, err)
-			}
-		})
-	}
-	group.Wait()
-	slices.Sort(f.Unread)
-	return f, wrong
 }

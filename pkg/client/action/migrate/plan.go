@@ -11,7 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -102,7 +102,7 @@ func (p *Plan) DeepCopyObject() runtime.Object {
 func NewPlan(f Facts) *Plan {
 	vmi := f.VMI
 	p := &Plan{
-		TypeMeta:  metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "MigrationPlan"},
+		TypeMeta:  metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "MigrationPlan"},
 		Namespace: vmi.Namespace, Name: vmi.Name, From: vmi.Status.NodeName,
 		Obstacles: []string{}, Nodes: []Node{}, Disks: disks(vmi), Waits: []string{},
 		Unread: append([]string{}, f.Unread...),

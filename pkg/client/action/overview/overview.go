@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/list"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
@@ -111,7 +111,7 @@ func Make(
 	context, namespace string, machines []*store.Machine, nodes []*store.Node, migrations []*store.Migration,
 ) *Report {
 	r := &Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Context: context, Namespace: namespace,
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind}, Context: context, Namespace: namespace,
 		Machines: []Machine{}, Nodes: []Node{}, Migrations: []Migration{},
 	}
 	on := map[string]int{}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // Report is what `permitted-devices -o json` prints.
@@ -31,7 +31,7 @@ func clone(names []string) []string { return append([]string{}, names...) }
 // NewReport is a report of nothing.
 func NewReport() *Report {
 	return &Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "PermittedDevices"},
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PermittedDevices"},
 		PCI:      []string{}, Mediated: []string{}, USB: []string{},
 	}
 }

@@ -74,14 +74,22 @@ func (e *RunsError) Error() string {
 		"or give --stop", e.Namespace, e.Name, e.Name, e.Namespace)
 }
 
+// GetReady is a snapshot that can be restored; one that cannot is a NotReadyError.
+func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
+	*snapshotv1beta1.VirtualMachineSnapshot, error,
+) {
+	s, err := Get(ctx, c, namespace, name)
+	if err == nil && !Ready(s) {
+		err = &NotReadyError{namespace, name, Stage(s)}
+	}
+	return s, err
+}
+
 // Look says what a restore would do, or why it cannot be: a NotReadyError, a RunsError.
 func Look(ctx context.Context, c *client.Client, namespace, name string, o RestoreOptions) (*Plan, error) {
-	s, err := Get(ctx, c, namespace, name)
+	s, err := GetReady(ctx, c, namespace, name)
 	if err != nil {
 		return nil, err
-	}
-	if !Ready(s) {
-		return nil, &NotReadyError{namespace, name, Stage(s)}
 	}
 	p := &Plan{Snapshot: s, Target: cmp.Or(o.Target, s.Spec.Source.Name)}
 	if s.Status.SnapshotVolumes != nil {
@@ -176,8 +184,8 @@ func CreateRestore(
 	ctx context.Context, c *client.Client, r *snapshotv1beta1.VirtualMachineRestore, dryRun bool,
 ) (*snapshotv1beta1.VirtualMachineRestore, error) {
 	out := &snapshotv1beta1.VirtualMachineRestore{}
-	if err := create(ctx, c, client.Restores, r, out, dryRun); err != nil {
-		return nil, fmt.Errorf("restore snapshot %s/%s: %w", r.Namespace, r.Spec.VirtualMachineSnapshotName, err)
+	if err := c.CreateTyped(ctx, Group, client.Restores, r, out, dryRun); err != nil {
+		return nil, fmt.Errorf("restore snapshot %s/%s: %w", r.Namespace, r.Spec.VirtualMachineSnapshotName, errorOf(err))
 	}
 	return out, nil
 }
@@ -256,11 +264,7 @@ func WaitRestore(ctx context.Context, c *client.Client, namespace, name string, 
 	if err != nil {
 		return nil, err
 	}
-	stage := ""
-	r, err := wait.Object(ctx, source, name, func(r *snapshotv1beta1.VirtualMachineRestore) (bool, error) {
-		stage = RestoreStage(r)
-		tell(stage)
-		return Restored(r)
-	})
-	return r, late(err, "restore", namespace, name, stage)
+	progress := wait.Progress[*snapshotv1beta1.VirtualMachineRestore]{Stage: RestoreStage, Done: Restored, Report: tell}
+	r, err := progress.Wait(ctx, source, "restore", namespace, name)
+	return r, errorOf(err)
 }

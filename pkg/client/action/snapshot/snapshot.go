@@ -12,8 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
@@ -84,24 +82,10 @@ func Create(
 	ctx context.Context, c *client.Client, s *snapshotv1beta1.VirtualMachineSnapshot, dryRun bool,
 ) (*snapshotv1beta1.VirtualMachineSnapshot, error) {
 	out := &snapshotv1beta1.VirtualMachineSnapshot{}
-	if err := create(ctx, c, client.Snapshots, s, out, dryRun); err != nil {
-		return nil, fmt.Errorf("take snapshot %s/%s of VM %s: %w", s.Namespace, s.Name, s.Spec.Source.Name, err)
+	if err := c.CreateTyped(ctx, Group, client.Snapshots, s, out, dryRun); err != nil {
+		return nil, fmt.Errorf("take snapshot %s/%s of VM %s: %w", s.Namespace, s.Name, s.Spec.Source.Name, errorOf(err))
 	}
 	return out, nil
-}
-
-func create(ctx context.Context, c *client.Client, resource string, object, into metav1.Object, dryRun bool) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return err
-	}
-	u := &unstructured.Unstructured{Object: content}
-	unstructured.RemoveNestedField(u.Object, "status")
-	created, err := c.CreateObject(ctx, Group, object.GetNamespace(), resource, u, dryRun)
-	if err != nil {
-		return errorOf(err)
-	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, into)
 }
 
 // Get is a snapshot.

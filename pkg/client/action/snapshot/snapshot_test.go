@@ -58,8 +58,25 @@ func TestLeftOut(t *testing.T) {
 	if len(out) != 1 || out[0] != (Volume{"logs", "no class"}) {
 		t.Errorf("%v", out)
 	}
-	if said := Say("demo", out); said != "volumes of VM demo that cannot be snapshotted: logs (no class)" {
-		t.Error(said)
+}
+
+func TestCheckWhole(t *testing.T) {
+	whole := demo()
+	whole.Status.VolumeSnapshotStatuses = whole.Status.VolumeSnapshotStatuses[:1]
+	const text = "volumes of VM default/demo that cannot be snapshotted: logs (no class); "
+	for name, tc := range map[string]struct {
+		vm             *v1.VirtualMachine
+		partial        bool
+		warning, wrong string
+	}{
+		"whole":   {vm: whole},
+		"partial": {vm: demo(), partial: true, warning: text + "they are left out"},
+		"refused": {vm: demo(), wrong: text + "give --partial"},
+	} {
+		warning, err := CheckWhole(tc.vm, tc.partial, "give --partial")
+		if warning != tc.warning || (err == nil) != (tc.wrong == "") || err != nil && err.Error() != tc.wrong {
+			t.Errorf("%s: %q, %v", name, warning, err)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 )
@@ -37,13 +35,22 @@ func LeftOut(vm *v1.VirtualMachine) []Volume {
 	return out
 }
 
-// Say is a sentence about what is left out.
-func Say(vm string, volumes []Volume) string {
+// CheckWhole names the volumes of a VM that cannot be snapshotted: in a warning where a partial snapshot will do, else
+// in an error, which ends with the remedy.
+func CheckWhole(vm *v1.VirtualMachine, partial bool, remedy string) (warning string, err error) {
 	var parts []string
-	for _, v := range volumes {
+	for _, v := range LeftOut(vm) {
 		parts = append(parts, fmt.Sprintf("%s (%s)", v.Name, v.Reason))
 	}
-	return fmt.Sprintf("volumes of VM %s that cannot be snapshotted: %s", vm, strings.Join(parts, ", "))
+	text := fmt.Sprintf("volumes of VM %s/%s that cannot be snapshotted: %s", vm.Namespace, vm.Name,
+		strings.Join(parts, ", "))
+	switch {
+	case len(parts) == 0:
+		return "", nil
+	case !partial:
+		return "", fmt.Errorf("%s; %s", text, remedy)
+	}
+	return text + "; they are left out", nil
 }
 
 // Phase is what a table shows of a snapshot.
@@ -152,23 +159,7 @@ func Wait(ctx context.Context, c *client.Client, namespace, name string, tell fu
 	if err != nil {
 		return nil, err
 	}
-	stage := ""
-	s, err := wait.Object(ctx, source, name, func(s *snapshotv1beta1.VirtualMachineSnapshot) (bool, error) {
-		stage = Stage(s)
-		tell(stage)
-		return Taken(s)
-	})
-	return s, late(err, "snapshot", namespace, name, stage)
-}
-
-// late says of what time ran out, and where it stood.
-func late(err error, what, namespace, name, stage string) error {
-	switch {
-	case errors.Is(err, action.ErrTimeout):
-		return fmt.Errorf("%w waiting for %s %s/%s: %s", action.ErrTimeout, what, namespace, name,
-			cmp.Or(stage, "the cluster gave no answer"))
-	case errors.Is(err, action.ErrNotFound):
-		return fmt.Errorf("%s %s/%s %w: it was deleted meanwhile", what, namespace, name, action.ErrNotFound)
-	}
-	return errorOf(err)
+	progress := wait.Progress[*snapshotv1beta1.VirtualMachineSnapshot]{Stage: Stage, Done: Taken, Report: tell}
+	s, err := progress.Wait(ctx, source, "snapshot", namespace, name)
+	return s, errorOf(err)
 }

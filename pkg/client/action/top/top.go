@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
@@ -62,7 +62,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 // no rates yet and is left out.
 func Rates(before, now stats.List) *Report {
 	r := &Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Items: []Row{},
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind}, Items: []Row{},
 		Unreachable: now.Unreachable,
 	}
 	was := map[string]*stats.Guest{}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
@@ -82,7 +82,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 // NewReport is the report of a port that can be reached.
 func NewReport(namespace, name, address string, port int) *Report {
 	return &Report{
-		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "USBRedirection"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "USBRedirection"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Address:    address, Port: port,
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
 )
 
@@ -79,7 +78,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 
 // NewReport is a report of nothing yet.
 func NewReport() *Report {
-	return &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "LogVerbosityReport"}}
+	return &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "LogVerbosityReport"}}
 }
 
 // Of is the level of a component by the KubeVirt resource.

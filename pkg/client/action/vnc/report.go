@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // ScreenshotReport is what `vnc screenshot -o json` prints.
@@ -31,7 +31,7 @@ func (r *ScreenshotReport) DeepCopyObject() runtime.Object {
 // NewScreenshotReport is the report of one screenshot.
 func NewScreenshotReport(namespace, name, file string, p Picture) *ScreenshotReport {
 	return &ScreenshotReport{
-		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "Screenshot"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "Screenshot"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		File:       file, Width: p.Width, Height: p.Height, Bytes: p.Bytes,
 	}
@@ -59,7 +59,7 @@ func (r *SessionReport) DeepCopyObject() runtime.Object {
 // NewSessionReport is the report of a screen that can be reached at an address.
 func NewSessionReport(namespace, name, address string, port int, url string) *SessionReport {
 	return &SessionReport{
-		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "VNCSession"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "VNCSession"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Address:    address, Port: port, URL: url,
 	}

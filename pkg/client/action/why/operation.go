@@ -9,8 +9,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
-	"github.com/virtkit/virtkit/pkg/client/action/report"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 )
 
@@ -46,7 +46,7 @@ func ExplainOperation(f OperationFacts) *Report {
 		state, summary = e.clone(f.Clone)
 	}
 	r := &Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind},
 		Metadata: Metadata{Namespace: f.Namespace, Name: f.Name},
 		Verdict:  state, Summary: summary, Chain: e.chain, Causes: e.causes, Unreadable: f.Unreadable,
 	}

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 )
 
@@ -83,7 +83,7 @@ func ExplainSet(f SetFacts) *Report {
 		func(a, b Cause) int { return cmp.Or(cmp.Compare(urgency(a), urgency(b)), cmp.Compare(a.rank, b.rank)) })
 	slices.Sort(e.Unreadable)
 	r := &Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind},
 		Metadata: Metadata{Namespace: row.Namespace, Name: row.Name},
 		Causes:   e.causes, Unreadable: slices.Compact(e.Unreadable),
 		Verdict: OK, Summary: count,

@@ -22,7 +22,7 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // Facts are everything an explanation rests on. What could not be read is nil or empty and named in Unreadable.
@@ -211,7 +211,7 @@ func Explain(f Facts) *Report {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(urgency(a), urgency(b)))
 	})
 	r := &Report{
-		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
+		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind},
 		Metadata:   Metadata{Namespace: f.Namespace, Name: f.Name},
 		Chain:      e.chain,
 		Causes:     e.causes,

@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,8 +29,8 @@ type Options struct {
 	DryRun  cli.DryRun
 	MACs    map[string]string
 	Partial bool
-	Wait    bool
-	Timeout cli.Timeout
+
+	cli.Waiting
 
 	clone.Options
 }
@@ -39,7 +38,7 @@ type Options struct {
 // NewCmdClone makes the command.
 func NewCmdClone(f *cli.Factory) *cobra.Command {
 	o := &Options{
-		Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
+		Factory: f, Output: cli.NewOutput(),
 	}
 	cmd := &cobra.Command{
 		Use:   "clone SOURCE [NAME]",
@@ -71,8 +70,7 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the copy")
 	flags.StringArrayVar(&o.Patches, "patch", nil, "JSON `PATCH` of the copy (can be repeated)")
 	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
-	flags.BoolVar(&o.Wait, "wait", false, "Wait until the copy is there")
-	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "the copy is there", 10*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -107,8 +105,8 @@ func (o *Options) complete(args []string) error {
 			return cli.UsageErrorf("--new-mac: %q is not INTERFACE=MAC", name+"="+o.MACs[name])
 		}
 	}
-	if o.Wait && o.DryRun != cli.DryRunNone {
-		return cli.UsageErrorf("--wait and --dry-run cannot be given together: a dry run makes nothing to wait for")
+	if err := o.CheckWait(o.DryRun); err != nil {
+		return err
 	}
 	o.Options.MACs = o.MACs
 	return o.Output.Validate()
@@ -134,8 +132,7 @@ func Run(ctx context.Context, o *Options) error {
 		}
 	}
 	if !o.Output.Given() {
-		_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachineclone.clone.kubevirt.io/%s created%s\n", object.Name,
-			o.DryRun.Suffix())
+		err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachineclone.clone.kubevirt.io", object.Name)
 		if err != nil {
 			return err
 		}
@@ -145,7 +142,7 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 		if t := object.Status.TargetName; t != nil && !o.Output.Given() {
-			if _, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created\n", *t); err != nil {
+			if err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachine.kubevirt.io", *t); err != nil {
 				return err
 			}
 		}
@@ -159,12 +156,8 @@ func Run(ctx context.Context, o *Options) error {
 // check says what cannot be cloned before anything is done.
 func (o *Options) check(ctx context.Context, c *client.Client, namespace string) error {
 	if o.FromSnapshot {
-		s, err := snapshot.Get(ctx, c, namespace, o.Source)
-		if err != nil {
+		if _, err := snapshot.GetReady(ctx, c, namespace, o.Source); err != nil {
 			return err
-		}
-		if !snapshot.Ready(s) {
-			return &snapshot.NotReadyError{Namespace: namespace, Name: o.Source, Stage: snapshot.Stage(s)}
 		}
 		return o.free(ctx, c, namespace)
 	}
@@ -172,12 +165,12 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 	if err != nil {
 		return fmt.Errorf("look at VM %s/%s: %w", namespace, o.Source, err)
 	}
-	if out := snapshot.LeftOut(vm); len(out) > 0 {
-		said := snapshot.Say(namespace+"/"+o.Source, out)
-		if !o.Partial {
-			return fmt.Errorf("%s; give --partial to clone it without them", said)
-		}
-		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; they are left out\n", said)
+	warning, err := snapshot.CheckWhole(vm, o.Partial, "give --partial to clone it without them")
+	if err != nil {
+		return err
+	}
+	if warning != "" {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
 	return o.free(ctx, c, namespace)
 }
@@ -199,20 +192,12 @@ func (o *Options) free(ctx context.Context, c *client.Client, namespace string) 
 func (o *Options) wait(ctx context.Context, c *client.Client, object *clonev1beta1.VirtualMachineClone) (
 	*clonev1beta1.VirtualMachineClone, error,
 ) {
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
-	what := "clone " + object.Name
-	var stage atomic.Value
-	stage.Store(what)
 	kind := object.TypeMeta
-	err := o.Factory.IO.WhileStage(func() string { return stage.Load().(string) }, func() (err error) {
-		object, err = clone.Wait(ctx, c, object.Namespace, object.Name,
-			func(said string) { stage.Store(what + ", " + said) })
-		return err
-	})
+	err := o.Stages(ctx, o.Factory.IO, "clone "+object.Name,
+		func(ctx context.Context, report func(string)) (err error) {
+			object, err = clone.Wait(ctx, c, object.Namespace, object.Name, report)
+			return err
+		})
 	if err == nil {
 		object.TypeMeta = kind
 	}

@@ -141,11 +141,8 @@ func (o *Options) dialer(
 	remote := &console.Remote{API: c, Namespace: t.Namespace, Name: t.Name, Join: o.Join, Tail: o.Tail}
 	again := false
 	return func(ctx context.Context) (io.ReadWriteCloser, error) {
-		if o.Timeout.Duration > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-			defer cancel()
-		}
+		ctx, cancel := o.Timeout.Limit(ctx)
+		defer cancel()
 		conn, err := remote.Connect(ctx, again, term.waiting())
 		again, remote.Tail = true, 0 // what came before has been shown
 		return conn, err

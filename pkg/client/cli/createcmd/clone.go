@@ -2,7 +2,6 @@ package createcmd
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -125,9 +124,7 @@ func RunClone(ctx context.Context, o *CloneOptions) error {
 			return err
 		}
 		if !o.Output.Given() {
-			_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachineclone.clone.kubevirt.io/%s created%s\n", o.Name,
-				o.DryRun.Suffix())
-			return err
+			return o.DryRun.Created(o.Factory.IO.Out, "virtualmachineclone.clone.kubevirt.io", o.Name)
 		}
 	}
 	if !o.Output.Given() {

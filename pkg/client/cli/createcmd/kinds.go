@@ -199,7 +199,5 @@ func RunKind(ctx context.Context, o *KindOptions) error {
 	if o.Output.Given() {
 		return o.Output.Print(created, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "%s.instancetype.kubevirt.io/%s created%s\n", resource[:len(resource)-1],
-		created.GetName(), o.DryRun.Suffix())
-	return err
+	return o.DryRun.Created(o.Factory.IO.Out, resource[:len(resource)-1]+".instancetype.kubevirt.io", created.GetName())
 }

@@ -280,8 +280,7 @@ func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
 	if o.Output.Given() {
 		return o.Output.Print(obj, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created%s\n", created.Name, o.DryRun.Suffix())
-	return err
+	return o.DryRun.Created(o.Factory.IO.Out, "virtualmachine.kubevirt.io", created.Name)
 }
 
 // flagError says a FieldError in the words of the command line.

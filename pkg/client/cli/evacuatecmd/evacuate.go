@@ -25,16 +25,13 @@ type Options struct {
 	NoCordon bool
 	Yes      bool
 	DryRun   cli.DryRun
-	Wait     bool
-	Timeout  cli.Timeout
+
+	cli.Waiting
 }
 
 // NewCmdEvacuate makes the command.
 func NewCmdEvacuate(f *cli.Factory) *cobra.Command {
-	o := &Options{
-		Factory: f, Output: cli.NewOutput(),
-		Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
-	}
+	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "evacuate NODE",
 		Short: "Empty a node of its virtual machines",
@@ -68,8 +65,7 @@ evacuate-cancel cancels what has not begun; kubectl uncordon lets the node have 
 	cmd.Flags().
 		BoolVar(&o.NoCordon, "no-cordon", false, "Do not cordon the node: VMs may be placed on it again at once")
 	cmd.Flags().BoolVarP(&o.Yes, "yes", "y", false, "Do not ask before guests are shut down")
-	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until all guests that are to leave have left")
-	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "all guests that are to leave have left", 10*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -79,13 +75,10 @@ func (o *Options) validate() error {
 	if err := o.Output.Validate(); err != nil {
 		return err
 	}
-	switch {
-	case o.Plan && o.Wait:
+	if o.Plan && o.Wait {
 		return cli.UsageErrorf("--wait cannot be given with --plan: nothing will change")
-	case o.DryRun != cli.DryRunNone && o.Wait:
-		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
 	}
-	return nil
+	return o.CheckWait(o.DryRun)
 }
 
 // Run plans, asks where guests would be shut down, evacuates and prints what became of each guest.
@@ -157,9 +150,9 @@ func (o *Options) confirm(ctx context.Context, r *evacuate.Report) error {
 // carryOut evacuates; on a terminal it tells of each guest as it goes.
 func (o *Options) carryOut(ctx context.Context, c *client.Client, plan *evacuate.Report) (*evacuate.Report, error) {
 	streams := o.Factory.IO
-	if o.Wait && o.Timeout.Duration > 0 {
+	if o.Wait {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		ctx, cancel = o.Timeout.Limit(ctx)
 		defer cancel()
 	}
 	options := evacuate.Options{

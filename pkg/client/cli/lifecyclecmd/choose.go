@@ -2,7 +2,6 @@ package lifecyclecmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -181,14 +180,7 @@ func (o *Options) confirm(ctx context.Context, targets []lifecycle.Target) error
 	}
 	question := fmt.Sprintf("%s\n%s %s%s?", o.nameAll(targets), strings.ToUpper(string(o.Verb[:1]))+string(o.Verb[1:]),
 		machines, where)
-	yes, err := cli.Confirm(ctx, o.Factory.IO, question)
-	if err != nil {
-		return err
-	}
-	if !yes {
-		return &cli.ExitError{Code: cli.ExitFailure, Err: errors.New("not confirmed; nothing was done")}
-	}
-	return nil
+	return cli.MustConfirm(ctx, o.Factory.IO, question)
 }
 
 var _ lifecycle.API = (*client.Client)(nil)

@@ -29,8 +29,8 @@ type Options struct {
 	To           string
 	Plan         bool
 	DryRun       cli.DryRun
-	Wait         bool
-	Timeout      cli.Timeout
+
+	cli.Waiting
 
 	// undoes is the verb that this one takes back, for `undo`.
 	undoes lifecycle.Verb
@@ -171,7 +171,6 @@ func newVerb(
 		Output:      cli.NewOutput(),
 		Verb:        verb,
 		GracePeriod: unset,
-		Timeout:     cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
 	}
 	cmd := &cobra.Command{
 		Use:               string(verb) + " NAME...",
@@ -194,8 +193,7 @@ func newVerb(
 	}
 	o.Selection.AddFlags(cmd)
 	if _, ok := lifecycle.Until(verb, "", false); ok || verb == lifecycle.Migrate {
-		cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until it is done")
-		cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+		o.Waiting.AddFlags(cmd, "it is done", 5*time.Minute)
 	}
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
@@ -229,10 +227,7 @@ func (o *Options) validate() error {
 		}
 		o.NodeSelector[corev1.LabelHostname] = o.To
 	}
-	if o.DryRun != cli.DryRunNone && o.Wait {
-		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
-	}
-	return nil
+	return o.CheckWait(o.DryRun)
 }
 
 // options are what is asked of the server.

@@ -141,11 +141,8 @@ func (o *RenameOptions) run(ctx context.Context, c *client.Client) error {
 	if err := o.confirm(ctx, plan); err != nil {
 		return err
 	}
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
+	ctx, cancel := o.Timeout.Limit(ctx)
+	defer cancel()
 	var vm *v1.VirtualMachine
 	err = o.Factory.IO.While("renaming VM "+o.Request.Name, func() (err error) {
 		vm, err = renamer.Run(ctx, rename.DefaultInterval)

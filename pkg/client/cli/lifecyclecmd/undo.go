@@ -24,19 +24,16 @@ type UndoOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output
 	// ID is the entry of the journal to take back; empty for the last.
-	ID      string
-	List    bool
-	DryRun  cli.DryRun
-	Wait    bool
-	Timeout cli.Timeout
+	ID     string
+	List   bool
+	DryRun cli.DryRun
+
+	cli.Waiting
 }
 
 // NewCmdUndo makes `virtctl undo`.
 func NewCmdUndo(f *cli.Factory) *cobra.Command {
-	o := &UndoOptions{
-		Factory: f, Output: cli.NewOutput(),
-		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
-	}
+	o := &UndoOptions{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "undo [ID]",
 		Short: "Undo the last lifecycle verb, or an earlier one",
@@ -66,15 +63,14 @@ request and a right that its user may not have. Another cluster at the same URL 
 			if err := o.Output.Validate(); err != nil {
 				return err
 			}
-			if o.DryRun != cli.DryRunNone && o.Wait {
-				return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
+			if err := o.CheckWait(o.DryRun); err != nil {
+				return err
 			}
 			return RunUndo(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.List, "list", false, "List what was asked, the newest first, and change nothing")
-	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until it is done")
-	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "it is done", 5*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -125,7 +121,7 @@ func RunUndo(ctx context.Context, o *UndoOptions) error {
 	requests, errs := o.plan(ctx, c, entries, entry)
 	asking := &Options{
 		Factory: o.Factory, Output: o.Output, Verb: verb, GracePeriod: unset, DryRun: o.DryRun,
-		Wait: o.Wait, Timeout: o.Timeout, undoes: entry.Verb,
+		Waiting: o.Waiting, undoes: entry.Verb,
 	}
 	return asking.carryOut(ctx, c, requests, errs, entry.ID)
 }

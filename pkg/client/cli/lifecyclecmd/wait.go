@@ -19,11 +19,8 @@ import (
 
 // wait waits for all requests that were accepted, at once.
 func (o *Options) wait(ctx context.Context, c *client.Client, requests []*request) []error {
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
+	ctx, cancel := o.Timeout.Limit(ctx)
+	defer cancel()
 	failures := make([]error, len(requests))
 	progress := newProgress(o.Factory.IO)
 	progress.alone = len(requests) == 1

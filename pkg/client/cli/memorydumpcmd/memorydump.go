@@ -28,8 +28,8 @@ type Options struct {
 	Claim   string
 	Create  bool
 	Make    memorydump.Claim
-	Wait    bool
-	Timeout cli.Timeout
+
+	cli.Waiting
 }
 
 // accessModes are the values of --access-mode.
@@ -80,10 +80,7 @@ The dumps on it stay. The next dump may go to another claim.`, `
 }
 
 func newOptions(f *cli.Factory, remove bool) *Options {
-	return &Options{
-		Factory: f, Output: cli.NewOutput(), Remove: remove,
-		Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
-	}
+	return &Options{Factory: f, Output: cli.NewOutput(), Remove: remove}
 }
 
 func (o *Options) command(use, short, long, examples string) *cobra.Command {
@@ -102,8 +99,7 @@ func (o *Options) command(use, short, long, examples string) *cobra.Command {
 			return Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until it is done")
-	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "it is done", 10*time.Minute)
 	o.Output.AddFlags(cmd)
 	return cmd
 }
@@ -182,11 +178,8 @@ func (o *Options) unnamed(err error) error {
 }
 
 func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target) error {
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
+	ctx, cancel := o.Timeout.Limit(ctx)
+	defer cancel()
 	return o.Factory.IO.While("waiting for the memory dump", func() error {
 		_, err := wait.Until(ctx, c, t.Namespace, t.Name, memorydump.Done(o.Remove))
 		return err

@@ -26,16 +26,13 @@ type Options struct {
 	Kind *sets.Kind
 	// Replicas is the new size, and Current what it must have been; -1 for any.
 	Replicas, Current int32
-	Wait              bool
-	Timeout           cli.Timeout
+
+	cli.Waiting
 }
 
 // NewCmdScale makes the command; runF replaces Run in tests.
 func NewCmdScale(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{
-		Factory: f, Output: cli.NewOutput(),
-		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
-	}
+	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "scale [vmpool|vmirs]/NAME --replicas=N",
 		Short: "Change how many machines a pool or replica set has",
@@ -60,8 +57,7 @@ the set of that name is taken. Which machines go when there are too many is the 
 	flags := cmd.Flags()
 	flags.Int32Var(&o.Replicas, "replicas", 0, "How many machines there are to be, a `NUMBER`")
 	flags.Int32Var(&o.Current, "current-replicas", -1, "Change nothing unless the set asks for this `NUMBER` now")
-	flags.BoolVar(&o.Wait, "wait", false, "Wait until there are as many and all are ready")
-	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "there are as many and all are ready", 5*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -86,8 +82,9 @@ func (o *Options) complete(cmd *cobra.Command, arg string) error {
 		return cli.UsageErrorf("--replicas must not be negative")
 	case cmd.Flags().Changed("current-replicas") && o.Current < 0:
 		return cli.UsageErrorf("--current-replicas must not be negative")
-	case o.DryRun != cli.DryRunNone && o.Wait:
-		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
+	}
+	if err := o.CheckWait(o.DryRun); err != nil {
+		return err
 	}
 	return o.Output.Validate()
 }
@@ -124,11 +121,8 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
+	ctx, cancel := o.Timeout.Limit(ctx)
+	defer cancel()
 	set, err := sets.Wait(ctx, c, *o.Kind, ns, o.Name, int64(o.Replicas))
 	if err != nil || !o.Output.Given() {
 		return err

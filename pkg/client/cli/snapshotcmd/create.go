@@ -35,8 +35,8 @@ type CreateOptions struct {
 	Policy   string
 	// Partial takes snapshots without the claims that cannot be snapshotted.
 	Partial bool
-	Wait    bool
-	Timeout cli.Timeout
+
+	cli.Waiting
 }
 
 var deletionPolicies = []string{
@@ -48,7 +48,6 @@ var deletionPolicies = []string{
 func NewCmdCreate(f *cli.Factory) *cobra.Command {
 	o := &CreateOptions{
 		Factory: f, Output: cli.NewOutput(), Deadline: cli.Timeout{Unit: time.Second},
-		Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
 	}
 	cmd := &cobra.Command{
 		Use:   "create (VM [NAME] | -l SELECTOR | --all)",
@@ -78,8 +77,7 @@ The snapshot is named VM-DATE-TIME unless a name is given. A VM with a claim tha
 	flags.StringVar(&o.Policy, "deletion-policy", "",
 		"What becomes of the content when the snapshot is deleted, a `POLICY`: "+strings.Join(deletionPolicies, ", "))
 	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
-	flags.BoolVar(&o.Wait, "wait", false, "Wait until the snapshot can be restored")
-	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "the snapshot can be restored", 10*time.Minute)
 	cli.CompleteFlag(cmd, "deletion-policy", deletionPolicies...)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
@@ -101,14 +99,15 @@ func (o *CreateOptions) complete(cmd *cobra.Command, args []string) error {
 	switch {
 	case o.Policy != "" && !slices.Contains(deletionPolicies, o.Policy):
 		return cli.UsageErrorf("--deletion-policy: %q is not one of %s", o.Policy, strings.Join(deletionPolicies, ", "))
-	case o.Wait && o.DryRun != cli.DryRunNone:
-		return cli.UsageErrorf("--wait and --dry-run cannot be given together: a dry run makes nothing to wait for")
 	case cmd.Flags().Changed("failure-deadline") && o.Deadline.Duration <= 0:
 		return cli.UsageErrorf("--failure-deadline: a snapshot must end; give a time such as 2m, or leave the flag out "+
 			"for 5m")
 	case o.Selection.Given() && !o.Selection.Yes && o.DryRun == cli.DryRunNone && !o.Factory.IO.CanAsk():
 		return cli.UsageErrorf("snapshot create holds the guests that are chosen for a moment; add --yes to say that " +
 			"you mean it, or see with --dry-run which they are")
+	}
+	if err := o.CheckWait(o.DryRun); err != nil {
+		return err
 	}
 	return o.Output.Validate()
 }
@@ -133,7 +132,8 @@ func Create(ctx context.Context, o *CreateOptions) error {
 		}
 		made = append(made, s)
 		if !o.Output.Given() {
-			if err := created(o.Factory, "virtualmachinesnapshot.snapshot.kubevirt.io", s.Name, o.DryRun); err != nil {
+			err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachinesnapshot.snapshot.kubevirt.io", s.Name)
+			if err != nil {
 				return err
 			}
 		}
@@ -144,9 +144,9 @@ func Create(ctx context.Context, o *CreateOptions) error {
 		if !o.Wait {
 			continue
 		}
-		err := waiting(ctx, o.Factory, o.Timeout, "snapshot "+s.Name,
-			func(ctx context.Context, tell func(string)) error {
-				taken, err := snapshot.Wait(ctx, c, s.Namespace, s.Name, tell)
+		err := o.Stages(ctx, o.Factory.IO, "snapshot "+s.Name,
+			func(ctx context.Context, report func(string)) error {
+				taken, err := snapshot.Wait(ctx, c, s.Namespace, s.Name, report)
 				if taken != nil {
 					taken.TypeMeta, objects[i] = s.TypeMeta, taken
 				}
@@ -162,11 +162,6 @@ func Create(ctx context.Context, o *CreateOptions) error {
 		}
 	}
 	return utilerrors.NewAggregate(errs)
-}
-
-func created(f *cli.Factory, kind, name string, dryRun cli.DryRun) error {
-	_, err := fmt.Fprintf(f.IO.Out, "%s/%s created%s\n", kind, name, dryRun.Suffix())
-	return err
 }
 
 // machines are the VMs to take snapshots of.
@@ -213,12 +208,12 @@ func (o *CreateOptions) machines(ctx context.Context, c *client.Client) ([]v1.Vi
 func (o *CreateOptions) take(ctx context.Context, c *client.Client, vm *v1.VirtualMachine) (
 	*snapshotv1beta1.VirtualMachineSnapshot, error,
 ) {
-	if out := snapshot.LeftOut(vm); len(out) > 0 {
-		said := snapshot.Say(vm.Namespace+"/"+vm.Name, out)
-		if !o.Partial {
-			return nil, fmt.Errorf("%s; give --partial to leave them out", said)
-		}
-		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; they are left out\n", said)
+	warning, err := snapshot.CheckWhole(vm, o.Partial, "give --partial to leave them out")
+	if err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
 	name := o.Name
 	if name == "" {

@@ -23,8 +23,8 @@ type RestoreOptions struct {
 	DryRun  cli.DryRun
 	Name    string
 	Yes     bool
-	Wait    bool
-	Timeout cli.Timeout
+
+	cli.Waiting
 
 	snapshot.RestoreOptions
 }
@@ -32,7 +32,7 @@ type RestoreOptions struct {
 // NewCmdRestore makes `virtctl snapshot restore`.
 func NewCmdRestore(f *cli.Factory) *cobra.Command {
 	o := &RestoreOptions{
-		Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
+		Factory: f, Output: cli.NewOutput(),
 	}
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT",
@@ -71,8 +71,7 @@ A VM that the restore makes can be changed by JSON patches with --patch.`,
 	flags.BoolVar(&o.Keep, "keep", false, "Keep the claims and the spec that are replaced, for undo")
 	flags.StringVar(&o.Ownership, "volume-ownership-policy", "",
 		"Whether the restored claims go with the VM, a `POLICY`: "+strings.Join(snapshot.OwnershipPolicies(), ", "))
-	flags.BoolVar(&o.Wait, "wait", false, "Wait until it is restored")
-	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "it is restored", 10*time.Minute)
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "Do not ask")
 	completioncmd.Flag(cmd, "target", completioncmd.VMs(f, -1))
 	cli.CompleteFlag(cmd, "volume-restore-policy", snapshot.VolumePolicies()...)
@@ -101,8 +100,9 @@ func (o *RestoreOptions) validate() error {
 	case o.Keep && o.VolumePolicy == string(snapshotv1beta1.VolumeRestorePolicyInPlace):
 		return cli.UsageErrorf("--keep cannot be given with --volume-restore-policy InPlace, which gives the names of " +
 			"the old claims to the new ones")
-	case o.Wait && o.DryRun != cli.DryRunNone:
-		return cli.UsageErrorf("--wait and --dry-run cannot be given together: a dry run makes nothing to wait for")
+	}
+	if err := o.CheckWait(o.DryRun); err != nil {
+		return err
 	}
 	return o.Output.Validate()
 }
@@ -137,16 +137,16 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 		lifecyclecmd.NoteRestore(o.Factory, r, plan.UID, o.Keep, "")
 	}
 	if !o.Output.Given() {
-		err := created(o.Factory, "virtualmachinerestore.snapshot.kubevirt.io", r.Name, o.DryRun)
+		err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachinerestore.snapshot.kubevirt.io", r.Name)
 		if err != nil {
 			return err
 		}
 	}
 	if o.Wait {
 		kind := r.TypeMeta
-		err := waiting(ctx, o.Factory, o.Timeout, "restore "+r.Name,
-			func(ctx context.Context, tell func(string)) error {
-				done, err := snapshot.WaitRestore(ctx, c, namespace, r.Name, tell)
+		err := o.Stages(ctx, o.Factory.IO, "restore "+r.Name,
+			func(ctx context.Context, report func(string)) error {
+				done, err := snapshot.WaitRestore(ctx, c, namespace, r.Name, report)
 				if done != nil {
 					r = done
 					r.TypeMeta = kind

@@ -3,9 +3,7 @@ package snapshotcmd
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -43,26 +41,6 @@ func bare(arg string) string {
 	return arg
 }
 
-// waiting waits for something whose stages a terminal shows; timeout 0 is no limit.
-func waiting(
-	ctx context.Context, f *cli.Factory, timeout cli.Timeout, what string,
-	wait func(ctx context.Context, tell func(string)) error,
-) error {
-	if timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout.Duration)
-		defer cancel()
-	}
-	var stage atomic.Value
-	stage.Store(what)
-	return f.IO.WhileStage(func() string { return stage.Load().(string) }, func() error {
-		return wait(ctx, func(said string) { stage.Store(what + ", " + said) })
-	})
-}
-
-// errNotConfirmed is the end of what was not confirmed.
-var errNotConfirmed = &cli.ExitError{Code: cli.ExitFailure, Err: errors.New("not confirmed; nothing was done")}
-
 // confirm asks a question, unless yes says that it is answered. Where nobody can be asked --yes must be given.
 func confirm(ctx context.Context, f *cli.Factory, yes bool, question string) error {
 	if yes {
@@ -71,9 +49,5 @@ func confirm(ctx context.Context, f *cli.Factory, yes bool, question string) err
 	if !f.IO.CanAsk() {
 		return cli.UsageErrorf("%s Add --yes to say that you mean it", question)
 	}
-	sure, err := cli.Confirm(ctx, f.IO, question)
-	if err == nil && !sure {
-		err = errNotConfirmed
-	}
-	return err
+	return cli.MustConfirm(ctx, f.IO, question)
 }

@@ -2,7 +2,6 @@ package templatecmd
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -77,7 +76,5 @@ func Create(ctx context.Context, o *CreateOptions) error {
 	if o.Output.Given() {
 		return o.Output.Print(request, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "virtualmachinetemplaterequest.%s/%s created%s\n", vmtemplate.Group,
-		request.GetName(), o.DryRun.Suffix())
-	return err
+	return o.DryRun.Created(o.Factory.IO.Out, "virtualmachinetemplaterequest."+vmtemplate.Group, request.GetName())
 }

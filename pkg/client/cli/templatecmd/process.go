@@ -147,9 +147,7 @@ func (o *ProcessOptions) print(ctx context.Context, done *vmtemplate.Processed) 
 	if o.Output.Given() {
 		return o.Output.Print(created, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created%s\n", created.GetName(),
-		o.DryRun.Suffix())
-	return err
+	return o.DryRun.Created(o.Factory.IO.Out, "virtualmachine.kubevirt.io", created.GetName())
 }
 
 // printParameters prints a list, as KubeVirt's virtctl does: it is no object, which the printers are for.

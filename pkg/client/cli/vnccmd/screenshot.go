@@ -81,11 +81,8 @@ func RunScreenshot(ctx context.Context, o *ScreenshotOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
+	ctx, cancel := o.Timeout.Limit(ctx)
+	defer cancel()
 	picture, err := c.Screenshot(ctx, target.Namespace, target.Name, o.MoveCursor)
 	if apierrors.IsNotFound(err) {
 		if err = o.Factory.NotRunning(ctx, c, target, err); !apierrors.IsNotFound(err) {

@@ -31,8 +31,8 @@ type Options struct {
 	Name    string
 	Request volume.Options
 	DryRun  cli.DryRun
-	Wait    bool
-	Timeout cli.Timeout
+
+	cli.Waiting
 }
 
 // NewCmdAddVolume makes `virtctl addvolume`.
@@ -74,7 +74,6 @@ func NewCmdRemoveVolume(f *cli.Factory) *cobra.Command {
 func newOptions(f *cli.Factory, remove bool) *Options {
 	return &Options{
 		Factory: f, Output: cli.NewOutput(), Remove: remove,
-		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
 	}
 }
 
@@ -97,8 +96,7 @@ func (o *Options) command(use, short, examples string) *cobra.Command {
 	flags.StringVar(&o.Request.Volume, "volume-name", "",
 		"Name of the PersistentVolumeClaim, and of the volume in the spec")
 	flags.Bool("persist", false, "Without effect, as in KubeVirt: a change of a VM lasts")
-	flags.BoolVar(&o.Wait, "wait", false, "Wait until it is done")
-	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Waiting.AddFlags(cmd, "it is done", 5*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -118,8 +116,8 @@ func (o *Options) validate() error {
 	if wrong := (*volume.FieldError)(nil); errors.As(check(), &wrong) {
 		return cli.UsageErrorf("--%s: %s", wrong.Field, wrong.Reason)
 	}
-	if o.DryRun != cli.DryRunNone && o.Wait {
-		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
+	if err := o.CheckWait(o.DryRun); err != nil {
+		return err
 	}
 	return nil
 }
@@ -221,11 +219,8 @@ func (o *Options) print(ctx context.Context, c *client.Client, t cli.Target) err
 }
 
 func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target, condition wait.Condition) error {
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
+	ctx, cancel := o.Timeout.Limit(ctx)
+	defer cancel()
 	var state wait.State
 	err := o.Factory.IO.While("waiting for volume "+o.Request.Name(), func() (err error) {
 		state, err = wait.Until(ctx, c, t.Namespace, t.Name, condition)

@@ -129,11 +129,8 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
+	ctx, cancel := o.Timeout.Limit(ctx)
+	defer cancel()
 	if len(o.Names) == 0 {
 		if targets, err = o.selected(ctx, c, ns); err != nil {
 			return err

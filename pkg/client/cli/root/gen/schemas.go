@@ -7,13 +7,13 @@ import (
 	"path"
 	"strings"
 
-	apireport "github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 const (
 	schemasFolder = "docs/schemas"
 	// schemaID begins the $id of every schema. It is a name, and need not be where the file is.
-	schemaID = "https://virtkit.io/schemas/" + apireport.APIVersion + "/"
+	schemaID = "https://virtkit.io/schemas/" + action.ReportVersion + "/"
 )
 
 // schema is a JSON Schema of the draft 2020-12: as much of it as reports need. Our own objects leave open what else
@@ -105,7 +105,7 @@ func (r report) schema(kinds map[string]bool) (*schema, error) {
 		Dialect: "https://json-schema.org/draft/2020-12/schema", ID: schemaID + r.kind + ".json",
 		Title: r.kind, Description: r.text, Type: "object",
 	}
-	root.add("apiVersion", false, &schema{Type: "string", Const: apireport.APIVersion})
+	root.add("apiVersion", false, &schema{Type: "string", Const: action.ReportVersion})
 	root.add("kind", false, &schema{Type: "string", Const: r.kind})
 	// Where the keys of a path's objects go, and where they are, as a JSON pointer.
 	objects, pointers := map[string]*schema{"": root}, map[string]string{"": "#"}

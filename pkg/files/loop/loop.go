@@ -11,12 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach returns a loop device on the file, one that is there already or a new one. With autoclear the kernel detaches
-// a new one itself when nobody has it open or mounted any more. The caller keeps others from attaching the same file
-// meanwhile: two devices on one file would be two caches of the same data.
+// Options are those of a new device.
+type Options struct {
+	// Autoclear has the kernel detach the device itself when nobody has it open or mounted any more.
+	Autoclear bool
+	// SectorSize is that of the device, bytes; 0 leaves it to the kernel. That takes 4096 for a file that shares
+	// blocks: a clone would be a disk with other sectors than its source, which neither its file system nor its
+	// partitions are made for.
+	SectorSize uint32
+}
+
+// Attach returns a loop device on the file, one that is there already or a new one. The caller keeps others from
+// attaching the same file meanwhile: two devices on one file would be two caches of the same data.
 //
-// The device is returned open, for with autoclear it would vanish before it is mounted.
-func Attach(file string, autoclear bool) (device string, open int, err error) {
+// The device is returned open, for with Autoclear it would vanish before it is mounted.
+func Attach(file string, o Options) (device string, open int, err error) {
 	attached, err := On(file)
 	if err != nil {
 		return "", -1, err
@@ -43,7 +52,7 @@ func Attach(file string, autoclear bool) (device string, open int, err error) {
 			return "", -1, fmt.Errorf("find a free loop device: %w", err)
 		}
 		device := fmt.Sprintf("/dev/loop%d", number)
-		open, err := configure(device, backing, autoclear)
+		open, err := configure(device, backing, o)
 		if errors.Is(err, unix.EBUSY) {
 			continue // somebody else was quicker
 		}
@@ -75,18 +84,13 @@ func openStill(device, file string) (int, error) {
 	return -1, nil
 }
 
-// sectorSize is that of every device, bytes. Left to itself the kernel takes 4096 for a file that shares blocks: a
-// clone would be a disk with other sectors than its source, which neither its file system nor its partitions are
-// made for.
-const sectorSize = 512
-
-func configure(device string, backing int, autoclear bool) (int, error) {
+func configure(device string, backing int, o Options) (int, error) {
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
-	config := &unix.LoopConfig{Fd: uint32(backing), Size: sectorSize}
-	if autoclear {
+	config := &unix.LoopConfig{Fd: uint32(backing), Size: o.SectorSize}
+	if o.Autoclear {
 		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
 	}
 	config.Info.Flags |= unix.LO_FLAGS_DIRECT_IO
