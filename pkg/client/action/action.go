@@ -3,7 +3,10 @@
 // VirtualMachine, lifecycle starts and stops, wait waits, list makes rows, console moves bytes.
 package action
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrTimeout is a wait that reached its time limit.
@@ -15,3 +18,15 @@ var (
 	// ErrNotInstalled is a cluster that does not know KubeVirt's resources.
 	ErrNotInstalled = errors.New("virtkit is not installed in this cluster")
 )
+
+// Resources of machines as the server names them.
+const (
+	ResourceVMs  = "virtualmachines.kubevirt.io"
+	ResourceVMIs = "virtualmachineinstances.kubevirt.io"
+)
+
+// NotFound is an ErrNotFound about an object of a resource, in the API server's words: that is the one way in which
+// virtctl says that something does not exist. The resource has its group, such as ResourceVMs.
+func NotFound(resource, name string) error {
+	return fmt.Errorf("%s %q %w", resource, name, ErrNotFound)
+}
