@@ -120,5 +120,6 @@ func Reached(vm *v1.VirtualMachine, removed bool) string {
 	case request.FileName == nil:
 		return fmt.Sprintf("claim %s has the memory of VM %s", request.ClaimName, vm.Name)
 	}
-	return fmt.Sprintf("claim %s has the memory of VM %s, in the file %s", request.ClaimName, vm.Name, *request.FileName)
+	return fmt.Sprintf("claim %s has the memory of VM %s, in the file %s", request.ClaimName, vm.Name,
+		*request.FileName)
 }

@@ -98,8 +98,8 @@ func (e *explanation) migrationUnderWay(add obstacle) {
 		if pod := e.target(migration); pod != nil {
 			c := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
 			reason, text, mend := e.schedulerSays(pod, c.Message)
-			add(LayerPod, "pod/"+pod.Name, reason, "the target pod of migration "+migration.Name+" is unschedulable: "+text,
-				mend...)
+			add(LayerPod, "pod/"+pod.Name, reason,
+				"the target pod of migration "+migration.Name+" is unschedulable: "+text, mend...)
 		}
 	}
 }

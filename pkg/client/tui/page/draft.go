@@ -70,8 +70,10 @@ var draftFields = [fields]draftField{
 		title: "Import", flag: "volume-import",
 		example: "e.g. type:http,url:https://HOST/IMAGE,size:10Gi",
 	},
-	fieldData:       {title: "Empty disk", flag: "volume-empty", long: "volume-empty", example: "e.g. 10Gi"},
-	fieldStrategy:   {title: "Run strategy", flag: "run-strategy", example: "default " + string(create.DefaultRunStrategy)},
+	fieldData: {title: "Empty disk", flag: "volume-empty", long: "volume-empty", example: "e.g. 10Gi"},
+	fieldStrategy: {
+		title: "Run strategy", flag: "run-strategy", example: "default " + string(create.DefaultRunStrategy),
+	},
 	fieldUser:       {title: "User", flag: "user", example: "the image's own"},
 	fieldPassword:   {title: "Password", flag: "password-file"},
 	fieldKey:        {title: "SSH key", flag: "ssh-key", example: "e.g. ssh-ed25519 AAAA... me@here"},
