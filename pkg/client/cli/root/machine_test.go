@@ -15,7 +15,7 @@ import (
 
 // guestLines need the guest of VM NAME to run.
 var guestLines = []string{
-	"cp NAME:/x DIR/x", "cp FILE NAME:/x", "top NAME", "exec NAME -- true", "ssh root@NAME --timeout 100ms true", "scp --timeout 100ms root@NAME:x DIR/x",
+	"cp NAME:/x DIR/x", "cp FILE NAME:/x", "top NAME", "exec NAME -- true", "ssh root@NAME --timeout 0 true", "scp --timeout 0 root@NAME:x DIR/x",
 	"console NAME", "console NAME --timeout 1m", "vnc NAME --proxy-only", "vnc NAME --web", "vnc screenshot NAME -f DIR/x", "usbredir NAME --no-launch",
 	"port-forward NAME 0:22 --stdio", "expect NAME -", "logs NAME", "logs NAME vm/NAME", "fslist NAME", "userlist NAME", "guestosinfo NAME",
 	"pause NAME", "unpause NAME", "reset NAME --yes", "soft-reboot NAME", "restart NAME --yes", "migrate NAME", "migrate NAME --plan",
@@ -36,7 +36,7 @@ var vmLines = []string{
 func TestStoppedMachine(t *testing.T) {
 	for _, line := range guestLines {
 		code, out := runMachine(t, line, "off")
-		if want := "start it with `virtctl start off`"; code != cli.ExitFailure && code != cli.ExitTimeout || !strings.Contains(out, want) {
+		if want := "start it with `virtctl start off`"; code != cli.ExitFailure || !strings.Contains(out, want) {
 			t.Errorf("virtctl %s: code %d, want %d, and %q in\n%s", line, code, cli.ExitFailure, want, out)
 		}
 		if strings.Contains(out, "not found") {
