@@ -186,7 +186,9 @@ func (a *admission) validateReferring(
 	case !missing.Absent:
 		return missing.List(), nil, nil
 	default:
-		warnings = append(warnings, missing.Error()+"; the VM does not start before")
+		for _, absent := range instancetype.AllAbsent(err) {
+			warnings = append(warnings, absent.Error()+"; the VM does not start before")
+		}
 		if resolved.Instancetype == nil {
 			resolved = instancetype.Resolved{} // what a preference requires, the instance type may bring
 		}

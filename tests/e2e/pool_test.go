@@ -136,7 +136,7 @@ func TestPool(t *testing.T) {
 		}
 		return out
 	})
-	if out := c.virtctl(t, nil, "-n", ns, "scale", "db", "--replicas=0", "--current-replicas=2", "--wait"); out != "vmpool/db scaled to 0\n" {
+	if out := c.virtctl(t, nil, "-n", ns, "scale", "db", "--replicas=0", "--current-replicas=2", "--wait"); out != "vmpool/db scaled to 0\nvmpool/db has no replicas, and those that it had are gone\n" {
 		t.Errorf("virtctl scale: %s", out)
 	}
 	eventually(t, time.Minute, "the pool is empty", func() string {

@@ -3,7 +3,10 @@
 // VirtualMachine, lifecycle starts and stops, wait waits, list makes rows, console moves bytes.
 package action
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrTimeout is a wait that reached its time limit.
@@ -20,3 +23,15 @@ var (
 // print. Each report is a Go type of the action that makes it; docs/output.md is generated from them. Its fields
 // are a contract: they may be added, never renamed or removed, within one version.
 const ReportVersion = "cli.virtkit.io/v1"
+
+// Resources of machines as the server names them.
+const (
+	ResourceVMs  = "virtualmachines.kubevirt.io"
+	ResourceVMIs = "virtualmachineinstances.kubevirt.io"
+)
+
+// NotFound is an ErrNotFound about an object of a resource, in the API server's words: that is the one way in which
+// virtctl says that something does not exist. The resource has its group, such as ResourceVMs.
+func NotFound(resource, name string) error {
+	return fmt.Errorf("%s %q %w", resource, name, ErrNotFound)
+}

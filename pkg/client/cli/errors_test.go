@@ -56,7 +56,7 @@ func TestErrors(t *testing.T) {
 		{"denied", fmt.Errorf("create VM: %w", denied), ExitFailure, "spec.x: no"},
 		{"unauthorized", apierrors.NewUnauthorized("Unauthorized"), ExitNotAllowed, `https://10.0.0.1:6443 rejects your credentials (context "prod")`},
 		{"timed out", fmt.Errorf("%w waiting", action.ErrTimeout), ExitTimeout, "timed out waiting"},
-		{"deadline", context.DeadlineExceeded, ExitTimeout, "deadline"},
+		{"deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), ExitTimeout, "wait: timed out"},
 		{"lost", fmt.Errorf("x: %w", action.ErrLost), ExitLost, "x: the connection was lost"},
 		{"cancelled", fmt.Errorf("x: %w", context.Canceled), ExitInterrupted, "interrupted"},
 		{"not installed", fmt.Errorf("list: %w", nothingThere), ExitFailure, "virtkit is not installed in this cluster (context \"prod\"); install it with `kubectl virt install`"},

@@ -76,8 +76,12 @@ func Explain(err error, c Connection) string {
 	if isNetwork(err) {
 		return c.explainNetwork(err)
 	}
-	return strings.TrimRight(err.Error(), "\n")
+	return untimed.ReplaceAllString(strings.TrimRight(err.Error(), "\n"), "timed out")
 }
+
+// untimed is how Go says that time ran out, on its way through libraries.
+var untimed = regexp.MustCompile(`context deadline exceeded|` +
+	`(client )?rate(: Wait\(n=\d+\)| limiter Wait returned an error:)? would exceed context deadline`)
 
 func (c Connection) program() string {
 	if c.Program == "" {

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
@@ -20,27 +23,68 @@ func halted(vm *v1.VirtualMachine) bool {
 }
 
 // NotRunning says of err that target's VM does not run, and what to do about it, when err is that there is no instance
-// although there is a VM. Any other error is returned as it is.
+// although there is a VM, or the server's "VM is not running", which stays as it is, with the remedy after it. When
+// there is no VM either, that is the error. Every verb that needs a running guest passes its error through here; any
+// other error is returned as it is.
 func (f *Factory) NotRunning(ctx context.Context, c vmGetter, target Target, err error) error {
-	if err == nil || target.Instance || !apierrors.IsNotFound(err) {
+	absent, refused := noInstance(err), refusedAsStopped(err)
+	if target.Instance || !absent && !refused {
 		return err
 	}
 	vm, failed := c.VM(ctx, target.Namespace, target.Name)
-	if failed != nil {
-		return err // which says what is missing; the VM is, too
+	switch {
+	case absent && apierrors.IsNotFound(failed):
+		return failed
+	case failed != nil:
+		return err // which says what is missing
 	}
-	flag := ""
-	if ns, failed := f.Namespace(); failed == nil && ns != target.Namespace {
-		flag = " -n " + target.Namespace
+	state, remedy := f.stopped(vm, target)
+	if refused {
+		return fmt.Errorf("%w; %s", err, remedy)
 	}
+	return fmt.Errorf("VM %s/%s: %s; %s", target.Namespace, target.Name, state, remedy)
+}
+
+// stopped is what keeps a VM from having an instance, and what to do about it.
+func (f *Factory) stopped(vm *v1.VirtualMachine, target Target) (state, remedy string) {
+	why := fmt.Sprintf("`%s why %s%s` says ", f.Program, target.Name, f.InNamespace(target.Namespace))
 	switch status := vm.Status.PrintableStatus; {
 	case status == v1.VirtualMachineStatusStopped, status == "" && halted(vm):
-		return fmt.Errorf("VM %s/%s: it is stopped; start it with `%s start %s%s`", target.Namespace, target.Name,
-			f.Program, target.Name, flag)
+		return "it is stopped", f.StartIt(target)
 	case status == "":
-		return fmt.Errorf("VM %s/%s: it does not run yet: it is so new that virt-controller has not looked at it; "+
-			"`%s why %s%s` says more", target.Namespace, target.Name, f.Program, target.Name, flag)
+		return "it does not run yet: it is so new that virt-controller has not looked at it", why + "more"
+	default:
+		return fmt.Sprintf("it does not run, its status is %s", status), why + "what blocks it"
 	}
-	return fmt.Errorf("VM %s/%s: it does not run, its status is %s; `%s why %s%s` says what blocks it",
-		target.Namespace, target.Name, vm.Status.PrintableStatus, f.Program, target.Name, flag)
+}
+
+// StartIt says how to start a VM that is stopped.
+func (f *Factory) StartIt(target Target) string {
+	return fmt.Sprintf("start it with `%s start %s%s`", f.Program, target.Name, f.InNamespace(target.Namespace))
+}
+
+// InNamespace is the flag, after a space, with which a command is about a namespace; empty where that is the one that
+// commands are about anyway.
+func (f *Factory) InNamespace(namespace string) string {
+	if ns, err := f.Namespace(); err == nil && ns == namespace {
+		return ""
+	}
+	return " -n " + namespace
+}
+
+// noInstance reports that an instance does not exist.
+func noInstance(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Kind == "" || details.Kind == "virtualmachineinstances"
+}
+
+// refusedAsStopped reports a request that the server refused because the VM does not run.
+func refusedAsStopped(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusConflict &&
+		strings.HasSuffix(status.Status().Message, "VM is not running")
 }

@@ -1,7 +1,6 @@
 package instancetype
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,15 +48,15 @@ func (e *NotFoundError) List() field.ErrorList {
 }
 
 // Resolve reads what vm refers to: the revision that the VM names or has recorded for it, else the object of now.
-// What cannot be used is a *NotFoundError, with what else was found if it is merely absent; other errors are the
-// Reader's.
+// What cannot be used is a *NotFoundError, with what else was found if it is merely absent; AllAbsent has both when the
+// instance type and the preference are. Other errors are the Reader's.
 func Resolve(ctx context.Context, r Reader, vm *v1.VirtualMachine) (Resolved, error) {
 	var out Resolved
 	var absent error
 	for _, m := range matchers(vm) {
 		object, err := m.resolve(ctx, r, vm.Namespace)
 		if Absent(err) != nil {
-			absent = cmp.Or(absent, err)
+			absent = errors.Join(absent, err)
 			continue
 		}
 		if err != nil {
@@ -79,6 +78,21 @@ func Absent(err error) *NotFoundError {
 		return missing
 	}
 	return nil
+}
+
+// AllAbsent are the parts of Resolve's error about objects that are merely absent.
+func AllAbsent(err error) []*NotFoundError {
+	parts := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // Resolve wraps it in nothing
+		parts = joined.Unwrap()
+	}
+	var out []*NotFoundError
+	for _, part := range parts {
+		if missing := Absent(part); missing != nil {
+			out = append(out, missing)
+		}
+	}
+	return out
 }
 
 func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Object, error) {

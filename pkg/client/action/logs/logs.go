@@ -93,7 +93,7 @@ func (r *reading) once(ctx context.Context) error {
 	if uid := string(vmi.UID); uid != r.uid {
 		first := r.uid == ""
 		r.uid, r.last = uid, nil
-		if note := elsewhere(vmi, r.options.Since); note != "" && r.options.Note != nil {
+		if note := Elsewhere(vmi, r.options.Since); note != "" && r.options.Note != nil {
 			r.options.Note(note)
 		}
 		if !first {
@@ -137,9 +137,9 @@ func (r *reading) once(ctx context.Context) error {
 	}
 }
 
-// elsewhere says of a guest that has moved that its log began there anew; empty for one that has not, or when nothing
+// Elsewhere says of a guest that has moved that its log began there anew; empty for one that has not, or when nothing
 // older is wanted.
-func elsewhere(vmi *v1.VirtualMachineInstance, since time.Time) string {
+func Elsewhere(vmi *v1.VirtualMachineInstance, since time.Time) string {
 	ms := vmi.Status.MigrationState
 	if ms == nil || !ms.Completed || ms.Failed || ms.EndTimestamp == nil || ms.TargetNode != vmi.Status.NodeName ||
 		!since.IsZero() && since.After(ms.EndTimestamp.Time) {
@@ -163,8 +163,7 @@ func (r *reading) noInstance(ctx context.Context, err error) error {
 	if _, vmErr := r.client.VM(ctx, r.namespace, r.name); vmErr != nil {
 		return fmt.Errorf("look at VM %s/%s: %w", r.namespace, r.name, vmErr)
 	}
-	return fmt.Errorf("VM %s/%s does not run, and its logs are gone with its pod; start it, or follow it with -f",
-		r.namespace, r.name)
+	return fmt.Errorf("VM %s/%s does not run, and its logs are gone with its pod: %w", r.namespace, r.name, err)
 }
 
 // mayCome reports whether a log that cannot be read now may be later.

@@ -177,7 +177,7 @@ func TestNoLog(t *testing.T) {
 		{"may not", map[string]any{logPath: clienttest.Forbidden("log")}, Options{Follow: true}, "open the log of ns/vm: "},
 		{"has none", map[string]any{logPath: http.HandlerFunc(http.NotFound)}, Options{}, "open the log of ns/vm: "},
 		{"no pod", map[string]any{pods: corev1.PodList{}}, Options{Source: Launcher}, "instance ns/vm has no launcher pod yet; see why with `virtctl why vm`"},
-		{"stopped", map[string]any{vmis + "/vm": http.HandlerFunc(notFound)}, Options{}, "VM ns/vm does not run, and its logs are gone with its pod; start it, or follow it with -f"},
+		{"stopped", map[string]any{vmis + "/vm": http.HandlerFunc(notFound)}, Options{}, "VM ns/vm does not run, and its logs are gone with its pod"},
 		{"no VM", map[string]any{vms + "/vm": http.HandlerFunc(notFound)}, Options{}, "look at VM ns/vm: "},
 	} {
 		for path, answer := range test.put {
@@ -269,7 +269,7 @@ func TestElsewhere(t *testing.T) {
 		"on its way":      {vmi(func(ms *v1.VirtualMachineInstanceMigrationState) { ms.Completed, ms.EndTimestamp = false, nil }), time.Time{}, ""},
 		"never has moved": {&v1.VirtualMachineInstance{}, time.Time{}, ""},
 	} {
-		if got := elsewhere(c.vmi, c.since); got != c.want {
+		if got := Elsewhere(c.vmi, c.since); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

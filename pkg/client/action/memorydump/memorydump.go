@@ -108,3 +108,18 @@ func Done(removed bool) wait.Condition {
 		return request != nil && request.Phase == v1.MemoryDumpCompleted, nil
 	}}
 }
+
+// Reached says what is true of a VM for which Done holds.
+func Reached(vm *v1.VirtualMachine, removed bool) string {
+	request := vm.Status.MemoryDumpRequest
+	switch {
+	case request == nil && removed:
+		return fmt.Sprintf("VM %s has no claim for memory dumps any more; the dumps on it stay", vm.Name)
+	case request == nil:
+		return fmt.Sprintf("VM %s had its memory dumped, and let go of the claim since", vm.Name)
+	case request.FileName == nil:
+		return fmt.Sprintf("claim %s has the memory of VM %s", request.ClaimName, vm.Name)
+	}
+	return fmt.Sprintf("claim %s has the memory of VM %s, in the file %s", request.ClaimName, vm.Name,
+		*request.FileName)
+}

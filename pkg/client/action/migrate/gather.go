@@ -31,10 +31,6 @@ type API interface {
 func Gather(ctx context.Context, api API, namespace, name string) (Facts, error) {
 	f := Facts{}
 	vmi, err := api.VMI(ctx, namespace, name)
-	if apierrors.IsNotFound(err) {
-		return f, fmt.Errorf("%s/%s does not run, so there is nothing to move: virtctl start %s: %w", namespace,
-			name, name, err)
-	}
 	if err != nil {
 		return f, fmt.Errorf("look at VMI %s/%s: %w", namespace, name, err)
 	}

@@ -81,7 +81,7 @@ func TestNext(t *testing.T) {
 		want    Kind
 		refusal string
 	}{
-		"nothing is there":         {View{}, "", "there is no VM ns/old"},
+		"nothing is there":         {View{}, "", "virtualmachines.kubevirt.io \"old\" not found"},
 		"begin":                    {View{Old: old}, Mark, ""},
 		"killed when marked":       {View{Old: mine}, Create, ""},
 		"the heir is there":        {View{Old: mine, New: heir}, Remove, ""},
@@ -106,7 +106,7 @@ func TestNext(t *testing.T) {
 		"done":           {View{New: halted("new", func(vm *v1.VirtualMachine) { vm.Annotations = map[string]string{identity.RenamedFrom: "old"} })}, Done, ""},
 
 		"taken":              {View{Old: old, New: halted("new")}, "", "VM ns/new exists already"},
-		"taken, and no old":  {View{New: halted("new")}, "", "there is no VM ns/old"},
+		"taken, and no old":  {View{New: halted("new")}, "", "virtualmachines.kubevirt.io \"old\" not found"},
 		"taken by another's": {View{Old: old, New: waiting(t, halted("third"))}, "", "takes the place of VM third"},
 		"name is going":      {View{Old: old, New: halted("new", going)}, "", "VM ns/new is being deleted"},
 		"marks of no sense": {View{Old: old, New: halted("new", func(vm *v1.VirtualMachine) {

@@ -7,8 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // RefusedError says why a VM is not renamed, and what to do about it.
@@ -24,15 +22,6 @@ type NotAllowedError struct {
 
 func (e *NotAllowedError) Error() string {
 	return "renaming needs rights that you do not have: " + strings.Join(e.Missing, ", ")
-}
-
-// notFoundError is an action.ErrNotFound.
-type notFoundError struct{ text string }
-
-func (e *notFoundError) Error() string      { return e.text }
-func (*notFoundError) Is(target error) bool { return target == action.ErrNotFound }
-func notFound(r Request) error {
-	return &notFoundError{fmt.Sprintf("there is no VM %s/%s", r.Namespace, r.Name)}
 }
 
 func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }

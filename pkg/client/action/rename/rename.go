@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
@@ -93,7 +94,7 @@ func Next(v View) Step {
 	old := v.original(renaming)
 	switch {
 	case v.New == nil && old == nil:
-		return Step{Refusal: notFound(v.Request)}
+		return Step{Refusal: action.NotFound(action.ResourceVMs, v.Request.Name)}
 	case v.New != nil && v.New.DeletionTimestamp != nil:
 		return v.deleted(old)
 	case v.New != nil && renaming == nil:
@@ -164,7 +165,7 @@ func (v View) taken(old *v1.VirtualMachine) Step {
 		return Step{Kind: Done}
 	}
 	if old == nil {
-		return Step{Refusal: notFound(v.Request)}
+		return Step{Refusal: action.NotFound(action.ResourceVMs, v.Request.Name)}
 	}
 	return refuse("VM %s/%s exists already; choose another name", v.Request.Namespace, v.Request.To)
 }

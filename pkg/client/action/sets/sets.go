@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
@@ -22,8 +23,8 @@ import (
 type Kind struct {
 	// Short is the kind's short name, Resource its plural, and Group where it is served, "/apis/GROUP/VERSION".
 	Short, Resource, Group string
-	// Title is what its members are called.
-	Title string
+	// Title is what its sets are called, and Members the resource of their machines.
+	Title, Members string
 }
 
 // Qualified is the resource with its group, as the server names it.
@@ -34,8 +35,10 @@ func (k Kind) Qualified() string {
 
 // The kinds.
 var (
-	ReplicaSet = Kind{"vmirs", "virtualmachineinstancereplicasets", "/apis/kubevirt.io/v1", "replica sets"}
-	Pool       = Kind{"vmpool", "virtualmachinepools", "/apis/pool.kubevirt.io/v1beta1", "pools"}
+	ReplicaSet = Kind{
+		"vmirs", "virtualmachineinstancereplicasets", "/apis/kubevirt.io/v1", "replica sets", "virtualmachineinstances",
+	}
+	Pool = Kind{"vmpool", "virtualmachinepools", "/apis/pool.kubevirt.io/v1beta1", "pools", "virtualmachines"}
 )
 
 // KindOf reads a word for one of the kinds.
@@ -220,37 +223,71 @@ func Scale(ctx context.Context, c API, r Request) (before int64, err error) {
 // poll is how often Wait looks.
 const poll = time.Second
 
-// Wait waits until a set has as many members as were asked for and all of them are ready. The set is given as it was
-// seen last; at ctx's deadline the error is an action.ErrTimeout.
+// Wait waits until a set has as many members as were asked for, all of them are ready, and those that it had too many
+// are gone. The set is given as it was seen last; at ctx's deadline the error is an action.ErrTimeout.
 func Wait(
 	ctx context.Context, c API, kind Kind, namespace, name string, replicas int64,
 ) (*unstructured.Unstructured, error) {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
+	var seen *unstructured.Unstructured
+	left := 0
 	for {
 		set, err := Get(ctx, c, kind, namespace, name)
+		if err == nil {
+			seen = set
+			left, err = members(ctx, c, kind, set)
+		}
 		if err != nil && ctx.Err() == nil {
-			return nil, err
+			return seen, err
 		}
 		if err == nil {
 			row := RowOf(set)
-			if row.Desired == replicas && row.Current == replicas && row.Ready == replicas {
+			if row.Desired == replicas && row.Current == replicas && row.Ready == replicas && int64(left) <= replicas {
 				return set, nil
 			}
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			if set == nil || errors.Is(ctx.Err(), context.Canceled) {
-				return set, ctx.Err()
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return seen, ctx.Err()
 			}
-			row := RowOf(set)
-			text := fmt.Sprintf("%s %s/%s has %d of %d replicas, %d of them ready", kind.Short, namespace, name,
-				row.Current, row.Desired, row.Ready)
-			if row.Note != "" {
-				text += " (" + row.Note + ")"
-			}
-			return set, fmt.Errorf("%s: %w", text, action.ErrTimeout)
+			return seen, fmt.Errorf("%w waiting for %s %s/%s to have %d replicas: %s", action.ErrTimeout, kind.Short,
+				namespace, name, replicas, standing(seen, int64(left)))
 		}
 	}
+}
+
+// standing is how a set is that was waited for in vain; nil is one that the cluster said nothing of.
+func standing(set *unstructured.Unstructured, left int64) string {
+	if set == nil {
+		return "the cluster gave no answer"
+	}
+	row := RowOf(set)
+	text := fmt.Sprintf("it has %d of %d, %d of them ready", row.Current, row.Desired, row.Ready)
+	if going := left - row.Current; going > 0 {
+		text += fmt.Sprintf(", and %d more are being stopped", going)
+	}
+	if row.Note != "" {
+		text += " (" + row.Note + ")"
+	}
+	return text
+}
+
+// members counts the machines of a set that are there, those that are going among them.
+func members(ctx context.Context, c API, kind Kind, set *unstructured.Unstructured) (int, error) {
+	of := kind
+	of.Group, of.Resource = ReplicaSet.Group, kind.Members
+	list := &metav1.PartialObjectMetadataList{}
+	if err := c.Read(ctx, of.path(set.GetNamespace()), nil, list); err != nil {
+		return 0, fmt.Errorf("list the machines of %s %s/%s: %w", kind.Short, set.GetNamespace(), set.GetName(), err)
+	}
+	count := 0
+	for i := range list.Items {
+		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == set.GetUID() {
+			count++
+		}
+	}
+	return count, nil
 }

@@ -124,16 +124,43 @@ func TestList(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	s := &server{objects: map[string]string{pools + "/db": three, rss + "/web": strings.Replace(three, "readyReplicas: 2", "readyReplicas: 3", 1)}}
-	if set, err := Wait(t.Context(), s, ReplicaSet, "ns", "web", 3); err != nil || set == nil {
-		t.Error(err)
+	const vmis = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances"
+	member := func(uid string) string {
+		return "{metadata: {name: x, deletionTimestamp: '2026-01-02T03:04:05Z', ownerReferences: [{uid: " + uid + ", controller: true, apiVersion: a, kind: b, name: c}]}}"
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	web := "{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: web, namespace: ns, uid: web}, spec: {replicas: 0}, status: {replicas: 0, readyReplicas: 0}}"
+	for name, tc := range map[string]struct {
+		kind     Kind
+		name     string
+		replicas int64
+		objects  map[string]string
+		err      string
+	}{
+		"ready":     {ReplicaSet, "web", 3, map[string]string{rss + "/web": strings.Replace(three, "readyReplicas: 2", "readyReplicas: 3", 1), vmis: "{items: []}"}, ""},
+		"not ready": {Pool, "db", 3, map[string]string{pools + "/db": three, strings.Replace(vmis, "instances", "s", 1): "{items: []}"}, "waiting for vmpool ns/db to have 3 replicas: it has 3 of 3, 2 of them ready"},
+		"none left": {ReplicaSet, "web", 0, map[string]string{rss + "/web": web, vmis: "{items: [" + member("other") + "]}"}, ""},
+		"one goes":  {ReplicaSet, "web", 0, map[string]string{rss + "/web": web, vmis: "{items: [" + member("web") + "]}"}, "it has 0 of 0, 0 of them ready, and 1 more are being stopped"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		set, err := Wait(ctx, &server{objects: tc.objects}, tc.kind, "ns", tc.name, tc.replicas)
+		cancel()
+		if set == nil || tc.err == "" && err != nil || tc.err != "" && (!errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), tc.err)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	_, err := Wait(ctx, s, Pool, "ns", "db", 3)
-	if !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), "vmpool ns/db has 3 of 3 replicas, 2 of them ready") {
-		t.Error(err)
+	if _, err := Wait(ctx, hanging{}, Pool, "ns", "db", 3); err == nil || !strings.HasSuffix(err.Error(), "timed out waiting for vmpool ns/db to have 3 replicas: the cluster gave no answer") {
+		t.Errorf("a cluster that hangs: %v", err)
 	}
+}
+
+// hanging answers nothing.
+type hanging struct{ API }
+
+func (hanging) Read(ctx context.Context, _ string, _ url.Values, _ any) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func TestKindOf(t *testing.T) {

@@ -181,7 +181,7 @@ func (w *watcher) apply(event watch.Event) bool {
 
 func (w *watcher) check() (bool, error) {
 	if w.state.VM == nil && w.state.VMI == nil && !w.condition.Gone {
-		return false, fmt.Errorf("virtualmachines.kubevirt.io %q %w", w.name, action.ErrNotFound)
+		return false, action.NotFound(action.ResourceVMs, w.name)
 	}
 	return w.condition.Met(w.state)
 }

@@ -95,7 +95,26 @@ func (e *explanation) migrationUnderWay(add obstacle) {
 			fmt.Sprintf("a migration is under way: %s, phase %s", migration.Name, migrate.Stage(migration)),
 			"kubectl wait vmim/"+migration.Name+e.flag()+" --for=jsonpath={.status.phase}=Succeeded",
 			"virtctl migrate-cancel "+e.Name+e.flag())
+		if pod := e.target(migration); pod != nil {
+			c := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
+			reason, text, mend := e.schedulerSays(pod, c.Message)
+			add(LayerPod, "pod/"+pod.Name, reason,
+				"the target pod of migration "+migration.Name+" is unschedulable: "+text, mend...)
+		}
 	}
+}
+
+// target is the pod that a migration waits for because no node can take it; nil when there is none.
+func (e *explanation) target(migration *v1.VirtualMachineInstanceMigration) *corev1.Pod {
+	for i := range e.Pods {
+		pod := &e.Pods[i]
+		c := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
+		if pod.Labels[v1.MigrationJobLabel] == string(migration.UID) && migration.UID != "" && c != nil &&
+			c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return pod
+		}
+	}
+	return nil
 }
 
 // obstacles are the sentences of the condition's message. One may have a semicolon of its own.

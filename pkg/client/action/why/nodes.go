@@ -97,10 +97,19 @@ func (e *explanation) unscheduled(pod *corev1.Pod) {
 		e.add(rankProgress, LayerPod, object, Waiting, "Scheduling", "the scheduler is choosing a node")
 		return
 	}
-	message := c.Message
+	reason, text, mend := e.schedulerSays(pod, c.Message)
+	r := rankSchedule
+	if (reason == "UnboundClaim" || reason == "ClaimMissing" || reason == "NoVolume") && e.hasLayer(LayerVolumes) {
+		r = rankSymptom // the claim itself is the cause
+	}
+	e.add(r, LayerPod, object, Broken, reason, text, mend...).Evidence = "condition PodScheduled: " + c.Message
+}
+
+// schedulerSays translates what the scheduler says of a pod that no node can take.
+func (e *explanation) schedulerSays(pod *corev1.Pod, message string) (reason, text string, mend []string) {
 	verdict, _, _ := strings.Cut(message, " preemption:")
-	var parts, mend []string
-	reason := "Unschedulable"
+	var parts []string
+	reason = "Unschedulable"
 	for _, v := range verdicts {
 		where := v.says.FindStringIndex(verdict)
 		if where == nil {
@@ -117,7 +126,7 @@ func (e *explanation) unscheduled(pod *corev1.Pod) {
 		parts = append(parts, count(verdict, where[0])+v.means)
 		mend = append(mend, v.mend...)
 	}
-	text := "no node can take it"
+	text = "no node can take it"
 	if len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
 	} else {
@@ -127,16 +136,10 @@ func (e *explanation) unscheduled(pod *corev1.Pod) {
 		text += "; no node has " + strings.Join(missing, ", ")
 		mend = append(labelMends(missing), mend...)
 	}
-	mend = append(mend, "kubectl describe "+object+e.flag())
 	if len(parts) > 1 {
 		reason = "Unschedulable"
 	}
-	state := Broken
-	r := rankSchedule
-	if (reason == "UnboundClaim" || reason == "ClaimMissing" || reason == "NoVolume") && e.hasLayer(LayerVolumes) {
-		r = rankSymptom // the claim itself is the cause
-	}
-	e.add(r, LayerPod, object, state, reason, text, mend...).Evidence = "condition PodScheduled: " + message
+	return reason, text, append(mend, "kubectl describe pod/"+pod.Name+e.flag())
 }
 
 func (e *explanation) hasLayer(layer Layer) bool {

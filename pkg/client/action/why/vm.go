@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
@@ -70,7 +71,7 @@ func (e *explanation) renaming(vm *v1.VirtualMachine) bool {
 }
 
 func (e *explanation) absent() {
-	message := fmt.Sprintf("VM or VMI %q not found in namespace %q", e.Name, e.Namespace)
+	message := fmt.Sprintf("%v in namespace %q", action.NotFound(action.ResourceVMs, e.Name), e.Namespace)
 	mend := []string{"virtctl list -A"}
 	if near := nearest(e.Name, e.Others); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)

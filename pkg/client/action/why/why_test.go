@@ -503,6 +503,12 @@ func TestMigration(t *testing.T) {
 		{"under way", func(f *Facts) {
 			f.Migrations = []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Status: v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationRunning}}}
 		}, []string{"Migrating"}, "m, phase Running"},
+		{"its target pod has no node", func(f *Facts) {
+			f.Migrations = []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid"}, Status: v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationScheduling}}}
+			target := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "target", Labels: map[string]string{v1.MigrationJobLabel: "m-uid"}}}
+			target.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available: 2 Insufficient memory. preemption: none"}}
+			f.Pods = append(f.Pods, target)
+		}, []string{"Migrating", "NoMemory"}, "the target pod of migration m is unschedulable: no node can take it: 2 nodes: too little memory left"},
 		{"being stopped", func(f *Facts) { at := ago(time.Second); f.VMI.DeletionTimestamp = &at }, []string{"Stopping"}, ""},
 	}
 	for _, c := range cases {

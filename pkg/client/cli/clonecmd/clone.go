@@ -142,7 +142,8 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 		if t := object.Status.TargetName; t != nil && !o.Output.Given() {
-			if err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachine.kubevirt.io", *t); err != nil {
+			_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created\n%s\n", *t, o.reached(*t))
+			if err != nil {
 				return err
 			}
 		}
@@ -151,6 +152,15 @@ func Run(ctx context.Context, o *Options) error {
 		return o.Output.Print(object, o.Factory.IO.Out)
 	}
 	return nil
+}
+
+// reached is what is true after the wait.
+func (o *Options) reached(target string) string {
+	of := "VM " + o.Source
+	if o.FromSnapshot {
+		of = "snapshot " + o.Source
+	}
+	return fmt.Sprintf("virtualmachine.kubevirt.io/%s is stopped: it is a copy of %s", target, of)
 }
 
 // check says what cannot be cloned before anything is done.

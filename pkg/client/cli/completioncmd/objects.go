@@ -2,13 +2,16 @@ package completioncmd
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/vmtemplate"
+	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -57,6 +60,31 @@ func Snapshots(f *cli.Factory, most int) cobra.CompletionFunc {
 	return names(f, most, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
 		return c.Names(ctx, snapshot.Group, ns, client.Snapshots)
 	})
+}
+
+// Operations completes the names of snapshots, restores or clones: kind is package gather's word for them.
+func Operations(f *cli.Factory, kind string) cobra.CompletionFunc {
+	of := map[string][2]string{
+		gather.Snapshot: {snapshot.Group, client.Snapshots}, gather.Restore: {snapshot.Group, client.Restores},
+		gather.Clone: {clone.Group, client.Clones},
+	}[kind]
+	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		return c.Names(ctx, of[0], ns, of[1])
+	})
+}
+
+// Prefixed completes words that begin with a kind and a slash by names that others complete.
+func Prefixed(prefix string, others cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		found, directive := others(cmd, nil, strings.TrimPrefix(toComplete, prefix))
+		var out []string
+		for _, candidate := range found {
+			if name, _, _ := strings.Cut(candidate, "\t"); !contains(args, prefix+name) {
+				out = append(out, prefix+candidate)
+			}
+		}
+		return out, directive
+	}
 }
 
 // ReplicaSets completes the names of VirtualMachineInstanceReplicaSets.

@@ -156,7 +156,7 @@ func (o *Options) ending(term *screen, t cli.Target, err error) error {
 	case errors.Is(err, syscall.EPIPE):
 		return nil // whoever read our output has had enough
 	case errors.Is(err, console.ErrStopped):
-		return fmt.Errorf("%w; start it with `%s start %s`", err, o.Factory.Program, t.Name)
+		return fmt.Errorf("%w; %s", err, o.Factory.StartIt(t))
 	case errors.As(err, &closed):
 		term.say("\n") // the cursor is where the guest left it
 		hint := ""

@@ -175,14 +175,18 @@ func (o *Options) copyAll(ctx context.Context, open guest.Opener) (files []guest
 		case errors.As(err, &inGuest), errors.As(err, &here):
 			failed = append(failed, err)
 		default:
-			failed = append(failed, err)
-			return files, utilerrors.NewAggregate(failed)
+			return files, joined(append(failed, err))
 		}
 	}
-	if len(failed) == 1 {
-		return files, failed[0]
+	return files, joined(failed)
+}
+
+// joined are several errors as one; one alone stays as it is, for who looks at its type.
+func joined(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
 	}
-	return files, utilerrors.NewAggregate(failed)
+	return utilerrors.NewAggregate(errs)
 }
 
 // shower is told how far a file is.

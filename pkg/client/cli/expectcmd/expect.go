@@ -201,7 +201,7 @@ func (o *Options) connect(ctx context.Context, t cli.Target) (io.ReadWriteCloser
 	remote := &console.Remote{API: c, Namespace: t.Namespace, Name: t.Name, Join: o.Join, Tail: o.Tail}
 	conn, err := remote.Connect(ctx, false, func() {})
 	if errors.Is(err, console.ErrStopped) {
-		return nil, fmt.Errorf("%w; start it with `%s start %s`", err, o.Factory.Program, t.Name)
+		return nil, fmt.Errorf("%w; %s", err, o.Factory.StartIt(t))
 	}
 	return conn, err
 }

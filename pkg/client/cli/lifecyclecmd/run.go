@@ -114,20 +114,29 @@ type because struct {
 func (e *because) Error() string { return e.text }
 func (e *because) Unwrap() error { return e.err }
 
+// refused adds to the server's word what would help: of a start what it waits for, and of what needs a running guest
+// how to start it.
+func (o *Options) refused(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
+	switch o.Verb {
+	case lifecycle.Start:
+		return o.alreadyAsked(ctx, c, t, err)
+	case lifecycle.Stop, lifecycle.Delete, lifecycle.MigrateCancel, lifecycle.EvacuateCancel:
+		return err
+	}
+	return o.Factory.NotRunning(ctx, c, cli.Target(t), err)
+}
+
 // alreadyAsked says of a start that was refused because the VM is to run already, while its guest does not: what its
 // status is, and what lets it go on or who knows more.
 func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
-	if o.Verb != lifecycle.Start || !apierrors.IsConflict(err) {
+	if !apierrors.IsConflict(err) {
 		return err
 	}
 	vm, failed := c.VM(ctx, t.Namespace, t.Name)
 	if failed != nil {
 		return err // which is the server's word
 	}
-	flag := ""
-	if ns, failed := o.Factory.Namespace(); failed == nil && ns != t.Namespace {
-		flag = " -n " + t.Namespace
-	}
+	flag := o.Factory.InNamespace(t.Namespace)
 	status := vm.Status.PrintableStatus
 	switch status {
 	case v1.VirtualMachineStatusPaused:
@@ -227,7 +236,7 @@ func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
 	if o.DryRun != cli.DryRunClient {
 		r.sent = true
 		if err := lifecycle.Do(ctx, c, o.Verb, r.target, o.options()); err != nil {
-			return o.alreadyAsked(ctx, c, r.target, err)
+			return o.refused(ctx, c, r.target, err)
 		}
 		r.accepted = true
 	}

@@ -204,9 +204,9 @@ func Run(ctx context.Context, o *Options) error {
 // missing is the error for machines that were named and are not there.
 func (o *Options) missing(objects list.Objects) error {
 	var out []error
-	resource := "virtualmachines.kubevirt.io"
+	resource := action.ResourceVMs
 	if o.Selection.Kind == list.VMIs {
-		resource = "virtualmachineinstances.kubevirt.io"
+		resource = action.ResourceVMIs
 	}
 	for _, name := range o.Selection.Missing(objects) {
 		out = append(out, o.notFound(resource, name))
@@ -217,9 +217,9 @@ func (o *Options) missing(objects list.Objects) error {
 // notFound is the error for a name that is not in the namespace or, with -A, in none, in the server's words.
 func (o *Options) notFound(resource, name string) error {
 	if o.AllNamespaces {
-		return fmt.Errorf("%s %q %w in any namespace", resource, name, action.ErrNotFound)
+		return fmt.Errorf("%w in any namespace", action.NotFound(resource, name))
 	}
-	return fmt.Errorf("%s %q %w", resource, name, action.ErrNotFound)
+	return action.NotFound(resource, name)
 }
 
 // alone is whether the one object that was named is printed, and no list. A name may be in several namespaces.

@@ -4,11 +4,14 @@ package logscmd
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/logs"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
@@ -89,6 +92,21 @@ func (o *Options) validate(sources []string) error {
 	return nil
 }
 
+// copy copies one machine's log.
+func (o *Options) copy(
+	ctx context.Context, c *client.Client, target cli.Target, reading logs.Options, out io.Writer,
+) error {
+	err := logs.Copy(ctx, c, target.Namespace, target.Name, reading, out)
+	said := o.Factory.NotRunning(ctx, c, target, err)
+	if said == err { //nolint:errorlint // whether it is another one
+		return err
+	}
+	if apierrors.IsNotFound(said) {
+		return said
+	}
+	return fmt.Errorf("%w; its logs are gone with its pod, and -f waits for the next one", said)
+}
+
 // Run copies the logs to standard output.
 func Run(ctx context.Context, o *Options) error {
 	c, targets, err := o.Chosen.Targets(ctx, o.Factory)
@@ -112,5 +130,5 @@ func Run(ctx context.Context, o *Options) error {
 	if plain {
 		out = cli.Plain(out)
 	}
-	return logs.Copy(ctx, c, targets[0].Namespace, targets[0].Name, reading, out)
+	return o.copy(ctx, c, targets[0], reading, out)
 }

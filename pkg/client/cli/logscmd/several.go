@@ -40,7 +40,7 @@ func (o *Options) several(
 			if plain {
 				w = cli.Plain(own)
 			}
-			err := logs.Copy(ctx, c, t.Namespace, t.Name, reading, w)
+			err := o.copy(ctx, c, t, reading, w)
 			if flushed := own.flush(); err == nil {
 				err = flushed
 			}

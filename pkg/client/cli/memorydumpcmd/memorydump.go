@@ -147,7 +147,7 @@ func Run(ctx context.Context, o *Options) error {
 		err = o.unnamed(memorydump.Get(ctx, c, t.Namespace, t.Name, o.Claim, create))
 	}
 	if err != nil {
-		return err
+		return o.Factory.NotRunning(ctx, c, t, err)
 	}
 	if !o.Output.Given() {
 		if _, err := fmt.Fprintf(o.Factory.IO.Out, said, t.Name); err != nil {
@@ -159,14 +159,18 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
-	if !o.Output.Given() {
+	if !o.Output.Given() && !o.Wait {
 		return nil
 	}
 	vm, err := c.VM(ctx, t.Namespace, t.Name)
 	if err != nil {
 		return fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
 	}
-	return o.Output.Print(vm, o.Factory.IO.Out)
+	if o.Output.Given() {
+		return o.Output.Print(vm, o.Factory.IO.Out)
+	}
+	_, err = fmt.Fprintln(o.Factory.IO.Out, memorydump.Reached(vm, o.Remove))
+	return err
 }
 
 // unnamed adds to what the server refuses for want of a claim's name which flag names one.

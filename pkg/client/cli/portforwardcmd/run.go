@@ -77,7 +77,11 @@ func (o *Options) check(ctx context.Context, c *client.Client, t forward.Target)
 		}
 		return err
 	}
-	o.say("%s is %s; connections wait for it", t, vm.Status.PrintableStatus)
+	remedy := ""
+	if vm.Status.PrintableStatus == v1.VirtualMachineStatusStopped {
+		remedy = "; " + o.Factory.StartIt(cli.Target(t))
+	}
+	o.say("%s is %s; connections wait for it%s", t, vm.Status.PrintableStatus, remedy)
 	return nil
 }
 
@@ -301,7 +305,7 @@ func (o *Options) stdio(ctx context.Context, c *client.Client, t forward.Target)
 	p := o.Ports[0]
 	conn, err := forward.Dial(ctx, c, t, p.Remote, p.Protocol)
 	if err != nil {
-		return err
+		return o.Factory.NotRunning(ctx, c, cli.Target(t), err)
 	}
 	err = forward.Stdio(ctx, conn, p.Protocol, o.Factory.IO.In, o.Factory.IO.RawOut(), func() bool {
 		// Whoever reads our output learns of its end; at a terminal nobody would know what is waited for.

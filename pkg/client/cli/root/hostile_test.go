@@ -179,15 +179,11 @@ func runHostile(t *testing.T, kubeconfig string, args []string) (out, errOut str
 // hostileServer answers any request for the objects below, and lists them; a write is answered with what there is.
 func hostileServer(t *testing.T, refusing bool) (kubeconfig string) {
 	t.Helper()
-	objects := map[string][]map[string]any{} // by plural
-	for document := range strings.SplitSeq(hostileObjects, "\n---\n") {
-		object := map[string]any{}
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatal(err)
+	objects := objectsOf(t)
+	for _, list := range objects {
+		for _, object := range list {
+			spoil(object)
 		}
-		plural := strings.ToLower(object["kind"].(string)) + "s"
-		spoil(object)
-		objects[plural] = append(objects[plural], object)
 	}
 	return server(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -208,6 +204,21 @@ func hostileServer(t *testing.T, refusing bool) (kubeconfig string) {
 		w.WriteHeader(code)
 		_, _ = w.Write(data) // a client that has gone
 	})
+}
+
+// objectsOf are hostileObjects by the plural of their kind, not yet spoilt.
+func objectsOf(t *testing.T) map[string][]map[string]any {
+	t.Helper()
+	objects := map[string][]map[string]any{}
+	for document := range strings.SplitSeq(hostileObjects, "\n---\n") {
+		object := map[string]any{}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		plural := strings.ToLower(object["kind"].(string)) + "s"
+		objects[plural] = append(objects[plural], object)
+	}
+	return objects
 }
 
 // server is an API server for as long as the test runs.
@@ -392,6 +403,12 @@ kind: VirtualMachineRestore
 metadata: {name: back, namespace: default, uid: r-uid, creationTimestamp: "2026-01-02T03:04:05Z"}
 spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: demo}, virtualMachineSnapshotName: snap}
 status: {complete: false, conditions: [{type: Failure, status: "True", reason: r, message: failed}]}
+---
+apiVersion: clone.kubevirt.io/v1beta1
+kind: VirtualMachineClone
+metadata: {name: copy, namespace: default, uid: c-uid, creationTimestamp: "2026-01-02T03:04:05Z"}
+spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: demo}}
+status: {phase: Failed, conditions: [{type: Ready, status: "False", reason: r, message: failed}]}
 ---
 apiVersion: kubevirt.io/v1
 kind: KubeVirt

@@ -57,7 +57,7 @@ the set of that name is taken. Which machines go when there are too many is the 
 	flags := cmd.Flags()
 	flags.Int32Var(&o.Replicas, "replicas", 0, "How many machines there are to be, a `NUMBER`")
 	flags.Int32Var(&o.Current, "current-replicas", -1, "Change nothing unless the set asks for this `NUMBER` now")
-	o.Waiting.AddFlags(cmd, "there are as many and all are ready", 5*time.Minute)
+	o.Waiting.AddFlags(cmd, "there are as many, all are ready, and the others are gone", 5*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -123,11 +123,31 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	ctx, cancel := o.Timeout.Limit(ctx)
 	defer cancel()
-	set, err := sets.Wait(ctx, c, *o.Kind, ns, o.Name, int64(o.Replicas))
-	if err != nil || !o.Output.Given() {
+	var set *unstructured.Unstructured
+	err = o.Factory.IO.While("waiting for "+o.Kind.Short+" "+o.Name, func() (err error) {
+		set, err = sets.Wait(ctx, c, *o.Kind, ns, o.Name, int64(o.Replicas))
 		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case o.Output.Given():
+		return o.Output.Print(set, o.Factory.IO.Out)
 	}
-	return o.Output.Print(set, o.Factory.IO.Out)
+	_, err = fmt.Fprintln(o.Factory.IO.Out, o.reached())
+	return err
+}
+
+// reached is what is true after the wait.
+func (o *Options) reached() string {
+	name := o.Kind.Short + "/" + o.Name
+	switch o.Replicas {
+	case 0:
+		return name + " has no replicas, and those that it had are gone"
+	case 1:
+		return name + " has 1 replica, and it is ready"
+	}
+	return fmt.Sprintf("%s has %d replicas, and all are ready", name, o.Replicas)
 }
 
 // finish says what was done, or prints the set as it is now; for a dry run as it would be.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -44,5 +45,17 @@ func TestArguments(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestReached has what is said at the end of --wait.
+func TestReached(t *testing.T) {
+	for replicas, want := range map[int32]string{
+		0: "vmirs/web has no replicas, and those that it had are gone", 1: "vmirs/web has 1 replica, and it is ready", 3: "vmirs/web has 3 replicas, and all are ready",
+	} {
+		o := &Options{Kind: &sets.ReplicaSet, Name: "web", Replicas: replicas}
+		if got := o.reached(); got != want {
+			t.Errorf("%d: %q, want %q", replicas, got, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -179,7 +180,7 @@ func Run(ctx context.Context, o *Options) error {
 	mode := map[cli.DryRun]set.Mode{cli.DryRunServer: set.Ask, cli.DryRunClient: set.Local}[o.DryRun]
 	result, err := set.Run(ctx, c, target.Namespace, target.Name, o.Change, mode)
 	if err != nil {
-		return err
+		return o.conflict(target, err)
 	}
 	if o.DryRun == cli.DryRunNone && len(result.Verdict.Changes) > 0 {
 		lifecyclecmd.Note(o.Factory, lifecycle.Set, lifecycle.Target{Namespace: target.Namespace, Name: target.Name})
@@ -191,6 +192,17 @@ func Run(ctx context.Context, o *Options) error {
 		diffcmd.HintRestart(o.Factory, target.Name, result.Verdict.Changes)
 	}
 	return nil
+}
+
+// conflict adds to the server's word that the template sets what the instance type would set the way out. Other errors
+// stay as they are.
+func (o *Options) conflict(target cli.Target, err error) error {
+	if o.Field != "instancetype" || !strings.Contains(err.Error(), "conflicts with selected instance type") {
+		return err
+	}
+	return &cli.ExitError{Code: cli.ExitCode(err), Err: fmt.Errorf("%s: `%s edit %s%s` takes such fields out of the "+
+		"template and names the instance type in one change", cli.Explain(err, o.Factory.Connection()),
+		o.Factory.Program, target.Name, o.Factory.InNamespace(target.Namespace))}
 }
 
 func (o *Options) print(target cli.Target, result *set.Result) error {

@@ -149,11 +149,17 @@ func Create(ctx context.Context, o *CreateOptions) error {
 				taken, err := snapshot.Wait(ctx, c, s.Namespace, s.Name, report)
 				if taken != nil {
 					taken.TypeMeta, objects[i] = s.TypeMeta, taken
+					s = taken
 				}
 				return err
 			})
-		if err != nil {
+		switch {
+		case err != nil:
 			errs = append(errs, err)
+		case !o.Output.Given():
+			if _, err := fmt.Fprintln(o.Factory.IO.Out, snapshot.Reached(s)); err != nil {
+				return err
+			}
 		}
 	}
 	if o.Output.Given() && (len(objects) > 0 || o.Selection.Given()) {

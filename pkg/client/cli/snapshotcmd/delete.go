@@ -103,8 +103,7 @@ func Delete(ctx context.Context, o *DeleteOptions) error {
 		names = append(names, s.Name)
 	}
 	if o.DryRun == cli.DryRunNone {
-		question := fmt.Sprintf("Delete snapshots %s of namespace %s?", strings.Join(names, ", "), namespace)
-		if err := confirm(ctx, o.Factory, o.Yes, question); err != nil {
+		if err := confirm(ctx, o.Factory, o.Yes, questionOf(names, namespace)); err != nil {
 			return err
 		}
 	}
@@ -132,6 +131,15 @@ func Delete(ctx context.Context, o *DeleteOptions) error {
 		}
 	}
 	return utilerrors.NewAggregate(errs)
+}
+
+// questionOf is asked before snapshots are deleted.
+func questionOf(names []string, namespace string) string {
+	what := "snapshots"
+	if len(names) == 1 {
+		what = "snapshot"
+	}
+	return fmt.Sprintf("Delete %s %s of namespace %s?", what, strings.Join(names, ", "), namespace)
 }
 
 // find are the snapshots to delete, and what of the names is not there.

@@ -157,10 +157,13 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 			return err
 		}
 	}
-	if o.Output.Given() {
+	switch {
+	case o.Output.Given():
 		return o.Output.Print(r, o.Factory.IO.Out)
+	case o.Wait:
+		_, err = fmt.Fprintln(o.Factory.IO.Out, snapshot.ReachedRestore(r))
 	}
-	return nil
+	return err
 }
 
 // question says what a restore replaces.

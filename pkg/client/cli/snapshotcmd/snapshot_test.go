@@ -119,6 +119,16 @@ func cluster() *server {
 	}}
 }
 
+func TestQuestionOf(t *testing.T) {
+	for want, names := range map[string][]string{
+		"Delete snapshot s1 of namespace shop?": {"s1"}, "Delete snapshots s1, s2 of namespace shop?": {"s1", "s2"},
+	} {
+		if got := questionOf(names, "shop"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestCreate(t *testing.T) {
 	s := cluster()
 	out, _, err := run(t, s, NewCmdCreate, "demo")

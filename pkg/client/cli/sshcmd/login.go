@@ -153,7 +153,7 @@ func (l *login) connect(ctx context.Context, m machine) (*gossh.Client, error) {
 		told = true
 	})
 	if err != nil {
-		return nil, err
+		return nil, l.Factory.NotRunning(ctx, c, cli.Target(m.Target), err)
 	}
 	client,
 		err := ssh.Connect(ctx, conn, ssh.Login{User: m.user, Host: host, Port: uint16(l.Port), Auth: auth, Keys: keys})

@@ -151,7 +151,7 @@ func (o *Options) wanted(ctx context.Context, c *client.Client, namespace string
 			}
 			vmi, err := c.VMI(ctx, target.Namespace, target.Name)
 			if err != nil {
-				return nil, fmt.Errorf("look at instance %s/%s: %w", target.Namespace, target.Name, err)
+				return nil, o.Factory.NotRunning(ctx, c, target, err)
 			}
 			out[vmi.Namespace+"/"+vmi.Name] = true
 		}

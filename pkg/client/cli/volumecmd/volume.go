@@ -173,6 +173,9 @@ func (o *Options) ofInstance(ctx context.Context, c *client.Client, t cli.Target
 	vm, err := c.VM(ctx, t.Namespace, t.Name)
 	switch {
 	case apierrors.IsNotFound(err):
+		if _, instance := c.VMI(ctx, t.Namespace, t.Name); apierrors.IsNotFound(instance) {
+			return false, err
+		}
 		return true, nil
 	case apierrors.IsForbidden(err):
 		return false, nil

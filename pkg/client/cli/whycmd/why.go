@@ -84,6 +84,9 @@ func complete(f *cli.Factory) cobra.CompletionFunc {
 		if _, ok := sets.KindOf(word); typed && ok {
 			return groups(cmd, args, toComplete)
 		}
+		if kind, ok := gather.OperationOf(word); typed && ok {
+			return completioncmd.Prefixed(word+"/", completioncmd.Operations(f, kind))(cmd, args, toComplete)
+		}
 		return machines(cmd, args, toComplete)
 	}
 }
@@ -309,6 +312,9 @@ func outcome(reports []*why.Report, errs []error, migrate bool) error {
 	return &cli.ExitError{Code: code, Err: said}
 }
 
+// missing reports that what the report is about does not exist.
+func missing(r *why.Report) bool { return len(r.Causes) > 0 && r.Causes[0].Reason == "NotFound" }
+
 // exit is the report as an exit code. What it says has been printed.
 func exit(r *why.Report, migrate bool) error {
 	code := cli.ExitOK
@@ -321,7 +327,7 @@ func exit(r *why.Report, migrate bool) error {
 	case r.Verdict == why.Waiting:
 		code = cli.ExitTimeout
 	}
-	if len(r.Causes) > 0 && r.Causes[0].Reason == "NotFound" {
+	if missing(r) {
 		code = cli.ExitNotFound
 	}
 	if code == cli.ExitOK {

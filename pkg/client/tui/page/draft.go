@@ -43,7 +43,8 @@ const (
 // Draft is what was typed into the form, by field.
 type Draft [fields]string
 
-// draftField describes a field: how it is called, by the form, the command line and errors, and an example. Those with
+// draftField describes a field: how it is called, by the form, the command line and errors, and what it
+// shows while it is empty: a default, an example or what it is for, which cannot be taken for a value. Those with
 // a long flag take that one's form too, `key:value,…`. Several values are separated by blanks.
 type draftField struct {
 	title, flag, example string
@@ -55,11 +56,11 @@ var draftFields = [fields]draftField{
 	fieldNamespace:    {title: "Namespace", flag: "namespace"},
 	fieldInstancetype: {title: "Instance type", flag: "instancetype", example: "CPUs and memory from one"},
 	fieldPreference:   {title: "Preference", flag: "preference", example: "devices and firmware from one"},
-	fieldCPUs:         {title: "CPUs", flag: "cpu", example: "1"},
-	fieldMemory:       {title: "Memory", flag: "memory", example: create.DefaultMemory},
+	fieldCPUs:         {title: "CPUs", flag: "cpu", example: "default 1"},
+	fieldMemory:       {title: "Memory", flag: "memory", example: "default " + create.DefaultMemory},
 	fieldImage: {
 		title: "Container disk", flag: "container-disk", long: "volume-containerdisk",
-		example: "quay.io/containerdisks/fedora:latest",
+		example: "e.g. quay.io/containerdisks/fedora:latest",
 	},
 	fieldClaim: {
 		title: "Claim", flag: "pvc", long: "volume-pvc",
@@ -67,16 +68,18 @@ var draftFields = [fields]draftField{
 	},
 	fieldImport: {
 		title: "Import", flag: "volume-import",
-		example: "type:http,url:https://HOST/IMAGE,size:10Gi",
+		example: "e.g. type:http,url:https://HOST/IMAGE,size:10Gi",
 	},
-	fieldData:       {title: "Empty disk", flag: "volume-empty", long: "volume-empty", example: "10Gi"},
-	fieldStrategy:   {title: "Run strategy", flag: "run-strategy", example: string(create.DefaultRunStrategy)},
+	fieldData: {title: "Empty disk", flag: "volume-empty", long: "volume-empty", example: "e.g. 10Gi"},
+	fieldStrategy: {
+		title: "Run strategy", flag: "run-strategy", example: "default " + string(create.DefaultRunStrategy),
+	},
 	fieldUser:       {title: "User", flag: "user", example: "the image's own"},
 	fieldPassword:   {title: "Password", flag: "password-file"},
-	fieldKey:        {title: "SSH key", flag: "ssh-key", example: "ssh-ed25519 AAAA... me@here"},
-	fieldCredential: {title: "Credentials", flag: "access-cred", example: "src:SECRET,method:nocloud"},
-	fieldSysprep:    {title: "Sysprep", flag: "volume-sysprep", example: "src:CONFIGMAP"},
-	fieldCloudInit:  {title: "cloud-init", flag: "cloud-init", example: create.CloudInitNoCloud},
+	fieldKey:        {title: "SSH key", flag: "ssh-key", example: "e.g. ssh-ed25519 AAAA... me@here"},
+	fieldCredential: {title: "Credentials", flag: "access-cred", example: "e.g. src:SECRET,method:nocloud"},
+	fieldSysprep:    {title: "Sysprep", flag: "volume-sysprep", example: "e.g. src:CONFIGMAP"},
+	fieldCloudInit:  {title: "cloud-init", flag: "cloud-init", example: "default " + create.CloudInitNoCloud},
 	fieldUserData:   {title: "User data", flag: "cloud-init-user-data", example: "in base64, for cloud-init"},
 	fieldNetworkData: {
 		title: "Network data", flag: "cloud-init-network-data",
@@ -93,7 +96,7 @@ var draftFields = [fields]draftField{
 	fieldDiskBus: {title: "Disk bus", flag: "disk-bus", example: "the preference's, or sata"},
 	fieldGrace: {
 		title: "Grace period", flag: "termination-grace-period",
-		example: fmt.Sprint(create.DefaultTerminationGracePeriodSeconds) + " seconds to shut down",
+		example: "default " + fmt.Sprint(create.DefaultTerminationGracePeriodSeconds) + " seconds to shut down",
 	},
 }
 

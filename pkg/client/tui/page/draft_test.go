@@ -3,7 +3,32 @@ package page
 import (
 	"strings"
 	"testing"
+
+	"charm.land/bubbles/v2/textinput"
+	"charm.land/lipgloss/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
+
+// TestPlaceholders: what an empty field shows cannot be taken for a value, by its words and by its look.
+func TestPlaceholders(t *testing.T) {
+	for i, f := range draftFields {
+		if f.example == "" || strings.HasPrefix(f.example, "e.g. ") || strings.HasPrefix(f.example, "default ") {
+			continue
+		}
+		if !strings.Contains(f.example, " ") || strings.ContainsAny(f.example, ":/=") {
+			t.Errorf("field %d, %s, shows %q", i, f.title, f.example)
+		}
+	}
+	w := &World{Theme: theme.New(theme.Options{})}
+	input := textinput.New()
+	styles := fieldStyles(w, &input)
+	for _, style := range []lipgloss.Style{styles.Focused.Placeholder, styles.Blurred.Placeholder} {
+		if style.Render("x") != w.Theme.Paint(theme.Dim, "x") {
+			t.Errorf("a placeholder looks as %q", style.Render("x"))
+		}
+	}
+}
 
 func TestDraft(t *testing.T) {
 	key := "ssh-ed25519 " + "QUFBQQ== me@here"

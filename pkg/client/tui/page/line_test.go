@@ -3,6 +3,8 @@ package page
 import (
 	"slices"
 	"testing"
+
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
 // A command line that is shown does the same where another cluster is the current one, and shows no secret.
@@ -21,7 +23,7 @@ func TestLineReachesTheCluster(t *testing.T) {
 
 // A machine without a disk can be made, and the form says that it would have none.
 func TestFormTellsOfNoDisk(t *testing.T) {
-	p := NewForm(&World{})
+	p := NewForm(&World{Theme: theme.New(theme.Options{})})
 	p.inputs[fieldName].SetValue("web")
 	p.inputs[fieldNamespace].SetValue("prod")
 	for _, image := range []string{"", "image:1"} {

@@ -64,6 +64,22 @@ func TestConsoleIsReadAgain(t *testing.T) {
 	}
 }
 
+// TestConsoleBeginsAnew: the console of a guest that has moved says since when there is nothing of it.
+func TestConsoleBeginsAnew(t *testing.T) {
+	end := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	moved := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}}
+	moved.Status.NodeName = "node2"
+	moved.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{Completed: true, EndTimestamp: &end, SourceNode: "node1", TargetNode: "node2"}
+	for want, details := range map[string]*Details{
+		"prod/web moved from node node1 to node2 at 2026-01-02T03:04:05Z; its log begins there, and it has written nothing since": {VMI: moved},
+		"nothing was written yet": {VMI: &v1.VirtualMachineInstance{}},
+	} {
+		if got := (sections{Machine: &Machine{details: details}}).unwritten(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestReading(t *testing.T) {
 	at := time.Unix(1000, 0)
 	var r reading[string]

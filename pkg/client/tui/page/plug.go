@@ -101,9 +101,7 @@ func NewPlug(w *World, m *store.Machine) *Plug {
 	for i := range p.inputs {
 		input := textinput.New()
 		input.Prompt, input.Placeholder, input.CharLimit = "", plugForm[i].example, 253
-		styles := input.Styles()
-		styles.Cursor.Blink = false
-		input.SetStyles(styles)
+		input.SetStyles(fieldStyles(w, &input))
 		p.inputs[i] = input
 	}
 	if m.Instance {

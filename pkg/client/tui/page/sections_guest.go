@@ -7,9 +7,11 @@ import (
 	"image"
 	"image/png"
 	"strings"
+	"time"
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action/logs"
 	"github.com/virtkit/virtkit/pkg/client/tui/screen"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
@@ -81,9 +83,19 @@ func (s sections) console(n int) []string {
 	case s.ended != nil:
 		lines = append(lines, s.failed(s.ended)...)
 	case len(last) == 0:
-		lines = append(lines, s.dim("nothing was written yet"))
+		lines = append(lines, s.dim(s.unwritten()))
 	}
 	return lines
+}
+
+// unwritten says why there is nothing of the guest's console.
+func (s sections) unwritten() string {
+	if s.details != nil && s.details.VMI != nil {
+		if moved := logs.Elsewhere(s.details.VMI, time.Time{}); moved != "" {
+			return moved + ", and it has written nothing since"
+		}
+	}
+	return "nothing was written yet"
 }
 
 // screen is a small picture of the guest's screen. Its place is kept until there is one.

@@ -3,7 +3,6 @@ package gather
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,7 +27,7 @@ func Set(
 	f := why.SetFacts{Kind: kind.Short}
 	set, err := sets.Get(ctx, c, kind, namespace, name)
 	if apierrors.IsNotFound(err) {
-		return f, fmt.Errorf("%s %q %w", kind.Qualified(), name, action.ErrNotFound)
+		return f, action.NotFound(kind.Qualified(), name)
 	}
 	if err != nil {
 		return f, err

@@ -1,0 +1,56 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+)
+
+// Reached says what is true of a snapshot that was taken: how many volumes it has, and what the guest did meanwhile.
+func Reached(s *snapshotv1beta1.VirtualMachineSnapshot) string {
+	volumes := 0
+	if s.Status != nil && s.Status.SnapshotVolumes != nil {
+		volumes = len(s.Status.SnapshotVolumes.IncludedVolumes)
+	}
+	return fmt.Sprintf("virtualmachinesnapshot.snapshot.kubevirt.io/%s is ready: %s, %s", s.Name, counted(volumes),
+		quiet(Indications(s)))
+}
+
+// quiet says what the guest did while its volumes were taken.
+func quiet(indications []string) string {
+	has := func(i snapshotv1beta1.Indication) bool { return slices.Contains(indications, string(i)) }
+	switch {
+	case has(snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication):
+		return "and the guest wrote again before all were taken"
+	case has(snapshotv1beta1.VMSnapshotGuestAgentIndication):
+		return "and the guest was frozen by its agent"
+	case has(snapshotv1beta1.VMSnapshotPausedIndication):
+		return "and the guest was paused"
+	case has(snapshotv1beta1.VMSnapshotNoGuestAgentIndication):
+		return "and the guest has no agent that could freeze it"
+	case has(snapshotv1beta1.VMSnapshotOnlineSnapshotIndication):
+		return "and the guest ran"
+	}
+	return "and the VM was stopped"
+}
+
+// ReachedRestore says what is true after a restore.
+func ReachedRestore(r *snapshotv1beta1.VirtualMachineRestore) string {
+	volumes := 0
+	if r.Status != nil {
+		volumes = len(r.Status.Restores)
+	}
+	return fmt.Sprintf("virtualmachine.kubevirt.io/%s is restored: it has the spec of snapshot %s and %s of it",
+		r.Spec.Target.Name, r.Spec.VirtualMachineSnapshotName, counted(volumes))
+}
+
+func counted(volumes int) string {
+	switch volumes {
+	case 0:
+		return "no volume"
+	case 1:
+		return "1 volume"
+	}
+	return fmt.Sprintf("%d volumes", volumes)
+}
