@@ -75,8 +75,12 @@ func isSnapshot(c *clonev1beta1.VirtualMachineClone, object client.Object) bool 
 	return c.Spec.Source != nil && snapshotOf(c) == object.GetName()
 }
 
+// isTarget reports the new VM, or one that takes its name.
 func isTarget(c *clonev1beta1.VirtualMachineClone, object client.Object) bool {
-	return c.Status.TargetName != nil && *c.Status.TargetName == object.GetName()
+	if c.Status.TargetName != nil {
+		return *c.Status.TargetName == object.GetName()
+	}
+	return c.Spec.Target != nil && c.Spec.Target.Name == object.GetName()
 }
 
 // waits reports a clone that waits for the volumes of its VM.
