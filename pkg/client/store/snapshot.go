@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
 )
 
 // Resources of snapshots and of what is made of them.
@@ -105,10 +107,13 @@ type VolumeSnapshot struct {
 	Size resource.Quantity
 }
 
-// MakerOf is what has made an object: the object that controls it, as kind/name, else the program that wrote it first,
-// as the API server has it. It keeps no user.
+// MakerOf is what has made an object: the object that controls it, as kind/name, unless that is a VM, which is given
+// its restores; else the program that wrote its spec
+// first, as the API server has it. It keeps no user, and no time more exact than seconds: a controller may have added a
+// finalizer within the same one.
 func MakerOf(o metav1.Object) string {
-	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner != nil && owner.Kind != v1.VirtualMachineGroupVersionKind.Kind {
 		return owner.Kind + "/" + owner.Name
 	}
 	maker := ""
@@ -118,7 +123,8 @@ func MakerOf(o metav1.Object) string {
 		if f.Time != nil {
 			at = f.Time.Time
 		}
-		if f.Subresource == "" && (maker == "" || at.Before(first)) {
+		spec := f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.Raw, []byte(`"f:spec"`))
+		if spec && f.Subresource == "" && (maker == "" || at.Before(first)) {
 			maker, first = f.Manager, at
 		}
 	}

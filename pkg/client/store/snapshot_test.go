@@ -11,17 +11,25 @@ import (
 func TestMaker(t *testing.T) {
 	wrote := func(manager, subresource string, minute int) metav1.ManagedFieldsEntry {
 		at := metav1.NewTime(time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC))
-		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at}
+		fields := `{"f:spec":{"f:source":{}}}`
+		if manager == "virt-controller" {
+			fields = `{"f:metadata":{"f:finalizers":{}}}`
+		}
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
 	}
 	o := &metav1.ObjectMeta{}
 	if got := MakerOf(o); got != "" {
 		t.Errorf("of nothing: %q", got)
 	}
-	o.ManagedFields = []metav1.ManagedFieldsEntry{wrote("virt-controller", "status", 1), wrote("kubectl-edit", "", 3), wrote("virtctl", "", 2)}
+	o.ManagedFields = []metav1.ManagedFieldsEntry{wrote("virt-controller", "status", 1), wrote("virt-controller", "", 2), wrote("kubectl-edit", "", 3), wrote("virtctl", "", 2)}
 	if got := MakerOf(o); got != "virtctl" {
 		t.Errorf("%q", got)
 	}
 	yes := true
+	o.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachine", Name: "v", Controller: &yes}}
+	if got := MakerOf(o); got != "virtctl" {
+		t.Errorf("of a VM's: %q", got)
+	}
 	o.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachineClone", Name: "c", Controller: &yes}}
 	if got := MakerOf(o); got != "VirtualMachineClone/c" {
 		t.Errorf("%q", got)

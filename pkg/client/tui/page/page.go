@@ -186,8 +186,8 @@ type Actions interface {
 	// Plug and Unplug ask for a volume to be plugged into a machine or unplugged.
 	Plug(ctx context.Context, key store.Key, o volume.Options) error
 	Unplug(ctx context.Context, key store.Key, o volume.Options) error
-	// TakeSnapshot takes one of a machine. RestorePlan says what a restore of a snapshot to a machine would replace, and
-	// Restore and Clone begin one: they return the name of the object that is followed.
+	// TakeSnapshot takes one of a machine. RestorePlan says what a restore of a snapshot to a machine would replace.
+	// Restore and Clone begin one, and return the name of the object that is followed.
 	TakeSnapshot(ctx context.Context, machine store.Key, name string, o snapshot.Options) error
 	RestorePlan(ctx context.Context, snapshot store.Key, target string) (*snapshot.Plan, error)
 	Restore(ctx context.Context, snapshot store.Key, o snapshot.RestoreOptions) (name string, err error)

@@ -56,8 +56,9 @@ func newRequest(w *World, title, verb string, fields []plugField) *Request {
 	}
 	p.keys = keymap.Map[*Request]{
 		{
-			Keys: []string{"ctrl+s"}, Name: "submit", Help: verb, Allowed: func(p *Request) string { return p.refuse() },
-			Do: func(p *Request) tea.Cmd { return p.ask() },
+			Keys: []string{"ctrl+s"}, Name: "submit", Help: verb,
+			Allowed: func(p *Request) string { return p.refuse() },
+			Do:      func(p *Request) tea.Cmd { return p.ask() },
 		},
 		{Keys: []string{"enter", "tab", "down"}, Name: "next", Help: "the next field", Do: move(1)},
 		{Keys: []string{"right", "space"}, Name: "change", Help: "another value of the field", Do: choose(1)},

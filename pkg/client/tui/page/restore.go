@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
@@ -58,7 +58,8 @@ type planRead struct {
 // NewRestore makes the page that restores a snapshot.
 func NewRestore(w *World, s *store.Snapshot) *Request {
 	followSnapshots(w)
-	p := &restoring{Request: newRequest(w, "restore "+s.Object().String(), "restores the snapshot", restoreForm()), row: s}
+	p := &restoring{row: s}
+	p.Request = newRequest(w, "restore "+s.Object().String(), "restores the snapshot", restoreForm())
 	p.inputs[restoreTarget].SetValue(widget.Harmless(s.Machine))
 	p.inputs[restoreTarget].CursorEnd()
 	p.refuse, p.tell, p.ask, p.want, p.hear = p.refusal, p.says, p.asks, p.reads, p.heard
@@ -113,7 +114,8 @@ func (p *restoring) refusal() string {
 	case plan == nil:
 		return "what it would replace is being read"
 	case plan.Runs && p.chosen[restoreStop] == "":
-		return "VM " + plan.Target + " runs, and is restored only when it is stopped; choose to stop it first, or another name"
+		return "VM " + plan.Target + " runs, and is restored only when it is stopped; choose to stop it first, or " +
+			"another name"
 	}
 	return ""
 }
@@ -144,7 +146,8 @@ func (p *restoring) replaces(plan *snapshot.Plan) string {
 	of := "of " + age(when, p.world.Now()) + " ago"
 	switch {
 	case plan.Exists && len(plan.Volumes) > 0:
-		return fmt.Sprintf("VM %s is replaced: its spec and its volumes %s are those %s", key, p.inClaims(plan.Volumes), of)
+		return fmt.Sprintf("VM %s is replaced: its spec and its volumes %s are those %s", key,
+			p.inClaims(plan.Volumes), of)
 	case plan.Exists:
 		return fmt.Sprintf("VM %s is replaced: its spec is that %s", key, of)
 	case len(plan.Volumes) > 0:
@@ -181,14 +184,14 @@ func (p *restoring) says() []widget.Line {
 	case len(plan.Volumes) == 0:
 	case p.chosen[restoreClaims] == "":
 		add(theme.Dim, "Its claims get new names.")
-	case p.chosen[restoreClaims] == "InPlace":
+	case p.chosen[restoreClaims] == string(snapshotv1beta1.VolumeRestorePolicyInPlace):
 		add(theme.Warn, "Claims of these names are deleted, and made anew under their names.")
 	default:
 		add(theme.Dim, "Its claims are named %s-VOLUME.", plan.Target)
 	}
 	if !plan.Exists && plan.Target != p.row.Machine {
-		add(theme.Dim, "It has the MAC addresses and the firmware UUID of VM %s; D on the snapshot makes a clone with its own.",
-			p.row.Machine)
+		add(theme.Dim, "It has the MAC addresses and the firmware UUID of VM %s; D on the snapshot makes a clone with "+
+			"its own.", p.row.Machine)
 	}
 	return lines
 }
@@ -203,6 +206,9 @@ func (p *restoring) asks() tea.Cmd {
 	if plan.Exists {
 		ask.Typed = plan.Target
 		ask.Question += " What was written since is lost."
+		if o.VolumePolicy == string(snapshotv1beta1.VolumeRestorePolicyInPlace) {
+			ask.Question += " Claims of these names are deleted."
+		}
 	}
 	if plan.Runs {
 		ask.Question += " Its guest is stopped first."
@@ -225,64 +231,4 @@ func (p *restoring) asks() tea.Cmd {
 		Then: p.shows(func() (string, string) { return store.Restores, made }, key.Namespace),
 	}
 	return Send(ask)
-}
-
-// cloning is what the page that clones from a snapshot knows.
-type cloning struct {
-	*Request
-	row *store.Snapshot
-}
-
-// NewClone makes the page that makes another VM of a snapshot.
-func NewClone(w *World, s *store.Snapshot) *Request {
-	followSnapshots(w)
-	p := &cloning{row: s, Request: newRequest(w, "clone from "+s.Object().String(), "makes the VM", []plugField{
-		{title: "New VM", example: "its name"},
-	})}
-	p.refuse, p.tell, p.ask = p.refusal, p.says, p.asks
-	return p.Request
-}
-
-func (p *cloning) refusal() string {
-	p.row = latest(p.world, p.row)
-	s := saved{world: p.world, rows: []*store.Snapshot{p.row}}
-	if why := s.ready(store.Clones); why != "" {
-		return why
-	}
-	name := p.value(0)
-	if wrong := misnamed(name); wrong != "" {
-		return wrong
-	}
-	if p.world.Machines.Get(store.Key{Namespace: p.row.Namespace, Name: name}) != nil {
-		return "name: there is a VM " + p.row.Namespace + "/" + name
-	}
-	return ""
-}
-
-func (p *cloning) says() []widget.Line {
-	text := fmt.Sprintf("A new VM is made as %s was %s ago", p.row.Machine, age(p.row.Created, p.world.Now()))
-	if len(p.row.Included) > 0 {
-		text += ", with copies of its volumes " + strings.Join(p.row.Included, ", ")
-	}
-	lines := []widget.Line{
-		{Text: text + ".", Role: theme.Text},
-		{Text: "It has MAC addresses, a firmware UUID and a serial number of its own, and does not start by itself.", Role: theme.Dim},
-	}
-	if len(p.row.Excluded) > 0 {
-		lines = append(lines, widget.Line{Text: "Not in it: " + strings.Join(p.row.Excluded, ", ") + ".", Role: theme.Warn})
-	}
-	return lines
-}
-
-func (p *cloning) asks() tea.Cmd {
-	key, actions, name := p.row.Object(), p.world.Actions, p.value(0)
-	made := ""
-	return Send(Ask{Question: fmt.Sprintf("Make VM %s/%s of snapshot %s?", key.Namespace, name, key.Name), Task: Task{
-		Line: p.world.line(p.world.Program, "clone", quoted(key.Name), quoted(name), "--from-snapshot", "--namespace", key.Namespace),
-		Do: func(ctx context.Context) (err error) {
-			made, err = actions.Clone(ctx, key.Namespace, clone.Options{Source: key.Name, FromSnapshot: true, Target: name})
-			return err
-		},
-		Then: p.shows(func() (string, string) { return store.Clones, made }, key.Namespace),
-	}})
 }

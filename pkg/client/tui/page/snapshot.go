@@ -110,10 +110,8 @@ func (p *Snapshot) draw(width int) []string {
 	}
 	left := (width - 2) / 2
 	l, r := p.world.canvas(left), p.world.canvas(width-2-left)
-	return together([][]string{
-		beside(together([][]string{p.head(l), p.conditions(l)}), together([][]string{p.volumes(r), p.offspring(r)}), left),
-		events,
-	})
+	right := together([][]string{p.volumes(r), p.offspring(r)})
+	return together([][]string{beside(together([][]string{p.head(l), p.conditions(l)}), right, left), events})
 }
 
 // head says what it is, how far it is, and how it was taken.
@@ -251,7 +249,7 @@ func (p *Snapshot) conditions(c canvas) []string {
 	lines := []string{c.title("Conditions")}
 	for _, o := range p.row.Conditions {
 		role := theme.Text
-		if o.Type == "Failure" && o.Status == corev1.ConditionTrue || o.Type == "Ready" && o.Status != corev1.ConditionTrue {
+		if is := o.Status == corev1.ConditionTrue; is && o.Type == "Failure" || !is && o.Type == "Ready" {
 			role = theme.Warn
 		}
 		lines = append(lines, c.condition(role, o.Type, o.Status, o.Since, o.Reason, o.Message)...)

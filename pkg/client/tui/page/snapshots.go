@@ -308,8 +308,8 @@ func (p *Snapshots) View(width, height int) string {
 func (p *Snapshots) Click(x, y int, twice bool) tea.Cmd { return p.rows.Click(x, y-p.above, twice) }
 
 // noCSI is what a cluster without CSI's kinds of snapshots lacks.
-const noCSI = "Volumes cannot be snapshotted: the cluster does not have CSI's VolumeSnapshots. Install their kinds, the " +
-	"snapshot controller, and a driver that has snapshots; see docs/snapshots.md."
+const noCSI = "Volumes cannot be snapshotted: the cluster does not have CSI's VolumeSnapshots. Install their kinds, " +
+	"the snapshot controller, and a driver that has snapshots; see docs/snapshots.md."
 
 // noSnapshotKinds reports whether the cluster has no VolumeSnapshots.
 func noSnapshotKinds(w *World) bool {

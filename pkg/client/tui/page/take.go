@@ -218,7 +218,8 @@ func (p *take) asks() tea.Cmd {
 		question += " Without " + namesOf(out) + "."
 	}
 	question += " " + capital(p.meanwhile()) + "."
-	words := append([]string{p.world.Program, "snapshot create", quoted(key.Name), quoted(name)}, p.words(takeDeadline)...)
+	words := []string{p.world.Program, "snapshot create", quoted(key.Name), quoted(name)}
+	words = append(words, p.words(takeDeadline)...)
 	return Send(Ask{Question: question, Task: Task{
 		Line: p.world.line(append(words, "--namespace", key.Namespace)...),
 		Do:   func(ctx context.Context) error { return actions.TakeSnapshot(ctx, key, name, o) },
