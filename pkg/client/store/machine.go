@@ -47,6 +47,8 @@ type Machine struct {
 	GuestOS string
 
 	Paused, Agent, Migratable, Migrating, Evacuating bool
+	// Saving says that a snapshot or a restore of the VM is under way; empty when none is.
+	Saving string
 	// Trouble is the message of the condition that says best why it is not ready; empty when nothing is wrong.
 	Trouble string
 }
@@ -100,7 +102,7 @@ func join(vm, vmi *part) *Machine {
 	m := vmi.Machine
 	m.Status, m.Ready, m.RunStrategy, m.Created, m.Labels = vm.Status, vm.Ready, vm.RunStrategy, vm.Created, vm.Labels
 	m.Deleting, m.Revision, m.Owner = vm.Deleting, vm.Revision+"/"+vmi.Revision, vm.Owner
-	m.Trouble = cmp.Or(vm.Trouble, vmi.Trouble)
+	m.Trouble, m.Saving = cmp.Or(vm.Trouble, vmi.Trouble), vm.Saving
 	return &m
 }
 
@@ -111,6 +113,12 @@ func ofVM(vm *v1.VirtualMachine) *part {
 		Revision: vm.ResourceVersion, Owner: ownerOf(vm),
 	}}
 	p.CPUs, p.Memory = SizeOf(vm)
+	switch {
+	case vm.Status.RestoreInProgress != nil:
+		p.Saving = "restore under way"
+	case vm.Status.SnapshotInProgress != nil:
+		p.Saving = "snapshot under way"
+	}
 	if strategy, err := vm.RunStrategy(); err == nil {
 		p.RunStrategy = string(strategy)
 	}

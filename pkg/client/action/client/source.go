@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	volumesnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +28,7 @@ var watched = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1.AddToScheme, corev1.AddToScheme,
 		instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme,
-		snapshotv1beta1.AddToScheme, clonev1beta1.AddToScheme,
+		snapshotv1beta1.AddToScheme, clonev1beta1.AddToScheme, volumesnapshotv1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(err) // two types of one name: a programming error
@@ -58,6 +59,12 @@ var lists = map[schema.GroupVersionResource]func() runtime.Object{
 	clonev1beta1.SchemeGroupVersion.WithResource(Clones): func() runtime.Object {
 		return &clonev1beta1.VirtualMachineCloneList{}
 	},
+	snapshotv1beta1.SchemeGroupVersion.WithResource(store.Contents): func() runtime.Object {
+		return &snapshotv1beta1.VirtualMachineSnapshotContentList{}
+	},
+	volumesnapshotv1.SchemeGroupVersion.WithResource(store.VolumeSnapshots): func() runtime.Object {
+		return &volumesnapshotv1.VolumeSnapshotList{}
+	},
 	v1.GroupVersion.WithResource(store.ReplicaSets): func() runtime.Object {
 		return &v1.VirtualMachineInstanceReplicaSetList{}
 	},
@@ -80,9 +87,9 @@ var lists = map[schema.GroupVersionResource]func() runtime.Object{
 const (
 	Nodes     = "nodes"
 	Events    = "events"
-	Snapshots = "virtualmachinesnapshots"
-	Restores  = "virtualmachinerestores"
-	Clones    = "virtualmachineclones"
+	Snapshots = store.Snapshots
+	Restores  = store.Restores
+	Clones    = store.Clones
 )
 
 // Source lists and watches a resource, in one namespace or with "" in all, for pkg/client/store.

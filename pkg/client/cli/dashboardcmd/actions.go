@@ -16,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -99,6 +100,8 @@ func (a *actions) object(ctx context.Context, resource, namespace, name string) 
 	switch {
 	case resource == store.Pools:
 		group = sets.Pool.Group
+	case snapshotGroup(resource) != "":
+		group = "/apis/" + snapshotGroup(resource) + "/" + snapshotv1beta1.SchemeGroupVersion.Version
 	case !slices.Contains(sizings, resource):
 		return a.client.Raw(ctx, resource, namespace, name)
 	}
@@ -261,6 +264,8 @@ func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
 	switch plural, sub, _ := strings.Cut(resource, "/"); {
 	case plural == store.Pools:
 		group = poolv1beta1.SchemeGroupVersion.Group
+	case snapshotGroup(plural) != "":
+		group = snapshotGroup(plural)
 	case sub == "addvolume" || sub == "removevolume":
 		group = v1.SubresourceStorageGroupVersion.Group
 	}

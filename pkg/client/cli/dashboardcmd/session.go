@@ -122,6 +122,8 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 				source(c, v1.GroupVersion, store.ReplicaSets, scope.Namespace), store.OfReplicaSet)
 		})
 	})
+	w.Snapshots = store.NewSnapshotTables(s.changed)
+	w.FollowSnapshots = sync.OnceFunc(func() { s.followSnapshots(ctx, c, w) })
 	w.FollowSizings = sync.OnceFunc(func() { s.followSizings(ctx, c, w) })
 	s.follow(func() { w.Machines.Feed(ctx, sources[client.VMs], sources[client.VMIs]) })
 	s.follow(func() { store.Feed(ctx, w.Nodes, client.Nodes, sources[client.Nodes], store.OfNode) })

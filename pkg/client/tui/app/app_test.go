@@ -23,10 +23,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -231,6 +233,41 @@ func (f *fake) Unplug(_ context.Context, key store.Key, o volume.Options) error 
 	return f.err
 }
 
+func (f *fake) TakeSnapshot(_ context.Context, machine store.Key, name string, o snapshot.Options) error {
+	deadline := ""
+	if o.Deadline != nil {
+		deadline = o.Deadline.Duration.String()
+	}
+	f.done = append(f.done, strings.TrimSpace(fmt.Sprintf("snapshot %s of %s %s %s", name, machine, deadline, o.Policy)))
+	return f.err
+}
+
+func (f *fake) RestorePlan(_ context.Context, key store.Key, target string) (*snapshot.Plan, error) {
+	if err := f.wait(); err != nil {
+		return nil, err
+	}
+	return &snapshot.Plan{Target: target, Exists: target == "web" || target == "off", Runs: target == "web", Volumes: []string{"data", "root"}, Loses: []string{"scratch"}}, nil
+}
+
+func (f *fake) Restore(_ context.Context, key store.Key, o snapshot.RestoreOptions) (string, error) {
+	f.done = append(f.done, fmt.Sprintf("restore %s %+v", key, o))
+	return "restore-" + key.Name, f.err
+}
+
+func (f *fake) Clone(_ context.Context, namespace string, o clone.Options) (string, error) {
+	f.done = append(f.done, fmt.Sprintf("clone %s/%s of %s, snapshot %t", namespace, o.Target, o.Source, o.FromSnapshot))
+	return "clone-x", f.err
+}
+
+func (f *fake) DeleteSnapshot(_ context.Context, s *store.Snapshot) error {
+	f.done = append(f.done, fmt.Sprintf("delete %s %s", s.Short(), s.Object()))
+	return f.err
+}
+
+func (f *fake) WhySnapshot(_ context.Context, s *store.Snapshot) (*why.Report, error) {
+	return f.Why(context.Background(), s.Namespace, s.Name)
+}
+
 func (f *fake) Verdict(_ context.Context, _, after string) (*diff.Object, error) {
 	if strings.Contains(after, "wrong") {
 		return nil, errors.New("spec.wrong: unknown field")
@@ -265,7 +302,7 @@ func details(key store.Key) *page.Details {
 		VM: &v1.VirtualMachine{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 			Spec:       v1.VirtualMachineSpec{Instancetype: &v1.InstancetypeMatcher{Name: "u1.small"}, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: spec}},
-			Status: v1.VirtualMachineStatus{Conditions: []v1.VirtualMachineCondition{
+			Status: v1.VirtualMachineStatus{VolumeSnapshotStatuses: snapshotStatuses(key), Conditions: []v1.VirtualMachineCondition{
 				{Type: v1.VirtualMachineReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
 				{Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, LastTransitionTime: at, Message: "spec.template.spec.domain.cpu.cores takes effect with the next start"},
 			}},
@@ -367,6 +404,7 @@ func world(f *fake) *page.World {
 	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](func() {}), store.NewTable[store.Set](func() {})}
 	w.Sets[0].Load(map[store.Key]*store.Set{pool.Key(): pool})
 	w.Sets[1].Load(map[store.Key]*store.Set{replicaSet.Key(): replicaSet})
+	w.Snapshots = savedWorld()
 	w.Events.Load(map[store.Key]*store.Event{
 		{Namespace: "prod", Name: "e1"}: {Namespace: "prod", Name: "e1", Kind: "VirtualMachineInstance", Object: "web", Type: "Normal", Reason: "Started", Message: "VirtualMachineInstance started.", Last: now.Add(-time.Minute), Count: 1},
 		{Namespace: "prod", Name: "e3"}: {Namespace: "prod", Name: "e3", Kind: "Pod", Object: "virt-launcher-web-abcde", Type: "Normal", Reason: "Scheduled", Message: "Successfully assigned prod/virt-launcher-web-abcde to node1", Last: now.Add(-3 * time.Minute), Count: 1},
@@ -506,6 +544,16 @@ func TestFrames(t *testing.T) {
 		"plug-asked":     {"down", "P", "'iso", "enter", "down", "right", "down", "down", "'installer", "ctrl+s"},
 		"unplug":         {"down", "U"},
 		"unplug-asked":   {"down", "U", "enter"},
+		"snapshots":      {"8", "down", "down", "down"},
+		"snapshots-of":   {"down", "T", "down"},
+		"snapshot":       {"down", "T", "down", "enter"},
+		"snapshot-busy":  {"8", "/", "'hourly", "enter", "enter"},
+		"take":           {"down", "t"},
+		"take-asked":     {"down", "t", "down", "'90s", "down", "right", "down", "right", "ctrl+s"},
+		"restore":        {"down", "T", "down", "b"},
+		"restore-asked":  {"down", "T", "down", "b", "down", "right", "down", "right", "ctrl+s", "'we"},
+		"clone":          {"down", "T", "down", "D", "'web-copy"},
+		"delete-saved":   {"down", "T", "down", "ctrl+d", "'be"},
 		"events":         {"4"},
 		"health":         {"5"},
 		"why":            {"w"},

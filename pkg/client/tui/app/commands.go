@@ -41,6 +41,8 @@ func (a *App) commands() []command {
 		open("pools", "pools", "7", func(w *page.World) page.Page { return page.NewSets(w, store.Pools) }),
 		open("replicasets", "replica sets of instances", "7",
 			func(w *page.World) page.Page { return page.NewSets(w, store.ReplicaSets) }),
+		open("snapshots", "snapshots, with the restores and clones of each", "8",
+			func(w *page.World) page.Page { return page.NewSnapshots(w) }),
 		{
 			name: "log", help: "what was done, as command lines",
 			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },

@@ -33,6 +33,7 @@ func places() []place {
 		{"7", "Pools", "the page of pools and replica sets", func(w *page.World) page.Page {
 			return page.NewSets(w, "")
 		}},
+		{"8", "Snaps", "the page of snapshots", func(w *page.World) page.Page { return page.NewSnapshots(w) }},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -76,6 +77,10 @@ func (f hostileFake) Claims(ctx context.Context, namespace string) ([]volume.Cla
 	claims, users, err := f.fake.Claims(ctx, namespace)
 	claims, err = spoilt(claims, err)
 	return claims, users, err
+}
+
+func (f hostileFake) RestorePlan(ctx context.Context, key store.Key, target string) (*snapshot.Plan, error) {
+	return spoilt(f.fake.RestorePlan(ctx, key, target))
 }
 
 func (f hostileFake) Verdict(ctx context.Context, before, after string) (*diff.Object, error) {
@@ -144,7 +149,7 @@ func (e hostileError) Error() string { return string(e) }
 // spoilTables makes every string of every row hostile.
 func spoilTables(w *page.World) {
 	keep := func(path, value string) bool {
-		return structure(path, value) || path == ".Name" || path == ".Machine" || path == ".Object" || path == ".Owner"
+		return structure(path, value) || path == ".Name" || path == ".Machine" || path == ".Object" || path == ".Owner" || path == ".Of" || path == ".Content"
 	}
 	spoil := func(rows any) {
 		for i := range reflect.ValueOf(rows).Len() {
@@ -162,4 +167,7 @@ func spoilTables(w *page.World) {
 	for _, table := range w.Sets {
 		spoil(table.Rows())
 	}
+	spoil(w.Snapshots.Rows())
+	spoil(w.Snapshots.Contents.Rows())
+	spoil(w.Snapshots.Volumes.Rows())
 }

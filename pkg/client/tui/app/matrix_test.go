@@ -43,9 +43,16 @@ var everyPage = map[string]func(*page.World) page.Page{
 	"form":       func(w *page.World) page.Page { return page.NewForm(w) },
 	"plug":       func(w *page.World) page.Page { return page.NewPlug(w, web) },
 	"unplug":     func(w *page.World) page.Page { return page.NewUnplug(w, web) },
+	"snapshots":  func(w *page.World) page.Page { return page.NewSnapshots(w) },
+	"snapshot":   func(w *page.World) page.Page { return page.NewSnapshot(w, before.Key()) },
+	"take":       func(w *page.World) page.Page { return page.NewTake(w, web) },
+	"restore":    func(w *page.World) page.Page { return page.NewRestore(w, before) },
+	"clone":      func(w *page.World) page.Page { return page.NewClone(w, before) },
 }
 
 var sites = &store.Set{Namespace: "prod", Name: "sites", Resource: store.Pools}
+
+var before = &store.Snapshot{Namespace: "prod", Name: "before-upgrade", Resource: store.Snapshots, Machine: "web", Ready: true, Created: now.Add(-2 * time.Hour)}
 
 var web = &store.Machine{Namespace: "prod", Name: "web"}
 
@@ -64,6 +71,7 @@ var everyState = map[string]func(*page.World, *fake){
 		w.Events.Load(nil)
 		w.Sizings[0].Load(nil)
 		w.Sets[0].Load(nil)
+		loadSaved(w.Snapshots)
 		f.nothing = true
 	},
 	"loading": func(w *page.World, f *fake) {
@@ -91,6 +99,7 @@ func unread(w *page.World) {
 	w.Events = store.NewTable[store.Event](func() {})
 	w.Sizings = []*store.Table[store.Sizing]{store.NewTable[store.Sizing](func() {})}
 	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](func() {})}
+	w.Snapshots = store.NewSnapshotTables(func() {})
 }
 
 // lose takes the connection away, a minute and a half ago.
@@ -102,6 +111,11 @@ func lose(w *page.World, err error) {
 	w.Events.Lost(at, err)
 	w.Sizings[0].Lost(at, err)
 	w.Sets[0].Lost(at, err)
+	w.Snapshots.Snapshots.Lost(at, err)
+	w.Snapshots.Restores.Lost(at, err)
+	w.Snapshots.Clones.Lost(at, err)
+	w.Snapshots.Contents.Lost(at, err)
+	w.Snapshots.Volumes.Lost(at, err)
 }
 
 // many has ten thousand rows of everything.
@@ -111,6 +125,7 @@ func many(w *page.World, _ *fake) {
 	vmis := make([]v1.VirtualMachineInstance, rows)
 	nodes, moves := map[store.Key]*store.Node{}, map[store.Key]*store.Migration{}
 	sets := map[store.Key]*store.Set{}
+	var taken []*store.Snapshot
 	events, sizings := map[store.Key]*store.Event{}, map[store.Key]*store.Sizing{}
 	for i := range rows {
 		meta := metav1.ObjectMeta{Namespace: "prod", Name: fmt.Sprintf("vm-%05d", i), CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(i) * time.Minute))}
@@ -132,6 +147,14 @@ func many(w *page.World, _ *fake) {
 		yes := true
 		vms[i].OwnerReferences = []metav1.OwnerReference{{UID: "sites-uid", Controller: &yes}}
 		sets[set.Key()] = set
+		s := &store.Snapshot{Namespace: "prod", Name: key.Name, Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", Created: at, Machine: meta.Name, Phase: "Succeeded", Health: store.Well, Ready: true, Ended: true}
+		switch {
+		case i == 0:
+			s.Name = before.Name
+		case i%3 == 0:
+			s.Resource, s.Kind, s.Phase, s.Of, s.Target = store.Restores, "VirtualMachineRestore", "Complete", before.Name, web.Name
+		}
+		taken = append(taken, s)
 		events[key] = &store.Event{Namespace: "prod", Name: key.Name, Kind: "VirtualMachineInstance", Object: web.Name, Type: "Normal", Reason: "Started", Message: fmt.Sprintf("for the %dth time", rows-i), Last: at, Count: 1}
 		sizings[key] = &store.Sizing{Namespace: "prod", Name: key.Name, Resource: store.Instancetypes, CPUs: uint32(i%64 + 1), Memory: resource.MustParse("1Gi"), Created: at}
 	}
@@ -141,6 +164,7 @@ func many(w *page.World, _ *fake) {
 	w.Events.Load(events)
 	w.Sizings[0].Load(sizings)
 	w.Sets[0].Load(sets)
+	loadSaved(w.Snapshots, taken...)
 }
 
 // TestEveryPageInEveryState draws them all, at each size one under the other.

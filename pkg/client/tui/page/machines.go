@@ -168,6 +168,7 @@ func conditions(m *store.Machine) string {
 	add(m.Migrating, "migrating")
 	add(m.Evacuating, "evacuating")
 	add(m.Agent, "agent")
+	add(m.Saving != "", m.Saving)
 	add(m.Alive() && !m.Migratable, "not migratable")
 	add(m.Trouble != "", m.Trouble)
 	return strings.Join(out, ", ")

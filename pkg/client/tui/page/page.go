@@ -11,10 +11,12 @@ import (
 	tea "charm.land/bubbletea/v2"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -126,7 +128,10 @@ type World struct {
 	// Sets are pools and replica sets. They are followed once FollowSets was called.
 	Sets       []*store.Table[store.Set]
 	FollowSets func()
-	Usage      *Usage
+	// Snapshots are those of VMs, with what was made of them. They are followed once FollowSnapshots was called.
+	Snapshots       *store.SnapshotTables
+	FollowSnapshots func()
+	Usage           *Usage
 
 	Actions Actions
 
@@ -181,11 +186,20 @@ type Actions interface {
 	// Plug and Unplug ask for a volume to be plugged into a machine or unplugged.
 	Plug(ctx context.Context, key store.Key, o volume.Options) error
 	Unplug(ctx context.Context, key store.Key, o volume.Options) error
+	// TakeSnapshot takes one of a machine. RestorePlan says what a restore of a snapshot to a machine would replace.
+	// Restore and Clone begin one, and return the name of the object that is followed.
+	TakeSnapshot(ctx context.Context, machine store.Key, name string, o snapshot.Options) error
+	RestorePlan(ctx context.Context, snapshot store.Key, target string) (*snapshot.Plan, error)
+	Restore(ctx context.Context, snapshot store.Key, o snapshot.RestoreOptions) (name string, err error)
+	Clone(ctx context.Context, namespace string, o clone.Options) (name string, err error)
+	// DeleteSnapshot deletes a snapshot, restore or clone, and WhySnapshot says what it waits for.
+	DeleteSnapshot(ctx context.Context, s *store.Snapshot) error
+	WhySnapshot(ctx context.Context, s *store.Snapshot) (*why.Report, error)
 	// Verdict says what a change of an object's YAML would do, and Apply does it.
 	Verdict(ctx context.Context, before, after string) (*diff.Object, error)
 	Apply(ctx context.Context, before, after string) error
-	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io or
-	// pool.kubevirt.io, or to a subresource of machines, in a namespace.
+	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io, to one of
+	// pools, snapshots or clones, or to a subresource of machines, in a namespace.
 	ForbiddenTo(namespace, verb, resource string) string
 	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not
 	// known.

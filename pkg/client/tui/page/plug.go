@@ -41,6 +41,7 @@ const untilRestart = "instance"
 type plugField struct {
 	title, flag, example string
 	options              []option
+	boolean              bool // whether the flag takes no value
 }
 
 var plugForm = [plugFields]plugField{

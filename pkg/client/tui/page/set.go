@@ -80,7 +80,7 @@ func (p *Set) Refresh() {
 	}
 	p.members = members(p.world, p.row)
 	slices.SortFunc(p.members, store.Compare)
-	p.events = eventsAbout(p.world, p.row)
+	p.events = eventsOn(p.world, p.row.Kind, store.Key{Namespace: p.row.Namespace, Name: p.row.Name})
 }
 
 // Update has nothing to hear.
@@ -176,13 +176,4 @@ func (p *Set) machines(c canvas) []string {
 func (s canvas) state(m *store.Machine) string {
 	role := statusRole(m)
 	return s.t.Paint(role, widget.Pad(s.t, s.t.State(role)+" "+widget.Harmless(m.Status), 20))
-}
-
-// eventsAbout are the events of a set itself, the newest first.
-func eventsAbout(w *World, s *store.Set) []*store.Event {
-	out := slices.DeleteFunc(w.Events.Rows(), func(e *store.Event) bool {
-		return e.Namespace != s.Namespace || e.Kind != s.Kind || e.Object != s.Name
-	})
-	slices.SortFunc(out, newest)
-	return out
 }

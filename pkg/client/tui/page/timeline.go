@@ -134,6 +134,12 @@ func short(kind string) string {
 		return "vmi"
 	case "VirtualMachineInstanceMigration":
 		return "vmim"
+	case "VirtualMachineSnapshot":
+		return "vmsnapshot"
+	case "VirtualMachineRestore":
+		return "vmrestore"
+	case "VirtualMachineClone":
+		return "vmclone"
 	case "VirtualMachinePool":
 		return "vmpool"
 	case "VirtualMachineInstanceReplicaSet":

@@ -158,6 +158,22 @@ func machineBindings() keymap.Map[subject] {
 			Allowed: volumes("removevolume"),
 			Do:      func(s subject) tea.Cmd { return Send(Open{NewUnplug(s.world, s.machines[0])}) },
 		},
+		{
+			Keys: []string{"t"}, Name: takeName, Help: takeHelp,
+			Allowed: func(s subject) string {
+				return one(func(m *store.Machine) string { return takeRefusal(s.world, m) })(s)
+			}, Do: func(s subject) tea.Cmd { return Send(Open{NewTake(s.world, s.machines[0])}) },
+		},
+		{
+			Keys: []string{"T"}, Name: "snapshots", Help: "the snapshots of the VM, and what was made of them",
+			Allowed: one(func(m *store.Machine) string {
+				if m.Instance {
+					return "it has no VirtualMachine"
+				}
+				return ""
+			}),
+			Do: func(s subject) tea.Cmd { return Send(Open{NewSnapshotsOf(s.world, s.machines[0].Key())}) },
+		},
 		bind(lifecycle.MigrateCancel, "cancel the migration; the guest stays where it is", true, "M"),
 		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
 		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),

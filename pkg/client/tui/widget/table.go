@@ -4,6 +4,7 @@ package widget
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -51,10 +52,14 @@ type Table[R any] struct {
 	// Key names a row; Labels are what label selectors see.
 	Key    func(R) store.Key
 	Labels func(R) map[string]string
+	// Parent names the row that a row stays below, whatever the order, if it is one of the table's; nil has no tree.
+	// Parents are not below others.
+	Parent func(R) (store.Key, bool)
 	Now    func() time.Time
 	Theme  *theme.Theme
 
 	all, rows []R
+	roots     map[store.Key]R
 	filter    filter.Filter
 	sort      int
 	reversed  bool
@@ -249,11 +254,12 @@ func (t *Table[R]) moveTo(i int) {
 
 // arrange filters and sorts, takes the marks of rows that are not shown away, and puts the cursor back on its row.
 func (t *Table[R]) arrange() {
-	now := t.Now()
 	t.rows = t.rows[:0:0]
 	present := map[store.Key]bool{}
+	t.plant()
+	matches := t.matches()
 	for _, r := range t.all {
-		if !t.filter.Empty() && !t.filter.Match(t.text(r, now), t.labels(r)) {
+		if !matches(r) {
 			continue
 		}
 		if t.rows = append(t.rows, r); len(t.marks) > 0 {
@@ -275,6 +281,61 @@ func (t *Table[R]) arrange() {
 	t.moveTo(t.cursor)
 }
 
+// plant takes note of the rows that others may stay below.
+func (t *Table[R]) plant() {
+	if t.Parent == nil {
+		return
+	}
+	t.roots = map[store.Key]R{}
+	for _, r := range t.all {
+		if _, below := t.Parent(r); !below {
+			t.roots[t.Key(r)] = r
+		}
+	}
+}
+
+// root is the row that a row stays below, or the row itself.
+func (t *Table[R]) root(r R) (root R, below bool) {
+	if t.Parent != nil {
+		if key, ok := t.Parent(r); ok {
+			if root, ok = t.roots[key]; ok {
+				return root, true
+			}
+		}
+	}
+	return r, false
+}
+
+// matches is what the filter leaves: the rows that match it, with those above and below them.
+func (t *Table[R]) matches() func(R) bool {
+	if t.filter.Empty() {
+		return func(R) bool { return true }
+	}
+	now := t.Now()
+	match := func(r R) bool { return t.filter.Match(t.text(r, now), t.labels(r)) }
+	if t.Parent == nil {
+		return match
+	}
+	found := map[store.Key]bool{}
+	for _, r := range t.all {
+		if match(r) {
+			found[t.Key(r)] = true
+		}
+	}
+	whole := maps.Clone(found)
+	for _, r := range t.all {
+		root, below := t.root(r)
+		switch {
+		case !below:
+		case found[t.Key(root)]:
+			whole[t.Key(r)] = true
+		case found[t.Key(r)]:
+			whole[t.Key(root)] = true
+		}
+	}
+	return func(r R) bool { return whole[t.Key(r)] }
+}
+
 func (t *Table[R]) labels(r R) map[string]string {
 	if t.Labels == nil {
 		return nil
@@ -294,7 +355,24 @@ func (t *Table[R]) text(r R, now time.Time) string {
 	return b.String()
 }
 
+// compare orders rows, those of a tree by what they stay below first.
 func (t *Table[R]) compare(a, b R) int {
+	above, below := t.root(a)
+	other, under := t.root(b)
+	switch {
+	case !below && !under:
+	case t.Key(above) != t.Key(other):
+		return t.ordered(above, other)
+	case !below:
+		return -1
+	case !under:
+		return 1
+	}
+	return t.ordered(a, b)
+}
+
+// ordered compares by the column that the rows are sorted by.
+func (t *Table[R]) ordered(a, b R) int {
 	var order int
 	if c := t.Columns[t.sort]; c.Compare != nil {
 		order = c.Compare(a, b)
