@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -222,7 +223,8 @@ func (i *Instance) connect() error {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme),
 		instancetypev1beta1.AddToScheme(scheme),
 		apiextensionsv1.AddToScheme(scheme), migrationsv1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme),
-		cdiv1.AddToScheme(scheme), snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme)); err != nil {
+		cdiv1.AddToScheme(scheme), snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme),
+		snapshotsv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	i.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
