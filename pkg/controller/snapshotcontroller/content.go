@@ -101,7 +101,7 @@ func (r *Contents) look(ctx context.Context, content *v1beta1.VirtualMachineSnap
 		return view, err
 	}
 	var err error
-	if view.Guest, err = r.guest(ctx, content); err != nil {
+	if view.Guest, view.GuestUID, err = r.guest(ctx, content); err != nil {
 		return view, err
 	}
 	view.Classes, err = r.Storage.ReadClasses(ctx)
@@ -141,16 +141,18 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 }
 
 // guest is what runs of the content's VM.
-func (r *Contents) guest(ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent) (Guest, error) {
+func (r *Contents) guest(
+	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent,
+) (Guest, types.UID, error) {
 	vmi := &v1.VirtualMachineInstance{}
 	err := r.Client.Get(ctx, vmiOf(content), vmi)
 	if apierrors.IsNotFound(err) {
-		return NoGuest, nil
+		return NoGuest, "", nil
 	}
 	if err != nil {
-		return NoGuest, fmt.Errorf("get VMI: %w", err)
+		return NoGuest, "", fmt.Errorf("get VMI: %w", err)
 	}
-	return guestOf(vmi), nil
+	return guestOf(vmi), vmi.UID, nil
 }
 
 func guestOf(vmi *v1.VirtualMachineInstance) Guest {

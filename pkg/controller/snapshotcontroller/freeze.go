@@ -119,6 +119,8 @@ type Window struct {
 	Closed bool `json:"closed,omitempty"`
 	// Lapsed says that it did so before all volumes were snapshotted.
 	Lapsed bool `json:"lapsed,omitempty"`
+	// Guest is the VMI that was frozen. One that was started after it writes as soon as it likes.
+	Guest types.UID `json:"guest,omitempty"`
 }
 
 // windowOf returns a content's; nil when no guest was frozen for it, or when nobody can read it.
