@@ -171,7 +171,18 @@ func (h *hardy) snapshotStages() map[string]func(*testing.T) {
 				}
 				return ""
 			})
-			h.missed = h.content(t) != nil
+			if h.missed = h.content(t) != nil; h.missed {
+				return
+			}
+			eventually(t, 30*time.Second, "the snapshot says why it waits", func() string {
+				if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(h.snapshot), h.snapshot); err != nil {
+					return err.Error()
+				}
+				if s := h.snapshot.Status; s == nil || s.Error == nil || !strings.Contains(*s.Error.Message, "quota") {
+					return fmt.Sprintf("%+v", s)
+				}
+				return ""
+			})
 		},
 		"frozen": func(t *testing.T) {
 			handler := h.process(t, h.handler(t, h.from), processServer)
