@@ -37,7 +37,7 @@ var snapshotFaults = map[string]map[string]end{
 	"made": {
 		"nothing": done, "controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done, "agent": done,
 		"control plane": done, "second": done, "cancel": gone, "deadline": failed, "controller away": failed, "change": done,
-		"migrate": done, "launcher": done, "QEMU": done, "delete VM": done,
+		"migrate": done, "launcher": done, "QEMU": done, "restart": done, "delete VM": done,
 	},
 	// All are cut, and the guest is frozen still.
 	"cut": {
@@ -88,7 +88,7 @@ var (
 
 	snapshotVictimOrder = []string{
 		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs", "agent lies", "control plane",
-		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "launcher", "QEMU", "delete VM",
+		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "launcher", "QEMU", "restart", "delete VM",
 	}
 )
 

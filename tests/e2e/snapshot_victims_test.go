@@ -39,6 +39,10 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		"launcher":        guest(processLauncher),
 		"QEMU":            guest(processQEMU),
 		"controller away": h.goesOnAlone,
+		"restart": func(t *testing.T) {
+			kill(t, string(h.source.UID), processQEMU)
+			h.goesOn(t) // before the stage goes on
+		},
 		"deadline":        func(t *testing.T) { h.settledSnapshot(t, failed) },
 		"cancel":          h.cancel,
 		"second":          h.second,
