@@ -173,6 +173,12 @@ func TestSnapshots(tt *testing.T) {
 	}
 	t.waitVM("unlocked", unlocked)
 	t.quiet()
+
+	// The kind goes away, and with it what the VM says of its volumes.
+	t.undefine(&apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshotclasses.snapshot.storage.k8s.io"},
+	})
+	t.waitVM("without snapshots", func(vm *v1.VirtualMachine) bool { return !vm.Status.VolumeSnapshotStatuses[1].Enabled })
 	t.must(cluster.Client.Delete(t.ctx, vm))
 	t.waitGone(vm)
 }
@@ -303,7 +309,7 @@ func (t *test) undefine(definition *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	t.must(cluster.Client.Delete(ctx, definition))
+	t.must(client.IgnoreNotFound(cluster.Client.Delete(ctx, definition)))
 	t.must(wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(definition), definition)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)

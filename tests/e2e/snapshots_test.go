@@ -56,16 +56,37 @@ func countingVM(t *testing.T, ns, name string) *v1.VirtualMachine {
 	})
 }
 
-// mount is a shell command that mounts a disk by its serial number, formatted when it is new.
-func mount(disk string) string {
-	return fmt.Sprintf(`for d in /sys/block/vd*; do [ "$(cat $d/serial)" = %s ] && D=/dev/${d##*/}; done; mkdir -p /%s; `+
-		`mount $D /%[2]s 2>/dev/null || { mke2fs $D >/dev/null && mount $D /%[2]s; }`, strings.ToUpper(disk), disk)
+// plugged is a disk that is plugged into countingVM's running guest, to which it then writes, too.
+const plugged = "three"
+
+// plugIn plugs it in.
+func (g *guest) plugIn(t *testing.T, con *console) {
+	t.Helper()
+	g.claim(t, g.ns, plugged, corev1.PersistentVolumeBlock)
+	g.virtctl(t, nil, "-n", g.ns, "addvolume", g.name, "--volume-name="+plugged, "--wait", "--timeout=90s")
+	eventually(t, 30*time.Second, "the guest sees the disk", func() string {
+		if con.run(t, "echo "+scsiDisk(plugged)) == "" {
+			return "no such disk"
+		}
+		return ""
+	})
 }
 
-// mountAll mounts the counters' disks.
-func (g *guest) mountAll(t *testing.T, con *console) {
+// mount is a shell command that mounts a disk by its serial number, formatted when it is new.
+func mount(disk string) string {
+	device := fmt.Sprintf(`$(for d in /sys/block/vd*; do [ "$(cat $d/serial)" = %s ] && echo /dev/${d##*/}; done)`,
+		strings.ToUpper(disk))
+	if disk == plugged {
+		device = scsiDisk(disk)
+	}
+	return fmt.Sprintf(`D=%s; mkdir -p /%[2]s; mount $D /%[2]s 2>/dev/null || { mke2fs $D >/dev/null && mount $D /%[2]s; }`,
+		device, disk)
+}
+
+// mountAll mounts the counters' disks, and more.
+func (g *guest) mountAll(t *testing.T, con *console, more ...string) {
 	t.Helper()
-	for _, disk := range counters {
+	for _, disk := range slices.Concat(counters, more) {
 		con.run(t, mount(disk))
 		if got := con.run(t, "grep -c ' /"+disk+" ' /proc/mounts"); got != "1" {
 			t.Fatalf("disk %s of %s is not mounted: %s", disk, g.name, got)
@@ -73,10 +94,10 @@ func (g *guest) mountAll(t *testing.T, con *console) {
 	}
 }
 
-// counts reads the numbers that the disks have.
-func counts(t *testing.T, con *console) (numbers []int) {
+// counts reads the numbers that the counters' disks have, and more.
+func counts(t *testing.T, con *console, more ...string) (numbers []int) {
 	t.Helper()
-	for _, disk := range counters {
+	for _, disk := range slices.Concat(counters, more) {
 		n, err := strconv.Atoi(con.run(t, "cat /"+disk+"/n"))
 		if err != nil {
 			t.Fatalf("disk %s: %v", disk, err)
@@ -86,16 +107,18 @@ func counts(t *testing.T, con *console) (numbers []int) {
 	return numbers
 }
 
-// oneInstant checks that the disks are of one instant: the writer writes to the first one first.
+// oneInstant checks that the disks are of one instant: the writer writes to one after the other.
 func oneInstant(t *testing.T, numbers []int) {
 	t.Helper()
-	if d := numbers[0] - numbers[1]; d != 0 && d != 1 {
+	first, last := numbers[0], numbers[len(numbers)-1]
+	if d := first - last; d != 0 && d != 1 || !slices.IsSortedFunc(numbers, func(a, b int) int { return b - a }) {
 		t.Errorf("the disks %v have %v, which they never had at one time", counters, numbers)
 	}
 }
 
 // A snapshot of a running guest is of one instant on all disks, by its agent and without one; the guest goes on at once.
-// A restore brings it back, in place; a clone is another machine with the same data.
+// A restore brings it back, in place; a clone is another machine with the same data. A volume that was plugged in comes
+// along.
 func TestSnapshots(t *testing.T) {
 	needSnapshots(t)
 	t.Parallel()
@@ -104,11 +127,12 @@ func TestSnapshots(t *testing.T) {
 	g := c.create(t, countingVM(t, ns, "counting"))
 	g.waitLogin(t)
 	con := g.shell(t, "")
-	g.mountAll(t, con)
-	con.run(t, `(n=0; while :; do n=$((n+1)); for d in `+strings.Join(counters, " ")+`; do echo $n >/$d/next; mv /$d/next /$d/n; sync; done; done) & echo $! >/tmp/writer`)
+	g.plugIn(t, con)
+	g.mountAll(t, con, plugged)
+	con.run(t, `(n=0; while :; do n=$((n+1)); for d in `+strings.Join(counters, " ")+` `+plugged+`; do echo $n >/$d/next; mv /$d/next /$d/n; sync; done; done) & echo $! >/tmp/writer`)
 
 	online := c.snapshot(t, ns, g.name, "online", snapshotv1beta1.VMSnapshotOnlineSnapshotIndication)
-	if online.Status.SnapshotVolumes == nil || !slices.Equal(slices.Sorted(slices.Values(online.Status.SnapshotVolumes.IncludedVolumes)), counters) {
+	if online.Status.SnapshotVolumes == nil || !slices.Equal(slices.Sorted(slices.Values(online.Status.SnapshotVolumes.IncludedVolumes)), []string{"one", plugged, "two"}) {
 		t.Errorf("included: %+v", online.Status.SnapshotVolumes)
 	}
 	if !slices.ContainsFunc(indications(online), func(i snapshotv1beta1.Indication) bool {
@@ -167,8 +191,8 @@ func TestSnapshots(t *testing.T) {
 	g.virtctl(t, nil, "-n", ns, "start", g.name)
 	g.waitLogin(t)
 	con = g.shell(t, "")
-	g.mountAll(t, con)
-	restored := counts(t, con)
+	g.mountAll(t, con, plugged)
+	restored := counts(t, con, plugged)
 	oneInstant(t, restored)
 	if restored[0] >= after[0] || restored[0] == 0 {
 		t.Errorf("the disks have %v; the snapshot was made before they had %v", restored, after)
@@ -244,8 +268,8 @@ func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
 	}
 	copied.waitLogin(t)
 	con := copied.shell(t, "")
-	copied.mountAll(t, con)
-	got := counts(t, con)
+	copied.mountAll(t, con, plugged)
+	got := counts(t, con, plugged)
 	oneInstant(t, got)
 	if got[0] >= numbers[0] || got[0] == 0 {
 		t.Errorf("the clone's disks have %v; the snapshot was made before they had %v", got, numbers)

@@ -16,8 +16,7 @@ import (
 	"strings"
 	"time"
 
-	volumesnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -225,7 +224,7 @@ func (i *Instance) connect() error {
 		instancetypev1beta1.AddToScheme(scheme),
 		apiextensionsv1.AddToScheme(scheme), migrationsv1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme),
 		cdiv1.AddToScheme(scheme), snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme),
-		volumesnapshotv1.AddToScheme(scheme)); err != nil {
+		snapshotsv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	i.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})

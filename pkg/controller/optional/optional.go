@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -62,6 +63,8 @@ type Access struct {
 type follower struct {
 	controller controller.Controller
 	users      handler.MapFunc
+	// gone tells the controller that the kind is served no longer, of which the objects have no events.
+	gone chan event.GenericEvent
 }
 
 // SetupWithManager registers the watch for the kind's definition.
@@ -100,9 +103,10 @@ func definition() *metav1.PartialObjectMetadata {
 	return object
 }
 
-// Follow has a controller work on the users of each object that changes. It must be called before the manager starts.
+// Follow has a controller work on the users of each object that changes; and when the kind is served no longer, on the
+// users of an empty object. It must be called before the manager starts.
 func (a *Access) Follow(c controller.Controller, users handler.MapFunc) {
-	a.followers = append(a.followers, follower{c, users})
+	a.followers = append(a.followers, follower{controller: c, users: users})
 }
 
 // Served reports whether the cluster has the kind.
@@ -199,9 +203,14 @@ func (a *Access) discovered() (bool, error) {
 func (a *Access) came(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, f := range a.followers {
-		kind := source.Kind(a.Cache, a.Kind.Object, handler.EnqueueRequestsFromMapFunc(f.users))
-		if err := f.controller.Watch(kind); err != nil {
+	for i := range a.followers {
+		f, users := &a.followers[i], handler.EnqueueRequestsFromMapFunc(a.followers[i].users)
+		err := f.controller.Watch(source.Kind(a.Cache, a.Kind.Object, users))
+		if err == nil && f.gone == nil {
+			f.gone = make(chan event.GenericEvent, 1)
+			err = f.controller.Watch(source.Channel(f.gone, users))
+		}
+		if err != nil {
 			return errors.Join(fmt.Errorf("watch %s: %w", a.Kind.Resource, err),
 				a.Cache.RemoveInformer(ctx, a.Kind.Object))
 		}
@@ -219,5 +228,11 @@ func (a *Access) gone(ctx context.Context) error {
 	}
 	a.served = false
 	ctrl.LoggerFrom(ctx).Info("a kind is served no longer", "definition", a.Kind.definition())
+	for _, f := range a.followers {
+		select {
+		case f.gone <- event.GenericEvent{Object: a.Kind.Object.DeepCopyObject().(client.Object)}:
+		default: // it has yet to take the last one
+		}
+	}
 	return a.Cache.RemoveInformer(ctx, a.Kind.Object)
 }

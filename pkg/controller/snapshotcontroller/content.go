@@ -101,7 +101,7 @@ func (r *Contents) look(ctx context.Context, content *v1beta1.VirtualMachineSnap
 		return view, err
 	}
 	var err error
-	if view.Guest, err = r.guest(ctx, content); err != nil {
+	if view.Guest, view.GuestUID, err = r.guest(ctx, content); err != nil {
 		return view, err
 	}
 	view.Classes, err = r.Storage.ReadClasses(ctx)
@@ -141,16 +141,18 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 }
 
 // guest is what runs of the content's VM.
-func (r *Contents) guest(ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent) (Guest, error) {
+func (r *Contents) guest(
+	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent,
+) (Guest, types.UID, error) {
 	vmi := &v1.VirtualMachineInstance{}
 	err := r.Client.Get(ctx, vmiOf(content), vmi)
 	if apierrors.IsNotFound(err) {
-		return NoGuest, nil
+		return NoGuest, "", nil
 	}
 	if err != nil {
-		return NoGuest, fmt.Errorf("get VMI: %w", err)
+		return NoGuest, "", fmt.Errorf("get VMI: %w", err)
 	}
-	return guestOf(vmi), nil
+	return guestOf(vmi), vmi.UID, nil
 }
 
 func guestOf(vmi *v1.VirtualMachineInstance) Guest {
@@ -175,7 +177,7 @@ func vmiOf(content *v1beta1.VirtualMachineSnapshotContent) types.NamespacedName 
 func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentStep) error {
 	content := view.Content
 	if len(step.Create) > 0 {
-		if failed := r.cut(ctx, content, step); failed != nil {
+		if failed := r.cut(ctx, view, step); failed != nil {
 			if err := r.remember(ctx, content, step.Window); err != nil {
 				return errors.Join(failed, err)
 			}
@@ -208,10 +210,8 @@ func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentSte
 }
 
 // cut makes the VolumeSnapshots while the guest does not write. After an error it lets the guest go.
-func (r *Contents) cut(
-	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent, step *ContentStep,
-) error {
-	vmi := vmiOf(content)
+func (r *Contents) cut(ctx context.Context, view ContentView, step *ContentStep) error {
+	content, vmi := view.Content, vmiOf(view.Content)
 	if step.Freeze {
 		// Before the freeze, so that a virt-controller that starts anew undoes it.
 		if err := r.remember(ctx, content, step.Window); err != nil {
@@ -219,7 +219,7 @@ func (r *Contents) cut(
 		}
 		quiesced, err := r.Freezer.Freeze(ctx, vmi, max(step.Window.Until.Sub(r.Now()), time.Second))
 		if err != nil {
-			return r.letGo(ctx, vmi, step, err)
+			return r.letGo(ctx, view, step, err)
 		}
 		step.Window.Quiesced = quiesced
 	}
@@ -229,7 +229,7 @@ func (r *Contents) cut(
 			continue // of a moment ago: its event will come
 		}
 		if err != nil {
-			return r.letGo(ctx, vmi, step, fmt.Errorf("create VolumeSnapshot %s: %w", snapshot.Name, err))
+			return r.letGo(ctx, view, step, fmt.Errorf("create VolumeSnapshot %s: %w", snapshot.Name, err))
 		}
 		r.writes.Dependents.Made(client.ObjectKeyFromObject(content), snapshot, r.Now())
 		r.Recorder.Eventf(content, eventNormal, ReasonVolumeSnapshotCreated, "Successfully created VolumeSnapshot %s",
@@ -239,11 +239,11 @@ func (r *Contents) cut(
 }
 
 // letGo thaws a guest after an error. What it cannot thaw stays open, and is thawed later.
-func (r *Contents) letGo(ctx context.Context, vmi types.NamespacedName, step *ContentStep, failed error) error {
+func (r *Contents) letGo(ctx context.Context, view ContentView, step *ContentStep, failed error) error {
 	if !step.Freeze {
 		return failed
 	}
-	if err := r.Freezer.Unfreeze(ctx, vmi); err != nil && !lapsed(err) {
+	if err := r.unfreeze(ctx, view); err != nil && !lapsed(err) {
 		return errors.Join(failed, err)
 	}
 	step.Window.Closed = true
@@ -252,7 +252,7 @@ func (r *Contents) letGo(ctx context.Context, vmi types.NamespacedName, step *Co
 
 // thaw lets the guest write again. Once its time is over the guest's launcher has done so.
 func (r *Contents) thaw(ctx context.Context, view ContentView, step *ContentStep) error {
-	err := r.Freezer.Unfreeze(ctx, vmiOf(view.Content))
+	err := r.unfreeze(ctx, view)
 	switch {
 	case lapsed(err):
 		step.Window.Lapsed = true
@@ -262,6 +262,16 @@ func (r *Contents) thaw(ctx context.Context, view ContentView, step *ContentStep
 		ctrl.LoggerFrom(ctx).Info("a guest is not thawed; its launcher does so by itself", "err", err)
 	}
 	return nil
+}
+
+// unfreeze lets the guest go. That none is found means that there is none only when the VMI says so, too: a virt-handler
+// that has just been started does not know its guests yet.
+func (r *Contents) unfreeze(ctx context.Context, view ContentView) error {
+	err := r.Freezer.Unfreeze(ctx, vmiOf(view.Content))
+	if view.Guest != GuestRunning && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {
+		return nil
+	}
+	return err
 }
 
 // remember writes what is known of the freeze.

@@ -9,6 +9,7 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/frame"
@@ -50,6 +51,8 @@ type ContentView struct {
 	// Snapshot is the content's, nil when it is gone.
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	Guest    Guest
+	// GuestUID is the VMI's, empty when there is none.
+	GuestUID types.UID
 	// Served says that the cluster has VolumeSnapshots. VolumeSnapshots are those of the content that exist, by name.
 	Served          bool
 	VolumeSnapshots map[string]*snapshotv1.VolumeSnapshot
@@ -176,8 +179,9 @@ func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1be
 		some := len(view.VolumeSnapshots) > 0
 		step.Freeze, step.RequeueAfter = true, most
 		step.Window = &Window{
-			Until:  view.Now.Add(most).UTC().Truncate(time.Second),
-			Lapsed: some && (window == nil || window.Closed || window.Lapsed || view.Now.After(window.Until)),
+			Until: view.Now.Add(most).UTC().Truncate(time.Second), Guest: view.GuestUID,
+			Lapsed: some && (window == nil || window.Closed || window.Lapsed || view.Now.After(window.Until) ||
+				view.another(window)),
 		}
 	}
 }
@@ -204,7 +208,7 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 	if window != nil && !window.Closed {
 		late := !view.Now.Before(window.Until)
 		if settled || late {
-			step.close(window).Lapsed = window.Lapsed || !cut || late
+			step.close(window).Lapsed = window.Lapsed || !cut || late || view.another(window)
 		} else {
 			step.RequeueAfter = window.Until.Sub(view.Now)
 		}
@@ -220,6 +224,11 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 		view.fail(step.Status, trouble)
 	}
 	step.Missing = slices.DeleteFunc(step.Missing, func(string) bool { return sameError(view.Content.Status, trouble) })
+}
+
+// another reports that another guest runs than the one that was frozen.
+func (view *ContentView) another(window *Window) bool {
+	return window.Guest != "" && view.GuestUID != "" && window.Guest != view.GuestUID
 }
 
 // fail puts an error into the status, unless it is there.

@@ -8,6 +8,7 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
@@ -113,6 +114,13 @@ func TestNextContent(t *testing.T) {
 	deleted := viewOf(content(windowed(open)), GuestRunning, cutA, waiting)
 	deleted.Content.DeletionTimestamp = new(metav1.NewTime(now))
 
+	of := func(guest types.UID, view ContentView) ContentView {
+		view.GuestUID = guest
+		return view
+	}
+	mine := open
+	mine.Guest = "mine"
+
 	for name, test := range map[string]struct {
 		view                         ContentView
 		freeze, thaw, created, lapse bool
@@ -130,6 +138,9 @@ func TestNextContent(t *testing.T) {
 		"one is waited for":         {view: viewOf(content(windowed(open)), GuestRunning, cutA, waiting), again: time.Minute},
 		"all are cut":               {view: viewOf(content(windowed(open)), GuestRunning, cutA, cutB), thaw: true, created: true},
 		"one fails":                 {view: viewOf(content(windowed(open)), GuestRunning, cutA, failed), thaw: true, lapse: true, trouble: "vs-b error: no space"},
+		"of the guest of before":    {view: of("mine", viewOf(content(windowed(mine)), GuestRunning, cutA, cutB)), thaw: true, created: true},
+		"of another guest":          {view: of("other", viewOf(content(windowed(mine)), GuestRunning, cutA, cutB)), thaw: true, lapse: true, created: true},
+		"another guest, one is cut": {view: of("other", viewOf(content(windowed(mine)), GuestRunning, cutA)), freeze: true, create: 1, lapse: true, again: 4 * time.Minute},
 		"the window is over":        {view: viewOf(content(windowed(over)), GuestRunning, cutA, waiting), thaw: true, lapse: true},
 		"cut too late":              {view: viewOf(content(windowed(over)), GuestRunning, cutA, cutB), thaw: true, lapse: true, created: true},
 		"restart, in the window":    {view: viewOf(content(windowed(open)), GuestRunning, cutA), freeze: true, create: 1, again: 4 * time.Minute},

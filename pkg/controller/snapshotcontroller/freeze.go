@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +23,7 @@ type Freezer interface {
 	// Freeze has a guest write out what it holds in memory and write no more until Unfreeze, or for a time at most. It
 	// may be called again, which begins the time anew.
 	Freeze(ctx context.Context, vmi types.NamespacedName, most time.Duration) (snapshots.Quiesced, error)
-	// Unfreeze undoes what Freeze did, if it did anything.
+	// Unfreeze undoes what Freeze did, if it did anything. It fails where no guest is found.
 	Unfreeze(ctx context.Context, vmi types.NamespacedName) error
 }
 
@@ -93,12 +92,9 @@ func (s *subresources) Freeze(
 	return how.Quiesced, nil
 }
 
-// Unfreeze implements Freezer. There is nothing to undo when there is no guest.
+// Unfreeze implements Freezer.
 func (s *subresources) Unfreeze(ctx context.Context, vmi types.NamespacedName) error {
 	_, err := s.put(ctx, vmi, "unfreeze", nil, nil)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
 	return err
 }
 
@@ -119,6 +115,8 @@ type Window struct {
 	Closed bool `json:"closed,omitempty"`
 	// Lapsed says that it did so before all volumes were snapshotted.
 	Lapsed bool `json:"lapsed,omitempty"`
+	// Guest is the VMI that was frozen. One that was started after it writes as soon as it likes.
+	Guest types.UID `json:"guest,omitempty"`
 }
 
 // windowOf returns a content's; nil when no guest was frozen for it, or when nobody can read it.

@@ -37,6 +37,9 @@ func TestFaults(t *testing.T) {
 	if err := f.inject(t.Context(), "CreateSnapshot", "other", "CreateSnapshot=fail:1"); status.Code(err) != codes.Unavailable {
 		t.Errorf("each has its own count: %v", err)
 	}
+	if err := f.inject(t.Context(), "CreateSnapshot", "s", "CreateSnapshot=fail"); status.Code(err) != codes.Internal {
+		t.Errorf("a failure that stays has to be final: %v", err)
+	}
 	if err := f.inject(t.Context(), "DeleteSnapshot", "s", "CreateSnapshot=fail"); err != nil {
 		t.Errorf("another method: %v", err)
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // Faults are written as `METHOD=delay:2s METHOD=fail:3 METHOD=fail`: calls of a method are delayed; or the first three
-// for each volume or snapshot fail, or all.
+// for each volume or snapshot fail, or all. A failure that passes is Unavailable, after which the sidecars hold that
+// the call may have done its work; one that stays is Internal, which is final.
 
 // longestDelay is more than any caller waits.
 const longestDelay = time.Hour
@@ -91,9 +92,12 @@ func (f *faults) inject(ctx context.Context, method, id, text string) error {
 			return status.FromContextError(ctx.Err()).Err()
 		case <-time.After(fault.delay):
 		}
+		code := codes.Unavailable
+		if fault.fails < 0 {
+			code = codes.Internal
+		}
 		if fault.fails < 0 || f.count(method+" "+id, fault.fails) {
-			return status.Errorf(codes.Unavailable, "%s of %q fails since its class says so (parameter %s)", method, id,
-				FaultsKey)
+			return status.Errorf(code, "%s of %q fails since its class says so (parameter %s)", method, id, FaultsKey)
 		}
 	}
 	return nil

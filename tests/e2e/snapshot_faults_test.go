@@ -1,0 +1,162 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// end is how a snapshot or a restore ends amid which something failed.
+type end string
+
+const (
+	done   end = "is done"
+	failed end = "fails"
+	gone   end = "is gone"
+)
+
+// snapshotFaults is the table of snapshots: what fails, by the stage at which it does. See hardy.snapshotStages and
+// hardy.victims.
+var snapshotFaults = map[string]map[string]end{
+	// The VM is locked, and the content cannot be made.
+	"locked": {
+		"nothing": done, "controller": done, "handler": done, "api": done, "control plane": done, "second": done, "cancel": gone,
+		"deadline": failed, "QEMU": done,
+	},
+	// The guest is frozen, and no VolumeSnapshot is made.
+	"frozen": {
+		"controller": done, "handler": done, "api": done, "csi node": done, "agent": done, "controller away": failed,
+		"control plane": done, "launcher": done, "QEMU": done,
+	},
+	// The VolumeSnapshots are made, and nobody cuts them.
+	"made": {
+		"nothing": done, "controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done, "agent": done,
+		"control plane": done, "second": done, "cancel": gone, "deadline": failed, "controller away": failed, "change": done,
+		"migrate": done, "launcher": done, "QEMU": done, "restart": done, "delete VM": done,
+	},
+	// All are cut, and the guest is frozen still.
+	"cut": {
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done, "agent": done,
+		"control plane": done, "cancel": gone, "launcher": done, "QEMU": done,
+	},
+	// The guest goes on, and the snapshot does not say that it is ready.
+	"thawed": {
+		"controller": done, "handler": done, "api": done, "csi controller": done, "control plane": done, "cancel": gone, "QEMU": done,
+	},
+	// The agent does not do what it is asked for, from before the snapshot on.
+	"asked": {"agent hangs": done, "agent lies": done},
+	// One volume of three is not snapshotted.
+	"broken": {"deadline": failed, "cancel": gone},
+}
+
+// restoreFaults is the table of restores to a VM, which is off but for the first one.
+var restoreFaults = map[string]map[string]end{
+	// The claims are made, and nobody fills them.
+	"claims": {
+		"controller": done, "api": done, "csi controller": done, "csi node": done, "control plane": done, "cancel": gone, "start": done,
+	},
+	// The claims are bound, and the VM is what it was.
+	"bound": {"controller": done, "api": done, "csi controller": done, "control plane": done, "cancel": gone},
+	// The VM is written, and what hangs on it does not follow.
+	"written": {"controller": done, "api": done, "handler": done, "control plane": done, "cancel": gone},
+	// The claims are replaced under their names, and nobody fills the new ones.
+	"replaced": {"controller": done, "csi controller": done, "control plane": done, "cancel": gone},
+	// The VM runs, and may not be stopped.
+	"running": {"nothing": failed},
+	// There may be no more claims.
+	"quota": {"nothing": done, "controller": done, "cancel": gone},
+}
+
+// shortSnapshots are those that every run has.
+var shortSnapshots = map[string][]string{
+	"frozen": {"controller away"},
+	"made":   {"controller", "csi node"},
+	"broken": {"deadline"},
+}
+
+var shortRestores = map[string][]string{"written": {"controller"}}
+
+// The orders in which they are taken: what ends the guest, which costs a boot, last.
+var (
+	snapshotStageOrder = []string{"locked", "frozen", "made", "cut", "thawed", "asked", "broken"}
+	restoreStageOrder  = []string{"running", "written", "claims", "bound", "quota", "replaced"}
+
+	snapshotVictimOrder = []string{
+		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs", "agent lies", "control plane",
+		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "launcher", "QEMU", "restart", "delete VM",
+	}
+)
+
+// chosen says whether a case is to be run: VIRTKIT_E2E_SNAPSHOT_FAULTS is "stage/victim,…", as VIRTKIT_E2E_FAULTS is.
+func chosen(short map[string][]string, stage, victim string) bool {
+	if list := os.Getenv("VIRTKIT_E2E_SNAPSHOT_FAULTS"); list != "" {
+		for one := range strings.SplitSeq(list, ",") {
+			s, v, _ := strings.Cut(one, "/")
+			if (s == "" || s == stage) && (v == "" || v == victim) {
+				return true
+			}
+		}
+		return false
+	}
+	return *long || slices.Contains(short[stage], victim)
+}
+
+// Whatever fails while a VM is snapshotted or restored: the guest writes again, no claim and no VolumeSnapshot is left
+// that nobody names, all status is true, and what is ready is of one instant. Not parallel: it disturbs every other
+// test.
+func TestSnapshotFaults(t *testing.T) {
+	needSnapshots(t)
+	h := newHardy(t)
+	for _, stage := range snapshotStageOrder {
+		for _, victim := range snapshotVictimOrder {
+			want, ok := snapshotFaults[stage][victim]
+			if !ok || !chosen(shortSnapshots, stage, victim) {
+				continue
+			}
+			if !t.Run(stage+"/"+victim, func(t *testing.T) { h.runSnapshot(t, stage, victim, want) }) {
+				t.FailNow() // the next would begin from something unknown
+			}
+		}
+	}
+	if !slices.ContainsFunc(restoreStageOrder, func(stage string) bool {
+		return slices.ContainsFunc(snapshotVictimOrder, func(victim string) bool {
+			_, ok := restoreFaults[stage][victim]
+			return ok && chosen(shortRestores, stage, victim)
+		})
+	}) {
+		return
+	}
+	h.base(t)
+	for _, stage := range restoreStageOrder {
+		for _, victim := range snapshotVictimOrder {
+			want, ok := restoreFaults[stage][victim]
+			if !ok || !chosen(shortRestores, stage, victim) {
+				continue
+			}
+			if !t.Run("restore/"+stage+"/"+victim, func(t *testing.T) { h.runRestore(t, stage, victim, want) }) {
+				t.FailNow()
+			}
+		}
+	}
+	if *long { // else TestSnapshots shows that a restored guest starts
+		h.startAgain(t)
+	}
+}
+
+// newHardy starts the guest.
+func newHardy(t *testing.T) *hardy {
+	t.Helper()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	for _, disk := range counters {
+		c.claim(t, ns, disk, corev1.PersistentVolumeBlock)
+	}
+	h := &hardy{faulty: &faulty{guest: &guest{cluster: c, ns: ns, name: "hardy"}}}
+	h.boot(t)
+	return h
+}

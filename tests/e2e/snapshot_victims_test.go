@@ -1,0 +1,246 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// victims are what fails, or comes between.
+func (h *hardy) victims() map[string]func(*testing.T) {
+	nothing := func(*testing.T) {}
+	guest := func(command string) func(*testing.T) {
+		return func(t *testing.T) { kill(t, string(h.source.UID), command) }
+	}
+	return map[string]func(*testing.T){
+		"nothing":         nothing,
+		"agent hangs":     h.waitPaused,
+		"agent lies":      func(t *testing.T) { h.settledSnapshot(t, done) },
+		"controller":      func(t *testing.T) { h.killComponent(t, names.VirtController, "") },
+		"handler":         func(t *testing.T) { h.killComponent(t, names.VirtHandler, h.from) },
+		"api":             func(t *testing.T) { h.killComponent(t, names.VirtAPI, "") },
+		"csi controller":  func(t *testing.T) { h.killProgram(t, "csi-controller", "") },
+		"csi node":        func(t *testing.T) { h.killProgram(t, "csi-node", h.from) },
+		"control plane":   h.killControlPlane,
+		"agent":           func(t *testing.T) { h.shell(t, "").run(t, "kill -9 $(pidof qemu-ga)") },
+		"launcher":        guest(processLauncher),
+		"QEMU":            guest(processQEMU),
+		"controller away": h.goesOnAlone,
+		"restart": func(t *testing.T) {
+			kill(t, string(h.source.UID), processQEMU)
+			h.goesOn(t) // before the stage goes on
+		},
+		"deadline":        func(t *testing.T) { h.settledSnapshot(t, failed) },
+		"cancel":          h.cancel,
+		"second":          h.second,
+		"change":          h.change,
+		"migrate":         func(t *testing.T) { h.migrate(t, fmt.Sprintf("amid-%d", h.n)) },
+		"start":           h.mayNotStart,
+		"delete VM": func(t *testing.T) {
+			if err := h.Client.Delete(t.Context(), h.vm(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+// killProgram kills a process of virt-local's, and waits for the next one.
+func (h *hardy) killProgram(t *testing.T, name, node string) {
+	t.Helper()
+	pid := h.component(t, name, node)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, name+" runs again", func() string {
+		status, err := h.Status(t.Context())
+		if err != nil {
+			return err.Error()
+		}
+		if now := status.PID(name, node); now == 0 || now == pid {
+			return "not yet"
+		}
+		return ""
+	})
+}
+
+// killControlPlane kills etcd, the API server, the controller manager and the scheduler, which are one process, and has
+// virt-local start it again.
+func (h *hardy) killControlPlane(t *testing.T) {
+	t.Helper()
+	pid, err := h.ControlPlane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "it has ended", func() string {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			return fmt.Sprint(err)
+		}
+		return ""
+	})
+	if err := h.Mend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goesOnAlone waits until the guest goes on although virt-controller stands still: its launcher lets it go.
+func (h *hardy) goesOnAlone(t *testing.T) {
+	t.Helper()
+	if h.stage == "made" {
+		h.stopControllers(t)
+	}
+	h.goesOn(t)
+}
+
+// waitPaused waits until a guest whose agent hangs is paused, or the snapshot is over already.
+func (h *hardy) waitPaused(t *testing.T) {
+	t.Helper()
+	h.settledSnapshot(t, done)
+}
+
+// cancel deletes the snapshot, or the restore.
+func (h *hardy) cancel(t *testing.T) {
+	t.Helper()
+	var object client.Object = h.snapshot
+	if h.restore != nil {
+		object = h.restore
+	}
+	if err := h.Client.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// second takes another snapshot of the VM, which waits for the first one.
+func (h *hardy) second(t *testing.T) {
+	t.Helper()
+	first := h.snapshot
+	h.snapshot = &snapshotv1beta1.VirtualMachineSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.ns, Name: first.Name + "-second"}, Spec: first.Spec,
+	}
+	h.take(t)
+	eventually(t, 30*time.Second, "the second one waits", func() string {
+		if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(h.snapshot), h.snapshot); err != nil {
+			return err.Error()
+		}
+		if s := h.snapshot.Status; s == nil || !strings.Contains(fmt.Sprintf("%+v", s.Conditions), `snapshot "`+first.Name+`" in progress`) {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
+}
+
+// change tries what would make the machine another one while it is snapshotted.
+func (h *hardy) change(t *testing.T) {
+	t.Helper()
+	h.claim(t, h.ns, fmt.Sprintf("late-%d", h.n), "Block")
+	h.before[fmt.Sprintf("late-%d", h.n)] = true
+	for _, args := range [][]string{
+		{"addvolume", h.name, fmt.Sprintf("--volume-name=late-%d", h.n)},
+		{"stop", h.name},
+	} {
+		stdout, stderr, err := h.Virtctl(t.Context(), nil, append([]string{"-n", h.ns}, args...)...)
+		t.Logf("virtctl %v: %v %s%s", args, err, stdout, stderr)
+		if err == nil {
+			t.Errorf("virtctl %v is not refused", args)
+		}
+	}
+}
+
+// mayNotStart starts the VM that is being restored.
+func (h *hardy) mayNotStart(t *testing.T) {
+	t.Helper()
+	stdout, stderr, err := h.Virtctl(t.Context(), nil, "-n", h.ns, "start", h.name)
+	if err == nil {
+		t.Errorf("start is not refused: %s%s", stdout, stderr)
+	}
+	if vmi := h.vmi(t); vmi != nil {
+		t.Errorf("it has started: %s", vmi.Status.Phase)
+	}
+}
+
+// settledSnapshot waits for the snapshot's end.
+func (h *hardy) settledSnapshot(t *testing.T, want end) {
+	t.Helper()
+	eventually(t, bootTime, "the snapshot "+string(want), func() string {
+		err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(h.snapshot), h.snapshot)
+		switch {
+		case apierrors.IsNotFound(err):
+			if want == gone {
+				return ""
+			}
+			t.Fatal("the snapshot is gone")
+		case err != nil:
+			return err.Error()
+		}
+		s := h.snapshot.Status
+		switch {
+		case s == nil || want == gone:
+		case want == done && s.Phase == snapshotv1beta1.Succeeded && s.ReadyToUse != nil && *s.ReadyToUse:
+			return ""
+		case want == failed && s.Phase == snapshotv1beta1.Failed:
+			return ""
+		case s.Phase == snapshotv1beta1.Failed, want == failed && s.Phase == snapshotv1beta1.Succeeded:
+			t.Fatalf("the snapshot is %s: %+v", s.Phase, s.Conditions)
+		}
+		return fmt.Sprintf("%+v", s)
+	})
+}
+
+// forget deletes the case's snapshots, after which nothing is left of them.
+func (h *hardy) forget(t *testing.T) {
+	t.Helper()
+	for _, snapshot := range h.snapshots(t) {
+		if snapshot.Name == baseName {
+			continue
+		}
+		if err := h.Client.Delete(t.Context(), &snapshot); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 60*time.Second, "nothing is left of the snapshot", func() string {
+		for _, snapshot := range h.snapshots(t) {
+			if snapshot.Name != baseName {
+				return "snapshot " + snapshot.Name + " is there"
+			}
+		}
+		vm := &v1.VirtualMachine{}
+		if err := h.Client.Get(t.Context(), h.key(), vm); apierrors.IsNotFound(err) {
+			vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
+		} else if err != nil {
+			return err.Error()
+		}
+		return h.leaks(t, vm)
+	})
+	if h.unplug != nil {
+		h.unplug()
+	}
+}
+
+// claims are the names of the namespace's.
+func (h *hardy) claims(t *testing.T) map[string]bool {
+	t.Helper()
+	list, err := h.Kube.CoreV1().PersistentVolumeClaims(h.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for i := range list.Items {
+		found[list.Items[i].Name] = true
+	}
+	return found
+}
