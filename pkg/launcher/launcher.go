@@ -161,6 +161,7 @@ func Run(ctx context.Context, o Options) error {
 	s := newService(ctx, o, g, children.command)
 	running.Go(func() { s.credentials.run(background) })
 	running.Go(func() { s.freezer.run(background) })
+	running.Go(func() { s.freezer.runSaves(background) })
 	running.Go(func() { s.holdReceived(background) })
 	running.Go(func() { s.state.run(background) })
 	running.Go(func() { s.serveImages(background) })
