@@ -28,6 +28,9 @@ func (v *View) commit() Step {
 	if trouble := v.revise(vm, &step); trouble != "" {
 		return v.stuck(trouble)
 	}
+	if err := v.resume(vm, &step); err != nil {
+		return v.stuck(err.Error())
+	}
 	if v.VM != nil {
 		step.VM = vm
 		return step

@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -323,6 +324,9 @@ func (r *Reconciler) createContent(ctx context.Context, view View) error {
 		Spec: v1beta1.VirtualMachineSnapshotContentSpec{
 			VirtualMachineSnapshotName: &snapshot.Name, Source: v1beta1.SourceSpec{VirtualMachine: source},
 		},
+	}
+	if snapshots.WantsMemory(snapshot) {
+		metav1.SetMetaDataAnnotation(&content.ObjectMeta, savedmemory.IncludeAnnotation, "true")
 	}
 	for _, volume := range view.Volumes {
 		if volume.Reason != "" {
