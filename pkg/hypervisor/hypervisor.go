@@ -47,8 +47,8 @@ type Connection interface {
 	// file, from which Restore has it go on. It returns when it is done and does not end with ctx, but by
 	// AbortMigration. ErrNoDomain when there is none.
 	SaveMemory(ctx context.Context, path string) error
-	// Restore starts, paused, the domain whose memory is in a file of SaveMemory's: the same domain, with disks that are
-	// as they were then. Errors as Create's.
+	// Restore starts, paused, the domain whose memory is in a file of SaveMemory's: the same domain, with disks that
+	// are as they were then. Errors as Create's.
 	Restore(ctx context.Context, path string) error
 	// RequestMemory says how much of the memory that may be plugged in the guest is to have, bytes. The device for it
 	// is there.

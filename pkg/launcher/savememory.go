@@ -59,8 +59,8 @@ func (s *service) freezeWithMemory(
 ) (*pb.FreezeResponse, error) {
 	volume := req.MemoryVolume
 	if !req.PauseWithoutAgent || filepath.Base(volume) != volume {
-		return nil, status.Errorf(codes.InvalidArgument, "memory_volume: %q is not a name, or the guest must not be paused",
-			volume)
+		return nil, status.Errorf(codes.InvalidArgument,
+			"memory_volume: %q is not a name, or the guest must not be paused", volume)
 	}
 	directory := filepath.Join(s.options.Disks.Hotplug, volume)
 	if _, err := os.Stat(directory); err != nil {
@@ -95,7 +95,8 @@ func (f *freezer) save(volume, file string) (*saving, error) {
 			return s, nil
 		}
 		if !s.over() {
-			return nil, status.Error(codes.FailedPrecondition, "the guest's memory is still being written for another snapshot")
+			return nil, status.Error(codes.FailedPrecondition,
+				"the guest's memory is still being written for another snapshot")
 		}
 	}
 	s := &saving{volume: volume, file: file, began: time.Now(), pause: pause, done: make(chan struct{})}

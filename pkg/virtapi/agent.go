@@ -126,7 +126,8 @@ func (q *requests) freeze(r *restful.Request, w *restful.Response) error {
 		}
 		query.Set(memoryTo, volume)
 		may = func(vmi *v1.VirtualMachineInstance) error {
-			if v := hotplug.Volume(&vmi.Spec, volume); v == nil || v.MemoryDump == nil || !savedmemory.IsVolume(volume) {
+			v := hotplug.Volume(&vmi.Spec, volume)
+			if v == nil || v.MemoryDump == nil || !savedmemory.IsVolume(volume) {
 				return badRequest(fmt.Sprintf("%s: the VMI has no volume %q for its guest's memory", memoryTo, volume))
 			}
 			return mayFreeze(vmi)

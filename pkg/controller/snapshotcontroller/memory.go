@@ -58,8 +58,8 @@ func (s *subresources) SaveMemory(
 		return savedmemory.Saved{}, err
 	}
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Memory == nil {
-		return savedmemory.Saved{}, fmt.Errorf("virt-api does not say how far the memory of VMI %s is saved: %q", vmi.Name,
-			text)
+		return savedmemory.Saved{}, fmt.Errorf("virt-api does not say how far the memory of VMI %s is saved: %q",
+			vmi.Name, text)
 	}
 	return *answer.Memory, nil
 }

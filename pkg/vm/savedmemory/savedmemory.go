@@ -24,8 +24,8 @@ import (
 const (
 	// IncludeAnnotation is on a VirtualMachineSnapshot that is to have the guest's memory: "true".
 	IncludeAnnotation = "virtkit.io/include-memory"
-	// ResumeAnnotation is on a VM from a restore until its guest has been resumed, and on the VMI that does so: a Resume
-	// as JSON. virt-controller writes it.
+	// ResumeAnnotation is on a VM from a restore until its guest has been resumed, and on the VMI that does so: a
+	// Resume as JSON. virt-controller writes it.
 	ResumeAnnotation = "virtkit.io/resume-memory"
 )
 
@@ -85,8 +85,8 @@ func (m *Memory) Encode() (string, error) { return encode(MemoryAnnotation, m) }
 type Resume struct {
 	// Claim has the memory.
 	Claim string `json:"claim"`
-	// Restore is the VirtualMachineRestore that put the disks back to the memory's moment. For each the guest is resumed
-	// once.
+	// Restore is the VirtualMachineRestore that put the disks back to the memory's moment. For each the guest is
+	// resumed once.
 	Restore types.UID `json:"restore"`
 	// MACs are the addresses that the guest's interfaces had, by name, where the VM's template gives none.
 	MACs map[string]string `json:"macs,omitempty"`

@@ -54,8 +54,8 @@ func MemoryTrouble(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 		status := &vmi.Status.VolumeStatus[i]
 		volume := hotplug.Volume(&vmi.Spec, status.Name)
 		if status.HotplugVolume != nil && (volume == nil || volume.MemoryDump == nil) {
-			return no + fmt.Sprintf("volume %s is plugged in while the guest runs; unplug it, or restart the VM with it",
-				status.Name)
+			return no + fmt.Sprintf("volume %s was plugged in while the guest ran; unplug it, or make it one of the "+
+				"template's that is not hotpluggable", status.Name)
 		}
 	}
 	for i := range devices.Disks {

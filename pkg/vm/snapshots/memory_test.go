@@ -44,7 +44,7 @@ func TestMemoryTrouble(t *testing.T) {
 		}, nil, "interface n"},
 		"plugged": {func(vmi *v1.VirtualMachineInstance) {
 			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "p", HotplugVolume: &v1.HotplugVolumeStatus{}}}
-		}, nil, "volume p is plugged in"},
+		}, nil, "volume p was plugged in"},
 		"lost": {func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks, disk("scratch"))
 			vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}})
