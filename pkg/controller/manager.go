@@ -237,6 +237,9 @@ func (o *Options) addReconcilers(
 		Client: client, Live: live, Recorder: recorder, Now: time.Now, Freezer: freezer,
 		VolumeSnapshots: volumeSnapshots, Storage: storage,
 	}
+	if saver, ok := freezer.(snapshotcontroller.MemorySaver); ok {
+		contents.Memory = saver
+	}
 	sizes := &resize.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now}
 	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuation.Reconciler{

@@ -23,6 +23,18 @@ func (s *session) dumping() bool {
 	return false
 }
 
+// mountMemory gives the launcher the claim for the memory that a snapshot is to have. It is written when the snapshot's
+// moment has come, which virt-controller says.
+func (s *session) mountMemory(ctx context.Context, process *podfs.Process, t task) (vmistatus.Volume, error) {
+	if t.block {
+		return vmistatus.Volume{}, errors.New("the claim is a block device, and the guest's memory is a file")
+	}
+	if err := s.giveVolume(ctx, process, t); err != nil {
+		return vmistatus.Volume{}, err
+	}
+	return vmistatus.Volume{Mounted: true}, nil
+}
+
 // dumpMemory has the launcher write the guest's memory to a claim that is not a disk. It returns at once, with how far
 // that is.
 func (s *session) dumpMemory(

@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 const (
@@ -145,6 +146,8 @@ func (s *session) plugOne(
 	switch {
 	case t.detach:
 		return s.unplugVolume(ctx, client, process, t)
+	case t.dump && savedmemory.IsVolume(t.name):
+		return s.mountMemory(ctx, process, t)
 	case t.dump:
 		return s.dumpMemory(ctx, client, process, t)
 	case t.settled && target != "":

@@ -43,6 +43,13 @@ type Connection interface {
 	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it
 	// is done and does not end with ctx. ErrNoDomain when there is none.
 	Dump(ctx context.Context, path string) error
+	// SaveMemory writes the memory of the domain, which must be paused and stays so, and the state of its devices to a
+	// file, from which Restore has it go on. It returns when it is done and does not end with ctx, but by
+	// AbortMigration. ErrNoDomain when there is none.
+	SaveMemory(ctx context.Context, path string) error
+	// Restore starts, paused, the domain whose memory is in a file of SaveMemory's: the same domain, with disks that
+	// are as they were then. Errors as Create's.
+	Restore(ctx context.Context, path string) error
 	// RequestMemory says how much of the memory that may be plugged in the guest is to have, bytes. The device for it
 	// is there.
 	RequestMemory(ctx context.Context, bytes int64) error
@@ -66,7 +73,7 @@ type Connection interface {
 	// StartPostCopy lets the domain run on the other side before all of its memory is there. It needs
 	// Migration.PostCopy, and there is no way back.
 	StartPostCopy(ctx context.Context) error
-	// AbortMigration makes a migration under way fail; the domain stays.
+	// AbortMigration makes a migration, or a SaveMemory, that is under way fail; the domain stays.
 	AbortMigration(ctx context.Context) error
 	// Events gives what happens, in order. It is closed when the connection is lost or closed.
 	Events() <-chan Event

@@ -3,7 +3,6 @@ package launcher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -111,17 +109,8 @@ func (d *dumper) write(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	stats, err := conn.Stats(ctx)
-	if err != nil {
+	if err := hasRoom(ctx, conn, filepath.Dir(file)); err != nil {
 		return err
-	}
-	var room unix.Statfs_t
-	if err := unix.Statfs(filepath.Dir(file), &room); err != nil {
-		return fmt.Errorf("look for room: %w", err)
-	}
-	if free := room.Bavail * uint64(room.Bsize); free < stats.MemoryGuest { //nolint:gosec // a block has some bytes
-		return fmt.Errorf("the claim has room for %d bytes, and the guest has %d bytes of memory; use a larger one",
-			free, stats.MemoryGuest)
 	}
 	if err := conn.Dump(ctx, file); err != nil {
 		if gone := os.Remove(file); gone != nil && !errors.Is(gone, fs.ErrNotExist) {

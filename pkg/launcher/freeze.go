@@ -30,10 +30,14 @@ type freezer struct {
 	log    *slog.Logger
 	// after takes the time until the next thaw; zero calls it off.
 	after chan time.Duration
+	// saving is the last save of the guest's memory, nil before the first; saves guards it. queue has the next to make.
+	saves  sync.Mutex
+	saving *saving
+	queue  chan *saving
 }
 
 func newFreezer(g *guest, log *slog.Logger) *freezer {
-	return &freezer{guest: g, log: log, after: make(chan time.Duration)}
+	return &freezer{guest: g, log: log, after: make(chan time.Duration), queue: make(chan *saving, 1)}
 }
 
 // arm sets the time until the thaw, or calls it off with zero.
@@ -94,6 +98,9 @@ func (f *freezer) resume(ctx context.Context, conn hypervisor.Connection) (held 
 	if !f.guest.isHeld() {
 		return false, nil
 	}
+	if err := f.stopSaving(ctx, conn); err != nil {
+		return true, err
+	}
 	d, err := conn.Domain(ctx)
 	if err == nil && d.Run == hypervisor.Paused {
 		err = conn.Resume(ctx)
@@ -131,7 +138,15 @@ func (g *guest) hold() error {
 		return errMoving
 	}
 	g.held = true
+	g.pauses++
 	return nil
+}
+
+// pause returns the number of the last pause by a freeze.
+func (g *guest) pause() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.pauses
 }
 
 func (g *guest) isHeld() bool {
@@ -173,6 +188,9 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 	}
 	if s.guest.leaving() {
 		return nil, errMoving
+	}
+	if req.MemoryVolume != "" {
+		return s.freezeWithMemory(ctx, req, after)
 	}
 	switch {
 	case s.guest.isHeld() && !req.PauseWithoutAgent:

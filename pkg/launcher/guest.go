@@ -65,6 +65,8 @@ type guest struct {
 	moves chan move
 	// held says that a freeze has paused the guest, and is to resume it.
 	held bool
+	// pauses counts the times that a freeze has paused it.
+	pauses int
 	// terminated says that the pod is being ended, and the guest with it.
 	terminated bool
 	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.
@@ -166,6 +168,15 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 // create starts the domain, or with paused makes it so that only an unpause starts its vCPUs. ready is called with the
 // state before anybody can see that it runs.
 func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(*pb.GuestState)) error {
+	return g.createBy(ctx, func(ctx context.Context, conn hypervisor.Connection) error {
+		return conn.Create(ctx, xml, paused)
+	}, ready)
+}
+
+// createBy is create for a domain that is made otherwise.
+func (g *guest) createBy(
+	ctx context.Context, makeDomain func(context.Context, hypervisor.Connection) error, ready func(*pb.GuestState),
+) error {
 	conn, err := g.connection(ctx)
 	if err != nil {
 		return err
@@ -179,7 +190,7 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 	if state != lifecycle.Starting {
 		return fmt.Errorf("the guest cannot be started: it is %s", state)
 	}
-	err = conn.Create(ctx, xml, paused)
+	err = makeDomain(ctx, conn)
 	var d hypervisor.Domain
 	var gone error
 	if err == nil {

@@ -148,7 +148,7 @@ func (s *service) DetachVolume(ctx context.Context, req *pb.DetachVolumeRequest)
 	defer s.plugging.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, detachTimeout)
 	defer cancel()
-	if err := s.dumper.forget(req.Volume); err != nil {
+	if err := errors.Join(s.dumper.forget(req.Volume), s.freezer.forgetMemory(req.Volume)); err != nil {
 		return nil, err
 	}
 	conn, now, err := s.domainNow(ctx)

@@ -41,6 +41,8 @@ type memory struct {
 	agent     func(command string) (string, error)
 	// resumeErr makes Resume fail.
 	resumeErr error
+	// onSave runs while memory is being saved.
+	onSave func() error
 	// onMigrate makes a migration, onAbort ends it.
 	onMigrate func(hypervisor.Migration) (hypervisor.Migrated, error)
 	onAbort   func() error
@@ -218,6 +220,32 @@ func (c *memoryConnection) Reboot(context.Context) error {
 // Dump writes a file that is no core.
 func (c *memoryConnection) Dump(_ context.Context, path string) error {
 	return os.WriteFile(path, []byte("ELF"), 0o600)
+}
+
+// SaveMemory writes a file after onSave has returned.
+func (c *memoryConnection) SaveMemory(_ context.Context, path string) error {
+	c.m.mu.Lock()
+	hook := c.m.onSave
+	c.m.mu.Unlock()
+	if hook != nil {
+		if err := hook(); err != nil {
+			return err
+		}
+	}
+	return c.use(func(m *memory) error {
+		if m.domain.Run != hypervisor.Paused {
+			return errors.New("the domain runs")
+		}
+		return os.WriteFile(path, []byte("memory"), 0o600)
+	})
+}
+
+// Restore makes the domain of such a file.
+func (c *memoryConnection) Restore(ctx context.Context, path string) error {
+	if _, err := os.ReadFile(path); err != nil {
+		return err
+	}
+	return c.Create(ctx, "restored from "+path, true)
 }
 
 func (c *memoryConnection) Stats(context.Context) (hypervisor.Stats, error) {

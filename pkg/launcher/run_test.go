@@ -67,7 +67,7 @@ func begin(t *testing.T) *life {
 		}
 	})
 	l.options.RunDir = filepath.Join(run, "run")
-	l.options.Disks = disk.Dirs{Disks: filepath.Join(dir, "disks"), Claims: filepath.Join(dir, "claims"), BlockDevices: filepath.Join(dir, "block"), Hotplug: filepath.Join(dir, "hotplug")}
+	l.options.Disks = disk.Dirs{Disks: filepath.Join(dir, "disks"), Claims: filepath.Join(dir, "claims"), BlockDevices: filepath.Join(dir, "block"), Hotplug: filepath.Join(dir, "hotplug"), Resume: filepath.Join(dir, "resume")}
 	for _, d := range []string{filepath.Join(l.options.RunDir, "rt/libvirt"), l.options.Disks.Disks, l.options.Disks.Hotplug, filepath.Join(l.options.Disks.Claims, "data")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)

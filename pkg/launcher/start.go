@@ -89,7 +89,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	}
 	prepared := time.Now()
 	s.options.Log.Debug("domain", "xml", made.xml)
-	if err := s.guest.create(ctx, made.xml, startsPaused(vmi), known); err != nil {
+	if err := s.makeRun(ctx, vmi, made.xml, known); err != nil {
 		s.closeDHCP()
 		s.releaseDevices()
 		return startError(vmi, made.images, err)
@@ -213,6 +213,9 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 // startError gives an error the code that tells virt-handler whether to try again.
 func startError(vmi *v1.VirtualMachineInstance, images map[string]domain.Source, err error) error {
 	var locked *hypervisor.LockedError
+	if _, said := status.FromError(err); said {
+		return err
+	}
 	switch {
 	case errors.As(err, &locked):
 		return status.Error(codes.FailedPrecondition, lockedMessage(vmi, images, locked))

@@ -168,6 +168,8 @@ const (
 	KernelBootDir = "/var/run/kubevirt/kernel-boot"
 	// ClaimsDir has one directory a filesystem PersistentVolumeClaim, <ClaimsDir>/<volume name>/disk.img.
 	ClaimsDir = "/var/run/kubevirt-private/vmi-disks"
+	// ResumeDir is the claim with the memory from which a guest is resumed. No volume can have such a name.
+	ResumeDir = ClaimsDir + "/.resume"
 	// VMStateDir is the claim of what outlives the guest beside its disks: EFI variables, the TPM's state
 	// (pkg/vm/vmstate has its layout).
 	VMStateDir = "/var/run/kubevirt-private/vm-state"

@@ -11,6 +11,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // defaultUnfreeze is when a frozen guest is let go if the request does not say; maxUnfreeze is the latest.
@@ -87,10 +89,13 @@ func (q *requests) callAgent(
 const (
 	withoutAgent = "withoutAgent"
 	pauseInstead = "pause"
+	// memoryTo is the parameter of freeze that names the volume to which the guest's memory is saved. virt-controller
+	// asks with it again and again until that is done.
+	memoryTo = "memory"
 )
 
 // freeze answers 202 as KubeVirt does, and with the parameter withoutAgent=pause what keeps the guest from writing:
-// {"quiesced":"Agent"}, "Paused" or "AlreadyPaused".
+// {"quiesced":"Agent"}, "Paused" or "AlreadyPaused". With memory=VOLUME it says in "memory", too, how far the save is.
 func (q *requests) freeze(r *restful.Request, w *restful.Response) error {
 	options := &v1.FreezeUnfreezeTimeout{}
 	if err := decode(r.Request, options); err != nil {
@@ -114,7 +119,21 @@ func (q *requests) freeze(r *restful.Request, w *restful.Response) error {
 	default:
 		query.Set(withoutAgent, instead)
 	}
-	body, err := q.callAgent(r, mayFreeze, http.MethodPut, "freeze", query)
+	may := mayFreeze
+	if volume := r.QueryParameter(memoryTo); volume != "" {
+		if instead == "" {
+			return badRequest(fmt.Sprintf("%s: it takes %s=%s", memoryTo, withoutAgent, pauseInstead))
+		}
+		query.Set(memoryTo, volume)
+		may = func(vmi *v1.VirtualMachineInstance) error {
+			v := hotplug.Volume(&vmi.Spec, volume)
+			if v == nil || v.MemoryDump == nil || !savedmemory.IsVolume(volume) {
+				return badRequest(fmt.Sprintf("%s: the VMI has no volume %q for its guest's memory", memoryTo, volume))
+			}
+			return mayFreeze(vmi)
+		}
+	}
+	body, err := q.callAgent(r, may, http.MethodPut, "freeze", query)
 	switch {
 	case err != nil:
 		return err
@@ -123,7 +142,8 @@ func (q *requests) freeze(r *restful.Request, w *restful.Response) error {
 		return nil
 	}
 	var answer struct {
-		Quiesced string `json:"quiesced"`
+		Quiesced string             `json:"quiesced"`
+		Memory   *savedmemory.Saved `json:"memory,omitempty"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Quiesced == "" {
 		return fmt.Errorf("virt-handler does not say how the guest was quiesced: it may be of an older version")

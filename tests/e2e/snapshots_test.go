@@ -206,6 +206,18 @@ func (c *cluster) snapshot(t *testing.T, ns, vm, name string, wants ...snapshotv
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec:       snapshotv1beta1.VirtualMachineSnapshotSpec{Source: machine(vm)},
 	}
+	c.take(t, snapshot)
+	for _, want := range wants {
+		if !slices.Contains(indications(snapshot), want) {
+			t.Errorf("indications %v, want %s", indications(snapshot), want)
+		}
+	}
+	return snapshot
+}
+
+// take has a snapshot taken, and waits until it is ready.
+func (c *cluster) take(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineSnapshot) {
+	t.Helper()
 	if err := c.Client.Create(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -218,12 +230,6 @@ func (c *cluster) snapshot(t *testing.T, ns, vm, name string, wants ...snapshotv
 		}
 		return ""
 	})
-	for _, want := range wants {
-		if !slices.Contains(indications(snapshot), want) {
-			t.Errorf("indications %v, want %s", indications(snapshot), want)
-		}
-	}
-	return snapshot
 }
 
 // indications say how a snapshot was made.

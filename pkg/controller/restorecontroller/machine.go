@@ -31,6 +31,9 @@ func (v *View) commit() Step {
 	if err := v.keepFormer(vm, &step); err != nil {
 		return v.stuck(err.Error())
 	}
+	if err := v.resume(vm, &step); err != nil {
+		return v.stuck(err.Error())
+	}
 	if v.VM != nil {
 		step.VM = vm
 		return step

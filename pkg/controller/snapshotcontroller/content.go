@@ -34,6 +34,7 @@ type Contents struct {
 	Recorder record.EventRecorder
 	Now      func() time.Time
 	Freezer  Freezer
+	Memory   MemorySaver
 	// VolumeSnapshots and Storage are how to CSI's kinds, if the cluster has them.
 	VolumeSnapshots *volumesnapshots.Access
 	Storage         *volumesnapshots.Storage
@@ -102,6 +103,9 @@ func (r *Contents) look(ctx context.Context, content *v1beta1.VirtualMachineSnap
 	}
 	var err error
 	if view.Guest, view.GuestUID, err = r.guest(ctx, content); err != nil {
+		return view, err
+	}
+	if err := r.lookAtMemory(ctx, &view); err != nil {
 		return view, err
 	}
 	view.Classes, err = r.Storage.ReadClasses(ctx)
@@ -176,6 +180,9 @@ func vmiOf(content *v1beta1.VirtualMachineSnapshotContent) types.NamespacedName 
 // apply does what the step says.
 func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentStep) error {
 	content := view.Content
+	if err := r.applyMemory(ctx, view, step); err != nil {
+		return err
+	}
 	if len(step.Create) > 0 {
 		if failed := r.cut(ctx, view, step); failed != nil {
 			if err := r.remember(ctx, content, step.Window); err != nil {
@@ -212,7 +219,19 @@ func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentSte
 // cut makes the VolumeSnapshots while the guest does not write. After an error it lets the guest go.
 func (r *Contents) cut(ctx context.Context, view ContentView, step *ContentStep) error {
 	content, vmi := view.Content, vmiOf(view.Content)
-	if step.Freeze {
+	if step.SaveMemory {
+		if err := r.remember(ctx, content, step.Window); err != nil {
+			return err
+		}
+		done, err := r.saveMemory(ctx, view, step)
+		if err != nil {
+			return r.letGo(ctx, view, step, err)
+		}
+		if !done {
+			step.RequeueAfter = saveLook
+			return nil
+		}
+	} else if step.Freeze {
 		// Before the freeze, so that a virt-controller that starts anew undoes it.
 		if err := r.remember(ctx, content, step.Window); err != nil {
 			return err
@@ -261,7 +280,7 @@ func (r *Contents) thaw(ctx context.Context, view ContentView, step *ContentStep
 	case err != nil:
 		ctrl.LoggerFrom(ctx).Info("a guest is not thawed; its launcher does so by itself", "err", err)
 	}
-	return nil
+	return r.stood(ctx, view.Content)
 }
 
 // unfreeze lets the guest go. That none is found means that there is none only when the VMI says so, too: a virt-handler

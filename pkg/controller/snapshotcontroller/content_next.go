@@ -57,11 +57,19 @@ type ContentView struct {
 	Served          bool
 	VolumeSnapshots map[string]*snapshotv1.VolumeSnapshot
 	Classes         snapshots.Classes
-	Now             time.Time
+	// Memory is nil for a content that is to have no memory.
+	Memory *MemoryView
+	Now    time.Time
 }
 
 // ContentStep is what is to be done, in the order of its fields.
 type ContentStep struct {
+	// CreateClaim is the claim for the guest's memory; Plug and Unplug are of its volume.
+	CreateClaim  *corev1.PersistentVolumeClaim
+	Plug, Unplug bool
+	// SaveMemory says that the guest's memory is saved before the VolumeSnapshots are made, instead of a Freeze by its
+	// agent.
+	SaveMemory bool
 	// Freeze says that the guest is frozen, for as long as Window says, before the VolumeSnapshots are made.
 	Freeze bool
 	Create []*snapshotv1.VolumeSnapshot
@@ -86,6 +94,7 @@ func NextContent(view ContentView) ContentStep {
 		if window != nil && !window.Closed {
 			step.close(window)
 		}
+		step.Unplug = view.Memory.plugged(memoryVolume(content))
 		// One that is deleted before its snapshot waits for that.
 		step.RemoveFinalizer = snapshot == nil || snapshots.Terminating(snapshot, view.Now)
 		return step
@@ -102,6 +111,7 @@ func NextContent(view ContentView) ContentStep {
 		return step
 	}
 	view.follow(&step, window, missing)
+	step.Unplug = window != nil && window.Closed && view.Memory.plugged(memoryVolume(content))
 	return step
 }
 
@@ -163,6 +173,12 @@ func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1be
 			return
 		}
 		step.Create = append(step.Create, snapshot)
+	}
+	if view.Memory != nil {
+		if step.SaveMemory = view.prepareMemory(step); !step.SaveMemory {
+			step.Create = nil
+			return
+		}
 	}
 	switch view.Guest {
 	case GuestChanging:

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -32,6 +33,9 @@ func (r *Reconciler) createContent(ctx context.Context, view View) error {
 		Spec: v1beta1.VirtualMachineSnapshotContentSpec{
 			VirtualMachineSnapshotName: &snapshot.Name, Source: v1beta1.SourceSpec{VirtualMachine: source},
 		},
+	}
+	if snapshots.WantsMemory(snapshot) {
+		metav1.SetMetaDataAnnotation(&content.ObjectMeta, savedmemory.IncludeAnnotation, "true")
 	}
 	for _, volume := range view.Volumes {
 		if volume.Reason != "" {

@@ -75,7 +75,11 @@ func Next(view View) Step {
 	case view.VM == nil:
 	case snapshots.Progressing(snapshot) && !terminating:
 		if !locked {
-			if waits = view.waits(); waits == "" {
+			waits = view.waits()
+			if waits == "" && snapshots.WantsMemory(snapshot) && view.Content == nil {
+				waits = snapshots.MemoryTrouble(view.VMI, view.Volumes)
+			}
+			if waits == "" {
 				step.Lock, locked = true, true
 			} else {
 				step.RequeueAfter = retry

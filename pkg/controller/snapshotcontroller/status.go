@@ -125,12 +125,18 @@ func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 			quiesced, lapsed = window.Quiesced, window.Lapsed
 		}
 	}
-	list := snapshots.Indications(quiesced, lapsed)
+	list, memory := snapshots.Indications(quiesced, lapsed), describeMemory(view.Content)
+	if memory != nil {
+		list = slices.DeleteFunc(list, lacksMemory)
+	}
 	described := snapshots.Describe(list, nil)
 	for _, old := range next.SourceIndications {
 		if old.Indication == snapshots.PartialSnapshot {
 			list, described = append(list, old.Indication), append(described, old)
 		}
+	}
+	if memory != nil {
+		list, described = append(list, memory.Indication), append(described, *memory)
 	}
 	slices.Sort(list)
 	slices.SortFunc(described, func(a, b v1beta1.SourceIndication) int {

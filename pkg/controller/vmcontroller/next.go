@@ -28,6 +28,8 @@ type Step struct {
 	Invalid error
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
+	// Resumed says that the VM's guest has gone on from the memory of a snapshot. It is done alone, too.
+	Resumed bool
 	// Revisions are copies to be kept of what the VM refers to.
 	Revisions []*appsv1.ControllerRevision
 	// VMI is what the VM's becomes, in one write; nil leaves it.
@@ -56,6 +58,9 @@ func Next(view View) Step {
 	vm := view.VM
 	if vm.DeletionTimestamp == nil && !slices.Contains(vm.Finalizers, v1.VirtualMachineControllerFinalizer) {
 		return Step{AddFinalizer: true}
+	}
+	if view.resumed() {
+		return view.forgetResume()
 	}
 	step := Step{After: view}
 	after := &step.After
@@ -167,7 +172,9 @@ func (s *Step) create() {
 		s.reportMissing()
 		return
 	}
-	s.Create, s.Invalid = instanceOf(view.VM, template, s.Decision.Paused)
+	if s.Create, s.Invalid = instanceOf(view.VM, template, s.Decision.Paused); s.Invalid == nil {
+		resume(view.VM, s.Create)
+	}
 }
 
 // again looks again at a VM that waits for what nobody watches.

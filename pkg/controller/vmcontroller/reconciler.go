@@ -28,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
@@ -149,6 +150,16 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	case step.AddFinalizer:
 		return r.writes.Change(ctx, vm,
 			func() { controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) })
+	}
+	if step.Resumed {
+		err := r.writes.Change(ctx, vm, func() { delete(vm.Annotations, savedmemory.ResumeAnnotation) })
+		if err != nil {
+			return fmt.Errorf("take annotation %s from VM %s: %w", savedmemory.ResumeAnnotation, vm.Name, err)
+		}
+		for _, event := range step.Events {
+			r.Recorder.Event(vm, event.Type, event.Reason, event.Message)
+		}
+		return nil
 	}
 	for _, revision := range step.Revisions {
 		conflict, err := r.keepRevision(ctx, revision)

@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // networkDataSuffix tells the mount of a cloud-init network data secret from that of the user data.
@@ -81,7 +82,20 @@ func planVolumes(vmi *v1.VirtualMachineInstance, facts Facts) podVolumes {
 	p.kernelBoot(vmi)
 	p.credentials(vmi)
 	p.mountState(vmi, known, facts.StateClaim)
+	p.mountMemory(vmi)
 	return p
+}
+
+// mountMemory mounts the claim with the memory from which the guest is resumed. A launcher to which it moves later does
+// not need it.
+func (p *podVolumes) mountMemory(vmi *v1.VirtualMachineInstance) {
+	mark, err := savedmemory.ResumeOf(vmi.Annotations)
+	if err != nil || mark == nil || vmi.Status.Phase == v1.Running {
+		return // The launcher says what is wrong with the annotation.
+	}
+	p.mount("memory", names.ResumeDir, false, corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: mark.Claim},
+	})
 }
 
 func (p *podVolumes) containerDisk(name string, source *v1.ContainerDiskSource) {

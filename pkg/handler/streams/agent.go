@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -13,6 +14,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // agentRoutes are the paths that the guest agent answers.
@@ -89,13 +91,20 @@ func (s *Server) quiesce(w http.ResponseWriter, r *http.Request, after time.Dura
 			"have a time", text, after)))
 		return
 	}
+	memory := r.URL.Query().Get("memory")
 	launcher, _, err := s.Launcher(name(r))
 	var answer *launcherpb.FreezeResponse
 	if err == nil {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		answer, err = launcher.Freeze(ctx,
-			&launcherpb.FreezeRequest{UnfreezeAfter: durationpb.New(after), PauseWithoutAgent: true})
+			&launcherpb.FreezeRequest{
+				UnfreezeAfter: durationpb.New(after), PauseWithoutAgent: true, MemoryVolume: memory,
+			})
+	}
+	if err == nil && memory != "" && answer.Memory == nil {
+		err = apierrors.NewInternalError(errors.New("the launcher is of an older version, which saves no memory; " +
+			"restart the VM"))
 	}
 	if err == nil && quiesced[answer.Quiesced] == "" {
 		err = apierrors.NewInternalError(
@@ -106,7 +115,22 @@ func (s *Server) quiesce(w http.ResponseWriter, r *http.Request, after time.Dura
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"quiesced":%q}`, quiesced[answer.Quiesced]) // the client is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(struct { // the client is gone: nobody to tell
+		Quiesced string             `json:"quiesced"`
+		Memory   *savedmemory.Saved `json:"memory,omitempty"`
+	}{quiesced[answer.Quiesced], saved(answer.Memory)})
+}
+
+// saved is what the launcher says of the guest's memory.
+func saved(memory *launcherpb.SavedMemory) *savedmemory.Saved {
+	if memory == nil {
+		return nil
+	}
+	out := &savedmemory.Saved{Began: memory.Began.AsTime(), Size: memory.Size, Failure: memory.Failure}
+	if memory.Ended != nil {
+		out.Ended = new(memory.Ended.AsTime())
+	}
+	return out
 }
 
 func unfreezeAfter(r *http.Request) (time.Duration, error) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/client-go/rest"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
@@ -67,7 +68,11 @@ func (l *execLauncher) Freeze(_ context.Context, r *launcherpb.FreezeRequest, _ 
 	if !r.PauseWithoutAgent {
 		return &launcherpb.FreezeResponse{}, nil
 	}
-	return &launcherpb.FreezeResponse{Quiesced: l.quiesced}, nil
+	answer := &launcherpb.FreezeResponse{Quiesced: l.quiesced}
+	if r.MemoryVolume == "m" {
+		answer.Memory = &launcherpb.SavedMemory{Began: timestamppb.New(time.Unix(0, 0)), Size: 7}
+	}
+	return answer, nil
 }
 
 func (l *execLauncher) Exec(ctx context.Context, r *launcherpb.ExecRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[launcherpb.ExecResponse], error) {
@@ -282,6 +287,8 @@ func TestFreezeOrPause(t *testing.T) {
 		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_ALREADY_PAUSED, 200, `{"quiesced":"AlreadyPaused"}`},
 		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_AGENT, 200, `{"quiesced":"Agent"}`},
 		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_UNSPECIFIED, 200, `{"quiesced":"Agent"}`},
+		{"?after=90s&withoutAgent=pause&memory=m", launcherpb.Quiesced_QUIESCED_PAUSED, 200, `{"quiesced":"Paused","memory":{"began":"1970-01-01T00:00:00Z","size":7}}`},
+		{"?after=90s&withoutAgent=pause&memory=older", launcherpb.Quiesced_QUIESCED_PAUSED, 500, "older version"},
 		{"?after=90s&withoutAgent=pause", 99, 500, "does not know"},
 		{"?after=0s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_PAUSED, 400, "have a time"},
 		{"?after=90s&withoutAgent=stop", launcherpb.Quiesced_QUIESCED_PAUSED, 400, "it must be pause"},

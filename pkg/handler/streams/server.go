@@ -10,7 +10,8 @@
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc/screenshot[?moveCursor=true]
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/{guestosinfo,userlist,filesystemlist}
-//	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{freeze?after=DURATION[&withoutAgent=pause],unfreeze}
+//	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/unfreeze
+//	PUT …/freeze?after=DURATION[&withoutAgent=pause[&memory=VOLUME]]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/exec
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/log/{serial,qemu}
 //	GET /v1/stats[?namespace=NS]

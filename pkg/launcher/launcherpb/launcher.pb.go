@@ -1236,8 +1236,13 @@ type FreezeRequest struct {
 	// A guest whose agent does not answer is paused instead, and goes on after the same time, which must not be zero. A
 	// guest that is paused already stays as it is. A paused guest is held until Unfreeze or the time.
 	PauseWithoutAgent bool `protobuf:"varint,2,opt,name=pause_without_agent,json=pauseWithoutAgent,proto3" json:"pause_without_agent,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// A volume that virt-handler has mounted in the pod, to which the guest's memory is written. The guest is then paused
+	// whether its agent answers or not, which takes pause_without_agent. The first call begins; each tells how far it is.
+	// Unfreeze, and the time, end what is not done. FAILED_PRECONDITION: the volume is not there, or the guest's user has
+	// paused it.
+	MemoryVolume  string `protobuf:"bytes,3,opt,name=memory_volume,json=memoryVolume,proto3" json:"memory_volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FreezeRequest) Reset() {
@@ -1284,9 +1289,18 @@ func (x *FreezeRequest) GetPauseWithoutAgent() bool {
 	return false
 }
 
+func (x *FreezeRequest) GetMemoryVolume() string {
+	if x != nil {
+		return x.MemoryVolume
+	}
+	return ""
+}
+
 type FreezeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Quiesced      Quiesced               `protobuf:"varint,1,opt,name=quiesced,proto3,enum=virtkit.launcher.v1.Quiesced" json:"quiesced,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Quiesced Quiesced               `protobuf:"varint,1,opt,name=quiesced,proto3,enum=virtkit.launcher.v1.Quiesced" json:"quiesced,omitempty"`
+	// What has become of the guest's memory; absent without memory_volume.
+	Memory        *SavedMemory `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1328,6 +1342,84 @@ func (x *FreezeResponse) GetQuiesced() Quiesced {
 	return Quiesced_QUIESCED_UNSPECIFIED
 }
 
+func (x *FreezeResponse) GetMemory() *SavedMemory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// SavedMemory is a save of the guest's memory. While it is under way ended is absent, and size and failure are zero.
+type SavedMemory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From when on the guest has stood still for it. Another time is another save.
+	Began *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=began,proto3" json:"began,omitempty"`
+	Ended *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Bytes.
+	Size          int64  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	Failure       string `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavedMemory) Reset() {
+	*x = SavedMemory{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavedMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavedMemory) ProtoMessage() {}
+
+func (x *SavedMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavedMemory.ProtoReflect.Descriptor instead.
+func (*SavedMemory) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SavedMemory) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *SavedMemory) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *SavedMemory) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *SavedMemory) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 type UnfreezeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1336,7 +1428,7 @@ type UnfreezeRequest struct {
 
 func (x *UnfreezeRequest) Reset() {
 	*x = UnfreezeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1440,7 @@ func (x *UnfreezeRequest) String() string {
 func (*UnfreezeRequest) ProtoMessage() {}
 
 func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1453,7 @@ func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
 func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
 }
 
 type UnfreezeResponse struct {
@@ -1372,7 +1464,7 @@ type UnfreezeResponse struct {
 
 func (x *UnfreezeResponse) Reset() {
 	*x = UnfreezeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1476,7 @@ func (x *UnfreezeResponse) String() string {
 func (*UnfreezeResponse) ProtoMessage() {}
 
 func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1489,7 @@ func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
 func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
 }
 
 type ExecRequest struct {
@@ -1412,7 +1504,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1516,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1529,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExecRequest) GetCommand() []string {
@@ -1468,7 +1560,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1572,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1585,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1565,7 +1657,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1669,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1682,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecResult) GetExitCode() int32 {
@@ -1628,7 +1720,7 @@ type CopyFileRequest struct {
 
 func (x *CopyFileRequest) Reset() {
 	*x = CopyFileRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1732,7 @@ func (x *CopyFileRequest) String() string {
 func (*CopyFileRequest) ProtoMessage() {}
 
 func (x *CopyFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1745,7 @@ func (x *CopyFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyFileRequest.ProtoReflect.Descriptor instead.
 func (*CopyFileRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CopyFileRequest) GetWhat() isCopyFileRequest_What {
@@ -1730,7 +1822,7 @@ type CopyFileStart struct {
 
 func (x *CopyFileStart) Reset() {
 	*x = CopyFileStart{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1834,7 @@ func (x *CopyFileStart) String() string {
 func (*CopyFileStart) ProtoMessage() {}
 
 func (x *CopyFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1847,7 @@ func (x *CopyFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyFileStart.ProtoReflect.Descriptor instead.
 func (*CopyFileStart) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CopyFileStart) GetPull() bool {
@@ -1801,7 +1893,7 @@ type CopyFileEnd struct {
 
 func (x *CopyFileEnd) Reset() {
 	*x = CopyFileEnd{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1905,7 @@ func (x *CopyFileEnd) String() string {
 func (*CopyFileEnd) ProtoMessage() {}
 
 func (x *CopyFileEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1918,7 @@ func (x *CopyFileEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyFileEnd.ProtoReflect.Descriptor instead.
 func (*CopyFileEnd) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
 }
 
 type CopyFileResponse struct {
@@ -1844,7 +1936,7 @@ type CopyFileResponse struct {
 
 func (x *CopyFileResponse) Reset() {
 	*x = CopyFileResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1948,7 @@ func (x *CopyFileResponse) String() string {
 func (*CopyFileResponse) ProtoMessage() {}
 
 func (x *CopyFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +1961,7 @@ func (x *CopyFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyFileResponse.ProtoReflect.Descriptor instead.
 func (*CopyFileResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CopyFileResponse) GetWhat() isCopyFileResponse_What {
@@ -1957,7 +2049,7 @@ type CopyFileOpened struct {
 
 func (x *CopyFileOpened) Reset() {
 	*x = CopyFileOpened{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2061,7 @@ func (x *CopyFileOpened) String() string {
 func (*CopyFileOpened) ProtoMessage() {}
 
 func (x *CopyFileOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2074,7 @@ func (x *CopyFileOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyFileOpened.ProtoReflect.Descriptor instead.
 func (*CopyFileOpened) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CopyFileOpened) GetPath() string {
@@ -2023,7 +2115,7 @@ type CopyFileResult struct {
 
 func (x *CopyFileResult) Reset() {
 	*x = CopyFileResult{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2127,7 @@ func (x *CopyFileResult) String() string {
 func (*CopyFileResult) ProtoMessage() {}
 
 func (x *CopyFileResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2140,7 @@ func (x *CopyFileResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyFileResult.ProtoReflect.Descriptor instead.
 func (*CopyFileResult) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CopyFileResult) GetBytes() uint64 {
@@ -2094,7 +2186,7 @@ type ScreenshotRequest struct {
 
 func (x *ScreenshotRequest) Reset() {
 	*x = ScreenshotRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2198,7 @@ func (x *ScreenshotRequest) String() string {
 func (*ScreenshotRequest) ProtoMessage() {}
 
 func (x *ScreenshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2211,7 @@ func (x *ScreenshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScreenshotRequest.ProtoReflect.Descriptor instead.
 func (*ScreenshotRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
 }
 
 type ScreenshotPiece struct {
@@ -2132,7 +2224,7 @@ type ScreenshotPiece struct {
 
 func (x *ScreenshotPiece) Reset() {
 	*x = ScreenshotPiece{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2236,7 @@ func (x *ScreenshotPiece) String() string {
 func (*ScreenshotPiece) ProtoMessage() {}
 
 func (x *ScreenshotPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2249,7 @@ func (x *ScreenshotPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScreenshotPiece.ProtoReflect.Descriptor instead.
 func (*ScreenshotPiece) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ScreenshotPiece) GetPng() []byte {
@@ -2179,7 +2271,7 @@ type AttachVolumeRequest struct {
 
 func (x *AttachVolumeRequest) Reset() {
 	*x = AttachVolumeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2283,7 @@ func (x *AttachVolumeRequest) String() string {
 func (*AttachVolumeRequest) ProtoMessage() {}
 
 func (x *AttachVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2296,7 @@ func (x *AttachVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachVolumeRequest.ProtoReflect.Descriptor instead.
 func (*AttachVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AttachVolumeRequest) GetVmiJson() []byte {
@@ -2231,7 +2323,7 @@ type AttachVolumeResponse struct {
 
 func (x *AttachVolumeResponse) Reset() {
 	*x = AttachVolumeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2335,7 @@ func (x *AttachVolumeResponse) String() string {
 func (*AttachVolumeResponse) ProtoMessage() {}
 
 func (x *AttachVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2348,7 @@ func (x *AttachVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachVolumeResponse.ProtoReflect.Descriptor instead.
 func (*AttachVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AttachVolumeResponse) GetTarget() string {
@@ -2276,7 +2368,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2380,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2393,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ResizeRequest) GetVmiJson() []byte {
@@ -2319,7 +2411,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2423,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2436,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
 }
 
 type DetachVolumeRequest struct {
@@ -2358,7 +2450,7 @@ type DetachVolumeRequest struct {
 
 func (x *DetachVolumeRequest) Reset() {
 	*x = DetachVolumeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2462,7 @@ func (x *DetachVolumeRequest) String() string {
 func (*DetachVolumeRequest) ProtoMessage() {}
 
 func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2475,7 @@ func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeRequest.ProtoReflect.Descriptor instead.
 func (*DetachVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DetachVolumeRequest) GetVolume() string {
@@ -2408,7 +2500,7 @@ type DetachVolumeResponse struct {
 
 func (x *DetachVolumeResponse) Reset() {
 	*x = DetachVolumeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2512,7 @@ func (x *DetachVolumeResponse) String() string {
 func (*DetachVolumeResponse) ProtoMessage() {}
 
 func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2525,7 @@ func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeResponse.ProtoReflect.Descriptor instead.
 func (*DetachVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
 }
 
 type DumpMemoryRequest struct {
@@ -2445,7 +2537,7 @@ type DumpMemoryRequest struct {
 
 func (x *DumpMemoryRequest) Reset() {
 	*x = DumpMemoryRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2549,7 @@ func (x *DumpMemoryRequest) String() string {
 func (*DumpMemoryRequest) ProtoMessage() {}
 
 func (x *DumpMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2562,7 @@ func (x *DumpMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpMemoryRequest.ProtoReflect.Descriptor instead.
 func (*DumpMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DumpMemoryRequest) GetVolume() string {
@@ -2495,7 +2587,7 @@ type DumpMemoryResponse struct {
 
 func (x *DumpMemoryResponse) Reset() {
 	*x = DumpMemoryResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2599,7 @@ func (x *DumpMemoryResponse) String() string {
 func (*DumpMemoryResponse) ProtoMessage() {}
 
 func (x *DumpMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2612,7 @@ func (x *DumpMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpMemoryResponse.ProtoReflect.Descriptor instead.
 func (*DumpMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DumpMemoryResponse) GetStarted() *timestamppb.Timestamp {
@@ -2562,7 +2654,7 @@ type PrepareMigrationTargetRequest struct {
 
 func (x *PrepareMigrationTargetRequest) Reset() {
 	*x = PrepareMigrationTargetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2666,7 @@ func (x *PrepareMigrationTargetRequest) String() string {
 func (*PrepareMigrationTargetRequest) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2679,7 @@ func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetRequest.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PrepareMigrationTargetRequest) GetVmiJson() []byte {
@@ -2613,7 +2705,7 @@ type PrepareMigrationTargetResponse struct {
 
 func (x *PrepareMigrationTargetResponse) Reset() {
 	*x = PrepareMigrationTargetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2717,7 @@ func (x *PrepareMigrationTargetResponse) String() string {
 func (*PrepareMigrationTargetResponse) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2730,7 @@ func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetResponse.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
@@ -2660,7 +2752,7 @@ type MigrateRequest struct {
 
 func (x *MigrateRequest) Reset() {
 	*x = MigrateRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2764,7 @@ func (x *MigrateRequest) String() string {
 func (*MigrateRequest) ProtoMessage() {}
 
 func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2777,7 @@ func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateRequest.ProtoReflect.Descriptor instead.
 func (*MigrateRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *MigrateRequest) GetUid() string {
@@ -2727,7 +2819,7 @@ type MigrationLimits struct {
 
 func (x *MigrationLimits) Reset() {
 	*x = MigrationLimits{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +2831,7 @@ func (x *MigrationLimits) String() string {
 func (*MigrationLimits) ProtoMessage() {}
 
 func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +2844,7 @@ func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationLimits.ProtoReflect.Descriptor instead.
 func (*MigrationLimits) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{46}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *MigrationLimits) GetBandwidth() uint64 {
@@ -2819,7 +2911,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +2923,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2936,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{47}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{48}
 }
 
 type TakeOverRequest struct {
@@ -2857,7 +2949,7 @@ type TakeOverRequest struct {
 
 func (x *TakeOverRequest) Reset() {
 	*x = TakeOverRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2961,7 @@ func (x *TakeOverRequest) String() string {
 func (*TakeOverRequest) ProtoMessage() {}
 
 func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2974,7 @@ func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{48}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *TakeOverRequest) GetPaused() bool {
@@ -2900,7 +2992,7 @@ type TakeOverResponse struct {
 
 func (x *TakeOverResponse) Reset() {
 	*x = TakeOverResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +3004,7 @@ func (x *TakeOverResponse) String() string {
 func (*TakeOverResponse) ProtoMessage() {}
 
 func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3017,7 @@ func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{49}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{50}
 }
 
 type CancelMigrationRequest struct {
@@ -2937,7 +3029,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3041,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3054,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{50}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -2980,7 +3072,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3084,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3097,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{51}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{52}
 }
 
 // Migration is the last one that this launcher was told to make.
@@ -3029,7 +3121,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +3133,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3146,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{52}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Migration) GetUid() string {
@@ -3144,7 +3236,7 @@ type MigrationProgress struct {
 
 func (x *MigrationProgress) Reset() {
 	*x = MigrationProgress{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3248,7 @@ func (x *MigrationProgress) String() string {
 func (*MigrationProgress) ProtoMessage() {}
 
 func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3261,7 @@ func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationProgress.ProtoReflect.Descriptor instead.
 func (*MigrationProgress) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{53}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MigrationProgress) GetElapsed() *durationpb.Duration {
@@ -3262,7 +3354,7 @@ type SetInterfacesRequest struct {
 
 func (x *SetInterfacesRequest) Reset() {
 	*x = SetInterfacesRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3366,7 @@ func (x *SetInterfacesRequest) String() string {
 func (*SetInterfacesRequest) ProtoMessage() {}
 
 func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3379,7 @@ func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{54}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetInterfacesRequest) GetVmiJson() []byte {
@@ -3312,7 +3404,7 @@ type SetInterfacesResponse struct {
 
 func (x *SetInterfacesResponse) Reset() {
 	*x = SetInterfacesResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3416,7 @@ func (x *SetInterfacesResponse) String() string {
 func (*SetInterfacesResponse) ProtoMessage() {}
 
 func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3429,7 @@ func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{55}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{56}
 }
 
 type GuestState struct {
@@ -3389,7 +3481,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3493,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3506,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{56}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -3581,7 +3673,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3685,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3698,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{57}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -3633,7 +3725,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3737,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +3833,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +3845,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +3938,7 @@ type StatsResponse_VCPU struct {
 
 func (x *StatsResponse_VCPU) Reset() {
 	*x = StatsResponse_VCPU{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +3950,7 @@ func (x *StatsResponse_VCPU) String() string {
 func (*StatsResponse_VCPU) ProtoMessage() {}
 
 func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4012,12 +4104,19 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x0fAskAgentRequest\"C\n" +
 	"\x10AskAgentResponse\x12\x1b\n" +
 	"\tinfo_json\x18\x01 \x01(\fR\binfoJson\x12\x12\n" +
-	"\x04load\x18\x02 \x03(\x01R\x04load\"\x81\x01\n" +
+	"\x04load\x18\x02 \x03(\x01R\x04load\"\xa6\x01\n" +
 	"\rFreezeRequest\x12@\n" +
 	"\x0eunfreeze_after\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\runfreezeAfter\x12.\n" +
-	"\x13pause_without_agent\x18\x02 \x01(\bR\x11pauseWithoutAgent\"K\n" +
+	"\x13pause_without_agent\x18\x02 \x01(\bR\x11pauseWithoutAgent\x12#\n" +
+	"\rmemory_volume\x18\x03 \x01(\tR\fmemoryVolume\"\x85\x01\n" +
 	"\x0eFreezeResponse\x129\n" +
-	"\bquiesced\x18\x01 \x01(\x0e2\x1d.virtkit.launcher.v1.QuiescedR\bquiesced\"\x11\n" +
+	"\bquiesced\x18\x01 \x01(\x0e2\x1d.virtkit.launcher.v1.QuiescedR\bquiesced\x128\n" +
+	"\x06memory\x18\x02 \x01(\v2 .virtkit.launcher.v1.SavedMemoryR\x06memory\"\x9f\x01\n" +
+	"\vSavedMemory\x120\n" +
+	"\x05began\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x120\n" +
+	"\x05ended\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x18\n" +
+	"\afailure\x18\x04 \x01(\tR\afailure\"\x11\n" +
 	"\x0fUnfreezeRequest\"\x12\n" +
 	"\x10UnfreezeResponse\"=\n" +
 	"\vExecRequest\x12\x18\n" +
@@ -4245,7 +4344,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Quiesced)(0),                          // 0: virtkit.launcher.v1.Quiesced
 	(Lifecycle)(0),                         // 1: virtkit.launcher.v1.Lifecycle
@@ -4273,141 +4372,145 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*AskAgentResponse)(nil),               // 23: virtkit.launcher.v1.AskAgentResponse
 	(*FreezeRequest)(nil),                  // 24: virtkit.launcher.v1.FreezeRequest
 	(*FreezeResponse)(nil),                 // 25: virtkit.launcher.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),                // 26: virtkit.launcher.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),               // 27: virtkit.launcher.v1.UnfreezeResponse
-	(*ExecRequest)(nil),                    // 28: virtkit.launcher.v1.ExecRequest
-	(*ExecResponse)(nil),                   // 29: virtkit.launcher.v1.ExecResponse
-	(*ExecResult)(nil),                     // 30: virtkit.launcher.v1.ExecResult
-	(*CopyFileRequest)(nil),                // 31: virtkit.launcher.v1.CopyFileRequest
-	(*CopyFileStart)(nil),                  // 32: virtkit.launcher.v1.CopyFileStart
-	(*CopyFileEnd)(nil),                    // 33: virtkit.launcher.v1.CopyFileEnd
-	(*CopyFileResponse)(nil),               // 34: virtkit.launcher.v1.CopyFileResponse
-	(*CopyFileOpened)(nil),                 // 35: virtkit.launcher.v1.CopyFileOpened
-	(*CopyFileResult)(nil),                 // 36: virtkit.launcher.v1.CopyFileResult
-	(*ScreenshotRequest)(nil),              // 37: virtkit.launcher.v1.ScreenshotRequest
-	(*ScreenshotPiece)(nil),                // 38: virtkit.launcher.v1.ScreenshotPiece
-	(*AttachVolumeRequest)(nil),            // 39: virtkit.launcher.v1.AttachVolumeRequest
-	(*AttachVolumeResponse)(nil),           // 40: virtkit.launcher.v1.AttachVolumeResponse
-	(*ResizeRequest)(nil),                  // 41: virtkit.launcher.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 42: virtkit.launcher.v1.ResizeResponse
-	(*DetachVolumeRequest)(nil),            // 43: virtkit.launcher.v1.DetachVolumeRequest
-	(*DetachVolumeResponse)(nil),           // 44: virtkit.launcher.v1.DetachVolumeResponse
-	(*DumpMemoryRequest)(nil),              // 45: virtkit.launcher.v1.DumpMemoryRequest
-	(*DumpMemoryResponse)(nil),             // 46: virtkit.launcher.v1.DumpMemoryResponse
-	(*PrepareMigrationTargetRequest)(nil),  // 47: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 48: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 49: virtkit.launcher.v1.MigrateRequest
-	(*MigrationLimits)(nil),                // 50: virtkit.launcher.v1.MigrationLimits
-	(*MigrateResponse)(nil),                // 51: virtkit.launcher.v1.MigrateResponse
-	(*TakeOverRequest)(nil),                // 52: virtkit.launcher.v1.TakeOverRequest
-	(*TakeOverResponse)(nil),               // 53: virtkit.launcher.v1.TakeOverResponse
-	(*CancelMigrationRequest)(nil),         // 54: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 55: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 56: virtkit.launcher.v1.Migration
-	(*MigrationProgress)(nil),              // 57: virtkit.launcher.v1.MigrationProgress
-	(*SetInterfacesRequest)(nil),           // 58: virtkit.launcher.v1.SetInterfacesRequest
-	(*SetInterfacesResponse)(nil),          // 59: virtkit.launcher.v1.SetInterfacesResponse
-	(*GuestState)(nil),                     // 60: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 61: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 62: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 63: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 64: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 65: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 66: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	nil,                                    // 67: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	(*durationpb.Duration)(nil),            // 68: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 69: google.protobuf.Timestamp
+	(*SavedMemory)(nil),                    // 26: virtkit.launcher.v1.SavedMemory
+	(*UnfreezeRequest)(nil),                // 27: virtkit.launcher.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),               // 28: virtkit.launcher.v1.UnfreezeResponse
+	(*ExecRequest)(nil),                    // 29: virtkit.launcher.v1.ExecRequest
+	(*ExecResponse)(nil),                   // 30: virtkit.launcher.v1.ExecResponse
+	(*ExecResult)(nil),                     // 31: virtkit.launcher.v1.ExecResult
+	(*CopyFileRequest)(nil),                // 32: virtkit.launcher.v1.CopyFileRequest
+	(*CopyFileStart)(nil),                  // 33: virtkit.launcher.v1.CopyFileStart
+	(*CopyFileEnd)(nil),                    // 34: virtkit.launcher.v1.CopyFileEnd
+	(*CopyFileResponse)(nil),               // 35: virtkit.launcher.v1.CopyFileResponse
+	(*CopyFileOpened)(nil),                 // 36: virtkit.launcher.v1.CopyFileOpened
+	(*CopyFileResult)(nil),                 // 37: virtkit.launcher.v1.CopyFileResult
+	(*ScreenshotRequest)(nil),              // 38: virtkit.launcher.v1.ScreenshotRequest
+	(*ScreenshotPiece)(nil),                // 39: virtkit.launcher.v1.ScreenshotPiece
+	(*AttachVolumeRequest)(nil),            // 40: virtkit.launcher.v1.AttachVolumeRequest
+	(*AttachVolumeResponse)(nil),           // 41: virtkit.launcher.v1.AttachVolumeResponse
+	(*ResizeRequest)(nil),                  // 42: virtkit.launcher.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 43: virtkit.launcher.v1.ResizeResponse
+	(*DetachVolumeRequest)(nil),            // 44: virtkit.launcher.v1.DetachVolumeRequest
+	(*DetachVolumeResponse)(nil),           // 45: virtkit.launcher.v1.DetachVolumeResponse
+	(*DumpMemoryRequest)(nil),              // 46: virtkit.launcher.v1.DumpMemoryRequest
+	(*DumpMemoryResponse)(nil),             // 47: virtkit.launcher.v1.DumpMemoryResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 48: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 49: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 50: virtkit.launcher.v1.MigrateRequest
+	(*MigrationLimits)(nil),                // 51: virtkit.launcher.v1.MigrationLimits
+	(*MigrateResponse)(nil),                // 52: virtkit.launcher.v1.MigrateResponse
+	(*TakeOverRequest)(nil),                // 53: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 54: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 55: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 56: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 57: virtkit.launcher.v1.Migration
+	(*MigrationProgress)(nil),              // 58: virtkit.launcher.v1.MigrationProgress
+	(*SetInterfacesRequest)(nil),           // 59: virtkit.launcher.v1.SetInterfacesRequest
+	(*SetInterfacesResponse)(nil),          // 60: virtkit.launcher.v1.SetInterfacesResponse
+	(*GuestState)(nil),                     // 61: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 62: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 63: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 64: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 65: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 66: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 67: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 68: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 69: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 70: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	68, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
-	68, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
-	60, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	68, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	62, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	63, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	64, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	69, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
+	69, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
+	61, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	69, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	63, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	64, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	65, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
 	13, // 7: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	68, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	69, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	0,  // 9: virtkit.launcher.v1.FreezeResponse.quiesced:type_name -> virtkit.launcher.v1.Quiesced
-	30, // 10: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	32, // 11: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
-	33, // 12: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
-	35, // 13: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
-	36, // 14: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
-	69, // 15: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
-	69, // 16: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
-	60, // 17: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	50, // 18: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	68, // 19: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	68, // 20: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
-	2,  // 21: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	69, // 22: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	69, // 23: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	68, // 24: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	3,  // 25: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
-	57, // 26: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	68, // 27: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	68, // 28: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
-	1,  // 29: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	69, // 30: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	65, // 31: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	61, // 32: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	56, // 33: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	66, // 34: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	67, // 35: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	6,  // 36: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	8,  // 37: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	10, // 38: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	11, // 39: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	14, // 40: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	16, // 41: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	18, // 42: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	20, // 43: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	22, // 44: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	24, // 45: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	26, // 46: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	28, // 47: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	31, // 48: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
-	37, // 49: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	47, // 50: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	49, // 51: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	54, // 52: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	52, // 53: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	39, // 54: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	43, // 55: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	58, // 56: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
-	45, // 57: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
-	41, // 58: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
-	4,  // 59: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
-	7,  // 60: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	9,  // 61: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	60, // 62: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	12, // 63: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	15, // 64: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	17, // 65: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	19, // 66: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	21, // 67: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	23, // 68: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	25, // 69: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	27, // 70: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	29, // 71: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	34, // 72: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
-	38, // 73: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	48, // 74: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	51, // 75: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	55, // 76: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	53, // 77: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	40, // 78: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	44, // 79: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	59, // 80: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
-	46, // 81: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
-	42, // 82: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
-	5,  // 83: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
-	60, // [60:84] is the sub-list for method output_type
-	36, // [36:60] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	26, // 10: virtkit.launcher.v1.FreezeResponse.memory:type_name -> virtkit.launcher.v1.SavedMemory
+	70, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
+	70, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
+	31, // 13: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
+	33, // 14: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
+	34, // 15: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
+	36, // 16: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
+	37, // 17: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
+	70, // 18: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
+	70, // 19: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
+	61, // 20: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	51, // 21: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	69, // 22: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	69, // 23: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	2,  // 24: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	70, // 25: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	70, // 26: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	69, // 27: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	3,  // 28: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
+	58, // 29: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	69, // 30: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	69, // 31: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	1,  // 32: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	70, // 33: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	66, // 34: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	62, // 35: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	57, // 36: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	67, // 37: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	68, // 38: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	6,  // 39: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	8,  // 40: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	10, // 41: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	11, // 42: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	14, // 43: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	16, // 44: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	18, // 45: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	20, // 46: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	22, // 47: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	24, // 48: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	27, // 49: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	29, // 50: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	32, // 51: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
+	38, // 52: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	48, // 53: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	50, // 54: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	55, // 55: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	53, // 56: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	40, // 57: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	44, // 58: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	59, // 59: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
+	46, // 60: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
+	42, // 61: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
+	4,  // 62: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
+	7,  // 63: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	9,  // 64: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	61, // 65: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	12, // 66: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	15, // 67: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	17, // 68: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	19, // 69: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	21, // 70: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	23, // 71: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	25, // 72: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	28, // 73: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	30, // 74: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	35, // 75: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
+	39, // 76: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	49, // 77: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	52, // 78: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	56, // 79: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	54, // 80: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	41, // 81: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	45, // 82: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	60, // 83: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	47, // 84: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
+	43, // 85: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
+	5,  // 86: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
+	63, // [63:87] is the sub-list for method output_type
+	39, // [39:63] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -4416,32 +4519,32 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		return
 	}
 	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9].OneofWrappers = []any{}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25].OneofWrappers = []any{
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26].OneofWrappers = []any{
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_ErrorOutput)(nil),
 		(*ExecResponse_Result)(nil),
 	}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27].OneofWrappers = []any{
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28].OneofWrappers = []any{
 		(*CopyFileRequest_Start)(nil),
 		(*CopyFileRequest_Data)(nil),
 		(*CopyFileRequest_End)(nil),
 	}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28].OneofWrappers = []any{}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30].OneofWrappers = []any{
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31].OneofWrappers = []any{
 		(*CopyFileResponse_Opened)(nil),
 		(*CopyFileResponse_Data)(nil),
 		(*CopyFileResponse_Written)(nil),
 		(*CopyFileResponse_Result)(nil),
 	}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31].OneofWrappers = []any{}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   64,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

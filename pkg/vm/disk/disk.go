@@ -47,6 +47,8 @@ type Dirs struct {
 	ContainerDisks, Claims, BlockDevices, Secrets, Credentials string
 	// Hotplug is Claims for volumes that are plugged in while the guest runs.
 	Hotplug string
+	// Resume is the claim with the memory from which the guest is resumed, if it is.
+	Resume string
 	// KernelBoot has the image of firmware.kernelBoot.
 	KernelBoot string
 }
@@ -61,6 +63,7 @@ func PodDirs() Dirs {
 		Secrets:        names.SecretsDir,
 		Credentials:    names.CredentialsDir,
 		Hotplug:        names.HotplugDir,
+		Resume:         names.ResumeDir,
 		KernelBoot:     names.KernelBootDir,
 	}
 }

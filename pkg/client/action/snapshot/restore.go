@@ -56,6 +56,8 @@ type Plan struct {
 	UID            types.UID
 	Exists, Runs   bool
 	Volumes, Loses []string
+	// Resumes says that the target's guest goes on from its memory, which the snapshot has.
+	Resumes bool
 }
 
 // NotReadyError is a snapshot that cannot be restored.
@@ -103,6 +105,8 @@ func Look(ctx context.Context, c *client.Client, namespace, name string, o Resto
 		return nil, fmt.Errorf("look at VM %s/%s: %w", namespace, p.Target, err)
 	}
 	p.Exists, p.UID, p.Loses = true, vm.UID, lost(vm, p.Volumes)
+	p.Resumes = p.Target == s.Spec.Source.Name && slices.Contains(Indications(s), "Memory") &&
+		!slices.Contains(Indications(s), string(snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication))
 	if len(o.Patches) > 0 {
 		return nil, fmt.Errorf("VM %s/%s exists, and patches are for one that the restore makes; give --target with "+
 			"another name, or no --patch", namespace, p.Target)

@@ -16,6 +16,7 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // Group is where the kinds are served.
@@ -52,6 +53,8 @@ type Options struct {
 	Deadline *metav1.Duration
 	// Policy says whether its content goes with it; empty is Delete.
 	Policy snapshotv1beta1.DeletionPolicy
+	// Memory has it include the memory of the guest, which must run.
+	Memory bool
 }
 
 // New is a snapshot of a VM, as it is asked for.
@@ -67,6 +70,9 @@ func New(namespace, vm, name string, o Options) *snapshotv1beta1.VirtualMachineS
 	}
 	if o.Policy != "" {
 		s.Spec.DeletionPolicy = &o.Policy
+	}
+	if o.Memory {
+		s.Annotations = map[string]string{savedmemory.IncludeAnnotation: "true"}
 	}
 	return s
 }

@@ -238,3 +238,38 @@ func TestWait(t *testing.T) {
 		t.Errorf("one that is gone: %v", err)
 	}
 }
+
+// A snapshot with memory has the guest go on when it is restored over its VM, and only then.
+func TestMemory(t *testing.T) {
+	if got := New("default", "demo", "snap", Options{Memory: true}).Annotations; got["virtkit.io/include-memory"] != "true" {
+		t.Errorf("%v", got)
+	}
+	if got := New("default", "demo", "snap", Options{}).Annotations; len(got) > 0 {
+		t.Errorf("without memory: %v", got)
+	}
+	with := func(indications ...snapshotv1beta1.Indication) func(*snapshotv1beta1.VirtualMachineSnapshot) {
+		return func(s *snapshotv1beta1.VirtualMachineSnapshot) {
+			s.Status.SourceIndications = nil
+			for _, i := range indications {
+				s.Status.SourceIndications = append(s.Status.SourceIndications, snapshotv1beta1.SourceIndication{Indication: i})
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change  func(*snapshotv1beta1.VirtualMachineSnapshot)
+		options RestoreOptions
+		want    bool
+	}{
+		"over its VM": {with("Memory"), RestoreOptions{}, true},
+		"another":     {with("Memory"), RestoreOptions{Target: "copy"}, false},
+		"none":        {with("Online"), RestoreOptions{}, false},
+		"lapsed":      {with("Memory", snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication), RestoreOptions{}, false},
+	} {
+		api := clienttest.New(t)
+		api.Put(snapshots+"/snap", snap(tc.change))
+		api.Put(machines+"demo", demo())
+		if plan, err := Look(t.Context(), api.Client(), "default", "snap", tc.options); err != nil || plan.Resumes != tc.want {
+			t.Errorf("%s: %+v %v", name, plan, err)
+		}
+	}
+}

@@ -35,6 +35,8 @@ type CreateOptions struct {
 	Policy   string
 	// Partial takes snapshots without the claims that cannot be snapshotted.
 	Partial bool
+	// Memory includes the memory of the guest.
+	Memory bool
 
 	cli.Waiting
 }
@@ -56,10 +58,14 @@ func NewCmdCreate(f *cli.Factory) *cobra.Command {
 snapshotted, or paused when it has no agent.
 
 The snapshot is named VM-DATE-TIME unless a name is given. A VM with a claim that cannot be snapshotted is refused;
---partial leaves such claims out.`,
+--partial leaves such claims out.
+
+With --memory the snapshot has the guest's memory, too, and a restore of the VM resumes the guest where it was instead
+of booting it. The guest stands still while its memory is written.`,
 		Example: cli.Examples(f.Program, `
 			virtctl snapshot create demo
 			virtctl snapshot create demo before-upgrade --wait
+			virtctl snapshot create demo before-upgrade --memory --wait
 			virtctl snapshot create -l app=web --yes --wait --timeout 30m
 			virtctl snapshot create demo --failure-deadline 2m --deletion-policy Retain`),
 		Args:              cli.Args(0, 2, "the name of a VM, and that of the snapshot"),
@@ -77,6 +83,7 @@ The snapshot is named VM-DATE-TIME unless a name is given. A VM with a claim tha
 	flags.StringVar(&o.Policy, "deletion-policy", "",
 		"What becomes of the content when the snapshot is deleted, a `POLICY`: "+strings.Join(deletionPolicies, ", "))
 	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
+	flags.BoolVar(&o.Memory, "memory", false, "Include the memory of the guest, which must run")
 	o.Waiting.AddFlags(cmd, "the snapshot can be restored", 10*time.Minute)
 	cli.CompleteFlag(cmd, "deletion-policy", deletionPolicies...)
 	o.DryRun.AddFlag(cmd)
@@ -221,11 +228,15 @@ func (o *CreateOptions) take(ctx context.Context, c *client.Client, vm *v1.Virtu
 	if warning != "" {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
+	if o.Memory && vm.Status.PrintableStatus != v1.VirtualMachineStatusRunning {
+		return nil, fmt.Errorf("--memory: the guest of %s/%s does not run (%s); start it, or leave --memory out",
+			vm.Namespace, vm.Name, vm.Status.PrintableStatus)
+	}
 	name := o.Name
 	if name == "" {
 		name = vm.Name + "-" + o.Factory.Now().UTC().Format("20060102-150405")
 	}
-	options := snapshot.Options{Policy: snapshotv1beta1.DeletionPolicy(o.Policy)}
+	options := snapshot.Options{Policy: snapshotv1beta1.DeletionPolicy(o.Policy), Memory: o.Memory}
 	if o.Deadline.Duration > 0 {
 		options.Deadline = &metav1.Duration{Duration: o.Deadline.Duration}
 	}

@@ -180,5 +180,8 @@ func question(namespace string, p *snapshot.Plan) string {
 	if p.Runs {
 		text += " Its guest is stopped first."
 	}
+	if p.Resumes {
+		text += " When it is started, its guest resumes where it was when the snapshot was taken."
+	}
 	return text + " Restore it?"
 }

@@ -141,6 +141,23 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// The memory of a guest that does not run is refused before anything is asked for.
+func TestCreateWithMemory(t *testing.T) {
+	s := cluster()
+	vm := machine()
+	vm.Status.PrintableStatus = v1.VirtualMachineStatusStopped
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = vm
+	_, _, err := run(t, s, NewCmdCreate, "demo", "--memory")
+	if err == nil || !strings.Contains(err.Error(), "the guest of default/demo does not run (Stopped)") || s.did("POST") {
+		t.Errorf("%v, asked %v", err, s.asked)
+	}
+	vm.Status.PrintableStatus = v1.VirtualMachineStatusRunning
+	out, _, err := run(t, s, NewCmdCreate, "demo", "--memory", "-o", `jsonpath={.metadata.annotations}`)
+	if err != nil || !strings.Contains(out, `"virtkit.io/include-memory":"true"`) {
+		t.Errorf("%q %v", out, err)
+	}
+}
+
 func TestCreateRefuses(t *testing.T) {
 	s := cluster()
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = machine(v1.VolumeSnapshotStatus{Name: "disk", Reason: "no class"})

@@ -1,0 +1,300 @@
+package snapshotcontroller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+// A snapshot with memory: before the guest is paused its instance gets a volume for the memory, which is mounted in the
+// launcher's pod; while it is paused the memory is written there, and only then are its volumes snapshotted; afterwards
+// the volume is taken away again. The claim is the content's, and goes with it.
+
+// reasonMemorySaved is that of an event.
+const reasonMemorySaved = "MemorySaved"
+
+// saveLook is how often to look whether the memory is saved.
+const saveLook = time.Second
+
+// MemorySaver saves the memory of guests.
+type MemorySaver interface {
+	// SaveMemory pauses a guest and begins to write its memory to a volume, or tells how far that is. The guest goes on
+	// as after Freezer.Freeze.
+	SaveMemory(
+		ctx context.Context, vmi types.NamespacedName, volume string, most time.Duration,
+	) (savedmemory.Saved, error)
+}
+
+// SaveMemory implements MemorySaver.
+func (s *subresources) SaveMemory(
+	ctx context.Context, vmi types.NamespacedName, volume string, most time.Duration,
+) (savedmemory.Saved, error) {
+	var answer struct {
+		Memory *savedmemory.Saved `json:"memory"`
+	}
+	body, err := json.Marshal(v1.FreezeUnfreezeTimeout{UnfreezeTimeout: &metav1.Duration{Duration: most}})
+	if err != nil {
+		return savedmemory.Saved{}, fmt.Errorf("encode the time of a freeze: %w", err)
+	}
+	text, err := s.put(ctx, vmi, "freeze", map[string]string{"withoutAgent": "pause", "memory": volume}, body)
+	if err != nil {
+		return savedmemory.Saved{}, err
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Memory == nil {
+		return savedmemory.Saved{}, fmt.Errorf("virt-api does not say how far the memory of VMI %s is saved: %q",
+			vmi.Name, text)
+	}
+	return *answer.Memory, nil
+}
+
+// MemoryView is what is decided on for the memory that a content is to have.
+type MemoryView struct {
+	// Claim is the one for it, nil when there is none yet.
+	Claim *corev1.PersistentVolumeClaim
+	// VMI is the VM's, nil for none.
+	VMI *v1.VirtualMachineInstance
+}
+
+// lookAtMemory finds the claim for the guest's memory and the instance that writes it.
+func (r *Contents) lookAtMemory(ctx context.Context, view *ContentView) error {
+	content := view.Content
+	if content.Annotations[savedmemory.IncludeAnnotation] != "true" {
+		return nil
+	}
+	view.Memory = &MemoryView{}
+	claim := &corev1.PersistentVolumeClaim{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: content.Namespace, Name: memoryVolume(content)}, claim)
+	switch {
+	case err == nil:
+		view.Memory.Claim = claim
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("get claim for the guest's memory: %w", err)
+	}
+	vmi := &v1.VirtualMachineInstance{}
+	err = r.Live.Get(ctx, vmiOf(content), vmi)
+	switch {
+	case err == nil:
+		view.Memory.VMI = vmi
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("get VMI: %w", err)
+	}
+	return nil
+}
+
+// memoryVolume is the name of the volume, and of the claim, for the memory that a content is to have.
+func memoryVolume(content *v1beta1.VirtualMachineSnapshotContent) string {
+	return savedmemory.Volume(content.UID)
+}
+
+// plugged reports an instance that has the volume for its guest's memory.
+func (m *MemoryView) plugged(volume string) bool {
+	return m != nil && m.VMI != nil && hotplug.Volume(&m.VMI.Spec, volume) != nil
+}
+
+// prepareMemory brings the claim for the guest's memory into its launcher's pod, and reports whether it is there.
+func (view *ContentView) prepareMemory(step *ContentStep) bool {
+	memory, volume := view.Memory, memoryVolume(view.Content)
+	record := savedmemory.MemoryOf(view.Content.Annotations)
+	switch {
+	case view.Guest != GuestRunning:
+		view.fail(step.Status, "the guest's memory cannot be saved: it does not run any more")
+	case record != nil && record.Failure != "":
+		// Once is enough: each attempt pauses the guest.
+		view.fail(step.Status, "the guest's memory cannot be saved: "+record.Failure)
+		step.Unplug = memory.plugged(volume)
+		return false
+	case memory.Claim == nil:
+		step.CreateClaim = view.memoryClaim(volume)
+	case !memory.plugged(volume):
+		step.Plug = true
+	default:
+		at := slices.IndexFunc(memory.VMI.Status.VolumeStatus, func(s v1.VolumeStatus) bool { return s.Name == volume })
+		if at >= 0 && memory.VMI.Status.VolumeStatus[at].Phase == v1.HotplugVolumeMounted {
+			return true
+		}
+		if at >= 0 && memory.VMI.Status.VolumeStatus[at].Phase == v1.VolumePending {
+			view.fail(step.Status, "waiting for the claim for the guest's memory: "+
+				memory.VMI.Status.VolumeStatus[at].Message)
+		}
+	}
+	step.RequeueAfter = saveLook
+	return false
+}
+
+// memoryRoom is what a guest's memory takes in a claim besides itself, bytes: the state of its devices, the memory of
+// its screen, and a share of the claim, in seventeenths, for the file system.
+const (
+	memoryRoom       = 160 << 20
+	memoryFileSystem = 17
+)
+
+// memoryClaim is the claim for the guest's memory, of the storage of the VM's first volume.
+func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim {
+	vmi, content := view.Memory.VMI, view.Content
+	need := int64(memoryRoom)
+	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
+		need += memory.Guest.Value()
+	}
+	if now := vmi.Status.Memory; now != nil && now.GuestCurrent != nil {
+		need = max(need, memoryRoom+now.GuestCurrent.Value())
+	}
+	size := resource.NewQuantity((need+need/memoryFileSystem+1<<20-1)>>20<<20, resource.BinarySI)
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: content.Namespace, Name: name,
+			Labels: map[string]string{
+				snapshots.LabelSourceName:      names.Shorten(content.Spec.Source.VirtualMachine.Name, names.MaxLabel),
+				snapshots.LabelSourceNamespace: content.Namespace,
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(content, ContentKind)},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			VolumeMode:  new(corev1.PersistentVolumeFilesystem),
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: *size},
+			},
+		},
+	}
+	if backups := content.Spec.VolumeBackups; len(backups) > 0 {
+		claim.Spec.StorageClassName = backups[0].PersistentVolumeClaim.Spec.StorageClassName
+	}
+	return claim
+}
+
+// applyMemory makes the claim for the guest's memory, and gives its volume to the instance or takes it away.
+func (r *Contents) applyMemory(ctx context.Context, view ContentView, step *ContentStep) error {
+	volume := memoryVolume(view.Content)
+	if step.CreateClaim != nil {
+		if err := r.Client.Create(ctx, step.CreateClaim); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create claim for the guest's memory: %w", err)
+		}
+	}
+	if !step.Plug && !step.Unplug {
+		return nil
+	}
+	after := view.Memory.VMI.DeepCopy()
+	after.Spec.Volumes = slices.DeleteFunc(after.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume })
+	if step.Plug {
+		source := v1.MemoryDumpVolumeSource{}
+		source.ClaimName, source.Hotpluggable = volume, true
+		after.Spec.Volumes = append(after.Spec.Volumes,
+			v1.Volume{Name: volume, VolumeSource: v1.VolumeSource{MemoryDump: &source}})
+	}
+	if err := r.writes.Patch(ctx, view.Memory.VMI, after); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("give VMI %s the volume for its guest's memory, or take it away: %w", after.Name, err)
+	}
+	return nil
+}
+
+// saveMemory has the memory of the guest, which stands still from here on, written. done is false as long as it is not.
+func (r *Contents) saveMemory(ctx context.Context, view ContentView, step *ContentStep) (done bool, err error) {
+	content := view.Content
+	if r.Memory == nil {
+		return false, errors.New("nobody can save the guest's memory")
+	}
+	saved, err := r.Memory.SaveMemory(ctx, vmiOf(content), memoryVolume(content),
+		max(step.Window.Until.Sub(r.Now()), time.Second))
+	if err != nil {
+		return false, err
+	}
+	step.Window.Quiesced = snapshots.QuiescedPaused
+	if saved.Ended == nil {
+		return false, nil
+	}
+	before := savedmemory.MemoryOf(content.Annotations)
+	if len(view.VolumeSnapshots) > 0 && before != nil && !before.Began.Equal(saved.Began) {
+		step.Window.Lapsed = true // it went on meanwhile: some volumes are of another moment
+	}
+	memory := &savedmemory.Memory{Claim: memoryVolume(content), Saved: saved, MACs: view.Memory.macs()}
+	if err := r.rememberMemory(ctx, content, memory); err != nil {
+		return false, err
+	}
+	if saved.Failure != "" {
+		return false, fmt.Errorf("the guest's memory cannot be saved: %s", saved.Failure)
+	}
+	if before == nil {
+		r.Recorder.Eventf(content, eventNormal, reasonMemorySaved, "Saved the guest's memory, %d bytes, in claim %s",
+			saved.Size, memory.Claim)
+	}
+	return true, nil
+}
+
+// macs are the addresses of the guest's interfaces, by name.
+func (m *MemoryView) macs() map[string]string {
+	out := map[string]string{}
+	for _, status := range m.VMI.Status.Interfaces {
+		if status.Name != "" && status.MAC != "" {
+			out[status.Name] = status.MAC
+		}
+	}
+	return out
+}
+
+// stood says for how long the guest stood still, once it goes on.
+func (r *Contents) stood(ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent) error {
+	memory := savedmemory.MemoryOf(content.Annotations)
+	if memory == nil || memory.Stood.Duration != 0 {
+		return nil
+	}
+	memory.Stood.Duration = max(r.Now().Sub(memory.Began), time.Millisecond)
+	return r.rememberMemory(ctx, content, memory)
+}
+
+func (r *Contents) rememberMemory(
+	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent, memory *savedmemory.Memory,
+) error {
+	text, err := memory.Encode()
+	if err != nil {
+		return err
+	}
+	if content.Annotations[savedmemory.MemoryAnnotation] == text {
+		return nil
+	}
+	err = r.writes.Change(ctx, content, func() {
+		metav1.SetMetaDataAnnotation(&content.ObjectMeta, savedmemory.MemoryAnnotation, text)
+	})
+	if err != nil {
+		return fmt.Errorf("remember what was saved of the guest's memory: %w", err)
+	}
+	return nil
+}
+
+// describeMemory is what a snapshot says of the guest's memory that it has; nil when it has none.
+func describeMemory(content *v1beta1.VirtualMachineSnapshotContent) *v1beta1.SourceIndication {
+	if content == nil {
+		return nil
+	}
+	memory := savedmemory.MemoryOf(content.Annotations)
+	if !memory.Whole() {
+		return nil
+	}
+	message := fmt.Sprintf("The guest's memory, %d MiB, is in claim %s; a restore in place resumes the guest from it.",
+		(memory.Size+1<<20-1)>>20, memory.Claim)
+	if memory.Stood.Duration > 0 {
+		message += fmt.Sprintf(" The guest stood still for %s.", memory.Stood.Round(time.Millisecond))
+	}
+	return &v1beta1.SourceIndication{Indication: snapshots.WithMemory, Message: message}
+}
+
+// lacksMemory reports an indication of a snapshot that does not have what the guest held in memory.
+func lacksMemory(indication v1beta1.Indication) bool {
+	return indication == v1beta1.VMSnapshotNoGuestAgentIndication || indication == v1beta1.VMSnapshotPausedIndication
+}

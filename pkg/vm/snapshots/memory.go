@@ -1,0 +1,89 @@
+package snapshots
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+)
+
+// WithMemory is the indication that the snapshot has the guest's memory, too.
+const WithMemory v1beta1.Indication = "Memory"
+
+// WantsMemory reports a snapshot that is to have the guest's memory.
+func WantsMemory(snapshot *v1beta1.VirtualMachineSnapshot) bool {
+	return snapshot.Annotations[savedmemory.IncludeAnnotation] == "true"
+}
+
+// MemoryTrouble returns why a snapshot with these volumes cannot have the memory of a VM's guest; empty when it can.
+// vmi is nil for none. A guest that goes on from its memory takes its disks to be as they were: all that it can write
+// must be in the snapshot.
+func MemoryTrouble(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
+	const no = "its memory cannot be in the snapshot: "
+	if vmi == nil || vmi.DeletionTimestamp != nil || vmi.Status.Phase != v1.Running {
+		return no + "the guest does not run"
+	}
+	devices := &vmi.Spec.Domain.Devices
+	switch {
+	case migrations.UnderWay(vmi):
+		return no + "the guest is moving to another node"
+	case conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused):
+		return no + "the guest is paused; unpause it first"
+	case len(devices.HostDevices) > 0 || len(devices.GPUs) > 0:
+		return no + "the guest has devices of its host, whose state is not in memory"
+	case len(devices.Filesystems) > 0:
+		return no + "the guest shares file systems with its host, whose state is not in memory"
+	case devices.AutoattachVSOCK != nil && *devices.AutoattachVSOCK:
+		return no + "the guest has a vsock, whose address changes with each start"
+	case vmi.Spec.Domain.LaunchSecurity != nil:
+		return no + "the guest's memory is encrypted"
+	}
+	for i := range devices.Interfaces {
+		if devices.Interfaces[i].SRIOV != nil {
+			return no + fmt.Sprintf("interface %s is a device of the host, whose state is not in memory",
+				devices.Interfaces[i].Name)
+		}
+	}
+	for i := range vmi.Status.VolumeStatus {
+		status := &vmi.Status.VolumeStatus[i]
+		volume := hotplug.Volume(&vmi.Spec, status.Name)
+		if status.HotplugVolume != nil && (volume == nil || volume.MemoryDump == nil) {
+			return no + fmt.Sprintf("volume %s was plugged in while the guest ran; unplug it, or make it one of the "+
+				"template's that is not hotpluggable", status.Name)
+		}
+	}
+	for i := range devices.Disks {
+		if reason := memoryDisk(vmi, &devices.Disks[i], volumes); reason != "" {
+			return no + reason
+		}
+	}
+	return ""
+}
+
+// memoryDisk is why a disk keeps the guest's memory out of a snapshot.
+func memoryDisk(vmi *v1.VirtualMachineInstance, disk *v1.Disk, volumes []Volume) string {
+	volume := hotplug.Volume(&vmi.Spec, disk.Name)
+	if disk.CDRom != nil || volume == nil || disk.Disk != nil && disk.Disk.ReadOnly || generated(volume) {
+		return ""
+	}
+	at := slices.IndexFunc(volumes, func(v Volume) bool { return v.Name == disk.Name })
+	switch {
+	case at < 0 || volumes[at].Claim == "":
+		return fmt.Sprintf("disk %s is lost when the guest stops; put it on a claim", disk.Name)
+	case volumes[at].Reason != "":
+		return fmt.Sprintf("volume %s is not in it: %s", disk.Name, volumes[at].Reason)
+	}
+	return ""
+}
+
+// generated reports a volume whose image is made at each start, and which no guest writes.
+func generated(volume *v1.Volume) bool {
+	return volume.CloudInitNoCloud != nil || volume.CloudInitConfigDrive != nil || volume.Sysprep != nil ||
+		volume.ConfigMap != nil || volume.Secret != nil || volume.DownwardAPI != nil || volume.ServiceAccount != nil
+}

@@ -1,0 +1,69 @@
+package snapshots
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func TestMemoryTrouble(t *testing.T) {
+	disk := func(name string) v1.Disk {
+		return v1.Disk{Name: name, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}
+	}
+	running := func() *v1.VirtualMachineInstance {
+		vmi := &v1.VirtualMachineInstance{}
+		vmi.Status.Phase = v1.Running
+		vmi.Spec.Domain.Devices.Disks = []v1.Disk{disk("root"), disk("init"), {Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}}}
+		vmi.Spec.Volumes = []v1.Volume{
+			{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "c"}}},
+			{Name: "init", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{}}},
+			{Name: "cd", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}},
+		}
+		return vmi
+	}
+	for name, tc := range map[string]struct {
+		change  func(*v1.VirtualMachineInstance)
+		volumes []Volume
+		want    string
+	}{
+		"fine":   {func(*v1.VirtualMachineInstance) {}, nil, ""},
+		"starts": {func(vmi *v1.VirtualMachineInstance) { vmi.Status.Phase = v1.Scheduled }, nil, "does not run"},
+		"paused": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue}}
+		}, nil, "unpause it first"},
+		"device": {func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.Devices.GPUs = []v1.GPU{{Name: "g"}} }, nil, "devices of its host"},
+		"shares": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Filesystems = []v1.Filesystem{{Name: "f"}}
+		}, nil, "shares file systems"},
+		"vsock":  {func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.Devices.AutoattachVSOCK = new(true) }, nil, "vsock"},
+		"secret": {func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{} }, nil, "encrypted"},
+		"sriov": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "n", InterfaceBindingMethod: v1.InterfaceBindingMethod{SRIOV: &v1.InterfaceSRIOV{}}}}
+		}, nil, "interface n"},
+		"plugged": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "p", HotplugVolume: &v1.HotplugVolumeStatus{}}}
+		}, nil, "volume p was plugged in"},
+		"lost": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks, disk("scratch"))
+			vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}})
+		}, nil, "disk scratch is lost"},
+		"left out": {func(*v1.VirtualMachineInstance) {}, []Volume{{Name: "root", Claim: "c", Reason: "no class"}}, "volume root is not in it: no class"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi, volumes := running(), tc.volumes
+			tc.change(vmi)
+			if volumes == nil {
+				volumes = []Volume{{Name: "root", Claim: "c"}}
+			}
+			got := MemoryTrouble(vmi, volumes)
+			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+	if MemoryTrouble(nil, nil) == "" {
+		t.Error("memory of no guest")
+	}
+}
