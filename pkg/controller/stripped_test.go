@@ -29,7 +29,7 @@ import (
 // elsewhere are functions that read what the manager's cache drops from an object which is not the cache's, with the
 // reason. A function is written as package.name.
 var elsewhere = map[string]string{
-	"vmicontroller.Pod":                  builds,
+	"vmicontroller.computeContainer":     builds,
 	"vmicontroller.Attachment":           builds,
 	"vmicontroller.Provisioning":         builds,
 	"vmicontroller.consoleLog":           builds,

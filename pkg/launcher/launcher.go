@@ -155,8 +155,8 @@ func Run(ctx context.Context, o Options) error {
 		g.follow, g.askAgent, g.stop, g.move,
 		func(ctx context.Context) { slimDown(ctx, g, o.Log) },
 		func(ctx context.Context) { trimLogs(ctx, logs, o.Log) },
-		s.credentials.run, s.freezer.run, s.freezer.runSaves, s.holdReceived, s.state.run, s.serveImages, s.reporter.run, s.dumper.run,
-		s.fence.run,
+		s.credentials.run, s.freezer.run, s.freezer.runSaves, s.holdReceived, s.state.run, s.serveImages,
+		s.reporter.run, s.dumper.run, s.fence.run,
 		func(ctx context.Context) { newProber(s).serve(ctx, probes) },
 	} {
 		running.Go(func() { work(background) })

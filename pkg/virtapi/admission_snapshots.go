@@ -106,7 +106,8 @@ func (a *admission) validateRestore(
 	restore.Namespace = request.Namespace
 	errs := ofMachine(&restore.Spec.Target, targetField)
 	if len(errs) == 0 {
-		errs = slices.Concat(validatePatches(restore.Spec.Patches), validatePolicies(&restore.Spec), validateKeep(restore))
+		errs = slices.Concat(validatePatches(restore.Spec.Patches), validatePolicies(&restore.Spec),
+			validateKeep(restore))
 		ctx, cancel := context.WithTimeout(ctx, lookup)
 		defer cancel()
 		other, err := a.validateRestored(ctx, restore)
@@ -141,7 +142,8 @@ func validateKeep(r *v1beta1.VirtualMachineRestore) (errs field.ErrorList) {
 func validateKeepChange(r, old *v1beta1.VirtualMachineRestore) (errs field.ErrorList) {
 	for _, key := range []string{snapshots.KeepAnnotation, snapshots.UndoAnnotation} {
 		if value := r.Annotations[key]; value != old.Annotations[key] {
-			errs = append(errs, field.Invalid(keepField(key), value, "cannot be changed after creation; make another restore"))
+			errs = append(errs,
+				field.Invalid(keepField(key), value, "cannot be changed after creation; make another restore"))
 		}
 	}
 	return errs

@@ -64,7 +64,7 @@ func TestValidateSnapshots(t *testing.T) {
 		"clone":                          {clonesPath, "", cloneWith(`, labelFilters: ["*", "!a*"], newMacAddresses: {default: "02:00:00:00:00:01"}, volumeNamePolicy: PrefixTargetName`), "", ""},
 		"clone of nothing":               {clonesPath, "", `{spec: {target: {kind: Pod}}}`, "", "spec.Target.Kind: Target kind is not supported; spec.Source: Source cannot be nil"},
 		"clone of a pod":                 {clonesPath, "", `{spec: {source: {kind: Pod}}}`, "", "spec.Source.Kind: Source kind is not supported; spec.Source.APIGroup: Source's APIGroup cannot be empty; spec.Source.Name"},
-		"clone to no name": {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: Bad_}"), "", "spec.target.name: a lowercase RFC 1123 subdomain"},
+		"clone to no name":               {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: Bad_}"), "", "spec.target.name: a lowercase RFC 1123 subdomain"},
 		"clone to itself":                {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}"), "", "spec.target.name: Target name cannot be equal to source name when both are VirtualMachines"},
 		"clone to a name in use":         {clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), "", "spec.target.name: VM default/there exists; give the clone another name"},
 		"clone labelled when it is done": {clonesPath, "", strings.Replace(cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), "name: c", "name: c, labels: {a: b}", 1), cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), ""},

@@ -67,9 +67,9 @@ var nodesOwn = map[string][]string{
 	"pkg/handler/capabilities.go: handler.newProber": {"os.Stat"}, // devices of the node
 	"pkg/handler/handler.go: Node.forgetHarvested":   {"os.RemoveAll"},
 	"pkg/handler/history.go: loadHistory":            {"os.ReadFile"},
-	"pkg/handler/history.go: history.save":           {"os.MkdirAll", "os.Rename", "os.WriteFile"},
+	"pkg/handler/history.go: history.save":           {"os.MkdirAll"},
 	"pkg/handler/records/records.go: Store.Load":     {"os.ReadFile"},
-	"pkg/handler/records/records.go: Store.Save":     {"os.MkdirAll", "os.Rename", "os.WriteFile"},
+	"pkg/handler/records/records.go: Store.Save":     {"os.MkdirAll"},
 	"pkg/handler/records/records.go: Store.each":     {"os.ReadDir"},
 	"pkg/handler/records/records.go: Store.remove":   {"os.Remove"},
 	// mounts, on descriptors that package beneath has found

@@ -1,6 +1,6 @@
 // Package action holds what the packages below it share: the errors by which a caller, the command line or the
-// dashboard, tells failures apart, and the version of their reports. The packages do virtctl's work with no terminal: create builds a
-// VirtualMachine, lifecycle starts and stops, wait waits, list makes rows, console moves bytes.
+// dashboard, tells failures apart, and the version of their reports. The packages do virtctl's work with no terminal:
+// create builds a VirtualMachine, lifecycle starts and stops, wait waits, list makes rows, console moves bytes.
 package action
 
 import (
@@ -19,8 +19,8 @@ var (
 	ErrNotInstalled = errors.New("virtkit is not installed in this cluster")
 )
 
-// ReportVersion is the apiVersion of every report: what virtctl prints with -o where there is no object of the cluster to
-// print. Each report is a Go type of the action that makes it; docs/output.md is generated from them. Its fields
+// ReportVersion is the apiVersion of every report: what virtctl prints with -o where there is no object of the cluster
+// to print. Each report is a Go type of the action that makes it; docs/output.md is generated from them. Its fields
 // are a contract: they may be added, never renamed or removed, within one version.
 const ReportVersion = "cli.virtkit.io/v1"
 

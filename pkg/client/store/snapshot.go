@@ -123,7 +123,7 @@ func MakerOf(o metav1.Object) string {
 		if f.Time != nil {
 			at = f.Time.Time
 		}
-		spec := f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.Raw, []byte(`"f:spec"`))
+		spec := f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:spec"`))
 		if spec && f.Subresource == "" && (maker == "" || at.Before(first)) {
 			maker, first = f.Manager, at
 		}

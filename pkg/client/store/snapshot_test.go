@@ -15,7 +15,7 @@ func TestMaker(t *testing.T) {
 		if manager == "virt-controller" {
 			fields = `{"f:metadata":{"f:finalizers":{}}}`
 		}
-		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	o := &metav1.ObjectMeta{}
 	if got := MakerOf(o); got != "" {

@@ -153,8 +153,8 @@ func (v *View) fail(reason, text string) Step {
 
 // taken is the step of a clone whose new VM cannot have its name.
 func (v *View) taken() Step {
-	return v.fail(reasonTaken, fmt.Sprintf("VM %s/%s exists, and this clone did not make it; make a clone with another "+
-		"spec.target.name", v.Other.Namespace, v.Other.Name))
+	return v.fail(reasonTaken, fmt.Sprintf("VM %s/%s exists, and this clone did not make it; make a clone with "+
+		"another spec.target.name", v.Other.Namespace, v.Other.Name))
 }
 
 // ofMachine reports the clone of a VM, not of a snapshot.

@@ -283,8 +283,8 @@ func (r *Contents) thaw(ctx context.Context, view ContentView, step *ContentStep
 	return r.stood(ctx, view.Content)
 }
 
-// unfreeze lets the guest go. That none is found means that there is none only when the VMI says so, too: a virt-handler
-// that has just been started does not know its guests yet.
+// unfreeze lets the guest go. That none is found means that there is none only when the VMI says so, too: a
+// virt-handler that has just been started does not know its guests yet.
 func (r *Contents) unfreeze(ctx context.Context, view ContentView) error {
 	err := r.Freezer.Unfreeze(ctx, vmiOf(view.Content))
 	if view.Guest != GuestRunning && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {

@@ -83,7 +83,7 @@ func Absent(err error) *NotFoundError {
 // AllAbsent are the parts of Resolve's error about objects that are merely absent.
 func AllAbsent(err error) []*NotFoundError {
 	parts := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // Resolve wraps it in nothing
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		parts = joined.Unwrap()
 	}
 	var out []*NotFoundError

@@ -289,13 +289,14 @@ var kubeVirtFields = []Field{
 		Path: "configuration.developerConfiguration.featureGates", Effect: Life,
 		Note: "`HostDisk`, `HostDevices`, `DownwardMetrics`, `VSOCK`, `HypervStrictCheck` (guests go to nodes only " +
 			"whose KVM has what they need of Hyper-V) and `SerialConsoleLog`, which gives guests that do not say the " +
-			"container guest-console-log, are closed unless named here. `Snapshot`, which KubeVirt has closed unless it " +
-			"is named, is open unless disabledFeatureGates names it. The rest of what KubeVirt gates virtkit has " +
+			"container guest-console-log, are closed unless named here. `Snapshot`, which KubeVirt has closed unless " +
+			"it is named, is open unless disabledFeatureGates names it. The rest of what KubeVirt gates virtkit has " +
 			"always, or not at all; a warning says so.",
 	},
 	{
 		Path: "configuration.developerConfiguration.disabledFeatureGates", Effect: Life,
-		Note: "Goes before featureGates. `Snapshot` here refuses new snapshots, restores and clones, in KubeVirt's words.",
+		Note: "Goes before featureGates. `Snapshot` here refuses new snapshots, restores and clones, in KubeVirt's " +
+			"words.",
 	},
 	{
 		Path: "configuration.vmRolloutStrategy", Effect: Life, Only: rolloutStrategies,

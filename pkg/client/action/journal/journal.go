@@ -91,7 +91,9 @@ func (r *Report) DeepCopyObject() runtime.Object {
 
 // List is the report of a cluster's entries.
 func List(entries []Entry, server string) *Report {
-	out := &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "JournalReport"}, Entries: []Listed{}}
+	out := &Report{
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "JournalReport"}, Entries: []Listed{},
+	}
 	undone := map[string]bool{}
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]

@@ -26,8 +26,8 @@ const (
 	Delete         Verb = "delete"
 	// Rename is no request, but many: package rename does it. The journal has it.
 	Rename Verb = "rename"
-	// Restore and RestoreKeep are restores of snapshots over a machine; the second keeps what it replaces, so that it can
-	// be taken back. Package snapshot does them, the journal has them.
+	// Restore and RestoreKeep are restores of snapshots over a machine; the second keeps what it replaces, so that it
+	// can be taken back. Package snapshot does them, the journal has them.
 	Restore     Verb = "restore"
 	RestoreKeep Verb = "restore-keep"
 	// These change a machine otherwise. The journal has them, so that an undo does not pass them over.

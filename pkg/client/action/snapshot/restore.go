@@ -189,7 +189,8 @@ func CreateRestore(
 ) (*snapshotv1beta1.VirtualMachineRestore, error) {
 	out := &snapshotv1beta1.VirtualMachineRestore{}
 	if err := c.CreateTyped(ctx, Group, client.Restores, r, out, dryRun); err != nil {
-		return nil, fmt.Errorf("restore snapshot %s/%s: %w", r.Namespace, r.Spec.VirtualMachineSnapshotName, errorOf(err))
+		return nil, fmt.Errorf("restore snapshot %s/%s: %w", r.Namespace, r.Spec.VirtualMachineSnapshotName,
+			errorOf(err))
 	}
 	return out, nil
 }

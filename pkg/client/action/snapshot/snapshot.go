@@ -89,7 +89,8 @@ func Create(
 ) (*snapshotv1beta1.VirtualMachineSnapshot, error) {
 	out := &snapshotv1beta1.VirtualMachineSnapshot{}
 	if err := c.CreateTyped(ctx, Group, client.Snapshots, s, out, dryRun); err != nil {
-		return nil, fmt.Errorf("take snapshot %s/%s of VM %s: %w", s.Namespace, s.Name, s.Spec.Source.Name, errorOf(err))
+		return nil, fmt.Errorf("take snapshot %s/%s of VM %s: %w", s.Namespace, s.Name, s.Spec.Source.Name,
+			errorOf(err))
 	}
 	return out, nil
 }

@@ -70,7 +70,7 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the copy")
 	flags.StringArrayVar(&o.Patches, "patch", nil, "JSON `PATCH` of the copy (can be repeated)")
 	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
-	o.Waiting.AddFlags(cmd, "the copy is there", 10*time.Minute)
+	o.AddFlags(cmd, "the copy is there", 10*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd

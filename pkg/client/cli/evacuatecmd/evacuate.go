@@ -65,7 +65,7 @@ evacuate-cancel cancels what has not begun; kubectl uncordon lets the node have 
 	cmd.Flags().
 		BoolVar(&o.NoCordon, "no-cordon", false, "Do not cordon the node: VMs may be placed on it again at once")
 	cmd.Flags().BoolVarP(&o.Yes, "yes", "y", false, "Do not ask before guests are shut down")
-	o.Waiting.AddFlags(cmd, "all guests that are to leave have left", 10*time.Minute)
+	o.AddFlags(cmd, "all guests that are to leave have left", 10*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd

@@ -193,7 +193,7 @@ func newVerb(
 	}
 	o.Selection.AddFlags(cmd)
 	if _, ok := lifecycle.Until(verb, "", false); ok || verb == lifecycle.Migrate {
-		o.Waiting.AddFlags(cmd, "it is done", 5*time.Minute)
+		o.AddFlags(cmd, "it is done", 5*time.Minute)
 	}
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)

@@ -70,7 +70,7 @@ request and a right that its user may not have. Another cluster at the same URL 
 		},
 	}
 	cmd.Flags().BoolVar(&o.List, "list", false, "List what was asked, the newest first, and change nothing")
-	o.Waiting.AddFlags(cmd, "it is done", 5*time.Minute)
+	o.AddFlags(cmd, "it is done", 5*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd

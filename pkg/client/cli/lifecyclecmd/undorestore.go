@@ -84,7 +84,8 @@ func (o *UndoOptions) waitRestore(ctx context.Context, c *client.Client, r *snap
 	stage.Store(what)
 	out := r
 	err := o.Factory.IO.WhileStage(func() string { return stage.Load().(string) }, func() (err error) {
-		out, err = snapshot.WaitRestore(ctx, c, r.Namespace, r.Name, func(said string) { stage.Store(what + ", " + said) })
+		out, err = snapshot.WaitRestore(ctx, c, r.Namespace, r.Name,
+			func(said string) { stage.Store(what + ", " + said) })
 		return err
 	})
 	if err != nil {
@@ -99,11 +100,11 @@ func (o *UndoOptions) tellRestore(of, back *snapshotv1beta1.VirtualMachineRestor
 	if o.Output.Given() {
 		return o.Output.Print(back, o.Factory.IO.Out)
 	}
-	_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachinerestore.snapshot.kubevirt.io/%s created%s, which undoes %s\n",
-		back.Name, o.DryRun.Suffix(), of.Name)
+	_, err := fmt.Fprintf(o.Factory.IO.Out,
+		"virtualmachinerestore.snapshot.kubevirt.io/%s created%s, which undoes %s\n", back.Name, o.DryRun.Suffix(), of.Name)
 	if claims := snapshot.Claims(of); err == nil && len(claims) > 0 && o.DryRun == cli.DryRunNone {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "VM %s/%s does not use these claims after that, which stay: %s\n", of.Namespace,
-			of.Spec.Target.Name, strings.Join(claims, ", "))
+		fmt.Fprintf(o.Factory.IO.ErrOut, "VM %s/%s does not use these claims after that, which stay: %s\n",
+			of.Namespace, of.Spec.Target.Name, strings.Join(claims, ", "))
 	}
 	return err
 }

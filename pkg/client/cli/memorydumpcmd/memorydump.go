@@ -99,7 +99,7 @@ func (o *Options) command(use, short, long, examples string) *cobra.Command {
 			return Run(cmd.Context(), o)
 		},
 	}
-	o.Waiting.AddFlags(cmd, "it is done", 10*time.Minute)
+	o.AddFlags(cmd, "it is done", 10*time.Minute)
 	o.Output.AddFlags(cmd)
 	return cmd
 }

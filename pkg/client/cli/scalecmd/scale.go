@@ -57,7 +57,7 @@ the set of that name is taken. Which machines go when there are too many is the 
 	flags := cmd.Flags()
 	flags.Int32Var(&o.Replicas, "replicas", 0, "How many machines there are to be, a `NUMBER`")
 	flags.Int32Var(&o.Current, "current-replicas", -1, "Change nothing unless the set asks for this `NUMBER` now")
-	o.Waiting.AddFlags(cmd, "there are as many, all are ready, and the others are gone", 5*time.Minute)
+	o.AddFlags(cmd, "there are as many, all are ready, and the others are gone", 5*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd

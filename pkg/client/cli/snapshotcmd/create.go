@@ -84,7 +84,7 @@ of booting it. The guest stands still while its memory is written.`,
 		"What becomes of the content when the snapshot is deleted, a `POLICY`: "+strings.Join(deletionPolicies, ", "))
 	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
 	flags.BoolVar(&o.Memory, "memory", false, "Include the memory of the guest, which must run")
-	o.Waiting.AddFlags(cmd, "the snapshot can be restored", 10*time.Minute)
+	o.AddFlags(cmd, "the snapshot can be restored", 10*time.Minute)
 	cli.CompleteFlag(cmd, "deletion-policy", deletionPolicies...)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
@@ -107,8 +107,8 @@ func (o *CreateOptions) complete(cmd *cobra.Command, args []string) error {
 	case o.Policy != "" && !slices.Contains(deletionPolicies, o.Policy):
 		return cli.UsageErrorf("--deletion-policy: %q is not one of %s", o.Policy, strings.Join(deletionPolicies, ", "))
 	case cmd.Flags().Changed("failure-deadline") && o.Deadline.Duration <= 0:
-		return cli.UsageErrorf("--failure-deadline: a snapshot must end; give a time such as 2m, or leave the flag out "+
-			"for 5m")
+		return cli.UsageErrorf("--failure-deadline: a snapshot must end; give a time such as 2m, or leave the flag " +
+			"out for 5m")
 	case o.Selection.Given() && !o.Selection.Yes && o.DryRun == cli.DryRunNone && !o.Factory.IO.CanAsk():
 		return cli.UsageErrorf("snapshot create holds the guests that are chosen for a moment; add --yes to say that " +
 			"you mean it, or see with --dry-run which they are")

@@ -71,7 +71,7 @@ A VM that the restore makes can be changed by JSON patches with --patch.`,
 	flags.BoolVar(&o.Keep, "keep", false, "Keep the claims and the spec that are replaced, for undo")
 	flags.StringVar(&o.Ownership, "volume-ownership-policy", "",
 		"Whether the restored claims go with the VM, a `POLICY`: "+strings.Join(snapshot.OwnershipPolicies(), ", "))
-	o.Waiting.AddFlags(cmd, "it is restored", 10*time.Minute)
+	o.AddFlags(cmd, "it is restored", 10*time.Minute)
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "Do not ask")
 	completioncmd.Flag(cmd, "target", completioncmd.VMs(f, -1))
 	cli.CompleteFlag(cmd, "volume-restore-policy", snapshot.VolumePolicies()...)
@@ -98,8 +98,8 @@ func (o *RestoreOptions) validate() error {
 		return cli.UsageErrorf("--volume-ownership-policy: %q is not one of %s", o.Ownership,
 			strings.Join(snapshot.OwnershipPolicies(), ", "))
 	case o.Keep && o.VolumePolicy == string(snapshotv1beta1.VolumeRestorePolicyInPlace):
-		return cli.UsageErrorf("--keep cannot be given with --volume-restore-policy InPlace, which gives the names of " +
-			"the old claims to the new ones")
+		return cli.UsageErrorf("--keep cannot be given with --volume-restore-policy InPlace, which gives the names " +
+			"of the old claims to the new ones")
 	}
 	if err := o.CheckWait(o.DryRun); err != nil {
 		return err

@@ -75,7 +75,9 @@ func run(t *testing.T, s *server, command func(*cli.Factory) *cobra.Command, arg
 	}
 	var out, errOut bytes.Buffer
 	f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
-		func(name string) string { return map[string]string{"KUBECONFIG": kubeconfig, "XDG_STATE_HOME": s.state}[name] })
+		func(name string) string {
+			return map[string]string{"KUBECONFIG": kubeconfig, "XDG_STATE_HOME": s.state}[name]
+		})
 	f.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 	f.RandomName = func(int) string { return "abcde" }
 	cmd := command(f)

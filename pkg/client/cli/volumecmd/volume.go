@@ -96,7 +96,7 @@ func (o *Options) command(use, short, examples string) *cobra.Command {
 	flags.StringVar(&o.Request.Volume, "volume-name", "",
 		"Name of the PersistentVolumeClaim, and of the volume in the spec")
 	flags.Bool("persist", false, "Without effect, as in KubeVirt: a change of a VM lasts")
-	o.Waiting.AddFlags(cmd, "it is done", 5*time.Minute)
+	o.AddFlags(cmd, "it is done", 5*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd

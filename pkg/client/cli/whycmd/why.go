@@ -146,7 +146,8 @@ func (o *Options) subject(kind, name, namespace string) (subject, error) {
 			words = []string{kind, name}
 		}
 		if _, machine := cli.KindOf(word); ok && kind == "" && !machine {
-			return subject{}, cli.UsageErrorf("%q: the kind must be vm, vmi, vmpool, vmirs, snapshot, restore or clone", name)
+			return subject{}, cli.UsageErrorf("%q: the kind must be vm, vmi, vmpool, vmirs, snapshot, restore or "+
+				"clone", name)
 		}
 		targets, err := cli.ParseTargets(words, namespace)
 		if err != nil {

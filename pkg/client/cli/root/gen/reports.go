@@ -72,11 +72,11 @@ func reports(repository string) ([]report, error) {
 			r := report{kind: s.kind(name), text: s.docs[name]}
 			if r.kind == "" {
 				problems = append(problems, fmt.Errorf("%s: no constructor says its Kind: write %s{TypeMeta: "+
-					"metav1.TypeMeta{APIVersion: report.APIVersion, Kind: …}}", where, name))
+					"metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: …}}", where, name))
 			}
-			if version := s.versions[name]; version != "report.APIVersion" && r.kind != "" {
+			if version := s.versions[name]; version != "action.ReportVersion" && r.kind != "" {
 				problems = append(problems,
-					fmt.Errorf("%s: its APIVersion is %s; it has to be report.APIVersion", where, version))
+					fmt.Errorf("%s: its APIVersion is %s; it has to be action.ReportVersion", where, version))
 			}
 			if r.text == "" {
 				problems = append(problems, fmt.Errorf("%s: no doc comment", where))

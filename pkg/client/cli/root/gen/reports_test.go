@@ -55,7 +55,7 @@ type Base struct {
 	Data []byte `+"`json:\"data\"`"+`
 }
 const kind = "Thing"
-func New() *Report { return &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: kind}} }
+func New() *Report { return &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: kind}} }
 `)
 	if err != nil {
 		t.Fatal(err)
