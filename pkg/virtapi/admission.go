@@ -189,10 +189,14 @@ func (a *admission) validateMachine(
 	if err != nil {
 		return nil, err
 	}
+	by := surface.ActorOf(request.UserInfo.Username)
+	if errs := validateResume(vm, old, by); len(errs) > 0 {
+		return verdict(request.Kind.Kind, vm.Name, errs), nil
+	}
 	if surface.Settled(vm, old) {
 		return allowed(), nil
 	}
-	if errs := validateHeld(vm, old, surface.ActorOf(request.UserInfo.Username)); len(errs) > 0 {
+	if errs := validateHeld(vm, old, by); len(errs) > 0 {
 		return verdict(request.Kind.Kind, vm.Name, errs), nil
 	}
 	errs, warnings, err := a.validateReferring(ctx, vm)
@@ -212,6 +216,9 @@ func (a *admission) validateInstance(
 		return nil, err
 	}
 	by := surface.ActorOf(request.UserInfo.Username)
+	if errs := validateResume(vmi, old, by); len(errs) > 0 {
+		return verdict(request.Kind.Kind, vmi.Name, errs), nil
+	}
 	if old != nil {
 		return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
 	}

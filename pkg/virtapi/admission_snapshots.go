@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -266,6 +268,26 @@ func restored(r *v1beta1.VirtualMachineRestore) bool {
 		slices.ContainsFunc(r.Status.Conditions, func(c v1beta1.Condition) bool {
 			return c.Type == v1beta1.ConditionFailure
 		})
+}
+
+// validateResume refuses that anyone but virt-controller names memory from which a guest is resumed: QEMU reads it, and
+// the guest's disks must be of its moment. Taking the mark away is its user's, so that the guest boots.
+func validateResume[P interface {
+	*T
+	metav1.Object
+}, T any](object, old P, by surface.Actor) field.ErrorList {
+	const key = savedmemory.ResumeAnnotation
+	mark, has := object.GetAnnotations()[key]
+	if by.Component || !has {
+		return nil
+	}
+	if old != nil {
+		if before, had := old.GetAnnotations()[key]; had && before == mark {
+			return nil
+		}
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(key),
+		"virt-controller writes it when a restore is to resume the guest; leave it out, and the guest boots")}
 }
 
 // validateHeld refuses changes of a VM that is being snapshotted or restored. virt-controller, which does both, may.

@@ -30,6 +30,11 @@ func heldMachine(status, strategy string) string {
 	return strings.Replace(goodMachine, "runStrategy: Always", "runStrategy: "+strategy, 1) + "status: {" + status + "}\n"
 }
 
+// resuming is an object with memory to go on from.
+func resuming(object, mark string) string {
+	return strings.Replace(object, "metadata: {", `metadata: {annotations: {virtkit.io/resume-memory: `+mark+`}, `, 1)
+}
+
 func TestValidateSnapshots(t *testing.T) {
 	const snapshot = `{metadata: {name: s}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}}}`
 	controller := "system:serviceaccount:kubevirt:virt-controller"
@@ -73,11 +78,17 @@ func TestValidateSnapshots(t *testing.T) {
 		"clone with a patch":             {clonesPath, "", cloneWith(", patches: [x]"), "", "spec.patches[0]: patch is not valid JSON (x)"},
 		"clone with names":               {clonesPath, "", cloneWith(", volumeNamePolicy: x"), "", `spec.volumeNamePolicy: VolumeNamePolicy "x" is not supported`},
 
-		"start while it is restored":    {"/validate/virtualmachines", "", heldMachine("restoreInProgress: r", "Always"), heldMachine("restoreInProgress: r", "Halted"), `spec: Cannot start VM until restore "r" completes`},
-		"the restore itself":            {"/validate/virtualmachines", controller, heldMachine("restoreInProgress: r", "Manual"), heldMachine("restoreInProgress: r", "Halted"), ""},
-		"stop while it is restored":     {"/validate/virtualmachines", "", heldMachine("restoreInProgress: r", "Halted"), heldMachine("restoreInProgress: r", "Manual"), ""},
-		"stop while it is snapshotted":  {"/validate/virtualmachines", "", heldMachine("snapshotInProgress: s", "Halted"), heldMachine("snapshotInProgress: s", "Always"), `spec: Cannot update vm running state until snapshot "s" completes`},
-		"disks while it is snapshotted": {"/validate/virtualmachines", "", strings.Replace(heldMachine("snapshotInProgress: s", "Always"), "image: x", "image: other", 1), heldMachine("snapshotInProgress: s", "Always"), `spec: Cannot update vm disks or volumes until snapshot "s" completes`},
+		"start while it is restored":             {"/validate/virtualmachines", "", heldMachine("restoreInProgress: r", "Always"), heldMachine("restoreInProgress: r", "Halted"), `spec: Cannot start VM until restore "r" completes`},
+		"the restore itself":                     {"/validate/virtualmachines", controller, heldMachine("restoreInProgress: r", "Manual"), heldMachine("restoreInProgress: r", "Halted"), ""},
+		"memory to resume, from a user":          {"/validate/virtualmachines", "", resuming(goodMachine, "a"), "", `metadata.annotations[virtkit.io/resume-memory]: virt-controller writes it`},
+		"memory to resume, changed by a user":    {"/validate/virtualmachines", "", resuming(goodMachine, "b"), resuming(goodMachine, "a"), `metadata.annotations[virtkit.io/resume-memory]: virt-controller writes it`},
+		"memory to resume, from virt-controller": {"/validate/virtualmachines", controller, resuming(goodMachine, "a"), goodMachine, ""},
+		"memory to resume, there already":        {"/validate/virtualmachines", "", resuming(goodMachine, "a"), resuming(goodMachine, "a"), ""},
+		"memory to resume, taken away":           {"/validate/virtualmachines", "", goodMachine, resuming(goodMachine, "a"), ""},
+		"an instance with memory to resume":      {"/validate/virtualmachineinstances", "", resuming(goodInstance, "a"), "", `metadata.annotations[virtkit.io/resume-memory]: virt-controller writes it`},
+		"stop while it is restored":              {"/validate/virtualmachines", "", heldMachine("restoreInProgress: r", "Halted"), heldMachine("restoreInProgress: r", "Manual"), ""},
+		"stop while it is snapshotted":           {"/validate/virtualmachines", "", heldMachine("snapshotInProgress: s", "Halted"), heldMachine("snapshotInProgress: s", "Always"), `spec: Cannot update vm running state until snapshot "s" completes`},
+		"disks while it is snapshotted":          {"/validate/virtualmachines", "", strings.Replace(heldMachine("snapshotInProgress: s", "Always"), "image: x", "image: other", 1), heldMachine("snapshotInProgress: s", "Always"), `spec: Cannot update vm disks or volumes until snapshot "s" completes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, tc.path, tc.user, tc.object, tc.old)
