@@ -101,7 +101,8 @@ func (o *UndoOptions) tellRestore(of, back *snapshotv1beta1.VirtualMachineRestor
 		return o.Output.Print(back, o.Factory.IO.Out)
 	}
 	_, err := fmt.Fprintf(o.Factory.IO.Out,
-		"virtualmachinerestore.snapshot.kubevirt.io/%s created%s, which undoes %s\n", back.Name, o.DryRun.Suffix(), of.Name)
+		"virtualmachinerestore.snapshot.kubevirt.io/%s created%s, which undoes %s\n",
+		back.Name, o.DryRun.Suffix(), of.Name)
 	if claims := snapshot.Claims(of); err == nil && len(claims) > 0 && o.DryRun == cli.DryRunNone {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "VM %s/%s does not use these claims after that, which stay: %s\n",
 			of.Namespace, of.Spec.Target.Name, strings.Join(claims, ", "))
