@@ -43,12 +43,12 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 			kill(t, string(h.source.UID), processQEMU)
 			h.goesOn(t) // before the stage goes on
 		},
-		"deadline":        func(t *testing.T) { h.settledSnapshot(t, failed) },
-		"cancel":          h.cancel,
-		"second":          h.second,
-		"change":          h.change,
-		"migrate":         func(t *testing.T) { h.migrate(t, fmt.Sprintf("amid-%d", h.n)) },
-		"start":           h.mayNotStart,
+		"deadline": func(t *testing.T) { h.settledSnapshot(t, failed) },
+		"cancel":   h.cancel,
+		"second":   h.second,
+		"change":   h.change,
+		"migrate":  func(t *testing.T) { h.migrate(t, fmt.Sprintf("amid-%d", h.n)) },
+		"start":    h.mayNotStart,
 		"delete VM": func(t *testing.T) {
 			if err := h.Client.Delete(t.Context(), h.vm(t)); err != nil {
 				t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/randfill"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/credentials"
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
@@ -30,7 +31,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/overview"
 	"github.com/virtkit/virtkit/pkg/client/action/permitted"
-	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/top"
 	"github.com/virtkit/virtkit/pkg/client/action/usbredir"
 	"github.com/virtkit/virtkit/pkg/client/action/verbosity"
