@@ -8,7 +8,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,12 +146,7 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 	slices.SortFunc(view.Machines, byOrdinal)
 	key := client.ObjectKeyFromObject(p)
 	made, err := r.writes.Dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
-		var found v1.VirtualMachine
-		err := r.Live.Get(ctx, made.Key, &found)
-		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("get VM %s: %w", made.Key.Name, err)
-		}
-		return err == nil && found.UID == made.UID && metav1.IsControlledBy(&found, p), nil
+		return frame.Keeps(ctx, r.Live, p, made, &v1.VirtualMachine{})
 	})
 	if err != nil {
 		return view, err
@@ -214,11 +208,8 @@ func (r *Reconciler) writeStatus(
 	if err := frame.PatchStatus(ctx, r.writes, p, &p.Status, status); err != nil {
 		return err
 	}
-	switch {
-	case is && !was:
-		r.Recorder.Event(p, corev1.EventTypeNormal, ReasonPaused, "Pool is paused")
-	case was && !is:
-		r.Recorder.Event(p, corev1.EventTypeNormal, ReasonResumed, "Pool is unpaused")
-	}
+	frame.TellChange(r.Recorder, p, was, is, [2]frame.Event{
+		{Reason: ReasonPaused, Message: "Pool is paused"}, {Reason: ReasonResumed, Message: "Pool is unpaused"},
+	})
 	return nil
 }

@@ -143,12 +143,7 @@ func (r *Reconciler) behind(
 		shown[instance.UID] = instance.DeletionTimestamp != nil
 	}
 	return r.writes.Dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
-		var found v1.VirtualMachineInstance
-		err := r.Live.Get(ctx, made.Key, &found)
-		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("get VMI %s: %w", made.Key.Name, err)
-		}
-		return err == nil && found.UID == made.UID && metav1.IsControlledBy(&found, set), nil
+		return frame.Keeps(ctx, r.Live, set, made, &v1.VirtualMachineInstance{})
 	})
 }
 
@@ -263,11 +258,8 @@ func (r *Reconciler) writeStatus(
 	if err := frame.PatchStatus(ctx, r.writes, set, &set.Status, status); err != nil {
 		return err
 	}
-	switch {
-	case is && !was:
-		r.Recorder.Event(set, corev1.EventTypeNormal, eventPaused, "Paused")
-	case was && !is:
-		r.Recorder.Event(set, corev1.EventTypeNormal, eventResumed, "Resumed")
-	}
+	frame.TellChange(r.Recorder, set, was, is, [2]frame.Event{
+		{Reason: eventPaused, Message: "Paused"}, {Reason: eventResumed, Message: "Resumed"},
+	})
 	return nil
 }

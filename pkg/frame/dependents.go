@@ -1,0 +1,40 @@
+package frame
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/frame/written"
+)
+
+// Keeps reports whether a dependent that owner made is there still, and owner's: what written.Dependents.Behind asks.
+// live reads past the cache, and into is an empty object of the dependent's kind.
+func Keeps(
+	ctx context.Context, live client.Reader, owner client.Object, made written.Made, into client.Object,
+) (bool, error) {
+	err := live.Get(ctx, made.Key, into)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("get %T %s: %w", into, made.Key.Name, err)
+	}
+	return err == nil && into.GetUID() == made.UID && metav1.IsControlledBy(into, owner), nil
+}
+
+// Event is the reason and the message of an event.
+type Event struct{ Reason, Message string }
+
+// TellChange tells of something that began, by the first event, or ended, by the second; of nothing that stayed.
+func TellChange(recorder record.EventRecorder, object client.Object, was, is bool, events [2]Event) {
+	if was == is {
+		return
+	}
+	event := events[0]
+	if was {
+		event = events[1]
+	}
+	recorder.Event(object, corev1.EventTypeNormal, event.Reason, event.Message)
+}
