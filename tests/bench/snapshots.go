@@ -228,7 +228,7 @@ func snapshotReady(e watch.Event) (bool, error) {
 	if s.Status.Phase == snapshotv1beta1.Failed {
 		return false, fmt.Errorf("snapshot %s failed: %+v", s.Name, s.Status.Conditions)
 	}
-	return s.Status.ReadyToUse != nil && *s.Status.ReadyToUse, nil
+	return s.Status.Phase == snapshotv1beta1.Succeeded && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse, nil
 }
 
 func restoreComplete(e watch.Event) (bool, error) {
