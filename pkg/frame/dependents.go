@@ -27,8 +27,8 @@ func Keeps(
 // Event is the reason and the message of an event.
 type Event struct{ Reason, Message string }
 
-// TellChange tells of something that began, by the first event, or ended, by the second; of nothing that stayed.
-func TellChange(recorder record.EventRecorder, object client.Object, was, is bool, events [2]Event) {
+// RecordChange records the first event when a state began, the second when it ended, and none when it stayed.
+func RecordChange(recorder record.EventRecorder, object client.Object, was, is bool, events [2]Event) {
 	if was == is {
 		return
 	}

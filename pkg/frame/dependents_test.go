@@ -43,13 +43,13 @@ func TestKeeps(t *testing.T) {
 // unregistered is of a kind that the client does not know.
 type unregistered struct{ corev1.ConfigMap }
 
-func TestTellChange(t *testing.T) {
+func TestRecordChange(t *testing.T) {
 	events := [2]Event{{"On", "it is on"}, {"Off", "it is off"}}
 	for states, want := range map[[2]bool]string{
 		{false, true}: "Normal On it is on", {true, false}: "Normal Off it is off", {true, true}: "", {false, false}: "",
 	} {
 		recorder := record.NewFakeRecorder(1)
-		TellChange(recorder, &corev1.Pod{}, states[0], states[1], events)
+		RecordChange(recorder, &corev1.Pod{}, states[0], states[1], events)
 		got := ""
 		if len(recorder.Events) > 0 {
 			got = <-recorder.Events

@@ -208,7 +208,7 @@ func (r *Reconciler) writeStatus(
 	if err := frame.PatchStatus(ctx, r.writes, p, &p.Status, status); err != nil {
 		return err
 	}
-	frame.TellChange(r.Recorder, p, was, is, [2]frame.Event{
+	frame.RecordChange(r.Recorder, p, was, is, [2]frame.Event{
 		{Reason: ReasonPaused, Message: "Pool is paused"}, {Reason: ReasonResumed, Message: "Pool is unpaused"},
 	})
 	return nil

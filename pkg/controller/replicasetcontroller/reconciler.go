@@ -258,7 +258,7 @@ func (r *Reconciler) writeStatus(
 	if err := frame.PatchStatus(ctx, r.writes, set, &set.Status, status); err != nil {
 		return err
 	}
-	frame.TellChange(r.Recorder, set, was, is, [2]frame.Event{
+	frame.RecordChange(r.Recorder, set, was, is, [2]frame.Event{
 		{Reason: eventPaused, Message: "Paused"}, {Reason: eventResumed, Message: "Resumed"},
 	})
 	return nil
