@@ -98,8 +98,10 @@ func (c *cluster) namespace(t *testing.T, level string) string {
 	return ns.Name
 }
 
-// describe logs what a person would look at after a failure.
+// describe logs what a person would look at after a failure: first the few lines that most often name the cause, which
+// dev/failed.awk repeats, then everything.
 func (c *cluster) describe(ctx context.Context, t *testing.T, ns string) {
+	c.suspects(ctx, t, ns)
 	t.Logf("namespace %s as it was left:", ns) // dev/failed.awk leaves out what follows
 	vmis := &v1.VirtualMachineInstanceList{}
 	if err := c.Client.List(ctx, vmis, client.InNamespace(ns)); err == nil {
@@ -124,6 +126,46 @@ func (c *cluster) describe(ctx context.Context, t *testing.T, ns string) {
 		for _, e := range events.Items {
 			t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
 		}
+	}
+}
+
+// suspects logs, a line each, the pods of a namespace that do not run, the VMIs that are not ready, and the last warnings.
+func (c *cluster) suspects(ctx context.Context, t *testing.T, ns string) {
+	vmis := &v1.VirtualMachineInstanceList{}
+	if err := c.Client.List(ctx, vmis, client.InNamespace(ns)); err != nil {
+		t.Logf("list VMIs: %v", err)
+	}
+	for _, vmi := range vmis.Items {
+		for _, cond := range vmi.Status.Conditions {
+			if cond.Type == v1.VirtualMachineInstanceReady && cond.Status != corev1.ConditionTrue {
+				t.Logf("vmi %s: %s on %q: %s: %s", vmi.Name, vmi.Status.Phase, vmi.Status.NodeName, cond.Reason, cond.Message)
+			}
+		}
+	}
+	pods, err := c.Kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Logf("list pods: %v", err)
+		return
+	}
+	for _, pod := range pods.Items {
+		for _, cond := range pod.Status.Conditions {
+			if cond.Type == corev1.PodScheduled && cond.Status != corev1.ConditionTrue {
+				t.Logf("pod %s: %s: %s", pod.Name, cond.Reason, cond.Message)
+			}
+		}
+		for _, container := range pod.Status.ContainerStatuses {
+			if container.State.Waiting != nil || container.State.Terminated != nil {
+				t.Logf("pod %s: %s on %q: container %s: %s", pod.Name, pod.Status.Phase, pod.Spec.NodeName, container.Name, container.State.String())
+			}
+		}
+	}
+	events, err := c.Kube.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning"})
+	if err != nil {
+		t.Logf("list events: %v", err)
+		return
+	}
+	for _, e := range events.Items[max(0, len(events.Items)-5):] {
+		t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
 	}
 }
 
