@@ -46,7 +46,6 @@ func TestBlocked(t *testing.T) {
 	always := v1.RunStrategyAlways
 	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vm"}}
 	vm.Spec.RunStrategy, vm.Spec.Template = &always, &v1.VirtualMachineInstanceTemplateSpec{}
-	vm.Spec.Template.Spec.Volumes = []v1.Volume{{Name: "disk", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "gone"}}}}
 	late := fmt.Errorf("%w waiting for VM ns/vm: it is Starting", action.ErrTimeout)
 	for name, test := range map[string]struct {
 		object any
@@ -54,10 +53,10 @@ func TestBlocked(t *testing.T) {
 		err    error
 		want   []string
 	}{
-		"a disk is missing": {vm, func(*Options) {}, late, []string{"gone", "; `kubectl virt why vm -n ns` says more"}},
-		"may not be read":   {clienttest.Forbidden("virtualmachines"), func(*Options) {}, late, []string{"; `kubectl virt why vm -n ns` says more"}},
-		"looked once":       {vm, func(o *Options) { o.Timeout.Duration = 0 }, late, nil},
-		"another end":       {vm, func(*Options) {}, action.ErrNotFound, nil},
+		"no virt-controller": {vm, func(*Options) {}, late, []string{"; virt-controller does not run", "; `kubectl virt why vm -n ns` says more"}},
+		"may not be read":    {clienttest.Forbidden("virtualmachines"), func(*Options) {}, late, []string{"; `kubectl virt why vm -n ns` says more"}},
+		"looked once":        {vm, func(o *Options) { o.Timeout.Duration = 0 }, late, nil},
+		"another end":        {vm, func(*Options) {}, action.ErrNotFound, nil},
 	} {
 		api := clienttest.New(t)
 		api.Put(path+"virtualmachines/vm", test.object)
