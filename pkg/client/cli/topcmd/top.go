@@ -43,7 +43,7 @@ func NewCmdTop(f *cli.Factory) *cobra.Command {
 
 CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them; VCPUS is how many the guest has now. MEMORY
 is what the guest has, USED what it says it uses of that, RESIDENT what QEMU holds of the node's. Network and disk are bytes
-a second. All of it is <unknown> of a guest that does not answer in time.`,
+a second. A guest that does not answer in time has a row without numbers.`,
 		Example: cli.Examples(f.Program, `
 			virtctl top
 			virtctl top -A --sort-by memory
