@@ -16,7 +16,10 @@ func Unserved(err error) bool {
 		return false
 	}
 	details := status.Status().Details
-	return details == nil || details.Name == "" || slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
+	if details == nil || details.Name == "" {
+		return true
+	}
+	return slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
 		return cause.Type == metav1.CauseTypeUnexpectedServerResponse
 	})
 }
