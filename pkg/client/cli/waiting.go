@@ -46,8 +46,8 @@ func (w *Waiting) Stages(
 	})
 }
 
-// Interrupted says on standard error that what was asked for goes on without this program, when err is that the user has
-// ended it.
+// Interrupted says on standard error that what was asked for goes on without this program, when err is that the
+// user has ended it.
 func (s *IOStreams) Interrupted(err error, format string, args ...any) {
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintf(s.ErrOut, "interrupted: "+format+"\n", args...)

@@ -171,7 +171,7 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// ChooseKubeconfig makes path the file that the context is merged into, and remembers the one before, which has it, too.
+// ChooseKubeconfig makes path the file that the context is merged into, and remembers the one before, which has it.
 func (i *Instance) ChooseKubeconfig(path string) {
 	if i.Kubeconfig != "" && i.Kubeconfig != path && !slices.Contains(i.Kubeconfigs, i.Kubeconfig) {
 		i.Kubeconfigs = append(i.Kubeconfigs, i.Kubeconfig)

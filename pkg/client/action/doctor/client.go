@@ -65,7 +65,7 @@ func (e *examination) client() {
 	}
 }
 
-// unanswered says that the cluster does not answer. What a user is told of a connection that fails has the server in it.
+// unanswered says that the cluster does not answer. What is said of a connection that fails names the server.
 func (e *examination) unanswered(where string, err error) string {
 	if said := e.say(err); strings.Contains(said, e.Program.Server) && e.Program.Server != "" {
 		return said

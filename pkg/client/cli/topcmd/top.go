@@ -201,8 +201,8 @@ func (o *Options) table(r *top.Report) error {
 		table.Row(cells...)
 	}
 	if !o.Output.NoHeaders {
-		line("NAMESPACE", "NAME", "NODE", "CPU", "VCPUS", "MEMORY", "USED", "RESIDENT", "RECEIVED/s", "SENT/s", "READ/s",
-			"WRITTEN/s")
+		line("NAMESPACE", "NAME", "NODE", "CPU", "VCPUS", "MEMORY", "USED", "RESIDENT", "RECEIVED/s", "SENT/s",
+			"READ/s", "WRITTEN/s")
 	}
 	for _, row := range r.Items {
 		line(row.Namespace, row.Name, row.Node, fmt.Sprintf("%dm", row.CPU), fmt.Sprintf("%d", row.VCPUs),

@@ -118,7 +118,7 @@ func (a *App) read() tea.Cmd {
 
 func (a *App) top() page.Page { return a.stack[len(a.stack)-1] }
 
-// Update hears of the terminal, of rows and readings, of what pages want, and of what has ended; all else is the pages'.
+// Update hears of the terminal, of rows and readings, of what pages want and of what has ended; the rest is the pages'.
 func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	for _, hear := range []func(tea.Msg) (tea.Cmd, bool){a.terminal, a.news, a.navigation, a.wish} {
 		if cmd, heard := hear(msg); heard {

@@ -59,8 +59,8 @@ func leftOut(what string, whys []string) string {
 	return said + strings.Join(parts, ", ") + "."
 }
 
-// ofSeveral says a clause of one thing of n things: "it is paused" of subject "they" is "they are paused". A clause that
-// does not begin with "it" stays, after label.
+// ofSeveral says a clause of one thing of n things: "it is paused" of subject "they" is "they are paused". A clause
+// that does not begin with "it" stays, after label.
 func ofSeveral(subject, label, clause string, n int) string {
 	rest, is := strings.CutPrefix(clause, "it ")
 	if !is {
