@@ -16,7 +16,7 @@ func (h *handler) serveMetrics(
 	answer := endpoint.New()
 	answer.Add(func(ctx context.Context, w *metrics.Writer) {
 		readings, missing := reader.Read(ctx, nil, true)
-		usage.Write(w, h.options.node, readings, missing)
+		usage.Write(w, h.options.node, readings, len(missing))
 	})
 	answer.Add(func(_ context.Context, w *metrics.Writer) {
 		w.Family(metrics.StorageStuck)

@@ -49,10 +49,17 @@ func (q *requests) stats(r *restful.Request, w *restful.Response) error {
 				found.Items[i].Node = node
 			}
 			list.Items = append(list.Items, found.Items...)
+			for _, guest := range found.Unanswered {
+				guest.Node = node
+				list.Unanswered = append(list.Unanswered, guest)
+			}
 		})
 	}
 	group.Wait()
 	slices.SortFunc(list.Items, func(a, b stats.Guest) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	slices.SortFunc(list.Unanswered, func(a, b stats.Unanswered) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 	slices.SortFunc(list.Unreachable, func(a, b stats.Unreachable) int { return strings.Compare(a.Node, b.Node) })

@@ -21,7 +21,7 @@ func TestStats(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
-		_, _ = io.WriteString(w, `{"items":[{"namespace":"`+r.URL.Query().Get("namespace")+`","name":"vm","node":"forged","cpuTimeNanoseconds":5}]}`)
+		_, _ = io.WriteString(w, `{"items":[{"namespace":"`+r.URL.Query().Get("namespace")+`","name":"vm","node":"forged","cpuTimeNanoseconds":5}],"unanswered":[{"namespace":"shop","name":"late","node":"forged"}]}`)
 	})
 	get := func(path string) (list stats.List) {
 		t.Helper()
@@ -39,6 +39,9 @@ func TestStats(t *testing.T) {
 		list := get(path)
 		if len(list.Items) != 1 || len(list.Unreachable) != 1 || list.Unreachable[0].Node != "node2" || list.Items[0].Namespace != namespace || list.Items[0].Node == "forged" || list.Items[0].CPUTime != 5 {
 			t.Errorf("%s: %+v", path, list)
+		}
+		if late := (stats.Unanswered{Namespace: "shop", Name: "late", Node: list.Items[0].Node}); len(list.Unanswered) != 1 || list.Unanswered[0] != late {
+			t.Errorf("%s: unanswered %+v, want %+v", path, list.Unanswered, late)
 		}
 	}
 	broken = true

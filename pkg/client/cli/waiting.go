@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -42,4 +44,26 @@ func (w *Waiting) Stages(
 	return streams.WhileStage(func() string { return shown.Load().(string) }, func() error {
 		return wait(ctx, func(stage string) { shown.Store(what + ", " + stage) })
 	})
+}
+
+// Interrupted says on standard error that what was asked for goes on without this program, when err is that the
+// user has ended it.
+func (s *IOStreams) Interrupted(err error, format string, args ...any) {
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintf(s.ErrOut, "interrupted: "+format+"\n", args...)
+	}
+}
+
+// Created says, when err is that the user has ended the command, that the kind's objects that it has created go on, and
+// which command tells how far they are.
+func (w *Waiting) Created(f *Factory, err error, kind, namespace string, names ...string) {
+	for _, name := range names {
+		f.IO.Interrupted(err, "%s %s was created, and goes on; `%s why %s/%s -n %s` says how far it is", kind, name,
+			f.Program, kind, name, namespace)
+	}
+}
+
+// MayBeCreated is Created of an object whose creation the server had not answered.
+func (w *Waiting) MayBeCreated(f *Factory, err error, kind, namespace, name string) {
+	f.IO.Interrupted(err, "%s %s/%s may have been created", kind, namespace, name)
 }

@@ -14,19 +14,23 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
-// statsTimeout is how long launchers have to answer; one that is late is left out.
+// statsTimeout is how long launchers have to answer; one that is late is among the unanswered.
 const statsTimeout = 4 * time.Second
 
-// stats answers with what the guests of the node use, those of one namespace if asked.
+// stats answers with what the guests of the node use, those of one namespace if asked, and names those that did not say
+// it in time.
 func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	namespace := r.URL.Query().Get("namespace")
 	ctx, cancel := context.WithTimeout(r.Context(), statsTimeout)
 	defer cancel()
-	readings, _ := s.Usage.Read(ctx,
+	readings, missing := s.Usage.Read(ctx,
 		func(vmi types.NamespacedName) bool { return namespace == "" || vmi.Namespace == namespace }, false)
 	list := stats.List{Items: []stats.Guest{}}
 	for i := range readings {
 		list.Items = append(list.Items, guestStats(&readings[i]))
+	}
+	for _, vmi := range missing {
+		list.Unanswered = append(list.Unanswered, stats.Unanswered{Namespace: vmi.Namespace, Name: vmi.Name})
 	}
 	slices.SortFunc(list.Items, func(a, b stats.Guest) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)

@@ -1,5 +1,5 @@
 // Package usage reads what the guests of a node use, for `virtctl top` and for Prometheus. It asks all launchers side
-// by side and waits for none of them: what is not there when the time is over is left out.
+// by side and waits for none of them: what is not there when the time is over is named as missing.
 //
 //	GET /v1/stats, /metrics ──► Reader.Read ──► launcher.Stats of each guest (one call at a time and guest)
 //	                                       └──► launcher.AskAgent, once a minute, for the next reading
@@ -108,10 +108,10 @@ func (r *Reader) Close() {
 }
 
 // Read gives what the guests for which want holds use (nil is all), those that answer before ctx ends, in no order, and
-// how many did not. With agents it looks after their file systems, too.
+// those that did not. With agents it looks after their file systems, too.
 func (r *Reader) Read(
 	ctx context.Context, want func(types.NamespacedName) bool, agents bool,
-) (readings []Reading, missing int) {
+) (readings []Reading, missing []types.NamespacedName) {
 	r.init()
 	guests := r.Guests()
 	calls := make([]*call, len(guests))
@@ -140,13 +140,13 @@ func (r *Reader) Read(
 			select { // It may be there all the same.
 			case <-c.done:
 			default:
-				missing++
+				missing = append(missing, guests[i].VMI)
 				continue
 			}
 		}
 		if c.err != nil {
 			if slow(c) { // else there is no guest yet, or none any more
-				missing++
+				missing = append(missing, guests[i].VMI)
 			}
 			continue
 		}

@@ -71,12 +71,12 @@ func reader(t *testing.T, guests func() []Guest) *Reader {
 func read(r *Reader, within time.Duration) (names []string, missing int) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	readings, missing := r.Read(ctx, nil, true)
+	readings, late := r.Read(ctx, nil, true)
 	for _, one := range readings {
 		names = append(names, one.VMI.Name)
 	}
 	slices.Sort(names)
-	return names, missing
+	return names, len(late)
 }
 
 // A launcher that hangs holds up nobody, is asked once, and not again for a while.
@@ -300,4 +300,20 @@ func TestLoads(t *testing.T) {
 	if got := loads([]float64{0, 1, 2}); len(got) != 3 {
 		t.Errorf("%v", got)
 	}
+}
+
+// A guest that does not answer in time is named.
+func TestMissingIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Reader{Log: slog.New(slog.DiscardHandler), Now: time.Now, Guests: func() []Guest {
+			return []Guest{guestOf("good", &launcher{stats: ok}), guestOf("bad", &launcher{})}
+		}}
+		defer r.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, missing := r.Read(ctx, nil, false)
+		if want := []types.NamespacedName{{Namespace: "ns", Name: "bad"}}; !slices.Equal(missing, want) {
+			t.Errorf("%v are missing, want %v", missing, want)
+		}
+	})
 }

@@ -10,6 +10,16 @@ type List struct {
 	Items []Guest `json:"items"`
 	// Unreachable are nodes whose guests are missing.
 	Unreachable []Unreachable `json:"unreachable,omitempty"`
+	// Unanswered are running guests that did not answer in time.
+	Unanswered []Unanswered `json:"unanswered,omitempty"`
+}
+
+// Unanswered is a guest whose launcher did not answer in time.
+type Unanswered struct {
+	// Namespace and Name are the guest's, Node where it runs.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node,omitempty"`
 }
 
 // Unreachable is a node that did not answer.

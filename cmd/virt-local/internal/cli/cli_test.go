@@ -6,14 +6,18 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/process"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
@@ -278,5 +282,37 @@ func TestFindNodes(t *testing.T) {
 	}
 	if _, err := findNodes(in, []string{"node1", "node3"}); err == nil || !strings.Contains(err.Error(), "there are node1, node2") {
 		t.Errorf("a node that is not there: %v", err)
+	}
+}
+
+// A context that was merged into several kubeconfigs goes from all of them.
+func TestForget(t *testing.T) {
+	dir := t.TempDir()
+	in := &instance.Instance{Name: "tour"}
+	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
+	for _, path := range []string{first, second, second, first, second} {
+		in.ChooseKubeconfig(path)
+		err := kubeconfig.Update(path, func(cfg *api.Config) {
+			kubeconfig.Merge(cfg, "other", kubeconfig.Credentials{Server: "https://other"})
+			kubeconfig.Merge(cfg, in.Name, kubeconfig.Credentials{Server: "https://tour"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if in.Kubeconfig != second || !slices.Equal(in.Kubeconfigs, []string{first}) {
+		t.Fatalf("%s, and %v", in.Kubeconfig, in.Kubeconfigs)
+	}
+	if err := forget(in); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{first, second} {
+		cfg, err := clientcmd.LoadFromFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(cfg.Contexts) != 1 || len(cfg.Clusters) != 1 || len(cfg.AuthInfos) != 1 || cfg.Contexts["other"] == nil {
+			t.Errorf("%s has %v", path, cfg.Contexts)
+		}
 	}
 }

@@ -69,8 +69,7 @@ func runDown(ctx context.Context, w *which, keepData bool) error {
 		fmt.Fprintf(os.Stderr, "Cluster %q is down; its data is in %s.\n", in.Name, dir)
 		return nil
 	}
-	err = kubeconfig.Update(in.Kubeconfig, func(cfg *api.Config) { kubeconfig.Remove(cfg, in.Name) })
-	if err != nil {
+	if err := forget(in); err != nil {
 		return err
 	}
 	if err := removeState(dir); err != nil {
@@ -78,6 +77,15 @@ func runDown(ctx context.Context, w *which, keepData bool) error {
 	}
 	fmt.Fprintf(os.Stderr, "Cluster %q is gone.\n", in.Name)
 	return nil
+}
+
+// forget takes the context out of every kubeconfig that `up` has merged it into.
+func forget(in *instance.Instance) error {
+	var errs []error
+	for _, path := range append([]string{in.Kubeconfig}, in.Kubeconfigs...) {
+		errs = append(errs, kubeconfig.Update(path, func(cfg *api.Config) { kubeconfig.Remove(cfg, in.Name) }))
+	}
+	return errors.Join(errs...)
 }
 
 // removeRemains removes a state directory that has no instance any more: a `down` that was killed near its end

@@ -161,9 +161,11 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 		in.NodeMonitorGrace = o.grace
 	}
 	if o.kubeconfig != "" {
-		if in.Kubeconfig, err = filepath.Abs(o.kubeconfig); err != nil {
+		path, err := filepath.Abs(o.kubeconfig)
+		if err != nil {
 			return nil, false, fmt.Errorf("find --kubeconfig: %w", err)
 		}
+		in.ChooseKubeconfig(path)
 	} else if in.Kubeconfig == "" {
 		if in.Kubeconfig, err = filepath.Abs(kubeconfig.UserPath()); err != nil {
 			return nil, false, fmt.Errorf("find the kubeconfig: %w", err)

@@ -24,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -52,8 +53,10 @@ type Instance struct {
 	// virt-local had no CSI driver when it was made.
 	Storage string `json:"storage,omitempty"`
 	// Kubeconfig is the file that `up` merged the context into, so that `down` can take it out again.
-	Kubeconfig string    `json:"kubeconfig,omitempty"`
-	Created    time.Time `json:"created"`
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Kubeconfigs are other files that earlier calls of `up` merged the context into; `down` takes it out of them, too.
+	Kubeconfigs []string  `json:"kubeconfigs,omitempty"`
+	Created     time.Time `json:"created"`
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`)
@@ -166,4 +169,13 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// ChooseKubeconfig makes path the file that the context is merged into, and remembers the one before, which has it.
+func (i *Instance) ChooseKubeconfig(path string) {
+	if i.Kubeconfig != "" && i.Kubeconfig != path && !slices.Contains(i.Kubeconfigs, i.Kubeconfig) {
+		i.Kubeconfigs = append(i.Kubeconfigs, i.Kubeconfig)
+	}
+	i.Kubeconfig = path
+	i.Kubeconfigs = slices.DeleteFunc(i.Kubeconfigs, func(other string) bool { return other == path })
 }

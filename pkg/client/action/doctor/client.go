@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,11 +44,11 @@ func (e *examination) client() {
 	}
 	where := fmt.Sprintf("%s (context %s)", p.Server, p.Context)
 	if err := e.Server.Err; err != nil {
-		mend := "kubectl config get-contexts; is the cluster running?"
+		mend := "start the cluster, or choose another context; `kubectl config get-contexts` lists them"
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 			mend = "log in to the cluster again: the credentials of context " + p.Context + " are not accepted"
 		}
-		e.add(Client, "connection", Failed, fmt.Sprintf("%s does not answer: %v", where, err), mend)
+		e.add(Client, "connection", Failed, e.unanswered(where, err), mend)
 		return
 	}
 	status, mend := OK, []string(nil)
@@ -62,6 +63,14 @@ func (e *examination) client() {
 	} else {
 		e.add(Client, "clock", OK, "this machine's clock agrees with the cluster's")
 	}
+}
+
+// unanswered says that the cluster does not answer. What is said of a connection that fails names the server.
+func (e *examination) unanswered(where string, err error) string {
+	if said := e.say(err); strings.Contains(said, e.Program.Server) && e.Program.Server != "" {
+		return said
+	}
+	return fmt.Sprintf("%s does not answer: %s", where, e.say(err))
 }
 
 func ahead(behind time.Duration) string {

@@ -8,6 +8,7 @@ package doctor
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,6 +84,8 @@ type Facts struct {
 	Now time.Time
 
 	Program Program
+	// Explain says an error in words for the user; nil takes its own.
+	Explain func(error) string
 	// Server is the API server's version. Behind is how far its clock is behind ours, and RoundTrip how long it took to
 	// answer.
 	Server    Read[apiversion.Info]
@@ -162,5 +165,14 @@ func (e *examination) add(area Area, name string, status Status, message string,
 
 // skip says that a check's facts could not be read.
 func (e *examination) skip(area Area, name string, err error) {
-	e.add(area, name, Skipped, "cannot tell: "+err.Error())
+	e.add(area, name, Skipped, "cannot tell: "+e.say(err))
+}
+
+// say is an error in words for the user, on one line.
+func (f *Facts) say(err error) string {
+	text := err.Error()
+	if f.Explain != nil {
+		text = f.Explain(err)
+	}
+	return strings.Join(strings.Fields(text), " ")
 }

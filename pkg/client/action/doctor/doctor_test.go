@@ -116,7 +116,11 @@ func TestChecks(t *testing.T) {
 		{"no completion", func(f *Facts) { delete(f.Program.Path, "kubectl_complete-virt") }, "kubectl", Warning, "not completed", "plugins/"},
 		{"certificate expired", func(f *Facts) { f.Program.CertNotAfter = now.Add(-3 * time.Hour) }, "credentials", Failed, "expired 3h ago", "kubeconfig"},
 		{"certificate expires", func(f *Facts) { f.Program.CertNotAfter = now.Add(50 * time.Hour) }, "credentials", Warning, "in 2d", "kubeconfig"},
-		{"cluster is off", func(f *Facts) { f.Server.Err = errors.New("connection refused") }, "connection", Failed, "connection refused", "is the cluster running"},
+		{"cluster is off", func(f *Facts) { f.Server.Err = errors.New("connection refused") }, "connection", Failed, "connection refused", "start the cluster"},
+		{"cluster is off, explained", func(f *Facts) {
+			f.Server.Err = errors.New("Get https://x: dial tcp")
+			f.Explain = func(error) string { return "cannot reach the cluster at https://x" }
+		}, "connection", Failed, "cannot reach the cluster at https://x", "start the cluster"},
 		{"logged out", func(f *Facts) { f.Server.Err = apierrors.NewUnauthorized("no") }, "connection", Failed, "does not answer", "log in"},
 		{"slow network", func(f *Facts) { f.RoundTrip = 2 * time.Second }, "connection", Warning, "answers in 2s", "slow"},
 		{"own clock", func(f *Facts) { f.Behind = 90 * time.Second }, "clock", Warning, "1m30s ahead of the cluster's", "NTP"},

@@ -152,7 +152,7 @@ func (e *examination) api() {
 	case apierrors.IsForbidden(err):
 		e.skip(Stack, "subresources", err)
 	case err != nil:
-		e.add(Stack, "subresources", Failed, "the aggregated API of virt-api does not answer: "+err.Error(),
+		e.add(Stack, "subresources", Failed, "the aggregated API of virt-api does not answer: "+e.say(err),
 			"kubectl get apiservice v1.subresources.kubevirt.io", "kubectl -n "+names.Namespace+" logs deployment/"+
 				names.VirtAPI)
 	case e.VirtAPI.Value.GitVersion != e.Program.Version.GitVersion:
@@ -167,7 +167,7 @@ func (e *examination) api() {
 	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "admission webhook"):
 		e.add(Stack, "admission", Skipped, "cannot tell: you may not create VMs in namespace "+e.Namespace)
 	default:
-		e.add(Stack, "admission", Failed, "a plain VM is not admitted: "+err.Error(),
+		e.add(Stack, "admission", Failed, "a plain VM is not admitted: "+e.say(err),
 			"kubectl get validatingwebhookconfigurations "+names.ValidatingWebhook+" -o yaml",
 			"kubectl -n "+names.Namespace+" logs deployment/"+names.VirtAPI)
 	}

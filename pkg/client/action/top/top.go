@@ -27,6 +27,8 @@ type Report struct {
 	Items []Row `json:"items"`
 	// Unreachable are nodes whose guests are missing.
 	Unreachable []stats.Unreachable `json:"unreachable,omitempty"`
+	// Unanswered are running guests that did not answer in time, and are not among the items.
+	Unanswered []stats.Unanswered `json:"unanswered,omitempty"`
 }
 
 // Row is one guest.
@@ -55,15 +57,16 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	out := *r
 	out.Items = slices.Clone(r.Items)
 	out.Unreachable = slices.Clone(r.Unreachable)
+	out.Unanswered = slices.Clone(r.Unanswered)
 	return &out
 }
 
 // Rates makes rows of a reading and the one before. A guest that is not in both, or that began anew between them, has
-// no rates yet and is left out.
+// no rates yet and is left out; one that did not answer one of them is among the unanswered.
 func Rates(before, now stats.List) *Report {
 	r := &Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind}, Items: []Row{},
-		Unreachable: now.Unreachable,
+		Unreachable: now.Unreachable, Unanswered: slices.Clone(now.Unanswered),
 	}
 	was := map[string]*stats.Guest{}
 	for i := range before.Items {
@@ -77,6 +80,15 @@ func Rates(before, now stats.List) *Report {
 			continue
 		}
 		r.Items = append(r.Items, row(old, g))
+	}
+	for i := range before.Unanswered {
+		late := &before.Unanswered[i]
+		answered := slices.ContainsFunc(now.Items, func(g stats.Guest) bool {
+			return g.Namespace == late.Namespace && g.Name == late.Name
+		})
+		if answered { // there is nothing to compare it with
+			r.Unanswered = append(r.Unanswered, *late)
+		}
 	}
 	return r
 }
@@ -131,6 +143,9 @@ func (r *Report) Sort(by string) error {
 		return fmt.Errorf("sort key %q is not one of %s", by, strings.Join(Keys(), ", "))
 	}
 	slices.SortFunc(r.Items, func(a, b Row) int { return cmp.Or(compare(&a, &b), keys["name"](&a, &b)) })
+	slices.SortFunc(r.Unanswered, func(a, b stats.Unanswered) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
 	return nil
 }
 

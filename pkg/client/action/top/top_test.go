@@ -70,3 +70,20 @@ func TestSort(t *testing.T) {
 		t.Error(Keys())
 	}
 }
+
+// A guest that did not answer one of the readings is named; one that is gone since is not.
+func TestUnanswered(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	before := reading(start, map[string]uint64{"late": 1e9})
+	before.Unanswered = []stats.Unanswered{{Namespace: "default", Name: "slow"}, {Namespace: "default", Name: "gone"}}
+	after := reading(start.Add(time.Second), map[string]uint64{"slow": 1e9})
+	after.Unanswered = []stats.Unanswered{{Namespace: "default", Name: "late"}}
+	r := Rates(before, after)
+	if err := r.Sort("cpu"); err != nil {
+		t.Fatal(err)
+	}
+	want := []stats.Unanswered{{Namespace: "default", Name: "late"}, {Namespace: "default", Name: "slow"}}
+	if len(r.Items) != 0 || !slices.Equal(r.Unanswered, want) {
+		t.Errorf("%+v, want %+v unanswered", r, want)
+	}
+}

@@ -127,7 +127,11 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	object := clone.New(namespace, "clone-"+o.Factory.RandomName(5), o.Options)
 	if o.DryRun != cli.DryRunClient {
+		name := object.Name
 		if object, err = clone.Create(ctx, c, object, o.DryRun == cli.DryRunServer); err != nil {
+			if o.DryRun == cli.DryRunNone {
+				o.MayBeCreated(o.Factory, err, "clone", namespace, name)
+			}
 			return err
 		}
 	}
@@ -202,7 +206,7 @@ func (o *Options) free(ctx context.Context, c *client.Client, namespace string) 
 func (o *Options) wait(ctx context.Context, c *client.Client, object *clonev1beta1.VirtualMachineClone) (
 	*clonev1beta1.VirtualMachineClone, error,
 ) {
-	kind := object.TypeMeta
+	kind, namespace, name := object.TypeMeta, object.Namespace, object.Name
 	err := o.Stages(ctx, o.Factory.IO, "clone "+object.Name,
 		func(ctx context.Context, report func(string)) (err error) {
 			object, err = clone.Wait(ctx, c, object.Namespace, object.Name, report)
@@ -211,5 +215,6 @@ func (o *Options) wait(ctx context.Context, c *client.Client, object *clonev1bet
 	if err == nil {
 		object.TypeMeta = kind
 	}
+	o.Created(o.Factory, err, "clone", namespace, name)
 	return object, err
 }

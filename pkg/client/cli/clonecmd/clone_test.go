@@ -1,6 +1,12 @@
 package clonecmd
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
 
 // TestReached has what is said at the end of --wait.
 func TestReached(t *testing.T) {
@@ -12,5 +18,46 @@ func TestReached(t *testing.T) {
 	o.FromSnapshot = true
 	if got, want := o.reached("copy"), "virtualmachine.kubevirt.io/copy is stopped: it is a copy of snapshot demo"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// What is wrong with the arguments is said by the name of the flag, before anything is asked.
+func TestCompleteRefuses(t *testing.T) {
+	for want, test := range map[string]struct {
+		args   []string
+		change func(*Options)
+	}{
+		`"Bad_" is not a name`:      {[]string{"demo", "Bad_"}, func(*Options) {}},
+		`"a/b" is not a name`:       {[]string{"a/b"}, func(*Options) {}},
+		`--new-mac: "default=nope"`: {[]string{"demo"}, func(o *Options) { o.MACs = map[string]string{"default": "nope"} }},
+		`--new-mac: "=02:00:00:00:00:17"`: {[]string{"demo"}, func(o *Options) {
+			o.MACs = map[string]string{"": "02:00:00:00:00:17"}
+		}},
+		"--wait cannot be given with --dry-run": {[]string{"demo"}, func(o *Options) { o.Wait, o.DryRun = true, cli.DryRunClient }},
+	} {
+		o := &Options{Output: cli.NewOutput()}
+		test.change(o)
+		if err := o.complete(test.args); cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// The source is a VM or a snapshot, by its prefix or by the flag; what the flags say is in the object.
+func TestComplete(t *testing.T) {
+	for arg, want := range map[string]struct{ kind, name string }{
+		"demo": {"VirtualMachine", "demo"}, "vm/demo": {"VirtualMachine", "demo"},
+		"snapshot/before": {"VirtualMachineSnapshot", "before"},
+	} {
+		o := &Options{Output: cli.NewOutput(), MACs: map[string]string{"default": "02:00:00:00:00:17"}}
+		o.Serial, o.LabelFilters = "S1", []string{"*", "!app"}
+		if err := o.complete([]string{arg, "copy"}); err != nil {
+			t.Fatal(err)
+		}
+		got := clone.New("ns", "c1", o.Options).Spec
+		if got.Source.Kind != want.kind || got.Source.Name != want.name || got.Target.Name != "copy" ||
+			got.NewMacAddresses["default"] != "02:00:00:00:00:17" || *got.NewSMBiosSerial != "S1" || len(got.LabelFilters) != 2 {
+			t.Errorf("%s: %+v", arg, got)
+		}
 	}
 }

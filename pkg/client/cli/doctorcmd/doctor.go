@@ -68,6 +68,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	facts.Explain = func(err error) string { return cli.Explain(err, connection) }
 	report := doctor.Examine(facts)
 	if o.Output.Given() {
 		err = o.Output.Print(report, f.IO.Out)

@@ -160,9 +160,9 @@ func (o *RenameOptions) exit(err error) error {
 	if missing := (*rename.NotAllowedError)(nil); errors.As(err, &missing) {
 		return &cli.ExitError{Code: cli.ExitNotAllowed, Err: err}
 	}
-	if begun := (*rename.UnfinishedError)(nil); errors.As(err, &begun) && errors.Is(err, context.Canceled) {
+	if begun := (*rename.UnfinishedError)(nil); errors.As(err, &begun) {
 		r := begun.Request
-		fmt.Fprintf(o.Factory.IO.ErrOut, "interrupted: rename of VM %s/%s has begun; `%s rename %s %s -n %s` goes on\n",
+		o.Factory.IO.Interrupted(err, "rename of VM %s/%s has begun; `%s rename %s %s -n %s` goes on",
 			r.Namespace, r.Name, o.Factory.Program, r.Name, r.To, r.Namespace)
 	}
 	return err

@@ -353,7 +353,7 @@ func (o *Options) tellInterrupted(requests []*request) {
 		{"was not requested", not},
 	} {
 		if len(part.targets) > 0 {
-			fmt.Fprintf(o.Factory.IO.ErrOut, "interrupted: %s of %s %s\n", o.Verb, o.nameAll(part.targets), part.text)
+			o.Factory.IO.Interrupted(context.Canceled, "%s of %s %s", o.Verb, o.nameAll(part.targets), part.text)
 		}
 	}
 }

@@ -135,6 +135,9 @@ func Create(ctx context.Context, o *CreateOptions) error {
 		s, err := o.take(ctx, c, &machines[i])
 		if err != nil {
 			errs = append(errs, err)
+			if ctx.Err() != nil {
+				break
+			}
 			continue
 		}
 		made = append(made, s)
@@ -163,6 +166,7 @@ func Create(ctx context.Context, o *CreateOptions) error {
 		switch {
 		case err != nil:
 			errs = append(errs, err)
+			o.Created(o.Factory, err, "snapshot", s.Namespace, s.Name)
 		case !o.Output.Given():
 			if _, err := fmt.Fprintln(o.Factory.IO.Out, snapshot.Reached(s)); err != nil {
 				return err
@@ -244,5 +248,9 @@ func (o *CreateOptions) take(ctx context.Context, c *client.Client, vm *v1.Virtu
 	if o.DryRun == cli.DryRunClient {
 		return s, nil
 	}
-	return snapshot.Create(ctx, c, s, o.DryRun == cli.DryRunServer)
+	made, err := snapshot.Create(ctx, c, s, o.DryRun == cli.DryRunServer)
+	if err != nil && o.DryRun == cli.DryRunNone {
+		o.MayBeCreated(o.Factory, err, "snapshot", s.Namespace, s.Name)
+	}
+	return made, err
 }

@@ -129,7 +129,11 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 	r := snapshot.NewRestore(namespace, "restore-"+o.Name+"-"+o.Factory.RandomName(5), o.Name, plan.Target,
 		o.RestoreOptions)
 	if o.DryRun != cli.DryRunClient {
+		name := r.Name
 		if r, err = snapshot.CreateRestore(ctx, c, r, o.DryRun == cli.DryRunServer); err != nil {
+			if o.DryRun == cli.DryRunNone {
+				o.MayBeCreated(o.Factory, err, "restore", namespace, name)
+			}
 			return err
 		}
 	}
@@ -154,6 +158,7 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 				return err
 			})
 		if err != nil {
+			o.Created(o.Factory, err, "restore", namespace, r.Name)
 			return err
 		}
 	}

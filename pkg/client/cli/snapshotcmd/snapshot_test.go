@@ -2,7 +2,9 @@ package snapshotcmd
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -31,11 +33,16 @@ type server struct {
 	asked   []string
 	// state is where the journal is; empty is nowhere. url is that of a server that stays, empty for one for each run.
 	state, url string
+	// interrupt is called when the command begins to wait; nil does nothing.
+	interrupt func()
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	s.asked = append(s.asked, r.Method+" "+r.URL.Path)
+	if s.interrupt != nil && r.URL.Query().Get("fieldSelector") != "" {
+		s.interrupt()
+	}
 	switch object, ok := s.objects[r.URL.Path]; {
 	case r.Method == http.MethodPost:
 		_, _ = io.Copy(w, r.Body) // a client that has gone
@@ -84,7 +91,12 @@ func run(t *testing.T, s *server, command func(*cli.Factory) *cobra.Command, arg
 	f.Flags.AddFlags(cmd.Flags())
 	cmd.SetArgs(append([]string{"--kubeconfig", kubeconfig}, args...))
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	err := cmd.ExecuteContext(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if s.interrupt != nil {
+		s.interrupt = cancel
+	}
+	err := cmd.ExecuteContext(ctx)
 	return out.String(), errOut.String(), err
 }
 
@@ -270,5 +282,24 @@ func TestDelete(t *testing.T) {
 	}
 	if _, _, err := run(t, s, NewCmdDelete, "ghost", "--yes"); cli.ExitCode(err) != cli.ExitNotFound {
 		t.Errorf("%v", err)
+	}
+}
+
+// Who interrupts --wait is told what was created and goes on.
+func TestInterrupted(t *testing.T) {
+	for want, command := range map[string]func(*server) (string, string, error){
+		"interrupted: snapshot snap2 was created, and goes on; `virtctl why snapshot/snap2 -n default` says how far it is\n": func(s *server) (string, string, error) {
+			return run(t, s, NewCmdCreate, "demo", "snap2", "--wait")
+		},
+		"interrupted: restore restore-snap-abcde was created, and goes on; `virtctl why restore/restore-snap-abcde -n default` says how far it is\n": func(s *server) (string, string, error) {
+			return run(t, s, NewCmdRestore, "snap", "--yes", "--wait")
+		},
+	} {
+		s := cluster()
+		s.interrupt = func() {}
+		_, errOut, err := command(s)
+		if !errors.Is(err, context.Canceled) || errOut != want {
+			t.Errorf("%v, said %q, want %q", err, errOut, want)
+		}
 	}
 }

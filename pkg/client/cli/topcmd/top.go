@@ -17,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/top"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
 // Options of `virtctl top`.
@@ -42,7 +43,7 @@ func NewCmdTop(f *cli.Factory) *cobra.Command {
 
 CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them; VCPUS is how many the guest has now. MEMORY
 is what the guest has, USED what it says it uses of that, RESIDENT what QEMU holds of the node's. Network and disk are bytes
-a second.`,
+a second. A guest that does not answer in time has a row without numbers.`,
 		Example: cli.Examples(f.Program, `
 			virtctl top
 			virtctl top -A --sort-by memory
@@ -110,6 +111,9 @@ func Run(ctx context.Context, o *Options) error {
 	show := func(r *top.Report) error {
 		if wanted != nil {
 			r.Items = slices.DeleteFunc(r.Items, func(row top.Row) bool { return !wanted[row.Namespace+"/"+row.Name] })
+			r.Unanswered = slices.DeleteFunc(r.Unanswered, func(late stats.Unanswered) bool {
+				return !wanted[late.Namespace+"/"+late.Name]
+			})
 		}
 		if err := r.Sort(o.SortBy); err != nil {
 			return err
@@ -175,7 +179,7 @@ func (o *Options) print(r *top.Report) error {
 	if o.Output.Given() {
 		return o.Output.Print(r, streams.Out)
 	}
-	if len(r.Items) == 0 {
+	if len(r.Items)+len(r.Unanswered) == 0 {
 		fmt.Fprintln(streams.ErrOut, "No running guests found.")
 		return nil
 	}
@@ -184,35 +188,40 @@ func (o *Options) print(r *top.Report) error {
 			return err
 		}
 	}
-	table := cli.NewTable(streams.Out)
-	titles := []string{
-		"NAME", "NODE", "CPU", "VCPUS", "MEMORY", "USED", "RESIDENT", "RECEIVED/s", "SENT/s", "READ/s",
-		"WRITTEN/s",
-	}
-	if o.AllNamespaces {
-		titles = append([]string{"NAMESPACE"}, titles...)
-	}
-	if !o.Output.NoHeaders {
-		table.Row(titles...)
-	}
-	for _, row := range r.Items {
-		cells := []string{
-			row.Name, row.Node, fmt.Sprintf("%dm", row.CPU), fmt.Sprintf("%d", row.VCPUs),
-			size(row.Memory), used(row.MemoryUsed), size(row.MemoryResident),
-			size(uint64(row.NetworkReceived)), size(uint64(row.NetworkSent)), size(uint64(row.DiskRead)),
-			size(uint64(row.DiskWritten)),
-		}
+	return o.table(r)
+}
+
+// table prints the guests, those that did not answer last.
+func (o *Options) table(r *top.Report) error {
+	table := cli.NewTable(o.Factory.IO.Out)
+	line := func(namespace string, cells ...string) {
 		if o.AllNamespaces {
-			cells = append([]string{row.Namespace}, cells...)
+			cells = append([]string{namespace}, cells...)
 		}
 		table.Row(cells...)
+	}
+	if !o.Output.NoHeaders {
+		line("NAMESPACE", "NAME", "NODE", "CPU", "VCPUS", "MEMORY", "USED", "RESIDENT", "RECEIVED/s", "SENT/s",
+			"READ/s", "WRITTEN/s")
+	}
+	for _, row := range r.Items {
+		line(row.Namespace, row.Name, row.Node, fmt.Sprintf("%dm", row.CPU), fmt.Sprintf("%d", row.VCPUs),
+			size(row.Memory), used(row.MemoryUsed), size(row.MemoryResident),
+			size(uint64(row.NetworkReceived)), size(uint64(row.NetworkSent)), size(uint64(row.DiskRead)),
+			size(uint64(row.DiskWritten)))
+	}
+	for _, late := range r.Unanswered {
+		line(late.Namespace, append([]string{late.Name, late.Node}, slices.Repeat([]string{unknown}, 9)...)...)
 	}
 	return table.Flush()
 }
 
+// unknown is kubectl's word for what could not be read.
+const unknown = "<unknown>"
+
 func used(bytes uint64) string {
 	if bytes == 0 {
-		return "<unknown>"
+		return unknown
 	}
 	return size(bytes)
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/client/action/why"
+	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
@@ -174,7 +176,10 @@ func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Targe
 	states, failures := make([]wait.State, len(targets)), make([]error, len(targets))
 	var waits sync.WaitGroup
 	for i, t := range targets {
-		waits.Go(func() { states[i], failures[i] = o.one(ctx, c, t, prompt) })
+		waits.Go(func() {
+			state, err := o.one(ctx, c, t, prompt)
+			states[i], failures[i] = state, o.blocked(ctx, c, t, err)
+		})
 	}
 	var names []string
 	for _, t := range targets {
@@ -215,6 +220,41 @@ func (o *Options) one(ctx context.Context, c *client.Client, t cli.Target, promp
 		return wait.Now(ctx, c, t.Namespace, t.Name, condition)
 	}
 	return wait.Until(ctx, c, t.Namespace, t.Name, condition)
+}
+
+// whyLimit bounds how long it is looked for what blocks a VM, after the time is up.
+const whyLimit = 5 * time.Second
+
+// blocked adds to the error of a wait that has taken too long what blocks the VM, as far as that can be read.
+func (o *Options) blocked(ctx context.Context, c *client.Client, t cli.Target, err error) error {
+	if !errors.Is(err, action.ErrTimeout) || o.Timeout.Duration == 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whyLimit)
+	defer cancel()
+	facts, unread := gather.Facts(ctx, c, t.Namespace, t.Name, o.Factory.Now())
+	if unread != nil {
+		return o.more(err, t, "")
+	}
+	report := why.Explain(facts)
+	for i := range report.Causes {
+		if cause := &report.Causes[i]; cause.State == why.Broken || cause.State == why.Waiting {
+			return o.more(err, t, cause.Message)
+		}
+	}
+	return err
+}
+
+// more is the error of a wait with what blocks the VM, unless it says so already, and the command that says more.
+func (o *Options) more(err error, t cli.Target, blocks string) error {
+	name := t.Name
+	if t.Instance {
+		name = "vmi/" + name
+	}
+	if blocks != "" && !strings.Contains(err.Error(), blocks) {
+		err = fmt.Errorf("%w; %s", err, blocks)
+	}
+	return fmt.Errorf("%w; `%s why %s -n %s` says more", err, o.Factory.Program, name, t.Namespace)
 }
 
 // object is what was waited for, nil when it is gone.

@@ -118,77 +118,72 @@ func (a *App) read() tea.Cmd {
 
 func (a *App) top() page.Page { return a.stack[len(a.stack)-1] }
 
-// Update hears of keys, the mouse, rows that changed, and what has ended.
+// Update hears of the terminal, of rows and readings, of what pages want and of what has ended; the rest is the pages'.
 func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	for _, hear := range []func(tea.Msg) (tea.Cmd, bool){a.terminal, a.news, a.navigation, a.wish} {
+		if cmd, heard := hear(msg); heard {
+			return a, cmd
+		}
+	}
+	return a, a.pass(msg)
+}
+
+// terminal hears of keys, the mouse and the window.
+func (a *App) terminal(msg tea.Msg) (cmd tea.Cmd, heard bool) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
 		a.width, a.height = m.Width, m.Height
 	case tea.FocusMsg:
 		a.focused = true
-		return a, tea.Batch(a.read(), a.refresh())
+		return tea.Batch(a.read(), a.refresh()), true
 	case tea.BlurMsg:
 		a.focused = false
 	case tea.KeyPressMsg:
-		return a, a.key(m)
+		return a.key(m), true
 	case tea.PasteMsg:
-		if a.prompt != nil {
-			return a, a.prompt.update(a, msg)
-		}
-		if a.ask != nil {
-			a.ask.paste(m.Content)
-			return a, nil
-		}
-		return a, a.top().Update(msg)
+		return a.paste(m), true
 	case tea.MouseClickMsg:
-		return a, a.clicked(m)
+		return a.clicked(m), true
 	case tea.MouseWheelMsg:
-		return a, a.wheel(m)
+		return a.wheel(m), true
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
+// paste gives a text to what is typed in.
+func (a *App) paste(m tea.PasteMsg) tea.Cmd {
+	switch {
+	case a.prompt != nil:
+		return a.prompt.update(a, m)
+	case a.ask != nil:
+		a.ask.paste(m.Content)
+		return nil
+	}
+	return a.top().Update(m)
+}
+
+// news hears of rows that changed, of time and readings, and of what has ended.
+func (a *App) news(msg tea.Msg) (cmd tea.Cmd, heard bool) {
+	switch m := msg.(type) {
 	case Changed:
-		return a, a.refresh()
+		return a.refresh(), true
 	case page.Tick:
 		for _, p := range a.stack[:len(a.stack)-1] { // their titles are at the top
 			p.Refresh()
 		}
-		return a, tea.Batch(a.refresh(), a.tick())
+		return tea.Batch(a.refresh(), a.tick()), true
 	case usageRead:
-		return a, a.used(m)
+		return a.used(m), true
 	case readAgain:
-		return a, a.read()
+		return a.read(), true
 	case completions:
 		a.complete(m)
-	case page.Open:
-		return a, a.open(m.Page)
-	case page.Replace:
-		if a.top() == m.Old {
-			a.leave(len(a.stack) - 1)
-			return a, a.open(m.Page)
-		}
-	case page.Back:
-		if a.below(m.Of) {
-			if m.Notice != "" {
-				a.notice = m.Notice
-			}
-		}
-	case page.Notice:
-		a.say(m)
-	case page.Copy:
-		a.below(m.Of)
-		a.notice = "Copied " + m.What
-		return a, a.copying(m.Text)
-	case page.Ask:
-		a.ask = &question{Ask: m}
-	case page.Input:
-		return a, a.askInput(m)
-	case page.Task:
-		return a, a.start(m)
-	case page.EditText:
-		return a, a.editing(m)
-	case page.Run:
-		return a, a.run(m)
 	case taskEnded:
 		a.ended(m.index, m.err)
 		if m.then != nil {
-			return a, page.Send(m.then(m.err))
+			return page.Send(m.then(m.err)), true
 		}
 	case runEnded: // an error was read where it was said
 		a.log[m.index].ended, a.log[m.index].err = true, m.err
@@ -197,18 +192,68 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		a.top().Refresh()
 	default:
-		if a.prompt != nil {
-			if cmd := a.prompt.update(a, msg); cmd != nil {
-				return a, cmd
-			}
-		}
-		var cmds []tea.Cmd
-		for _, p := range a.stack { // an answer may be for a page that is below another now
-			cmds = append(cmds, p.Update(msg))
-		}
-		return a, tea.Batch(cmds...)
+		return nil, false
 	}
-	return a, nil
+	return nil, true
+}
+
+// navigation hears of pages that are to be shown or left.
+func (a *App) navigation(msg tea.Msg) (cmd tea.Cmd, heard bool) {
+	switch m := msg.(type) {
+	case page.Open:
+		return a.open(m.Page), true
+	case page.Replace:
+		if a.top() == m.Old {
+			a.leave(len(a.stack) - 1)
+			return a.open(m.Page), true
+		}
+	case page.Back:
+		if a.below(m.Of) && m.Notice != "" {
+			a.notice = m.Notice
+		}
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
+// wish hears of what pages want to be done.
+func (a *App) wish(msg tea.Msg) (cmd tea.Cmd, heard bool) {
+	switch m := msg.(type) {
+	case page.Notice:
+		a.say(m)
+	case page.Copy:
+		a.below(m.Of)
+		a.notice = "Copied " + m.What
+		return a.copying(m.Text), true
+	case page.Ask:
+		a.ask = &question{Ask: m}
+	case page.Input:
+		return a.askInput(m), true
+	case page.Task:
+		return a.start(m), true
+	case page.EditText:
+		return a.editing(m), true
+	case page.Run:
+		return a.run(m), true
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
+// pass gives a message to the prompt, else to all pages: an answer may be for one that is below another now.
+func (a *App) pass(msg tea.Msg) tea.Cmd {
+	if a.prompt != nil {
+		if cmd := a.prompt.update(a, msg); cmd != nil {
+			return cmd
+		}
+	}
+	var cmds []tea.Cmd
+	for _, p := range a.stack {
+		cmds = append(cmds, p.Update(msg))
+	}
+	return tea.Batch(cmds...)
 }
 
 // refresh has the page read its rows anew, and what it wants besides.

@@ -55,7 +55,26 @@ type (
 
 // NewForm makes the page, with what was typed when it was left.
 func NewForm(w *World) *Form {
-	p := &Form{world: w}
+	p := &Form{world: w, keys: formKeys()}
+	p.makeInputs()
+	if p.inputs[fieldNamespace].Value() == "" {
+		namespace := w.Namespace
+		if namespace == "" {
+			namespace = "default"
+		}
+		p.inputs[fieldNamespace].SetValue(namespace)
+	}
+	p.inputs[fieldNamespace].CursorEnd()
+	if p.begun = w.draft != (Draft{}); p.begun {
+		p.leaveAll()
+	}
+	p.changed()
+	return p
+}
+
+// makeInputs makes the fields, with what each suggests and what was typed in it.
+func (p *Form) makeInputs() {
+	w := p.world
 	for i := range p.inputs {
 		input := textinput.New()
 		input.Prompt = ""
@@ -76,21 +95,14 @@ func NewForm(w *World) *Form {
 		imports = append(imports, importExample(kind))
 	}
 	p.inputs[fieldImport].SetSuggestions(imports)
-	if p.inputs[fieldNamespace].Value() == "" {
-		namespace := w.Namespace
-		if namespace == "" {
-			namespace = "default"
-		}
-		p.inputs[fieldNamespace].SetValue(namespace)
-	}
-	p.inputs[fieldNamespace].CursorEnd()
-	if p.begun = w.draft != (Draft{}); p.begun {
-		p.leaveAll()
-	}
+}
+
+// formKeys are the keys of the page.
+func formKeys() keymap.Map[*Form] {
 	move := func(by int) func(*Form) tea.Cmd {
 		return func(p *Form) tea.Cmd { return p.moveTo(p.at + by) }
 	}
-	p.keys = keymap.Map[*Form]{
+	return keymap.Map[*Form]{
 		{
 			Keys: []string{"ctrl+s"}, Name: "submit", Help: "create the machine", Allowed: (*Form).refusal,
 			Do: (*Form).create,
@@ -130,8 +142,6 @@ func NewForm(w *World) *Form {
 			Do: func(p *Form) tea.Cmd { p.offset -= p.height; return nil },
 		},
 	}
-	p.changed()
-	return p
 }
 
 // importExample is how a volume of a type begins.

@@ -193,6 +193,10 @@ func empty(
 	if lacks == "" {
 		lacks = "There are no " + what + where
 	}
+	if state.Stale() {
+		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" +
+			said(theme.Dim, "There were none of the "+what+" before that. "+wayOut(state.Err))
+	}
 	text := said(theme.Text, lacks)
 	if advice != "" {
 		text += "\n\n" + said(theme.Dim, capital(advice))

@@ -138,22 +138,31 @@ func (s saved) undeletable() string {
 	}
 	why := "there is nothing here"
 	for _, row := range s.rows {
-		if why = "it is being deleted"; !row.Deleting {
-			if why = s.world.Actions.ForbiddenTo(row.Namespace, "delete", row.Resource); why == "" {
-				return ""
-			}
+		if why = s.keeps(row); why == "" {
+			return ""
 		}
 	}
 	return why
 }
 
+// keeps says why a row cannot be deleted.
+func (s saved) keeps(row *store.Snapshot) string {
+	if row.Deleting {
+		return "it is being deleted"
+	}
+	return s.world.Actions.ForbiddenTo(row.Namespace, "delete", row.Resource)
+}
+
 // askDelete asks before the rows are deleted, and says what goes with them.
 func (s saved) askDelete() tea.Cmd {
 	var chosen []*store.Snapshot
+	var whys []string
 	for _, row := range s.rows {
-		if !row.Deleting && s.world.Actions.ForbiddenTo(row.Namespace, "delete", row.Resource) == "" {
-			chosen = append(chosen, row)
+		if why := s.keeps(row); why != "" {
+			whys = append(whys, why)
+			continue
 		}
+		chosen = append(chosen, row)
 	}
 	if len(chosen) == 0 {
 		return nil
@@ -162,7 +171,7 @@ func (s saved) askDelete() tea.Cmd {
 	if len(chosen) == 1 {
 		row := chosen[0]
 		ask.Typed = row.Name
-		ask.Question = "Delete " + savedName(row) + "? " + capital(s.consequence(row)) + "."
+		ask.Question = "Delete " + savedName(row) + "? " + capital(s.consequence(row)) + "." + leftOut("row", whys)
 		return Send(ask)
 	}
 	var names []string
@@ -174,7 +183,7 @@ func (s saved) askDelete() tea.Cmd {
 	if more := len(chosen) - namedMost; more > 0 {
 		ask.Question += fmt.Sprintf(" and %d more", more)
 	}
-	ask.Question += "? What snapshots have of volumes goes with them unless it is to stay."
+	ask.Question += "? What snapshots have of volumes goes with them unless it is to stay." + leftOut("row", whys)
 	return Send(ask)
 }
 

@@ -21,6 +21,8 @@ type Summary struct {
 	// unknown.
 	CPU, CPUs        float64
 	Memory, MemoryOf float64
+	// Unanswered is how many guests that is without, Unreachable of how many nodes it has none.
+	Unanswered, Unreachable int
 	// known is whether the machines have been read, measured whether what they use has.
 	known, measured bool
 }
@@ -45,6 +47,7 @@ func Summarize(w *World) Summary {
 		s.Machines[statusRole(m)]++
 	}
 	s.CPU, s.Memory, s.measured = w.Usage.Total()
+	s.Unanswered, s.Unreachable = w.Usage.Missing()
 	return s
 }
 
@@ -85,7 +88,11 @@ func (s *Summary) Parts(t *theme.Theme) [][]Part {
 		if s.MemoryOf > 0 {
 			memory += " of " + widget.Bytes(s.MemoryOf)
 		}
-		out = append(out, []Part{{"CPU ", theme.Dim}, {cpu, theme.Text}},
+		use := []Part{{"CPU ", theme.Dim}, {cpu, theme.Text}}
+		if without := s.without(); without != "" {
+			use = append(use, Part{" without " + without, theme.Warn})
+		}
+		out = append(out, use,
 			[]Part{{"memory ", theme.Dim}, {memory, theme.Text}})
 	}
 	return append(out, s.versions()...)
@@ -96,4 +103,21 @@ func (s *Summary) versions() [][]Part {
 		return nil
 	}
 	return [][]Part{{{"Kubernetes " + widget.Harmless(strings.Join(s.Versions, ", ")), theme.Dim}}}
+}
+
+// without says what the sums leave out: guests that did not answer, and nodes.
+func (s *Summary) without() string {
+	var out []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{s.Unanswered, "VM"}, {s.Unreachable, "node"}} {
+		switch {
+		case part.n == 1:
+			out = append(out, "1 "+part.what)
+		case part.n > 1:
+			out = append(out, fmt.Sprintf("%d %ss", part.n, part.what))
+		}
+	}
+	return strings.Join(out, ", ")
 }

@@ -312,10 +312,13 @@ func Applies(verb lifecycle.Verb, m *store.Machine) string {
 // once: the same key pauses it again.
 func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	var chosen []*store.Machine
+	var whys []string
 	for _, m := range s.machines {
-		if s.refusal(verb, m) == "" {
-			chosen = append(chosen, m)
+		if why := s.refusal(verb, m); why != "" {
+			whys = append(whys, why)
+			continue
 		}
+		chosen = append(chosen, m)
 	}
 	if len(chosen) == 0 {
 		return nil
@@ -324,10 +327,7 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	if len(chosen) == 1 && verb == lifecycle.Unpause {
 		return Send(task) // the same key takes it back
 	}
-	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen))
-	if left := len(s.machines) - len(chosen); left > 0 {
-		question += fmt.Sprintf(" (%d more: %s)", left, s.leftOut(verb))
-	}
+	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen)) + leftOut("machine", whys)
 	ask := Ask{Question: question, Task: task}
 	switch {
 	case verb == lifecycle.Delete && len(chosen) == 1:
@@ -337,36 +337,6 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	}
 	return Send(ask)
 }
-
-func (s subject) leftOut(verb lifecycle.Verb) string {
-	for _, m := range s.machines {
-		if why := s.refusal(verb, m); why != "" {
-			return why
-		}
-	}
-	return ""
-}
-
-// namedMost is how many machines a question names.
-const namedMost = 10
-
-// described names machines, with their namespaces.
-func described(machines []*store.Machine) string {
-	if len(machines) == 1 {
-		return machines[0].Key().String()
-	}
-	var names []string
-	for _, m := range machines[:min(len(machines), namedMost)] {
-		names = append(names, m.Key().String())
-	}
-	text := fmt.Sprintf("%d machines: %s", len(machines), strings.Join(names, ", "))
-	if more := len(machines) - namedMost; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // task does a verb to machines, one after the other in each namespace; what fails does not keep the others from it.
 func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {

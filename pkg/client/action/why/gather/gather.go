@@ -41,7 +41,7 @@ func Facts(ctx context.Context, c *client.Client, namespace, name string, now ti
 	g.all(ctx, map[string]func(context.Context) error{
 		"virtualmachines": func(ctx context.Context) (err error) {
 			vm, err = c.VM(ctx, namespace, name)
-			f.NotInstalled = errors.Is(err, action.ErrNotInstalled) || absent(err)
+			f.NotInstalled = errors.Is(err, action.ErrNotInstalled) || client.Unserved(err)
 			return found(err, &vm)
 		},
 		"virtualmachineinstances": func(ctx context.Context) (err error) {
@@ -301,17 +301,4 @@ func ignoreAbsent(err error) error {
 		return nil
 	}
 	return err
-}
-
-// absent recognises the API server's own 404 for a resource that it does not know.
-func absent(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
-		return false
-	}
-	details := status.Status().Details
-	return details == nil || details.Name == "" ||
-		slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
-			return cause.Type == metav1.CauseTypeUnexpectedServerResponse
-		})
 }
