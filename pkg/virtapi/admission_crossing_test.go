@@ -100,7 +100,9 @@ func asking(t *testing.T, user string, object, old *clonev1beta1.VirtualMachineC
 
 // A clone from another namespace is let through for who may clone from there, of the source whose UID it has.
 func TestCloneAcross(t *testing.T) {
-	from := func(namespace string) map[string]string { return map[string]string{clones.NamespaceAnnotation: namespace} }
+	from := func(namespace string) map[string]string {
+		return map[string]string{clones.NamespaceAnnotation: namespace}
+	}
 	pinned := func(uid string) map[string]string {
 		return map[string]string{clones.NamespaceAnnotation: "src", clones.UIDAnnotation: uid}
 	}

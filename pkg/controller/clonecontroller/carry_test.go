@@ -17,6 +17,22 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
+func (w *world) snapshots() []v1beta1.VirtualMachineSnapshot {
+	return listed(w, &v1beta1.VirtualMachineSnapshotList{}, func(l *v1beta1.VirtualMachineSnapshotList) []v1beta1.VirtualMachineSnapshot { return l.Items })
+}
+
+func (w *world) restores() []v1beta1.VirtualMachineRestore {
+	return listed(w, &v1beta1.VirtualMachineRestoreList{}, func(l *v1beta1.VirtualMachineRestoreList) []v1beta1.VirtualMachineRestore { return l.Items })
+}
+
+func (w *world) claims() []corev1.PersistentVolumeClaim {
+	return listed(w, &corev1.PersistentVolumeClaimList{}, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
+}
+
+func (w *world) machines() []v1.VirtualMachine {
+	return listed(w, &v1.VirtualMachineList{}, func(l *v1.VirtualMachineList) []v1.VirtualMachine { return l.Items })
+}
+
 func (w *world) volumeSnapshots() []snapshotsv1.VolumeSnapshot {
 	return listed(w, &snapshotsv1.VolumeSnapshotList{}, func(l *snapshotsv1.VolumeSnapshotList) []snapshotsv1.VolumeSnapshot { return l.Items })
 }
@@ -26,7 +42,9 @@ func (w *world) bindings() []snapshotsv1.VolumeSnapshotContent {
 }
 
 func (w *world) contents() []v1beta1.VirtualMachineSnapshotContent {
-	return listed(w, &v1beta1.VirtualMachineSnapshotContentList{}, func(l *v1beta1.VirtualMachineSnapshotContentList) []v1beta1.VirtualMachineSnapshotContent { return l.Items })
+	return listed(w, &v1beta1.VirtualMachineSnapshotContentList{}, func(l *v1beta1.VirtualMachineSnapshotContentList) []v1beta1.VirtualMachineSnapshotContent {
+		return l.Items
+	})
 }
 
 // bindCopies plays the snapshot controller for VolumeSnapshots that name their contents.

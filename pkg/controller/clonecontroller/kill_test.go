@@ -162,22 +162,6 @@ func listed[L client.ObjectList, T any](w *world, list L, items func(L) []T) []T
 	return items(list)
 }
 
-func (w *world) snapshots() []v1beta1.VirtualMachineSnapshot {
-	return listed(w, &v1beta1.VirtualMachineSnapshotList{}, func(l *v1beta1.VirtualMachineSnapshotList) []v1beta1.VirtualMachineSnapshot { return l.Items })
-}
-
-func (w *world) restores() []v1beta1.VirtualMachineRestore {
-	return listed(w, &v1beta1.VirtualMachineRestoreList{}, func(l *v1beta1.VirtualMachineRestoreList) []v1beta1.VirtualMachineRestore { return l.Items })
-}
-
-func (w *world) claims() []corev1.PersistentVolumeClaim {
-	return listed(w, &corev1.PersistentVolumeClaimList{}, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
-}
-
-func (w *world) machines() []v1.VirtualMachine {
-	return listed(w, &v1.VirtualMachineList{}, func(l *v1.VirtualMachineList) []v1.VirtualMachine { return l.Items })
-}
-
 func (w *world) clone() *clonev1beta1.VirtualMachineClone {
 	w.Helper()
 	out := &clonev1beta1.VirtualMachineClone{}
@@ -303,16 +287,16 @@ func TestKills(t *testing.T) {
 		failed       string
 		across       string // the namespace of the source
 	}{
-		"a VM":                  {from: kindMachine, target: "copy"},
-		"a VM, no name":         {from: kindMachine},
-		"a snapshot":            {from: kindSnapshot, target: "copy"},
-		"a name in use":         {from: kindMachine, target: "copy", other: true, failed: "VM ns/copy exists, and this clone did not make it"},
-		"a VM, of another namespace":       {from: kindMachine, target: "copy", across: "src"},
+		"a VM":                                  {from: kindMachine, target: "copy"},
+		"a VM, no name":                         {from: kindMachine},
+		"a snapshot":                            {from: kindSnapshot, target: "copy"},
+		"a name in use":                         {from: kindMachine, target: "copy", other: true, failed: "VM ns/copy exists, and this clone did not make it"},
+		"a VM, of another namespace":            {from: kindMachine, target: "copy", across: "src"},
 		"a VM, of another namespace, same name": {from: kindMachine, target: "vm", across: "src"},
-		"a VM, of another namespace, no name": {from: kindMachine, across: "src"},
-		"a snapshot, of another namespace": {from: kindSnapshot, target: "copy", across: "src"},
-		"a name in use, of another namespace": {from: kindMachine, target: "copy", across: "src", other: true, failed: "VM ns/copy exists"},
-		"a name, of a snapshot": {from: kindSnapshot, target: "copy", other: true, failed: "VM ns/copy exists"},
+		"a VM, of another namespace, no name":   {from: kindMachine, across: "src"},
+		"a snapshot, of another namespace":      {from: kindSnapshot, target: "copy", across: "src"},
+		"a name in use, of another namespace":   {from: kindMachine, target: "copy", across: "src", other: true, failed: "VM ns/copy exists"},
+		"a name, of a snapshot":                 {from: kindSnapshot, target: "copy", other: true, failed: "VM ns/copy exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -149,7 +149,9 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 		reader = r.Client // all that is asked for is what the clone has made, whose events come
 	}
 	var err error
-	at := func(namespace, name string, into client.Object) bool { return lookUp(ctx, reader, namespace, name, into, &err) }
+	at := func(namespace, name string, into client.Object) bool {
+		return lookUp(ctx, reader, namespace, name, into, &err)
+	}
 	get := func(name string, into client.Object) bool { return at(c.Namespace, name, into) }
 	restore := &v1beta1.VirtualMachineRestore{}
 	if get(RestoreName(c), restore) && metav1.IsControlledBy(restore, c) {

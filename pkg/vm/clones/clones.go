@@ -58,7 +58,9 @@ func SourceNamespace(c metav1.Object) string {
 }
 
 // VolumeName returns the name of a clone's n-th VolumeSnapshot and of its VolumeSnapshotContent.
-func VolumeName(c *clonev1beta1.VirtualMachineClone, n int) string { return fmt.Sprintf("clone-%s-%d", c.UID, n) }
+func VolumeName(c *clonev1beta1.VirtualMachineClone, n int) string {
+	return fmt.Sprintf("clone-%s-%d", c.UID, n)
+}
 
 // ContentName returns the name of a clone's copy of a VirtualMachineSnapshotContent.
 func ContentName(c *clonev1beta1.VirtualMachineClone) string { return "clone-content-" + string(c.UID) }
@@ -120,7 +122,9 @@ func Left(spec *v1.VirtualMachineSpec) []string {
 }
 
 // namespaced reports the kind of an instance type or preference that is not the cluster's.
-func namespaced(kind string) bool { return kind != "" && !strings.Contains(strings.ToLower(kind), "cluster") }
+func namespaced(kind string) bool {
+	return kind != "" && !strings.Contains(strings.ToLower(kind), "cluster")
+}
 
 // LeftText says what does not come along into a namespace, empty when all does.
 func LeftText(spec *v1.VirtualMachineSpec, namespace string) string {

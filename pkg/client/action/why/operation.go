@@ -11,8 +11,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
-	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // LayerSnapshot is a snapshot, restore or clone of a VM.
