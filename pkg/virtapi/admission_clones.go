@@ -142,7 +142,8 @@ func validateEnds(spec *clonev1beta1.VirtualMachineCloneSpec, crosses bool) (err
 	if source.Name == "" {
 		refuse("Source.Name", "Source's name cannot be empty")
 	}
-	if target != nil && !crosses && source.Kind == kindMachine && target.Kind == kindMachine && source.Name == target.Name {
+	if target != nil && !crosses && source.Kind == kindMachine && target.Kind == kindMachine &&
+		source.Name == target.Name {
 		refuse("target.name", "Target name cannot be equal to source name when both are VirtualMachines")
 	}
 	return errs

@@ -105,8 +105,8 @@ func validateSourceNamespace(clone *clonev1beta1.VirtualMachineClone, own string
 	return nil
 }
 
-// admitCrossing decides on a new clone that is right in itself: on one whose source is in another namespace, whether its
-// user may clone from there, and whether the source is the one whose UID the clone has. nil lets it pass.
+// admitCrossing decides on a new clone that is right in itself: on one whose source is in another namespace, whether
+// its user may clone from there, and whether the source is the one whose UID the clone has. nil lets it pass.
 func (a *admission) admitCrossing(
 	ctx context.Context, request *admissionv1.AdmissionRequest, clone *clonev1beta1.VirtualMachineClone,
 ) (*admissionv1.AdmissionResponse, string, error) {

@@ -97,8 +97,9 @@ func (r *Reconciler) ready(ctx context.Context, view *View) error {
 	})
 	if err == nil {
 		err = frame.PatchStatus(ctx, r.writes, snapshot, &snapshot.Status, &v1beta1.VirtualMachineSnapshotStatus{
-			Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: origin.SourceUID, CreationTime: origin.CreationTime,
-			Indications: origin.Indications, VirtualMachineSnapshotContentName: &content.Name,
+			Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: origin.SourceUID,
+			CreationTime: origin.CreationTime, Indications: origin.Indications,
+			VirtualMachineSnapshotContentName: &content.Name,
 		})
 	}
 	if err != nil {

@@ -147,7 +147,8 @@ func (v *View) bring() Step {
 	for _, name := range revisionsOf(carry.Content.Spec.Source.VirtualMachine) {
 		kept := carry.Revisions[name]
 		if kept == nil {
-			return v.waitFor(fmt.Sprintf("ControllerRevision %s/%s is not there", clones.SourceNamespace(v.Clone), name))
+			return v.waitFor(fmt.Sprintf("ControllerRevision %s/%s is not there",
+				clones.SourceNamespace(v.Clone), name))
 		}
 		if own := v.revisionName(name); carry.Copies[own] == nil {
 			creates = append(creates, v.copyRevision(kept, own))
@@ -172,8 +173,8 @@ func (v *View) bring() Step {
 	}
 }
 
-// bringVolumes are the VolumeSnapshots and their contents that are to be made, and what they wait for. Contents are made
-// in the order of their names, without a gap.
+// bringVolumes are the VolumeSnapshots and their contents that are to be made, and what they wait for. Contents are
+// made in the order of their names, without a gap.
 func (v *View) bringVolumes() (creates []client.Object, waits string) {
 	made := len(v.Carry.Made)
 	for i := range v.Carry.Volumes {
@@ -241,8 +242,8 @@ func (v *View) owned(name string) metav1.ObjectMeta {
 	}
 }
 
-// copyContent is the content with the VolumeSnapshots of the clone. It names no snapshot, so that no VolumeSnapshots are
-// made for it.
+// copyContent is the content with the VolumeSnapshots of the clone. It names no snapshot, so that no VolumeSnapshots
+// are made for it.
 func (v *View) copyContent() *v1beta1.VirtualMachineSnapshotContent {
 	source := v.Carry.Content.Spec.Source.VirtualMachine.DeepCopy()
 	if m := source.Spec.Instancetype; m != nil && m.RevisionName != "" {
@@ -288,8 +289,11 @@ func (v *View) copyBinding(i int) *snapshotsv1.VolumeSnapshotContent {
 		},
 		Spec: snapshotsv1.VolumeSnapshotContentSpec{
 			DeletionPolicy: snapshotsv1.VolumeSnapshotContentRetain, Driver: o.Bound.Spec.Driver,
-			VolumeSnapshotClassName: o.Bound.Spec.VolumeSnapshotClassName, SourceVolumeMode: o.Bound.Spec.SourceVolumeMode,
-			Source: snapshotsv1.VolumeSnapshotContentSource{SnapshotHandle: o.Bound.Status.SnapshotHandle},
+			VolumeSnapshotClassName: o.Bound.Spec.VolumeSnapshotClassName,
+			SourceVolumeMode:        o.Bound.Spec.SourceVolumeMode,
+			Source: snapshotsv1.VolumeSnapshotContentSource{
+				SnapshotHandle: o.Bound.Status.SnapshotHandle,
+			},
 			VolumeSnapshotRef: corev1.ObjectReference{
 				APIVersion: snapshotsv1.SchemeGroupVersion.String(), Kind: "VolumeSnapshot",
 				Namespace: o.Copy.Namespace, Name: o.Copy.Name, UID: o.Copy.UID,
@@ -340,7 +344,8 @@ func (v *View) end() Step {
 		return Step{}
 	}
 	if v.Target != nil && v.Target.DeletionTimestamp == nil && len(v.Unbound) > 0 && v.lost() == "" {
-		return Step{Status: v.saying(fmt.Sprintf("the clone is deleted once claims %s are bound; start VM %s, or delete it",
+		return Step{Status: v.saying(fmt.Sprintf(
+			"the clone is deleted once claims %s are bound; start VM %s, or delete it",
 			strings.Join(v.Unbound, ", "), v.Target.Name))}
 	}
 	if step := v.discard(); step.deletes() {
@@ -354,8 +359,8 @@ func (s *Step) deletes() bool {
 	return s.DeleteRestore != nil || s.DeleteSnapshot != nil || len(s.DeleteContents) > 0 || s.DeleteOrigin != nil
 }
 
-// uncarry takes away what the clone has made outside its namespace, and then its finalizer. Contents go from the last to
-// the first, so that those that are left when it is interrupted are found.
+// uncarry takes away what the clone has made outside its namespace, and then its finalizer. Contents go from the last
+// to the first, so that those that are left when it is interrupted are found.
 func (v *View) uncarry() Step {
 	if v.Carry == nil {
 		return Step{}

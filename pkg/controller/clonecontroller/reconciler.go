@@ -28,9 +28,9 @@ import (
 )
 
 // Reconciler reads clones from Client's cache, and past it what one that is under way is about: VMs, snapshots, their
-// contents, restores and claims. It creates and deletes temporary snapshots and restores, with copies of VolumeSnapshots,
-// their contents and ControllerRevisions for a source in another namespace; it deletes clones whose VM is gone, and
-// writes the clones' status and finalizer.
+// contents, restores and claims. It creates and deletes temporary snapshots and restores, with copies of
+// VolumeSnapshots, their contents and ControllerRevisions for a source in another namespace; it deletes clones
+// whose VM is gone, and writes the clones' status and finalizer.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache.

@@ -197,8 +197,8 @@ func (v *View) sameVM() bool {
 		(source.Namespace == "" || source.Namespace == v.Restore.Namespace)
 }
 
-// foreign are the volumes of the snapshot's VM that a target of another name or namespace must not have: claims that the snapshot
-// leaves out are the other VM's still, whose disks the target's guest would write to.
+// foreign are the volumes of the snapshot's VM that a target of another name or namespace must not have: claims
+// that the snapshot leaves out are the other VM's still, whose disks the target's guest would write to.
 func (v *View) foreign() (volumes []string) {
 	source := v.Content.Spec.Source.VirtualMachine
 	if v.sameVM() {

@@ -72,8 +72,8 @@ func Made(c, object metav1.Object) bool {
 
 // Missing returns the right that who makes a clone lacks, as a sentence.
 func Missing(user, namespace string) string {
-	return fmt.Sprintf("user %q cannot create resource \"%s/%s\" in API group %q in the namespace %q, which a clone of "+
-		"what is there needs; the cluster roles kubevirt.io:edit and kubevirt.io:admin, edit and admin have it",
+	return fmt.Sprintf("user %q cannot create resource \"%s/%s\" in API group %q in the namespace %q, which a clone "+
+		"of what is there needs; the cluster roles kubevirt.io:edit and kubevirt.io:admin, edit and admin have it",
 		user, Resource, Subresource, Group, namespace)
 }
 
@@ -132,6 +132,7 @@ func LeftText(spec *v1.VirtualMachineSpec, namespace string) string {
 	if len(left) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the copy names %s, which are not copied; see that namespace %s has them before the copy is started",
+	return fmt.Sprintf("the copy names %s, which are not copied; see that namespace %s has them before the copy is "+
+		"started",
 		strings.Join(left, ", "), namespace)
 }
