@@ -258,6 +258,7 @@ func (o *Options) addReconcilers(
 	clones := &clonecontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Now: time.Now,
 		Suffix: func() string { return utilrand.String(nameSuffix) },
+		Snapshots: volumeSnapshots,
 	}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -35,6 +36,9 @@ type admission struct {
 	// instance reads a VirtualMachineInstance, which is to migrate.
 	instance  func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 	evictions evictions
+	// authorize asks the cluster whether a user may do something.
+	authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview) (
+		*authorizationv1.SubjectAccessReview, error)
 }
 
 // paths are the webhooks by path, as manifests/base/webhooks.yaml names them.
@@ -42,6 +46,7 @@ func (a *admission) paths() map[string]webhook {
 	return map[string]webhook{
 		"/mutate/virtualmachines":           known[v1.VirtualMachine](a.defaultMachine),
 		"/mutate/virtualmachineinstances":   known[v1.VirtualMachineInstance](a.defaultInstance),
+		"/mutate/virtualmachineclones":      known[clonev1beta1.VirtualMachineClone](a.defaultClone),
 		"/validate/virtualmachines":         known[v1.VirtualMachine](a.validateMachine),
 		"/validate/virtualmachineinstances": known[v1.VirtualMachineInstance](a.validateInstance),
 		"/validate/kubevirts":               known[v1.KubeVirt](a.validateKubeVirt),

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 func (a *admission) validateClone(
@@ -30,7 +33,7 @@ func (a *admission) validateClone(
 		validateFilters(spec.LabelFilters, specField.Child("labels")),
 		validateFilters(spec.Template.AnnotationFilters, specField.Child("template", "annotations")),
 		validateFilters(spec.Template.LabelFilters, specField.Child("template", "labels")),
-		validateEnds(spec),
+		validateEnds(spec, clones.Crosses(clone)),
 	)
 	for name, mac := range spec.NewMacAddresses {
 		if parsed, err := net.ParseMAC(mac); mac != "" && (err != nil || len(parsed) != 6) {
@@ -51,14 +54,26 @@ func (a *admission) validateClone(
 			Detail: fmt.Sprintf("VolumeNamePolicy %q is not supported", *p),
 		})
 	}
-	if old == nil && len(errs) == 0 && spec.Target != nil {
-		taken, err := a.validateFree(ctx, request.Namespace, spec.Target.Name)
-		if err != nil {
+	if old != nil {
+		errs = append(errs, validateCrossingChange(clone, old, surface.ActorOf(request.UserInfo.Username))...)
+	}
+	if old != nil || len(errs) > 0 {
+		return verdict(request.Kind.Kind, clone.Name, errs), nil
+	}
+	refusal, warning, err := a.admitCrossing(ctx, request, clone)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	if spec.Target != nil {
+		if errs, err = a.validateFree(ctx, request.Namespace, spec.Target.Name); err != nil {
 			return nil, err
 		}
-		errs = taken
 	}
-	return verdict(request.Kind.Kind, clone.Name, errs), nil
+	response := verdict(request.Kind.Kind, clone.Name, errs)
+	if warning != "" {
+		response.Warnings = []string{warning}
+	}
+	return response, nil
 }
 
 // validateFree refuses the name of a new VM that another has. Names are given for good, so this holds for a clone that
@@ -99,8 +114,8 @@ func validateFilters(filters []string, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateEnds checks the source and the target of a clone.
-func validateEnds(spec *clonev1beta1.VirtualMachineCloneSpec) (errs field.ErrorList) {
+// validateEnds checks the source and the target of a clone, which may have one name in two namespaces.
+func validateEnds(spec *clonev1beta1.VirtualMachineCloneSpec, crosses bool) (errs field.ErrorList) {
 	source, target := spec.Source, spec.Target
 	refuse := func(at, text string) {
 		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: "spec." + at, Detail: text})
@@ -127,7 +142,8 @@ func validateEnds(spec *clonev1beta1.VirtualMachineCloneSpec) (errs field.ErrorL
 	if source.Name == "" {
 		refuse("Source.Name", "Source's name cannot be empty")
 	}
-	if target != nil && source.Kind == kindMachine && target.Kind == kindMachine && source.Name == target.Name {
+	if target != nil && !crosses && source.Kind == kindMachine && target.Kind == kindMachine &&
+		source.Name == target.Name {
 		refuse("target.name", "Target name cannot be equal to source name when both are VirtualMachines")
 	}
 	return errs

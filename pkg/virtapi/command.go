@@ -23,6 +23,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
@@ -155,6 +157,11 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 			return follower.Current().
 				EvictionStrategy
 		}},
+		authorize: func(ctx context.Context, review *authorizationv1.SubjectAccessReview) (
+			*authorizationv1.SubjectAccessReview, error,
+		) {
+			return client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		},
 	}
 
 	// What the server needs outlives it: streams are drained after it has stopped.

@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	// The rules about a VM.
 	"pkg/vm/canonical":    {},
 	"pkg/vm/claims":       {},
+	"pkg/vm/clones":       {"pkg/vm/claims"},
 	"pkg/vm/conditions":   {},
 	"pkg/vm/disk":         {"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/identity", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names"},
 	"pkg/vm/domain":       {"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names"},
@@ -90,7 +91,7 @@ var (
 func with(all []string, more ...string) []string { return append(slices.Clone(all), more...) }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network", "pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems", "pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity", "pkg/vm/savedmemory", "pkg/vm/snapshots"}
+var pure = []string{"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network", "pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems", "pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity", "pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

@@ -3,6 +3,8 @@
 //
 //	VirtualMachine ─► VirtualMachineSnapshot (temporary) ─► VirtualMachineRestore (temporary) ─► VirtualMachine
 //
+// When the source is in another namespace, a copy of the snapshot comes between the first two; see carry.go.
+//
 // The snapshot is what makes the clone of a running guest whole. What the clone has of its own are patches of the
 // restore: MAC addresses, firmware UUID and serial number; the guest's cloud-init sees another instance, since the
 // name by which the guest knows itself is not taken over. Both temporary objects belong to the clone, are named by
@@ -11,17 +13,19 @@ package clonecontroller
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
@@ -57,6 +61,9 @@ type View struct {
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	Content  *v1beta1.VirtualMachineSnapshotContent
 	Restore  *v1beta1.VirtualMachineRestore
+	// Carry is what there is in another namespace, which the clone's source is in; nil for its own. Snapshot and
+	// Content are copies then.
+	Carry *Carry
 	// Target is the new VM.
 	Target *v1.VirtualMachine
 	// Other is the VM that has the name of the new VM before the clone has made it, nil when the name is free.
@@ -73,15 +80,25 @@ type Event struct{ Type, Reason, Message string }
 
 // Step is what is to be done, in the order of its fields; the zero Step is nothing.
 type Step struct {
+	// AddFinalizer is done alone: its event brings the next step.
+	AddFinalizer   bool
 	CreateSnapshot *v1beta1.VirtualMachineSnapshot
+	// Create are the parts of a copied snapshot; Carried says that all are there, and makes it ready.
+	Create         []client.Object
+	Carried        bool
 	CreateRestore  *v1beta1.VirtualMachineRestore
 	DeleteRestore  *v1beta1.VirtualMachineRestore
 	DeleteSnapshot *v1beta1.VirtualMachineSnapshot
+	// DeleteContents and DeleteOrigin are outside the clone's namespace.
+	DeleteContents []*snapshotsv1.VolumeSnapshotContent
+	DeleteOrigin   *v1beta1.VirtualMachineSnapshot
 	// DeleteClone ends a clone whose VM is gone.
 	DeleteClone bool
 	Events      []Event
 	// Status is the status to be written; nil leaves it.
 	Status *clonev1beta1.VirtualMachineCloneStatus
+	// RemoveFinalizer lets go a clone of which nothing is left outside its namespace.
+	RemoveFinalizer bool
 	frame.Requeue
 }
 
@@ -89,12 +106,15 @@ type Step struct {
 func Next(view View) Step {
 	v, c := &view, view.Clone
 	if c.DeletionTimestamp != nil {
-		return Step{}
+		return v.end()
 	}
 	switch c.Status.Phase {
 	case clonev1beta1.PhaseUnset:
 		return Step{Status: v.phase(clonev1beta1.SnapshotInProgress)}
 	case clonev1beta1.SnapshotInProgress:
+		if v.Carry != nil {
+			return v.carryOver()
+		}
 		return v.snapshot()
 	case clonev1beta1.RestoreInProgress:
 		return v.restore()
@@ -113,10 +133,15 @@ func (v *View) discard() Step {
 	switch {
 	case v.Restore != nil && v.Restore.DeletionTimestamp == nil:
 		return Step{DeleteRestore: v.Restore}
-	case v.ofMachine() && v.Snapshot != nil && v.Snapshot.DeletionTimestamp == nil:
+	case v.temporary():
 		return Step{DeleteSnapshot: v.Snapshot}
 	}
-	return Step{}
+	return v.uncarry()
+}
+
+// temporary reports a snapshot in the clone's namespace that the clone has made, and that is not deleted yet.
+func (v *View) temporary() bool {
+	return (v.ofMachine() || v.Carry != nil) && v.Snapshot != nil && v.Snapshot.DeletionTimestamp == nil
 }
 
 // phase is a copy of the clone's status with another phase.
@@ -213,11 +238,13 @@ func ready(s *v1beta1.VirtualMachineSnapshot) bool {
 func (v *View) restore() Step {
 	c := v.Clone
 	if v.Snapshot == nil {
-		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s does not exist anymore", v.snapshotName()))
+		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s does not exist anymore", v.localSnapshot()))
 	}
 	switch r := v.Restore; {
 	case v.Other != nil:
 		return v.taken()
+	case v.Carry != nil && v.lost() != "" && !complete(r):
+		return v.fail(reasonSnapshotDeleted, v.lost())
 	case r == nil && c.Status.RestoreName != nil:
 		return v.fail(reasonRestoreFailed, fmt.Sprintf("restore %s does not exist anymore", *c.Status.RestoreName))
 	case r == nil:
@@ -228,7 +255,7 @@ func (v *View) restore() Step {
 		return Step{Status: status}
 	case failure(r) != "":
 		return v.fail(reasonRestoreFailed, fmt.Sprintf("restore %s failed: %s", r.Name, failure(r)))
-	case r.Status == nil || r.Status.Complete == nil || !*r.Status.Complete:
+	case !complete(r):
 		return Step{Status: v.waiting(r)}
 	}
 	status := v.phase(clonev1beta1.CreatingTargetVM)
@@ -239,16 +266,26 @@ func (v *View) restore() Step {
 	}}}
 }
 
+func complete(r *v1beta1.VirtualMachineRestore) bool {
+	return r != nil && r.Status != nil && r.Status.Complete != nil && *r.Status.Complete
+}
+
 // waiting is the status of a clone whose restore is not complete, nil when it has it; it says why a restore goes no
 // further.
 func (v *View) waiting(r *v1beta1.VirtualMachineRestore) *clonev1beta1.VirtualMachineCloneStatus {
-	status, text := v.phase(clonev1beta1.RestoreInProgress), ""
+	text := ""
 	if r.Status != nil {
 		p := conditions.With(r.Status.Conditions, v1beta1.ConditionProgressing, corev1.ConditionFalse)
 		if p != nil {
 			text = fmt.Sprintf("restore %s: %s", r.Name, p.Reason)
 		}
 	}
+	return v.saying(text)
+}
+
+// saying is the clone's status with a message in its conditions, nil when it has it.
+func (v *View) saying(text string) *clonev1beta1.VirtualMachineCloneStatus {
+	status := v.phase(v.Clone.Status.Phase)
 	for i := range status.Conditions {
 		status.Conditions[i].Message = text
 	}
@@ -302,10 +339,17 @@ func (v *View) target() Step {
 		step.RequeueAfter = again
 		return step
 	}
-	return Step{Status: v.phase(clonev1beta1.Succeeded), Events: []Event{{
+	step := Step{Status: v.phase(clonev1beta1.Succeeded), Events: []Event{{
 		corev1.EventTypeNormal, reasonTargetCreated,
 		fmt.Sprintf("created target VM %s for clone %s", v.Target.Name, v.Clone.Name),
 	}}}
+	if left := v.left(); left != "" {
+		step.Events = append(step.Events, Event{corev1.EventTypeWarning, reasonLeft, left})
+		for i := range step.Status.Conditions {
+			step.Status.Conditions[i].Message = left
+		}
+	}
+	return step
 }
 
 // cleanUp removes what was temporary once the new VM's claims are bound, and the clone when its VM is gone.
@@ -317,68 +361,25 @@ func (v *View) cleanUp() Step {
 	if c.Status.RestoreName == nil {
 		return Step{}
 	}
+	if len(v.Unbound) > 0 && v.Carry != nil && v.lost() != "" {
+		return Step{Status: v.saying(fmt.Sprintf("claims %s cannot be filled: %s; delete VM %s and clone anew",
+			strings.Join(v.Unbound, ", "), v.lost(), v.Target.Name))}
+	}
 	if len(v.Unbound) > 0 {
 		return Step{} // the event of their volume comes
 	}
 	if v.Restore != nil && v.Restore.DeletionTimestamp == nil {
 		return Step{DeleteRestore: v.Restore}
 	}
-	if v.ofMachine() && v.Snapshot != nil && v.Snapshot.DeletionTimestamp == nil {
+	if v.temporary() {
 		return Step{DeleteSnapshot: v.Snapshot}
+	}
+	if step := v.uncarry(); step.deletes() || step.RemoveFinalizer {
+		return step
 	}
 	status := v.phase(clonev1beta1.Succeeded)
 	status.SnapshotName, status.RestoreName = nil, nil
 	return Step{Status: status, Events: []Event{{
 		corev1.EventTypeNormal, reasonPVCBound, fmt.Sprintf("all PVC for clone %s are bound", c.Name),
 	}}}
-}
-
-// snapshotName is the name of the snapshot that the clone is made from, empty when there is none yet.
-func (v *View) snapshotName() string { return snapshotOf(v.Clone) }
-
-func snapshotOf(c *clonev1beta1.VirtualMachineClone) string {
-	if c.Spec.Source.Kind == kindSnapshot {
-		return c.Spec.Source.Name
-	}
-	return SnapshotName(c)
-}
-
-func ownerOf(c *clonev1beta1.VirtualMachineClone) []metav1.OwnerReference {
-	kind := clonev1beta1.VirtualMachineCloneKind
-	return []metav1.OwnerReference{*metav1.NewControllerRef(c, kind.GroupVersion().WithKind(kind.Kind))}
-}
-
-func (v *View) newSnapshot() *v1beta1.VirtualMachineSnapshot {
-	c := v.Clone
-	return &v1beta1.VirtualMachineSnapshot{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: SnapshotName(c), OwnerReferences: ownerOf(c)},
-		Spec: v1beta1.VirtualMachineSnapshotSpec{Source: corev1.TypedLocalObjectReference{
-			APIGroup: new(v1.GroupVersion.Group), Kind: kindMachine, Name: c.Spec.Source.Name,
-		}},
-	}
-}
-
-func (v *View) newRestore(patches []string) *v1beta1.VirtualMachineRestore {
-	c := v.Clone
-	target := corev1.TypedLocalObjectReference{Kind: kindMachine}
-	if c.Spec.Target != nil {
-		target = *c.Spec.Target
-	}
-	if target.APIGroup == nil {
-		target.APIGroup = new(v1.GroupVersion.Group)
-	}
-	if target.Name == "" {
-		source := v.Content.Spec.Source.VirtualMachine.Name
-		target.Name = names.Shorten(source+"-clone", names.MaxLabel-len(v.Suffix)-1) + "-" + v.Suffix
-	}
-	restore := &v1beta1.VirtualMachineRestore{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: RestoreName(c), OwnerReferences: ownerOf(c)},
-		Spec: v1beta1.VirtualMachineRestoreSpec{
-			Target: target, VirtualMachineSnapshotName: v.Snapshot.Name, Patches: patches,
-		},
-	}
-	if policy := c.Spec.VolumeNamePolicy; policy != nil {
-		restore.Spec.VolumeRestorePolicy = new(policy.ToVolumeRestorePolicy())
-	}
-	return restore
 }

@@ -1,6 +1,7 @@
 package clonecontroller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 var now = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
@@ -77,6 +79,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	return &world{T: t, client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
 		&v1.VirtualMachine{}, &v1beta1.VirtualMachineRestore{}, &corev1.PersistentVolumeClaim{}, &clonev1beta1.VirtualMachineClone{},
+		&v1beta1.VirtualMachineSnapshot{}, &v1beta1.VirtualMachineSnapshotContent{}, &snapshotsv1.VolumeSnapshot{},
 	).Build()}
 }
 
@@ -106,6 +109,12 @@ func (w *world) counted(writes int) client.WithWatch {
 				return err
 			}
 			return c.Delete(ctx, object, o...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, o ...client.PatchOption) error {
+			if err := did("patch", object); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, p, o...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
 			if err := did("patch "+sub, object); err != nil {
@@ -153,22 +162,6 @@ func listed[L client.ObjectList, T any](w *world, list L, items func(L) []T) []T
 	return items(list)
 }
 
-func (w *world) snapshots() []v1beta1.VirtualMachineSnapshot {
-	return listed(w, &v1beta1.VirtualMachineSnapshotList{}, func(l *v1beta1.VirtualMachineSnapshotList) []v1beta1.VirtualMachineSnapshot { return l.Items })
-}
-
-func (w *world) restores() []v1beta1.VirtualMachineRestore {
-	return listed(w, &v1beta1.VirtualMachineRestoreList{}, func(l *v1beta1.VirtualMachineRestoreList) []v1beta1.VirtualMachineRestore { return l.Items })
-}
-
-func (w *world) claims() []corev1.PersistentVolumeClaim {
-	return listed(w, &corev1.PersistentVolumeClaimList{}, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
-}
-
-func (w *world) machines() []v1.VirtualMachine {
-	return listed(w, &v1.VirtualMachineList{}, func(l *v1.VirtualMachineList) []v1.VirtualMachine { return l.Items })
-}
-
 func (w *world) clone() *clonev1beta1.VirtualMachineClone {
 	w.Helper()
 	out := &clonev1beta1.VirtualMachineClone{}
@@ -186,10 +179,11 @@ func (w *world) settle() {
 	for range 3 {
 		w.collect()
 		for _, s := range w.snapshots() {
-			if s.Status == nil {
+			if _, carried := s.Annotations[clones.CarriedAnnotation]; s.Status == nil && !carried {
 				w.take(&s)
 			}
 		}
+		w.bindCopies()
 		for _, r := range w.restores() {
 			restores := w.counted(-1)
 			frame := (&restorecontroller.Reconciler{
@@ -213,13 +207,17 @@ func (w *world) settle() {
 // take makes a snapshot.
 func (w *world) take(s *v1beta1.VirtualMachineSnapshot) {
 	w.Helper()
-	vm, claims := source()
+	vm, claims := source(s.Namespace)
 	cut := &snapshotsv1.VolumeSnapshot{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "volume-" + string(s.UID)},
-		Status:     &snapshotsv1.VolumeSnapshotStatus{ReadyToUse: new(true)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "volume-" + string(s.UID), UID: "cut-" + s.UID},
+		Status:     &snapshotsv1.VolumeSnapshotStatus{ReadyToUse: new(true), BoundVolumeSnapshotContentName: new("bound-" + string(s.UID))},
 	}
+	bound := &snapshotsv1.VolumeSnapshotContent{ObjectMeta: metav1.ObjectMeta{Name: "bound-" + string(s.UID)}}
+	bound.Spec.Driver, bound.Spec.DeletionPolicy = "csi.example", snapshotsv1.VolumeSnapshotContentDelete
+	bound.Spec.VolumeSnapshotRef = corev1.ObjectReference{Namespace: s.Namespace, Name: cut.Name, UID: cut.UID}
+	bound.Status = &snapshotsv1.VolumeSnapshotContentStatus{SnapshotHandle: new("handle")}
 	content := &v1beta1.VirtualMachineSnapshotContent{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "content-" + string(s.UID)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "content-" + string(s.UID)},
 		Status:     &v1beta1.VirtualMachineSnapshotContentStatus{ReadyToUse: new(true)},
 	}
 	content.Spec.Source.VirtualMachine = &v1beta1.VirtualMachine{ObjectMeta: vm.ObjectMeta, Spec: vm.Spec}
@@ -227,16 +225,17 @@ func (w *world) take(s *v1beta1.VirtualMachineSnapshot) {
 		VolumeName: "root", VolumeSnapshotName: &cut.Name,
 		PersistentVolumeClaim: v1beta1.PersistentVolumeClaim{ObjectMeta: claims.ObjectMeta, Spec: claims.Spec},
 	}}
-	w.must(errors.Join(w.client.Create(w.Context(), cut), w.client.Create(w.Context(), content)))
+	w.must(errors.Join(w.client.Create(w.Context(), cut), w.client.Create(w.Context(), content), w.client.Create(w.Context(), bound)))
 	s.Status = &v1beta1.VirtualMachineSnapshotStatus{
 		Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: &vm.UID, VirtualMachineSnapshotContentName: &content.Name,
 	}
-	w.must(w.client.Update(w.Context(), s))
+	w.must(w.client.Status().Update(w.Context(), s))
 }
 
 // collect deletes what belongs to a clone that is gone.
 func (w *world) collect() {
 	w.Helper()
+	w.collectCopies()
 	if w.clone() != nil {
 		return
 	}
@@ -255,9 +254,9 @@ func (w *world) collect() {
 }
 
 // source is a VM with a claim.
-func source() (*v1.VirtualMachine, *corev1.PersistentVolumeClaim) {
+func source(namespace string) (*v1.VirtualMachine, *corev1.PersistentVolumeClaim) {
 	vm := &v1.VirtualMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vm-uid"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "vm", UID: "vm-uid"},
 		Spec: v1.VirtualMachineSpec{
 			RunStrategy: new(v1.RunStrategyAlways), Template: &v1.VirtualMachineInstanceTemplateSpec{},
 		},
@@ -267,7 +266,7 @@ func source() (*v1.VirtualMachine, *corev1.PersistentVolumeClaim) {
 	root.PersistentVolumeClaim.ClaimName = "root"
 	vm.Spec.Template.Spec.Volumes = []v1.Volume{root}
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "root", UID: "root-uid"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "root", UID: "root-uid"},
 		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
 	}
 	return vm, claim
@@ -286,28 +285,38 @@ func TestKills(t *testing.T) {
 		from, target string
 		other        bool
 		failed       string
+		across       string // the namespace of the source
 	}{
-		"a VM":                  {from: kindMachine, target: "copy"},
-		"a VM, no name":         {from: kindMachine},
-		"a snapshot":            {from: kindSnapshot, target: "copy"},
-		"a name in use":         {from: kindMachine, target: "copy", other: true, failed: "VM ns/copy exists, and this clone did not make it"},
-		"a name, of a snapshot": {from: kindSnapshot, target: "copy", other: true, failed: "VM ns/copy exists"},
+		"a VM":                                  {from: kindMachine, target: "copy"},
+		"a VM, no name":                         {from: kindMachine},
+		"a snapshot":                            {from: kindSnapshot, target: "copy"},
+		"a name in use":                         {from: kindMachine, target: "copy", other: true, failed: "VM ns/copy exists, and this clone did not make it"},
+		"a VM, of another namespace":            {from: kindMachine, target: "copy", across: "src"},
+		"a VM, of another namespace, same name": {from: kindMachine, target: "vm", across: "src"},
+		"a VM, of another namespace, no name":   {from: kindMachine, across: "src"},
+		"a snapshot, of another namespace":      {from: kindSnapshot, target: "copy", across: "src"},
+		"a name in use, of another namespace":   {from: kindMachine, target: "copy", across: "src", other: true, failed: "VM ns/copy exists"},
+		"a name, of a snapshot":                 {from: kindSnapshot, target: "copy", other: true, failed: "VM ns/copy exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kept := 0
 			begin := func(t *testing.T) *world {
 				t.Helper()
-				vm, claim := source()
+				vm, claim := source(cmp.Or(tc.across, "ns"))
 				c := &clonev1beta1.VirtualMachineClone{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c-uid"}}
 				c.Spec.Source = &corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: tc.from, Name: "vm"}
 				if tc.target != "" {
 					c.Spec.Target = &corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: kindMachine, Name: tc.target}
 				}
+				if tc.across != "" {
+					pin := map[string]string{kindMachine: "vm-uid", kindSnapshot: "s-uid"}[tc.from]
+					c.Annotations = map[string]string{clones.NamespaceAnnotation: tc.across, clones.UIDAnnotation: pin}
+				}
 				objects := []client.Object{vm, claim, c}
 				if tc.from == kindSnapshot {
 					kept = 1
-					objects = append(objects, &v1beta1.VirtualMachineSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "s-uid"}})
+					objects = append(objects, &v1beta1.VirtualMachineSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(tc.across, "ns"), Name: "vm", UID: "s-uid"}})
 				}
 				if tc.other {
 					objects = append(objects, &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: tc.target, UID: "other"}})
@@ -350,7 +359,7 @@ func TestKills(t *testing.T) {
 
 func (w *world) machine(name string) *v1.VirtualMachine {
 	for _, vm := range w.machines() {
-		if vm.Name == name {
+		if vm.Name == name && vm.Namespace == "ns" {
 			return &vm
 		}
 	}
@@ -363,6 +372,7 @@ func (w *world) checkRest(snapshots, n int) {
 	if s, r := w.snapshots(), w.restores(); len(s) != snapshots || len(r) != 0 {
 		w.Fatalf("killed or deleted after %d writes, %d snapshots and %d restores are left of %v: %+v", n, len(s), len(r), w.writes, r)
 	}
+	w.checkCopies(n)
 	var used, have []string
 	machines := w.machines()
 	for _, vm := range machines {

@@ -2,12 +2,13 @@ package clonecontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -16,16 +17,20 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // Reconciler reads clones from Client's cache, and past it what one that is under way is about: VMs, snapshots, their
-// contents, restores and claims. It creates and deletes temporary snapshots and restores, deletes clones whose VM is
-// gone, and writes the clones' status.
+// contents, restores and claims. It creates and deletes temporary snapshots and restores, with copies of
+// VolumeSnapshots, their contents and ControllerRevisions for a source in another namespace; it deletes clones
+// whose VM is gone, and writes the clones' status and finalizer.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache.
@@ -34,8 +39,15 @@ type Reconciler struct {
 	Now      func() time.Time
 	// Suffix makes the random end of a name.
 	Suffix func() string
+	// Snapshots is how to VolumeSnapshots, if the cluster has them.
+	Snapshots VolumeSnapshots
 
 	writes *frame.Writes
+}
+
+// VolumeSnapshots is what a clone asks of volumesnapshots.Access.
+type VolumeSnapshots interface {
+	Follow(c controller.Controller, users handler.MapFunc)
 }
 
 // Frame is what reconciles.
@@ -48,14 +60,32 @@ func (r *Reconciler) Frame() *frame.Frame[*clonev1beta1.VirtualMachineClone, Vie
 
 // SetupWithManager registers the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineclone").
 		For(&clonev1beta1.VirtualMachineClone{}).
 		Owns(&v1beta1.VirtualMachineRestore{}).
-		Watches(&v1beta1.VirtualMachineSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.users(isSnapshot))).
+		Watches(&v1beta1.VirtualMachineSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.ofSnapshot)).
 		Watches(&v1.VirtualMachine{}, handler.EnqueueRequestsFromMapFunc(r.users(isTarget))).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.users(waits))).
-		Complete(r.Frame())
+		Build(r.Frame())
+	if err != nil {
+		return err
+	}
+	r.Snapshots.Follow(built, r.users(carries))
+	return nil
+}
+
+// ofSnapshot finds the clones of a snapshot, of which some are in other namespaces.
+func (r *Reconciler) ofSnapshot(ctx context.Context, object client.Object) []reconcile.Request {
+	out := r.users(isSnapshot)(ctx, object)
+	var list clonev1beta1.VirtualMachineCloneList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list clones")
+		return out
+	}
+	return append(out, frame.Requests(list.Items, func(c *clonev1beta1.VirtualMachineClone) bool {
+		return clones.Crosses(c) && clones.SourceNamespace(c) == object.GetNamespace() && isSnapshot(c, object)
+	})...)
 }
 
 // users finds the clones of an object's namespace that it concerns.
@@ -72,7 +102,12 @@ func (r *Reconciler) users(concerns func(*clonev1beta1.VirtualMachineClone, clie
 }
 
 func isSnapshot(c *clonev1beta1.VirtualMachineClone, object client.Object) bool {
-	return c.Spec.Source != nil && snapshotOf(c) == object.GetName()
+	return c.Spec.Source != nil && (snapshotOf(c) == object.GetName() || SnapshotName(c) == object.GetName())
+}
+
+// carries reports a clone that waits for its VolumeSnapshots.
+func carries(c *clonev1beta1.VirtualMachineClone, _ client.Object) bool {
+	return clones.Crosses(c) && c.Status.Phase == clonev1beta1.SnapshotInProgress
 }
 
 // isTarget reports the new VM, or one that takes its name.
@@ -100,38 +135,40 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 	if c.Spec.Source == nil {
 		return view, frame.ErrNothing // Admission refuses it.
 	}
+	held := controllerutil.ContainsFinalizer(c, clones.Finalizer)
+	crosses := held || clones.Crosses(c)
+	if !held && (c.DeletionTimestamp != nil || crosses && c.Status.Phase == clonev1beta1.Failed) {
+		return view, frame.ErrNothing
+	}
 	over := c.Status.Phase == clonev1beta1.Succeeded && c.Status.RestoreName == nil
 	if over && isThere(ctx, r.Client, c) {
 		return view, frame.ErrNothing
 	}
 	reader, failed := r.Live, c.Status.Phase == clonev1beta1.Failed
-	if failed {
+	if failed && !crosses {
 		reader = r.Client // all that is asked for is what the clone has made, whose events come
 	}
 	var err error
-	get := func(name string, into client.Object) bool {
-		if err != nil || name == "" {
-			return false
-		}
-		getErr := reader.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, into)
-		if client.IgnoreNotFound(getErr) != nil {
-			err = fmt.Errorf("get %T %s: %w", into, name, getErr)
-		}
-		return getErr == nil
+	at := func(namespace, name string, into client.Object) bool {
+		return lookUp(ctx, reader, namespace, name, into, &err)
 	}
+	get := func(name string, into client.Object) bool { return at(c.Namespace, name, into) }
 	restore := &v1beta1.VirtualMachineRestore{}
 	if get(RestoreName(c), restore) && metav1.IsControlledBy(restore, c) {
 		view.Restore = restore
 	}
 	vm, target := &v1.VirtualMachine{}, &v1.VirtualMachine{}
-	if view.ofMachine() && !failed && get(c.Spec.Source.Name, vm) {
+	if view.ofMachine() && !failed && at(clones.SourceNamespace(c), c.Spec.Source.Name, vm) {
 		view.Source = vm
 	}
 	if !failed && get(view.targetName(), target) {
 		view.sort(target)
 	}
 	snapshot := &v1beta1.VirtualMachineSnapshot{}
-	if get(snapshotOf(c), snapshot) && (!view.ofMachine() || metav1.IsControlledBy(snapshot, c)) {
+	if crosses {
+		view.Carry = &Carry{}
+	}
+	if get(view.localSnapshot(), snapshot) && (!view.ofMachine() && !crosses || metav1.IsControlledBy(snapshot, c)) {
 		view.Snapshot = snapshot
 		content := &v1beta1.VirtualMachineSnapshotContent{}
 		if s := snapshot.Status; s != nil && s.VirtualMachineSnapshotContentName != nil &&
@@ -139,7 +176,9 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 			view.Content = content
 		}
 	}
-	if err == nil && failed && view.Restore == nil && (view.Snapshot == nil || !view.ofMachine()) {
+	if crosses {
+		err = errors.Join(err, r.lookAcross(ctx, &view))
+	} else if err == nil && failed && view.Restore == nil && (view.Snapshot == nil || !view.ofMachine()) {
 		return view, frame.ErrNothing
 	}
 	if err != nil || c.Status.Phase != clonev1beta1.Succeeded || view.Restore == nil || view.Restore.Status == nil {
@@ -152,6 +191,20 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 		}
 	}
 	return view, err
+}
+
+// lookUp reads an object; an error other than that it is not there goes to err, after which nothing more is read.
+func lookUp(
+	ctx context.Context, reader client.Reader, namespace, name string, into client.Object, err *error,
+) bool {
+	if *err != nil || name == "" {
+		return false
+	}
+	getErr := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
+	if client.IgnoreNotFound(getErr) != nil && !meta.IsNoMatchError(getErr) {
+		*err = fmt.Errorf("get %T %s: %w", into, name, getErr)
+	}
+	return getErr == nil
 }
 
 // targetName is the name of the new VM, empty while it has none.
@@ -176,50 +229,4 @@ func (v *View) sort(vm *v1.VirtualMachine) {
 	case !made:
 		v.Other = vm
 	}
-}
-
-// apply does what the step says, in the order of its fields.
-func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
-	c := view.Clone
-	if step.CreateSnapshot != nil {
-		if err := r.writes.Create(ctx, step.CreateSnapshot); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("failed creating snapshot %s for clone %s: %w", step.CreateSnapshot.Name, c.Name, err)
-		}
-	}
-	if step.CreateRestore != nil {
-		err := r.writes.Create(ctx, step.CreateRestore)
-		switch {
-		case apierrors.IsAlreadyExists(err):
-		case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-			refused := view.fail(reasonRestoreFailed,
-				fmt.Sprintf("failed creating restore %s for clone %s: %v", step.CreateRestore.Name, c.Name, err))
-			step.Events, step.Status = refused.Events, refused.Status
-		case err != nil:
-			return fmt.Errorf("failed creating restore %s for clone %s: %w", step.CreateRestore.Name, c.Name, err)
-		}
-	}
-	if step.DeleteRestore != nil {
-		if _, err := r.writes.Delete(ctx, c, step.DeleteRestore); err != nil {
-			return fmt.Errorf("cannot clean up restore %s for clone %s: %w", step.DeleteRestore.Name, c.Name, err)
-		}
-		step.RequeueAfter = frame.CatchUp
-	}
-	if step.DeleteSnapshot != nil {
-		if _, err := r.writes.Delete(ctx, c, step.DeleteSnapshot); err != nil {
-			return fmt.Errorf("cannot clean up snapshot %s for clone %s: %w", step.DeleteSnapshot.Name, c.Name, err)
-		}
-		step.RequeueAfter = frame.CatchUp
-	}
-	if step.DeleteClone {
-		uid := c.UID
-		err := r.Client.Delete(ctx, c, client.Preconditions{UID: &uid})
-		return client.IgnoreNotFound(err)
-	}
-	for _, event := range step.Events {
-		r.Recorder.Event(c, event.Type, event.Reason, event.Message)
-	}
-	if step.Status == nil {
-		return nil
-	}
-	return frame.PatchStatus(ctx, r.writes, c, &c.Status, *step.Status)
 }

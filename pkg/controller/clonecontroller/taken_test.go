@@ -16,7 +16,7 @@ import (
 func TestTaken(t *testing.T) {
 	failures := 0
 	for n := 1; ; n++ {
-		vm, claim := source()
+		vm, claim := source("ns")
 		c := &clonev1beta1.VirtualMachineClone{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c-uid"}}
 		c.Spec.Source = &corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: kindMachine, Name: "vm"}
 		c.Spec.Target = &corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: kindMachine, Name: "copy"}

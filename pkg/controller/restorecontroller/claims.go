@@ -51,8 +51,8 @@ func restoredName(r *v1beta1.VirtualMachineRestore, volume, claim string) string
 	return fmt.Sprintf("restore-%s-%s", r.UID, volume)
 }
 
-// restored are the volumes of a content that are restored: all but memory dumps.
-func restored(content *v1beta1.VirtualMachineSnapshotContent) []v1beta1.VolumeBackup {
+// Restored are the volumes of a content that are restored: all but memory dumps.
+func Restored(content *v1beta1.VirtualMachineSnapshotContent) []v1beta1.VolumeBackup {
 	source := content.Spec.Source.VirtualMachine
 	if source == nil || source.Spec.Template == nil {
 		return nil

@@ -97,7 +97,7 @@ func (v *View) machine() (*v1.VirtualMachine, error) {
 	}
 	vm.Spec = *spec
 	metav1.SetMetaDataAnnotation(&vm.ObjectMeta, LastAnnotation, mark(v.Restore))
-	if source.Name == vm.Name {
+	if v.sameVM() {
 		firmware := &vm.Spec.Template.Spec.Domain.Firmware
 		if *firmware == nil {
 			*firmware = &v1.Firmware{}
@@ -106,7 +106,7 @@ func (v *View) machine() (*v1.VirtualMachine, error) {
 			(*firmware).UUID = identity.UUID(vm.Name)
 		}
 	} else {
-		// A guest of another name is another one, which its cloud-init is to notice.
+		// A guest of another name or namespace is another one, which its cloud-init is to notice.
 		delete(vm.Spec.Template.ObjectMeta.Annotations, identity.KnownAs)
 	}
 	return vm, nil
@@ -190,11 +190,18 @@ func (v *View) volumes() []v1.Volume {
 	return out
 }
 
-// foreign are the volumes of the snapshot's VM that a target of another name must not have: claims that the snapshot
-// leaves out are the other VM's still, whose disks the target's guest would write to.
+// sameVM reports a target that is the snapshot's VM by name and namespace, be it there or not.
+func (v *View) sameVM() bool {
+	source := v.Content.Spec.Source.VirtualMachine
+	return v.Restore.Spec.Target.Name == source.Name &&
+		(source.Namespace == "" || source.Namespace == v.Restore.Namespace)
+}
+
+// foreign are the volumes of the snapshot's VM that a target of another name or namespace must not have: claims
+// that the snapshot leaves out are the other VM's still, whose disks the target's guest would write to.
 func (v *View) foreign() (volumes []string) {
 	source := v.Content.Spec.Source.VirtualMachine
-	if v.Restore.Spec.Target.Name == source.Name {
+	if v.sameVM() {
 		return nil
 	}
 	for i := range source.Spec.Template.Spec.Volumes {

@@ -29,7 +29,7 @@ func viewOf(t *testing.T) *View {
 	for name, into := range map[string]client.Object{"s": v.Snapshot, "content": v.Content} {
 		w.must(w.client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, into))
 	}
-	for _, backup := range restored(v.Content) {
+	for _, backup := range Restored(v.Content) {
 		snapshot, err := csi{w}.Get(t.Context(), "ns", *backup.VolumeSnapshotName)
 		w.must(err)
 		v.Volumes = append(v.Volumes, Volume{Backup: backup, Snapshot: snapshot})

@@ -196,7 +196,7 @@ func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 		uid := snapshot.Status.SourceUID
 		view.SourceExists = vm != nil && (uid == nil || vm.UID == *uid)
 	}
-	for _, backup := range restored(view.Content) {
+	for _, backup := range Restored(view.Content) {
 		volume, err := r.volume(ctx, view, backup)
 		if err != nil {
 			return err

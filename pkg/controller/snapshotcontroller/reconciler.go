@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -113,6 +114,10 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 	view := View{Snapshot: snapshot, Now: r.Now()}
 	if snapshot.Spec.Source.Kind != snapshots.SourceKind {
 		return view, frame.ErrNothing // Admission refuses it.
+	}
+	if _, carried := snapshot.Annotations[clones.CarriedAnnotation]; carried &&
+		!controllerutil.ContainsFinalizer(snapshot, snapshots.SnapshotFinalizer) {
+		return view, frame.ErrNothing // it was taken in another namespace
 	}
 	content := &v1beta1.VirtualMachineSnapshotContent{}
 	key := types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot)}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // Group is where the kind is served.
@@ -36,6 +37,8 @@ type Options struct {
 	// Source is the VM's name, or with FromSnapshot the snapshot's.
 	Source       string
 	FromSnapshot bool
+	// SourceNamespace is that of the source, where it is not the clone's; empty otherwise.
+	SourceNamespace string
 	// Target is the new VM's name; empty leaves it to the server.
 	Target string
 
@@ -70,6 +73,9 @@ func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 			NewMacAddresses: o.MACs, Patches: o.Patches,
 		},
 	}
+	if o.SourceNamespace != "" && o.SourceNamespace != namespace {
+		out.Annotations = map[string]string{clones.NamespaceAnnotation: o.SourceNamespace}
+	}
 	if o.Serial != "" {
 		out.Spec.NewSMBiosSerial = &o.Serial
 	}
@@ -82,7 +88,7 @@ func Create(ctx context.Context, c *client.Client, clone *clonev1beta1.VirtualMa
 ) {
 	out := &clonev1beta1.VirtualMachineClone{}
 	if err := c.CreateTyped(ctx, Group, client.Clones, clone, out, dryRun); err != nil {
-		return nil, fmt.Errorf("clone %s/%s: %w", clone.Namespace, clone.Spec.Source.Name, errorOf(err))
+		return nil, fmt.Errorf("clone %s/%s: %w", clones.SourceNamespace(clone), clone.Spec.Source.Name, errorOf(err))
 	}
 	return out, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 )
 
-const clones = "/apis/clone.kubevirt.io/v1beta1/namespaces/default/virtualmachineclones"
+const all = "/apis/clone.kubevirt.io/v1beta1/namespaces/default/virtualmachineclones"
 
 func TestNew(t *testing.T) {
 	out := New("default", "c", Options{Source: "snap", FromSnapshot: true, Target: "copy", MACs: map[string]string{"default": "02-00-00-00-00-17"}, Serial: "s"})
@@ -38,7 +38,7 @@ func TestWait(t *testing.T) {
 			object := New("default", "c", Options{Source: "demo"})
 			object.Status.Phase = tc.phase
 			object.Status.Conditions = []clonev1beta1.Condition{{Type: clonev1beta1.ConditionReady, Status: "False", Message: "the source is gone"}}
-			api.Put(clones, &clonev1beta1.VirtualMachineCloneList{
+			api.Put(all, &clonev1beta1.VirtualMachineCloneList{
 				TypeMeta: metav1.TypeMeta{APIVersion: clonev1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineCloneList"},
 				Items:    []clonev1beta1.VirtualMachineClone{*object},
 			})
@@ -52,7 +52,7 @@ func TestWait(t *testing.T) {
 
 func TestClusterWithoutClones(t *testing.T) {
 	api := clienttest.New(t)
-	api.Put(clones, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	api.Put(all, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "404 page not found", http.StatusNotFound)
 	}))
 	_, err := Create(t.Context(), api.Client(), New("default", "c", Options{Source: "demo"}), false)

@@ -4,6 +4,7 @@ import (
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // Row makes the row of a clone.
@@ -22,7 +23,9 @@ func Row(o *clonev1beta1.VirtualMachineClone) *store.Snapshot {
 	case clonev1beta1.Failed:
 		row.Health, row.Ended, row.Stage, row.Trouble = store.Bad, true, "", row.Stage
 	}
-	if s := o.Spec.Source; s != nil && s.Kind == "VirtualMachineSnapshot" {
+	if s := o.Spec.Source; s != nil && clones.Crosses(o) {
+		row.Of = clones.SourceNamespace(o) + "/" + s.Name
+	} else if s != nil && s.Kind == "VirtualMachineSnapshot" {
 		row.Of = s.Name
 	} else if s != nil {
 		row.Machine = s.Name

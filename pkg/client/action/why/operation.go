@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // LayerSnapshot is a snapshot, restore or clone of a VM.
@@ -172,7 +173,11 @@ func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string)
 		mend = append(mend, "virtctl why restore/"+*name+e.flag())
 	}
 	if name := c.Status.SnapshotName; name != nil {
-		mend = append(mend, "virtctl why snapshot/"+*name+e.flag())
+		where := e.flag()
+		if clones.Crosses(c) {
+			where = " -n " + clones.SourceNamespace(c)
+		}
+		mend = append(mend, "virtctl why snapshot/"+*name+where)
 	}
 	mend = append(mend, "virtctl logs --source virt-controller")
 	e.operation("clone/"+e.Name, state, stage, "it is not done yet: "+stage, mend...)

@@ -2,6 +2,7 @@
 package clonecmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -29,6 +30,8 @@ type Options struct {
 	DryRun  cli.DryRun
 	MACs    map[string]string
 	Partial bool
+	// TargetNamespace is where the copy is made; empty is beside the source.
+	TargetNamespace string
 
 	cli.Waiting
 
@@ -47,10 +50,15 @@ func NewCmdClone(f *cli.Factory) *cobra.Command {
 does not start by itself; it has its own MAC addresses, firmware UUID and serial number, and its own volumes. One without
 a name is given one, which -o jsonpath={.status.targetName} prints with --wait.
 
+With --target-namespace the copy is made in another namespace. That takes the right to create
+virtualmachineclones/source in the namespace of the source, which edit and admin have, and the right to create
+virtualmachineclones in the other. Secrets, ConfigMaps, service accounts and networks that the VM names are not copied.
+
 A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of those to drop.`,
 		Example: cli.Examples(f.Program, `
 			virtctl clone demo demo-copy --wait
 			virtctl clone before-upgrade demo-copy --from-snapshot
+			virtctl clone demo demo -n team-a --target-namespace team-b --wait
 			virtctl clone demo demo-copy --new-mac default=02:00:00:00:00:17 --label-filter '*' --label-filter '!app'`),
 		Args:              cli.Args(1, 2, "the name of a VM, and that of its copy"),
 		ValidArgsFunction: complete(f, o),
@@ -63,6 +71,8 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.FromSnapshot, "from-snapshot", false, "SOURCE is a snapshot")
+	flags.StringVar(&o.TargetNamespace, "target-namespace", "",
+		"`NAMESPACE` of the copy, when it is not that of SOURCE")
 	flags.StringToStringVar(&o.MACs, "new-mac", nil, "MAC addresses of the copy, `INTERFACE=MAC,…`")
 	flags.StringArrayVar(&o.LabelFilters, "label-filter", nil, "`FILTER` of the VM's labels (can be repeated)")
 	flags.StringArrayVar(&o.AnnotationFilters, "annotation-filter", nil,
@@ -70,6 +80,7 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the copy")
 	flags.StringArrayVar(&o.Patches, "patch", nil, "JSON `PATCH` of the copy (can be repeated)")
 	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
+	completioncmd.Flag(cmd, "target-namespace", completioncmd.Namespaces(f))
 	o.AddFlags(cmd, "the copy is there", 10*time.Minute)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
@@ -100,6 +111,10 @@ func (o *Options) complete(args []string) error {
 			return cli.UsageErrorf("%q is not a name: %s", name, strings.Join(problems, "; "))
 		}
 	}
+	if problems := content.IsDNS1123Label(o.TargetNamespace); o.TargetNamespace != "" && len(problems) > 0 {
+		return cli.UsageErrorf("--target-namespace: %q is not a namespace: %s", o.TargetNamespace,
+			strings.Join(problems, "; "))
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.MACs)) {
 		if _, err := net.ParseMAC(o.MACs[name]); err != nil || name == "" {
 			return cli.UsageErrorf("--new-mac: %q is not INTERFACE=MAC", name+"="+o.MACs[name])
@@ -125,7 +140,8 @@ func Run(ctx context.Context, o *Options) error {
 	if err := o.check(ctx, c, namespace); err != nil {
 		return err
 	}
-	object := clone.New(namespace, "clone-"+o.Factory.RandomName(5), o.Options)
+	o.SourceNamespace = namespace
+	object := clone.New(o.target(namespace), "clone-"+o.Factory.RandomName(5), o.Options)
 	if o.DryRun != cli.DryRunClient {
 		name := object.Name
 		if object, err = clone.Create(ctx, c, object, o.DryRun == cli.DryRunServer); err != nil {
@@ -158,6 +174,9 @@ func Run(ctx context.Context, o *Options) error {
 	return nil
 }
 
+// target is the namespace of the copy.
+func (o *Options) target(source string) string { return cmp.Or(o.TargetNamespace, source) }
+
 // reached is what is true after the wait.
 func (o *Options) reached(target string) string {
 	of := "VM " + o.Source
@@ -173,7 +192,7 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		if _, err := snapshot.GetReady(ctx, c, namespace, o.Source); err != nil {
 			return err
 		}
-		return o.free(ctx, c, namespace)
+		return o.free(ctx, c, o.target(namespace))
 	}
 	vm, err := c.VM(ctx, namespace, o.Source)
 	if err != nil {
@@ -186,7 +205,7 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 	if warning != "" {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
-	return o.free(ctx, c, namespace)
+	return o.free(ctx, c, o.target(namespace))
 }
 
 // free refuses a name that a VM has.

@@ -1,10 +1,12 @@
 package createcmd
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
@@ -22,6 +24,8 @@ type CloneOptions struct {
 	// Namespace is that of --namespace, which the manifest has only then.
 	Namespace              string
 	SourceType, TargetType string
+	// TargetNamespace is where the copy is made; empty is beside the source.
+	TargetNamespace string
 	// MACs are INTERFACE:MAC, the MAC with dashes.
 	MACs []string
 
@@ -41,6 +45,7 @@ in the cluster. "virtctl clone" does the same in one step, and waits.`,
 			virtctl create clone --source-name before-upgrade --source-type snapshot --target-name demo-copy
 			virtctl create clone --source-name demo --label-filter '*' --label-filter '!some/key'
 			virtctl create clone --source-name demo --new-mac-address default:02-00-00-00-00-17
+			virtctl create clone --source-name demo -n team-a --target-namespace team-b
 			virtctl create clone --source-name demo | kubectl create -f -`),
 		Args: cli.Args(0, 0, "no arguments; the source is given with --source-name"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,6 +59,8 @@ in the cluster. "virtctl clone" does the same in one step, and waits.`,
 	flags.StringVar(&o.Name, "name", "", "`NAME` of the clone; a random one when not given")
 	flags.StringVar(&o.Source, "source-name", "", "`NAME` of the VM or snapshot")
 	flags.StringVar(&o.Target, "target-name", "", "`NAME` of the new VM; a random one when not given")
+	flags.StringVar(&o.TargetNamespace, "target-namespace", "",
+		"`NAMESPACE` of the new VM, when it is not that of the source")
 	flags.StringVar(&o.SourceType, "source-type", "vm", "`TYPE` of the source: vm, snapshot")
 	flags.StringVar(&o.TargetType, "target-type", "vm", "`TYPE` of the target: vm")
 	flags.StringArrayVar(&o.LabelFilters, "label-filter", nil, "`FILTER` of labels (can be repeated)")
@@ -68,6 +75,7 @@ in the cluster. "virtctl clone" does the same in one step, and waits.`,
 	cli.CompleteFlag(cmd, "source-type", "vm", "snapshot")
 	cli.CompleteFlag(cmd, "target-type", "vm")
 	completioncmd.Flag(cmd, "source-name", completioncmd.VMs(f, -1))
+	completioncmd.Flag(cmd, "target-namespace", completioncmd.Namespaces(f))
 	return cmd
 }
 
@@ -86,6 +94,10 @@ func (o *CloneOptions) complete(cmd *cobra.Command) error {
 	case "", "vm", "VM", "VirtualMachine", "virtualmachine":
 	default:
 		return cli.UsageErrorf("--target-type: %q is not vm", o.TargetType)
+	}
+	if problems := content.IsDNS1123Label(o.TargetNamespace); o.TargetNamespace != "" && len(problems) > 0 {
+		return cli.UsageErrorf("--target-namespace: %q is not a namespace: %s", o.TargetNamespace,
+			strings.Join(problems, "; "))
 	}
 	for _, text := range o.MACs {
 		name, address, _ := strings.Cut(text, ":")
@@ -109,7 +121,15 @@ func (o *CloneOptions) complete(cmd *cobra.Command) error {
 
 // RunClone prints or applies the clone.
 func RunClone(ctx context.Context, o *CloneOptions) error {
-	var object runtime.Object = clone.New(o.Namespace, o.Name, o.Options)
+	own := o.Namespace
+	if o.TargetNamespace != "" { // the manifest must say where the source is
+		var err error
+		if o.SourceNamespace, err = o.Factory.Namespace(); err != nil {
+			return err
+		}
+		own = o.TargetNamespace
+	}
+	var object runtime.Object = clone.New(own, o.Name, o.Options)
 	if o.Apply && o.DryRun != cli.DryRunClient {
 		namespace, err := o.Factory.Namespace()
 		if err != nil {
@@ -119,7 +139,8 @@ func RunClone(ctx context.Context, o *CloneOptions) error {
 		if err != nil {
 			return err
 		}
-		object, err = clone.Create(ctx, c, clone.New(namespace, o.Name, o.Options), o.DryRun == cli.DryRunServer)
+		object, err = clone.Create(ctx, c, clone.New(cmp.Or(o.TargetNamespace, namespace), o.Name, o.Options),
+			o.DryRun == cli.DryRunServer)
 		if err != nil {
 			return err
 		}

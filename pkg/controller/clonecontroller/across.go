@@ -1,0 +1,133 @@
+package clonecontroller
+
+import (
+	"context"
+
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
+)
+
+// lookAcross finds what a clone has in the namespace of its source, what of it is of no namespace, and while the
+// snapshot is copied the parts of the copy. Everything is read past the cache. What has the name of a part is a part
+// only when its owner or label says so by UID.
+func (r *Reconciler) lookAcross(ctx context.Context, view *View) error {
+	c, carry, namespace := view.Clone, view.Carry, clones.SourceNamespace(view.Clone)
+	var err error
+	get := func(namespace, name string, into client.Object) bool {
+		return lookUp(ctx, r.Live, namespace, name, into, &err)
+	}
+	origin := &v1beta1.VirtualMachineSnapshot{}
+	if get(namespace, view.snapshotName(), origin) {
+		if !view.ofMachine() || clones.Made(c, origin) && origin.Spec.Source.Name == c.Spec.Source.Name {
+			carry.Origin = origin
+		} else {
+			carry.stranger(kindSnapshot, origin)
+		}
+	}
+	for n := 0; ; n++ {
+		content := &snapshotsv1.VolumeSnapshotContent{}
+		if !get("", clones.VolumeName(c, n), content) {
+			break
+		}
+		if !clones.Made(c, content) {
+			carry.stranger("VolumeSnapshotContent", content)
+			break
+		}
+		carry.Made = append(carry.Made, content)
+	}
+	if c.Status.Phase != clonev1beta1.SnapshotInProgress || c.DeletionTimestamp != nil || err != nil {
+		return err
+	}
+	local := &v1beta1.VirtualMachineSnapshot{}
+	if view.Snapshot == nil && get(c.Namespace, view.localSnapshot(), local) {
+		carry.stranger(kindSnapshot, local)
+	}
+	content := &v1beta1.VirtualMachineSnapshotContent{}
+	view.Content = nil
+	if get(c.Namespace, clones.ContentName(c), content) && view.part("VirtualMachineSnapshotContent", content) {
+		view.Content = content
+	}
+	kept := &v1beta1.VirtualMachineSnapshotContent{}
+	if s := carry.Origin; s != nil && s.Status != nil && s.Status.VirtualMachineSnapshotContentName != nil &&
+		get(namespace, *s.Status.VirtualMachineSnapshotContentName, kept) {
+		carry.Content = kept
+		r.lookAtVolumes(view, get)
+		r.lookAtRevisions(view, get)
+	}
+	return err
+}
+
+// getter reads an object and reports whether it is there.
+type getter = func(namespace, name string, into client.Object) bool
+
+// lookAtVolumes finds the VolumeSnapshots of the source, and their copies.
+func (r *Reconciler) lookAtVolumes(view *View, get getter) {
+	carry, namespace := view.Carry, clones.SourceNamespace(view.Clone)
+	for i, backup := range restorecontroller.Restored(carry.Content) {
+		volume := Volume{Backup: backup}
+		snapshot, bound := &snapshotsv1.VolumeSnapshot{}, &snapshotsv1.VolumeSnapshotContent{}
+		if backup.VolumeSnapshotName != nil && get(namespace, *backup.VolumeSnapshotName, snapshot) {
+			volume.Snapshot = snapshot
+			if s := snapshot.Status; s != nil && s.BoundVolumeSnapshotContentName != nil &&
+				get("", *s.BoundVolumeSnapshotContentName, bound) {
+				volume.Bound = bound
+			}
+		}
+		copied, name := &snapshotsv1.VolumeSnapshot{}, clones.VolumeName(view.Clone, i)
+		if get(view.Clone.Namespace, name, copied) && view.part("VolumeSnapshot", copied) {
+			if from := copied.Spec.Source.VolumeSnapshotContentName; from == nil || *from != name {
+				carry.stranger("VolumeSnapshot", copied)
+			} else {
+				volume.Copy = copied
+			}
+		}
+		if i < len(carry.Made) && (volume.Copy == nil || carry.Made[i].Spec.VolumeSnapshotRef.UID != volume.Copy.UID) {
+			carry.stranger("VolumeSnapshotContent", carry.Made[i])
+		}
+		carry.Volumes = append(carry.Volumes, volume)
+	}
+}
+
+// lookAtRevisions finds the ControllerRevisions that the snapshot's VM refers to, and their copies.
+func (r *Reconciler) lookAtRevisions(view *View, get getter) {
+	carry, vm := view.Carry, view.Carry.Content.Spec.Source.VirtualMachine
+	carry.Revisions, carry.Copies = map[string]*appsv1.ControllerRevision{}, map[string]*appsv1.ControllerRevision{}
+	if vm == nil {
+		return
+	}
+	for _, name := range revisionsOf(vm) {
+		kept, copied := &appsv1.ControllerRevision{}, &appsv1.ControllerRevision{}
+		if get(clones.SourceNamespace(view.Clone), name, kept) {
+			carry.Revisions[name] = kept
+		}
+		own := view.revisionName(name)
+		if get(view.Clone.Namespace, own, copied) && view.part("ControllerRevision", copied) {
+			carry.Copies[own] = copied
+		}
+	}
+}
+
+// part reports an object of the clone's namespace that belongs to the copy of the snapshot; any other is a stranger.
+func (v *View) part(kind string, object client.Object) bool {
+	if v.Snapshot != nil && metav1.IsControlledBy(object, v.Snapshot) {
+		return true
+	}
+	v.Carry.stranger(kind, object)
+	return false
+}
+
+// stranger notes an object that has the name of one that the clone makes.
+func (c *Carry) stranger(kind string, object client.Object) {
+	name := object.GetName()
+	if namespace := object.GetNamespace(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	c.Others = append(c.Others, kind+" "+name)
+}

@@ -1,0 +1,381 @@
+package clonecontroller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+// A clone whose source is in another namespace takes its snapshot there, and carries a copy of that into its own
+// namespace: a VirtualMachineSnapshot with a content and VolumeSnapshots, which are bound to VolumeSnapshotContents
+// of their own that have the handles of the originals. From there on it is as any other clone. Each copy is made
+// before the VolumeSnapshotContent that is bound to it, which names it by its UID, so that nobody can put another in
+// its place; no copy erases data of the source, since its policy is Retain.
+
+// Reasons of events of clones to another namespace.
+const (
+	// reasonNotAdmitted is of a clone that virt-api has not let pass.
+	reasonNotAdmitted = "NotAdmitted"
+	// reasonObjectExists is of a clone whose parts cannot have their names.
+	reasonObjectExists = "ObjectExists"
+	// reasonLeft is of what the new VM names and is not copied.
+	reasonLeft = "ReferencesNotCopied"
+)
+
+// Carry is what there is of a clone whose source is in another namespace.
+type Carry struct {
+	// Origin is the snapshot in the namespace of the source, the temporary one or the one that is cloned; nil when it
+	// is not there, or is not this clone's. Content is what it has of its VM.
+	Origin  *v1beta1.VirtualMachineSnapshot
+	Content *v1beta1.VirtualMachineSnapshotContent
+	// Volumes are those of Content.
+	Volumes []Volume
+	// Revisions are the ControllerRevisions that the VM in Content refers to, and their copies, by name.
+	Revisions, Copies map[string]*appsv1.ControllerRevision
+	// Made are the VolumeSnapshotContents of the clone, in the order of their names.
+	Made []*snapshotsv1.VolumeSnapshotContent
+	// Others are objects by kind and name that have the names of the clone's, and that it has not made.
+	Others []string
+}
+
+// Volume is a volume that is carried over.
+type Volume struct {
+	Backup v1beta1.VolumeBackup
+	// Snapshot and Bound are the VolumeSnapshot of the source, and what it is bound to.
+	Snapshot *snapshotsv1.VolumeSnapshot
+	Bound    *snapshotsv1.VolumeSnapshotContent
+	// Copy is the VolumeSnapshot in the clone's namespace.
+	Copy *snapshotsv1.VolumeSnapshot
+}
+
+// localSnapshot is the name of the snapshot in the clone's namespace that its restore is made from.
+func (v *View) localSnapshot() string {
+	if v.Carry != nil {
+		return SnapshotName(v.Clone)
+	}
+	return v.snapshotName()
+}
+
+// origin is the snapshot in the namespace of the source, as it is called in texts.
+func (v *View) origin() string { return clones.SourceNamespace(v.Clone) + "/" + v.snapshotName() }
+
+// carryOver asks for the snapshot in the namespace of the source, once nothing can be left behind there.
+func (v *View) carryOver() Step {
+	c, carry := v.Clone, v.Carry
+	pinned, namespace := c.Annotations[clones.UIDAnnotation], clones.SourceNamespace(c)
+	source := fmt.Sprintf("%s %s/%s", c.Spec.Source.Kind, namespace, c.Spec.Source.Name)
+	switch {
+	case pinned == "" || namespace == c.Namespace:
+		return v.fail(reasonNotAdmitted, fmt.Sprintf("virt-api has not admitted the clone of %s: the annotation %s is "+
+			"missing; make the clone anew", source, clones.UIDAnnotation))
+	case v.Other != nil:
+		return v.taken()
+	case len(carry.Others) > 0:
+		return v.fail(reasonObjectExists, fmt.Sprintf("%s exists, and this clone did not make it; delete it and make "+
+			"another clone", strings.Join(carry.Others, ", ")))
+	case !slices.Contains(c.Finalizers, clones.Finalizer):
+		return Step{AddFinalizer: true}
+	case v.ofMachine() && c.Status.SnapshotName == nil:
+		if v.Source == nil {
+			return v.fail(reasonNoSource, source+" does not exist")
+		}
+		if string(v.Source.UID) != pinned {
+			return v.fail(reasonNoSource, source+" is not the one that the clone was made for; make another clone")
+		}
+		status := v.phase(clonev1beta1.SnapshotInProgress)
+		status.SnapshotName = new(SnapshotName(c))
+		step := Step{Status: status}
+		if carry.Origin == nil {
+			step.CreateSnapshot = v.newSnapshot()
+			step.Events = []Event{{
+				corev1.EventTypeNormal, reasonSnapshotCreated,
+				fmt.Sprintf("created snapshot %s for clone %s", v.origin(), c.Name),
+			}}
+		}
+		return step
+	}
+	if gone := v.lost(); gone != "" {
+		return v.fail(reasonSnapshotDeleted, gone)
+	}
+	if !ready(carry.Origin) {
+		return Step{}
+	}
+	return v.bring()
+}
+
+// lost says why the snapshot in the namespace of the source is of no use, empty when it may be.
+func (v *View) lost() string {
+	origin, pinned := v.Carry.Origin, v.Clone.Annotations[clones.UIDAnnotation]
+	switch {
+	case origin == nil || origin.DeletionTimestamp != nil:
+		return fmt.Sprintf("snapshot %s does not exist anymore", v.origin())
+	case snapshots.Failed(origin):
+		return fmt.Sprintf("snapshot %s failed", v.origin())
+	case !v.ofMachine() && string(origin.UID) != pinned:
+		return fmt.Sprintf("snapshot %s is not the one that the clone was made for; make another clone", v.origin())
+	case v.ofMachine() && origin.Status != nil && origin.Status.SourceUID != nil &&
+		string(*origin.Status.SourceUID) != pinned:
+		return fmt.Sprintf("snapshot %s is not of the VM that the clone was made for; make another clone", v.origin())
+	}
+	return ""
+}
+
+// bring makes the copy of the snapshot, part by part.
+func (v *View) bring() Step {
+	carry := v.Carry
+	if carry.Content == nil || carry.Content.Spec.Source.VirtualMachine == nil ||
+		carry.Content.Spec.Source.VirtualMachine.Spec.Template == nil {
+		return v.waitFor(fmt.Sprintf("snapshot %s has no content", v.origin()))
+	}
+	if v.Snapshot == nil {
+		return Step{Create: []client.Object{v.copySnapshot()}}
+	}
+	var creates []client.Object
+	for _, name := range revisionsOf(carry.Content.Spec.Source.VirtualMachine) {
+		kept := carry.Revisions[name]
+		if kept == nil {
+			return v.waitFor(fmt.Sprintf("ControllerRevision %s/%s is not there",
+				clones.SourceNamespace(v.Clone), name))
+		}
+		if own := v.revisionName(name); carry.Copies[own] == nil {
+			creates = append(creates, v.copyRevision(kept, own))
+		}
+	}
+	if v.Content == nil {
+		creates = append(creates, v.copyContent())
+	}
+	volumes, waits := v.bringVolumes()
+	creates = append(creates, volumes...)
+	switch {
+	case len(creates) > 0:
+		return Step{Create: creates}
+	case waits != "":
+		return v.waitFor(waits)
+	}
+	return Step{
+		Carried: true, Status: v.phase(clonev1beta1.RestoreInProgress), Events: []Event{{
+			corev1.EventTypeNormal, reasonSnapshotReady,
+			fmt.Sprintf("snapshot %s for clone %s is ready to use", v.origin(), v.Clone.Name),
+		}},
+	}
+}
+
+// bringVolumes are the VolumeSnapshots and their contents that are to be made, and what they wait for. Contents are
+// made in the order of their names, without a gap.
+func (v *View) bringVolumes() (creates []client.Object, waits string) {
+	made := len(v.Carry.Made)
+	for i := range v.Carry.Volumes {
+		o := &v.Carry.Volumes[i]
+		if waits = o.trouble(); waits != "" {
+			return creates, waits
+		}
+		switch {
+		case o.Copy == nil:
+			creates = append(creates, v.copyVolume(i))
+		case i == made:
+			creates = append(creates, v.copyBinding(i))
+			made++
+		}
+	}
+	for i := range v.Carry.Volumes {
+		copied := v.Carry.Volumes[i].Copy
+		if copied != nil && (copied.Status == nil || copied.Status.ReadyToUse == nil || !*copied.Status.ReadyToUse) {
+			return creates, fmt.Sprintf("VolumeSnapshot %s/%s is not ready to use", copied.Namespace, copied.Name)
+		}
+	}
+	return creates, ""
+}
+
+// trouble is why a volume's snapshot has no handle that may be taken; empty when it has. A VolumeSnapshot and its
+// content name each other, so that one of another namespace cannot be taken by naming it.
+func (o *Volume) trouble() string {
+	if o.Backup.VolumeSnapshotName == nil || o.Snapshot == nil || o.Snapshot.DeletionTimestamp != nil {
+		return fmt.Sprintf("volume %s has no VolumeSnapshot", o.Backup.VolumeName)
+	}
+	name, bound := o.Snapshot.Namespace+"/"+o.Snapshot.Name, o.Bound
+	if bound == nil || bound.Status == nil || bound.Status.SnapshotHandle == nil || *bound.Status.SnapshotHandle == "" {
+		return fmt.Sprintf("VolumeSnapshot %s is not bound yet", name)
+	}
+	ref := bound.Spec.VolumeSnapshotRef
+	if ref.Namespace != o.Snapshot.Namespace || ref.Name != o.Snapshot.Name || ref.UID != o.Snapshot.UID {
+		return fmt.Sprintf("VolumeSnapshotContent %s is not bound to VolumeSnapshot %s", bound.Name, name)
+	}
+	return ""
+}
+
+// waitFor is the step of a clone that cannot go on yet, and says why.
+func (v *View) waitFor(text string) Step {
+	step := Step{Status: v.saying(text)}
+	step.RequeueAfter = again
+	return step
+}
+
+func (v *View) copySnapshot() *v1beta1.VirtualMachineSnapshot {
+	return &v1beta1.VirtualMachineSnapshot{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v.Clone.Namespace, Name: SnapshotName(v.Clone), OwnerReferences: ownerOf(v.Clone),
+			Annotations: map[string]string{clones.CarriedAnnotation: v.origin()},
+		},
+		Spec: v1beta1.VirtualMachineSnapshotSpec{Source: v.Carry.Origin.Spec.Source},
+	}
+}
+
+// owned is the metadata of a part of the copy: it goes with the VirtualMachineSnapshot.
+func (v *View) owned(name string) metav1.ObjectMeta {
+	kind := v1beta1.SchemeGroupVersion.WithKind(kindSnapshot)
+	return metav1.ObjectMeta{
+		Namespace: v.Clone.Namespace, Name: name,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(v.Snapshot, kind)},
+	}
+}
+
+// copyContent is the content with the VolumeSnapshots of the clone. It names no snapshot, so that no VolumeSnapshots
+// are made for it.
+func (v *View) copyContent() *v1beta1.VirtualMachineSnapshotContent {
+	source := v.Carry.Content.Spec.Source.VirtualMachine.DeepCopy()
+	if m := source.Spec.Instancetype; m != nil && m.RevisionName != "" {
+		m.RevisionName = v.revisionName(m.RevisionName)
+	}
+	if m := source.Spec.Preference; m != nil && m.RevisionName != "" {
+		m.RevisionName = v.revisionName(m.RevisionName)
+	}
+	if source.Namespace == "" {
+		source.Namespace = clones.SourceNamespace(v.Clone)
+	}
+	content := &v1beta1.VirtualMachineSnapshotContent{ObjectMeta: v.owned(clones.ContentName(v.Clone))}
+	content.Spec.Source.VirtualMachine = source
+	for i := range v.Carry.Volumes {
+		backup := v.Carry.Volumes[i].Backup
+		backup.VolumeSnapshotName = new(clones.VolumeName(v.Clone, i))
+		content.Spec.VolumeBackups = append(content.Spec.VolumeBackups, backup)
+	}
+	return content
+}
+
+func (v *View) copyVolume(i int) *snapshotsv1.VolumeSnapshot {
+	name := clones.VolumeName(v.Clone, i)
+	return &snapshotsv1.VolumeSnapshot{
+		ObjectMeta: v.owned(name),
+		Spec: snapshotsv1.VolumeSnapshotSpec{
+			Source:                  snapshotsv1.VolumeSnapshotSource{VolumeSnapshotContentName: &name},
+			VolumeSnapshotClassName: v.Carry.Volumes[i].Bound.Spec.VolumeSnapshotClassName,
+		},
+	}
+}
+
+// copyBinding has the handle of the source's snapshot for the clone's VolumeSnapshot alone.
+func (v *View) copyBinding(i int) *snapshotsv1.VolumeSnapshotContent {
+	o := &v.Carry.Volumes[i]
+	return &snapshotsv1.VolumeSnapshotContent{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   clones.VolumeName(v.Clone, i),
+			Labels: map[string]string{clones.UIDLabel: string(v.Clone.UID)},
+			Annotations: map[string]string{
+				clones.CloneAnnotation: v.Clone.Namespace + "/" + v.Clone.Name,
+			},
+		},
+		Spec: snapshotsv1.VolumeSnapshotContentSpec{
+			DeletionPolicy: snapshotsv1.VolumeSnapshotContentRetain, Driver: o.Bound.Spec.Driver,
+			VolumeSnapshotClassName: o.Bound.Spec.VolumeSnapshotClassName,
+			SourceVolumeMode:        o.Bound.Spec.SourceVolumeMode,
+			Source: snapshotsv1.VolumeSnapshotContentSource{
+				SnapshotHandle: o.Bound.Status.SnapshotHandle,
+			},
+			VolumeSnapshotRef: corev1.ObjectReference{
+				APIVersion: snapshotsv1.SchemeGroupVersion.String(), Kind: "VolumeSnapshot",
+				Namespace: o.Copy.Namespace, Name: o.Copy.Name, UID: o.Copy.UID,
+			},
+		},
+	}
+}
+
+// revisionsOf are the ControllerRevisions that a snapshot's VM refers to.
+func revisionsOf(vm *v1beta1.VirtualMachine) (names []string) {
+	if m := vm.Spec.Instancetype; m != nil && m.RevisionName != "" {
+		names = append(names, m.RevisionName)
+	}
+	if m := vm.Spec.Preference; m != nil && m.RevisionName != "" {
+		names = append(names, m.RevisionName)
+	}
+	return names
+}
+
+// revisionName is the name of the copy of a ControllerRevision; the restore makes of it the new VM's.
+func (v *View) revisionName(name string) string {
+	if own := restorecontroller.RevisionName(name, v.snapshotName(), v.localSnapshot()); own != name ||
+		strings.Contains(name, v.localSnapshot()) {
+		return own
+	}
+	return v.localSnapshot() + "-" + name
+}
+
+func (v *View) copyRevision(kept *appsv1.ControllerRevision, name string) *appsv1.ControllerRevision {
+	meta := v.owned(name)
+	meta.Labels = maps.Clone(kept.Labels)
+	return &appsv1.ControllerRevision{ObjectMeta: meta, Data: *kept.Data.DeepCopy(), Revision: kept.Revision}
+}
+
+// left says what the new VM names and is not copied; empty when all is.
+func (v *View) left() string {
+	if v.Carry == nil || v.Target == nil {
+		return ""
+	}
+	return clones.LeftText(&v.Target.Spec, v.Clone.Namespace)
+}
+
+// end lets a clone go that is deleted, once nothing of it is left outside its namespace. One whose new VM has claims
+// without a volume waits for them: what fills them would be gone.
+func (v *View) end() Step {
+	c := v.Clone
+	if !slices.Contains(c.Finalizers, clones.Finalizer) {
+		return Step{}
+	}
+	if v.Target != nil && v.Target.DeletionTimestamp == nil && len(v.Unbound) > 0 && v.lost() == "" {
+		return Step{Status: v.saying(fmt.Sprintf(
+			"the clone is deleted once claims %s are bound; start VM %s, or delete it",
+			strings.Join(v.Unbound, ", "), v.Target.Name))}
+	}
+	if step := v.discard(); step.deletes() {
+		return step
+	}
+	return Step{RemoveFinalizer: true}
+}
+
+// deletes reports a step that takes something away.
+func (s *Step) deletes() bool {
+	return s.DeleteRestore != nil || s.DeleteSnapshot != nil || len(s.DeleteContents) > 0 || s.DeleteOrigin != nil
+}
+
+// uncarry takes away what the clone has made outside its namespace, and then its finalizer. Contents go from the last
+// to the first, so that those that are left when it is interrupted are found.
+func (v *View) uncarry() Step {
+	if v.Carry == nil {
+		return Step{}
+	}
+	step := Step{}
+	for _, o := range slices.Backward(v.Carry.Made) {
+		if o.DeletionTimestamp == nil {
+			step.DeleteContents = append(step.DeleteContents, o)
+		}
+	}
+	if len(step.DeleteContents) > 0 {
+		return step
+	}
+	if origin := v.Carry.Origin; v.ofMachine() && origin != nil && origin.DeletionTimestamp == nil {
+		return Step{DeleteOrigin: origin}
+	}
+	return Step{RemoveFinalizer: slices.Contains(v.Clone.Finalizers, clones.Finalizer)}
+}

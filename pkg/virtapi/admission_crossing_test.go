@@ -1,0 +1,208 @@
+package virtapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
+)
+
+// there is namespace src: VM vm, which names a Secret, and a snapshot of it.
+type there struct{}
+
+func (there) Read(_ context.Context, namespace, name string, into runtime.Object) error {
+	vm := v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}}
+	volume := v1.Volume{Name: "keys"}
+	volume.Secret = &v1.SecretVolumeSource{SecretName: "keys"}
+	vm.Template.Spec.Volumes = []v1.Volume{volume}
+	switch into := into.(type) {
+	case *v1.VirtualMachine:
+		if namespace == "src" && name == "vm" {
+			into.Name, into.UID, into.Spec = name, "vm-uid", vm
+			return nil
+		}
+	case *v1beta1.VirtualMachineSnapshot:
+		if namespace == "src" && name == "snap" {
+			into.Name, into.UID = name, "snap-uid"
+			into.Status = &v1beta1.VirtualMachineSnapshotStatus{VirtualMachineSnapshotContentName: new("content")}
+			return nil
+		}
+	case *v1beta1.VirtualMachineSnapshotContent:
+		if namespace == "src" && name == "content" {
+			into.Spec.Source.VirtualMachine = &v1beta1.VirtualMachine{Spec: vm}
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, name)
+}
+
+// twoSided admits clones from src by ann, who may clone from there, and by ben, who may not.
+func twoSided(asked *[]authorizationv1.SubjectAccessReviewSpec) *admission {
+	return &admission{
+		defaults: func() surface.Defaults { return surface.Defaults{} }, referents: there{},
+		authorize: func(_ context.Context, review *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
+			*asked = append(*asked, review.Spec)
+			review.Status.Allowed = review.Spec.User == "ann" && review.Spec.ResourceAttributes.Namespace == "src"
+			return review, nil
+		},
+	}
+}
+
+func cloneOf(kind, source string, annotations map[string]string) *clonev1beta1.VirtualMachineClone {
+	text := `{"spec": {"source": {"apiGroup": "kubevirt.io", "kind": "` + kind + `", "name": "` + source + `"},
+		"target": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "vm"}}}`
+	out := &clonev1beta1.VirtualMachineClone{}
+	if err := json.Unmarshal([]byte(text), out); err != nil {
+		panic(err)
+	}
+	out.Name, out.Annotations = "c", annotations
+	return out
+}
+
+func asking(t *testing.T, user string, object, old *clonev1beta1.VirtualMachineClone) *admissionv1.AdmissionRequest {
+	t.Helper()
+	raw := func(o *clonev1beta1.VirtualMachineClone) (out runtime.RawExtension) {
+		if o == nil {
+			return out
+		}
+		var err error
+		if out.Raw, err = json.Marshal(o); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	request := &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: "ns", Object: raw(object), OldObject: raw(old),
+		UserInfo: authenticationv1.UserInfo{Username: user, Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}},
+	}
+	request.Kind.Kind = "VirtualMachineClone"
+	if old != nil {
+		request.Operation = admissionv1.Update
+	}
+	return request
+}
+
+// A clone from another namespace is let through for who may clone from there, of the source whose UID it has.
+func TestCloneAcross(t *testing.T) {
+	from := func(namespace string) map[string]string {
+		return map[string]string{clones.NamespaceAnnotation: namespace}
+	}
+	pinned := func(uid string) map[string]string {
+		return map[string]string{clones.NamespaceAnnotation: "src", clones.UIDAnnotation: uid}
+	}
+	const vm, snapshot = "VirtualMachine", "VirtualMachineSnapshot"
+	for name, tc := range map[string]struct {
+		user  string
+		clone *clonev1beta1.VirtualMachineClone
+		skip  bool // the mutating webhook
+		code  int32
+		says  string
+	}{
+		"a VM":                       {user: "ann", clone: cloneOf(vm, "vm", from("src"))},
+		"a snapshot":                 {user: "ann", clone: cloneOf(snapshot, "snap", from("src"))},
+		"another UID is overwritten": {user: "ann", clone: cloneOf(vm, "vm", pinned("other"))},
+		"no right":                   {"ben", cloneOf(vm, "vm", from("src")), false, http.StatusForbidden, `user "ben" cannot create resource "virtualmachineclones/source" in API group "clone.kubevirt.io" in the namespace "src"`},
+		"no right, and not there":    {"ben", cloneOf(vm, "no", from("src")), false, http.StatusForbidden, `user "ben" cannot create`},
+		"another namespace":          {"ann", cloneOf(vm, "vm", from("bank")), false, http.StatusForbidden, `user "ann" cannot create resource "virtualmachineclones/source" in API group "clone.kubevirt.io" in the namespace "bank"`},
+		"not there":                  {"ann", cloneOf(vm, "no", from("src")), false, http.StatusUnprocessableEntity, "VirtualMachine src/no does not exist"},
+		"no UID":                     {"ann", cloneOf(vm, "vm", from("src")), true, http.StatusUnprocessableEntity, "is not the UID of VirtualMachine src/vm"},
+		"another UID":                {"ann", cloneOf(vm, "vm", pinned("other")), true, http.StatusUnprocessableEntity, "is not the UID of VirtualMachine src/vm"},
+		"the UID alone":              {"ann", cloneOf(vm, "other", map[string]string{clones.UIDAnnotation: "vm-uid"}), false, http.StatusUnprocessableEntity, "virt-api writes it"},
+		"its own namespace":          {"ann", cloneOf(vm, "other", from("ns")), false, http.StatusUnprocessableEntity, "is the clone's own namespace"},
+		"no namespace":               {"ann", cloneOf(vm, "other", from("")), false, http.StatusUnprocessableEntity, clones.NamespaceAnnotation},
+		"a path":                     {"ann", cloneOf(vm, "other", from("src/../bank")), false, http.StatusUnprocessableEntity, clones.NamespaceAnnotation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []authorizationv1.SubjectAccessReviewSpec
+			a := twoSided(&asked)
+			request := asking(t, tc.user, tc.clone, nil)
+			if !tc.skip {
+				mutated, err := a.paths()["/mutate/virtualmachineclones"](t.Context(), request)
+				if err != nil || !mutated.Allowed {
+					t.Fatalf("mutated: %+v, %v", mutated, err)
+				}
+				if len(mutated.Patch) > 0 {
+					patch, err := jsonpatch.DecodePatch(mutated.Patch)
+					if err == nil {
+						request.Object.Raw, err = patch.Apply(request.Object.Raw)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			response, err := a.paths()["/validate/virtualmachineclones"](t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.code == 0 {
+				if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "Secret keys") {
+					t.Errorf("%+v, warnings %q", response.Result, response.Warnings)
+				}
+				if len(asked) != 1 || asked[0].Groups[0] != "g" || asked[0].Extra["k"][0] != "v" || asked[0].ResourceAttributes.Subresource != "source" || asked[0].ResourceAttributes.Verb != "create" {
+					t.Errorf("asked %+v", asked)
+				}
+				return
+			}
+			if response.Allowed || response.Result.Code != tc.code || !strings.Contains(response.Result.Message, tc.says) {
+				t.Errorf("%+v, want %d %s", response.Result, tc.code, tc.says)
+			}
+		})
+	}
+}
+
+// What was decided on does not change: nobody can add, change or remove it, nor what is cloned, nor let go of the clone
+// before what it has in other namespaces is gone.
+func TestCloneAcrossChanges(t *testing.T) {
+	admitted := cloneOf("VirtualMachine", "vm", map[string]string{clones.NamespaceAnnotation: "src", clones.UIDAnnotation: "vm-uid"})
+	admitted.Finalizers = []string{clones.Finalizer}
+	plain := cloneOf("VirtualMachine", "other", nil)
+	const controller = "system:serviceaccount:" + names.Namespace + ":" + names.VirtController
+	for name, tc := range map[string]struct {
+		user   string
+		old    *clonev1beta1.VirtualMachineClone
+		change func(*clonev1beta1.VirtualMachineClone)
+		says   string
+	}{
+		"a label":                        {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Labels = map[string]string{"a": "b"} }, ""},
+		"the finalizer, virt-controller": {controller, admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Finalizers = nil }, ""},
+		"the finalizer":                  {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Finalizers = nil }, "virt-controller takes"},
+		"both added": {"ann", plain, func(c *clonev1beta1.VirtualMachineClone) {
+			c.Annotations = map[string]string{clones.NamespaceAnnotation: "src", clones.UIDAnnotation: "vm-uid"}
+		}, "cannot be changed after creation"},
+		"the UID added":     {"ann", plain, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations = map[string]string{clones.UIDAnnotation: ""} }, "cannot be changed"},
+		"another namespace": {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.NamespaceAnnotation] = "bank" }, "cannot be changed"},
+		"another UID":       {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.UIDAnnotation] = "other" }, "cannot be changed"},
+		"removed":           {controller, admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations = nil }, "cannot be changed"},
+		"another source":    {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Spec.Source.Name = "ledger" }, "for a source in another namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := tc.old.DeepCopy()
+			tc.change(changed)
+			var asked []authorizationv1.SubjectAccessReviewSpec
+			response, err := twoSided(&asked).paths()["/validate/virtualmachineclones"](t.Context(), asking(t, tc.user, changed, tc.old))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.Allowed != (tc.says == "") || tc.says != "" && !strings.Contains(response.Result.Message, tc.says) {
+				t.Errorf("%+v, want %q", response.Result, tc.says)
+			}
+		})
+	}
+}

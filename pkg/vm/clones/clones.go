@@ -1,0 +1,138 @@
+// Package clones has the rules of VirtualMachineClones whose source is in another namespace: what says so, who may,
+// what the parts are called, and what of a VM does not come along. It is pure.
+//
+//	namespace of the source                          namespace of the clone
+//	VirtualMachineSnapshot ─► VolumeSnapshot         VirtualMachineSnapshot ─► VolumeSnapshot ─► claims of the new VM
+//	                               │                                                │
+//	                     VolumeSnapshotContent ── one snapshot handle ── VolumeSnapshotContent (Retain)
+package clones
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+)
+
+const (
+	// NamespaceAnnotation on a clone names the namespace of its source, where that is not the clone's own. It is
+	// given at creation and never changes.
+	NamespaceAnnotation = "virtkit.io/source-namespace"
+	// UIDAnnotation on such a clone is the source's UID. Admission writes it for who may clone from there.
+	UIDAnnotation = "virtkit.io/source-uid"
+	// Finalizer keeps such a clone until nothing of it is left outside its namespace.
+	Finalizer = "virtkit.io/clone-protection"
+	// UIDLabel is on what a clone has made outside its namespace: the clone's UID.
+	UIDLabel = "virtkit.io/clone-uid"
+	// CloneAnnotation is on the same objects: the clone's namespace and name.
+	CloneAnnotation = "virtkit.io/clone"
+	// CarriedAnnotation is on a VirtualMachineSnapshot that a clone has copied from another namespace, and which
+	// nobody is to take: the namespace and name of the original.
+	CarriedAnnotation = "virtkit.io/carried-from"
+)
+
+// Group, Resource and Subresource are what a user must be allowed to create in the namespace of the source.
+const (
+	Group       = "clone.kubevirt.io"
+	Resource    = "virtualmachineclones"
+	Subresource = "source"
+)
+
+// Crosses reports a clone that says where its source is.
+func Crosses(c metav1.Object) bool {
+	_, crosses := c.GetAnnotations()[NamespaceAnnotation]
+	return crosses
+}
+
+// SourceNamespace returns the namespace of a clone's source.
+func SourceNamespace(c metav1.Object) string {
+	if namespace, crosses := c.GetAnnotations()[NamespaceAnnotation]; crosses {
+		return namespace
+	}
+	return c.GetNamespace()
+}
+
+// VolumeName returns the name of a clone's n-th VolumeSnapshot and of its VolumeSnapshotContent.
+func VolumeName(c *clonev1beta1.VirtualMachineClone, n int) string {
+	return fmt.Sprintf("clone-%s-%d", c.UID, n)
+}
+
+// ContentName returns the name of a clone's copy of a VirtualMachineSnapshotContent.
+func ContentName(c *clonev1beta1.VirtualMachineClone) string { return "clone-content-" + string(c.UID) }
+
+// Made reports whether a clone has made an object outside its namespace.
+func Made(c, object metav1.Object) bool {
+	return c.GetUID() != "" && object.GetLabels()[UIDLabel] == string(c.GetUID())
+}
+
+// Missing returns the right that who makes a clone lacks, as a sentence.
+func Missing(user, namespace string) string {
+	return fmt.Sprintf("user %q cannot create resource \"%s/%s\" in API group %q in the namespace %q, which a clone "+
+		"of what is there needs; the cluster roles kubevirt.io:edit and kubevirt.io:admin, edit and admin have it",
+		user, Resource, Subresource, Group, namespace)
+}
+
+// Left returns what a VM names of its namespace that does not come along into another one, as KIND NAME, sorted.
+func Left(spec *v1.VirtualMachineSpec) []string {
+	if spec.Template == nil {
+		return nil
+	}
+	var out []string
+	add := func(kind, name string) {
+		if name != "" {
+			out = append(out, kind+" "+name)
+		}
+	}
+	guest := &spec.Template.Spec
+	for i := range guest.AccessCredentials {
+		if keys := guest.AccessCredentials[i].SSHPublicKey; keys != nil && keys.Source.Secret != nil {
+			add("Secret", keys.Source.Secret.SecretName)
+		}
+		if password := guest.AccessCredentials[i].UserPassword; password != nil && password.Source.Secret != nil {
+			add("Secret", password.Source.Secret.SecretName)
+		}
+	}
+	for i := range guest.Volumes {
+		volume := &guest.Volumes[i]
+		if volume.DataVolume != nil || volume.PersistentVolumeClaim != nil || volume.MemoryDump != nil {
+			continue // the snapshot has it, or the copy is made without it
+		}
+		for _, ref := range claims.References(volume) {
+			add(ref.Kind, ref.Name)
+		}
+	}
+	for _, network := range guest.Networks {
+		if network.Multus != nil && !strings.Contains(network.Multus.NetworkName, "/") {
+			add("NetworkAttachmentDefinition", network.Multus.NetworkName)
+		}
+	}
+	if m := spec.Instancetype; m != nil && m.RevisionName == "" && namespaced(m.Kind) {
+		add("VirtualMachineInstancetype", m.Name)
+	}
+	if m := spec.Preference; m != nil && m.RevisionName == "" && namespaced(m.Kind) {
+		add("VirtualMachinePreference", m.Name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// namespaced reports the kind of an instance type or preference that is not the cluster's.
+func namespaced(kind string) bool {
+	return kind != "" && !strings.Contains(strings.ToLower(kind), "cluster")
+}
+
+// LeftText says what does not come along into a namespace, empty when all does.
+func LeftText(spec *v1.VirtualMachineSpec, namespace string) string {
+	left := Left(spec)
+	if len(left) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the copy names %s, which are not copied; see that namespace %s has them before the copy is "+
+		"started",
+		strings.Join(left, ", "), namespace)
+}

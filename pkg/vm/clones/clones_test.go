@@ -1,0 +1,62 @@
+package clones
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// What does not come along is what the VM names of its namespace, each once: not claims, which the snapshot has, nor
+// networks of another namespace, nor an instance type of which the VM has a copy.
+func TestLeft(t *testing.T) {
+	const text = `
+instancetype: {kind: VirtualMachineInstancetype, name: small}
+preference: {kind: VirtualMachinePreference, name: linux, revisionName: linux-1}
+template:
+  spec:
+    accessCredentials:
+    - sshPublicKey: {source: {secret: {secretName: keys}}, propagationMethod: {noCloud: {}}}
+    networks:
+    - {name: a, multus: {networkName: lan}}
+    - {name: b, multus: {networkName: shared/lan}}
+    - {name: c, pod: {}}
+    volumes:
+    - {name: root, persistentVolumeClaim: {claimName: root}}
+    - {name: data, dataVolume: {name: data}}
+    - {name: seed, cloudInitNoCloud: {secretRef: {name: keys}}}
+    - {name: conf, configMap: {name: conf}}
+    - {name: token, serviceAccount: {serviceAccountName: robot}}`
+	spec := &v1.VirtualMachineSpec{}
+	if err := yaml.Unmarshal([]byte(text), spec); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"ConfigMap conf", "NetworkAttachmentDefinition lan", "Secret keys", "ServiceAccount robot",
+		"VirtualMachineInstancetype small",
+	}
+	if got := Left(spec); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if said := LeftText(spec, "team-b"); !strings.Contains(said, "Secret keys") || !strings.Contains(said, "namespace team-b") {
+		t.Errorf("says %q", said)
+	}
+	if said := LeftText(&v1.VirtualMachineSpec{}, "team-b"); said != "" {
+		t.Errorf("of nothing it says %q", said)
+	}
+}
+
+func TestMade(t *testing.T) {
+	clone := &metav1.ObjectMeta{UID: "a"}
+	for uid, want := range map[string]bool{"a": true, "b": false, "": false} {
+		if got := Made(clone, &metav1.ObjectMeta{Labels: map[string]string{UIDLabel: uid}}); got != want {
+			t.Errorf("%q: %t", uid, got)
+		}
+	}
+	if Made(&metav1.ObjectMeta{}, &metav1.ObjectMeta{}) {
+		t.Error("a clone without UID has made something")
+	}
+}
