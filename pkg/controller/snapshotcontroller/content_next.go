@@ -226,7 +226,8 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 	if window != nil && !window.Closed {
 		late := !view.Now.Before(window.Until)
 		if settled || late {
-			step.close(window).Lapsed = window.Lapsed || !cut || late || view.another(window)
+			closed := step.close(window)
+			closed.Cut, closed.Lapsed = cut, window.Lapsed || !cut || late || view.another(window)
 		} else {
 			step.Later, step.RequeueAfter = trouble == "", window.Until.Sub(view.Now)
 		}

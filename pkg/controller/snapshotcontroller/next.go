@@ -93,7 +93,9 @@ func Next(view View) Step {
 	content := view.Content
 	step.DeleteContent = terminating && content != nil && content.DeletionTimestamp == nil &&
 		snapshots.DeletesContent(snapshot, content)
-	step.Status = status(view, locked, waits)
+	// Until the content says when it was cut there is nothing new to say.
+	under := locked || closedCut(content) && !isCut(content)
+	step.Status = status(view, under, waits)
 	step.RemoveFinalizer = snapshot.DeletionTimestamp != nil && (!view.holds() || step.Unlock)
 	if left, ok := snapshots.Left(snapshot, view.Now); ok && step.Status.Phase == v1beta1.InProgress &&
 		left > 0 && (step.RequeueAfter == 0 || left < step.RequeueAfter) {
@@ -115,7 +117,17 @@ func (view *View) holds() bool {
 
 // made reports whether all volumes are snapshotted. The guest writes again by then.
 func (view *View) made() bool {
-	return snapshots.Succeeded(view.Snapshot) || isCut(view.Content)
+	return snapshots.Succeeded(view.Snapshot) || isCut(view.Content) || closedCut(view.Content)
+}
+
+// closedCut reports whether a content, which may be nil, has thawed its guest since all volumes are snapshotted. Its
+// status comes a moment later.
+func closedCut(content *v1beta1.VirtualMachineSnapshotContent) bool {
+	if content == nil {
+		return false
+	}
+	window := windowOf(content.Annotations)
+	return window != nil && window.Closed && window.Cut
 }
 
 // isCut reports whether all volumes of a content, which may be nil, are snapshotted.

@@ -82,6 +82,18 @@ func TestNext(t *testing.T) {
 		"cut":                {View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, true)}, "unlock", "Operation complete", "Succeeded"},
 		"cut, the VM is free":    {View{Snapshot: begun, VM: vmLockedBy(""), Content: withStatus(false, true)}, "", "Operation complete", "Succeeded"},
 		"cut, another has the VM": {View{Snapshot: begun, VM: vmLockedBy("other"), Content: withStatus(false, true)}, "", "Operation complete", "Succeeded"},
+		"thawed, cut a moment ago": {
+			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(windowed(Window{Closed: true, Cut: true}))},
+			"unlock", "operation in progress", "InProgress",
+		},
+		"thawed, unlocked": {
+			View{Snapshot: begun, VM: vmLockedBy(""), Content: content(windowed(Window{Closed: true, Cut: true}))},
+			"", "operation in progress", "InProgress",
+		},
+		"thawed after an error": {
+			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(windowed(Window{Closed: true}))},
+			"", "operation in progress", "InProgress",
+		},
 		"half unlocked": {View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: half, Content: withStatus(true, true)}, "unlock", "Operation complete", "Succeeded"},
 		"half unlocked by another": {View{Snapshot: begun, VM: half, Served: true, Volumes: volumes}, "lock create", "operation in progress", "InProgress"},
 		"made":               {View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: vmLockedBy("snap"), Content: withStatus(true, true)}, "unlock", "Operation complete", "Succeeded"},

@@ -60,7 +60,7 @@ func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, 
 	}
 	const progressing = v1beta1.ConditionProgressing
 	switch {
-	case snapshots.Exceeded(snapshot, view.Now) && snapshots.Progressing(snapshot) && locked:
+	case snapshots.Exceeded(snapshot, view.Now) && snapshots.Progressing(snapshot) && locked && !closedCut(view.Content):
 		// The VM is released first.
 		next.Phase = v1beta1.InProgress
 		set(progressing, corev1.ConditionFalse, "Operation failed")
@@ -130,7 +130,7 @@ func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	quiesced, lapsed := quiescedNow(view.VMI), false
 	if view.Content != nil {
 		window := windowOf(view.Content.Annotations)
-		if window != nil && !window.Closed && !isCut(view.Content) && !exceeded {
+		if window != nil && (!window.Closed || window.Cut) && !isCut(view.Content) && !exceeded {
 			return // The guest is frozen: a write now would delay those that it waits for.
 		}
 		if window != nil && window.Quiesced != "" {
