@@ -19,9 +19,9 @@ import (
 // cloneData is how much data a cloned disk has, bytes.
 const cloneData = 1 << 30
 
-// cloneSizes are the sizes of the cloned disk in GiB, of which the largest that the pool has room for is taken: a volume
-// of virt-local is promised its whole size, so that one that does not fit waits for room forever. What a clone takes
-// depends on the data.
+// cloneSizes are the sizes of the cloned disk in GiB; the largest that the pool has room for is taken. A volume of
+// virt-local is promised its whole size: one that does not fit waits for room forever. What a clone takes depends on
+// the data.
 var cloneSizes = []int64{10, 2}
 
 // clones measures a clone of a stopped VM with a disk that has 1 GiB of data.
