@@ -108,15 +108,17 @@ func TestSnapshots(tt *testing.T) {
 		return strings.Contains(progressing(s), `snapshot "first" in progress`)
 	})
 	t.cut(a, "")
-	t.waitContent(first, "one is cut", func(c *v1beta1.VirtualMachineSnapshotContent) bool {
-		return c.Status != nil && slices.ContainsFunc(c.Status.VolumeSnapshotStatus,
-			func(s v1beta1.VolumeSnapshotStatus) bool { return s.CreationTime != nil })
-	})
+	t.quiet()
 	if !guests.isFrozen(key) {
 		t.Error("thawed before all are cut")
 	}
 	t.cut(b, "")
 	done := t.waitSnapshot(first, "made", succeeded)
+	var free v1.VirtualMachine
+	t.must(cluster.Client.Get(t.ctx, key, &free))
+	if by := free.Status.SnapshotInProgress; by != nil && *by == "first" {
+		t.Error("the VM is locked by a snapshot that has succeeded")
+	}
 	if indications(done) != "[GuestAgent Online PartialSnapshot]" ||
 		fmt.Sprint(*done.Status.SnapshotVolumes) != "{[a b] [root c]}" || !snapshots.Ready(done) ||
 		!strings.Contains(done.Status.SourceIndications[2].Message, "c (No VolumeSnapshotClass") {

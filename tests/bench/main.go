@@ -92,6 +92,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"scrape", scrapes},
 		{"migration", migration},
 		{"snapshot", snapshots},
+		{"clone", clones},
 		{"virtctl-version", virtctlVersion},
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)

@@ -258,15 +258,6 @@ func (b *bench) run(ctx context.Context, vm *v1.VirtualMachine, strategy v1.Virt
 
 // stop halts a VM and waits until its guest and pod are gone.
 func (b *bench) stop(ctx context.Context, vm *v1.VirtualMachine) error {
-	// The lock of the last snapshot goes a moment after that is ready.
-	for held := true; held; {
-		var now v1.VirtualMachine
-		err := errors.Join(pause(ctx, 50*time.Millisecond), b.Client.Get(ctx, client.ObjectKeyFromObject(vm), &now))
-		if err != nil {
-			return err
-		}
-		held = now.Status.SnapshotInProgress != nil
-	}
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: vm.Name, Namespace: vm.Namespace}}
 	_, err := b.timed(ctx, vmi, &v1.VirtualMachineInstanceList{},
 		func() error { return b.run(ctx, vm, v1.RunStrategyHalted) },

@@ -190,7 +190,7 @@ func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentSte
 			}
 			ctrl.LoggerFrom(ctx).Info("the volumes of a snapshot cannot be snapshotted", "err", failed)
 			view.fail(step.Status, failed.Error())
-			step.RequeueAfter = retry
+			step.Later, step.RequeueAfter = false, retry
 		}
 	}
 	if step.Thaw {
@@ -205,54 +205,13 @@ func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentSte
 		r.Recorder.Eventf(content, corev1.EventTypeWarning, ReasonVolumeSnapshotMissing,
 			"VolumeSnapshot %s no longer exists", name)
 	}
-	if step.Status != nil {
+	if step.Status != nil && !step.Later {
 		if err := frame.PatchStatus(ctx, r.writes, content, &content.Status, step.Status); err != nil {
 			return err
 		}
 	}
 	if step.RemoveFinalizer {
 		return r.writes.RemoveFinalizer(ctx, content, snapshots.ContentFinalizer)
-	}
-	return nil
-}
-
-// cut makes the VolumeSnapshots while the guest does not write. After an error it lets the guest go.
-func (r *Contents) cut(ctx context.Context, view ContentView, step *ContentStep) error {
-	content, vmi := view.Content, vmiOf(view.Content)
-	if step.SaveMemory {
-		if err := r.remember(ctx, content, step.Window); err != nil {
-			return err
-		}
-		done, err := r.saveMemory(ctx, view, step)
-		if err != nil {
-			return r.letGo(ctx, view, step, err)
-		}
-		if !done {
-			step.RequeueAfter = saveLook
-			return nil
-		}
-	} else if step.Freeze {
-		// Before the freeze, so that a virt-controller that starts anew undoes it.
-		if err := r.remember(ctx, content, step.Window); err != nil {
-			return err
-		}
-		quiesced, err := r.Freezer.Freeze(ctx, vmi, max(step.Window.Until.Sub(r.Now()), time.Second))
-		if err != nil {
-			return r.letGo(ctx, view, step, err)
-		}
-		step.Window.Quiesced = quiesced
-	}
-	for _, snapshot := range step.Create {
-		err := r.Client.Create(ctx, snapshot)
-		if apierrors.IsAlreadyExists(err) {
-			continue // of a moment ago: its event will come
-		}
-		if err != nil {
-			return r.letGo(ctx, view, step, fmt.Errorf("create VolumeSnapshot %s: %w", snapshot.Name, err))
-		}
-		r.writes.Dependents.Made(client.ObjectKeyFromObject(content), snapshot, r.Now())
-		r.Recorder.Eventf(content, eventNormal, ReasonVolumeSnapshotCreated, "Successfully created VolumeSnapshot %s",
-			snapshot.Name)
 	}
 	return nil
 }

@@ -79,7 +79,9 @@ type ContentStep struct {
 	Window *Window
 	// Missing are VolumeSnapshots to tell of that are gone.
 	Missing []string
-	// Status is the content's; nil leaves it.
+	// Status is the content's; nil leaves it. Later says that it is not written while the guest is frozen, whom its write
+	// would keep waiting, but with the thaw.
+	Later           bool
 	Status          *v1beta1.VirtualMachineSnapshotContentStatus
 	RemoveFinalizer bool
 	frame.Requeue
@@ -193,7 +195,7 @@ func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1be
 			most = min(most, max(left, time.Second))
 		}
 		some := len(view.VolumeSnapshots) > 0
-		step.Freeze, step.RequeueAfter = true, most
+		step.Freeze, step.Later, step.RequeueAfter = true, true, most
 		step.Window = &Window{
 			Until: view.Now.Add(most).UTC().Truncate(time.Second), Guest: view.GuestUID,
 			Lapsed: some && (window == nil || window.Closed || window.Lapsed || view.Now.After(window.Until) ||
@@ -224,9 +226,10 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 	if window != nil && !window.Closed {
 		late := !view.Now.Before(window.Until)
 		if settled || late {
-			step.close(window).Lapsed = window.Lapsed || !cut || late || view.another(window)
+			closed := step.close(window)
+			closed.Cut, closed.Lapsed = cut, window.Lapsed || !cut || late || view.another(window)
 		} else {
-			step.RequeueAfter = window.Until.Sub(view.Now)
+			step.Later, step.RequeueAfter = trouble == "", window.Until.Sub(view.Now)
 		}
 	}
 	if cut && step.Status.CreationTime == nil {

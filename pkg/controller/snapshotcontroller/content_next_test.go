@@ -163,6 +163,9 @@ func TestNextContent(t *testing.T) {
 			!strings.Contains(message(step.Status), test.trouble) {
 			t.Errorf("%s: %+v, window %+v, trouble %q", name, step, step.Window, message(step.Status))
 		}
+		if step.Window != nil && step.Window.Cut != (step.Thaw && created) {
+			t.Errorf("%s: window %+v of a snapshot that is made: %t", name, step.Window, created)
+		}
 		if step.Thaw && (step.Window == nil || !step.Window.Closed) {
 			t.Errorf("%s: a thaw that is not remembered: %+v", name, step.Window)
 		}

@@ -113,6 +113,8 @@ type Window struct {
 	Quiesced snapshots.Quiesced `json:"quiesced,omitempty"`
 	// Closed says that the guest may write again.
 	Closed bool `json:"closed,omitempty"`
+	// Cut says that it was closed because all volumes are snapshotted: the VM may be unlocked.
+	Cut bool `json:"cut,omitempty"`
 	// Lapsed says that it did so before all volumes were snapshotted.
 	Lapsed bool `json:"lapsed,omitempty"`
 	// Guest is the VMI that was frozen. One that was started after it writes as soon as it likes.

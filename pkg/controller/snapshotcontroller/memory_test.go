@@ -107,7 +107,7 @@ func TestDescribeMemory(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	view, next := View{Content: withMemory(GuestRunning, true, "", whole).Content}, &v1beta1.VirtualMachineSnapshotStatus{}
-	windowed(Window{Quiesced: snapshots.QuiescedPaused})(view.Content)
+	windowed(Window{Quiesced: snapshots.QuiescedPaused, Closed: true})(view.Content)
 	if indicate(view, next); len(next.SourceIndications) != 2 || next.SourceIndications[0].Indication != snapshots.WithMemory ||
 		next.SourceIndications[1].Indication != v1beta1.VMSnapshotOnlineSnapshotIndication {
 		t.Errorf("%+v", next.SourceIndications)

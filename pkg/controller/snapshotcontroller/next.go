@@ -51,7 +51,8 @@ type View struct {
 type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
-	// Lock and Unlock are of the VM.
+	// Lock and Unlock are of the VM. Unlock comes before Status, so that nobody who sees the snapshot finished is refused
+	// a change of the VM; its finalizer goes after Status.
 	Lock          bool
 	CreateContent bool
 	Unlock        bool
@@ -73,7 +74,9 @@ func Next(view View) Step {
 	locked, waits := view.VM != nil && snapshots.Locked(view.VM, snapshot.Name), ""
 	switch {
 	case view.VM == nil:
-	case snapshots.Progressing(snapshot) && !terminating:
+	case view.holds() && view.releasable():
+		step.Unlock, locked = true, false
+	case snapshots.Progressing(snapshot) && !terminating && !view.made():
 		if !locked {
 			waits = view.waits()
 			if waits == "" && snapshots.WantsMemory(snapshot) && view.Content == nil {
@@ -86,32 +89,60 @@ func Next(view View) Step {
 			}
 		}
 		step.CreateContent = locked && view.Content == nil
-	case view.holds() && view.releasable():
-		step.Unlock, locked = true, false
 	}
 	content := view.Content
 	step.DeleteContent = terminating && content != nil && content.DeletionTimestamp == nil &&
 		snapshots.DeletesContent(snapshot, content)
-	step.Status = status(view, locked, waits)
+	// Until the content says when it was cut there is nothing new to say.
+	under := locked || closedCut(content) && !isCut(content)
+	step.Status = status(view, under, waits)
 	step.RemoveFinalizer = snapshot.DeletionTimestamp != nil && (!view.holds() || step.Unlock)
 	if left, ok := snapshots.Left(snapshot, view.Now); ok && step.Status.Phase == v1beta1.InProgress &&
-		(step.RequeueAfter == 0 || left < step.RequeueAfter) {
+		left > 0 && (step.RequeueAfter == 0 || left < step.RequeueAfter) {
 		step.RequeueAfter = left + time.Millisecond
 	}
 	return step
 }
 
-// holds reports whether the VM is locked by the snapshot, or half so.
+// holds reports whether the VM is locked by the snapshot, or half so: its finalizer may be left when nobody locks it.
 func (view *View) holds() bool {
-	return view.VM != nil && view.VM.Status.SnapshotInProgress != nil &&
-		*view.VM.Status.SnapshotInProgress == view.Snapshot.Name
+	switch {
+	case view.VM == nil:
+		return false
+	case view.VM.Status.SnapshotInProgress != nil:
+		return *view.VM.Status.SnapshotInProgress == view.Snapshot.Name
+	}
+	return slices.Contains(view.VM.Finalizers, snapshots.SourceFinalizer)
 }
 
-// releasable reports whether the VM may be unlocked: the snapshot is made, or nothing of it is left that may still be
-// about to thaw the guest.
+// made reports whether all volumes are snapshotted. The guest writes again by then.
+func (view *View) made() bool {
+	return snapshots.Succeeded(view.Snapshot) || isCut(view.Content) || closedCut(view.Content)
+}
+
+// closedCut reports whether a content, which may be nil, has thawed its guest since all volumes are snapshotted. Its
+// status comes a moment later.
+func closedCut(content *v1beta1.VirtualMachineSnapshotContent) bool {
+	if content == nil {
+		return false
+	}
+	window := windowOf(content.Annotations)
+	return window != nil && window.Closed && window.Cut
+}
+
+// isCut reports whether all volumes of a content, which may be nil, are snapshotted.
+func isCut(content *v1beta1.VirtualMachineSnapshotContent) bool {
+	return content != nil && content.Status != nil && content.Status.CreationTime != nil
+}
+
+// releasable reports whether the VM may be unlocked: the snapshot is made, or it is not to be made any more and nothing
+// of it is left that may still be about to thaw the guest.
 func (view *View) releasable() bool {
-	return snapshots.Succeeded(view.Snapshot) || view.Content == nil ||
-		!snapshots.DeletesContent(view.Snapshot, view.Content)
+	if view.made() {
+		return true
+	}
+	over := !snapshots.Progressing(view.Snapshot) || snapshots.Terminating(view.Snapshot, view.Now)
+	return over && (view.Content == nil || !snapshots.DeletesContent(view.Snapshot, view.Content))
 }
 
 // waits is what the lock of the VM waits for; empty for nothing.

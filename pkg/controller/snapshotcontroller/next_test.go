@@ -53,6 +53,8 @@ func TestNext(t *testing.T) {
 	volumes := []snapshots.Volume{{Name: "data", Claim: "a", Class: "class"}}
 	deleting := vmLockedBy("")
 	deleting.DeletionTimestamp = new(metav1.NewTime(now))
+	half := vmLockedBy("snap")
+	half.Status.SnapshotInProgress = nil
 	restored := vmLockedBy("")
 	restored.Status.RestoreInProgress = new("r")
 
@@ -70,18 +72,42 @@ func TestNext(t *testing.T) {
 			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes, Troubles: map[string]string{"a": "volume not bound"}},
 			"", "source test/demo volume not bound: a", "InProgress",
 		},
-		"no kind":            {View{Snapshot: begun, VM: vmLockedBy(""), Volumes: volumes}, "", "has no VolumeSnapshots", "InProgress"},
-		"pods":               {View{Snapshot: begun, VM: vmLockedBy(""), Pods: 2}, "", "source is offline but 2 pods using PVCs", "InProgress"},
-		"another snapshot":   {View{Snapshot: begun, VM: vmLockedBy("other")}, "", `snapshot "other" in progress`, "InProgress"},
-		"a holder that went": {View{Snapshot: begun, VM: vmLockedBy("other"), HolderGone: true}, "lock create", "operation in progress", "InProgress"},
-		"a restore":          {View{Snapshot: begun, VM: restored}, "", `restore "r" in progress`, "InProgress"},
-		"VM being deleted":   {View{Snapshot: begun, VM: deleting}, "", "being deleted", "InProgress"},
-		"under way":          {View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, false)}, "", "operation in progress", "InProgress"},
-		"cut":                {View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, true)}, "", "Operation complete", "Succeeded"},
-		"made":               {View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: vmLockedBy("snap"), Content: withStatus(true, true)}, "unlock", "Operation complete", "Succeeded"},
+		"no kind":                 {View{Snapshot: begun, VM: vmLockedBy(""), Volumes: volumes}, "", "has no VolumeSnapshots", "InProgress"},
+		"pods":                    {View{Snapshot: begun, VM: vmLockedBy(""), Pods: 2}, "", "source is offline but 2 pods using PVCs", "InProgress"},
+		"another snapshot":        {View{Snapshot: begun, VM: vmLockedBy("other")}, "", `snapshot "other" in progress`, "InProgress"},
+		"a holder that went":      {View{Snapshot: begun, VM: vmLockedBy("other"), HolderGone: true}, "lock create", "operation in progress", "InProgress"},
+		"a restore":               {View{Snapshot: begun, VM: restored}, "", `restore "r" in progress`, "InProgress"},
+		"VM being deleted":        {View{Snapshot: begun, VM: deleting}, "", "being deleted", "InProgress"},
+		"under way":               {View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, false)}, "", "operation in progress", "InProgress"},
+		"cut":                     {View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, true)}, "unlock", "Operation complete", "Succeeded"},
+		"cut, the VM is free":     {View{Snapshot: begun, VM: vmLockedBy(""), Content: withStatus(false, true)}, "", "Operation complete", "Succeeded"},
+		"cut, another has the VM": {View{Snapshot: begun, VM: vmLockedBy("other"), Content: withStatus(false, true)}, "", "Operation complete", "Succeeded"},
+		"thawed, cut a moment ago": {
+			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(windowed(Window{Closed: true, Cut: true}))},
+			"unlock", "operation in progress", "InProgress",
+		},
+		"thawed, unlocked": {
+			View{Snapshot: begun, VM: vmLockedBy(""), Content: content(windowed(Window{Closed: true, Cut: true}))},
+			"", "operation in progress", "InProgress",
+		},
+		"thawed after an error": {
+			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(windowed(Window{Closed: true}))},
+			"", "operation in progress", "InProgress",
+		},
+		"half unlocked":            {View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: half, Content: withStatus(true, true)}, "unlock", "Operation complete", "Succeeded"},
+		"half unlocked by another": {View{Snapshot: begun, VM: half, Served: true, Volumes: volumes}, "lock create", "operation in progress", "InProgress"},
+		"made":                     {View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: vmLockedBy("snap"), Content: withStatus(true, true)}, "unlock", "Operation complete", "Succeeded"},
 		"deadline": {
 			View{Snapshot: inPhase(v1beta1.InProgress, time.Hour, false), VM: vmLockedBy("snap"), Content: withStatus(false, false)},
-			"delete", "Operation failed", "Failed",
+			"delete", "Operation failed", "InProgress",
+		},
+		"deadline, content gone": {
+			View{Snapshot: inPhase(v1beta1.InProgress, time.Hour, false), VM: vmLockedBy("snap")},
+			"unlock", "Operation failed", "Failed",
+		},
+		"deadline before the lock": {
+			View{Snapshot: inPhase(v1beta1.InProgress, time.Hour, false), VM: vmLockedBy("other")},
+			"", "Operation failed", "Failed",
 		},
 		"failed, content gone":          {View{Snapshot: inPhase(v1beta1.Failed, time.Hour, false), VM: vmLockedBy("snap")}, "unlock", "Operation failed", "Failed"},
 		"deleted amid":                  {View{Snapshot: inPhase(v1beta1.InProgress, time.Minute, true), VM: vmLockedBy("snap"), Content: withStatus(false, false)}, "delete", "VM snapshot is deleting", "Deleting"},
@@ -92,6 +118,12 @@ func TestNext(t *testing.T) {
 	} {
 		test.view.Now = now
 		step := Next(test.view)
+		held := test.view.VM != nil && test.view.VM.Status.SnapshotInProgress != nil &&
+			*test.view.VM.Status.SnapshotInProgress == test.view.Snapshot.Name
+		if held && !step.Unlock && step.Status != nil && step.Status.Phase != v1beta1.InProgress &&
+			step.Status.Phase != v1beta1.Deleting {
+			t.Errorf("%s: phase %s while the VM is locked", name, step.Status.Phase)
+		}
 		var did []string
 		for _, verb := range []struct {
 			name string
@@ -118,7 +150,7 @@ func TestNext(t *testing.T) {
 		if step.Status.Phase != test.phase || !strings.Contains(progressing.Reason, test.progressing) {
 			t.Errorf("%s: phase %s, %q", name, step.Status.Phase, progressing.Reason)
 		}
-		if open := step.Status.Phase == v1beta1.InProgress; open != (step.RequeueAfter > 0) {
+		if open := step.Status.Phase == v1beta1.InProgress && !step.DeleteContent; open != (step.RequeueAfter > 0) {
 			t.Errorf("%s: looked at again after %s", name, step.RequeueAfter)
 		}
 	}

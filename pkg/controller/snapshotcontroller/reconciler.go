@@ -279,6 +279,11 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if err := frame.PatchStatus(ctx, r.writes, snapshot, &snapshot.Status, step.Status); err != nil {
 		return err
 	}
+	if step.Unlock {
+		if err := r.release(ctx, view); err != nil {
+			return err
+		}
+	}
 	if step.RemoveFinalizer {
 		return r.writes.RemoveFinalizer(ctx, snapshot, snapshots.SnapshotFinalizer)
 	}
@@ -298,15 +303,24 @@ func (r *Reconciler) lock(ctx context.Context, view View) error {
 	return nil
 }
 
-// unlock lets the VM go, which may be deleted meanwhile.
+// unlock lets others change the VM, which may be deleted meanwhile.
 func (r *Reconciler) unlock(ctx context.Context, view View) error {
 	vm := view.VM
-	err := r.writes.RemoveFinalizer(ctx, vm, snapshots.SourceFinalizer)
-	if err == nil {
-		err = frame.PatchStatus(ctx, r.writes, vm, &vm.Status.SnapshotInProgress, nil)
+	if vm.Status.SnapshotInProgress == nil {
+		return nil
 	}
+	err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status.SnapshotInProgress, nil)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("unlock VM %s: %w", vm.Name, err)
+	}
+	return nil
+}
+
+// release lets an unlocked VM be deleted. One that another snapshot has locked meanwhile is another version.
+func (r *Reconciler) release(ctx context.Context, view View) error {
+	err := r.writes.RemoveFinalizer(ctx, view.VM, snapshots.SourceFinalizer)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("unlock VM %s: %w", view.VM.Name, err)
 	}
 	return nil
 }

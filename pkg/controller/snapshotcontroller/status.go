@@ -60,6 +60,10 @@ func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, 
 	}
 	const progressing = v1beta1.ConditionProgressing
 	switch {
+	case snapshots.Exceeded(snapshot, view.Now) && snapshots.Progressing(snapshot) && locked && !closedCut(view.Content):
+		// The VM is released first.
+		next.Phase = v1beta1.InProgress
+		set(progressing, corev1.ConditionFalse, "Operation failed")
 	case snapshots.Exceeded(snapshot, view.Now):
 		next.Phase = v1beta1.Failed
 		set(v1beta1.ConditionFailure, corev1.ConditionTrue, "snapshot deadline exceeded")
@@ -119,9 +123,17 @@ func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	if next.Phase == v1beta1.Succeeded || next.Phase == v1beta1.Failed {
 		return
 	}
+	exceeded := view.Snapshot != nil && snapshots.Exceeded(view.Snapshot, view.Now)
+	if exceeded && view.Content == nil {
+		return // It was told when there was a content.
+	}
 	quiesced, lapsed := quiescedNow(view.VMI), false
 	if view.Content != nil {
-		if window := windowOf(view.Content.Annotations); window != nil && window.Quiesced != "" {
+		window := windowOf(view.Content.Annotations)
+		if window != nil && (!window.Closed || window.Cut) && !isCut(view.Content) && !exceeded {
+			return // The guest is frozen: a write now would delay those that it waits for.
+		}
+		if window != nil && window.Quiesced != "" {
 			quiesced, lapsed = window.Quiesced, window.Lapsed
 		}
 	}

@@ -1,0 +1,100 @@
+package snapshotcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// cut makes the VolumeSnapshots while the guest does not write. After an error it lets the guest go.
+func (r *Contents) cut(ctx context.Context, view ContentView, step *ContentStep) error {
+	content, vmi := view.Content, vmiOf(view.Content)
+	if err := r.rehearse(ctx, view, step); err != nil {
+		step.Window = nil
+		return err
+	}
+	if step.SaveMemory {
+		if err := r.remember(ctx, content, step.Window); err != nil {
+			return err
+		}
+		done, err := r.saveMemory(ctx, view, step)
+		if err != nil {
+			return r.letGo(ctx, view, step, err)
+		}
+		if !done {
+			step.RequeueAfter = saveLook
+			return nil
+		}
+	} else if step.Freeze {
+		// Before the freeze, so that a virt-controller that starts anew undoes it.
+		if err := r.remember(ctx, content, step.Window); err != nil {
+			return err
+		}
+		quiesced, err := r.Freezer.Freeze(ctx, vmi, max(step.Window.Until.Sub(r.Now()), time.Second))
+		if err != nil {
+			return r.letGo(ctx, view, step, err)
+		}
+		step.Window.Quiesced = quiesced
+	}
+	if err := r.create(ctx, content, step.Create); err != nil {
+		return r.letGo(ctx, view, step, err)
+	}
+	return nil
+}
+
+// rehearse asks the API server, after an error, whether it would take the VolumeSnapshots now. A guest is not frozen
+// again and again for what is refused, by a quota for example.
+func (r *Contents) rehearse(ctx context.Context, view ContentView, step *ContentStep) error {
+	status, window := view.Content.Status, windowOf(view.Content.Annotations)
+	failed := status != nil && status.Error != nil
+	if !failed || !step.Freeze && !step.SaveMemory || window != nil && !window.Closed {
+		return nil
+	}
+	copies := make([]*snapshotv1.VolumeSnapshot, len(step.Create))
+	for i, snapshot := range step.Create {
+		copies[i] = snapshot.DeepCopy()
+	}
+	return errors.Join(r.createAll(ctx, copies, client.DryRunAll)...)
+}
+
+// create makes the VolumeSnapshots of a content.
+func (r *Contents) create(
+	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent, list []*snapshotv1.VolumeSnapshot,
+) error {
+	errs := r.createAll(ctx, list)
+	for i, snapshot := range list {
+		if errs[i] != nil || snapshot.UID == "" {
+			continue
+		}
+		r.writes.Dependents.Made(client.ObjectKeyFromObject(content), snapshot, r.Now())
+		r.Recorder.Eventf(content, eventNormal, ReasonVolumeSnapshotCreated, "Successfully created VolumeSnapshot %s",
+			snapshot.Name)
+	}
+	return errors.Join(errs...)
+}
+
+// createAll creates all VolumeSnapshots at once, since a guest waits for them, and returns the error of each. One that
+// exists, of a moment ago, is none; its event will come.
+func (r *Contents) createAll(
+	ctx context.Context, list []*snapshotv1.VolumeSnapshot, options ...client.CreateOption,
+) []error {
+	errs := make([]error, len(list))
+	var all sync.WaitGroup
+	for i, snapshot := range list {
+		all.Go(func() {
+			err := r.Client.Create(ctx, snapshot, options...)
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				errs[i] = fmt.Errorf("create VolumeSnapshot %s: %w", snapshot.Name, err)
+			}
+		})
+	}
+	all.Wait()
+	return errs
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// cloneData is how much data a cloned disk has, bytes.
+const cloneData = 1 << 30
+
+// cloneSizes are the sizes of the cloned disk in GiB; the largest that the pool has room for is taken. A volume of
+// virt-local is promised its whole size: one that does not fit waits for room forever. What a clone takes depends on
+// the data.
+var cloneSizes = []int64{10, 2}
+
+// clones measures a clone of a stopped VM with a disk that has 1 GiB of data.
+func clones(ctx context.Context, b *bench) (rows []Row, err error) {
+	const limit, blocks = 2, 10
+	rounds := max(b.rounds/3, 1)
+	size, err := b.cloneSize(int64(rounds))
+	if err != nil {
+		return nil, err
+	}
+	claim := b.claim("large", fmt.Sprintf("%dGi", size))
+	if err := b.Client.Create(ctx, claim); err != nil {
+		return nil, err
+	}
+	defer b.cleanUp(claim, &err)
+	if err := b.fill(ctx, claim.Name); err != nil {
+		return nil, err
+	}
+	vm := b.vm("large", v1.RunStrategyHalted)
+	plug(vm, claim.Name)
+	if err := b.Client.Create(ctx, vm); err != nil {
+		return nil, err
+	}
+	defer b.cleanUp(vm, &err)
+	var took []time.Duration
+	most := int64(0)
+	for i := range rounds {
+		before, err := b.poolBytes()
+		if err != nil {
+			return nil, err
+		}
+		one, err := b.cloneOnce(ctx, vm.Name, fmt.Sprintf("%s-copy-%d", vm.Name, i))
+		if err != nil {
+			return nil, err
+		}
+		after, err := b.poolBytes()
+		if err != nil {
+			return nil, err
+		}
+		took, most = append(took, one), max(most, after-before)
+	}
+	return []Row{
+		Row{
+			Name: "clone", Unit: "s",
+			What:  fmt.Sprintf("clone of a VM with 1 GiB of data in %d GiB: created → succeeded, median", size),
+			Value: percentile(took, .5),
+		}.limit(limit),
+		Row{Name: "clone-blocks", What: "… new blocks, at most", Unit: "MiB", Value: mebibytes(most)}.limit(blocks),
+	}, nil
+}
+
+// cloneSize is the size of the disk in GiB, given how often it is cloned. Each clone is promised its size, and the
+// snapshot that it is made from the data.
+func (b *bench) cloneSize(clones int64) (int64, error) {
+	var fs unix.Statfs_t
+	dir := filepath.Join("/var/lib/virt-local", b.Name, "csi")
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("look at the pool's file system: %w", err)
+	}
+	free := int64(fs.Bavail) * fs.Bsize
+	need := func(size int64) int64 { return ((1+clones)*size+clones+1)<<30 + clones*cloneData/2 }
+	for _, size := range cloneSizes {
+		if need(size) <= free {
+			return size, nil
+		}
+	}
+	return 0, fmt.Errorf("the file system of %s has no room for %d clones: %d GiB are needed, %d GiB are free", dir,
+		clones, need(cloneSizes[len(cloneSizes)-1])>>30, free>>30)
+}
+
+func (b *bench) cloneOnce(ctx context.Context, source, target string) (took time.Duration, err error) {
+	from, to := vmReference(source), vmReference(target)
+	clone := &clonev1beta1.VirtualMachineClone{
+		ObjectMeta: metav1.ObjectMeta{Name: target, Namespace: b.namespace},
+		Spec:       clonev1beta1.VirtualMachineCloneSpec{Source: &from, Target: &to},
+	}
+	defer b.cleanUp(clone, &err)
+	defer b.cleanUp(b.vm(target, v1.RunStrategyHalted), &err)
+	return b.timed(ctx, clone, &clonev1beta1.VirtualMachineCloneList{},
+		func() error { return b.Client.Create(ctx, clone) },
+		func(e watch.Event) (bool, error) {
+			c, ok := e.Object.(*clonev1beta1.VirtualMachineClone)
+			if ok && c.Status.Phase == clonev1beta1.Failed {
+				return false, fmt.Errorf("clone %s failed: %+v", c.Name, c.Status.Conditions)
+			}
+			return ok && c.Status.Phase == clonev1beta1.Succeeded, nil
+		})
+}
+
+// fill puts an image of 1 GiB of random data into a claim, which is a sparse volume itself.
+func (b *bench) fill(ctx context.Context, claim string) (err error) {
+	script := fmt.Sprintf("head -c %d /dev/urandom >/data/disk.img", cloneData) // the unmount syncs
+	pod := b.pod("fill")
+	c := &pod.Spec.Containers[0]
+	c.Command = []string{"/bin/sh", "-c", script}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64), FSGroup: new(int64)}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}}}
+	_, err = b.timed(ctx, pod, &corev1.PodList{}, func() error { return b.Client.Create(ctx, pod) },
+		func(e watch.Event) (bool, error) {
+			p, ok := e.Object.(*corev1.Pod)
+			if ok && p.Status.Phase == corev1.PodFailed {
+				return false, fmt.Errorf("pod %s failed: %+v", p.Name, p.Status.ContainerStatuses)
+			}
+			return ok && p.Status.Phase == corev1.PodSucceeded, nil
+		})
+	if err != nil {
+		return err
+	}
+	// A stopped VM's claim must be in no pod's use, and must have been unmounted.
+	_, err = b.untilGone(ctx, pod)
+	return err
+}
+
+// poolBytes is how much of the machine's disk virt-local's volumes take: that of the file which has them, or all that
+// is used of the file system they are in.
+func (b *bench) poolBytes() (int64, error) {
+	dir := filepath.Join("/var/lib/virt-local", b.Name, "csi")
+	unix.Sync()
+	var image unix.Stat_t
+	err := unix.Stat(filepath.Join(dir, "pool.img"), &image)
+	if err == nil {
+		return image.Blocks * 512, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return 0, fmt.Errorf("look at the pool: %w", err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("look at the pool's file system: %w", err)
+	}
+	return int64(fs.Blocks-fs.Bfree) * fs.Bsize, nil
+}
