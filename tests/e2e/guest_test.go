@@ -311,6 +311,14 @@ func (c *console) login(t *testing.T, user, password string) {
 	c.expectFrom(t, from, 20*time.Second, shellPrompt)
 }
 
+// logOut ends the shell, so that the next one to open the console finds the guest waiting for a login.
+func (c *console) logOut(t *testing.T) {
+	t.Helper()
+	from := len(c.output())
+	c.send(t, "exit\r")
+	c.expectFrom(t, from, 20*time.Second, `login: $`)
+}
+
 // shellPrompt ends what a shell that waits for input has printed; busybox asks for the cursor's place after it, and
 // then the guest itself may write to its console.
 const shellPrompt = `[#$] (\x1b\[6n)?(\r?\n?tiny: [^\n]*\n)*$`

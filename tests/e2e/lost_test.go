@@ -27,7 +27,7 @@ import (
 	"github.com/virtkit/virtkit/tests/sshd"
 )
 
-var long = flag.Bool("long", false, "run what takes many minutes, too: a console that is idle for ten behind a proxy that cuts silent connections after one; every fault at every stage of a migration, of a snapshot and of a restore; twenty migrations in a row")
+var long = flag.Bool("long", false, "run what takes many minutes, too: a console that is idle for ten behind a proxy that cuts silent connections after one; every fault at every stage of a migration, of a snapshot, of a clone and of a restore; twenty migrations in a row")
 
 // impatient is a TCP proxy that cuts connections on which either side has been silent for too long, as load balancers
 // do.

@@ -32,6 +32,7 @@ func (h *hardy) base(t *testing.T) {
 	}
 	oneInstant(t, numbers)
 	h.numbers = numbers
+	h.from = h.vmi(t).Status.NodeName
 }
 
 // runRestore makes one restore, and something fail at a stage of it.

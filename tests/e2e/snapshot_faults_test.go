@@ -72,6 +72,21 @@ var restoreFaults = map[string]map[string]end{
 	"quota": {"nothing": done, "controller": done, "cancel": gone},
 }
 
+// cloneFaults is the table of clones of the VM while it runs. virt-local's csi controller is the snapshot controller, too.
+var cloneFaults = map[string]map[string]end{
+	// The VolumeSnapshots of the clone's snapshot are made, and nobody cuts them.
+	"cutting": {
+		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "name taken": failed, "QEMU": done,
+		"delete VM": done,
+	},
+	// The claims of the new VM are made, and nobody fills them.
+	"filling": {
+		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "name taken": failed, "delete VM": done,
+	},
+	// The new VM is there, and the clone does not say so.
+	"named": {"controller": done, "control plane": done},
+}
+
 // shortSnapshots are those that every run has.
 var shortSnapshots = map[string][]string{
 	"frozen": {"controller away"},
@@ -79,16 +94,21 @@ var shortSnapshots = map[string][]string{
 	"broken": {"deadline"},
 }
 
-var shortRestores = map[string][]string{"written": {"controller"}}
+var (
+	shortClones   = map[string][]string{"cutting": {"name taken"}}
+	shortRestores = map[string][]string{"written": {"controller"}}
+)
 
 // The orders in which they are taken: what ends the guest, which costs a boot, last.
 var (
 	snapshotStageOrder = []string{"locked", "frozen", "made", "cut", "thawed", "asked", "broken"}
+	cloneStageOrder    = []string{"cutting", "filling", "named"}
 	restoreStageOrder  = []string{"running", "written", "claims", "bound", "quota", "replaced"}
 
 	snapshotVictimOrder = []string{
 		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs", "agent lies", "control plane",
-		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "launcher", "QEMU", "restart", "delete VM",
+		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "name taken", "launcher", "QEMU", "restart",
+		"delete VM",
 	}
 )
 
@@ -120,6 +140,17 @@ func TestSnapshotFaults(t *testing.T) {
 			}
 			if !t.Run(stage+"/"+victim, func(t *testing.T) { h.runSnapshot(t, stage, victim, want) }) {
 				t.FailNow() // the next would begin from something unknown
+			}
+		}
+	}
+	for _, stage := range cloneStageOrder {
+		for _, victim := range snapshotVictimOrder {
+			want, ok := cloneFaults[stage][victim]
+			if !ok || !chosen(shortClones, stage, victim) {
+				continue
+			}
+			if !t.Run("clone/"+stage+"/"+victim, func(t *testing.T) { h.runClone(t, stage, victim, want) }) {
+				t.FailNow()
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +42,7 @@ type hardy struct {
 	stage    string
 	snapshot *snapshotv1beta1.VirtualMachineSnapshot
 	restore  *snapshotv1beta1.VirtualMachineRestore
+	clone    *clonev1beta1.VirtualMachineClone
 	// unplug takes away the volume of which no snapshot can be made, once the snapshot is gone; nil for none.
 	unplug func()
 }
@@ -132,17 +134,6 @@ func (h *hardy) reachSnapshot(t *testing.T, stage, victim string) bool {
 	}
 	h.snapshotStages()[stage](t)
 	return !h.missed
-}
-
-// liar answers every question of the agent's with nothing, and never freezes anything.
-const liar = `kill -STOP $(pidof qemu-ga); (while :; do echo '{"return": 0}'; sleep 1; done >/dev/virtio-ports/org.qemu.guest_agent.0) & echo $! >/tmp/liar`
-
-// agent changes the guest's agent by the console, until the case is over.
-func (h *hardy) agent(t *testing.T, change, back string) {
-	t.Helper()
-	con := h.shell(t, "")
-	con.run(t, change)
-	h.undo = append(h.undo, func() { con.run(t, back) })
 }
 
 // take makes the snapshot.

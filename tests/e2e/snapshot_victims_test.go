@@ -35,7 +35,7 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		"csi controller":  func(t *testing.T) { h.killProgram(t, "csi-controller", "") },
 		"csi node":        func(t *testing.T) { h.killProgram(t, "csi-node", h.from) },
 		"control plane":   h.killControlPlane,
-		"agent":           func(t *testing.T) { h.shell(t, "").run(t, "kill -9 $(pidof qemu-ga)") },
+		"agent":           h.killAgent,
 		"launcher":        guest(processLauncher),
 		"QEMU":            guest(processQEMU),
 		"controller away": h.goesOnAlone,
@@ -49,6 +49,8 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		"change":   h.change,
 		"migrate":  func(t *testing.T) { h.migrate(t, fmt.Sprintf("amid-%d", h.n)) },
 		"start":    h.mayNotStart,
+
+		"name taken": h.takeName,
 		"delete VM": func(t *testing.T) {
 			if err := h.Client.Delete(t.Context(), h.vm(t)); err != nil {
 				t.Fatal(err)
@@ -74,6 +76,28 @@ func (h *hardy) killProgram(t *testing.T, name, node string) {
 		}
 		return ""
 	})
+}
+
+// liar answers every question of the agent's with nothing, and never freezes anything.
+const liar = `kill -STOP $(pidof qemu-ga); (while :; do echo '{"return": 0}'; sleep 1; done >/dev/virtio-ports/org.qemu.guest_agent.0) & echo $! >/tmp/liar`
+
+// agent changes the guest's agent by the console, until the case is over.
+func (h *hardy) agent(t *testing.T, change, back string) {
+	t.Helper()
+	con := h.shell(t, "")
+	con.run(t, change)
+	h.undo = append(h.undo, func() {
+		con.run(t, back)
+		con.logOut(t)
+	})
+}
+
+// killAgent kills the guest's agent by the console.
+func (h *hardy) killAgent(t *testing.T) {
+	t.Helper()
+	con := h.shell(t, "")
+	con.run(t, "kill -9 $(pidof qemu-ga)")
+	con.logOut(t)
 }
 
 // killControlPlane kills etcd, the API server, the controller manager and the scheduler, which are one process, and has
@@ -113,12 +137,15 @@ func (h *hardy) waitPaused(t *testing.T) {
 	h.settledSnapshot(t, done)
 }
 
-// cancel deletes the snapshot, or the restore.
+// cancel deletes the snapshot, the restore or the clone.
 func (h *hardy) cancel(t *testing.T) {
 	t.Helper()
 	var object client.Object = h.snapshot
-	if h.restore != nil {
+	switch {
+	case h.restore != nil:
 		object = h.restore
+	case h.clone != nil:
+		object = h.clone
 	}
 	if err := h.Client.Delete(t.Context(), object); err != nil {
 		t.Fatal(err)
