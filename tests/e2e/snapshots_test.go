@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -11,12 +12,17 @@ import (
 	"testing"
 	"time"
 
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // needSnapshots skips a test where storage without snapshots was asked for, and fails it where they are missing.
@@ -245,20 +251,48 @@ func machine(name string) corev1.TypedLocalObjectReference {
 	return corev1.TypedLocalObjectReference{APIGroup: ptr("kubevirt.io"), Kind: "VirtualMachine", Name: name}
 }
 
-// testClone makes another machine of a snapshot of a guest whose disks were behind numbers.
+// testClone makes another machine, in another namespace, of a snapshot of a guest whose disks were behind numbers. Who
+// makes it must be allowed to in both namespaces.
 func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
 	c := theCluster
+	ns := c.namespace(t, "restricted")
 	target := machine("clone")
 	clone := &clonev1beta1.VirtualMachineClone{
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.ns, Name: "copy"},
+		TypeMeta: metav1.TypeMeta{APIVersion: clonev1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineClone"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: "copy", Annotations: map[string]string{clones.NamespaceAnnotation: g.ns},
+		},
 		Spec: clonev1beta1.VirtualMachineCloneSpec{
 			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr("snapshot.kubevirt.io"), Kind: "VirtualMachineSnapshot", Name: snapshot},
 			Target: &target,
 		},
 	}
-	if err := c.Client.Create(t.Context(), clone); err != nil {
+	tenant := c.tenant(t, ns).CoreV1().RESTClient()
+	create := func() error {
+		body, err := json.Marshal(clone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := "/apis/clone.kubevirt.io/v1beta1/namespaces/" + ns + "/virtualmachineclones"
+		return tenant.Post().AbsPath(path).Body(body).Do(t.Context()).Error()
+	}
+	if err := create(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "virtualmachineclones/source") {
+		t.Fatalf("a clone by who has no right in the source's namespace: %v", err)
+	}
+	grant := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "clones"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kubevirt.io:edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "user-of-" + ns}},
+	}
+	if _, err := c.Kube.RbacV1().RoleBindings(g.ns).Create(t.Context(), grant, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, 10*time.Second, "the right in the source's namespace has come", func() string {
+		if err := create(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	eventually(t, 2*time.Minute, "the VM is cloned", func() string {
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(clone), clone); err != nil {
 			return err.Error()
@@ -268,9 +302,9 @@ func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
 		}
 		return ""
 	})
-	copied := &guest{cluster: c, ns: g.ns, name: "clone"}
+	copied := &guest{cluster: c, ns: ns, name: "clone"}
 	if vm := copied.vm(t); vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy == v1.RunStrategyHalted {
-		copied.virtctl(t, nil, "-n", g.ns, "start", "clone")
+		copied.virtctl(t, nil, "-n", ns, "start", "clone")
 	}
 	copied.waitLogin(t)
 	con := copied.shell(t, "")
@@ -287,6 +321,15 @@ func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
 	if was.Spec.Domain.Firmware.UUID == is.Spec.Domain.Firmware.UUID {
 		t.Errorf("both have the UUID %s", is.Spec.Domain.Firmware.UUID)
 	}
-	copied.virtctl(t, nil, "-n", g.ns, "stop", "clone")
+	copied.virtctl(t, nil, "-n", ns, "stop", "clone")
 	copied.waitGone(t, 60*time.Second)
+	contents := &snapshotsv1.VolumeSnapshotContentList{}
+	if err := c.Client.List(t.Context(), contents); err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range contents.Items {
+		if content.Spec.VolumeSnapshotRef.Namespace == ns {
+			t.Errorf("VolumeSnapshotContent %s of the copy's making is left", content.Name)
+		}
+	}
 }
