@@ -79,8 +79,8 @@ type ContentStep struct {
 	Window *Window
 	// Missing are VolumeSnapshots to tell of that are gone.
 	Missing []string
-	// Status is the content's; nil leaves it. Later says that it is not written while the guest is frozen, whom its write
-	// would keep waiting, but with the thaw.
+	// Status is the content's; nil leaves it. Later says that it is written with the thaw, and not before: each write
+	// would keep the frozen guest waiting.
 	Later           bool
 	Status          *v1beta1.VirtualMachineSnapshotContentStatus
 	RemoveFinalizer bool

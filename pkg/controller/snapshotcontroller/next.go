@@ -51,8 +51,8 @@ type View struct {
 type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
-	// Lock and Unlock are of the VM. Unlock comes before Status, so that nobody who sees the snapshot finished is refused
-	// a change of the VM; its finalizer goes after Status.
+	// Lock and Unlock are of the VM. Unlock comes before Status, so that a change of the VM is not refused once the
+	// snapshot says that it is finished; its finalizer goes after Status.
 	Lock          bool
 	CreateContent bool
 	Unlock        bool

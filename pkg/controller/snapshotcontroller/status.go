@@ -59,12 +59,13 @@ func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, 
 		conditions.Set(&next.Conditions, condition, view.Now)
 	}
 	const progressing = v1beta1.ConditionProgressing
+	exceeded := snapshots.Exceeded(snapshot, view.Now)
 	switch {
-	case snapshots.Exceeded(snapshot, view.Now) && snapshots.Progressing(snapshot) && locked && !closedCut(view.Content):
+	case exceeded && snapshots.Progressing(snapshot) && locked && !closedCut(view.Content):
 		// The VM is released first.
 		next.Phase = v1beta1.InProgress
 		set(progressing, corev1.ConditionFalse, "Operation failed")
-	case snapshots.Exceeded(snapshot, view.Now):
+	case exceeded:
 		next.Phase = v1beta1.Failed
 		set(v1beta1.ConditionFailure, corev1.ConditionTrue, "snapshot deadline exceeded")
 		set(progressing, corev1.ConditionFalse, "Operation failed")
