@@ -251,6 +251,12 @@ func TestUndo(t *testing.T) {
 	if err != nil || out != `{"restore.virtkit.io/keep-replaced":"true"}` {
 		t.Errorf("%q %v", out, err)
 	}
+	waits := snapshot.NewRestore("default", "restore-snap-abcde", "snap", "demo", snapshot.RestoreOptions{})
+	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = waits
+	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil || !strings.Contains(err.Error(), "restore restore-snap-abcde is still under way (Pending); wait until") {
+		t.Errorf("under way: %v", err)
+	}
+	delete(s.objects, group+"virtualmachinerestores/restore-snap-abcde")
 	restored := machine()
 	restored.Annotations = map[string]string{"restore.kubevirt.io/lastRestoreUID": "other"}
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = restored
@@ -259,7 +265,7 @@ func TestUndo(t *testing.T) {
 	}
 	restored.Annotations["restore.kubevirt.io/lastRestoreUID"] = "restore-snap-abcde-uid"
 	done := snapshot.NewRestore("default", "restore-snap-abcde", "snap", "demo", snapshot.RestoreOptions{})
-	done.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Restores: []snapshotv1beta1.VolumeRestore{{PersistentVolumeClaimName: "restore-1-disk"}}}
+	done.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Complete: new(true), Restores: []snapshotv1beta1.VolumeRestore{{PersistentVolumeClaimName: "restore-1-disk"}}}
 	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = done
 	out, errOut, err := run(t, s, lifecyclecmd.NewCmdUndo)
 	if want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, which undoes restore-snap-abcde\n"; err != nil || out != want ||
