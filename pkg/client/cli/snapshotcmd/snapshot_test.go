@@ -165,10 +165,34 @@ func TestCreateWithMemory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the guest of default/demo does not run (Stopped)") || s.did("POST") {
 		t.Errorf("%v, asked %v", err, s.asked)
 	}
-	vm.Status.PrintableStatus = v1.VirtualMachineStatusRunning
+	// The instance runs a moment before the VM says so.
+	vm.Status.PrintableStatus = v1.VirtualMachineStatusStarting
+	vmi := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Scheduled}}
+	vmi.Spec.Volumes = vm.Spec.Template.Spec.Volumes
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "disk", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}}
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = vmi
+	if _, _, err := run(t, s, NewCmdCreate, "demo", "--memory"); err == nil || !strings.Contains(err.Error(), "does not run (Scheduled)") {
+		t.Errorf("%v", err)
+	}
+	vmi.Status.Phase = v1.Running
 	out, _, err := run(t, s, NewCmdCreate, "demo", "--memory", "-o", `jsonpath={.metadata.annotations}`)
 	if err != nil || !strings.Contains(out, `"virtkit.io/include-memory":"true"`) {
 		t.Errorf("%q %v", out, err)
+	}
+	vmi.Spec.Volumes = []v1.Volume{{Name: "disk", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}}}
+	vm.Spec.Template.Spec.Volumes, s.asked = vmi.Spec.Volumes, nil
+	_, _, err = run(t, s, NewCmdCreate, "demo", "--memory")
+	const lost = "its memory cannot be in the snapshot: disk disk is lost when the guest stops; put it on a claim"
+	if err == nil || !strings.Contains(err.Error(), lost) || s.did("POST") {
+		t.Errorf("%v, asked %v", err, s.asked)
+	}
+	stands := taken("snap")
+	stands.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.InProgress, Conditions: []snapshotv1beta1.Condition{
+		{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: "Source not locked: " + lost},
+	}}
+	s.objects[group+"virtualmachinesnapshots/snap"] = stands
+	if out, _, err := run(t, s, NewCmdShow, "snap"); err != nil || !strings.Contains(out, "Source not locked: "+lost) {
+		t.Errorf("%s, %v", out, err)
 	}
 }
 
