@@ -104,7 +104,7 @@ func (o *UndoOptions) tellRestore(of, back *snapshotv1beta1.VirtualMachineRestor
 		"virtualmachinerestore.snapshot.kubevirt.io/%s created%s, which undoes %s\n",
 		back.Name, o.DryRun.Suffix(), of.Name)
 	if claims := snapshot.Claims(of); err == nil && len(claims) > 0 && o.DryRun == cli.DryRunNone {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "VM %s/%s does not use these claims after that, which stay: %s\n",
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: VM %s/%s does not use these claims after that, which stay: %s\n",
 			of.Namespace, of.Spec.Target.Name, strings.Join(claims, ", "))
 	}
 	return err

@@ -293,7 +293,7 @@ func TestUndo(t *testing.T) {
 	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = done
 	out, errOut, err := run(t, s, lifecyclecmd.NewCmdUndo)
 	if want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, which undoes restore-snap-abcde\n"; err != nil || out != want ||
-		errOut != "VM default/demo does not use these claims after that, which stay: restore-1-disk\n" {
+		errOut != "note: VM default/demo does not use these claims after that, which stay: restore-1-disk\n" {
 		t.Errorf("%q, %q, %v", out, errOut, err)
 	}
 	if out, _, err := run(t, s, lifecyclecmd.NewCmdUndo, "--list"); err != nil || strings.Count(out, " restore-keep ") != 2 || !strings.Contains(out, "done") {
