@@ -291,8 +291,13 @@ func TestUndo(t *testing.T) {
 	done := snapshot.NewRestore("default", "restore-snap-abcde", "snap", "demo", snapshot.RestoreOptions{})
 	done.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Complete: new(true), Restores: []snapshotv1beta1.VolumeRestore{{PersistentVolumeClaimName: "restore-1-disk"}}}
 	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = done
-	out, errOut, err := run(t, s, lifecyclecmd.NewCmdUndo)
-	if want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, which undoes restore-snap-abcde\n"; err != nil || out != want ||
+	undone := snapshot.NewUndo("undo-abcde-restore-snap-abcde", done)
+	undone.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Complete: new(true)}
+	s.objects[group+"virtualmachinerestores"] = map[string]any{"items": []any{undone}}
+	out, errOut, err := run(t, s, lifecyclecmd.NewCmdUndo, "--wait")
+	want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, which undoes restore-snap-abcde\n" +
+		"VM demo has again what it had before restore-snap-abcde, which is undone\n"
+	if err != nil || out != want ||
 		errOut != "note: VM default/demo does not use these claims after that, which stay: restore-1-disk\n" {
 		t.Errorf("%q, %q, %v", out, errOut, err)
 	}
