@@ -249,6 +249,10 @@ func TestRestore(t *testing.T) {
 	if err != nil || out != "copy" {
 		t.Errorf("%q %v", out, err)
 	}
+	s.asked = nil
+	if _, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "--keep"); err == nil || !strings.Contains(err.Error(), "there is no VM default/copy yet") || s.did("POST") {
+		t.Errorf("it keeps nothing: %v", err)
+	}
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
 	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil || !strings.Contains(err.Error(), "virtctl stop demo") {
 		t.Errorf("%v", err)
