@@ -77,7 +77,7 @@ func openStill(device, file string) (int, error) {
 	if err == nil {
 		err = unix.Stat(file, &st)
 	}
-	if err == nil && info.Inode == st.Ino && info.Device == st.Dev {
+	if err == nil && backs(&st, info) {
 		return fd, nil
 	}
 	unix.Close(fd)
