@@ -127,6 +127,9 @@ func (r *Reconciler) commit(ctx context.Context, view View, step *Step) error {
 		if err := r.create(ctx, step.CreateVM); err != nil {
 			return fmt.Errorf("create VM %s: %w", step.CreateVM.Name, err)
 		}
+		for _, event := range step.MadeEvents {
+			r.Recorder.Event(step.CreateVM, event.Type, event.Reason, event.Message)
+		}
 	case step.VM != nil:
 		if err := r.writes.Patch(ctx, view.VM, step.VM); err != nil {
 			return fmt.Errorf("write VM %s: %w", step.VM.Name, err)

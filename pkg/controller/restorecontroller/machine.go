@@ -43,6 +43,7 @@ func (v *View) commit() Step {
 	}
 	if left := v.foreign(); len(left) > 0 {
 		step.Events = []Event{{corev1.EventTypeWarning, reasonLeftOut, leftOut(vm.Name, left)}}
+		step.MadeEvents = step.Events
 	}
 	// Whatever the patches say: it is the target, and this restore made it.
 	created := step.CreateVM

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,6 +90,7 @@ func TestTrouble(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	leaveOut := func(v *View) {
 		vm := &v.Content.Spec.Source.VirtualMachine.Spec
+		vm.Instancetype, vm.Preference = nil, nil
 		vm.Template.Spec.Domain.Devices.Disks = append(vm.Template.Spec.Domain.Devices.Disks, v1.Disk{Name: "left"}, v1.Disk{Name: "leftdv"})
 		vm.Template.Spec.Volumes = append(vm.Template.Spec.Volumes,
 			v1.Volume{Name: "left", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
@@ -138,6 +140,23 @@ func TestLeftOut(t *testing.T) {
 		}
 		if n := len(vm.Spec.Template.Spec.Volumes); n < 2 {
 			t.Errorf("%s: %d volumes are left", target, n)
+		}
+		// The new VM tells of them, too.
+		step, events := v.commit(), record.NewFakeRecorder(10)
+		w := newWorld(t)
+		r := &Reconciler{Client: w.client, Live: w.client, Recorder: events, Now: func() time.Time { return now }}
+		r.Frame()
+		step.VM, step.CreateRevisions = nil, nil
+		if err := r.commit(t.Context(), *v, &step); err != nil {
+			t.Fatal(err)
+		}
+		close(events.Events)
+		said := ""
+		for event := range events.Events {
+			said += event
+		}
+		if kept != (said == "") || !kept && !strings.HasPrefix(said, "Warning VolumesLeftOut VM copy is without left, leftdv: ") || len(step.Events) != len(step.MadeEvents) {
+			t.Errorf("%s: %q, %+v", target, said, step.Events)
 		}
 	}
 }

@@ -124,8 +124,10 @@ type Step struct {
 	CreateDataVolumes []*cdiv1.DataVolume
 	CreateRevisions   []*appsv1.ControllerRevision
 	// CreateVM or VM is the commit.
-	CreateVM          *v1.VirtualMachine
-	VM                *v1.VirtualMachine
+	CreateVM *v1.VirtualMachine
+	VM       *v1.VirtualMachine
+	// MadeEvents are about the VM that was created: a clone's restore is deleted, and its events are not found then.
+	MadeEvents        []Event
 	ChangeRevisions   []Change[*appsv1.ControllerRevision]
 	DeleteDataVolumes []*cdiv1.DataVolume
 	// Release lets the target start again, and Done is the status after that.

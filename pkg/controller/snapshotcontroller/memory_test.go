@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -129,8 +130,19 @@ func TestNextWithMemory(t *testing.T) {
 	}
 	snapshot.Annotations = map[string]string{savedmemory.IncludeAnnotation: "true"}
 	step := Next(view)
-	if step.Lock || step.CreateContent || !strings.Contains(step.Status.Conditions[0].Reason, "the guest does not run") {
+	const waits = "Source not locked: its memory cannot be in the snapshot yet: the guest does not run"
+	if step.Lock || step.CreateContent || step.Status.Conditions[0].Reason != waits {
 		t.Errorf("%+v, %+v", step, step.Status.Conditions)
+	}
+	// It is still said when the time is over, and after that.
+	late := view
+	late.Snapshot, late.Now = snapshot.DeepCopy(), now.Add(time.Hour)
+	for late.Snapshot.Status = step.Status; late.Now.Before(now.Add(3 * time.Hour)); late.Now = late.Now.Add(time.Hour) {
+		late.Snapshot.Status = Next(late).Status
+		failure := conditions.Find(late.Snapshot.Status.Conditions, v1beta1.ConditionFailure)
+		if failure == nil || failure.Reason != "snapshot deadline exceeded" || failure.Message != failure.Reason+": "+waits {
+			t.Errorf("after the deadline: %+v", failure)
+		}
 	}
 	view.VMI = &v1.VirtualMachineInstance{}
 	view.VMI.Status.Phase = v1.Running

@@ -180,6 +180,21 @@ func TestStatus(t *testing.T) {
 		t.Errorf("message %q", m)
 	}
 
+	// Nothing is said of the guest before it was quiesced.
+	early := view
+	early.Content = content(windowed(Window{}))
+	if before := Next(early).Status; len(before.SourceIndications) != 1 || before.SourceIndications[0].Indication != snapshots.PartialSnapshot {
+		t.Errorf("before the freeze: %+v", before.SourceIndications)
+	}
+	early.Content = withStatus(true, true)
+	if bare := Next(early).Status; len(bare.SourceIndications) != 2 || bare.SourceIndications[0].Indication != v1beta1.VMSnapshotOnlineSnapshotIndication {
+		t.Errorf("without a freeze: %+v", bare.SourceIndications)
+	}
+	early.Content, early.VM = nil, vmLockedBy("other")
+	if none := Next(early).Status; len(none.SourceIndications) != 0 {
+		t.Errorf("before it is begun: %+v", none.SourceIndications)
+	}
+
 	// It stays so, whatever becomes of the VM.
 	view.Snapshot.Status, view.VMI, view.Volumes, view.Now = got, nil, nil, now.Add(time.Hour)
 	again := Next(view).Status

@@ -2,9 +2,9 @@ package snapshotcontroller
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
@@ -48,6 +48,12 @@ func status(view View, locked bool, waits string) *v1beta1.VirtualMachineSnapsho
 	return next
 }
 
+// KubeVirt's texts, which its clients may look for.
+const (
+	deadlineExceeded = "snapshot deadline exceeded"
+	notLocked        = "Source not locked"
+)
+
 // progress sets the phase and the conditions Progressing and Failure.
 func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, waits string) {
 	next := snapshot.Status
@@ -67,7 +73,11 @@ func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, 
 		set(progressing, corev1.ConditionFalse, "Operation failed")
 	case exceeded:
 		next.Phase = v1beta1.Failed
-		set(v1beta1.ConditionFailure, corev1.ConditionTrue, "snapshot deadline exceeded")
+		waited := conditions.With(next.Conditions, progressing, corev1.ConditionFalse)
+		set(v1beta1.ConditionFailure, corev1.ConditionTrue, deadlineExceeded)
+		if waited != nil && strings.HasPrefix(waited.Reason, notLocked) {
+			conditions.Find(next.Conditions, v1beta1.ConditionFailure).Message = deadlineExceeded + ": " + waited.Reason
+		}
 		set(progressing, corev1.ConditionFalse, "Operation failed")
 	case snapshots.Succeeded(snapshot) || next.CreationTime != nil:
 		next.Phase = v1beta1.Succeeded
@@ -79,10 +89,12 @@ func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, 
 			set(progressing, corev1.ConditionFalse, "Source does not exist")
 		case locked:
 			set(progressing, corev1.ConditionTrue, "Source locked and operation in progress")
+		case snapshots.MemoryReason(waits):
+			set(progressing, corev1.ConditionFalse, notLocked+": "+waits)
 		case waits != "":
-			set(progressing, corev1.ConditionFalse, "Source not locked "+waits)
+			set(progressing, corev1.ConditionFalse, notLocked+" "+waits)
 		default:
-			set(progressing, corev1.ConditionFalse, "Source not locked")
+			set(progressing, corev1.ConditionFalse, notLocked)
 		}
 		if snapshot.DeletionTimestamp != nil {
 			next.Phase = v1beta1.Deleting
@@ -128,17 +140,12 @@ func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	if exceeded && view.Content == nil {
 		return // It was told when there was a content.
 	}
-	quiesced, lapsed := quiescedNow(view.VMI), false
-	if view.Content != nil {
-		window := windowOf(view.Content.Annotations)
-		if window != nil && (!window.Closed || window.Cut) && !isCut(view.Content) && !exceeded {
+	if view.Content != nil && !exceeded && !isCut(view.Content) {
+		if window := windowOf(view.Content.Annotations); window != nil && (!window.Closed || window.Cut) {
 			return // The guest is frozen: a write now would delay those that it waits for.
 		}
-		if window != nil && window.Quiesced != "" {
-			quiesced, lapsed = window.Quiesced, window.Lapsed
-		}
 	}
-	list, memory := snapshots.Indications(quiesced, lapsed), describeMemory(view.Content)
+	list, memory := quiesced(view), describeMemory(view.Content)
 	if memory != nil {
 		list = slices.DeleteFunc(list, lacksMemory)
 	}
@@ -161,15 +168,17 @@ func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	next.Indications, next.SourceIndications = list, described //nolint:staticcheck // as above
 }
 
-// quiescedNow is how a guest would be quiesced, for a snapshot that has not frozen it yet.
-func quiescedNow(vmi *v1.VirtualMachineInstance) snapshots.Quiesced {
-	switch {
-	case guestOf(vmi) == NoGuest:
-		return ""
-	case conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused):
-		return snapshots.QuiescedAlready
-	case conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected):
-		return snapshots.QuiescedAgent
+// quiesced are the indications of how the guest was quiesced; none before that has happened.
+func quiesced(view View) []v1beta1.Indication {
+	if view.Content == nil {
+		return nil
 	}
-	return snapshots.QuiescedNot
+	if window := windowOf(view.Content.Annotations); window != nil && window.Quiesced != "" {
+		return snapshots.Indications(window.Quiesced, window.Lapsed)
+	}
+	if status := view.Content.Status; status != nil && status.CreationTime != nil && guestOf(view.VMI) != NoGuest {
+		// There was no volume to freeze the guest for.
+		return []v1beta1.Indication{v1beta1.VMSnapshotOnlineSnapshotIndication}
+	}
+	return nil
 }

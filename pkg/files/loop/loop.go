@@ -77,7 +77,7 @@ func openStill(device, file string) (int, error) {
 	if err == nil {
 		err = unix.Stat(file, &st)
 	}
-	if err == nil && info.Inode == st.Ino && info.Device == st.Dev {
+	if err == nil && backs(&st, info) {
 		return fd, nil
 	}
 	unix.Close(fd)
@@ -114,7 +114,15 @@ func On(file string) ([]string, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("list loop devices: %w", &fs.PathError{Op: "stat", Path: file, Err: err})
 	}
-	return where(func(info *unix.LoopInfo64) bool { return info.Inode == st.Ino && info.Device == st.Dev })
+	return where(func(info *unix.LoopInfo64) bool { return backs(&st, info) })
+}
+
+// backs reports a loop device on a file. A device is known by its number: its node in /dev may have been made anew.
+func backs(st *unix.Stat_t, info *unix.LoopInfo64) bool {
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return info.Rdevice == st.Rdev
+	}
+	return info.Inode == st.Ino && info.Device == st.Dev
 }
 
 // OnFilesystem lists the loop devices on files of the file system that is on a device.

@@ -3,6 +3,7 @@ package snapshots
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
@@ -21,32 +22,56 @@ func WantsMemory(snapshot *v1beta1.VirtualMachineSnapshot) bool {
 	return snapshot.Annotations[savedmemory.IncludeAnnotation] == "true"
 }
 
+// The beginnings of what MemoryTrouble says: of a reason that stays until somebody changes the VM, and of one that may
+// pass.
+const (
+	noMemory    = "its memory cannot be in the snapshot: "
+	noMemoryYet = "its memory cannot be in the snapshot yet: "
+)
+
 // MemoryTrouble returns why a snapshot with these volumes cannot have the memory of a VM's guest; empty when it can.
 // vmi is nil for none. A guest that goes on from its memory takes its disks to be as they were: all that it can write
 // must be in the snapshot.
 func MemoryTrouble(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
-	const no = "its memory cannot be in the snapshot: "
 	if vmi == nil || vmi.DeletionTimestamp != nil || vmi.Status.Phase != v1.Running {
-		return no + "the guest does not run"
+		return noMemoryYet + "the guest does not run"
 	}
-	devices := &vmi.Spec.Domain.Devices
+	if reason := neverMemory(vmi, volumes); reason != "" {
+		return noMemory + reason
+	}
 	switch {
 	case migrations.UnderWay(vmi):
-		return no + "the guest is moving to another node"
+		return noMemoryYet + "the guest is moving to another node"
 	case conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused):
-		return no + "the guest is paused; unpause it first"
+		return noMemoryYet + "the guest is paused; unpause it first"
+	}
+	return ""
+}
+
+// MemoryNever reports a text with what MemoryTrouble says of a VM of which time alone changes nothing.
+func MemoryNever(text string) bool { return strings.Contains(text, noMemory) }
+
+// MemoryReason reports a text that MemoryTrouble has said.
+func MemoryReason(text string) bool {
+	return strings.HasPrefix(text, noMemory) || strings.HasPrefix(text, noMemoryYet)
+}
+
+// neverMemory is why no snapshot of the guest, as it was started, can have its memory.
+func neverMemory(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
+	devices := &vmi.Spec.Domain.Devices
+	switch {
 	case len(devices.HostDevices) > 0 || len(devices.GPUs) > 0:
-		return no + "the guest has devices of its host, whose state is not in memory"
+		return "the guest has devices of its host, whose state is not in memory"
 	case len(devices.Filesystems) > 0:
-		return no + "the guest shares file systems with its host, whose state is not in memory"
+		return "the guest shares file systems with its host, whose state is not in memory"
 	case devices.AutoattachVSOCK != nil && *devices.AutoattachVSOCK:
-		return no + "the guest has a vsock, whose address changes with each start"
+		return "the guest has a vsock, whose address changes with each start"
 	case vmi.Spec.Domain.LaunchSecurity != nil:
-		return no + "the guest's memory is encrypted"
+		return "the guest's memory is encrypted"
 	}
 	for i := range devices.Interfaces {
 		if devices.Interfaces[i].SRIOV != nil {
-			return no + fmt.Sprintf("interface %s is a device of the host, whose state is not in memory",
+			return fmt.Sprintf("interface %s is a device of the host, whose state is not in memory",
 				devices.Interfaces[i].Name)
 		}
 	}
@@ -54,13 +79,13 @@ func MemoryTrouble(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 		status := &vmi.Status.VolumeStatus[i]
 		volume := hotplug.Volume(&vmi.Spec, status.Name)
 		if status.HotplugVolume != nil && (volume == nil || volume.MemoryDump == nil) {
-			return no + fmt.Sprintf("volume %s was plugged in while the guest ran; unplug it, or make it one of the "+
+			return fmt.Sprintf("volume %s was plugged in while the guest ran; unplug it, or make it one of the "+
 				"template's that is not hotpluggable", status.Name)
 		}
 	}
 	for i := range devices.Disks {
 		if reason := memoryDisk(vmi, &devices.Disks[i], volumes); reason != "" {
-			return no + reason
+			return reason
 		}
 	}
 	return ""

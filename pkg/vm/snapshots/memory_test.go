@@ -61,6 +61,10 @@ func TestMemoryTrouble(t *testing.T) {
 			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("%q", got)
 			}
+			passes := name == "fine" || name == "starts" || name == "paused"
+			if MemoryNever("InProgress: Source not locked: "+got) == passes || MemoryReason(got) != (got != "") {
+				t.Errorf("%q may pass: %v, want %v", got, !passes, passes)
+			}
 		})
 	}
 	if MemoryTrouble(nil, nil) == "" {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 )
@@ -194,15 +195,37 @@ func TestPlanRestore(t *testing.T) {
 		out.Status.RestoreInProgress = in
 		return out
 	}
+	restore := func(kind snapshotv1beta1.ConditionType, status corev1.ConditionStatus, reason string) *snapshotv1beta1.VirtualMachineRestore {
+		return &snapshotv1beta1.VirtualMachineRestore{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"},
+			Status: &snapshotv1beta1.VirtualMachineRestoreStatus{
+				Complete: new(false), Conditions: []snapshotv1beta1.Condition{{Type: kind, Status: status, Reason: reason}},
+			},
+		}
+	}
+	complete := restore("Progressing", "False", "Operation complete")
+	complete.Status.Complete = new(true)
 	m := Machine{Namespace: "ns", Name: "vm", UID: "u", Restore: "r"}
 	for name, test := range map[string]struct {
 		verb lifecycle.Verb
 		now  State
 		want string
 	}{
-		"last":           {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil)}, ""},
-		"under way":      {lifecycle.RestoreKeep, State{VM: restored("", new("r"))}, "restore r of it is not done"},
-		"restored again": {lifecycle.RestoreKeep, State{VM: restored("other-uid", nil)}, "its spec is not that of restore r"},
+		"last":      {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil)}, ""},
+		"under way": {lifecycle.RestoreKeep, State{VM: restored("", new("r"))}, "restore r of it is not done"},
+		"waits": {
+			lifecycle.RestoreKeep,
+			State{VM: restored("former-uid", nil), VMI: vmi("i"), Restore: restore("Progressing", "False", "the VM runs")},
+			"restore r is still under way (InProgress: the VM runs); wait until it is complete, or take it back with `kubectl delete vmrestore r -n ns`",
+		},
+		"failed": {
+			lifecycle.RestoreKeep,
+			State{VM: restored("former-uid", nil), Restore: restore("Failure", "True", "no room")},
+			"restore ns/r failed: no room; it has replaced nothing",
+		},
+		"complete":       {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil), Restore: complete}, ""},
+		"another":        {lifecycle.RestoreKeep, State{VM: restored("other-uid", nil), Restore: complete}, "its spec is not that of restore r: it was restored again since"},
+		"restored again": {lifecycle.RestoreKeep, State{VM: restored("other-uid", nil)}, "its spec is not that of restore r: that is deleted, and was not complete, or it was restored again since"},
 		"runs":           {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil), VMI: vmi("i")}, "it has an instance; stop it first"},
 		"gone":           {lifecycle.RestoreKeep, State{}, "it does not exist any more"},
 		"nothing kept":   {lifecycle.Restore, State{VM: restored("r-uid", nil)}, "what it replaced was not kept"},
@@ -225,15 +248,15 @@ func TestPlan(t *testing.T) {
 		now  State
 		want string
 	}{
-		{"start", lifecycle.Start, machine(halted), State{vm("u", always), vmi("i")}, ""},
+		{"start", lifecycle.Start, machine(halted), State{VM: vm("u", always), VMI: vmi("i")}, ""},
 		{"start that has not begun", lifecycle.Start, machine(halted), State{VM: vm("u", always)}, ""},
-		{"start, Manual", lifecycle.Start, machine(manual), State{vm("u", manual), vmi("i")}, ""},
+		{"start, Manual", lifecycle.Start, machine(manual), State{VM: vm("u", manual), VMI: vmi("i")}, ""},
 		{"start, ended", lifecycle.Start, machine(manual), State{VM: vm("u", manual)}, "it is not running any more"},
 		{"start, halted", lifecycle.Start, machine(halted), State{VM: vm("u", halted)}, "its run strategy was changed since: it is Halted, not Always"},
 		{"stop", lifecycle.Stop, machine(always), State{VM: vm("u", halted)}, ""},
-		{"stop under way", lifecycle.Stop, machine(always), State{vm("u", halted), vmi("i")}, ""},
+		{"stop under way", lifecycle.Stop, machine(always), State{VM: vm("u", halted), VMI: vmi("i")}, ""},
 		{"stop, Once", lifecycle.Stop, machine(once), State{VM: vm("u", halted)}, "its run strategy was Once, and a start would make it Always; set spec.runStrategy to Once instead"},
-		{"stop, started", lifecycle.Stop, machine(manual), State{vm("u", manual), vmi("i")}, "it is running again"},
+		{"stop, started", lifecycle.Stop, machine(manual), State{VM: vm("u", manual), VMI: vmi("i")}, "it is running again"},
 		{"gone", lifecycle.Stop, machine(always), State{}, "it does not exist any more"},
 		{"another", lifecycle.Stop, machine(always), State{VM: vm("x", halted)}, "it was deleted since, and is another of the same name now"},
 		{"pause", lifecycle.Pause, machine(""), State{VMI: vmi("i", v1.VirtualMachineInstancePaused)}, ""},
@@ -243,7 +266,7 @@ func TestPlan(t *testing.T) {
 		{"unpause", lifecycle.Unpause, machine(""), State{VMI: vmi("i")}, ""},
 		{"unpause, paused", lifecycle.Unpause, machine(""), State{VMI: vmi("i", v1.VirtualMachineInstancePaused)}, "it is paused again"},
 		{"rename", lifecycle.Rename, Machine{UID: "u", RenamedTo: "new"}, State{VM: vm("u", halted)}, ""},
-		{"rename, runs", lifecycle.Rename, Machine{Namespace: "ns", UID: "u", RenamedTo: "new"}, State{vm("u", always), vmi("i")}, "it has an instance; stop it first: `virtctl stop new -n ns`"},
+		{"rename, runs", lifecycle.Rename, Machine{Namespace: "ns", UID: "u", RenamedTo: "new"}, State{VM: vm("u", always), VMI: vmi("i")}, "it has an instance; stop it first: `virtctl stop new -n ns`"},
 		{"rename, another", lifecycle.Rename, Machine{UID: "u", RenamedTo: "new"}, State{VM: vm("x", halted)}, "it was deleted since, and is another of the same name now"},
 		{"delete", lifecycle.Delete, machine(always), State{}, "what is deleted is gone; create it again from its manifest"},
 	} {

@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -55,10 +57,12 @@ type Step struct {
 	Refusal string
 }
 
-// State is a machine as it is now, under the name that it was given; either may be nil.
+// State is a machine as it is now, under the name that it was given; any may be nil.
 type State struct {
 	VM  *v1.VirtualMachine
 	VMI *v1.VirtualMachineInstance
+	// Restore is the one that the entry made.
+	Restore *snapshotv1beta1.VirtualMachineRestore
 }
 
 // Plan says for a machine of an entry whether the verb can be taken back now. It can be where the machine is the same
@@ -111,13 +115,25 @@ func refusal(verb lifecycle.Verb, m Machine, now State) string {
 
 // restoreRefusal is why a restore cannot be taken back: only the last one can be, while nothing runs.
 func restoreRefusal(m Machine, now State) string {
+	if r := now.Restore; r != nil {
+		switch done, err := snapshot.Restored(r); {
+		case err != nil:
+			return err.Error() + "; it has replaced nothing"
+		case !done:
+			return fmt.Sprintf("restore %s is still under way (%s); wait until it is complete, or take it back with "+
+				"`kubectl delete vmrestore %s -n %s`", r.Name, snapshot.RestoreStage(r), r.Name, m.Namespace)
+		}
+	}
 	switch by := now.VM.Annotations[snapshots.LastAnnotation]; {
 	case now.VM.Status.RestoreInProgress != nil:
 		return fmt.Sprintf("restore %s of it is not done; `virtctl why restore/%s -n %s` says what it waits for",
 			*now.VM.Status.RestoreInProgress, *now.VM.Status.RestoreInProgress, m.Namespace)
 	case m.Restore == "" || !strings.HasPrefix(by, m.Restore+"-"):
-		return fmt.Sprintf("its spec is not that of restore %s: that did not end well, or it was restored again since",
-			m.Restore)
+		why := "it was restored again since"
+		if now.Restore == nil {
+			why = "that is deleted, and was not complete, or " + why
+		}
+		return fmt.Sprintf("its spec is not that of restore %s: %s", m.Restore, why)
 	case now.VMI != nil:
 		return fmt.Sprintf("it has an instance; stop it first: `virtctl stop %s -n %s`", m.Name, m.Namespace)
 	}

@@ -80,6 +80,14 @@ func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	return failure(s.Status.Conditions)
 }
 
+// Progress is what a snapshot that is not ready says of its progress, empty for one that is, or that failed.
+func Progress(s *snapshotv1beta1.VirtualMachineSnapshot) string {
+	if s.Status == nil || Ready(s) || s.Status.Phase == snapshotv1beta1.Failed {
+		return ""
+	}
+	return progressing(s.Status.Conditions)
+}
+
 // failure is what the condition Failure says, empty unless it holds.
 func failure(conditions []snapshotv1beta1.Condition) string {
 	for _, c := range conditions {

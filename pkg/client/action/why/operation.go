@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // LayerSnapshot is a snapshot, restore or clone of a VM.
@@ -80,8 +81,18 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 	case snapshot.Ready(s):
 		state, summary = OK, "nothing blocks it: the snapshot can be restored"
 	}
-	e.operation(object, state, stage, "it is not taken yet: "+stage, "virtctl snapshot show "+f.Name+e.flag(), machine,
-		controller)
+	mend := []string{"virtctl snapshot show " + f.Name + e.flag(), machine, controller}
+	if never := vmsnapshots.MemoryNever(stage); never && state == Waiting {
+		state, summary = Broken, "the snapshot goes no further: "+stage
+		e.chain = append(e.chain, Link{Layer: LayerSnapshot, Object: object, State: state, Message: stage})
+		e.add(rankRefused, LayerSnapshot, object, Broken, "NoMemory", "it goes no further: "+stage,
+			e.withoutMemory(s)...)
+	} else {
+		if never {
+			mend = e.withoutMemory(s)
+		}
+		e.operation(object, state, stage, "it is not taken yet: "+stage, mend...)
+	}
 	e.chain = append(e.chain, Link{
 		Layer: LayerVM, Object: "vm/" + s.Spec.Source.Name, State: OK, Message: "the VM that it is of",
 	})
@@ -107,6 +118,14 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 		}
 	}
 	return state, summary
+}
+
+// withoutMemory takes the snapshot anew, of a VM whose memory cannot be in one.
+func (e *explanation) withoutMemory(s *snapshotv1beta1.VirtualMachineSnapshot) []string {
+	return []string{
+		"virtctl snapshot delete " + e.Name + e.flag(),
+		"virtctl snapshot create " + s.Spec.Source.Name + " " + e.Name + e.flag(),
+	}
 }
 
 func (e *explanation) restore(f OperationFacts) (State, string) {

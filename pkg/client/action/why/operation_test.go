@@ -22,6 +22,13 @@ func TestExplainOperation(t *testing.T) {
 	content := &snapshotv1beta1.VirtualMachineSnapshotContent{Status: &snapshotv1beta1.VirtualMachineSnapshotContentStatus{
 		VolumeSnapshotStatus: []snapshotv1beta1.VolumeSnapshotStatus{{VolumeSnapshotName: "vs", Error: &snapshotv1beta1.Error{Message: new("pool full")}}},
 	}}
+	lost := "Source not locked: its memory cannot be in the snapshot: disk root is lost"
+	never, late := taking.DeepCopy(), failed.DeepCopy()
+	never.Status.Conditions = []snapshotv1beta1.Condition{{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: lost}}
+	late.Status.Error = nil
+	late.Status.Conditions = []snapshotv1beta1.Condition{{Type: snapshotv1beta1.ConditionFailure, Status: "True", Message: "snapshot deadline exceeded: " + lost}}
+	paused := taking.DeepCopy()
+	paused.Status.Conditions = []snapshotv1beta1.Condition{{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: "Source not locked: its memory cannot be in the snapshot yet: it is paused"}}
 	restore := snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{})
 	stuck := restore.DeepCopy()
 	stuck.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Conditions: []snapshotv1beta1.Condition{
@@ -38,6 +45,9 @@ func TestExplainOperation(t *testing.T) {
 		"ready":       {OperationFacts{Name: "snap", Snapshot: ready}, OK, "can be restored", ""},
 		"taking":      {OperationFacts{Name: "snap", Snapshot: taking}, Waiting, "being taken", "virtctl snapshot show snap -n default"},
 		"failed":      {OperationFacts{Name: "snap", Snapshot: failed}, Broken, "failed: deadline", "virtctl snapshot show snap -n default"},
+		"no memory":   {OperationFacts{Name: "snap", Snapshot: never}, Broken, "goes no further: InProgress: " + lost, "virtctl snapshot create demo snap -n default"},
+		"too late":    {OperationFacts{Name: "snap", Snapshot: late}, Broken, "deadline exceeded: " + lost, "virtctl snapshot create demo snap -n default"},
+		"paused":      {OperationFacts{Name: "snap", Snapshot: paused}, Waiting, "it is paused", "virtctl why demo -n default"},
 		"storage":     {OperationFacts{Name: "snap", Snapshot: taking, Content: content}, Broken, "being taken", "kubectl describe volumesnapshot/vs -n default"},
 		"target runs": {OperationFacts{Name: "back", Restore: restore, Running: true}, Waiting, "VM demo runs", "virtctl stop demo -n default"},
 		"stuck":       {OperationFacts{Name: "back", Restore: stuck}, Broken, "goes no further: no room", "kubectl delete vmrestore back -n default"},

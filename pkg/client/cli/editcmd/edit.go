@@ -139,7 +139,7 @@ func (s *session) run(ctx context.Context) error {
 		case refused != nil && left == text:
 			return s.keep(text, fmt.Errorf("edit %s: %w", s.target.Name, refused))
 		case left == s.before, strings.TrimSpace(left) == "":
-			fmt.Fprintln(s.o.Factory.IO.ErrOut, "Edit cancelled, no changes made.")
+			fmt.Fprintln(s.o.Factory.IO.ErrOut, "note: edit cancelled, no changes made")
 			return nil
 		}
 		text = left
@@ -173,7 +173,7 @@ func (s *session) keep(text string, err error) error {
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	fmt.Fprintf(s.o.Factory.IO.ErrOut, "Your text is in %s.\n", name)
+	fmt.Fprintf(s.o.Factory.IO.ErrOut, "note: your text is in %s\n", name)
 	return err
 }
 
@@ -188,7 +188,7 @@ func (s *session) store(ctx context.Context, text string) (refused, err error) {
 		return mendable(err)
 	}
 	if len(verdict.Changes) == 0 {
-		fmt.Fprintln(s.o.Factory.IO.ErrOut, "Edit cancelled, no changes made.")
+		fmt.Fprintln(s.o.Factory.IO.ErrOut, "note: edit cancelled, no changes made")
 		return nil, nil
 	}
 	if err := diffcmd.WriteChanges(s.o.Factory.IO.ErrOut, verdict.Changes); err != nil {

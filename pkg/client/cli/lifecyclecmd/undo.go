@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/rename"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -241,6 +242,14 @@ func (o *UndoOptions) undoable(
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look at %s: %w", m.Target(), err)
 	}
+	if entry.Verb == lifecycle.RestoreKeep {
+		now.Restore, err = snapshot.GetRestore(ctx, c, m.Namespace, m.Restore)
+		if apierrors.IsNotFound(err) {
+			now.Restore = nil // the VM still says whether it was the last
+		} else if err != nil {
+			return fmt.Errorf("look at the restore of %s: %w", m.Target(), err)
+		}
+	}
 	step := journal.Plan(entry.Verb, m, now)
 	if step.Refusal == "" {
 		return nil
@@ -306,6 +315,8 @@ func (o *UndoOptions) list(report *journal.Report) error {
 			undo = "done"
 		case e.Irreversible != "":
 			undo = "no: " + e.Irreversible
+		case e.Verb == lifecycle.RestoreKeep:
+			undo = "once it is complete, if unchanged since"
 		}
 		w.Row(e.ID, duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), names(e.Entry), undo)
 	}

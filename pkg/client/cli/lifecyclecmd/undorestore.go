@@ -95,7 +95,7 @@ func (o *UndoOptions) waitRestore(ctx context.Context, c *client.Client, r *snap
 	return out, nil
 }
 
-// tellRestore prints what was made, and which claims the VM does not use any more.
+// tellRestore prints what was made, which claims the VM does not use any more, and after a wait what is true then.
 func (o *UndoOptions) tellRestore(of, back *snapshotv1beta1.VirtualMachineRestore) error {
 	if o.Output.Given() {
 		return o.Output.Print(back, o.Factory.IO.Out)
@@ -104,8 +104,12 @@ func (o *UndoOptions) tellRestore(of, back *snapshotv1beta1.VirtualMachineRestor
 		"virtualmachinerestore.snapshot.kubevirt.io/%s created%s, which undoes %s\n",
 		back.Name, o.DryRun.Suffix(), of.Name)
 	if claims := snapshot.Claims(of); err == nil && len(claims) > 0 && o.DryRun == cli.DryRunNone {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "VM %s/%s does not use these claims after that, which stay: %s\n",
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: VM %s/%s does not use these claims after that, which stay: %s\n",
 			of.Namespace, of.Spec.Target.Name, strings.Join(claims, ", "))
+	}
+	if err == nil && o.Wait {
+		_, err = fmt.Fprintf(o.Factory.IO.Out, "VM %s has again what it had before %s, which is undone\n",
+			of.Spec.Target.Name, of.Name)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -232,9 +233,16 @@ func (o *CreateOptions) take(ctx context.Context, c *client.Client, vm *v1.Virtu
 	if warning != "" {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
-	if o.Memory && vm.Status.PrintableStatus != v1.VirtualMachineStatusRunning {
-		return nil, fmt.Errorf("--memory: the guest of %s/%s does not run (%s); start it, or leave --memory out",
-			vm.Namespace, vm.Name, vm.Status.PrintableStatus)
+	if o.Memory {
+		vmi, err := c.VMI(ctx, vm.Namespace, vm.Name)
+		if apierrors.IsNotFound(err) {
+			vmi = nil
+		} else if err != nil {
+			return nil, fmt.Errorf("--memory: look at the guest of %s/%s: %w", vm.Namespace, vm.Name, err)
+		}
+		if err := snapshot.CheckMemory(vm, vmi); err != nil {
+			return nil, err
+		}
 	}
 	name := o.Name
 	if name == "" {

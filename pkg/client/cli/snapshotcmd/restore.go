@@ -121,6 +121,10 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.Keep && !plan.Exists {
+		return fmt.Errorf("--keep keeps what is replaced, and there is no VM %s/%s yet: the restore makes it; leave "+
+			"--keep out", namespace, plan.Target)
+	}
 	if plan.Exists && o.DryRun == cli.DryRunNone {
 		if err := confirm(ctx, o.Factory, o.Yes, question(namespace, plan)); err != nil {
 			return err

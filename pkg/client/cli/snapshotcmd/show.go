@@ -98,6 +98,9 @@ func page(
 	if said := snapshot.Trouble(s); said != "" {
 		line("Error", strings.Join(strings.Fields(said), " "))
 	}
+	if waits := snapshot.Progress(s); waits != "" {
+		line("Progress", waits)
+	}
 	if s.Status != nil {
 		for _, i := range s.Status.SourceIndications {
 			line("Indication", fmt.Sprintf("%s: %s", i.Indication, i.Message))

@@ -165,10 +165,34 @@ func TestCreateWithMemory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the guest of default/demo does not run (Stopped)") || s.did("POST") {
 		t.Errorf("%v, asked %v", err, s.asked)
 	}
-	vm.Status.PrintableStatus = v1.VirtualMachineStatusRunning
+	// The instance runs a moment before the VM says so.
+	vm.Status.PrintableStatus = v1.VirtualMachineStatusStarting
+	vmi := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Scheduled}}
+	vmi.Spec.Volumes = vm.Spec.Template.Spec.Volumes
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "disk", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}}
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = vmi
+	if _, _, err := run(t, s, NewCmdCreate, "demo", "--memory"); err == nil || !strings.Contains(err.Error(), "does not run (Scheduled)") {
+		t.Errorf("%v", err)
+	}
+	vmi.Status.Phase = v1.Running
 	out, _, err := run(t, s, NewCmdCreate, "demo", "--memory", "-o", `jsonpath={.metadata.annotations}`)
 	if err != nil || !strings.Contains(out, `"virtkit.io/include-memory":"true"`) {
 		t.Errorf("%q %v", out, err)
+	}
+	vmi.Spec.Volumes = []v1.Volume{{Name: "disk", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}}}
+	vm.Spec.Template.Spec.Volumes, s.asked = vmi.Spec.Volumes, nil
+	_, _, err = run(t, s, NewCmdCreate, "demo", "--memory")
+	const lost = "its memory cannot be in the snapshot: disk disk is lost when the guest stops; put it on a claim"
+	if err == nil || !strings.Contains(err.Error(), lost) || s.did("POST") {
+		t.Errorf("%v, asked %v", err, s.asked)
+	}
+	stands := taken("snap")
+	stands.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.InProgress, Conditions: []snapshotv1beta1.Condition{
+		{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: "Source not locked: " + lost},
+	}}
+	s.objects[group+"virtualmachinesnapshots/snap"] = stands
+	if out, _, err := run(t, s, NewCmdShow, "snap"); err != nil || !strings.Contains(out, "Source not locked: "+lost) {
+		t.Errorf("%s, %v", out, err)
 	}
 }
 
@@ -225,6 +249,10 @@ func TestRestore(t *testing.T) {
 	if err != nil || out != "copy" {
 		t.Errorf("%q %v", out, err)
 	}
+	s.asked = nil
+	if _, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "--keep"); err == nil || !strings.Contains(err.Error(), "there is no VM default/copy yet") || s.did("POST") {
+		t.Errorf("it keeps nothing: %v", err)
+	}
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
 	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil || !strings.Contains(err.Error(), "virtctl stop demo") {
 		t.Errorf("%v", err)
@@ -251,6 +279,12 @@ func TestUndo(t *testing.T) {
 	if err != nil || out != `{"restore.virtkit.io/keep-replaced":"true"}` {
 		t.Errorf("%q %v", out, err)
 	}
+	waits := snapshot.NewRestore("default", "restore-snap-abcde", "snap", "demo", snapshot.RestoreOptions{})
+	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = waits
+	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil || !strings.Contains(err.Error(), "restore restore-snap-abcde is still under way (Pending); wait until") {
+		t.Errorf("under way: %v", err)
+	}
+	delete(s.objects, group+"virtualmachinerestores/restore-snap-abcde")
 	restored := machine()
 	restored.Annotations = map[string]string{"restore.kubevirt.io/lastRestoreUID": "other"}
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = restored
@@ -259,11 +293,16 @@ func TestUndo(t *testing.T) {
 	}
 	restored.Annotations["restore.kubevirt.io/lastRestoreUID"] = "restore-snap-abcde-uid"
 	done := snapshot.NewRestore("default", "restore-snap-abcde", "snap", "demo", snapshot.RestoreOptions{})
-	done.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Restores: []snapshotv1beta1.VolumeRestore{{PersistentVolumeClaimName: "restore-1-disk"}}}
+	done.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Complete: new(true), Restores: []snapshotv1beta1.VolumeRestore{{PersistentVolumeClaimName: "restore-1-disk"}}}
 	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = done
-	out, errOut, err := run(t, s, lifecyclecmd.NewCmdUndo)
-	if want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, which undoes restore-snap-abcde\n"; err != nil || out != want ||
-		errOut != "VM default/demo does not use these claims after that, which stay: restore-1-disk\n" {
+	undone := snapshot.NewUndo("undo-abcde-restore-snap-abcde", done)
+	undone.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Complete: new(true)}
+	s.objects[group+"virtualmachinerestores"] = map[string]any{"items": []any{undone}}
+	out, errOut, err := run(t, s, lifecyclecmd.NewCmdUndo, "--wait")
+	want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, which undoes restore-snap-abcde\n" +
+		"VM demo has again what it had before restore-snap-abcde, which is undone\n"
+	if err != nil || out != want ||
+		errOut != "note: VM default/demo does not use these claims after that, which stay: restore-1-disk\n" {
 		t.Errorf("%q, %q, %v", out, errOut, err)
 	}
 	if out, _, err := run(t, s, lifecyclecmd.NewCmdUndo, "--list"); err != nil || strings.Count(out, " restore-keep ") != 2 || !strings.Contains(out, "done") {
