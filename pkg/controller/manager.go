@@ -257,7 +257,7 @@ func (o *Options) addReconcilers(
 	}
 	clones := &clonecontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Now: time.Now,
-		Suffix: func() string { return utilrand.String(nameSuffix) },
+		Suffix:    func() string { return utilrand.String(nameSuffix) },
 		Snapshots: volumeSnapshots,
 	}
 	err = errors.Join(

@@ -98,7 +98,8 @@ func (r *Reconciler) ready(ctx context.Context, view *View) error {
 	if err == nil {
 		err = frame.PatchStatus(ctx, r.writes, snapshot, &snapshot.Status, &v1beta1.VirtualMachineSnapshotStatus{
 			Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: origin.SourceUID,
-			CreationTime: origin.CreationTime, Indications: origin.Indications,
+			CreationTime:                      origin.CreationTime,
+			Indications:                       origin.Indications, //nolint:staticcheck // KubeVirt fills it in, too
 			VirtualMachineSnapshotContentName: &content.Name,
 		})
 	}
