@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 var vms = schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachines"}
@@ -34,6 +35,7 @@ func TestErrors(t *testing.T) {
 	forbidden := apierrors.NewForbidden(vms, "demo", errors.New(`User "me" cannot list resource "virtualmachines" in API group "kubevirt.io" at the cluster scope`))
 	noNodes := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New(`User "me" cannot list resource "nodes" in API group "" at the cluster scope`))
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "a.b" denied the request: spec.x: no`}}
+	noClones := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "a.b" denied the request: ` + clones.Missing("me", "team-a")}}
 	nothingThere := apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", vms, "", "404 page not found", 0, true)
 	connection := Connection{Context: "prod", Server: "https://10.0.0.1:6443", Program: "kubectl virt"}
 	for _, test := range []struct {
@@ -54,6 +56,7 @@ func TestErrors(t *testing.T) {
 		{"forbidden", forbidden, ExitNotAllowed, "not allowed: user \"me\" may not list virtualmachines.kubevirt.io in all namespaces; check with `kubectl auth can-i list virtualmachines.kubevirt.io -A`"},
 		{"forbidden, of the cluster", noNodes, ExitNotAllowed, "not allowed: user \"me\" may not list nodes of the cluster; check with `kubectl auth can-i list nodes`"},
 		{"denied", fmt.Errorf("create VM: %w", denied), ExitFailure, "spec.x: no"},
+		{"denied for a right", fmt.Errorf("create clone: %w", noClones), ExitNotAllowed, "not allowed: user \"me\" may not create virtualmachineclones/source.clone.kubevirt.io in namespace \"team-a\"; check with `kubectl auth can-i create virtualmachineclones.clone.kubevirt.io --subresource=source -n team-a`"},
 		{"unauthorized", apierrors.NewUnauthorized("Unauthorized"), ExitNotAllowed, `https://10.0.0.1:6443 rejects your credentials (context "prod")`},
 		{"timed out", fmt.Errorf("%w waiting", action.ErrTimeout), ExitTimeout, "timed out waiting"},
 		{"deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), ExitTimeout, "wait: timed out"},

@@ -208,11 +208,15 @@ func isNotInstalled(err error) bool {
 
 var denied = regexp.MustCompile(`^(?:.*: )?admission webhook "[^"]+" denied the request: `)
 
-// isDenial reports whether an admission webhook refused the object: its content is wrong, not the
-// user's rights.
+// isDenial reports whether an admission webhook refused the object: its content is wrong, not the user's rights. A
+// webhook that asks for a right says so in the API server's words.
 func isDenial(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && denied.MatchString(status.Status().Message)
+	if !errors.As(err, &status) {
+		return false
+	}
+	message := status.Status().Message
+	return denied.MatchString(message) && !rbac.MatchString(message)
 }
 
 // denial is what a webhook said, without who said it.
@@ -223,7 +227,7 @@ func denial(err error) string {
 }
 
 var rbac = regexp.MustCompile(
-	`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)")?`,
+	`[Uu]ser "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)")?`,
 )
 
 // forbidden says which right is missing and how to look into it.

@@ -17,6 +17,7 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -117,6 +118,8 @@ func (v *View) undo() Step {
 	}
 	vm.Spec = *spec
 	metav1.SetMetaDataAnnotation(&vm.ObjectMeta, LastAnnotation, mark(v.Restore))
+	// The memory that the guest was to go on from is of the disks that it does not have any more: it boots.
+	delete(vm.Annotations, savedmemory.ResumeAnnotation)
 	step := Step{Status: status, VM: vm}
 	if err := v.keepFormer(vm, &step); err != nil {
 		return v.stuck(err.Error())

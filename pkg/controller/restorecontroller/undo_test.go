@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -105,8 +106,16 @@ func TestUndo(t *testing.T) {
 				t.Fatal("the VM is the old one")
 			}
 			w.kept("r", oldClaims, newClaims)
+			// Its guest was to go on from memory that is of the new disks.
+			resumes := w.vm("vm")
+			metav1.SetMetaDataAnnotation(&resumes.ObjectMeta, savedmemory.ResumeAnnotation, "{}")
+			w.must(w.client.Update(t.Context(), resumes))
 			w.ask("u", "r")
-			w.complete(each)
+			w.complete(func() {
+				if _, resumes := w.vm("vm").Annotations[savedmemory.ResumeAnnotation]; resumes != w.whole() {
+					t.Errorf("after %v: the guest goes on from its memory: %t", w.writes, resumes)
+				}
+			})
 			if w.whole() {
 				t.Fatalf("the VM is the restored one: %v", w.writes)
 			}

@@ -86,6 +86,8 @@ func Next(view View) Step {
 				step.Lock, locked = true, true
 			} else {
 				step.RequeueAfter = retry
+				// A lock that was half made when its maker ended would keep what it waits for from being mended.
+				step.Unlock = view.holds() && view.Content == nil
 			}
 		}
 		step.CreateContent = locked && view.Content == nil

@@ -55,6 +55,8 @@ func TestNext(t *testing.T) {
 	deleting.DeletionTimestamp = new(metav1.NewTime(now))
 	half := vmLockedBy("snap")
 	half.Status.SnapshotInProgress = nil
+	begunLock := vmLockedBy("snap")
+	begunLock.Finalizers = nil
 	restored := vmLockedBy("")
 	restored.Status.RestoreInProgress = new("r")
 
@@ -71,6 +73,11 @@ func TestNext(t *testing.T) {
 		"unbound": {
 			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes, Troubles: map[string]string{"a": "volume not bound"}},
 			"", "source test/demo volume not bound: a", "InProgress",
+		},
+		"half locked": {View{Snapshot: begun, VM: begunLock, Served: true, Volumes: volumes}, "lock create", "operation in progress", "InProgress"},
+		"half locked, and cannot go on": {
+			View{Snapshot: begun, VM: begunLock, Served: true, Volumes: volumes, Troubles: map[string]string{"a": "volume not bound"}},
+			"unlock", "source test/demo volume not bound: a", "InProgress",
 		},
 		"no kind":                 {View{Snapshot: begun, VM: vmLockedBy(""), Volumes: volumes}, "", "has no VolumeSnapshots", "InProgress"},
 		"pods":                    {View{Snapshot: begun, VM: vmLockedBy(""), Pods: 2}, "", "source is offline but 2 pods using PVCs", "InProgress"},

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // Reached says what is true of a snapshot that was taken: how many volumes it has, and what the guest did meanwhile.
@@ -21,6 +23,8 @@ func Reached(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 func quiet(indications []string) string {
 	has := func(i snapshotv1beta1.Indication) bool { return slices.Contains(indications, string(i)) }
 	switch {
+	case has(vmsnapshots.WithMemory):
+		return "and the guest's memory, for which it stood still"
 	case has(snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication):
 		return "and the guest wrote again before all were taken"
 	case has(snapshotv1beta1.VMSnapshotGuestAgentIndication):

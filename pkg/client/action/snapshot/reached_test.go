@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // TestReached has what is said at the end of `snapshot create --wait`.
@@ -13,11 +15,12 @@ func TestReached(t *testing.T) {
 		volumes     []string
 		indications []snapshotv1beta1.Indication
 	}{
-		"2 volumes, and the guest was frozen by its agent":          {[]string{"a", "b"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotGuestAgentIndication}},
-		"1 volume, and the guest has no agent that could freeze it": {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotNoGuestAgentIndication}},
-		"1 volume, and the guest wrote again before all were taken": {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotGuestAgentIndication, snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication}},
-		"1 volume, and the guest was paused":                        {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotPausedIndication}},
-		"no volume, and the VM was stopped":                         {nil, nil},
+		"2 volumes, and the guest was frozen by its agent":           {[]string{"a", "b"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotGuestAgentIndication}},
+		"1 volume, and the guest has no agent that could freeze it":  {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotNoGuestAgentIndication}},
+		"1 volume, and the guest wrote again before all were taken":  {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotGuestAgentIndication, snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication}},
+		"1 volume, and the guest was paused":                         {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotPausedIndication}},
+		"1 volume, and the guest's memory, for which it stood still": {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, vmsnapshots.WithMemory}},
+		"no volume, and the VM was stopped":                          {nil, nil},
 	} {
 		s := New("default", "demo", "s1", Options{})
 		s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{SnapshotVolumes: &snapshotv1beta1.SnapshotVolumesLists{IncludedVolumes: tc.volumes}}

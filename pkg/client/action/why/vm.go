@@ -183,9 +183,26 @@ func (e *explanation) backoff(vm *v1.VirtualMachine) bool {
 	e.add(rankGuest, LayerVM, e.vmObject(), Broken, "CrashLoopBackOff",
 		fmt.Sprintf("the guest failed %d times in a row and is tried again in %s; the last time: %s",
 			f.ConsecutiveFailCount, f.RetryAfterTimestamp.Sub(e.Now).Round(time.Second), last),
-		"virtctl logs "+e.Name+e.flag(), "virtctl start "+e.Name+e.flag()+" (tries at once)")
+		"virtctl logs "+e.Name+e.flag()+" --source launcher", "virtctl start "+e.Name+e.flag()+" (tries at once)")
 	return true
 }
+
+// again is how a guest that has failed is started once more; nothing where virt-controller does it.
+func (e *explanation) again() []string {
+	if e.VM == nil {
+		return nil
+	}
+	switch strategy, err := e.VM.RunStrategy(); {
+	case err != nil, strategy == v1.RunStrategyAlways, strategy == v1.RunStrategyRerunOnFailure:
+		return nil
+	case strategy == v1.RunStrategyOnce:
+		return []string{runAgain}
+	}
+	return []string{"virtctl start " + e.Name + e.flag()}
+}
+
+// runAgain is the remedy for a VM that has run once.
+const runAgain = "set spec.runStrategy to Manual or Always to run it again"
 
 // notWanted says why a VM without a guest is content with that.
 func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) bool {
@@ -199,6 +216,9 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 			"a start was asked for and has not been carried out yet")
 		return false
 	}
+	if e.VMI != nil && e.VMI.Status.Phase == v1.Failed && strategy != v1.RunStrategyHalted {
+		return false // that it failed says more
+	}
 	switch strategy {
 	case v1.RunStrategyHalted:
 		return off("Halted", "the VM is halted: its run strategy keeps it off", start)
@@ -206,8 +226,7 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 		return off("Manual", "the VM has run strategy Manual and was stopped, or never started", start)
 	case v1.RunStrategyOnce:
 		if e.VMI != nil || vm.Status.RunStrategy == v1.RunStrategyOnce {
-			return off("OnceDone", "the VM has run strategy Once and has run",
-				"set spec.runStrategy to Manual or Always to run it again")
+			return off("OnceDone", "the VM has run strategy Once and has run", runAgain)
 		}
 	case v1.RunStrategyRerunOnFailure:
 		over := e.VMI == nil && vm.Status.RunStrategy == strategy && vm.Status.StartFailure == nil

@@ -151,13 +151,15 @@ func (e *explanation) failed(vmi *v1.VirtualMachineInstance) {
 	if c := conditions.Find(vmi.Status.Conditions, v1.VirtualMachineInstanceReady); c != nil && c.Message != "" {
 		message = c.Message
 	}
-	logs := "virtctl logs " + e.Name + e.flag()
+	// The serial port and QEMU's log go with the guest; the launcher's has QEMU's last words.
+	logs := "virtctl logs " + e.Name + e.flag() + " --source launcher"
 	add := func(reason, message string, mend ...string) {
+		mend = append(mend, e.again()...)
 		e.add(rankGuest, LayerQEMU, e.vmiObject(), Broken, reason, message, mend...)
 	}
 	switch vmi.Status.Reason {
 	case "GuestCrashed":
-		add("GuestCrashed", message, logs, logs+" --source qemu")
+		add("GuestCrashed", message, logs)
 	case "GuestPanicked":
 		add("GuestPanicked", message, logs)
 	case "OOMKilled":
@@ -166,7 +168,7 @@ func (e *explanation) failed(vmi *v1.VirtualMachineInstance) {
 	case "CannotStart":
 		e.qemu(message)
 	case "LauncherGone", "LauncherFailed":
-		add(vmi.Status.Reason, message, logs+" --source launcher")
+		add(vmi.Status.Reason, message, logs)
 	case "Evicted":
 		add("Evicted", "the kubelet evicted the pod: "+message, "kubectl describe node "+vmi.Status.NodeName,
 			"free disk or memory on the node")

@@ -196,6 +196,11 @@ func failed(reason, message string, more ...situation) situation {
 		condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, reason, message), func(f *Facts) { apply(f, more) })
 }
 
+// strategy gives the VM a run strategy.
+func strategy(strategy v1.VirtualMachineRunStrategy) situation {
+	return func(f *Facts) { f.VM.Spec.RunStrategy = &strategy }
+}
+
 // withClaim gives the VM a claim; nil for one that does not exist.
 func withClaim(claim *corev1.PersistentVolumeClaim, more ...situation) situation {
 	return func(f *Facts) {
@@ -543,5 +548,24 @@ func TestMissingTypesAreSaidOnce(t *testing.T) {
 	}
 	if want := "InstancetypeNotApplied PreferenceMissing"; strings.Join(reasons, " ") != want {
 		t.Errorf("causes %q, want %s", reasons, want)
+	}
+}
+
+// A guest that has failed comes before its VM's run strategy; where virt-controller does not start it again, what does is
+// said.
+func TestFailedGuestIsStartedAgain(t *testing.T) {
+	logs := "virtctl logs demo -n default --source launcher"
+	for of, want := range map[v1.VirtualMachineRunStrategy][]string{
+		v1.RunStrategyAlways:         {logs},
+		v1.RunStrategyRerunOnFailure: {logs},
+		v1.RunStrategyManual:         {logs, "virtctl start demo -n default"},
+		v1.RunStrategyOnce:           {logs, runAgain},
+	} {
+		f := healthy()
+		failed("GuestCrashed", "The guest crashed: failed.", strategy(of))(&f)
+		r := Explain(f)
+		if len(r.Causes) == 0 || r.Causes[0].Reason != "GuestCrashed" || !slices.Equal(r.Causes[0].Mend, want) || r.Verdict != Broken {
+			t.Errorf("%s: verdict %s, causes %+v; want mend %q", of, r.Verdict, r.Causes, want)
+		}
 	}
 }
