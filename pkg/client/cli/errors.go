@@ -9,6 +9,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
 // Exit codes, a contract with scripts; see docs/output.md.
@@ -73,7 +74,7 @@ func ExitCode(err error) int {
 		return ExitInterrupted
 	case errors.Is(err, action.ErrLost):
 		return ExitLost
-	case errors.Is(err, action.ErrNotInstalled), isNotInstalled(err):
+	case errors.Is(err, action.ErrNotInstalled), client.NoPath(err):
 		return ExitFailure
 	case apierrors.IsNotFound(err), errors.Is(err, action.ErrNotFound):
 		return ExitNotFound

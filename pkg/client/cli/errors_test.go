@@ -36,6 +36,9 @@ func TestErrors(t *testing.T) {
 	noNodes := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New(`User "me" cannot list resource "nodes" in API group "" at the cluster scope`))
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "a.b" denied the request: spec.x: no`}}
 	noClones := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "a.b" denied the request: ` + clones.Missing("me", "team-a")}}
+	nameless := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "there is no such thing",
+	}}
 	nothingThere := apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", vms, "", "404 page not found", 0, true)
 	connection := Connection{Context: "prod", Server: "https://10.0.0.1:6443", Program: "kubectl virt"}
 	for _, test := range []struct {
@@ -62,6 +65,7 @@ func TestErrors(t *testing.T) {
 		{"deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), ExitTimeout, "wait: timed out"},
 		{"lost", fmt.Errorf("x: %w", action.ErrLost), ExitLost, "x: the connection was lost"},
 		{"cancelled", fmt.Errorf("x: %w", context.Canceled), ExitInterrupted, "interrupted"},
+		{"a 404 that names nothing", fmt.Errorf("ask: %w", nameless), ExitNotFound, "ask: there is no such thing"},
 		{"not installed", fmt.Errorf("list: %w", nothingThere), ExitFailure, "virtkit is not installed in this cluster (context \"prod\"); install it with `kubectl virt install`"},
 		{"unavailable", apierrors.NewServiceUnavailable("no endpoints"), ExitFailure, "look at the pods in namespace kubevirt"},
 		{"refused", dialError(syscall.ECONNREFUSED), ExitFailure, `cannot reach the cluster at https://10.0.0.1:6443 (context "prod"): connection refused; is it running, and is this the right context?`},

@@ -17,12 +17,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
 // Connection is what a message about the cluster can name. The zero value names nothing.
@@ -59,7 +59,7 @@ func Explain(err error, c Connection) string {
 	case clientcmd.IsContextNotFound(err):
 		return fmt.Sprintf("there is no context %q in the kubeconfig; `kubectl config get-contexts` lists those "+
 			"there are", missingContext(err))
-	case errors.Is(err, action.ErrNotInstalled), isNotInstalled(err):
+	case errors.Is(err, action.ErrNotInstalled), client.NoPath(err):
 		return fmt.Sprintf("virtkit is not installed in this cluster%s; install it with `%s install`", c.where(),
 			c.program())
 	case apierrors.IsUnauthorized(err):
@@ -186,24 +186,6 @@ var unfulfilled = regexp.MustCompile(`Operation cannot be fulfilled on \S+ "([^"
 func missingContext(err error) string {
 	_, name, _ := strings.Cut(oneLine(err), "specified context: ")
 	return name
-}
-
-// isNotInstalled recognises the API server's own 404 for a path nobody serves.
-func isNotInstalled(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
-		return false
-	}
-	s := status.Status()
-	if s.Details == nil {
-		return false
-	}
-	for _, cause := range s.Details.Causes {
-		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
-			return true
-		}
-	}
-	return false
 }
 
 var denied = regexp.MustCompile(`^(?:.*: )?admission webhook "[^"]+" denied the request: `)

@@ -22,6 +22,14 @@ type Inference struct {
 	From string
 }
 
+// field is the option that asks for the inference: the one that names a volume, where one is named.
+func (i Inference) field(whether string) string {
+	if i.From != "" {
+		return whether + "-from"
+	}
+	return whether
+}
+
 // reference reads KIND/NAME or NAME; kinds are the singular names that KIND may be.
 func reference(field, text string, kinds ...string) (kind, name string, err error) {
 	kind, name, _ = cutLast(text)
@@ -77,7 +85,7 @@ func infer(vm *v1.VirtualMachine, o Options) error {
 				vm.Spec.Template.Spec.Domain.Memory = nil
 			} // else it stands in where nothing is inferred
 		case i.Explicit:
-			return invalid("infer-instancetype", "%s", err)
+			return invalid(i.field("infer-instancetype"), "%s", err)
 		}
 	}
 	if i := o.InferPreference; !i.Off && o.Preference == "" {
@@ -85,7 +93,7 @@ func infer(vm *v1.VirtualMachine, o Options) error {
 		case err == nil:
 			vm.Spec.Preference = &v1.PreferenceMatcher{InferFromVolume: volume, InferFromVolumeFailurePolicy: policy(i)}
 		case i.Explicit:
-			return invalid("infer-preference", "%s", err)
+			return invalid(i.field("infer-preference"), "%s", err)
 		}
 	}
 	return nil

@@ -130,7 +130,7 @@ func TestVMRefuses(t *testing.T) {
 		`instancetype: "flavour" is not one of virtualmachineinstancetype, `: func(o *Options) { o.Instancetype = "flavour/x" },
 		`preference: "X" is no name`:                                         func(o *Options) { o.Preference = "X" },
 		`infer-instancetype: there is no volume to infer from`:               func(o *Options) { o.InferInstancetype.Explicit = true },
-		`infer-preference: there is no volume named "x"`: func(o *Options) {
+		`infer-preference-from: there is no volume named "x"`: func(o *Options) {
 			o.InferPreference = Inference{Explicit: true, From: "x"}
 		},
 		`infer-preference: volume "demo-containerdisk-0" is neither a claim nor imported`: func(o *Options) {

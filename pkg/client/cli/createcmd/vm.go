@@ -289,7 +289,7 @@ func flagError(err error) error {
 	if !errors.As(err, &field) {
 		return err
 	}
-	if strings.Contains(field.Field, " ") {
+	if strings.HasPrefix(field.Field, "volume ") { // a volume's own name
 		return cli.UsageErrorf("%s", field)
 	}
 	return cli.UsageErrorf("--%s", field)

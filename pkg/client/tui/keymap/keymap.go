@@ -26,6 +26,22 @@ type Binding[M any] struct {
 // Map is the bindings of a model, in the order they are shown.
 type Map[M any] []Binding[M]
 
+// Of makes bindings of another model, for which of gives the one that they are about.
+func Of[M, N any](bindings Map[N], of func(M) N) Map[M] {
+	out := make(Map[M], 0, len(bindings))
+	for _, b := range bindings {
+		bound := Binding[M]{
+			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
+			Do: func(m M) tea.Cmd { return b.Do(of(m)) },
+		}
+		if b.Allowed != nil {
+			bound.Allowed = func(m M) string { return b.Allowed(of(m)) }
+		}
+		out = append(out, bound)
+	}
+	return out
+}
+
 // Hint is a binding as it is shown.
 type Hint struct {
 	// Code is the key as Bubble Tea spells it, Key as it is shown.

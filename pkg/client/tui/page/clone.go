@@ -22,7 +22,7 @@ type cloning struct {
 // NewClone makes the page that makes another VM of a snapshot.
 func NewClone(w *World, s *store.Snapshot) *Request {
 	followSnapshots(w)
-	p := &cloning{row: s, Request: newRequest(w, "clone from "+s.Object().String(), "makes the VM", []plugField{
+	p := &cloning{row: s, Request: newRequest(w, "clone from "+s.Object().String(), "makes the VM", []formField{
 		{title: "New VM", example: "its name"},
 	})}
 	p.refuse, p.tell, p.ask = p.refusal, p.says, p.asks

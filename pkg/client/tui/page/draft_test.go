@@ -22,10 +22,14 @@ func TestPlaceholders(t *testing.T) {
 	}
 	w := &World{Theme: theme.New(theme.Options{})}
 	input := textinput.New()
-	styles := fieldStyles(w, &input)
-	for _, style := range []lipgloss.Style{styles.Focused.Placeholder, styles.Blurred.Placeholder} {
-		if style.Render("x") != w.Theme.Paint(theme.Dim, "x") {
-			t.Errorf("a placeholder looks as %q", style.Render("x"))
+	request := newFieldset(w, takeForm)
+	for name, styles := range map[string]textinput.Styles{
+		"a form's": fieldStyles(w, &input), "a request's": request.inputs[takeSnapshot].Styles(),
+	} {
+		for _, style := range []lipgloss.Style{styles.Focused.Placeholder, styles.Blurred.Placeholder} {
+			if style.Render("x") != w.Theme.Paint(theme.Dim, "x") {
+				t.Errorf("%s placeholder looks as %q", name, style.Render("x"))
+			}
 		}
 	}
 }

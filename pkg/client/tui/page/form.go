@@ -10,7 +10,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/create"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
-	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
 // Form makes a virtual machine of what is typed, with the manifest beside it. Nothing typed is lost when it is left,
@@ -317,11 +316,3 @@ func (p *Form) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p,
 
 // Hints are the page's keys.
 func (p *Form) Hints() []keymap.Hint { return p.keys.Hints(p) }
-
-// fieldStyles are those of a form's field: what it shows while it is empty is dim, not as a value.
-func fieldStyles(w *World, input *textinput.Model) textinput.Styles {
-	styles := input.Styles()
-	styles.Cursor.Blink = false
-	styles.Focused.Placeholder, styles.Blurred.Placeholder = w.Theme.Style(theme.Dim), w.Theme.Style(theme.Dim)
-	return styles
-}

@@ -11,9 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
-	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
-	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
 // Machine is the page of one virtual machine. Its row and its events come from the store; its objects are read when the
@@ -93,14 +91,7 @@ const pictureEvery = 5
 // NewMachine makes the page.
 func NewMachine(w *World, key store.Key) *Machine {
 	p := &Machine{world: w, key: key, console: newTail()}
-	for _, b := range machineBindings() {
-		p.keys = append(p.keys, keymap.Binding[*Machine]{
-			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
-			Allowed: func(p *Machine) string { return b.Allowed(p.subject()) },
-			Do:      func(p *Machine) tea.Cmd { return b.Do(p.subject()) },
-		})
-	}
-	p.keys = append(p.keys, keymap.Binding[*Machine]{
+	p.keys = append(keymap.Of(machineBindings(), (*Machine).subject), keymap.Binding[*Machine]{
 		Keys: []string{"r"}, Name: "read again", Help: "ask the server and the guest's agent again", Quiet: true,
 		Do: func(p *Machine) tea.Cmd {
 			p.objects.of, p.screen.of = "", 0
@@ -241,16 +232,12 @@ func (p *Machine) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // View draws the sections, in two columns where there is room, as far as they are scrolled to.
 func (p *Machine) View(width, height int) string {
-	t := p.world.Theme
 	if p.row == nil {
-		if state := p.State(); !state.Synced {
-			return empty(p.world, state, "virtual machines", 0, filter.Filter{}, width, "", "")
-		}
-		return t.Paint(theme.Dim, "  There is no machine "+p.key.String())
+		return absent(p.world, p.State(), "virtual machines", "There is no machine "+p.key.String(), width)
 	}
 	p.thumb.seen = false
 	lines := p.draw(width, height)
-	shown := p.view(t, lines, width, height)
+	shown := p.view(p.world.Theme, lines, width, height)
 	p.thumb.seen = p.thumb.from < p.offset+p.height && p.thumb.to > p.offset
 	return shown
 }

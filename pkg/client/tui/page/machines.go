@@ -189,14 +189,7 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 			return ""
 		}, Do: func(bound) tea.Cmd { return Send(Open{NewForm(w)}) }},
 	}
-	for _, b := range machineBindings() {
-		keys = append(keys, keymap.Binding[bound]{
-			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
-			Allowed: func(p bound) string { return b.Allowed(subject{w, p.table.Marked()}) },
-			Do:      func(p bound) tea.Cmd { return b.Do(subject{w, p.table.Marked()}) },
-		})
-	}
-	return keys
+	return append(keys, keymap.Of(machineBindings(), func(p bound) subject { return subject{w, p.table.Marked()} })...)
 }
 
 // target names a machine for an action.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
@@ -30,21 +29,10 @@ const (
 	plugFields
 )
 
-// option is one of the values that a field may have; its name is what is shown, and the empty value is the default.
-type option struct{ value, name string }
-
 // untilRestart is the value of plugLasts that changes only the instance.
 const untilRestart = "instance"
 
-// plugField describes a field: how it is called, by the form and by the command line, and what it may be. One without
-// options is typed.
-type plugField struct {
-	title, flag, example string
-	options              []option
-	boolean              bool // whether the flag takes no value
-}
-
-var plugForm = [plugFields]plugField{
+var plugForm = [plugFields]formField{
 	plugClaim: {title: "Claim", flag: "volume-name", example: "type to find, enter takes the one below"},
 	plugLasts: {title: "Lasts", options: []option{{"", "for good"}, {untilRestart, "until restart"}}},
 	plugKind:  {title: "Disk type", flag: "disk-type", options: defaulted(volume.DiskTypes)},
@@ -57,30 +45,12 @@ var plugForm = [plugFields]plugField{
 	plugCache: {title: "Cache", flag: "cache", options: append([]option{{"", "default"}}, options(volume.Caches)...)},
 }
 
-// options are the values as they are called.
-func options(values []string) []option {
-	var out []option
-	for _, v := range values {
-		out = append(out, option{v, v})
-	}
-	return out
-}
-
-// defaulted are options of which the first is what is taken where none is said.
-func defaulted(values []string) []option {
-	out := options(values)
-	out[0].value = ""
-	return out
-}
-
 // Plug plugs a volume into a machine: a form, with the claims of the machine's namespace below it.
 type Plug struct {
-	world  *World
-	row    *store.Machine // the last there was
-	gone   bool
-	inputs [plugFields]textinput.Model // of the fields that are typed
-	chosen [plugFields]string          // of the others
-	at     int
+	world *World
+	row   *store.Machine // the last there was
+	gone  bool
+	fieldset
 	begun  bool // whether a claim was typed or taken: an empty form is no mistake
 	table  widget.Table[*volume.Claim]
 	claims []*volume.Claim
@@ -98,12 +68,9 @@ type claimsRead struct {
 
 // NewPlug makes the page.
 func NewPlug(w *World, m *store.Machine) *Plug {
-	p := &Plug{world: w, row: m}
-	for i := range p.inputs {
-		input := textinput.New()
-		input.Prompt, input.Placeholder, input.CharLimit = "", plugForm[i].example, 253
-		input.SetStyles(fieldStyles(w, &input))
-		p.inputs[i] = input
+	p := &Plug{world: w, row: m, fieldset: newFieldset(w, plugForm[:])}
+	p.offers = func(i int, o option) bool { // for an instance there is no VM that it could last in
+		return i != plugLasts || !p.row.Instance || o.value == untilRestart
 	}
 	if m.Instance {
 		p.chosen[plugLasts] = untilRestart
@@ -220,9 +187,7 @@ func (p *Plug) Wants() tea.Cmd {
 func (p *Plug) Update(msg tea.Msg) tea.Cmd {
 	switch m := msg.(type) {
 	case tea.PasteMsg:
-		if p.typed() {
-			return p.give(tea.PasteMsg{Content: strings.TrimSpace(m.Content)})
-		}
+		return p.paste(m, p.give)
 	case claimsRead:
 		if m.page != p {
 			return nil
@@ -243,63 +208,17 @@ func (p *Plug) Update(msg tea.Msg) tea.Cmd {
 
 // Typed gives what is no key of the form to the field.
 func (p *Plug) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
-	key := m.String()
-	switch {
-	case key == "esc" || key == "ctrl+c":
-		return nil, false
-	case p.typed() && slices.Contains([]string{"left", "right", "space"}, key):
-		return p.give(m), true
-	}
-	cmd, known, why := p.keys.Handle(p, key)
-	switch {
-	case why != "":
-		return Send(Notice{Text: capital(why)}), true
-	case known || !p.typed():
-		return cmd, true
-	}
-	return p.give(m), true
+	return typedOn(p, &p.fieldset, p.keys, p.give, m)
 }
 
-// typed reports whether the field is typed rather than chosen.
-func (p *Plug) typed() bool { return plugForm[p.at].options == nil }
-
 func (p *Plug) give(msg tea.Msg) tea.Cmd {
-	var cmd tea.Cmd
 	before := p.value(p.at)
-	p.inputs[p.at], cmd = p.inputs[p.at].Update(msg)
+	cmd := p.enter(msg)
 	if p.at == plugClaim && p.value(p.at) != before {
 		p.begun = true
 		p.find()
 	}
 	return cmd
-}
-
-func (p *Plug) moveTo(i int) tea.Cmd {
-	p.inputs[p.at].Blur()
-	p.at = (i + plugFields) % plugFields
-	if !p.typed() {
-		return nil
-	}
-	p.inputs[p.at].CursorEnd()
-	return p.inputs[p.at].Focus()
-}
-
-// choose goes to another of a field's options. An instance that no VM has made has nothing that lasts.
-func (p *Plug) choose(by int) {
-	all := plugForm[p.at].options
-	if p.at == plugLasts && p.row.Instance {
-		return
-	}
-	at := slices.IndexFunc(all, func(o option) bool { return o.value == p.chosen[p.at] })
-	p.chosen[p.at] = all[(at+by+len(all))%len(all)].value
-}
-
-// value is what a field has.
-func (p *Plug) value(i int) string {
-	if plugForm[i].options != nil {
-		return p.chosen[i]
-	}
-	return strings.TrimSpace(p.inputs[i].Value())
 }
 
 // find shows the claims that match what was typed, with the cursor on the one of that name, or on the first.

@@ -76,11 +76,7 @@ func (p *Plug) submit() tea.Cmd {
 // line is the command line that does the same.
 func (p *Plug) line(o *volume.Options) string {
 	words := volumeWords(p.world, "addvolume", p.row.Key(), o)
-	for i := plugKind; i < plugFields; i++ {
-		if value := p.value(i); value != "" {
-			words = append(words, "--"+plugForm[i].flag, quoted(value))
-		}
-	}
+	words = append(words, p.words(plugKind)...)
 	return p.world.line(append(words, "--namespace", p.row.Namespace)...)
 }
 

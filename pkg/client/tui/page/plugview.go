@@ -5,21 +5,17 @@ import (
 	"strings"
 
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
-	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// plugNameWidth is that of a field's title, and claimsLeast the least height of the claims that is worth drawing.
-const (
-	plugNameWidth = 12
-	claimsLeast   = 4
-)
+// claimsLeast is the least height of the claims that is worth drawing.
+const claimsLeast = 4
 
 // View draws the fields, what is to be said of them, and the claims. Where there is no room for all of that the claims
 // are shown while one is being found, and the fields afterwards.
 func (p *Plug) View(width, height int) string {
 	var lines []string
 	for i := range plugFields {
-		lines = append(lines, p.field(i, width))
+		lines = append(lines, p.draw(p.world.Theme, i, width))
 	}
 	lines = append(lines, "")
 	lines = append(lines, p.verdict(width)...)
@@ -32,31 +28,6 @@ func (p *Plug) View(width, height int) string {
 	}
 	lines = append(lines, p.candidates(width, height-len(lines))...)
 	return strings.Join(lines[:min(len(lines), height)], "\n")
-}
-
-// field draws a field: what is typed, or what there is to choose with the choice in brackets.
-func (p *Plug) field(i, width int) string {
-	t, f := p.world.Theme, &plugForm[i]
-	role := theme.Dim
-	if i == p.at {
-		role = theme.Key
-	}
-	name := "  " + t.Paint(role, widget.Pad(t, f.title, plugNameWidth)) + " "
-	if f.options == nil {
-		p.inputs[i].SetWidth(max(8, width-plugNameWidth-6))
-		return widget.Pad(t, name+p.inputs[i].View(), width)
-	}
-	var words []string
-	for _, o := range f.options {
-		switch {
-		case o.value == p.chosen[i]:
-			words = append(words, t.Paint(role, "["+o.name+"]"))
-		case i == plugLasts && p.row.Instance: // there is no VM that it could last in
-		default:
-			words = append(words, t.Paint(theme.Dim, " "+o.name+" "))
-		}
-	}
-	return widget.Pad(t, name+strings.Join(words, " "), width)
 }
 
 // verdict says what keeps the volume from being plugged in, or what to look at before it is.
@@ -74,23 +45,13 @@ func (p *Plug) verdict(width int) []string {
 	case claim != nil && len(claim.UsedBy) > 0:
 		role, text = theme.Warn, "It is used by "+strings.Join(claim.UsedBy, ", ")+"."
 	}
-	var lines []string
-	for _, l := range widget.Wrap("  "+widget.Harmless(text), width-1, 2) {
-		lines = append(lines, p.world.Theme.Paint(role, l))
-	}
-	return lines
+	return paragraph(p.world.Theme, role, text, width)
 }
 
 // candidates draws the claims, or why there are none.
 func (p *Plug) candidates(width, height int) []string {
 	t := p.world.Theme
-	said := func(role theme.Role, text string) []string {
-		var lines []string
-		for _, l := range widget.Wrap("  "+widget.Harmless(text), width-1, 2) {
-			lines = append(lines, t.Paint(role, l))
-		}
-		return lines
-	}
+	said := func(role theme.Role, text string) []string { return paragraph(t, role, text, width) }
 	shown, all := p.table.Len()
 	switch {
 	case p.list.err != nil:

@@ -1,10 +1,8 @@
 package page
 
 import (
-	"slices"
 	"strings"
 
-	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -18,11 +16,8 @@ type Request struct {
 	world *World
 	title string
 	// verb is what is done when it is submitted, for the key's help.
-	verb   string
-	fields []plugField
-	inputs []textinput.Model // of the fields that are typed
-	chosen []string          // of the others
-	at     int
+	verb string
+	fieldset
 	// refuse says why it cannot be asked for; tell what would be done; ask asks whether it is to be.
 	refuse func() string
 	tell   func() []widget.Line
@@ -34,19 +29,10 @@ type Request struct {
 }
 
 // newRequest makes a page of its fields; what else it does is its maker's to say.
-func newRequest(w *World, title, verb string, fields []plugField) *Request {
+func newRequest(w *World, title, verb string, fields []formField) *Request {
 	p := &Request{
-		world: w, title: title, verb: verb, fields: fields,
-		inputs: make([]textinput.Model, len(fields)), chosen: make([]string, len(fields)),
+		world: w, title: title, verb: verb, fieldset: newFieldset(w, fields),
 		want: func() tea.Cmd { return nil }, hear: func(tea.Msg) {},
-	}
-	for i := range p.inputs {
-		input := textinput.New()
-		input.Prompt, input.Placeholder, input.CharLimit = "", fields[i].example, 253
-		styles := input.Styles()
-		styles.Cursor.Blink = false
-		input.SetStyles(styles)
-		p.inputs[i] = input
 	}
 	move := func(by int) func(*Request) tea.Cmd {
 		return func(p *Request) tea.Cmd { return p.moveTo(p.at + by) }
@@ -68,73 +54,11 @@ func newRequest(w *World, title, verb string, fields []plugField) *Request {
 	return p
 }
 
-func (p *Request) typed() bool { return p.fields[p.at].options == nil }
-
-func (p *Request) moveTo(i int) tea.Cmd {
-	p.inputs[p.at].Blur()
-	p.at = (i + len(p.fields)) % len(p.fields)
-	if !p.typed() {
-		return nil
-	}
-	p.inputs[p.at].CursorEnd()
-	return p.inputs[p.at].Focus()
-}
-
-func (p *Request) choose(by int) {
-	if p.typed() {
-		return
-	}
-	all := p.fields[p.at].options
-	at := slices.IndexFunc(all, func(o option) bool { return o.value == p.chosen[p.at] })
-	p.chosen[p.at] = all[(at+by+len(all))%len(all)].value
-}
-
-// value is what a field has.
-func (p *Request) value(i int) string {
-	if p.fields[i].options != nil {
-		return p.chosen[i]
-	}
-	return strings.TrimSpace(p.inputs[i].Value())
-}
-
-// words are the flags of the fields that are filled in, from one of them on.
-func (p *Request) words(from int) []string {
-	var out []string
-	for i := from; i < len(p.fields); i++ {
-		switch f, value := &p.fields[i], p.value(i); {
-		case value == "" || f.flag == "":
-		case f.boolean:
-			out = append(out, "--"+f.flag)
-		default:
-			out = append(out, "--"+f.flag, quoted(value))
-		}
-	}
-	return out
-}
-
-func (p *Request) give(msg tea.Msg) tea.Cmd {
-	var cmd tea.Cmd
-	p.inputs[p.at], cmd = p.inputs[p.at].Update(msg)
-	return tea.Batch(cmd, p.want())
-}
+func (p *Request) give(msg tea.Msg) tea.Cmd { return tea.Batch(p.enter(msg), p.want()) }
 
 // Typed gives what is no key of the form to the field.
 func (p *Request) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
-	key := m.String()
-	switch {
-	case key == "esc" || key == "ctrl+c":
-		return nil, false
-	case p.typed() && slices.Contains([]string{"left", "right", "space"}, key):
-		return p.give(m), true
-	}
-	cmd, known, why := p.keys.Handle(p, key)
-	switch {
-	case why != "":
-		return Send(Notice{Text: capital(why)}), true
-	case known || !p.typed():
-		return cmd, true
-	}
-	return p.give(m), true
+	return typedOn(p, &p.fieldset, p.keys, p.give, m)
 }
 
 // Title says what is asked for.
@@ -152,10 +76,7 @@ func (p *Request) Wants() tea.Cmd { return p.want() }
 // Update takes what was read, and what was pasted.
 func (p *Request) Update(msg tea.Msg) tea.Cmd {
 	if m, ok := msg.(tea.PasteMsg); ok {
-		if p.typed() {
-			return p.give(tea.PasteMsg{Content: strings.TrimSpace(m.Content)})
-		}
-		return nil
+		return p.paste(m, p.give)
 	}
 	p.hear(msg)
 	return nil
@@ -175,13 +96,9 @@ func (p *Request) View(width, height int) string {
 	t := p.world.Theme
 	var lines []string
 	for i := range p.fields {
-		lines = append(lines, p.field(i, width))
+		lines = append(lines, p.draw(t, i, width))
 	}
-	said := func(l widget.Line) {
-		for _, part := range widget.Wrap("  "+widget.Harmless(l.Text), width-1, 2) {
-			lines = append(lines, t.Paint(l.Role, part))
-		}
-	}
+	said := func(l widget.Line) { lines = append(lines, paragraph(t, l.Role, l.Text, width)...) }
 	lines = append(lines, "")
 	if why := p.refuse(); why != "" {
 		said(widget.Line{Text: capital(why) + ".", Role: theme.Warn})
@@ -193,27 +110,4 @@ func (p *Request) View(width, height int) string {
 		said(l)
 	}
 	return strings.Join(lines[:min(len(lines), height)], "\n")
-}
-
-// field draws a field: what is typed, or what there is to choose with the choice in brackets.
-func (p *Request) field(i, width int) string {
-	t, f := p.world.Theme, &p.fields[i]
-	role := theme.Dim
-	if i == p.at {
-		role = theme.Key
-	}
-	name := "  " + t.Paint(role, widget.Pad(t, f.title, plugNameWidth)) + " "
-	if f.options == nil {
-		p.inputs[i].SetWidth(max(8, width-plugNameWidth-6))
-		return widget.Pad(t, name+p.inputs[i].View(), width)
-	}
-	var words []string
-	for _, o := range f.options {
-		if o.value == p.chosen[i] {
-			words = append(words, t.Paint(role, "["+o.name+"]"))
-		} else {
-			words = append(words, t.Paint(theme.Dim, " "+o.name+" "))
-		}
-	}
-	return widget.Pad(t, name+strings.Join(words, " "), width)
 }

@@ -23,8 +23,8 @@ const (
 	restoreKeep
 )
 
-func restoreForm() []plugField {
-	return []plugField{
+func restoreForm() []formField {
+	return []formField{
 		restoreTarget: {title: "VM", flag: "target", example: "the snapshot's"},
 		restoreStop: {title: "If it runs", flag: "stop", boolean: true, options: []option{
 			{"", "do nothing"}, {"stop", "stop it first"},

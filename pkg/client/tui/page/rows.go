@@ -167,13 +167,7 @@ func empty(
 	w *World, state store.State, what string, all int, f filter.Filter, width int, lacks, advice string,
 ) string {
 	t := w.Theme
-	said := func(role theme.Role, text string) string {
-		var lines []string
-		for _, l := range widget.Wrap("  "+widget.Harmless(text), width-1, 2) {
-			lines = append(lines, t.Paint(role, l))
-		}
-		return strings.Join(lines, "\n")
-	}
+	said := func(role theme.Role, text string) string { return strings.Join(paragraph(t, role, text, width), "\n") }
 	switch {
 	case state.Err != nil && !state.Synced:
 		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" + said(theme.Dim, wayOut(state.Err))

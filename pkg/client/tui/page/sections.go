@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
@@ -141,6 +143,43 @@ func (s canvas) failed(err error) []string {
 	return lines
 }
 
+// deleted says of a row that is gone that it is.
+func (s canvas) deleted(gone bool) []string {
+	if !gone {
+		return nil
+	}
+	return []string{s.t.Paint(theme.Bad, "  It has been deleted.")}
+}
+
+// absent says why the page of one row has none: it is not read yet, or there is none.
+func absent(w *World, state store.State, what, none string, width int) string {
+	if !state.Synced {
+		return empty(w, state, what, 0, filter.Filter{}, width, "", "")
+	}
+	return w.Theme.Paint(theme.Dim, "  "+widget.Harmless(none))
+}
+
+// events are those of a row, with their title.
+func (s canvas) events(all []*store.Event) []string {
+	return append([]string{s.title("Events")}, timeline(s.t, all, s.now, s.width)...)
+}
+
+// conditions are those of a row, with their title; warns picks those that say that something is the matter.
+func (s canvas) conditions(all []store.Condition, warns func(store.Condition) bool) []string {
+	lines := []string{s.title("Conditions")}
+	for _, o := range all {
+		role := theme.Text
+		if warns(o) {
+			role = theme.Warn
+		}
+		lines = append(lines, s.condition(role, o.Type, o.Status, o.Since, o.Reason, o.Message)...)
+	}
+	if len(all) == 0 {
+		lines = append(lines, s.dim("none"))
+	}
+	return lines
+}
+
 // condition is one, with its message beside it or below.
 func (s canvas) condition(
 	role theme.Role, kind string, status corev1.ConditionStatus, since time.Time, reason, message string,
@@ -156,6 +195,15 @@ func (s canvas) condition(
 	wrapped := wrap(text, s.width-9)
 	for _, l := range wrapped[:min(len(wrapped), conditionLines)] {
 		lines = append(lines, "      "+s.t.Paint(theme.Dim, l))
+	}
+	return lines
+}
+
+// paragraph is text so wide, its lines after the first indented.
+func paragraph(t *theme.Theme, role theme.Role, text string, width int) []string {
+	lines := widget.Wrap("  "+widget.Harmless(text), width-1, 2)
+	for i := range lines {
+		lines[i] = t.Paint(role, lines[i])
 	}
 	return lines
 }

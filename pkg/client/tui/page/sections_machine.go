@@ -19,11 +19,8 @@ import (
 // head says what the machine is and how it is.
 func (s sections) head() []string {
 	m := s.row
-	var lines []string
+	lines := s.deleted(s.gone)
 	add := func(name, value string, role theme.Role) { lines = append(lines, s.line(name, value, role)...) }
-	if s.gone {
-		lines = append(lines, s.t.Paint(theme.Bad, "  It has been deleted."))
-	}
 	ready := "not ready"
 	if m.Ready {
 		ready = "ready"
@@ -221,12 +218,12 @@ func (s sections) interfaces() []string {
 // recent are the newest events.
 func (s sections) recent() []string {
 	newest := s.Machine.events[:min(len(s.Machine.events), recentEvents)]
-	return append([]string{s.title("Events")}, timeline(s.t, newest, s.now, s.width)...)
+	return s.canvas.events(newest)
 }
 
 // events are all of them.
 func (s sections) events() []string {
-	return append([]string{s.title("Events")}, timeline(s.t, s.Machine.events, s.now, s.width)...)
+	return s.canvas.events(s.Machine.events)
 }
 
 func labels(set map[string]string) string {

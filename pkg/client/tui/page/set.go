@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
-	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
@@ -35,16 +34,11 @@ const membersMost = 20
 func NewSet(w *World, key store.Key) *Set {
 	followSets(w)
 	p := &Set{world: w, key: key}
-	for _, b := range setBindings() {
-		keys := b.Keys
-		if b.Name == "machines" {
-			keys = []string{"enter", "i"}
+	p.keys = keymap.Of(setBindings(), (*Set).group)
+	for i := range p.keys {
+		if p.keys[i].Name == "machines" {
+			p.keys[i].Keys = []string{"enter", "i"}
 		}
-		p.keys = append(p.keys, keymap.Binding[*Set]{
-			Keys: keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
-			Allowed: func(p *Set) string { return b.Allowed(p.group()) },
-			Do:      func(p *Set) tea.Cmd { return b.Do(p.group()) },
-		})
 	}
 	p.keys = append(p.keys, scrolling[*Set](func(p *Set) *window { return &p.window })...)
 	p.Refresh()
@@ -95,17 +89,14 @@ func (p *Set) Hints() []keymap.Hint { return p.keys.Hints(p) }
 // View draws the sections, in two columns where there is room, as far as they are scrolled to.
 func (p *Set) View(width, height int) string {
 	if p.row == nil {
-		if state := p.State(); !state.Synced {
-			return empty(p.world, state, "pools and replica sets", 0, filter.Filter{}, width, "", "")
-		}
-		return p.world.Theme.Paint(theme.Dim, "  There is no "+p.Title())
+		return absent(p.world, p.State(), "pools and replica sets", "There is no "+p.Title(), width)
 	}
 	return p.view(p.world.Theme, p.draw(width), width, height)
 }
 
 func (p *Set) draw(width int) []string {
 	all := p.world.canvas(width)
-	events := append([]string{all.title("Events")}, timeline(all.t, p.events, all.now, width)...)
+	events := all.events(p.events)
 	if width < twoColumns {
 		return together([][]string{p.head(all), p.conditions(all), p.machines(all), events})
 	}
@@ -117,11 +108,8 @@ func (p *Set) draw(width int) []string {
 // head says what the set is, how it is, and what it asks for.
 func (p *Set) head(c canvas) []string {
 	s := p.row
-	var lines []string
+	lines := c.deleted(p.gone)
 	add := func(name, value string, role theme.Role) { lines = append(lines, c.line(name, value, role)...) }
-	if p.gone {
-		lines = append(lines, c.t.Paint(theme.Bad, "  It has been deleted."))
-	}
 	add("Kind", s.Kind, theme.Text)
 	add("Machines", fmt.Sprintf("%d desired, %d there, %d ready", s.Desired, s.Current, s.Ready), setRole(s))
 	add("Why", shortOf(s, lacking(p.world, []*store.Set{s})[s.UID]), setRole(s))
@@ -134,18 +122,9 @@ func (p *Set) head(c canvas) []string {
 }
 
 func (p *Set) conditions(c canvas) []string {
-	lines := []string{c.title("Conditions")}
-	for _, o := range p.row.Conditions {
-		role := theme.Text
-		if o.Status == corev1.ConditionTrue { // both that there are say that something is the matter
-			role = theme.Warn
-		}
-		lines = append(lines, c.condition(role, o.Type, o.Status, o.Since, o.Reason, o.Message)...)
-	}
-	if len(lines) == 1 {
-		lines = append(lines, c.dim("none"))
-	}
-	return lines
+	return c.conditions(p.row.Conditions, func(o store.Condition) bool {
+		return o.Status == corev1.ConditionTrue // both that there are say that something is the matter
+	})
 }
 
 // machines lists its machines.

@@ -57,14 +57,7 @@ func NewSets(w *World, resource string) *Sets {
 		Keys: []string{"enter"}, Name: "details", Help: "everything about the set",
 		Allowed: bound.none, Do: p.open(func(s *store.Set) Page { return NewSet(w, s.Key()) }),
 	}}
-	for _, b := range setBindings() {
-		keys = append(keys, keymap.Binding[bound]{
-			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
-			Allowed: func(p bound) string { return b.Allowed(group{w, p.current()}) },
-			Do:      func(p bound) tea.Cmd { return b.Do(group{w, p.current()}) },
-		})
-	}
-	p.bind(keys...)
+	p.bind(append(keys, keymap.Of(setBindings(), func(p bound) group { return group{w, p.current()} })...)...)
 	p.Refresh()
 	return p
 }

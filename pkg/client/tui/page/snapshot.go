@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
-	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
@@ -31,14 +30,7 @@ type Snapshot struct {
 // NewSnapshot makes the page of the row with a key.
 func NewSnapshot(w *World, key store.Key) *Snapshot {
 	followSnapshots(w)
-	p := &Snapshot{world: w, key: key}
-	for _, b := range savedBindings() {
-		p.keys = append(p.keys, keymap.Binding[*Snapshot]{
-			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
-			Allowed: func(p *Snapshot) string { return b.Allowed(p.saved()) },
-			Do:      func(p *Snapshot) tea.Cmd { return b.Do(p.saved()) },
-		})
-	}
+	p := &Snapshot{world: w, key: key, keys: keymap.Of(savedBindings(), (*Snapshot).saved)}
 	p.keys = append(p.keys, scrolling[*Snapshot](func(p *Snapshot) *window { return &p.window })...)
 	p.Refresh()
 	return p
@@ -94,17 +86,14 @@ func (p *Snapshot) Hints() []keymap.Hint { return p.keys.Hints(p) }
 // View draws the sections, in two columns where there is room, as far as they are scrolled to.
 func (p *Snapshot) View(width, height int) string {
 	if p.row == nil {
-		if state := p.State(); !state.Synced {
-			return empty(p.world, state, "snapshots", 0, filter.Filter{}, width, "", "")
-		}
-		return p.world.Theme.Paint(theme.Dim, "  "+widget.Harmless("There is no "+p.Title()+", or it has not come yet"))
+		return absent(p.world, p.State(), "snapshots", "There is no "+p.Title()+", or it has not come yet", width)
 	}
 	return p.view(p.world.Theme, p.draw(width), width, height)
 }
 
 func (p *Snapshot) draw(width int) []string {
 	all := p.world.canvas(width)
-	events := append([]string{all.title("Events")}, timeline(all.t, p.events, all.now, width)...)
+	events := all.events(p.events)
 	if width < twoColumns {
 		return together([][]string{p.head(all), p.volumes(all), p.offspring(all), p.conditions(all), events})
 	}
@@ -117,7 +106,7 @@ func (p *Snapshot) draw(width int) []string {
 // head says what it is, how far it is, and how it was taken.
 func (p *Snapshot) head(c canvas) []string {
 	s := p.row
-	var lines []string
+	lines := c.deleted(p.gone)
 	add := func(name, value string, role theme.Role) { lines = append(lines, c.line(name, value, role)...) }
 	long := func(name, value string, role theme.Role) {
 		for i, part := range filled(wrap(widget.Harmless(value), c.width-nameWidth-3)...) {
@@ -126,9 +115,6 @@ func (p *Snapshot) head(c canvas) []string {
 			}
 			add(name, part, role)
 		}
-	}
-	if p.gone {
-		lines = append(lines, c.t.Paint(theme.Bad, "  It has been deleted."))
 	}
 	role := savedRole(s)
 	add("Kind", s.Kind, theme.Text)
@@ -246,18 +232,10 @@ func (p *Snapshot) offspring(c canvas) []string {
 }
 
 func (p *Snapshot) conditions(c canvas) []string {
-	lines := []string{c.title("Conditions")}
-	for _, o := range p.row.Conditions {
-		role := theme.Text
-		if is := o.Status == corev1.ConditionTrue; is && o.Type == "Failure" || !is && o.Type == "Ready" {
-			role = theme.Warn
-		}
-		lines = append(lines, c.condition(role, o.Type, o.Status, o.Since, o.Reason, o.Message)...)
-	}
-	if len(lines) == 1 {
-		lines = append(lines, c.dim("none"))
-	}
-	return lines
+	return c.conditions(p.row.Conditions, func(o store.Condition) bool {
+		is := o.Status == corev1.ConditionTrue
+		return is && o.Type == "Failure" || !is && o.Type == "Ready"
+	})
 }
 
 // eventsOn are the events of an object itself, the newest first.

@@ -55,14 +55,7 @@ func newSnapshots(w *World, title string, machine *store.Key) *Snapshots {
 		Keys: []string{"enter"}, Name: "details", Help: "everything about the snapshot, restore or clone",
 		Allowed: bound.none, Do: p.open(func(s *store.Snapshot) Page { return NewSnapshot(w, s.Key()) }),
 	}}
-	for _, b := range savedBindings() {
-		keys = append(keys, keymap.Binding[bound]{
-			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
-			Allowed: func(bound) string { return b.Allowed(p.saved()) },
-			Do:      func(bound) tea.Cmd { return b.Do(p.saved()) },
-		})
-	}
-	p.bind(keys...)
+	p.bind(append(keys, keymap.Of(savedBindings(), func(bound) saved { return p.saved() })...)...)
 	p.Refresh()
 	return p
 }
@@ -270,14 +263,7 @@ func filled(texts ...string) []string {
 
 // View draws the table, and above it what of it cannot be read; without any rows, what is missing for them.
 func (p *Snapshots) View(width, height int) string {
-	t := p.world.Theme
-	said := func(role theme.Role, text string) []string {
-		var lines []string
-		for _, l := range widget.Wrap("  "+widget.Harmless(text), width-1, 2) {
-			lines = append(lines, t.Paint(role, l))
-		}
-		return lines
-	}
+	said := func(role theme.Role, text string) []string { return paragraph(p.world.Theme, role, text, width) }
 	if err := p.state().Err; client.Unserved(err) {
 		return strings.Join(said(theme.Bad, capital(snapshot.ErrNoKinds.Error())), "\n")
 	}

@@ -32,7 +32,7 @@ const (
 	takePartial
 )
 
-var takeForm = []plugField{
+var takeForm = []formField{
 	takeSnapshot: {title: "Name", example: "of the snapshot"},
 	takeDeadline: {title: "Fails after", flag: "failure-deadline", example: "5m"},
 	takePolicy: {title: "If deleted", flag: "deletion-policy", options: []option{

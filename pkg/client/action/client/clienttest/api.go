@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
@@ -66,6 +69,20 @@ func (a *API) Client() *client.Client {
 		a.t.Fatal(err)
 	}
 	return c
+}
+
+// Kubeconfig is the path of a kubeconfig for it, whose context has a namespace.
+func (a *API) Kubeconfig(namespace string) string {
+	a.t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: a.server.URL}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", Namespace: namespace}
+	config.CurrentContext = "test"
+	path := filepath.Join(a.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		a.t.Fatal(err)
+	}
+	return path
 }
 
 // Forbidden is the refusal of a resource.
