@@ -27,7 +27,7 @@ func Keeps(
 // Event is the reason and the message of an event.
 type Event struct{ Reason, Message string }
 
-// RecordChange records the first event when a state began, the second when it ended, and none when it stayed.
+// RecordChange records the first event when a state began, the second when it ended, and none when nothing changed.
 func RecordChange(recorder record.EventRecorder, object client.Object, was, is bool, events [2]Event) {
 	if was == is {
 		return

@@ -69,11 +69,11 @@ func TestCloneAcross(t *testing.T) {
 		source    any // the annotation, if there is one
 	}{
 		"-n team-a --target-namespace team-b":                            {"team-b", "team-a"},
-		"--target-namespace team-b":                                      {"team-b", "work"}, // the context's
+		"--target-namespace team-b":                                      {"team-b", "shop"}, // the context's
 		"-n team-a --target-namespace team-b --source-type snapshot":     {"team-b", "team-a"},
 		"-n team-a --target-namespace team-b --target-name demo":         {"team-b", "team-a"},
 		"-n team-a --target-namespace team-a":                            {"team-a", nil}, // the source's own is none other
-		"--target-namespace work":                                        {"work", nil},
+		"--target-namespace shop":                                        {"shop", nil},
 		"-n team-a --target-namespace=":                                  {"team-a", nil},
 		"-n team-a --target-namespace team-b --dry-run=server -o yaml":   {"team-b", "team-a"},
 		"-n team-a --target-namespace team-b --new-smbios-serial serial": {"team-b", "team-a"},

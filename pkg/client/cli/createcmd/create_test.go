@@ -23,7 +23,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // cluster is an API server that answers what is created with what it was sent, or refuses it, and the kubeconfig for it,
-// whose context has the namespace "work".
+// whose context has the namespace "shop".
 type cluster struct {
 	t          *testing.T
 	kubeconfig string
@@ -42,7 +42,7 @@ func newCluster(t *testing.T) *cluster {
 	writeFile(t, c.kubeconfig, `apiVersion: v1
 kind: Config
 current-context: test
-contexts: [{name: test, context: {cluster: test, namespace: work}}]
+contexts: [{name: test, context: {cluster: test, namespace: shop}}]
 clusters: [{name: test, cluster: {server: "`+server.URL+`"}}]
 `)
 	return c
@@ -151,30 +151,30 @@ func TestApply(t *testing.T) {
 	const clones, types = "/apis/clone.kubevirt.io/v1beta1", "/apis/instancetype.kubevirt.io/v1beta1"
 	const vms = "/apis/kubevirt.io/v1/namespaces/"
 	for line, want := range map[string]struct{ asked, out string }{
-		"vm --name demo --pvc disk --apply":         {vms + "work/virtualmachines?", "virtualmachine.kubevirt.io/demo created"},
+		"vm --name demo --pvc disk --apply":         {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/demo created"},
 		"vm --name demo --pvc disk --apply -n shop": {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/demo created"},
-		"vm --pvc disk --apply":                     {vms + "work/virtualmachines?", "virtualmachine.kubevirt.io/vm-rrrrr created"},
-		"vm --name demo --pvc disk --apply -o name": {vms + "work/virtualmachines?", "virtualmachine.kubevirt.io/demo"},
+		"vm --pvc disk --apply":                     {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/vm-rrrrr created"},
+		"vm --name demo --pvc disk --apply -o name": {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/demo"},
 		// Asking the server is what an apply does.
-		"vm --name demo --pvc disk --dry-run": {vms + "work/virtualmachines?dryRun=All&", "virtualmachine.kubevirt.io/demo created (server dry run)"},
+		"vm --name demo --pvc disk --dry-run": {vms + "shop/virtualmachines?dryRun=All&", "virtualmachine.kubevirt.io/demo created (server dry run)"},
 		"instancetype --name small --cpu 1 --memory 1Gi --apply": {
 			types + "/virtualmachineclusterinstancetypes?", "virtualmachineclusterinstancetype.instancetype.kubevirt.io/small created",
 		},
 		"instancetype --name small --cpu 1 --memory 1Gi --apply --namespaced": {
-			types + "/namespaces/work/virtualmachineinstancetypes?", "virtualmachineinstancetype.instancetype.kubevirt.io/small created",
+			types + "/namespaces/shop/virtualmachineinstancetypes?", "virtualmachineinstancetype.instancetype.kubevirt.io/small created",
 		},
 		"instancetype --name small --cpu 1 --memory 1Gi --apply -n shop -o name": {
 			types + "/namespaces/shop/virtualmachineinstancetypes?", "virtualmachineinstancetype.instancetype.kubevirt.io/small",
 		},
 		"preference --apply":              {types + "/virtualmachineclusterpreferences?", "virtualmachineclusterpreference.instancetype.kubevirt.io/clusterpreference-rrrrr created"},
-		"preference --apply --namespaced": {types + "/namespaces/work/virtualmachinepreferences?", "virtualmachinepreference.instancetype.kubevirt.io/preference-rrrrr created"},
+		"preference --apply --namespaced": {types + "/namespaces/shop/virtualmachinepreferences?", "virtualmachinepreference.instancetype.kubevirt.io/preference-rrrrr created"},
 		"preference --name linux --dry-run=server": {
 			types + "/virtualmachineclusterpreferences?", "virtualmachineclusterpreference.instancetype.kubevirt.io/linux created (server dry run)",
 		},
-		"clone --source-name demo --apply":            {clones + "/namespaces/work/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr created"},
+		"clone --source-name demo --apply":            {clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr created"},
 		"clone --source-name demo --apply -n shop":    {clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr created"},
-		"clone --source-name demo --apply -o name":    {clones + "/namespaces/work/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr"},
-		"clone --source-name demo --dry-run --name c": {clones + "/namespaces/work/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/c created (server dry run)"},
+		"clone --source-name demo --apply -o name":    {clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr"},
+		"clone --source-name demo --dry-run --name c": {clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/c created (server dry run)"},
 	} {
 		c := newCluster(t)
 		out, errOut, err := c.create("", strings.Fields(line)...)
@@ -214,11 +214,11 @@ func TestNotApplied(t *testing.T) {
 // TestRefusedByServer says what was to be created where, and keeps the server's reason and its exit code.
 func TestRefusedByServer(t *testing.T) {
 	for line, want := range map[string]string{
-		"vm --name demo --pvc disk --apply":                                `create VM work/demo: `,
+		"vm --name demo --pvc disk --apply":                                `create VM shop/demo: `,
 		"instancetype --name small --cpu 1 --memory 1Gi --apply":           `create instancetype small: `,
 		"instancetype --name small --cpu 1 --memory 1Gi --apply -n shop":   `create instancetype shop/small: `,
-		"preference --name linux --namespaced --apply":                     `create preference work/linux: `,
-		"clone --source-name demo --apply":                                 `clone work/demo: `,
+		"preference --name linux --namespaced --apply":                     `create preference shop/linux: `,
+		"clone --source-name demo --apply":                                 `clone shop/demo: `,
 		"clone --source-name demo -n shop --target-namespace test --apply": `clone shop/demo: `,
 	} {
 		c := newCluster(t)
