@@ -13,22 +13,24 @@ import (
 // KubeVirt's.
 func TestKubectlShows(t *testing.T) {
 	want := map[string]string{
-		"KubeVirt":                          "Age, Phase; kv kvs; all",
-		"VirtualMachine":                    "Age, Status, Ready; vm vms; all",
-		"VirtualMachineInstance":            "Age, Phase, IP, NodeName, Ready, +Live-Migratable, +Paused; vmi vmis; all",
-		"VirtualMachineInstanceMigration":   "Phase, VMI; vmim vmims; all",
-		"VirtualMachineInstancePreset":      "; vmipreset vmipresets; ",
-		"VirtualMachineInstanceReplicaSet":  "Desired, Current, Ready, Age; vmirs vmirss; all",
-		"VirtualMachinePool":                "Desired, Current, Ready, Age; vmpool vmpools; all",
-		"VirtualMachineInstancetype":        "CPU, Memory, Age; vminstancetype vminstancetypes vmf vmfs; all",
-		"VirtualMachineClusterInstancetype": "CPU, Memory, Age; vmclusterinstancetype vmclusterinstancetypes vmcf vmcfs; ",
-		"VirtualMachinePreference":          "Age; vmpref vmprefs vmp vmps; all",
-		"VirtualMachineClusterPreference":   "Age; vmcp vmcps; ",
-		"MigrationPolicy":                   "Age; ; ",
-		"VirtualMachineSnapshot":            "SourceKind, SourceName, Phase, ReadyToUse, CreationTime, Error; vmsnapshot vmsnapshots; all",
-		"VirtualMachineSnapshotContent":     "ReadyToUse, CreationTime, Error; vmsnapshotcontent vmsnapshotcontents; all",
-		"VirtualMachineRestore":             "TargetKind, TargetName, Complete, RestoreTime; vmrestore vmrestores; all",
-		"VirtualMachineClone":               "Phase, SourceVirtualMachine, TargetVirtualMachine; vmclone vmclones; all",
+		"KubeVirt":                         "Age, Phase; kv kvs; all",
+		"VirtualMachine":                   "Age, Status, Ready; vm vms; all",
+		"VirtualMachineInstance":           "Age, Phase, IP, NodeName, Ready, +Live-Migratable, +Paused; vmi vmis; all",
+		"VirtualMachineInstanceMigration":  "Phase, VMI; vmim vmims; all",
+		"VirtualMachineInstancePreset":     "; vmipreset vmipresets; ",
+		"VirtualMachineInstanceReplicaSet": "Desired, Current, Ready, Age; vmirs vmirss; all",
+		"VirtualMachinePool":               "Desired, Current, Ready, Age; vmpool vmpools; all",
+		"VirtualMachineInstancetype":       "CPU, Memory, Age; vminstancetype vminstancetypes vmf vmfs; all",
+		"VirtualMachineClusterInstancetype": "CPU, Memory, Age; vmclusterinstancetype " +
+			"vmclusterinstancetypes vmcf vmcfs; ",
+		"VirtualMachinePreference":        "Age; vmpref vmprefs vmp vmps; all",
+		"VirtualMachineClusterPreference": "Age; vmcp vmcps; ",
+		"MigrationPolicy":                 "Age; ; ",
+		"VirtualMachineSnapshot": "SourceKind, SourceName, Phase, ReadyToUse, CreationTime, Error; " +
+			"vmsnapshot vmsnapshots; all",
+		"VirtualMachineSnapshotContent": "ReadyToUse, CreationTime, Error; vmsnapshotcontent vmsnapshotcontents; all",
+		"VirtualMachineRestore":         "TargetKind, TargetName, Complete, RestoreTime; vmrestore vmrestores; all",
+		"VirtualMachineClone":           "Phase, SourceVirtualMachine, TargetVirtualMachine; vmclone vmclones; all",
 	}
 	got := map[string]string{}
 	for _, o := range decode(t, "crds/*.yaml") {
@@ -41,7 +43,8 @@ func TestKubectlShows(t *testing.T) {
 				}
 				columns = append(columns, column.Name)
 			}
-			shows := strings.Join(columns, ", ") + "; " + strings.Join(crd.Spec.Names.ShortNames, " ") + "; " + strings.Join(crd.Spec.Names.Categories, " ")
+			shows := strings.Join(columns, ", ") + "; " + strings.Join(crd.Spec.Names.ShortNames, " ") + "; " +
+				strings.Join(crd.Spec.Names.Categories, " ")
 			if earlier, ok := got[crd.Spec.Names.Kind]; ok && earlier != shows {
 				t.Errorf("%s: versions differ: %s and %s", crd.Spec.Names.Kind, earlier, shows)
 			}
@@ -72,8 +75,10 @@ func TestScale(t *testing.T) {
 				continue
 			}
 			replicas := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["replicas"]
-			if s := version.Subresources.Scale; s.SpecReplicasPath != ".spec.replicas" || s.StatusReplicasPath != ".status.replicas" ||
-				s.LabelSelectorPath == nil || *s.LabelSelectorPath != ".status.labelSelector" || replicas.Default == nil || string(replicas.Default.Raw) != "1" {
+			if s := version.Subresources.Scale; s.SpecReplicasPath != ".spec.replicas" ||
+				s.StatusReplicasPath != ".status.replicas" ||
+				s.LabelSelectorPath == nil || *s.LabelSelectorPath != ".status.labelSelector" ||
+				replicas.Default == nil || string(replicas.Default.Raw) != "1" {
 				t.Errorf("%s %s: %+v, replicas %+v", kind, version.Name, s, replicas)
 			}
 		}

@@ -84,7 +84,8 @@ func typed[T any](t *testing.T, o *unstructured.Unstructured) *T {
 func TestEveryObjectIsMarkedOurs(t *testing.T) {
 	for _, o := range append(decode(t, "crds/*.yaml"), decode(t, "base/*.yaml")...) {
 		if o.GetLabels()["app.kubernetes.io/part-of"] != "virtkit" {
-			t.Errorf("%s %s lacks app.kubernetes.io/part-of: virtkit, so uninstalling would leave it", o.GetKind(), o.GetName())
+			t.Errorf("%s %s lacks app.kubernetes.io/part-of: virtkit, so uninstalling would leave it", o.GetKind(),
+				o.GetName())
 		}
 		if ns := o.GetNamespace(); ns != "" && ns != names.Namespace && ns != "kube-system" {
 			t.Errorf("%s %s is in namespace %s", o.GetKind(), o.GetName(), ns)
@@ -137,7 +138,8 @@ func TestWorkloads(t *testing.T) {
 				t.Errorf("service account is %q", w.template.Spec.ServiceAccountName)
 			}
 			container := w.template.Spec.Containers[0]
-			if container.SecurityContext.ReadOnlyRootFilesystem == nil || !*container.SecurityContext.ReadOnlyRootFilesystem {
+			if container.SecurityContext.ReadOnlyRootFilesystem == nil ||
+				!*container.SecurityContext.ReadOnlyRootFilesystem {
 				t.Error("the root file system is writable")
 			}
 			if container.Resources.Limits.Memory().IsZero() {
@@ -155,10 +157,14 @@ func TestWorkloads(t *testing.T) {
 			if ports["health"] != names.PortHealth {
 				t.Errorf("health port %d, want %d", ports["health"], names.PortHealth)
 			}
-			if w.port != 0 && !slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == w.port }) {
+			if w.port != 0 &&
+				!slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool {
+					return p.ContainerPort == w.port
+				}) {
 				t.Errorf("port %d is not declared", w.port)
 			}
-			for _, result := range evaluator.EvaluatePod(psa.LevelVersion{Level: w.level, Version: psa.LatestVersion()}, &w.template.ObjectMeta, &w.template.Spec) {
+			for _, result := range evaluator.EvaluatePod(psa.LevelVersion{Level: w.level, Version: psa.LatestVersion()},
+				&w.template.ObjectMeta, &w.template.Spec) {
 				if !result.Allowed {
 					t.Errorf("Pod Security %s: %s: %s", w.level, result.ForbiddenReason, result.ForbiddenDetail)
 				}
@@ -188,7 +194,9 @@ func TestNetworkPolicies(t *testing.T) {
 				who = from.PodSelector.MatchLabels[names.LabelComponent]
 			}
 			for _, port := range rule.Ports {
-				declared := slices.ContainsFunc(w.template.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == port.Port.StrVal })
+				declared := slices.ContainsFunc(w.template.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool {
+					return c.Name == port.Port.StrVal
+				})
 				if !declared {
 					t.Errorf("%s: port %s is not the pod's", w.name, port.Port)
 				}
@@ -208,16 +216,22 @@ func TestNetworkPolicies(t *testing.T) {
 
 func TestServicePort(t *testing.T) {
 	service := find[corev1.Service](t, "Service", names.VirtAPI)
-	if len(service.Spec.Ports) != 1 || service.Spec.Ports[0].TargetPort.String() != "https" || service.Spec.Ports[0].Port != 443 {
-		t.Errorf("ports %+v; %s is to serve 443 from port https, %s", service.Spec.Ports, names.VirtAPI, strconv.Itoa(names.PortAPI))
+	if len(service.Spec.Ports) != 1 || service.Spec.Ports[0].TargetPort.String() != "https" ||
+		service.Spec.Ports[0].Port != 443 {
+		t.Errorf("ports %+v; %s is to serve 443 from port https, %s", service.Spec.Ports, names.VirtAPI,
+			strconv.Itoa(names.PortAPI))
 	}
 }
 
 func TestWebhooks(t *testing.T) {
 	mutating := find[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", names.MutatingWebhook)
-	validating := find[admissionv1.ValidatingWebhookConfiguration](t, "ValidatingWebhookConfiguration", names.ValidatingWebhook)
-	check := func(name string, client admissionv1.WebhookClientConfig, failure *admissionv1.FailurePolicyType, rules []admissionv1.RuleWithOperations) {
-		if client.Service == nil || client.Service.Name != names.VirtAPI || client.Service.Namespace != names.Namespace {
+	validating := find[admissionv1.ValidatingWebhookConfiguration](t, "ValidatingWebhookConfiguration",
+		names.ValidatingWebhook)
+	check := func(name string, client admissionv1.WebhookClientConfig, failure *admissionv1.FailurePolicyType,
+		rules []admissionv1.RuleWithOperations,
+	) {
+		if client.Service == nil || client.Service.Name != names.VirtAPI ||
+			client.Service.Namespace != names.Namespace {
 			t.Errorf("%s is served by %+v", name, client.Service)
 		}
 		if client.CABundle != nil {
@@ -241,8 +255,10 @@ func TestWebhooks(t *testing.T) {
 		if slices.Equal(w.Rules[0].Resources, []string{"pods/eviction"}) {
 			// It stands in the way of no drain: without an answer the budgets of the guests decide. And it asks about
 			// our pods only.
-			if len(w.Rules) != 1 || w.FailurePolicy == nil || *w.FailurePolicy != admissionv1.Ignore || len(w.MatchConditions) == 0 {
-				t.Errorf("%s: rules %v, failure policy %v, match conditions %v", w.Name, w.Rules, w.FailurePolicy, w.MatchConditions)
+			if len(w.Rules) != 1 || w.FailurePolicy == nil || *w.FailurePolicy != admissionv1.Ignore ||
+				len(w.MatchConditions) == 0 {
+				t.Errorf("%s: rules %v, failure policy %v, match conditions %v", w.Name, w.Rules, w.FailurePolicy,
+					w.MatchConditions)
 			}
 			check(w.Name, w.ClientConfig, new(admissionv1.Fail), nil)
 			continue
@@ -269,7 +285,8 @@ func TestRights(t *testing.T) {
 				what = [][]string{rule.NonResourceURLs, rule.Verbs}
 			}
 			for _, words := range what {
-				if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "*") }) {
+				if len(words) == 0 ||
+					slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "*") }) {
 					t.Errorf("%s %s: a rule is empty or has a wildcard: %v", o.GetKind(), o.GetName(), rule)
 				}
 			}

@@ -162,8 +162,10 @@ func TestAlerts(t *testing.T) {
 		if r.Alert == "" {
 			continue
 		}
-		if r.Annotations["summary"] == "" || !slices.Contains([]string{"info", "warning", "critical"}, r.Labels["severity"]) ||
-			!slices.Contains([]string{"none", "warning", "critical"}, r.Labels["operator_health_impact"]) || r.Labels["kubernetes_operator_part_of"] != "kubevirt" {
+		if r.Annotations["summary"] == "" ||
+			!slices.Contains([]string{"info", "warning", "critical"}, r.Labels["severity"]) ||
+			!slices.Contains([]string{"none", "warning", "critical"}, r.Labels["operator_health_impact"]) ||
+			r.Labels["kubernetes_operator_part_of"] != "kubevirt" {
 			t.Errorf("%s: %v %v", r.Alert, r.Annotations, r.Labels)
 		}
 	}
@@ -172,7 +174,8 @@ func TestAlerts(t *testing.T) {
 // The rights that Prometheus gets are to find our pods and to read their metrics, and no others.
 func TestMonitoringRights(t *testing.T) {
 	for _, o := range decode(t, "monitoring/*.yaml") {
-		if o.GetLabels()["app.kubernetes.io/part-of"] != "virtkit" || o.GetNamespace() != "" && o.GetNamespace() != names.Namespace {
+		if o.GetLabels()["app.kubernetes.io/part-of"] != "virtkit" ||
+			o.GetNamespace() != "" && o.GetNamespace() != names.Namespace {
 			t.Errorf("%s %s: not marked as ours, or elsewhere", o.GetKind(), o.GetName())
 		}
 		switch o.GetKind() {

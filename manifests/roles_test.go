@@ -25,14 +25,16 @@ func TestUserRolesAreKubeVirts(t *testing.T) {
 	} {
 		role := find[rbacv1.ClusterRole](t, "ClusterRole", tc.role)
 		may := slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
-			return slices.Contains(rule.APIGroups, tc.group) && slices.Contains(rule.Resources, tc.resource) && slices.Contains(rule.Verbs, tc.verb)
+			return slices.Contains(rule.APIGroups, tc.group) && slices.Contains(rule.Resources, tc.resource) &&
+				slices.Contains(rule.Verbs, tc.verb)
 		})
 		if may != tc.may {
 			t.Errorf("%s may %s %s: %t", tc.role, tc.verb, tc.resource, may)
 		}
 	}
 	binding := find[rbacv1.ClusterRoleBinding](t, "ClusterRoleBinding", "kubevirt.io:default")
-	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "system:authenticated" || binding.RoleRef.Name != "kubevirt.io:default" {
+	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "system:authenticated" ||
+		binding.RoleRef.Name != "kubevirt.io:default" {
 		t.Errorf("it is bound as %+v", binding)
 	}
 }
@@ -44,8 +46,8 @@ func TestConfigurationIsWrittenOut(t *testing.T) {
 	}
 }
 
-// A MigrationPolicy has a status to write, as KubeVirt's clients do, and the fields below its spec are kept for virt-api to
-// refuse.
+// A MigrationPolicy has a status to write, as KubeVirt's clients do, and the fields below its spec are kept for
+// virt-api to refuse.
 func TestPoliciesHaveAStatus(t *testing.T) {
 	for _, o := range decode(t, "crds/migrations*.yaml") {
 		for _, version := range typed[apiextensionsv1.CustomResourceDefinition](t, o).Spec.Versions {

@@ -25,7 +25,8 @@ func schemas(t *testing.T) map[string]*structuralschema.Structural {
 		crd := typed[apiextensionsv1.CustomResourceDefinition](t, o)
 		for _, version := range crd.Spec.Versions {
 			internal := &apiextensions.JSONSchemaProps{}
-			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, internal, nil); err != nil {
+			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+				version.Schema.OpenAPIV3Schema, internal, nil); err != nil {
 				t.Fatal(err)
 			}
 			s, err := structuralschema.NewStructural(internal)
@@ -55,7 +56,8 @@ func TestNothingIsPruned(t *testing.T) {
 		func(m *metav1.ObjectMeta, c randfill.Continue) {
 			*m = metav1.ObjectMeta{
 				Name: c.String(8), Namespace: c.String(8),
-				Labels: map[string]string{"label": c.String(4)}, Annotations: map[string]string{"annotation": c.String(4)},
+				Labels:      map[string]string{"label": c.String(4)},
+				Annotations: map[string]string{"annotation": c.String(4)},
 			}
 		},
 		func(*metav1.FieldsV1, randfill.Continue) {},

@@ -32,7 +32,8 @@ func TestK9s(t *testing.T) {
 			Scopes, Args                   []string
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(strings.NewReplacer("    background:", "    #", "    confirm:", "    #").Replace(read(t, "k9s.yaml"))), &file); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(strings.NewReplacer("    background:",
+		"    #", "    confirm:", "    #").Replace(read(t, "k9s.yaml"))), &file); err != nil {
 		t.Fatal(err)
 	}
 	if len(file.Plugins) == 0 {
@@ -80,7 +81,8 @@ func TestKrewDownloadsTheArchives(t *testing.T) {
 	var want []string
 	for _, system := range release.Builds[0].Goos {
 		for _, machine := range release.Builds[0].Goarch {
-			name := strings.NewReplacer("{{ .Os }}", system, "{{ .Arch }}", machine).Replace(release.Archives[0].NameTemplate)
+			name := strings.NewReplacer("{{ .Os }}", system, "{{ .Arch }}",
+				machine).Replace(release.Archives[0].NameTemplate)
 			if system == "windows" {
 				want = append(want, name+".zip")
 			} else {
@@ -89,7 +91,8 @@ func TestKrewDownloadsTheArchives(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, match := range regexp.MustCompile(`/(virtctl_[a-z0-9_.]+)"`).FindAllStringSubmatch(read(t, "krew.yaml"), -1) {
+	for _, match := range regexp.MustCompile(`/(virtctl_[a-z0-9_.]+)"`).FindAllStringSubmatch(read(t, "krew.yaml"),
+		-1) {
 		got = append(got, match[1])
 	}
 	slices.Sort(want)

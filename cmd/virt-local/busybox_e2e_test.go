@@ -30,7 +30,10 @@ func busybox(t *testing.T) string {
 	type object = map[string]any
 	layer := tarball(t, func(w *tar.Writer) {
 		write(t, w, &tar.Header{Name: "bin/busybox", Mode: 0o755}, content)
-		for _, applet := range []string{"sh", "cat", "echo", "tee", "mkdir", "sleep", "httpd", "nc", "nslookup", "awk", "tail", "test", "dd", "sync", "printf"} {
+		for _, applet := range []string{
+			"sh", "cat", "echo", "tee", "mkdir", "sleep", "httpd", "nc", "nslookup", "awk", "tail", "test", "dd",
+			"sync", "printf",
+		} {
 			write(t, w, &tar.Header{Name: "bin/" + applet, Typeflag: tar.TypeSymlink, Linkname: "/bin/busybox"}, nil)
 		}
 	})
@@ -42,7 +45,9 @@ func busybox(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := json.Marshal([]object{{"Config": "config.json", "RepoTags": []string{busyboxImage}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal([]object{
+		{"Config": "config.json", "RepoTags": []string{busyboxImage}, "Layers": []string{"layer.tar"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

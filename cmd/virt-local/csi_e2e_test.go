@@ -88,19 +88,22 @@ func (m *machine) claim(name string, change func(*corev1.PersistentVolumeClaim))
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")},
+			},
 		},
 	}
 	if change != nil {
 		change(claim)
 	}
-	if _, err := m.client.CoreV1().PersistentVolumeClaims("default").Create(m.Context(), claim, metav1.CreateOptions{}); err != nil {
+	if _, err := m.client.CoreV1().PersistentVolumeClaims("default").Create(m.Context(),
+		claim, metav1.CreateOptions{}); err != nil {
 		m.Fatal(err)
 	}
 }
 
-// says runs a script in a pod that has the claims at /CLAIM, waits for its end, and compares what it says. The claim block is
-// a device that only root may open.
+// says runs a script in a pod that has the claims at /CLAIM, waits for its end, and compares what it says. The claim
+// block is a device that only root may open.
 func (m *machine) says(name, script, want string, claims ...string) {
 	m.Helper()
 	p := pod("node1")
@@ -153,7 +156,8 @@ func (m *machine) expand() {
 			return err == nil && c.Status.Capacity.Storage().Cmp(resource.MustParse(size)) == 0
 		})
 	}
-	out, err := m.exec("pod-node2", "dd if=/dev/zero of=/data/large bs=1M seek=1050 count=20 2>/dev/null && sync && echo written")
+	out, err := m.exec("pod-node2",
+		"dd if=/dev/zero of=/data/large bs=1M seek=1050 count=20 2>/dev/null && sync && echo written")
 	if err != nil || out != "written\n" {
 		m.Errorf("write to what has grown: %q, %v", out, err)
 	}
@@ -189,7 +193,8 @@ func (m *machine) snapshot() {
 		large(c)
 		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "filesystem"}
 	})
-	m.says("from-both", "cat /restored/file /cloned/file && dd if=/dev/zero of=/cloned/more bs=1M count=100 2>/dev/null && echo more",
+	m.says("from-both",
+		"cat /restored/file /cloned/file && dd if=/dev/zero of=/cloned/more bs=1M count=100 2>/dev/null && echo more",
 		"before\nafter\nmore\n", "restored", "cloned")
 }
 
@@ -203,7 +208,8 @@ func (m *machine) take(name, claim string) {
 		m.Fatal(err)
 	}
 	rest := m.client.CoreV1().RESTClient()
-	if err := rest.Post().AbsPath(snapshotsPath).Body(body).SetHeader("Content-Type", "application/json").Do(m.Context()).Error(); err != nil {
+	if err := rest.Post().AbsPath(snapshotsPath).Body(body).SetHeader("Content-Type",
+		"application/json").Do(m.Context()).Error(); err != nil {
 		m.Fatal(err)
 	}
 	m.await("snapshot "+name+" is ready", time.Minute, func(ctx context.Context) bool {
@@ -225,8 +231,10 @@ func (m *machine) classes() {
 			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		})
 	}
-	m.says("in-classes", "echo a > /local-node/a && echo b > /local-plain/b && cat /local-node/a /local-plain/b", "a\nb\n", "local-node", "local-plain")
-	claim, err := m.client.CoreV1().PersistentVolumeClaims("default").Get(m.Context(), "local-node", metav1.GetOptions{})
+	m.says("in-classes", "echo a > /local-node/a && echo b > /local-plain/b && cat /local-node/a /local-plain/b",
+		"a\nb\n", "local-node", "local-plain")
+	claim, err := m.client.CoreV1().PersistentVolumeClaims("default").Get(m.Context(), "local-node",
+		metav1.GetOptions{})
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -249,7 +257,8 @@ func (m *machine) classes() {
 }
 
 // cutPower stops node2, and later kills its init, while its pods have volumes mounted, one of them of that node alone.
-// Both times the volumes have their data when it is started again, and the other node uses those that are shared meanwhile.
+// Both times the volumes have their data when it is started again, and the other node uses those that are shared
+// meanwhile.
 func (m *machine) cutPower() {
 	class := "local-node"
 	m.claim("own", func(c *corev1.PersistentVolumeClaim) {
@@ -282,7 +291,8 @@ func (m *machine) cutPower() {
 		} else if err := syscall.Kill(pidOf(before, "init", "node2"), syscall.SIGKILL); err != nil {
 			m.Fatal(err)
 		}
-		if out, err := m.exec("pod-node1", "cat /data/shared && echo "+end+" > /data/meanwhile && sync"); err != nil || out != all {
+		if out, err := m.exec("pod-node1", "cat /data/shared && echo "+end+" > /data/meanwhile && sync"); err != nil ||
+			out != all {
 			m.Errorf("on the other node, after %s: %q, %v", end, out, err)
 		}
 		m.must("node", "start", "node2")
@@ -339,7 +349,8 @@ func (m *machine) deleteAll() {
 	if err := m.client.CoreV1().Pods("default").DeleteCollection(m.Context(), metav1.DeleteOptions{}, all); err != nil {
 		m.Fatal(err)
 	}
-	if err := m.client.CoreV1().PersistentVolumeClaims("default").DeleteCollection(m.Context(), metav1.DeleteOptions{}, all); err != nil {
+	if err := m.client.CoreV1().PersistentVolumeClaims("default").DeleteCollection(m.Context(),
+		metav1.DeleteOptions{}, all); err != nil {
 		m.Fatal(err)
 	}
 	m.await("volumes are gone with their claims", time.Minute, func(ctx context.Context) bool {
@@ -371,7 +382,8 @@ func (m *machine) orphan() {
 	if _, err := volumes.Patch(m.Context(), name, types.MergePatchType, retain, metav1.PatchOptions{}); err != nil {
 		m.Fatal(err)
 	}
-	if _, err := m.run("volume", "remove", name); err == nil || !strings.Contains(err.Error(), "is no data without an object") {
+	if _, err := m.run("volume", "remove", name); err == nil ||
+		!strings.Contains(err.Error(), "is no data without an object") {
 		m.Errorf("the data of a volume is removed: %v", err)
 	}
 	if err := claims.Delete(m.Context(), "retained", metav1.DeleteOptions{}); err != nil {

@@ -111,8 +111,10 @@ func traces(t *testing.T) map[string][]string {
 		return l
 	}
 	// Interface indexes and timers change by themselves.
-	found["links"] = lines(regexp.MustCompile(`(?m)^\d+: (\S+?)[@:].*$`).ReplaceAllString(command("ip", "-o", "link"), "$1"))
-	found["addresses"] = lines(regexp.MustCompile(`(?m)^\d+: |\\.*$`).ReplaceAllString(command("ip", "-o", "-4", "addr"), ""))
+	found["links"] = lines(regexp.MustCompile(`(?m)^\d+: (\S+?)[@:].*$`).ReplaceAllString(command("ip", "-o", "link"),
+		"$1"))
+	found["addresses"] = lines(regexp.MustCompile(`(?m)^\d+: |\\.*$`).ReplaceAllString(command("ip", "-o",
+		"-4", "addr"), ""))
 	found["routes"] = lines(command("ip", "route"))
 	found["firewall"] = lines(command("nft", "list", "ruleset"))
 	found["loops"] = lines(command("losetup", "-a"))
@@ -130,14 +132,19 @@ func traces(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	found["cgroups"] = append(cgroups, more...)
-	for _, setting := range []string{"net/ipv4/ip_forward", "fs/inotify/max_user_instances", "kernel/panic_on_oops", "vm/overcommit_memory"} {
+	for _, setting := range []string{
+		"net/ipv4/ip_forward", "fs/inotify/max_user_instances", "kernel/panic_on_oops", "vm/overcommit_memory",
+	} {
 		b, err := os.ReadFile("/proc/sys/" + setting)
 		if err != nil {
 			t.Fatal(err)
 		}
 		found["settings"] = append(found["settings"], setting+"="+strings.TrimSpace(string(b)))
 	}
-	for _, path := range []string{"/var/lib/kubelet", "/var/lib/containerd", "/run/containerd", "/etc/cni/net.d", "/var/lib/cni", "/run/virt-local", "/var/lib/virt-local"} {
+	for _, path := range []string{
+		"/var/lib/kubelet", "/var/lib/containerd", "/run/containerd", "/etc/cni/net.d", "/var/lib/cni",
+		"/run/virt-local", "/var/lib/virt-local",
+	} {
 		if _, err := os.Stat(path); err == nil {
 			found["files"] = append(found["files"], path)
 		}
@@ -154,8 +161,8 @@ func traces(t *testing.T) map[string][]string {
 	return found
 }
 
-// withoutOthers drops what belongs to another instance that runs on the same machine, or to images that are built on it,
-// which may come and go.
+// withoutOthers drops what belongs to another instance that runs on the same machine, or to images that are built on
+// it, which may come and go.
 func withoutOthers(found map[string][]string, ours ...string) map[string][]string {
 	isOurs := func(s string) bool {
 		return slices.ContainsFunc(ours, func(mark string) bool { return strings.Contains(s, mark) })
@@ -259,12 +266,17 @@ func (m *machine) second(first cluster.Status) {
 // the given size, and a block volume.
 func (m *machine) pods(size string) {
 	ctx := context.Background()
-	for mode, size := range map[corev1.PersistentVolumeMode]string{corev1.PersistentVolumeFilesystem: size, corev1.PersistentVolumeBlock: "16Mi"} {
+	for mode, size := range map[corev1.PersistentVolumeMode]string{
+		corev1.PersistentVolumeFilesystem: size,
+		corev1.PersistentVolumeBlock:      "16Mi",
+	} {
 		_, err := m.client.CoreV1().PersistentVolumeClaims("default").Create(ctx, &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(mode))},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				VolumeMode: &mode, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+				},
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
@@ -292,13 +304,17 @@ func (m *machine) pods(size string) {
 		// The service's name, through DNS and kube-proxy, from a pod to a pod of either node, itself among them.
 		seen := map[string]bool{}
 		m.await("pod on "+node+" reaches both pods by the Service's name", 20*time.Second, func(context.Context) bool {
-			out, err := m.exec("pod-"+node, "a=$(nslookup pods.default.svc.cluster.local | awk '/^Address/{a=$NF}END{print a}'); printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 $a 80 | tail -1")
+			out, err := m.exec("pod-"+node,
+				"a=$(nslookup pods.default.svc.cluster.local | awk '/^Address/{a=$NF}END{print a}'); "+
+					"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 $a 80 | tail -1")
 			if err == nil {
 				seen[strings.TrimSpace(out)] = true
 			}
 			return seen["node1"] && seen["node2"]
 		})
-		if out, err := m.exec("pod-"+node, "nc -w 2 $KUBERNETES_SERVICE_HOST 443 </dev/null && cat /data/node1 /data/node2"); err != nil || out != "node1\nnode2\n" {
+		if out, err := m.exec("pod-"+node,
+			"nc -w 2 $KUBERNETES_SERVICE_HOST 443 </dev/null && cat /data/node1 /data/node2"); err != nil ||
+			out != "node1\nnode2\n" {
 			m.Errorf("shared volume and API server from %s: %q, %v", node, out, err)
 		}
 	}
@@ -322,8 +338,10 @@ func (m *machine) exec(pod, script string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	request := m.client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: []string{"sh", "-c", script}, Stdout: true}, scheme.ParameterCodec)
+	request := m.client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(pod).
+		SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: []string{"sh", "-c", script}, Stdout: true},
+			scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, request.URL().String())
 	if err != nil {
 		return "", err
@@ -359,7 +377,8 @@ func pod(node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod-" + node, Labels: map[string]string{"app": "pod"}},
 		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{corev1.LabelHostname: node}, TerminationGracePeriodSeconds: &zero, AutomountServiceAccountToken: &no,
+			NodeSelector: map[string]string{corev1.LabelHostname: node}, TerminationGracePeriodSeconds: &zero,
+			AutomountServiceAccountToken: &no,
 			// A node that is lost and mended shall find its pod again.
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			SecurityContext: &corev1.PodSecurityContext{
@@ -368,15 +387,25 @@ func pod(node string) *corev1.Pod {
 			},
 			Containers: []corev1.Container{{
 				Name: "c", Image: busyboxImage, ImagePullPolicy: corev1.PullIfNotPresent,
-				Command: []string{"sh", "-c", fmt.Sprintf("mkdir -p /tmp/w && echo %[1]s | tee /tmp/w/index.html > /data/%[1]s && echo ready %[1]s && exec httpd -f -p 8080 -h /tmp/w", node)},
+				Command: []string{
+					"sh",
+					"-c",
+					fmt.Sprintf("mkdir -p /tmp/w && echo %[1]s | tee /tmp/w/index.html > /data/%[1]s && echo "+
+						"ready %[1]s && exec httpd -f -p 8080 -h /tmp/w", node),
+				},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 				ReadinessProbe: &corev1.Probe{
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(8080), Path: "/"}},
+					ProbeHandler: corev1.ProbeHandler{
+						HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(8080), Path: "/"},
+					},
 					PeriodSeconds: 1,
 				},
-				VolumeMounts:  []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tmp", MountPath: "/tmp"}},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "data", MountPath: "/data"},
+					{Name: "tmp", MountPath: "/tmp"},
+				},
 				VolumeDevices: []corev1.VolumeDevice{{Name: "block", DevicePath: "/dev/block"}},
 			}},
 			Volumes: []corev1.Volume{
@@ -452,11 +481,14 @@ func (m *machine) cutNode() {
 		return m.nodeReady(ctx, "node2") == corev1.ConditionUnknown
 	})
 	s := m.status()
-	if s.Ready || !s.Nodes[1].Cut || s.Nodes[0].Cut || pidOf(s, "kubelet", "node2") != pidOf(before, "kubelet", "node2") {
+	if s.Ready || !s.Nodes[1].Cut || s.Nodes[0].Cut ||
+		pidOf(s, "kubelet", "node2") != pidOf(before, "kubelet", "node2") {
 		m.Errorf("status with a node that is cut off: %+v", s)
 	}
 	m.must("node", "heal", "node2")
-	m.await("node2 is Ready again", time.Minute, func(ctx context.Context) bool { return m.nodeReady(ctx, "node2") == corev1.ConditionTrue })
+	m.await("node2 is Ready again", time.Minute, func(ctx context.Context) bool {
+		return m.nodeReady(ctx, "node2") == corev1.ConditionTrue
+	})
 	m.await("the pods are Ready again", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 2 })
 	m.must("node", "stop", "node2")
 	if s := m.status(); pidOf(s, "init", "node2") != 0 || pidOf(s, "init", "node1") != pidOf(before, "init", "node1") {
@@ -477,7 +509,9 @@ func (m *machine) loseControlPlane() {
 	if err := syscall.Kill(pidOf(before, "control-plane", ""), syscall.SIGKILL); err != nil {
 		m.Fatal(err)
 	}
-	m.await("status sees it", 10*time.Second, func(context.Context) bool { return pidOf(m.status(), "control-plane", "") == 0 })
+	m.await("status sees it", 10*time.Second, func(context.Context) bool {
+		return pidOf(m.status(), "control-plane", "") == 0
+	})
 	m.must("up")
 	after := m.status()
 	if !after.Ready || pidOf(after, "init", "node1") != pidOf(before, "init", "node1") {
@@ -485,10 +519,12 @@ func (m *machine) loseControlPlane() {
 	}
 	m.await("the pods are Ready", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 2 })
 	// Claims go, and their data with them.
-	if err := m.client.CoreV1().Pods("default").DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := m.client.CoreV1().Pods("default").DeleteCollection(context.Background(),
+		metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		m.Fatal(err)
 	}
-	if err := m.client.CoreV1().PersistentVolumeClaims("default").DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := m.client.CoreV1().PersistentVolumeClaims("default").DeleteCollection(context.Background(),
+		metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		m.Fatal(err)
 	}
 	m.await("volumes are gone with their claims", 30*time.Second, func(ctx context.Context) bool {
@@ -502,8 +538,12 @@ func (m *machine) loseControlPlane() {
 
 // dump tells what the cluster looked like when the test failed.
 func (m *machine) dump() {
-	for _, path := range []string{"/api/v1/nodes", "/api/v1/pods", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims", "/api/v1/events"} {
-		out, err := m.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(context.Background())
+	for _, path := range []string{
+		"/api/v1/nodes", "/api/v1/pods", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims",
+		"/api/v1/events",
+	} {
+		out, err := m.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept",
+			"application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(context.Background())
 		m.Logf("%s (%v):\n%s", path, err, out)
 	}
 	for _, component := range []string{"init", "control-plane"} {

@@ -20,7 +20,8 @@ func testBuild(t *testing.T) *build {
 	t.Helper()
 	dir := t.TempDir()
 	b := &build{log: t.Logf, options: options{
-		Root: "../..", Out: filepath.Join(dir, "out"), Cache: filepath.Join(dir, "cache"), Bin: filepath.Join(dir, "bin"),
+		Root: "../..", Out: filepath.Join(dir, "out"), Cache: filepath.Join(dir, "cache"),
+		Bin:      filepath.Join(dir, "bin"),
 		Registry: "registry.example/virtkit", Tag: "v1", Epoch: time.Unix(defaultEpoch, 0),
 	}}
 	for _, d := range []string{b.Out, b.Cache, b.Bin} {
@@ -151,7 +152,9 @@ func TestArguments(t *testing.T) {
 func TestLauncherDirs(t *testing.T) {
 	tr := tree{}
 	launcherDirs(tr)
-	for _, want := range []string{"run/virtkit", "run/virtkit-disks", "var/run/kubevirt/container-disks", "tmp", "proc"} {
+	for _, want := range []string{
+		"run/virtkit", "run/virtkit-disks", "var/run/kubevirt/container-disks", "tmp", "proc",
+	} {
 		if _, ok := tr[want]; !ok {
 			t.Errorf("%s is missing", want)
 		}
@@ -179,7 +182,8 @@ func TestMBR(t *testing.T) {
 		t.Errorf("not a boot record: % x", b)
 	}
 	e := b[446:]
-	if e[0] != 0x80 || e[4] != 0xef || binary.LittleEndian.Uint32(e[8:]) != 2048 || binary.LittleEndian.Uint32(e[12:]) != 4096 {
+	if e[0] != 0x80 || e[4] != 0xef || binary.LittleEndian.Uint32(e[8:]) != 2048 ||
+		binary.LittleEndian.Uint32(e[12:]) != 4096 {
 		t.Errorf("partition % x", e[:16])
 	}
 }

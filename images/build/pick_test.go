@@ -11,7 +11,9 @@ import (
 
 func TestPick(t *testing.T) {
 	from := tree{}
-	for _, name := range []string{"usr/bin/a", "usr/bin/b", "usr/share/x/one.fd", "usr/share/x/two.fd", "usr/share/x/deep/three.fd", "etc/conf"} {
+	for _, name := range []string{
+		"usr/bin/a", "usr/bin/b", "usr/share/x/one.fd", "usr/share/x/two.fd", "usr/share/x/deep/three.fd", "etc/conf",
+	} {
 		from.file(name, 0o644, []byte(name))
 	}
 	from.symlink("bin", "usr/bin")
@@ -19,13 +21,25 @@ func TestPick(t *testing.T) {
 	tests := map[string]struct {
 		list, want, err string
 	}{
-		"a file":          {list: "usr/bin/a", want: "usr usr/bin usr/bin/a"},
-		"leading slash":   {list: "/usr/bin/a # with a comment", want: "usr usr/bin usr/bin/a"},
-		"a star":          {list: "usr/share/x/*.fd", want: "usr usr/share usr/share/x usr/share/x/one.fd usr/share/x/two.fd"},
-		"two stars":       {list: "usr/**.fd", want: "usr usr/share usr/share/x usr/share/x/deep usr/share/x/deep/three.fd usr/share/x/one.fd usr/share/x/two.fd"},
-		"a directory":     {list: "usr/share/x/deep", want: "usr usr/share usr/share/x usr/share/x/deep usr/share/x/deep/three.fd"},
-		"and taken away":  {list: "usr/share/x/*.fd\n!usr/share/x/two.fd", want: "usr usr/share usr/share/x usr/share/x/one.fd"},
-		"a link's file":   {list: "usr/bin/link", want: "usr usr/bin usr/bin/link usr/share usr/share/x usr/share/x/one.fd"},
+		"a file":        {list: "usr/bin/a", want: "usr usr/bin usr/bin/a"},
+		"leading slash": {list: "/usr/bin/a # with a comment", want: "usr usr/bin usr/bin/a"},
+		"a star": {
+			list: "usr/share/x/*.fd", want: "usr usr/share usr/share/x usr/share/x/one.fd usr/share/x/two.fd",
+		},
+		"two stars": {
+			list: "usr/**.fd",
+			want: "usr usr/share usr/share/x usr/share/x/deep usr/share/x/deep/three.fd " +
+				"usr/share/x/one.fd usr/share/x/two.fd",
+		},
+		"a directory": {
+			list: "usr/share/x/deep", want: "usr usr/share usr/share/x usr/share/x/deep usr/share/x/deep/three.fd",
+		},
+		"and taken away": {
+			list: "usr/share/x/*.fd\n!usr/share/x/two.fd", want: "usr usr/share usr/share/x usr/share/x/one.fd",
+		},
+		"a link's file": {
+			list: "usr/bin/link", want: "usr usr/bin usr/bin/link usr/share usr/share/x usr/share/x/one.fd",
+		},
 		"a link":          {list: "bin", want: "bin usr usr/bin"},
 		"nothing there":   {list: "etc/conf\n\nusr/bin/zzz", err: `line 3: "usr/bin/zzz" matches no file`},
 		"nothing to take": {list: "etc/conf\n!usr/bin/a", err: `line 2: "!usr/bin/a" matches no file`},
@@ -103,7 +117,11 @@ func TestModuleDependencies(t *testing.T) {
 	if diff := cmp.Diff([]string{"failover", "core"}, allDepends(all, "net")); diff != "" {
 		t.Error(diff)
 	}
-	for in, want := range map[string]string{"kernel/x/virtio-rng.ko.xz": "virtio_rng", "a_b.ko": "a_b", "virtio-net": "virtio_net"} {
+	for in, want := range map[string]string{
+		"kernel/x/virtio-rng.ko.xz": "virtio_rng",
+		"a_b.ko":                    "a_b",
+		"virtio-net":                "virtio_net",
+	} {
 		if got := moduleName(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
@@ -122,7 +140,8 @@ mirror://b.example/debian/ bookworm main
 	if want := (mirrors{"mirror://a.example/debian/", "mirror://s.example/debian-security/"}); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	want := "deb [signed-by=" + keyring + "] M trixie main\ndeb [signed-by=" + keyring + "] M trixie-updates main\ndeb [signed-by=" + keyring + "] S trixie-security main\n"
+	want := "deb [signed-by=" + keyring + "] M trixie main\ndeb [signed-by=" + keyring +
+		"] M trixie-updates main\ndeb [signed-by=" + keyring + "] S trixie-security main\n"
 	if diff := cmp.Diff(want, mirrors{"M", "S"}.sources("trixie")); diff != "" {
 		t.Error(diff)
 	}

@@ -48,7 +48,9 @@ func makeTar(t *testing.T, entries ...string) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for i, e := range entries {
-		h := &tar.Header{Name: e, Typeflag: tar.TypeDir, Mode: 0o755, Uname: "root", ModTime: time.Unix(int64(i*1000), 0)}
+		h := &tar.Header{
+			Name: e, Typeflag: tar.TypeDir, Mode: 0o755, Uname: "root", ModTime: time.Unix(int64(i*1000), 0),
+		}
 		content := ""
 		for sep, kind := range map[string]byte{"=": tar.TypeReg, ">": tar.TypeSymlink, "#": tar.TypeLink} {
 			if name, rest, ok := strings.Cut(e, sep); ok {
@@ -125,7 +127,12 @@ func TestResolve(t *testing.T) {
 	tr.symlink("usr/lib64/ld.so", "/usr/lib/real.so")
 	tr.file("usr/lib/real.so", 0o755, nil)
 	tr.symlink("loop", "loop")
-	for name, want := range map[string]string{"/lib64/ld.so": "usr/lib/real.so", "usr/lib/real.so": "usr/lib/real.so", "loop": "", "missing": ""} {
+	for name, want := range map[string]string{
+		"/lib64/ld.so":    "usr/lib/real.so",
+		"usr/lib/real.so": "usr/lib/real.so",
+		"loop":            "",
+		"missing":         "",
+	} {
 		got, ok := tr.resolve(name)
 		if got != want || ok != (want != "") {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -141,10 +148,15 @@ func TestCPIO(t *testing.T) {
 	if err := tr.writeCPIO(&out, time.Unix(0x11, 0)); err != nil {
 		t.Fatal(err)
 	}
-	want := "07070100000001000041ed0000000000000000000000020000001100000000000000000000000000000000000000000000000400000000etc\x00\x00\x00" +
-		"070701000000020000818000000000000000000000000100000011000000050000000000000000000000000000000000000009" + "00000000etc/name\x00\x00tiny\n\x00\x00\x00" +
-		"070701000000030000a1ff00000000000000000000000100000011000000080000000000000000000000000000000000000005" + "00000000init\x00\x00bin/init" +
-		"07070100000000000000000000000000000000000000010000001100000000000000000000000000000000000000000000000b" + "00000000TRAILER!!!\x00\x00\x00\x00"
+	want :=
+		"07070100000001000041ed00000000000000000000000200000011000000000000000000000000000000000000000000000004" +
+			"00000000etc\x00\x00\x00" +
+			"070701000000020000818000000000000000000000000100000011000000050000000000000000000000000000000000000009" +
+			"00000000etc/name\x00\x00tiny\n\x00\x00\x00" +
+			"070701000000030000a1ff00000000000000000000000100000011000000080000000000000000000000000000000000000005" +
+			"00000000init\x00\x00bin/init" +
+			"07070100000000000000000000000000000000000000010000001100000000000000000000000000000000000000000000000b" +
+			"00000000TRAILER!!!\x00\x00\x00\x00"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}

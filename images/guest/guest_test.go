@@ -85,10 +85,12 @@ func TestCloudInit(t *testing.T) {
 			if err := json.Unmarshal([]byte(body), &info); err != nil {
 				t.Fatalf("%v in %s", err, body)
 			}
-			if info.Hostname != "fromci" || info.CPUs != 1 || info.Firmware != firmware || !info.RNG || info.MemoryKiB < 90000 {
+			if info.Hostname != "fromci" || info.CPUs != 1 || info.Firmware != firmware || !info.RNG ||
+				info.MemoryKiB < 90000 {
 				t.Errorf("info: %s", body)
 			}
-			if len(info.Disks) != 2 || info.Disks[0].Serial != "root-disk" || len(info.Interfaces) != 1 || info.Interfaces[0].MAC != "02:00:00:00:00:01" {
+			if len(info.Disks) != 2 || info.Disks[0].Serial != "root-disk" || len(info.Interfaces) != 1 ||
+				info.Interfaces[0].MAC != "02:00:00:00:00:01" {
 				t.Errorf("info: %s", body)
 			}
 			if got := m.get("/"); got != "hello from fromci\n" {
@@ -113,7 +115,8 @@ func TestPlain(t *testing.T) {
 	m.login("tiny", "root", "tiny")
 	for _, service := range []string{"dropbear", "httpd", "acpid"} {
 		// dropbear starts when its keys are made.
-		if got := m.output("n=0; until pidof " + service + " >/dev/null || [ $n = 99 ]; do usleep 100000; n=$((n+1)); done; pidof " + service); got == "" {
+		if got := m.output("n=0; until pidof " + service +
+			" >/dev/null || [ $n = 99 ]; do usleep 100000; n=$((n+1)); done; pidof " + service); got == "" {
 			t.Errorf("%s does not run", service)
 		}
 	}
@@ -134,7 +137,8 @@ func TestSecureBoot(t *testing.T) {
 	t.Parallel()
 	vars := copyOf(t, "/usr/share/OVMF/OVMF_VARS_4M.ms.fd")
 	m := start(t, nil, "-m", "256", "-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on",
-		"-drive", "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.ms.fd", "-drive", "if=pflash,format=raw,file="+vars)
+		"-drive", "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.ms.fd",
+		"-drive", "if=pflash,format=raw,file="+vars)
 	m.login("tiny", "root", "tiny")
 	if got := m.output("info"); !strings.Contains(got, `"secureBoot":true`) {
 		t.Errorf("info: %s", got)
@@ -164,7 +168,8 @@ func TestGuestAgent(t *testing.T) {
 
 func TestHotPlug(t *testing.T) {
 	t.Parallel()
-	m := start(t, nil, "-device", "pcie-root-port,id=free1,chassis=1,slot=1", "-device", "pcie-root-port,id=free2,chassis=2,slot=2")
+	m := start(t, nil, "-device", "pcie-root-port,id=free1,chassis=1,slot=1",
+		"-device", "pcie-root-port,id=free2,chassis=2,slot=2")
 	m.login("tiny", "root", "tiny")
 	m.command(
 		`{"execute":"netdev_add","arguments":{"type":"user","id":"m","net":"192.168.77.0/24"}}`,
@@ -182,11 +187,16 @@ func TestSSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := start(t, map[string]string{"meta-data": "local-hostname: sshd\n", "user-data": "#cloud-config\nuser: ann\npassword: pw\nssh_authorized_keys: ['" +
-		strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey()))) + "']\n"})
+	m := start(t, map[string]string{
+		"meta-data": "local-hostname: sshd\n",
+		"user-data": "#cloud-config\nuser: ann\npassword: pw\nssh_authorized_keys: ['" +
+			strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey()))) + "']\n",
+	})
 	m.expect("sshd login: ")
 	for name, auth := range map[string]ssh.AuthMethod{"password": ssh.Password("pw"), "key": ssh.PublicKeys(key)} {
-		client, err := m.dialSSH(&ssh.ClientConfig{User: "ann", Auth: []ssh.AuthMethod{auth}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+		client, err := m.dialSSH(&ssh.ClientConfig{
+			User: "ann", Auth: []ssh.AuthMethod{auth}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -205,20 +215,28 @@ func TestSSH(t *testing.T) {
 
 func TestScript(t *testing.T) {
 	t.Parallel()
-	m := start(t, map[string]string{"meta-data": "local-hostname: scripted\n", "user-data": "#!/bin/sh\necho SCRIPT in $(hostname)\n"})
+	m := start(t, map[string]string{
+		"meta-data": "local-hostname: scripted\n",
+		"user-data": "#!/bin/sh\necho SCRIPT in $(hostname)\n",
+	})
 	m.expect("SCRIPT in scripted")
 	m.expect("scripted login: ")
 }
 
 func TestBadUserData(t *testing.T) {
 	t.Parallel()
-	m := start(t, map[string]string{"meta-data": "local-hostname: bad\n", "user-data": "#cloud-config\nwrite_files: [{content: x}]\n"})
+	m := start(t, map[string]string{
+		"meta-data": "local-hostname: bad\n",
+		"user-data": "#cloud-config\nwrite_files: [{content: x}]\n",
+	})
 	m.expect(`cloud-init: user-data: write_files\[0\]: path is missing`)
 	m.login("bad", "root", "tiny")
 }
 
 func TestNetworks(t *testing.T) {
-	second := []string{"-netdev", "user,id=m,net=192.168.77.0/24", "-device", "virtio-net-pci,netdev=m,romfile=,mac=02:00:00:00:00:02"}
+	second := []string{
+		"-netdev", "user,id=m,net=192.168.77.0/24", "-device", "virtio-net-pci,netdev=m,romfile=,mac=02:00:00:00:00:02",
+	}
 	tests := map[string]struct {
 		config string
 		want   map[string]string // command to output

@@ -58,14 +58,16 @@ func start(t *testing.T, files map[string]string, args ...string) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-b", abs, "-F", "qcow2", overlay).CombinedOutput(); err != nil {
+	if out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2",
+		"-b", abs, "-F", "qcow2", overlay).CombinedOutput(); err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
 	}
 	port, ssh := freePort(t), freePort(t)
 	all := []string{
 		"-machine", "q35,accel=tcg", "-m", "128", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-drive", "file=" + overlay + ",if=none,id=d", "-device", "virtio-blk-pci,drive=d,serial=root-disk",
-		"-netdev", "user,id=n,hostfwd=tcp:127.0.0.1:" + port + "-:80,hostfwd=tcp:127.0.0.1:" + ssh + "-:22", "-device", "virtio-net-pci,netdev=n,romfile=,mac=02:00:00:00:00:01",
+		"-netdev", "user,id=n,hostfwd=tcp:127.0.0.1:" + port + "-:80,hostfwd=tcp:127.0.0.1:" + ssh + "-:22",
+		"-device", "virtio-net-pci,netdev=n,romfile=,mac=02:00:00:00:00:01",
 		"-device", "VGA", "-device", "virtio-rng-pci",
 		"-chardev", "socket,id=s,path=" + dir + "/serial,server=on,wait=on", "-serial", "chardev:s",
 		"-qmp", "unix:" + dir + "/qmp,server=on,wait=off",

@@ -37,26 +37,31 @@ func (s *signing) now() time.Time { return time.Now().Add(time.Duration(s.ahead.
 func newSigning(t *testing.T) *signing {
 	t.Helper()
 	s := &signing{Clientset: fake.NewClientset()}
-	s.PrependReactor("create", "certificatesigningrequests", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		request := action.(clienttesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
-		request.Name = fmt.Sprintf("%s%d", request.GenerateName, s.asked.Add(1))
-		if s.refuse.Load() {
-			request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Reason: "Not", Message: "you"}}
+	s.PrependReactor("create", "certificatesigningrequests",
+		func(action clienttesting.Action) (bool, runtime.Object, error) {
+			request := action.(clienttesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
+			request.Name = fmt.Sprintf("%s%d", request.GenerateName, s.asked.Add(1))
+			if s.refuse.Load() {
+				request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+					{Type: certificatesv1.CertificateDenied, Reason: "Not", Message: "you"},
+				}
+				return false, nil, nil
+			}
+			for _, node := range []string{"node1", "node2"} {
+				leaf, key, err := ParseRequest(request.Spec.Request, node)
+				if err != nil {
+					continue
+				}
+				certificate, err := s.authority.Load().Sign(leaf, key, s.now(), time.Hour)
+				if err != nil {
+					return true, nil, err
+				}
+				request.Status.Certificate = pem.EncodeToMemory(&pem.Block{
+					Type: pemCertificate, Bytes: certificate.Raw,
+				})
+			}
 			return false, nil, nil
-		}
-		for _, node := range []string{"node1", "node2"} {
-			leaf, key, err := ParseRequest(request.Spec.Request, node)
-			if err != nil {
-				continue
-			}
-			certificate, err := s.authority.Load().Sign(leaf, key, s.now(), time.Hour)
-			if err != nil {
-				return true, nil, err
-			}
-			request.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: certificate.Raw})
-		}
-		return false, nil, nil
-	})
+		})
 	s.trust(t, s.renew(t))
 	return s
 }
@@ -141,7 +146,8 @@ func TestNodeCertificates(t *testing.T) {
 
 	accepted(t, "virt-api dials node1", one.ServerConfig(names.CommonNameAPI), api.HandlerConfig("node1"))
 	refused(t, "node2 answers virt-api for node1", two.ServerConfig(names.CommonNameAPI), api.HandlerConfig("node1"))
-	refused(t, "the certificate of earlier versions answers for node1", shared.ServerConfig(names.CommonNameAPI), api.HandlerConfig("node1"))
+	refused(t, "the certificate of earlier versions answers for node1", shared.ServerConfig(names.CommonNameAPI),
+		api.HandlerConfig("node1"))
 	refused(t, "virt-api answers for node1", api.ServerConfig(), api.HandlerConfig("node1"))
 	refused(t, "node2 commands node1", one.ServerConfig(names.CommonNameAPI), two.HandlerConfig("node1"))
 	refused(t, "node1 answers for virt-api", one.ServerConfig(), two.ClientConfig(names.DNSNameAPI))
@@ -149,7 +155,8 @@ func TestNodeCertificates(t *testing.T) {
 	accepted(t, "node2 sends node1 a guest", one.ServerConfigForNodes(), two.HandlerConfig("node1"))
 	refused(t, "node2 answers for node1", two.ServerConfigForNodes(), two.HandlerConfig("node1"))
 	refused(t, "virt-api sends node1 a guest", one.ServerConfigForNodes(), api.HandlerConfig("node1"))
-	refused(t, "the certificate of earlier versions sends a guest", one.ServerConfigForNodes(), shared.HandlerConfig("node1"))
+	refused(t, "the certificate of earlier versions sends a guest", one.ServerConfigForNodes(),
+		shared.HandlerConfig("node1"))
 }
 
 // What a guest is shown over vsock it can pass on to any port of the installation: none takes it.
@@ -168,13 +175,15 @@ func TestGuestsCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	accepted(t, "in the guest", &tls.Config{
-		Certificates: []tls.Certificate{material.certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: material.roots,
+		Certificates: []tls.Certificate{material.certificate}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: material.roots,
 	}, guest)
 }
 
 func TestHandlerNode(t *testing.T) {
 	for commonName, want := range map[string]string{
-		names.HandlerOf("node1"): "node1", names.CommonNameHandler: "", names.CommonNameAPI: "", names.GuestsOf("node1"): "", "": "",
+		names.HandlerOf("node1"): "node1", names.CommonNameHandler: "", names.CommonNameAPI: "",
+		names.GuestsOf("node1"): "", "": "",
 	} {
 		if got := names.NodeOfHandler(commonName); got != want {
 			t.Errorf("%q is of node %q, want %q", commonName, got, want)

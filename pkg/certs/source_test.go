@@ -124,7 +124,8 @@ func TestSource(t *testing.T) {
 			t.Errorf("%s: handshake succeeded", name)
 		}
 	}
-	if clientErr, serverErr := handshake(t, handler.ServerConfig(), &tls.Config{InsecureSkipVerify: true}); errors.Join(clientErr, serverErr) != nil {
+	if clientErr, serverErr := handshake(t, handler.ServerConfig(),
+		&tls.Config{InsecureSkipVerify: true}); errors.Join(clientErr, serverErr) != nil {
 		t.Errorf("no client names: client %v, server %v", clientErr, serverErr)
 	}
 

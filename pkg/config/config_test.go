@@ -35,11 +35,13 @@ func TestFromKubeVirt(t *testing.T) {
 		"developer configuration": {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
-					CPUAllocationRatio: 4, MemoryOvercommit: 150, NodeSelectors: map[string]string{"a": "b"}, MinimumClusterTSCFrequency: new(int64(7)),
+					CPUAllocationRatio: 4, MemoryOvercommit: 150, NodeSelectors: map[string]string{"a": "b"},
+					MinimumClusterTSCFrequency: new(int64(7)),
 				}
 			},
 			func(c *Config) {
-				c.CPUAllocationRatio, c.MemoryOvercommit, c.NodeSelectors, c.LowestTSC = 4, 150, map[string]string{"a": "b"}, 7
+				c.CPUAllocationRatio, c.MemoryOvercommit, c.NodeSelectors, c.LowestTSC = 4, 150,
+					map[string]string{"a": "b"}, 7
 			},
 		},
 		"machine type": {
@@ -59,32 +61,45 @@ func TestFromKubeVirt(t *testing.T) {
 		},
 		"log verbosity": {
 			func(kv *v1.KubeVirt) {
-				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{LogVerbosity: &v1.LogVerbosity{
-					VirtAPI: 3, VirtController: 4, VirtHandler: 5, VirtLauncher: 6, NodeVerbosity: map[string]uint{"node1": 7},
-				}}
+				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
+					LogVerbosity: &v1.LogVerbosity{
+						VirtAPI: 3, VirtController: 4, VirtHandler: 5, VirtLauncher: 6,
+						NodeVerbosity: map[string]uint{"node1": 7},
+					},
+				}
 			},
 			func(c *Config) {
-				c.LogVerbosity = LogVerbosity{API: 3, Controller: 4, Handler: 5, Launcher: 6, Nodes: map[string]uint{"node1": 7}}
+				c.LogVerbosity = LogVerbosity{
+					API: 3, Controller: 4, Handler: 5, Launcher: 6, Nodes: map[string]uint{"node1": 7},
+				}
 			},
 		},
 		"gates": {
 			func(kv *v1.KubeVirt) {
-				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{FeatureGates: []string{surface.GateHostDisk, "Snapshot"}}
+				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
+					FeatureGates: []string{surface.GateHostDisk, "Snapshot"},
+				}
 			},
 			func(c *Config) { c.Allowed.Gates = surface.Gates{surface.GateHostDisk: true} },
 		},
 		"network": {
 			func(kv *v1.KubeVirt) {
-				kv.Spec.Configuration.NetworkConfiguration = &v1.NetworkConfiguration{NetworkInterface: "bridge", PermitBridgeInterfaceOnPodNetwork: ptr(false)}
+				kv.Spec.Configuration.NetworkConfiguration = &v1.NetworkConfiguration{
+					NetworkInterface: "bridge", PermitBridgeInterfaceOnPodNetwork: ptr(false),
+				}
 			},
 			func(c *Config) { c.Bridge, c.Allowed.NoBridge = true, true },
 		},
 		"devices of nodes": {
 			func(kv *v1.KubeVirt) {
-				kv.Spec.Configuration.PermittedHostDevices = &v1.PermittedHostDevices{PciHostDevices: []v1.PciHostDevice{{PCIVendorSelector: "10de:1eb8", ResourceName: "v/gpu"}}}
+				kv.Spec.Configuration.PermittedHostDevices = &v1.PermittedHostDevices{
+					PciHostDevices: []v1.PciHostDevice{{PCIVendorSelector: "10de:1eb8", ResourceName: "v/gpu"}},
+				}
 			},
 			func(c *Config) {
-				c.HostDevices = &v1.PermittedHostDevices{PciHostDevices: []v1.PciHostDevice{{PCIVendorSelector: "10de:1eb8", ResourceName: "v/gpu"}}}
+				c.HostDevices = &v1.PermittedHostDevices{
+					PciHostDevices: []v1.PciHostDevice{{PCIVendorSelector: "10de:1eb8", ResourceName: "v/gpu"}},
+				}
 				c.Allowed.Devices = map[string]bool{"v/gpu": true}
 			},
 		},
@@ -98,10 +113,22 @@ func TestFromKubeVirt(t *testing.T) {
 			func(kv *v1.KubeVirt) { kv.Spec.Configuration.SMBIOSConfig = &v1.SMBiosConfiguration{Sku: "s"} },
 			func(c *Config) { c.SMBIOS.Sku = "s" },
 		},
-		"cpu model":     {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPUModel = "Nehalem" }, func(c *Config) { c.CPUModel = "Nehalem" }},
-		"cpu request":   {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) }, func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) }},
-		"pull policy":   {func(kv *v1.KubeVirt) { kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways }, func(c *Config) { c.ImagePullPolicy = corev1.PullAlways }},
-		"runtime class": {func(kv *v1.KubeVirt) { kv.Spec.Configuration.DefaultRuntimeClass = "kata" }, func(c *Config) { c.RuntimeClass = "kata" }},
+		"cpu model": {
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPUModel = "Nehalem" },
+			func(c *Config) { c.CPUModel = "Nehalem" },
+		},
+		"cpu request": {
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) },
+			func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) },
+		},
+		"pull policy": {
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways },
+			func(c *Config) { c.ImagePullPolicy = corev1.PullAlways },
+		},
+		"runtime class": {
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.DefaultRuntimeClass = "kata" },
+			func(c *Config) { c.RuntimeClass = "kata" },
+		},
 		"eviction": {
 			func(kv *v1.KubeVirt) { kv.Spec.Configuration.EvictionStrategy = ptr(v1.EvictionStrategyLiveMigrate) },
 			func(c *Config) { c.EvictionStrategy = v1.EvictionStrategyLiveMigrate },
@@ -110,24 +137,34 @@ func TestFromKubeVirt(t *testing.T) {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.Configuration.MigrationConfiguration = &v1.MigrationConfiguration{
 					ParallelMigrationsPerCluster: ptr(uint32(9)), ParallelOutboundMigrationsPerNode: ptr(uint32(8)),
-					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)), ProgressTimeout: ptr(int64(0)),
-					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true), NodeDrainTaintKey: ptr("leave"),
+					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)),
+					ProgressTimeout:   ptr(int64(0)),
+					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true),
+					NodeDrainTaintKey: ptr("leave"),
 				}
 			},
 			func(c *Config) {
 				c.Migrations = v1.MigrationConfiguration{
 					ParallelMigrationsPerCluster: ptr(uint32(9)), ParallelOutboundMigrationsPerNode: ptr(uint32(8)),
-					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)), ProgressTimeout: ptr(int64(0)),
-					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true), AllowWorkloadDisruption: ptr(true), NodeDrainTaintKey: ptr("leave"),
+					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)),
+					ProgressTimeout:   ptr(int64(0)),
+					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true),
+					AllowWorkloadDisruption: ptr(true), NodeDrainTaintKey: ptr("leave"),
 				}
 			},
 		},
-		"overhead ratio": {func(kv *v1.KubeVirt) { kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = ptr("1.5") }, func(c *Config) { c.MemoryOverheadRatio = 1.5 }},
+		"overhead ratio": {
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = ptr("1.5") },
+			func(c *Config) { c.MemoryOverheadRatio = 1.5 },
+		},
 		"certificates": {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.CertificateRotationStrategy.SelfSigned = &v1.KubeVirtSelfSignConfiguration{
-					CA:     &v1.CertConfig{Duration: &metav1.Duration{Duration: 100 * time.Hour}},
-					Server: &v1.CertConfig{Duration: &metav1.Duration{Duration: 10 * time.Hour}, RenewBefore: &metav1.Duration{Duration: time.Hour}},
+					CA: &v1.CertConfig{Duration: &metav1.Duration{Duration: 100 * time.Hour}},
+					Server: &v1.CertConfig{
+						Duration:    &metav1.Duration{Duration: 10 * time.Hour},
+						RenewBefore: &metav1.Duration{Duration: time.Hour},
+					},
 				}
 			},
 			func(c *Config) {
@@ -161,7 +198,9 @@ func TestFromKubeVirt(t *testing.T) {
 		}
 	}
 	loud := &v1.KubeVirt{}
-	loud.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{LogVerbosity: &v1.LogVerbosity{VirtAPI: 10}}
+	loud.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
+		LogVerbosity: &v1.LogVerbosity{VirtAPI: 10},
+	}
 	if got, err := FromKubeVirt(loud); err == nil || got.LogVerbosity.API != 0 {
 		t.Errorf("a verbosity of 10: %+v, error %v", got.LogVerbosity, err)
 	}
@@ -185,8 +224,10 @@ func TestFollower(t *testing.T) {
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &v1.KubeVirtList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
-		DisableChunking:      true,
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watcher, nil
+		},
+		DisableChunking: true,
 	}})
 	changed := make(chan struct{}, 10)
 	levels := make(chan uint, 10)
@@ -211,7 +252,9 @@ func TestFollower(t *testing.T) {
 	}
 
 	kv := func(version, machine string) *v1.KubeVirt {
-		kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt", Namespace: "kubevirt", ResourceVersion: version}}
+		kv := &v1.KubeVirt{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubevirt", Namespace: "kubevirt", ResourceVersion: version},
+		}
 		kv.Spec.Configuration.MachineType = machine
 		return kv
 	}

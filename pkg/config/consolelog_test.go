@@ -19,7 +19,9 @@ func TestSerialConsoleLog(t *testing.T) {
 		kv := &v1.KubeVirt{}
 		kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{FeatureGates: tc.gates}
 		if tc.disabled {
-			kv.Spec.Configuration.VirtualMachineOptions = &v1.VirtualMachineOptions{DisableSerialConsoleLog: &v1.DisableSerialConsoleLog{}}
+			kv.Spec.Configuration.VirtualMachineOptions = &v1.VirtualMachineOptions{
+				DisableSerialConsoleLog: &v1.DisableSerialConsoleLog{},
+			}
 		}
 		if got, err := FromKubeVirt(kv); err != nil || got.SerialConsoleLog != tc.want {
 			t.Errorf("%s: %t, %v", name, got.SerialConsoleLog, err)

@@ -24,10 +24,12 @@ supportContainerResources:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.InstancesPerNode != 7 || !got.LimitedNamespaces.Matches(labels.Set{"tier": "shared"}) || got.LimitedNamespaces.Matches(labels.Set{}) {
+	if got.InstancesPerNode != 7 || !got.LimitedNamespaces.Matches(labels.Set{"tier": "shared"}) ||
+		got.LimitedNamespaces.Matches(labels.Set{}) {
 		t.Errorf("%+v", got)
 	}
-	if log, attachment := got.Support.ConsoleLog, got.Support.Attachment; log.Requests.Memory().String() != "20Mi" || attachment.Limits.Cpu().String() != "50m" {
+	if log, attachment := got.Support.ConsoleLog, got.Support.Attachment; log.Requests.Memory().String() != "20Mi" ||
+		attachment.Limits.Cpu().String() != "50m" {
 		t.Errorf("%+v", got.Support)
 	}
 	kv.Spec.Configuration.AutoCPULimitNamespaceLabelSelector.MatchLabels["tier"] = "not a label!"

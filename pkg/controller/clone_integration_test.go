@@ -26,20 +26,27 @@ func TestClone(tt *testing.T) {
 	t.boundClaim("data", "csi")
 	vm := t.createVM(v1.RunStrategyManual, "data")
 	c := t.clone("first", "copy")
-	snapshot := &v1beta1.VirtualMachineSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: clonecontroller.SnapshotName(c)}}
+	snapshot := &v1beta1.VirtualMachineSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: clonecontroller.SnapshotName(c)},
+	}
 	t.waitThere(snapshot)
 	cut := t.volumeSnapshot(snapshot, "data")
 	t.cut(cut, "")
 	t.waitSnapshot(snapshot, "made", succeeded)
-	restore := &v1beta1.VirtualMachineRestore{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: clonecontroller.RestoreName(c)}}
+	restore := &v1beta1.VirtualMachineRestore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: clonecontroller.RestoreName(c)},
+	}
 	t.waitThere(restore)
 	made := t.bind("restore-" + string(restore.UID) + "-data")
-	t.waitClone(c, "succeeded, and its temporary objects forgotten", func(s *clonev1beta1.VirtualMachineCloneStatus) bool {
-		return s.Phase == clonev1beta1.Succeeded && s.SnapshotName == nil && s.RestoreName == nil && s.CreationTime != nil
-	})
+	t.waitClone(c, "succeeded, and its temporary objects forgotten",
+		func(s *clonev1beta1.VirtualMachineCloneStatus) bool {
+			return s.Phase == clonev1beta1.Succeeded && s.SnapshotName == nil && s.RestoreName == nil &&
+				s.CreationTime != nil
+		})
 	copied := &v1.VirtualMachine{}
 	t.must(cluster.Client.Get(t.ctx, t.key("copy"), copied))
-	if claim := copied.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim; claim.ClaimName != made.Name || *copied.Spec.RunStrategy != v1.RunStrategyHalted {
+	if claim := copied.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim; claim.ClaimName != made.Name ||
+		*copied.Spec.RunStrategy != v1.RunStrategyHalted {
 		t.Errorf("the copy is %+v", copied.Spec)
 	}
 	t.must(cluster.Client.Get(t.ctx, t.key(made.Name), made))
@@ -49,14 +56,16 @@ func TestClone(tt *testing.T) {
 	t.waitGone(snapshot)
 	t.waitGone(restore)
 	t.waitVM("as it was", func(now *v1.VirtualMachine) bool {
-		return unlocked(now) && now.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName == "data" && now.UID == vm.UID
+		return unlocked(now) && now.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName == "data" &&
+			now.UID == vm.UID
 	})
 	t.quiet()
 
 	// Without webhooks the clone itself says that the name is taken.
 	second := t.clone("second", "copy")
 	t.waitClone(second, "failed", func(s *clonev1beta1.VirtualMachineCloneStatus) bool {
-		return s.Phase == clonev1beta1.Failed && strings.Contains(s.Conditions[0].Message, "/copy exists, and this clone did not make it")
+		return s.Phase == clonev1beta1.Failed &&
+			strings.Contains(s.Conditions[0].Message, "/copy exists, and this clone did not make it")
 	})
 	snapshot.Name = clonecontroller.SnapshotName(second)
 	if err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(snapshot), snapshot); !apierrors.IsNotFound(err) {
@@ -68,9 +77,13 @@ func TestClone(tt *testing.T) {
 	third := t.clone("third", "late")
 	snapshot.Name = clonecontroller.SnapshotName(third)
 	t.waitThere(snapshot)
-	late := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "late"}, Spec: *vm.Spec.DeepCopy()}
+	late := &v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "late"}, Spec: *vm.Spec.DeepCopy(),
+	}
 	t.must(cluster.Client.Create(t.ctx, late))
-	t.waitClone(third, "failed", func(s *clonev1beta1.VirtualMachineCloneStatus) bool { return s.Phase == clonev1beta1.Failed })
+	t.waitClone(third, "failed", func(s *clonev1beta1.VirtualMachineCloneStatus) bool {
+		return s.Phase == clonev1beta1.Failed
+	})
 	t.waitGone(snapshot)
 	var claims corev1.PersistentVolumeClaimList
 	t.must(cluster.Client.List(t.ctx, &claims, client.InNamespace(t.namespace)))
@@ -91,7 +104,9 @@ func (t *test) clone(name, target string) *clonev1beta1.VirtualMachineClone {
 	return c
 }
 
-func (t *test) waitClone(c *clonev1beta1.VirtualMachineClone, what string, is func(*clonev1beta1.VirtualMachineCloneStatus) bool) {
+func (t *test) waitClone(c *clonev1beta1.VirtualMachineClone, what string,
+	is func(*clonev1beta1.VirtualMachineCloneStatus) bool,
+) {
 	t.Helper()
 	t.eventually("clone: "+what, func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(c), c)

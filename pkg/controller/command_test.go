@@ -14,7 +14,12 @@ func TestFenceAfterFlag(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 	o := Options{LauncherImage: "x", ImagePullPolicy: string(corev1.PullIfNotPresent), NodeTimeout: time.Minute}
-	for after, good := range map[time.Duration]bool{0: true, minFenceAfter - 1: false, minFenceAfter: true, defaultFenceAfter: true} {
+	for after, good := range map[time.Duration]bool{
+		0:                 true,
+		minFenceAfter - 1: false,
+		minFenceAfter:     true,
+		defaultFenceAfter: true,
+	} {
 		o.FenceAfter = after
 		if err := o.validate(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "--fence-after") {
 			t.Errorf("%s: %v", after, err)

@@ -35,7 +35,8 @@ func TestDataVolumes(tt *testing.T) {
 	t.must(cdi.Install(t.ctx, cluster.Client))
 	tt.Cleanup(func() { t.must(cdi.Uninstall(context.Background(), cluster.Client)) })
 	dv := t.dataVolume("disk")
-	if !metav1.IsControlledBy(dv, vm) || dv.Labels[v1.CreatedByLabel] != string(vm.UID) || dv.Annotations["cdi.kubevirt.io/allowClaimAdoption"] != "true" ||
+	if !metav1.IsControlledBy(dv, vm) || dv.Labels[v1.CreatedByLabel] != string(vm.UID) ||
+		dv.Annotations["cdi.kubevirt.io/allowClaimAdoption"] != "true" ||
 		dv.Spec.Source == nil || dv.Spec.Source.HTTP == nil || dv.Spec.Source.HTTP.URL != "http://example/disk" {
 		t.Errorf("DataVolume %+v", dv)
 	}
@@ -43,7 +44,8 @@ func TestDataVolumes(tt *testing.T) {
 	t.must(err)
 	t.must(cdi.SetPhase(t.ctx, cluster.Client, dv, cdiv1.ImportInProgress))
 	t.waitVM("Provisioning", func(vm *v1.VirtualMachine) bool {
-		return vm.Status.PrintableStatus == v1.VirtualMachineStatusProvisioning && failureOf(vm, "") == "" && !vm.Status.Created
+		return vm.Status.PrintableStatus == v1.VirtualMachineStatusProvisioning && failureOf(vm, "") == "" &&
+			!vm.Status.Created
 	})
 	t.quiet()
 
@@ -52,23 +54,27 @@ func TestDataVolumes(tt *testing.T) {
 		Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: "Error", Message: "404 Not Found",
 	}))
 	t.waitVM("DataVolumeError", func(vm *v1.VirtualMachine) bool {
-		return vm.Status.PrintableStatus == v1.VirtualMachineStatusDataVolumeError && strings.Contains(failureOf(vm, "FailedDataVolumeImport"), "404 Not Found")
+		return vm.Status.PrintableStatus == v1.VirtualMachineStatusDataVolumeError &&
+			strings.Contains(failureOf(vm, "FailedDataVolumeImport"), "404 Not Found")
 	})
 
 	// One that waits for its first pod gets one that is not the guest's.
 	t.must(cdi.SetPhase(t.ctx, cluster.Client, dv, cdiv1.WaitForFirstConsumer))
 	vmi := t.waitVMI("provisioning", func(vmi *v1.VirtualMachineInstance) bool {
-		return vmi.Status.Phase == v1.Pending && conditionOf(vmi, v1.VirtualMachineInstanceProvisioning) == corev1.ConditionTrue &&
+		return vmi.Status.Phase == v1.Pending &&
+			conditionOf(vmi, v1.VirtualMachineInstanceProvisioning) == corev1.ConditionTrue &&
 			conditionOf(vmi, v1.VirtualMachineInstanceDataVolumesReady) == corev1.ConditionFalse
 	})
 	t.waitPrintable(v1.VirtualMachineStatusProvisioning)
 	var pods corev1.PodList
 	t.eventually("the pod before the launcher's", func() (bool, error) {
-		err := cluster.Client.List(t.ctx, &pods, client.InNamespace(t.namespace), client.MatchingLabels{names.LabelComponent: names.ProvisioningPod})
+		err := cluster.Client.List(t.ctx, &pods, client.InNamespace(t.namespace),
+			client.MatchingLabels{names.LabelComponent: names.ProvisioningPod})
 		return len(pods.Items) == 1, err
 	})
 	first := &pods.Items[0]
-	if !metav1.IsControlledBy(first, vmi) || len(first.Spec.Volumes) != 1 || first.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "disk" {
+	if !metav1.IsControlledBy(first, vmi) || len(first.Spec.Volumes) != 1 ||
+		first.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "disk" {
 		t.Errorf("first pod %+v", first.Spec)
 	}
 	t.must(cluster.Bind(t.ctx, first, "node01"))
@@ -81,7 +87,8 @@ func TestDataVolumes(tt *testing.T) {
 
 	// The guest's pod comes after it.
 	vmi, pod := t.run("node01")
-	if conditionOf(vmi, v1.VirtualMachineInstanceDataVolumesReady) != corev1.ConditionTrue || conditionOf(vmi, v1.VirtualMachineInstanceProvisioning) != "" {
+	if conditionOf(vmi, v1.VirtualMachineInstanceDataVolumesReady) != corev1.ConditionTrue ||
+		conditionOf(vmi, v1.VirtualMachineInstanceProvisioning) != "" {
 		t.Errorf("conditions %+v", vmi.Status.Conditions)
 	}
 	if info := vmi.Status.VolumeStatus[0].PersistentVolumeClaimInfo; info == nil || info.ClaimName != "disk" {
@@ -104,7 +111,9 @@ func TestDataVolumes(tt *testing.T) {
 	// When CDI goes, so do its DataVolumes, and the VM says it again.
 	t.must(cdi.Uninstall(t.ctx, cluster.Client))
 	vm = t.createImported("late", func(*cdiv1.DataVolumeSpec) {})
-	t.waitVM("Failure that names CDI", func(vm *v1.VirtualMachine) bool { return failureOf(vm, "CDINotInstalled") != "" })
+	t.waitVM("Failure that names CDI", func(vm *v1.VirtualMachine) bool {
+		return failureOf(vm, "CDINotInstalled") != ""
+	})
 	t.must(cluster.Client.Delete(t.ctx, vm))
 	t.waitGone(vm)
 }
@@ -115,13 +124,17 @@ func (t *test) clones() {
 	t.must(cluster.CreateNamespace(t.ctx, images))
 	t.must(cluster.Client.Create(t.ctx, &cdiv1.DataSource{
 		ObjectMeta: metav1.ObjectMeta{Namespace: images, Name: "golden"},
-		Spec:       cdiv1.DataSourceSpec{Source: cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: images, Name: "golden-1"}}},
+		Spec: cdiv1.DataSourceSpec{
+			Source: cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: images, Name: "golden-1"}},
+		},
 	}))
 	vm := t.createImported("cloned", func(spec *cdiv1.DataVolumeSpec) {
-		spec.Source, spec.SourceRef = nil, &cdiv1.DataVolumeSourceRef{Kind: cdiv1.DataVolumeDataSource, Namespace: new(images), Name: "golden"}
+		spec.Source, spec.SourceRef = nil,
+			&cdiv1.DataVolumeSourceRef{Kind: cdiv1.DataVolumeDataSource, Namespace: new(images), Name: "golden"}
 	})
 	t.waitVM("Failure that names the right", func(vm *v1.VirtualMachine) bool {
-		return strings.Contains(failureOf(vm, "UnauthorizedDataVolumeCreate"), `service account "`+t.namespace+`/default"`)
+		return strings.Contains(failureOf(vm, "UnauthorizedDataVolumeCreate"),
+			`service account "`+t.namespace+`/default"`)
 	})
 	dv := &cdiv1.DataVolume{}
 	if err := cluster.Client.Get(t.ctx, t.key("cloned"), dv); !apierrors.IsNotFound(err) {
@@ -130,14 +143,20 @@ func (t *test) clones() {
 	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "clone"}
 	t.must(cluster.Client.Create(t.ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: images, Name: role.Name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes/source"}, Verbs: []string{"create"}}},
+		Rules: []rbacv1.PolicyRule{
+			{
+				APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes/source"},
+				Verbs: []string{"create"},
+			},
+		},
 	}))
 	t.must(cluster.Client.Create(t.ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: images, Name: role.Name}, RoleRef: role,
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: t.namespace, Name: "default"}},
 	}))
 	dv = t.dataVolume("cloned")
-	if source := dv.Spec.Source; dv.Spec.SourceRef != nil || source == nil || source.PVC == nil || source.PVC.Namespace != images || source.PVC.Name != "golden-1" {
+	if source := dv.Spec.Source; dv.Spec.SourceRef != nil || source == nil || source.PVC == nil ||
+		source.PVC.Namespace != images || source.PVC.Name != "golden-1" {
 		t.Errorf("the DataVolume is filled from %+v, %+v", dv.Spec.Source, dv.Spec.SourceRef)
 	}
 	t.must(cluster.Client.Delete(t.ctx, vm))
@@ -162,7 +181,9 @@ func (t *test) createImported(name string, change func(*cdiv1.DataVolumeSpec)) *
 			Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: v1.VirtualMachineInstanceSpec{
 				Architecture: "amd64",
 				Domain:       v1.DomainSpec{Memory: &v1.Memory{Guest: new(quantity("128Mi"))}},
-				Volumes:      []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: name}}}},
+				Volumes: []v1.Volume{
+					{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: name}}},
+				},
 			}},
 		},
 	}
@@ -192,7 +213,8 @@ func failureOf(vm *v1.VirtualMachine, reason string) string {
 }
 
 // conditionOf is the status of a VMI's condition; empty for none.
-func conditionOf(vmi *v1.VirtualMachineInstance, conditionType v1.VirtualMachineInstanceConditionType) corev1.ConditionStatus {
+func conditionOf(vmi *v1.VirtualMachineInstance, conditionType v1.VirtualMachineInstanceConditionType,
+) corev1.ConditionStatus {
 	for _, c := range vmi.Status.Conditions {
 		if c.Type == conditionType {
 			return c.Status

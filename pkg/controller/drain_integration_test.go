@@ -22,7 +22,8 @@ func (t *test) waitEvacuation() *v1.VirtualMachineInstanceMigration {
 		err := cluster.Client.List(t.ctx, &migrations, client.InNamespace(t.namespace))
 		return len(migrations.Items) > 0, err
 	})
-	if m := &migrations.Items[0]; len(migrations.Items) == 1 && strings.HasPrefix(m.Name, "kubevirt-evacuation-") && m.Spec.VMIName == "demo" {
+	if m := &migrations.Items[0]; len(migrations.Items) == 1 && strings.HasPrefix(m.Name, "kubevirt-evacuation-") &&
+		m.Spec.VMIName == "demo" {
 		return m
 	}
 	t.Fatalf("migrations %+v", migrations.Items)
@@ -68,7 +69,9 @@ func TestEvacuation(tt *testing.T) {
 	t.waitBudget(1)
 	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) {
 		s.EvacuationNodeName = "node-drained"
-		s.Conditions = append(s.Conditions, v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue})
+		s.Conditions = append(s.Conditions, v1.VirtualMachineInstanceCondition{
+			Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue,
+		})
 	})
 	migration := t.waitEvacuation()
 	pod := t.placeTarget(migration, "node01")
@@ -90,7 +93,8 @@ func TestEvacuation(tt *testing.T) {
 	node := &corev1.Node{}
 	t.must(cluster.Client.Get(t.ctx, client.ObjectKey{Name: "node-drained"}, node))
 	untainted := node.DeepCopy()
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "kubevirt.io/drain", Effect: corev1.TaintEffectNoSchedule})
+	node.Spec.Taints = append(node.Spec.Taints,
+		corev1.Taint{Key: "kubevirt.io/drain", Effect: corev1.TaintEffectNoSchedule})
 	t.must(cluster.Client.Patch(t.ctx, node, client.MergeFrom(untainted)))
 	t.waitEvacuation()
 }

@@ -34,7 +34,8 @@ type vouching struct {
 func (v *vouching) beat(ctx context.Context) error {
 	for _, name := range []string{"vouching-a", "vouching-b"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		patch, err := handlernode.Patch(false, time.Now(), map[string]string{names.AnnotationHeartbeatTaken: v.taken[name]})
+		patch, err := handlernode.Patch(false, time.Now(),
+			map[string]string{names.AnnotationHeartbeatTaken: v.taken[name]})
 		if err == nil {
 			err = cluster.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
 		}
@@ -48,14 +49,15 @@ func (v *vouching) beat(ctx context.Context) error {
 
 // until beats until there is another VMI than the one that is given up, and returns how long that took.
 func (v *vouching) until(begin time.Time, vmi *v1.VirtualMachineInstance, limit time.Duration) (time.Duration, error) {
-	err := wait.PollUntilContextTimeout(v.t.ctx, 250*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		if err := v.beat(ctx); err != nil {
-			return false, err
-		}
-		var now v1.VirtualMachineInstance
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(vmi), &now)
-		return now.UID != "" && now.UID != vmi.UID, client.IgnoreNotFound(err)
-	})
+	err := wait.PollUntilContextTimeout(v.t.ctx, 250*time.Millisecond, limit, true,
+		func(ctx context.Context) (bool, error) {
+			if err := v.beat(ctx); err != nil {
+				return false, err
+			}
+			var now v1.VirtualMachineInstance
+			err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(vmi), &now)
+			return now.UID != "" && now.UID != vmi.UID, client.IgnoreNotFound(err)
+		})
 	return time.Since(begin), err
 }
 
@@ -89,7 +91,8 @@ func TestLauncherEndsGuestOfLostNode(tt *testing.T) {
 	}
 	// virt-controller has asked for the heartbeat by now, or does soon: this one, which came late, counts instead.
 	begin := annotate("a late heartbeat, the last", map[string]any{
-		v1.VirtHandlerHeartbeat: env.Heartbeat(time.Now().Add(-time.Hour)), names.AnnotationWitnesses: "fencing,vouching-a,vouching-b",
+		v1.VirtHandlerHeartbeat:         env.Heartbeat(time.Now().Add(-time.Hour)),
+		names.AnnotationWitnesses:       "fencing,vouching-a,vouching-b",
 		names.AnnotationHeartbeatPaused: string(pod.UID),
 	})
 	if waited, err := others.until(begin, vmi, fenceAfter+15*time.Second); !wait.Interrupted(err) {

@@ -19,15 +19,20 @@ import (
 // These tests have no policies (tests/security has): what a tenant makes is let in, and must not be trusted.
 
 // impostor makes a pod that says of itself all that a launcher does, as a tenant would, and binds it.
-func (t *test) impostor(name string, instance *v1.VirtualMachineInstance, node string, change ...func(*corev1.Pod)) *corev1.Pod {
+func (t *test) impostor(name string, instance *v1.VirtualMachineInstance, node string, change ...func(*corev1.Pod),
+) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: t.namespace, Name: name,
-			Labels:          map[string]string{v1.AppLabel: names.VirtLauncher, v1.CreatedByLabel: string(instance.UID)},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(instance, v1.VirtualMachineInstanceGroupVersionKind)},
+			Labels: map[string]string{v1.AppLabel: names.VirtLauncher, v1.CreatedByLabel: string(instance.UID)},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(instance, v1.VirtualMachineInstanceGroupVersionKind),
+			},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: names.ContainerCompute, Image: "registry.example/evil:1"}}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: names.ContainerCompute, Image: "registry.example/evil:1"}},
+		},
 	}
 	for _, f := range change {
 		f(pod)
@@ -61,13 +66,17 @@ func TestImpostor(tt *testing.T) {
 	name := vmicontroller.PodName(waiting)
 	fake := t.impostor(name, waiting, "node01")
 	t.waitDeleted(fake)
-	squatter := t.impostor(name, waiting, "node01", func(pod *corev1.Pod) { pod.Labels, pod.OwnerReferences = nil, nil })
+	squatter := t.impostor(name, waiting, "node01", func(pod *corev1.Pod) {
+		pod.Labels, pod.OwnerReferences = nil, nil
+	})
 
 	t.must(cluster.Client.Create(t.ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "late"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
+			},
 		},
 	}))
 	running, pod := t.run("node01")
@@ -78,7 +87,9 @@ func TestImpostor(tt *testing.T) {
 		t.Errorf("activePods %v, want pod %s", running.Status.ActivePods, pod.UID)
 	}
 	// Beside a guest that runs it is not taken either, and a finalizer of its own does not hold the VMI.
-	holder := t.impostor("beside", running, "node01", func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/never"} })
+	holder := t.impostor("beside", running, "node01", func(pod *corev1.Pod) {
+		pod.Finalizers = []string{"example.com/never"}
+	})
 	t.eventually("deletion", func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(holder), holder)
 		return err == nil && holder.DeletionTimestamp != nil, err
@@ -87,7 +98,8 @@ func TestImpostor(tt *testing.T) {
 	t.must(cluster.Client.Delete(t.ctx, vm))
 	t.waitDeleted(pod)
 	t.waitGone(running)
-	t.must(cluster.Client.Patch(t.ctx, holder, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	t.must(cluster.Client.Patch(t.ctx, holder,
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
 // A migration's target is a pod that was made for it: a guest's memory is sent there. A pod that has its name fails

@@ -44,8 +44,10 @@ func TestCertificates(tt *testing.T) {
 		return material
 	}
 	old := certificate()
-	t.must(cluster.Client.Delete(t.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.APICertSecret}}))
-	if fresh := certificate(); string(fresh.CertificatePEM) == string(old.CertificatePEM) || string(fresh.BundlePEM) != string(old.BundlePEM) {
+	t.must(cluster.Client.Delete(t.ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.APICertSecret}}))
+	if fresh := certificate(); string(fresh.CertificatePEM) == string(old.CertificatePEM) ||
+		string(fresh.BundlePEM) != string(old.BundlePEM) {
 		t.Error("the certificate was not made anew by the same authority")
 	}
 
@@ -55,7 +57,9 @@ func TestCertificates(tt *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: names.ValidatingWebhook},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name: "none.virtkit.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: names.Namespace, Name: names.VirtAPI}},
+			ClientConfig: admissionv1.WebhookClientConfig{
+				Service: &admissionv1.ServiceReference{Namespace: names.Namespace, Name: names.VirtAPI},
+			},
 		}},
 	}
 	t.must(cluster.Client.Create(t.ctx, webhooks))
@@ -113,7 +117,9 @@ func (t *test) deployComponents() {
 			Spec:       appsv1.DeploymentSpec{Selector: selector, Template: template},
 		}
 		t.must(client.IgnoreAlreadyExists(cluster.Client.Create(t.ctx, deployment)))
-		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+		deployment.Status = appsv1.DeploymentStatus{
+			ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
+		}
 		t.must(cluster.Client.Status().Update(t.ctx, deployment))
 	}
 	selector, template := pods(names.VirtHandler)
@@ -122,7 +128,9 @@ func (t *test) deployComponents() {
 		Spec:       appsv1.DaemonSetSpec{Selector: selector, Template: template},
 	}
 	t.must(client.IgnoreAlreadyExists(cluster.Client.Create(t.ctx, daemonSet)))
-	daemonSet.Status = appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1, NumberAvailable: 1}
+	daemonSet.Status = appsv1.DaemonSetStatus{
+		ObservedGeneration: 1, DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1, NumberAvailable: 1,
+	}
 	t.must(cluster.Client.Status().Update(t.ctx, daemonSet))
 }
 
@@ -241,7 +249,9 @@ func TestTakeover(tt *testing.T) {
 	t.quiet()
 	before := len(writes.in(t.namespace))
 	t.must(stopController())
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.VirtController}}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.VirtController},
+	}
 	t.must(cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(lease), lease))
 	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
 		t.Errorf("%s has ended and still holds the lease", *holder)

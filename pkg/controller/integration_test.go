@@ -106,7 +106,9 @@ func startController(ctx context.Context) (stop func() error) {
 	config.Wrap(writes.wrap)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + names.Namespace + ":" + names.VirtController,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + names.Namespace, "system:authenticated"},
+		Groups: []string{
+			"system:serviceaccounts", "system:serviceaccounts:" + names.Namespace, "system:authenticated",
+		},
 	}
 	done := make(chan error, 1)
 	go func() { done <- options.RunWith(ctx, config) }()
@@ -235,7 +237,8 @@ func (t *test) createVM(strategy v1.VirtualMachineRunStrategy, claims ...string)
 	for _, claim := range claims {
 		source := &v1.PersistentVolumeClaimVolumeSource{}
 		source.ClaimName = claim
-		spec.Volumes = append(spec.Volumes, v1.Volume{Name: claim, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}})
+		spec.Volumes = append(spec.Volumes,
+			v1.Volume{Name: claim, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}})
 	}
 	vm := &v1.VirtualMachine{
 		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: t.namespace},
@@ -302,7 +305,9 @@ func (t *test) waitPod(vmi *v1.VirtualMachineInstance) *corev1.Pod {
 // run takes the VM's instance to Running on a node.
 func (t *test) run(node string) (*v1.VirtualMachineInstance, *corev1.Pod) {
 	t.Helper()
-	vmi := t.waitVMI("there", func(vmi *v1.VirtualMachineInstance) bool { return vmi.DeletionTimestamp == nil && !vmi.IsFinal() })
+	vmi := t.waitVMI("there", func(vmi *v1.VirtualMachineInstance) bool {
+		return vmi.DeletionTimestamp == nil && !vmi.IsFinal()
+	})
 	pod := t.waitPod(vmi)
 	t.must(cluster.Bind(t.ctx, pod, node))
 	t.must(cluster.SetPodStatus(t.ctx, pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodRunning }))

@@ -25,7 +25,8 @@ func TestLife(tt *testing.T) {
 	vm := t.createVM(v1.RunStrategyAlways)
 	vmi, pod := t.run("node01")
 	if vmi.Labels["app"] != "web" || !slices.Contains(vmi.Finalizers, v1.VirtualMachineInstanceFinalizer) ||
-		!metav1.IsControlledBy(vmi, vm) || vmi.Status.NodeName != "node01" || vmi.Status.ActivePods[pod.UID] != "node01" {
+		!metav1.IsControlledBy(vmi, vm) || vmi.Status.NodeName != "node01" ||
+		vmi.Status.ActivePods[pod.UID] != "node01" {
 		t.Errorf("VMI %+v", vmi)
 	}
 	running := t.waitPrintable(v1.VirtualMachineStatusRunning)
@@ -59,13 +60,16 @@ func TestLife(tt *testing.T) {
 			reasons[event.InvolvedObject.Kind+" "+event.Reason]++
 		}
 		return reasons["VirtualMachine SuccessfulCreate"] == 1 && reasons["VirtualMachine SuccessfulDelete"] == 1 &&
-			reasons["VirtualMachineInstance SuccessfulCreate"] == 1 && reasons["VirtualMachineInstance SuccessfulDelete"] == 1, err
+			reasons["VirtualMachineInstance SuccessfulCreate"] == 1 &&
+			reasons["VirtualMachineInstance SuccessfulDelete"] == 1, err
 	})
 }
 
 func only(lines []string, resources ...string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
-		return !slices.ContainsFunc(resources, func(r string) bool { return strings.Contains(line, "/"+r+"/") || strings.Contains(line, "/"+r+" ") })
+		return !slices.ContainsFunc(resources, func(r string) bool {
+			return strings.Contains(line, "/"+r+"/") || strings.Contains(line, "/"+r+" ")
+		})
 	})
 }
 
@@ -183,7 +187,8 @@ func TestCrash(tt *testing.T) {
 	t.endPod(pod)
 	t.waitGone(next)
 	vm = t.waitPrintable(v1.VirtualMachineStatusCrashLoopBackOff)
-	if vm.Status.StartFailure.ConsecutiveFailCount != 2 || time.Until(vm.Status.StartFailure.RetryAfterTimestamp.Time) < 15*time.Second {
+	if vm.Status.StartFailure.ConsecutiveFailCount != 2 ||
+		time.Until(vm.Status.StartFailure.RetryAfterTimestamp.Time) < 15*time.Second {
 		t.Errorf("failure %+v", vm.Status.StartFailure)
 	}
 }
@@ -205,7 +210,9 @@ func TestClaim(tt *testing.T) {
 	t := newTest(tt)
 	t.createVM(v1.RunStrategyAlways, "data")
 	vm := t.waitPrintable(v1.VirtualMachineStatusPvcNotFound)
-	if i := slices.IndexFunc(vm.Status.Conditions, func(c v1.VirtualMachineCondition) bool { return c.Type == v1.VirtualMachineFailure }); i < 0 ||
+	if i := slices.IndexFunc(vm.Status.Conditions, func(c v1.VirtualMachineCondition) bool {
+		return c.Type == v1.VirtualMachineFailure
+	}); i < 0 ||
 		!strings.Contains(vm.Status.Conditions[i].Message, `"data"`) {
 		t.Errorf("conditions %+v", vm.Status.Conditions)
 	}
@@ -215,7 +222,9 @@ func TestClaim(tt *testing.T) {
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			VolumeMode:  new(corev1.PersistentVolumeBlock),
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
+			},
 		},
 	}
 	t.must(cluster.Client.Create(t.ctx, claim))
@@ -229,7 +238,8 @@ func TestClaim(tt *testing.T) {
 	if len(pod.Spec.Containers[0].VolumeDevices) != 1 {
 		t.Errorf("devices %+v", pod.Spec.Containers[0].VolumeDevices)
 	}
-	if info := vmi.Status.VolumeStatus[1].PersistentVolumeClaimInfo; info == nil || info.Capacity.Storage().String() != "1Gi" {
+	if info := vmi.Status.VolumeStatus[1].PersistentVolumeClaimInfo; info == nil ||
+		info.Capacity.Storage().String() != "1Gi" {
 		t.Errorf("volumes %+v", vmi.Status.VolumeStatus)
 	}
 	t.waitPrintable(v1.VirtualMachineStatusRunning)
@@ -241,7 +251,8 @@ func TestUnschedulable(tt *testing.T) {
 	pod := t.waitPod(t.waitVMI("there", func(*v1.VirtualMachineInstance) bool { return true }))
 	t.must(cluster.SetPodStatus(t.ctx, pod, func(status *corev1.PodStatus) {
 		status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: "0/1 nodes are available",
 		}}
 	}))
 	t.waitPhase(v1.Scheduling)
@@ -255,10 +266,13 @@ func TestImagePull(tt *testing.T) {
 	t.createVM(v1.RunStrategyAlways)
 	pod := t.waitPod(t.waitVMI("there", func(*v1.VirtualMachineInstance) bool { return true }))
 	t.must(cluster.Bind(t.ctx, pod, "node01"))
-	for _, reason := range []v1.VirtualMachinePrintableStatus{v1.VirtualMachineStatusErrImagePull, v1.VirtualMachineStatusImagePullBackOff} {
+	for _, reason := range []v1.VirtualMachinePrintableStatus{
+		v1.VirtualMachineStatusErrImagePull, v1.VirtualMachineStatusImagePullBackOff,
+	} {
 		t.must(cluster.SetPodStatus(t.ctx, pod, func(status *corev1.PodStatus) {
 			status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: "compute", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: string(reason)}},
+				Name:  "compute",
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: string(reason)}},
 			}}
 		}))
 		t.waitPrintable(reason)
@@ -311,7 +325,8 @@ func TestNameTaken(tt *testing.T) {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Name: "demo", Namespace: t.namespace,
 		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstanceReplicaSet", Name: "set", UID: "set", Controller: new(true),
+			APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstanceReplicaSet", Name: "set", UID: "set",
+			Controller: new(true),
 		}},
 	}}
 	t.must(cluster.Client.Create(t.ctx, vmi))

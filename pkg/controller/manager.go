@@ -199,6 +199,7 @@ func (o *Options) addReconcilers(
 	}
 	dataVolumes := &cdi.Access{Access: access(cdi.DataVolumes())}
 	volumeSnapshots := &volumesnapshots.Access{Access: access(volumesnapshots.Kind())}
+	bound := &volumesnapshots.Bound{Access: access(volumesnapshots.BoundKind())}
 	storage := &volumesnapshots.Storage{
 		Client: client, Classes: access(volumesnapshots.Classes()), Profiles: access(volumesnapshots.Profiles()),
 	}
@@ -235,7 +236,7 @@ func (o *Options) addReconcilers(
 	}
 	contents := &snapshotcontroller.Contents{
 		Client: client, Live: live, Recorder: recorder, Now: time.Now, Freezer: freezer,
-		VolumeSnapshots: volumeSnapshots, Storage: storage,
+		VolumeSnapshots: volumeSnapshots, Bound: bound, Storage: storage,
 	}
 	if saver, ok := freezer.(snapshotcontroller.MemorySaver); ok {
 		contents.Memory = saver
@@ -263,6 +264,7 @@ func (o *Options) addReconcilers(
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
 		volumeSnapshots.SetupWithManager(mgr),
+		bound.SetupWithManager(mgr),
 		storage.Classes.SetupWithManager(mgr),
 		storage.Profiles.SetupWithManager(mgr),
 		vmis.SetupWithManager(ctx, mgr),

@@ -24,7 +24,9 @@ func (t *test) createMigration(name string) *v1.VirtualMachineInstanceMigration 
 	return migration
 }
 
-func (t *test) waitMigration(migration *v1.VirtualMachineInstanceMigration, want v1.VirtualMachineInstanceMigrationPhase) {
+func (t *test) waitMigration(migration *v1.VirtualMachineInstanceMigration,
+	want v1.VirtualMachineInstanceMigrationPhase,
+) {
 	t.Helper()
 	t.eventually("migration "+migration.Name+": "+string(want), func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(migration), migration)
@@ -38,7 +40,8 @@ func (t *test) placeTarget(migration *v1.VirtualMachineInstanceMigration, node s
 	t.waitMigration(migration, v1.MigrationScheduling)
 	var pods corev1.PodList
 	t.eventually("target pod", func() (bool, error) {
-		err := cluster.Client.List(t.ctx, &pods, client.InNamespace(t.namespace), client.MatchingLabels{v1.MigrationJobLabel: string(migration.UID)})
+		err := cluster.Client.List(t.ctx, &pods, client.InNamespace(t.namespace),
+			client.MatchingLabels{v1.MigrationJobLabel: string(migration.UID)})
 		return len(pods.Items) == 1, err
 	})
 	t.must(cluster.Bind(t.ctx, &pods.Items[0], node))
@@ -63,7 +66,8 @@ func (t *test) endMigrations() {
 			done = false
 			before := migration.DeepCopy()
 			migration.Status.Phase = v1.MigrationFailed
-			if err := cluster.Client.Status().Patch(ctx, migration, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			if err := cluster.Client.Status().Patch(ctx, migration,
+				client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 				return false, err
 			}
 		}
@@ -84,7 +88,8 @@ func (t *test) changeVMI(change func(*v1.VirtualMachineInstanceStatus)) {
 		}
 		before := vmi.DeepCopy()
 		change(&vmi.Status)
-		return cluster.Client.Status().Patch(t.ctx, vmi, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})) == nil, nil
+		return cluster.Client.Status().Patch(t.ctx, vmi,
+			client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})) == nil, nil
 	})
 }
 
@@ -100,9 +105,11 @@ func TestMigration(tt *testing.T) {
 	there := t.createMigration("there")
 	target := t.placeTarget(there, "node-away")
 	vmi := t.waitVMI("shown to the target", func(vmi *v1.VirtualMachineInstance) bool {
-		return vmi.Labels[v1.MigrationTargetNodeNameLabel] == "node-away" && vmi.Status.ActivePods[target.UID] == "node-away"
+		return vmi.Labels[v1.MigrationTargetNodeNameLabel] == "node-away" &&
+			vmi.Status.ActivePods[target.UID] == "node-away"
 	})
-	if ms := vmi.Status.MigrationState; ms == nil || ms.SourceNode != "node01" || ms.TargetPod != target.Name || ms.SourcePod == "" {
+	if ms := vmi.Status.MigrationState; ms == nil || ms.SourceNode != "node01" || ms.TargetPod != target.Name ||
+		ms.SourcePod == "" {
 		t.Errorf("migrationState %+v", ms)
 	}
 	second := t.createMigration("second")
@@ -125,7 +132,9 @@ func TestMigration(tt *testing.T) {
 	})
 	t.waitMigration(there, v1.MigrationSucceeded)
 	t.waitPrintable(v1.VirtualMachineStatusRunning)
-	t.waitVMI("labelled", func(vmi *v1.VirtualMachineInstance) bool { return vmi.Labels[v1.NodeNameLabel] == "node-away" })
+	t.waitVMI("labelled", func(vmi *v1.VirtualMachineInstance) bool {
+		return vmi.Labels[v1.NodeNameLabel] == "node-away"
+	})
 	if there.Labels[v1.MigrationSelectorLabel] != "demo" {
 		t.Errorf("labels %v", there.Labels)
 	}
@@ -136,7 +145,8 @@ func TestMigration(tt *testing.T) {
 	t.endPod(pod)
 	t.waitGone(second)
 	vmi = t.waitVMI("told", func(vmi *v1.VirtualMachineInstance) bool {
-		return vmi.Status.MigrationState.AbortStatus == v1.MigrationAbortSucceeded && vmi.Labels[v1.MigrationTargetNodeNameLabel] == ""
+		return vmi.Status.MigrationState.AbortStatus == v1.MigrationAbortSucceeded &&
+			vmi.Labels[v1.MigrationTargetNodeNameLabel] == ""
 	})
 	if _, active := vmi.Status.ActivePods[pod.UID]; active || vmi.Status.NodeName != "node-away" {
 		t.Errorf("status %+v", vmi.Status)

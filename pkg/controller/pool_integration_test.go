@@ -28,7 +28,8 @@ func (t *test) createPool(replicas int32, change ...func(*v1beta1.VirtualMachine
 			VirtualMachineTemplate: &v1beta1.VirtualMachineTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: v1.VirtualMachineSpec{
-					RunStrategy: new(v1.RunStrategyAlways), Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: tinySpec()},
+					RunStrategy: new(v1.RunStrategyAlways),
+					Template:    &v1.VirtualMachineInstanceTemplateSpec{Spec: tinySpec()},
 				},
 			},
 		},
@@ -89,7 +90,8 @@ func (t *test) changePool(change func(*v1beta1.VirtualMachinePoolSpec)) {
 func (t *test) revisions() []string {
 	t.Helper()
 	var list appsv1.ControllerRevisionList
-	t.must(cluster.Client.List(t.ctx, &list, client.InNamespace(t.namespace), client.HasLabels{poolcontroller.RevisionLabel}))
+	t.must(cluster.Client.List(t.ctx, &list, client.InNamespace(t.namespace),
+		client.HasLabels{poolcontroller.RevisionLabel}))
 	var out []string
 	for i := range list.Items {
 		out = append(out, list.Items[i].Name)
@@ -199,7 +201,9 @@ func TestPool(tt *testing.T) {
 	before := vm.DeepCopy()
 	vm.OwnerReferences = nil
 	t.must(cluster.Client.Patch(t.ctx, vm, client.MergeFrom(before)))
-	t.eventually("web-2", func() (bool, error) { return slices.Equal(t.pooled(), []string{"web-0", "web-1", "web-2"}), nil })
+	t.eventually("web-2", func() (bool, error) {
+		return slices.Equal(t.pooled(), []string{"web-0", "web-1", "web-2"}), nil
+	})
 	t.must(cluster.Client.Get(t.ctx, t.key("web-0"), vm))
 	before = vm.DeepCopy()
 	vm.Labels["app"] = "debugged"
@@ -221,7 +225,8 @@ func TestPool(tt *testing.T) {
 				counts[event.Reason] += max(event.Count, 1)
 			}
 		}
-		return counts["SuccessfulCreate"] == 5 && counts["SuccessfulDelete"] == 1 && counts["SuccessfulUpdate"] == 6, err
+		return counts["SuccessfulCreate"] == 5 && counts["SuccessfulDelete"] == 1 && counts["SuccessfulUpdate"] == 6,
+			err
 	})
 }
 
@@ -236,26 +241,34 @@ func TestPoolDisks(tt *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "root-" + strings.TrimPrefix(vm, "web-"), Namespace: t.namespace},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
+				},
 			},
 		}
 		if owned {
-			claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1.VirtualMachineGroupVersionKind)}
+			claim.OwnerReferences = []metav1.OwnerReference{
+				*metav1.NewControllerRef(owner, v1.VirtualMachineGroupVersionKind),
+			}
 		}
 		t.must(cluster.Client.Create(t.ctx, claim))
 		return claim
 	}
 	p := t.createPool(2, func(s *v1beta1.VirtualMachinePoolSpec) {
 		offline := v1beta1.StatePreservationOffline
-		s.ScaleInStrategy = &v1beta1.VirtualMachinePoolScaleInStrategy{Proactive: &v1beta1.VirtualMachinePoolProactiveScaleInStrategy{
-			SelectionPolicy: &v1beta1.VirtualMachinePoolSelectionPolicy{
-				SortPolicy: new(v1beta1.VirtualMachinePoolSortPolicyDescendingOrder),
-			}, StatePreservation: &offline,
-		}}
+		s.ScaleInStrategy = &v1beta1.VirtualMachinePoolScaleInStrategy{
+			Proactive: &v1beta1.VirtualMachinePoolProactiveScaleInStrategy{
+				SelectionPolicy: &v1beta1.VirtualMachinePoolSelectionPolicy{
+					SortPolicy: new(v1beta1.VirtualMachinePoolSortPolicyDescendingOrder),
+				}, StatePreservation: &offline,
+			},
+		}
 		s.VirtualMachineTemplate.Spec.RunStrategy = new(v1.RunStrategyHalted)
 		template := v1.DataVolumeTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: "root"}}
 		s.VirtualMachineTemplate.Spec.DataVolumeTemplates = []v1.DataVolumeTemplateSpec{template}
-		s.VirtualMachineTemplate.Spec.Template.Spec.Volumes[0].VolumeSource = v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "root"}}
+		s.VirtualMachineTemplate.Spec.Template.Spec.Volumes[0].VolumeSource = v1.VolumeSource{
+			DataVolume: &v1.DataVolumeSource{Name: "root"},
+		}
 	})
 	t.waitPool(2, 0)
 	kept := claim("web-1", true)
@@ -274,7 +287,8 @@ func TestPoolDisks(tt *testing.T) {
 	})
 	t.eventually("web-0 waits for its disks to go", func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, t.key("web-0"), vm)
-		return vm.DeletionTimestamp != nil && slices.Equal(vm.Finalizers, []string{metav1.FinalizerDeleteDependents}), err
+		return vm.DeletionTimestamp != nil && slices.Equal(vm.Finalizers, []string{metav1.FinalizerDeleteDependents}),
+			err
 	})
 	t.quiet()
 	before := vm.DeepCopy()
@@ -283,7 +297,8 @@ func TestPoolDisks(tt *testing.T) {
 	t.eventually("web-0 is made anew", func() (bool, error) {
 		vm = &v1.VirtualMachine{}
 		err := cluster.Client.Get(t.ctx, t.key("web-0"), vm)
-		return err == nil && vm.UID != old && vm.Spec.DataVolumeTemplates[0].Annotations["another"] == "disk" && vm.Spec.DataVolumeTemplates[0].Name == "root-0", client.IgnoreNotFound(err)
+		return err == nil && vm.UID != old && vm.Spec.DataVolumeTemplates[0].Annotations["another"] == "disk" &&
+			vm.Spec.DataVolumeTemplates[0].Name == "root-0", client.IgnoreNotFound(err)
 	})
 }
 
@@ -303,7 +318,8 @@ func TestPoolFails(tt *testing.T) {
 	failing := func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, t.key("web"), p)
 		return slices.ContainsFunc(p.Status.Conditions, func(c v1beta1.VirtualMachinePoolCondition) bool {
-			return c.Type == v1beta1.VirtualMachinePoolReplicaFailure && c.Reason == "FailedScaleOut" && strings.Contains(c.Message, "exceeded quota")
+			return c.Type == v1beta1.VirtualMachinePoolReplicaFailure && c.Reason == "FailedScaleOut" &&
+				strings.Contains(c.Message, "exceeded quota")
 		}), err
 	}
 	t.eventually("failing", failing)

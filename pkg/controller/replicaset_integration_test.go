@@ -25,7 +25,9 @@ func (t *test) createSet(replicas int32) *v1.VirtualMachineInstanceReplicaSet {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: t.namespace},
 		Spec: v1.VirtualMachineInstanceReplicaSetSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: &v1.VirtualMachineInstanceTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: tinySpec()},
+			Template: &v1.VirtualMachineInstanceTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: tinySpec(),
+			},
 		},
 	}
 	t.must(cluster.Client.Create(t.ctx, set))
@@ -47,7 +49,9 @@ func (t *test) instances() []v1.VirtualMachineInstance {
 	t.Helper()
 	var list v1.VirtualMachineInstanceList
 	t.must(cluster.Client.List(t.ctx, &list, client.InNamespace(t.namespace)))
-	return slices.DeleteFunc(list.Items, func(vmi v1.VirtualMachineInstance) bool { return vmi.DeletionTimestamp != nil })
+	return slices.DeleteFunc(list.Items, func(vmi v1.VirtualMachineInstance) bool {
+		return vmi.DeletionTimestamp != nil
+	})
 }
 
 // ready makes a VMI run and ready, as virt-handler would.
@@ -63,7 +67,8 @@ func (t *test) ready(vmi *v1.VirtualMachineInstance) {
 	t.must(cluster.SetVMIPhase(t.ctx, vmi, v1.Running))
 }
 
-func (t *test) waitSet(what string, condition func(v1.VirtualMachineInstanceReplicaSetStatus) bool) *v1.VirtualMachineInstanceReplicaSet {
+func (t *test) waitSet(what string, condition func(v1.VirtualMachineInstanceReplicaSetStatus) bool,
+) *v1.VirtualMachineInstanceReplicaSet {
 	t.Helper()
 	set := &v1.VirtualMachineInstanceReplicaSet{}
 	t.eventually("set: "+what, func() (bool, error) {
@@ -75,9 +80,10 @@ func (t *test) waitSet(what string, condition func(v1.VirtualMachineInstanceRepl
 
 func (t *test) waitReplicas(replicas, ready int32) *v1.VirtualMachineInstanceReplicaSet {
 	t.Helper()
-	return t.waitSet(fmt.Sprintf("%d replicas, %d ready", replicas, ready), func(s v1.VirtualMachineInstanceReplicaSetStatus) bool {
-		return s.Replicas == replicas && s.ReadyReplicas == ready
-	})
+	return t.waitSet(fmt.Sprintf("%d replicas, %d ready", replicas, ready),
+		func(s v1.VirtualMachineInstanceReplicaSetStatus) bool {
+			return s.Replicas == replicas && s.ReadyReplicas == ready
+		})
 }
 
 // scale writes the scale subresource, as kubectl scale and autoscalers do.
@@ -95,7 +101,8 @@ func TestReplicaSet(tt *testing.T) {
 	set := t.createSet(2)
 	t.waitReplicas(2, 0)
 	vmis := t.instances()
-	if len(vmis) != 2 || !strings.HasPrefix(vmis[0].Name, "web-") || !metav1.IsControlledBy(&vmis[0], set) || vmis[0].Labels["app"] != "web" {
+	if len(vmis) != 2 || !strings.HasPrefix(vmis[0].Name, "web-") || !metav1.IsControlledBy(&vmis[0], set) ||
+		vmis[0].Labels["app"] != "web" {
 		t.Fatalf("instances %+v", vmis)
 	}
 	t.ready(&vmis[0])
@@ -144,7 +151,8 @@ func TestReplicaSet(tt *testing.T) {
 func TestReplicaSetAdoptsAndReleases(tt *testing.T) {
 	t := newTest(tt)
 	orphan := &v1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: t.namespace, Labels: map[string]string{"app": "web"}}, Spec: tinySpec(),
+		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: t.namespace, Labels: map[string]string{"app": "web"}},
+		Spec:       tinySpec(),
 	}
 	t.must(cluster.Client.Create(t.ctx, orphan))
 	set := t.createSet(2)
@@ -167,7 +175,8 @@ func TestReplicaSetAdoptsAndReleases(tt *testing.T) {
 
 	// One that comes later is adopted as well, and is then one too many.
 	late := &v1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Name: "late", Namespace: t.namespace, Labels: map[string]string{"app": "web"}}, Spec: tinySpec(),
+		ObjectMeta: metav1.ObjectMeta{Name: "late", Namespace: t.namespace, Labels: map[string]string{"app": "web"}},
+		Spec:       tinySpec(),
 	}
 	t.must(cluster.Client.Create(t.ctx, late))
 	t.eventually("one deleted", func() (bool, error) {
@@ -185,9 +194,12 @@ func TestReplicaSetPaused(tt *testing.T) {
 	before := set.DeepCopy()
 	set.Spec.Paused = true
 	t.must(cluster.Client.Patch(t.ctx, set, client.MergeFrom(before)))
-	has := func(of v1.VirtualMachineInstanceReplicaSetConditionType, want bool) func(v1.VirtualMachineInstanceReplicaSetStatus) bool {
+	has := func(of v1.VirtualMachineInstanceReplicaSetConditionType, want bool,
+	) func(v1.VirtualMachineInstanceReplicaSetStatus) bool {
 		return func(s v1.VirtualMachineInstanceReplicaSetStatus) bool {
-			return want == slices.ContainsFunc(s.Conditions, func(c v1.VirtualMachineInstanceReplicaSetCondition) bool { return c.Type == of })
+			return want == slices.ContainsFunc(s.Conditions, func(c v1.VirtualMachineInstanceReplicaSetCondition) bool {
+				return c.Type == of
+			})
 		}
 	}
 	t.waitSet("paused", has(v1.VirtualMachineInstanceReplicaSetReplicaPaused, true))
@@ -218,7 +230,8 @@ func TestReplicaSetQuota(tt *testing.T) {
 	t.createSet(3)
 	failing := func(s v1.VirtualMachineInstanceReplicaSetStatus) bool {
 		return slices.ContainsFunc(s.Conditions, func(c v1.VirtualMachineInstanceReplicaSetCondition) bool {
-			return c.Type == v1.VirtualMachineInstanceReplicaSetReplicaFailure && c.Reason == "FailedCreate" && strings.Contains(c.Message, "exceeded quota")
+			return c.Type == v1.VirtualMachineInstanceReplicaSetReplicaFailure && c.Reason == "FailedCreate" &&
+				strings.Contains(c.Message, "exceeded quota")
 		})
 	}
 	t.waitSet("failing", failing)
@@ -259,7 +272,8 @@ func TestReplicaSetBurst(tt *testing.T) {
 func (l *writeLog) deletes(namespace string) []string {
 	var out []string
 	for _, line := range l.in(namespace) {
-		if strings.HasPrefix(line, "DELETE ") && strings.Contains(line, "/virtualmachineinstances/") && strings.HasSuffix(line, " 200") {
+		if strings.HasPrefix(line, "DELETE ") && strings.Contains(line, "/virtualmachineinstances/") &&
+			strings.HasSuffix(line, " 200") {
 			out = append(out, line)
 		}
 	}
@@ -280,7 +294,9 @@ func (t *test) allow(quota *corev1.ResourceQuota, of corev1.ResourceName, hard, 
 		if err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 			return false, err
 		}
-		quota.Status = corev1.ResourceQuotaStatus{Hard: corev1.ResourceList{of: quantity(hard)}, Used: corev1.ResourceList{of: quantity(used)}}
+		quota.Status = corev1.ResourceQuotaStatus{
+			Hard: corev1.ResourceList{of: quantity(hard)}, Used: corev1.ResourceList{of: quantity(used)},
+		}
 		err := cluster.Client.Status().Update(t.ctx, quota)
 		return err == nil, ignoreConflict(err)
 	})

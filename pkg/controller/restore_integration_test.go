@@ -53,22 +53,28 @@ func TestRestore(tt *testing.T) {
 	restore := &v1beta1.VirtualMachineRestore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "r"},
 		Spec: v1beta1.VirtualMachineRestoreSpec{
-			Target:                     corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: vm.Name},
+			Target: corev1.TypedLocalObjectReference{
+				APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: vm.Name,
+			},
 			VirtualMachineSnapshotName: "s",
 		},
 	}
 	t.must(cluster.Client.Create(t.ctx, restore))
 	made := t.bind("restore-" + string(restore.UID) + "-data")
-	if size := made.Spec.Resources.Requests[corev1.ResourceStorage]; size.String() != "2Gi" || made.Spec.DataSource == nil ||
+	if size := made.Spec.Resources.Requests[corev1.ResourceStorage]; size.String() != "2Gi" ||
+		made.Spec.DataSource == nil ||
 		made.Spec.DataSource.Name != cut.Name || !metav1.IsControlledBy(made, vm) {
 		t.Errorf("claim %+v", made)
 	}
 	t.waitRestore(restore, "complete", func(s *v1beta1.VirtualMachineRestoreStatus) bool {
-		return s.Complete != nil && *s.Complete && s.RestoreTime != nil && reasonOf(s, v1beta1.ConditionReady) == "Operation complete"
+		return s.Complete != nil && *s.Complete && s.RestoreTime != nil &&
+			reasonOf(s, v1beta1.ConditionReady) == "Operation complete"
 	})
 	after := t.waitVM("released", func(vm *v1.VirtualMachine) bool { return vm.Status.RestoreInProgress == nil })
-	if volume := after.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim; volume == nil || volume.ClaimName != made.Name ||
-		after.Spec.Template.ObjectMeta.Labels["app"] != app || *after.Spec.RunStrategy != v1.RunStrategyManual || after.UID != vm.UID {
+	if volume := after.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim; volume == nil ||
+		volume.ClaimName != made.Name ||
+		after.Spec.Template.ObjectMeta.Labels["app"] != app || *after.Spec.RunStrategy != v1.RunStrategyManual ||
+		after.UID != vm.UID {
 		t.Errorf("VM %+v", after.Spec)
 	}
 	t.must(cluster.Client.Get(t.ctx, t.key("data"), &corev1.PersistentVolumeClaim{})) // It is the user's.
@@ -90,7 +96,8 @@ func TestRestore(tt *testing.T) {
 	t.waitLabel(kept.Name, "back")
 	t.waitLabel(made.Name, "")
 	after = t.waitVM("released", func(vm *v1.VirtualMachine) bool { return vm.Status.RestoreInProgress == nil })
-	if claim := after.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName; claim != made.Name || *after.Spec.RunStrategy != v1.RunStrategyManual {
+	if claim := after.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName; claim != made.Name ||
+		*after.Spec.RunStrategy != v1.RunStrategyManual {
 		t.Errorf("taken back, the VM is %+v", after.Spec)
 	}
 	t.quiet()
@@ -113,7 +120,9 @@ func (t *test) restore(name, snapshot string, annotations map[string]string) *v1
 	out := &v1beta1.VirtualMachineRestore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name, Annotations: annotations},
 		Spec: v1beta1.VirtualMachineRestoreSpec{
-			Target:                     corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: "demo"},
+			Target: corev1.TypedLocalObjectReference{
+				APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: "demo",
+			},
 			VirtualMachineSnapshotName: snapshot,
 		},
 	}
@@ -131,7 +140,9 @@ func (t *test) waitLabel(claim, restore string) {
 	})
 }
 
-func (t *test) waitRestore(restore *v1beta1.VirtualMachineRestore, what string, is func(*v1beta1.VirtualMachineRestoreStatus) bool) {
+func (t *test) waitRestore(restore *v1beta1.VirtualMachineRestore, what string,
+	is func(*v1beta1.VirtualMachineRestoreStatus) bool,
+) {
 	t.Helper()
 	t.eventually("restore: "+what, func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(restore), restore)

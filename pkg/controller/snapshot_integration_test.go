@@ -97,11 +97,13 @@ func TestSnapshots(tt *testing.T) {
 	// With them it begins: the guest is frozen until all are cut.
 	key := client.ObjectKeyFromObject(vmi)
 	a, b := t.volumeSnapshot(first, "a"), t.volumeSnapshot(first, "b")
-	if !guests.isFrozen(key) || *a.Spec.VolumeSnapshotClassName != "snap" || *a.Spec.Source.PersistentVolumeClaimName != "a" {
+	if !guests.isFrozen(key) || *a.Spec.VolumeSnapshotClassName != "snap" ||
+		*a.Spec.Source.PersistentVolumeClaimName != "a" {
 		t.Errorf("frozen %t, VolumeSnapshot %+v", guests.isFrozen(key), a.Spec)
 	}
 	vm := t.waitVM("locked", func(vm *v1.VirtualMachine) bool {
-		return snapshots.Locked(vm, "first") && vm.Status.VolumeSnapshotStatuses[1].Enabled && !vm.Status.VolumeSnapshotStatuses[3].Enabled
+		return snapshots.Locked(vm, "first") && vm.Status.VolumeSnapshotStatuses[1].Enabled &&
+			!vm.Status.VolumeSnapshotStatuses[3].Enabled
 	})
 	second := t.snapshot("second", nil)
 	t.waitSnapshot(second, "waiting for the first", func(s *v1beta1.VirtualMachineSnapshotStatus) bool {
@@ -135,7 +137,8 @@ func TestSnapshots(tt *testing.T) {
 	t.cut(a, "")
 	t.cut(b, "no space left")
 	t.waitSnapshot(second, "in error", func(s *v1beta1.VirtualMachineSnapshotStatus) bool {
-		return s.Error != nil && strings.Contains(*s.Error.Message, "no space left") && progressing(s) == "In error state"
+		return s.Error != nil && strings.Contains(*s.Error.Message, "no space left") &&
+			progressing(s) == "In error state"
 	})
 	t.waitThawed(key)
 	t.quiet()
@@ -144,7 +147,8 @@ func TestSnapshots(tt *testing.T) {
 	t.must(cluster.Client.Delete(t.ctx, second))
 	t.waitGone(second)
 	t.waitVM("unlocked", unlocked)
-	if err := cluster.Client.Get(t.ctx, t.key(snapshots.ContentName(second)), &v1beta1.VirtualMachineSnapshotContent{}); !apierrors.IsNotFound(err) {
+	if err := cluster.Client.Get(t.ctx, t.key(snapshots.ContentName(second)),
+		&v1beta1.VirtualMachineSnapshotContent{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the content is there: %v", err)
 	}
 
@@ -152,8 +156,11 @@ func TestSnapshots(tt *testing.T) {
 	guests.become(snapshots.QuiescedPaused)
 	third := t.snapshot("third", &metav1.Duration{Duration: 4 * time.Second})
 	t.volumeSnapshot(third, "a")
-	failed := t.waitSnapshot(third, "failed", func(s *v1beta1.VirtualMachineSnapshotStatus) bool { return s.Phase == v1beta1.Failed })
-	if indications(failed) != "[NoGuestAgent Online PartialSnapshot Paused]" || progressing(failed.Status) != "Operation failed" {
+	failed := t.waitSnapshot(third, "failed", func(s *v1beta1.VirtualMachineSnapshotStatus) bool {
+		return s.Phase == v1beta1.Failed
+	})
+	if indications(failed) != "[NoGuestAgent Online PartialSnapshot Paused]" ||
+		progressing(failed.Status) != "Operation failed" {
 		t.Errorf("status %+v", failed.Status)
 	}
 	t.waitThawed(key)
@@ -180,7 +187,9 @@ func TestSnapshots(tt *testing.T) {
 	t.undefine(&apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshotclasses.snapshot.storage.k8s.io"},
 	})
-	t.waitVM("without snapshots", func(vm *v1.VirtualMachine) bool { return !vm.Status.VolumeSnapshotStatuses[1].Enabled })
+	t.waitVM("without snapshots", func(vm *v1.VirtualMachine) bool {
+		return !vm.Status.VolumeSnapshotStatuses[1].Enabled
+	})
 	t.must(cluster.Client.Delete(t.ctx, vm))
 	t.waitGone(vm)
 }
@@ -228,7 +237,9 @@ func (t *test) boundClaim(name, class string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name, Labels: map[string]string{"kept": "yes"}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
+			},
 		},
 	}
 	t.must(cluster.Client.Create(t.ctx, claim))
@@ -241,7 +252,9 @@ func (t *test) snapshot(name string, deadline *metav1.Duration) *v1beta1.Virtual
 	out := &v1beta1.VirtualMachineSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name},
 		Spec: v1beta1.VirtualMachineSnapshotSpec{
-			Source:          corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: snapshots.SourceKind, Name: "demo"},
+			Source: corev1.TypedLocalObjectReference{
+				APIGroup: new("kubevirt.io"), Kind: snapshots.SourceKind, Name: "demo",
+			},
 			FailureDeadline: deadline,
 		},
 	}
@@ -321,7 +334,8 @@ func (t *test) undefine(definition *apiextensionsv1.CustomResourceDefinition) {
 // installSnapshots makes CSI's kinds, for the time of the test, and a class for driver csi.example.
 func (t *test) installSnapshots() {
 	t.Helper()
-	files, err := filepath.Glob("../../cmd/virt-local-csi/internal/sidecars/crds/snapshot.storage.k8s.io_volumesnapshot*.yaml")
+	files, err := filepath.Glob(
+		"../../cmd/virt-local-csi/internal/sidecars/crds/snapshot.storage.k8s.io_volumesnapshot*.yaml")
 	t.must(err)
 	if len(files) < 2 {
 		t.Fatalf("definitions %v", files)
@@ -335,7 +349,8 @@ func (t *test) installSnapshots() {
 		t.Cleanup(func() { t.undefine(definition) })
 	}
 	class := &snapshotv1.VolumeSnapshotClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "snap"}, Driver: "csi.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
+		ObjectMeta: metav1.ObjectMeta{Name: "snap"}, Driver: "csi.example",
+		DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 	}
 	t.eventually("VolumeSnapshotClass", func() (bool, error) {
 		err := cluster.Client.Create(t.ctx, class)

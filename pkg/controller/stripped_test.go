@@ -73,7 +73,8 @@ func TestStripped(t *testing.T) {
 						delete(unused, name)
 						continue
 					}
-					t.Errorf("%s: %s reads %s, which the manager's cache drops (cache.go): keep it there, read the object live, or "+
+					t.Errorf("%s: %s reads %s, which the manager's cache drops (cache.go): keep it there, "+
+						"read the object live, or "+
 						"say in elsewhere where the function has it from", p.fset.Position(read.pos), name, read.field)
 				}
 			}
@@ -223,7 +224,9 @@ func packagesHere(t *testing.T) (out []goPackage) {
 		return os.Open(exports[path])
 	})
 	for _, p := range ours {
-		one := goPackage{name: p.Name, fset: fset, info: &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}}
+		one := goPackage{
+			name: p.Name, fset: fset, info: &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}},
+		}
 		for _, file := range p.GoFiles {
 			parsed, err := parser.ParseFile(fset, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
 			if err != nil {

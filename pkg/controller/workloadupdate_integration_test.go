@@ -36,7 +36,8 @@ func TestWorkloadUpdate(tt *testing.T) {
 	migratable := func(status corev1.ConditionStatus) func(*v1.VirtualMachineInstanceStatus) {
 		return func(s *v1.VirtualMachineInstanceStatus) {
 			s.LauncherContainerImageVersion = "registry.example/virt-launcher:old"
-			s.Conditions = append(s.Conditions, v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceIsMigratable, Status: status})
+			s.Conditions = append(s.Conditions,
+				v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceIsMigratable, Status: status})
 		}
 	}
 	outdated := func(want int) {
@@ -47,7 +48,9 @@ func TestWorkloadUpdate(tt *testing.T) {
 			return err == nil && got != nil && *got == want, err
 		})
 	}
-	defer change("strategy taken back", func(kv *v1.KubeVirt) { kv.Spec.WorkloadUpdateStrategy = v1.KubeVirtWorkloadUpdateStrategy{} })
+	defer change("strategy taken back", func(kv *v1.KubeVirt) {
+		kv.Spec.WorkloadUpdateStrategy = v1.KubeVirtWorkloadUpdateStrategy{}
+	})
 
 	t.changeVMI(migratable(corev1.ConditionFalse))
 	t.waitVMI("labelled", func(vmi *v1.VirtualMachineInstance) bool {
@@ -63,7 +66,9 @@ func TestWorkloadUpdate(tt *testing.T) {
 		t.Fatal("evicted without a strategy")
 	}
 	change("strategy", func(kv *v1.KubeVirt) {
-		kv.Spec.WorkloadUpdateStrategy.WorkloadUpdateMethods = []v1.WorkloadUpdateMethod{v1.WorkloadUpdateMethodEvict, v1.WorkloadUpdateMethodLiveMigrate}
+		kv.Spec.WorkloadUpdateStrategy.WorkloadUpdateMethods = []v1.WorkloadUpdateMethod{
+			v1.WorkloadUpdateMethodEvict, v1.WorkloadUpdateMethodLiveMigrate,
+		}
 	})
 	t.eventually("eviction", func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(pod), pod)
@@ -85,7 +90,8 @@ func TestWorkloadUpdate(tt *testing.T) {
 	})
 	t.quiet()
 	t.must(cluster.Client.List(t.ctx, &migrations, client.InNamespace(t.namespace)))
-	if m := migrations.Items[0]; len(migrations.Items) != 1 || !strings.HasPrefix(m.Name, "kubevirt-workload-update-") || m.Spec.VMIName != "demo" {
+	if m := migrations.Items[0]; len(migrations.Items) != 1 ||
+		!strings.HasPrefix(m.Name, "kubevirt-workload-update-") || m.Spec.VMIName != "demo" {
 		t.Errorf("migrations %+v", migrations.Items)
 	}
 	outdated(1)

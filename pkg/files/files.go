@@ -33,12 +33,12 @@ func ReplaceDurably(path string, content []byte, mode fs.FileMode) error {
 	if err := os.Rename(path+".new", path); err != nil {
 		return err
 	}
-	return SyncDirectory(filepath.Dir(path))
+	return Sync(filepath.Dir(path))
 }
 
-// SyncDirectory writes to the disk which names a directory has.
-func SyncDirectory(dir string) error {
-	f, err := os.Open(dir)
+// Sync writes a file to the disk, or which names a directory has.
+func Sync(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}

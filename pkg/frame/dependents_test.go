@@ -18,14 +18,21 @@ func TestKeeps(t *testing.T) {
 		yes := true
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID(name),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "owner", UID: types.UID(controller), Controller: &yes}},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: "owner", UID: types.UID(controller), Controller: &yes},
+			},
 		}}
 	}
 	live := fake.NewClientBuilder().WithObjects(child("mine", "1"), child("theirs", "2")).Build()
 	for name, tc := range map[string]struct {
 		uid  types.UID
 		want bool
-	}{"mine": {"mine", true}, "theirs": {"theirs", false}, "gone": {"gone", false}, "mine, made again": {"another", false}} {
+	}{
+		"mine":             {"mine", true},
+		"theirs":           {"theirs", false},
+		"gone":             {"gone", false},
+		"mine, made again": {"another", false},
+	} {
 		key := types.NamespacedName{Namespace: "ns", Name: name}
 		if tc.uid == "another" {
 			key.Name = "mine"
@@ -46,7 +53,8 @@ type unregistered struct{ corev1.ConfigMap }
 func TestRecordChange(t *testing.T) {
 	events := [2]Event{{"On", "it is on"}, {"Off", "it is off"}}
 	for states, want := range map[[2]bool]string{
-		{false, true}: "Normal On it is on", {true, false}: "Normal Off it is off", {true, true}: "", {false, false}: "",
+		{false, true}: "Normal On it is on", {true, false}: "Normal Off it is off", {true, true}: "",
+		{false, false}: "",
 	} {
 		recorder := record.NewFakeRecorder(1)
 		RecordChange(recorder, &corev1.Pod{}, states[0], states[1], events)

@@ -68,7 +68,8 @@ func newAPI(objects ...client.Object) *api {
 			a.writes++
 			return c.SubResource(sub).Patch(ctx, object, patch, o...)
 		},
-		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption,
+		) error {
 			a.writes++
 			return c.Delete(ctx, object, options...)
 		},
@@ -97,21 +98,27 @@ func TestReconcile(t *testing.T) {
 		again           time.Duration
 		err             error
 	}{
-		"gone":                         {gone: true, calls: "gone "},
-		"gone, which concerns nobody":  {gone: true, nobody: true},
-		"gone, and it is in the way":   {gone: true, goneErr: conflict, calls: "gone ", again: CatchUp},
-		"gone, and that fails":         {gone: true, goneErr: broken, calls: "gone ", err: broken},
-		"nothing to do":                {calls: "look next apply "},
-		"the step says when":           {requeue: time.Minute, calls: "look next apply ", again: time.Minute},
-		"what came of it says when":    {requeue: 1, change: time.Hour, calls: "look next apply ", again: time.Hour},
-		"behind from look":             {look: ErrBehind, requeue: time.Minute, calls: "look ", again: CatchUp},
-		"wait from look":               {look: fmt.Errorf("wrapped: %w", WaitError(time.Hour)), calls: "look ", again: time.Hour},
-		"no concern of it":             {look: ErrNothing, calls: "look "},
-		"look fails":                   {look: broken, calls: "look ", err: broken},
-		"what look wants is gone":      {look: fmt.Errorf("get claim: %w", missing), calls: "look ", again: CatchUp},
-		"conflict":                     {apply: fmt.Errorf("write: %w", conflict), requeue: 1, calls: "look next apply ", again: CatchUp},
-		"not found":                    {apply: missing, calls: "look next apply ", again: CatchUp},
-		"two conflicts":                {apply: errors.Join(conflict, missing), calls: "look next apply ", again: CatchUp},
+		"gone":                        {gone: true, calls: "gone "},
+		"gone, which concerns nobody": {gone: true, nobody: true},
+		"gone, and it is in the way":  {gone: true, goneErr: conflict, calls: "gone ", again: CatchUp},
+		"gone, and that fails":        {gone: true, goneErr: broken, calls: "gone ", err: broken},
+		"nothing to do":               {calls: "look next apply "},
+		"the step says when":          {requeue: time.Minute, calls: "look next apply ", again: time.Minute},
+		"what came of it says when":   {requeue: 1, change: time.Hour, calls: "look next apply ", again: time.Hour},
+		"behind from look":            {look: ErrBehind, requeue: time.Minute, calls: "look ", again: CatchUp},
+		"wait from look": {
+			look: fmt.Errorf("wrapped: %w", WaitError(time.Hour)), calls: "look ", again: time.Hour,
+		},
+		"no concern of it":        {look: ErrNothing, calls: "look "},
+		"look fails":              {look: broken, calls: "look ", err: broken},
+		"what look wants is gone": {look: fmt.Errorf("get claim: %w", missing), calls: "look ", again: CatchUp},
+		"conflict": {
+			apply: fmt.Errorf("write: %w", conflict), requeue: 1, calls: "look next apply ", again: CatchUp,
+		},
+		"not found": {apply: missing, calls: "look next apply ", again: CatchUp},
+		"two conflicts": {
+			apply: errors.Join(conflict, missing), calls: "look next apply ", again: CatchUp,
+		},
 		"a conflict and another error": {apply: errors.Join(conflict, broken), calls: "look next apply ", err: broken},
 		"the same, wrapped": {
 			apply: fmt.Errorf("all: %w", errors.Join(conflict, broken)), calls: "look next apply ", err: broken,
@@ -187,7 +194,8 @@ func TestStatus(t *testing.T) {
 		t.Helper()
 		result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 		if err != nil || looks != wantLooks || a.writes != wantWrites || result.RequeueAfter != wantAgain {
-			t.Errorf("%s: %d looks, %d writes, again after %s, error %v", what, looks, a.writes, result.RequeueAfter, err)
+			t.Errorf("%s: %d looks, %d writes, again after %s, error %v", what, looks, a.writes, result.RequeueAfter,
+				err)
 		}
 	}
 	reconciled("the first time", 1, 1, 0)
@@ -292,7 +300,8 @@ func TestWritesOfManyKinds(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	for failures, want := range map[int]time.Duration{
-		1: 20 * time.Second, 2: 40 * time.Second, 3: 80 * time.Second, 4: 160 * time.Second, 5: 5 * time.Minute, 6: 5 * time.Minute,
+		1: 20 * time.Second, 2: 40 * time.Second, 3: 80 * time.Second, 4: 160 * time.Second, 5: 5 * time.Minute,
+		6:    5 * time.Minute,
 		1000: 5 * time.Minute,
 	} {
 		if got := Backoff(20*time.Second, 5*time.Minute, failures); got != want {

@@ -25,7 +25,8 @@ func TestStripPodKeepsTies(t *testing.T) {
 	if want := map[string]string{corev1.LabelHostname: "host1"}; !maps.Equal(spec.NodeSelector, want) {
 		t.Errorf("node selector %v, want %v", spec.NodeSelector, want)
 	}
-	if a := spec.Affinity; a.PodAffinity != nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != required {
+	if a := spec.Affinity; a.PodAffinity != nil ||
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != required {
 		t.Errorf("affinity %+v", a)
 	}
 }

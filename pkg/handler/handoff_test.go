@@ -19,7 +19,9 @@ func TestTargetEndsInHandoff(t *testing.T) {
 		end  func(*world)
 		want v1.VirtualMachineInstancePhase
 	}{
-		"never ran":    {func(w *world) { w.endOther(`{"lifecycle":"LIFECYCLE_CRASHED","reason":"not started"}`) }, v1.Running},
+		"never ran": {
+			func(w *world) { w.endOther(`{"lifecycle":"LIFECYCLE_CRASHED","reason":"not started"}`) }, v1.Running,
+		},
 		"may have run": {func(w *world) { w.endOther("") }, v1.Failed},
 		"removed, and its node has confirmed": {func(w *world) {
 			w.must(w.client.Delete(context.Background(), otherPod(corev1.PodRunning, "")))
@@ -29,7 +31,8 @@ func TestTargetEndsInHandoff(t *testing.T) {
 		}, v1.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, migratingVMI(nodeName, newPod().Name, "node2", "other"), newPod(), otherPod(corev1.PodRunning, ""))
+			w := newWorld(t, migratingVMI(nodeName, newPod().Name, "node2", "other"), newPod(),
+				otherPod(corev1.PodRunning, ""))
 			w.startLauncher()
 			w.launcher.set(func(s *launcherpb.GuestState) {
 				s.Lifecycle, s.Reason = launcherpb.Lifecycle_LIFECYCLE_PAUSED, names.ReasonHandoff

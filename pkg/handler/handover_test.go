@@ -14,7 +14,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-func (l *fakeLauncher) PrepareMigrationTarget(context.Context, *launcherpb.PrepareMigrationTargetRequest) (*launcherpb.PrepareMigrationTargetResponse, error) {
+func (l *fakeLauncher) PrepareMigrationTarget(context.Context, *launcherpb.PrepareMigrationTargetRequest,
+) (*launcherpb.PrepareMigrationTargetResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return &launcherpb.PrepareMigrationTargetResponse{State: l.state}, nil
@@ -32,9 +33,11 @@ func otherPod(phase corev1.PodPhase, lastWord string) *corev1.Pod {
 	pod := newPod()
 	pod.Name, pod.UID, pod.Spec.NodeName, pod.Status.Phase = "other", otherUID, "node2", phase
 	if lastWord != "" {
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: names.ContainerCompute, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{Message: lastWord},
-		}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: names.ContainerCompute, State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Message: lastWord},
+			}},
+		}
 	}
 	return pod
 }
@@ -46,7 +49,8 @@ func migratingVMI(from, fromPod, to, toPod string) *v1.VirtualMachineInstance {
 	vmi.Status.Phase, vmi.Status.NodeName = v1.Running, from
 	vmi.Status.ActivePods = map[types.UID]string{podUID: nodeName, otherUID: "node2"}
 	vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
-		MigrationUID: "m", SourceNode: from, SourcePod: fromPod, TargetNode: to, TargetPod: toPod, TargetNodeAddress: "10.0.0.1",
+		MigrationUID: "m", SourceNode: from, SourcePod: fromPod, TargetNode: to, TargetPod: toPod,
+		TargetNodeAddress: "10.0.0.1",
 	}
 	return vmi
 }

@@ -21,7 +21,9 @@ func TestTasksEject(t *testing.T) {
 	} {
 		vmi := &v1.VirtualMachineInstance{}
 		vmi.Spec.Domain.Devices.Disks = tc.disks
-		vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "a", Phase: v1.HotplugVolumeDetaching, HotplugVolume: &v1.HotplugVolumeStatus{AttachPodUID: "u"}}}
+		vmi.Status.VolumeStatus = []v1.VolumeStatus{
+			{Name: "a", Phase: v1.HotplugVolumeDetaching, HotplugVolume: &v1.HotplugVolumeStatus{AttachPodUID: "u"}},
+		}
 		if got := tasks(vmi); len(got) != 1 || !got[0].detach || got[0].eject != tc.eject {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -84,7 +84,9 @@ func TestAgainstAPIServer(t *testing.T) {
 	pod := newPod()
 	pod.UID = ""
 	pod.Labels[v1.CreatedByLabel] = string(vmi.UID)
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind)}
+	pod.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind),
+	}
 	create(pod)
 	status.ActivePods = map[types.UID]string{pod.UID: nodeName}
 	vmi.Status = status
@@ -118,7 +120,8 @@ func TestAgainstAPIServer(t *testing.T) {
 			t.Errorf("virt-handler: %v", err)
 		}
 		var node corev1.Node
-		if err := e.Client.Get(ctx, types.NamespacedName{Name: nodeName}, &node); err != nil || node.Labels[v1.NodeSchedulable] != "false" {
+		if err := e.Client.Get(ctx, types.NamespacedName{Name: nodeName}, &node); err != nil ||
+			node.Labels[v1.NodeSchedulable] != "false" {
 			t.Errorf("after the end: labels %v, %v", node.Labels, err)
 		}
 		if refused := writes.refused(); len(refused) > 0 {
@@ -201,7 +204,8 @@ func TestAgainstAPIServer(t *testing.T) {
 		return slices.Equal(reasons, []string{"Created", "Deleted", "ShuttingDown", "Started", "Stopped"}), err
 	})
 	if n := writes.count("/virtualmachineinstances/demo/status"); n != 2 {
-		t.Errorf("%d writes of the status, want one for Running and one for Succeeded:\n%s", n, strings.Join(writes.all(), "\n"))
+		t.Errorf("%d writes of the status, want one for Running and one for Succeeded:\n%s", n,
+			strings.Join(writes.all(), "\n"))
 	}
 }
 

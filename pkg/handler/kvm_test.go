@@ -15,15 +15,16 @@ func TestWhileSame(t *testing.T) {
 	fail := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- whileSame(t.Context(), changed, func() int { return int(value.Load()) }, func(ctx context.Context, n int) error {
-			runs <- n
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-fail:
-				return broken
-			}
-		})
+		ended <- whileSame(t.Context(), changed, func() int { return int(value.Load()) },
+			func(ctx context.Context, n int) error {
+				runs <- n
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-fail:
+					return broken
+				}
+			})
 	}()
 	expect := func(want int) {
 		t.Helper()

@@ -95,14 +95,16 @@ func (l *fakeLauncher) Start(_ context.Context, r *launcherpb.StartRequest) (*la
 	return &launcherpb.StartResponse{State: l.state}, nil
 }
 
-func (l *fakeLauncher) Shutdown(_ context.Context, r *launcherpb.ShutdownRequest) (*launcherpb.ShutdownResponse, error) {
+func (l *fakeLauncher) Shutdown(_ context.Context, r *launcherpb.ShutdownRequest,
+) (*launcherpb.ShutdownResponse, error) {
 	l.mu.Lock()
 	l.shutdowns = append(l.shutdowns, r.GracePeriod.AsDuration())
 	l.mu.Unlock()
 	return &launcherpb.ShutdownResponse{}, nil
 }
 
-func (l *fakeLauncher) Watch(_ *launcherpb.WatchRequest, stream grpc.ServerStreamingServer[launcherpb.GuestState]) error {
+func (l *fakeLauncher) Watch(_ *launcherpb.WatchRequest, stream grpc.ServerStreamingServer[launcherpb.GuestState],
+) error {
 	for {
 		l.mu.Lock()
 		state, changed := l.state, l.changed
@@ -144,7 +146,9 @@ func newVMI() *v1.VirtualMachineInstance {
 			Finalizers: []string{v1.VirtualMachineInstanceFinalizer},
 		},
 		Spec: v1.VirtualMachineInstanceSpec{
-			Volumes: []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "disk"}}}},
+			Volumes: []v1.Volume{
+				{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "disk"}}},
+			},
 		},
 		Status: v1.VirtualMachineInstanceStatus{
 			Phase: v1.Scheduled, NodeName: nodeName, ActivePods: map[types.UID]string{podUID: nodeName},
@@ -176,7 +180,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.node = NewNode(nodeName, filepath.Join(dir, "pods"), filepath.Join(dir, "proc"), filepath.Join(dir, "state"),
 		slog.New(slog.NewTextHandler(io.Discard, nil)))
 	w.node.Now = w.clock
-	for _, d := range []string{w.node.PodsDir, filepath.Join(w.proc, "ns"), w.rootfs + "/dev", w.rootfs + "/usr/bin", w.rootfs + "/etc"} {
+	for _, d := range []string{
+		w.node.PodsDir, filepath.Join(w.proc, "ns"), w.rootfs + "/dev", w.rootfs + "/usr/bin", w.rootfs + "/etc",
+	} {
 		w.must(os.MkdirAll(d, 0o755))
 	}
 	w.must(os.Symlink("/proc/self/ns/net", filepath.Join(w.proc, "ns/net")))
@@ -188,9 +194,12 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		objects = []client.Object{newVMI(), newPod()}
 	}
 	w.client = fake.NewClientBuilder().WithScheme(newScheme()).WithStatusSubresource(&v1.VirtualMachineInstance{}).
-		WithIndex(&corev1.Pod{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }). // as the API server has
+		// as the API server has
+		WithIndex(&corev1.Pod{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
 		WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			w.mu.Lock()
 			w.writes++
 			w.mu.Unlock()
@@ -299,7 +308,8 @@ func (w *world) startHandler() *running {
 			case <-ctx.Done():
 				return
 			case key := <-r.queue:
-				if _, err := frame.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil && ctx.Err() == nil {
+				if _, err := frame.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil &&
+					ctx.Err() == nil {
 					w.t.Errorf("reconcile: %v", err)
 				}
 			}
@@ -373,7 +383,8 @@ func (w *world) noEvents() {
 	}
 }
 
-func condition(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) v1.VirtualMachineInstanceCondition {
+func condition(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType,
+) v1.VirtualMachineInstanceCondition {
 	for _, c := range vmi.Status.Conditions {
 		if c.Type == kind {
 			return c

@@ -18,20 +18,34 @@ func TestLimitsOf(t *testing.T) {
 	}{
 		"nothing": {},
 
-		"bandwidth": {set: func(c *v1.MigrationConfiguration) { c.BandwidthPerMigration = new(resource.MustParse("64Mi")) }, want: func(l *limits) { l.bandwidth, l.connections = 64<<20, 0 }},
+		"bandwidth": {
+			set:  func(c *v1.MigrationConfiguration) { c.BandwidthPerMigration = new(resource.MustParse("64Mi")) },
+			want: func(l *limits) { l.bandwidth, l.connections = 64<<20, 0 },
+		},
 		"timeouts": {set: func(c *v1.MigrationConfiguration) {
 			c.CompletionTimeoutPerGiB, c.ProgressTimeout = new(int64(3)), new(int64(0))
 		}, want: func(l *limits) { l.perGiB, l.progress = 3*time.Second, 0 }},
-		"auto-converge": {set: func(c *v1.MigrationConfiguration) { c.AllowAutoConverge = new(true) }, want: func(l *limits) { l.autoConverge = true }},
-		"post-copy":     {set: func(c *v1.MigrationConfiguration) { c.AllowPostCopy = new(true) }, want: func(l *limits) { l.postCopy, l.disruption, l.connections = true, true, 0 }},
-		"unsafe":        {set: func(c *v1.MigrationConfiguration) { c.UnsafeMigrationOverride = new(true) }, want: func(l *limits) { l.unsafe = true }},
+		"auto-converge": {
+			set:  func(c *v1.MigrationConfiguration) { c.AllowAutoConverge = new(true) },
+			want: func(l *limits) { l.autoConverge = true },
+		},
+		"post-copy": {
+			set:  func(c *v1.MigrationConfiguration) { c.AllowPostCopy = new(true) },
+			want: func(l *limits) { l.postCopy, l.disruption, l.connections = true, true, 0 },
+		},
+		"unsafe": {
+			set:  func(c *v1.MigrationConfiguration) { c.UnsafeMigrationOverride = new(true) },
+			want: func(l *limits) { l.unsafe = true },
+		},
 		"limited processors": {vmi: func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.Domain.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 		}, want: func(l *limits) { l.connections = 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := &v1.VirtualMachineInstance{}
-			vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{MigrationConfiguration: &v1.MigrationConfiguration{}}
+			vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+				MigrationConfiguration: &v1.MigrationConfiguration{},
+			}
 			want := byDefault
 			if tc.set != nil {
 				tc.set(vmi.Status.MigrationState.MigrationConfiguration)

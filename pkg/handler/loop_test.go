@@ -48,15 +48,16 @@ func (c *informers) GetInformer(
 	kind := reflect.TypeOf(o)
 	if c.all[kind] == nil {
 		list := func() client.ObjectList { return c.lists[kind].DeepCopyObject().(client.ObjectList) }
-		c.all[kind] = toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-				into := list()
-				return into, c.client.List(ctx, into)
-			},
-			WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
-				return c.client.Watch(ctx, list())
-			},
-		}, c.kube), o, 0, toolscache.Indexers{})
+		c.all[kind] = toolscache.NewSharedIndexInformer(
+			toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+					into := list()
+					return into, c.client.List(ctx, into)
+				},
+				WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+					return c.client.Watch(ctx, list())
+				},
+			}, c.kube), o, 0, toolscache.Indexers{})
 	}
 	return c.all[kind], nil
 }

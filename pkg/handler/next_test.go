@@ -169,14 +169,18 @@ func TestNextOwned(t *testing.T) {
 		"deleted while virt-handler was down": {
 			changes{deleted(time.Second), noSession}, "start; stop by 1m0s; announce",
 		},
-		"deleted before the start": {changes{deleted(time.Second), phase(v1.Scheduled), noSession}, "start; stop by 1m0s"},
+		"deleted before the start": {
+			changes{deleted(time.Second), phase(v1.Scheduled), noSession}, "start; stop by 1m0s",
+		},
 		"deleted, and there is no launcher": {
 			changes{deleted(time.Second), noPod, noSession},
 			"Succeeded on node1 ; event Stopped; event Deleted",
 		},
 
-		"the pod is gone":                      {changes{noPod, noSession}, "Failed on node1 LauncherGone; event Stopped"},
-		"the pod is gone, a process is not":    {changes{noPod, noSession, func(v *View) { v.MayRun = true }}, "again in 1s"},
+		"the pod is gone": {changes{noPod, noSession}, "Failed on node1 LauncherGone; event Stopped"},
+		"the pod is gone, a process is not": {
+			changes{noPod, noSession, func(v *View) { v.MayRun = true }}, "again in 1s",
+		},
 		"the pod is gone, the launcher is not": {changes{noPod}, "refresh; again in 1s"},
 		"the launcher does not answer":         {changes{lostSince(time.Hour, false)}, "refresh"},
 		"the launcher has died":                {changes{lostSince(5*time.Second, true)}, "refresh; again in 15s"},
@@ -195,7 +199,8 @@ func TestNextOwned(t *testing.T) {
 			"refresh; leave for node2; Failed on node1 LauncherGone; event Stopped",
 		},
 		"it has, says the pod": {
-			changes{hasMoved, noSession, podEnds(corev1.PodSucceeded, `{"lifecycle":"LIFECYCLE_MIGRATED"}`)}, "again in 1s",
+			changes{hasMoved, noSession, podEnds(corev1.PodSucceeded, `{"lifecycle":"LIFECYCLE_MIGRATED"}`)},
+			"again in 1s",
 		},
 		"it has, and no migration is known": {
 			changes{hasMoved, func(v *View) { v.VMI.Status.MigrationState = nil }}, "refresh",
@@ -303,7 +308,8 @@ func TestNextExpected(t *testing.T) {
 		"it has, and it was paused": {
 			changes{arrived(time.Minute), letGo, func(v *View) {
 				v.VMI.Status.Conditions = append(v.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{
-					Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue, Reason: vmistatus.ReasonPausedByUser,
+					Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue,
+					Reason: vmistatus.ReasonPausedByUser,
 				})
 			}},
 			"refresh; take over, paused true; again in 1s",
@@ -349,7 +355,8 @@ func TestReport(t *testing.T) {
 		return &launcherpb.Migration{
 			Uid: "m", Phase: launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING,
 			Progress: &launcherpb.MigrationProgress{
-				DataTotal: 1 << 30, DataRemaining: remaining, Iteration: iteration, Bandwidth: 1 << 20, DirtyRate: 1 << 30,
+				DataTotal: 1 << 30, DataRemaining: remaining, Iteration: iteration, Bandwidth: 1 << 20,
+				DirtyRate: 1 << 30,
 			},
 		}
 	}

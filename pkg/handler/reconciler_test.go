@@ -32,7 +32,8 @@ func TestGuestStarts(t *testing.T) {
 	if c := condition(vmi, vmistatus.SoftwareEmulation); c.Status != corev1.ConditionTrue {
 		t.Errorf("SoftwareEmulation is %+v", c)
 	}
-	if vmi.Status.Machine == nil || vmi.Status.LauncherContainerImageVersion != "launcher:1" || len(vmi.Status.VolumeStatus) != 1 {
+	if vmi.Status.Machine == nil || vmi.Status.LauncherContainerImageVersion != "launcher:1" ||
+		len(vmi.Status.VolumeStatus) != 1 {
 		t.Errorf("status is %+v", vmi.Status)
 	}
 	w.wantEvents("Created", "Started")
@@ -112,7 +113,8 @@ func TestInvalidSpecFails(t *testing.T) {
 	w.startLauncher(grpcstatus.Error(codes.InvalidArgument, "no such machine type"))
 	w.startHandler()
 	vmi := w.eventuallyPhase(v1.Failed)
-	if vmi.Status.Reason != vmistatus.ReasonCannotStart || !strings.Contains(condition(vmi, v1.VirtualMachineInstanceSynchronized).Message, "machine type") {
+	if vmi.Status.Reason != vmistatus.ReasonCannotStart ||
+		!strings.Contains(condition(vmi, v1.VirtualMachineInstanceSynchronized).Message, "machine type") {
 		t.Errorf("status is %+v", vmi.Status)
 	}
 	w.eventually("the launcher is let go", func() bool { _, s := w.launcher.counts(); return len(s) == 1 && s[0] == 0 })
@@ -221,8 +223,14 @@ func TestPodEnds(t *testing.T) {
 		want   v1.VirtualMachineInstancePhase
 		reason string
 	}{
-		{"shut down", ended(corev1.PodSucceeded, 0, "Completed", `{"lifecycle":"LIFECYCLE_SHUTOFF"}`), v1.Succeeded, ""},
-		{"crashed", ended(corev1.PodFailed, 1, "Error", `{"lifecycle":"LIFECYCLE_CRASHED","reason":"panicked"}`), v1.Failed, vmistatus.ReasonGuestPanicked},
+		{
+			"shut down", ended(corev1.PodSucceeded, 0, "Completed", `{"lifecycle":"LIFECYCLE_SHUTOFF"}`), v1.Succeeded,
+			"",
+		},
+		{
+			"crashed", ended(corev1.PodFailed, 1, "Error", `{"lifecycle":"LIFECYCLE_CRASHED","reason":"panicked"}`),
+			v1.Failed, vmistatus.ReasonGuestPanicked,
+		},
 		{"launcher killed", ended(corev1.PodFailed, 137, "Error", ""), v1.Failed, vmistatus.ReasonLauncherError},
 		{"out of memory", ended(corev1.PodFailed, 137, "OOMKilled", ""), v1.Failed, "OOMKilled"},
 		{"evicted", evicted, v1.Failed, "Evicted"},
@@ -283,7 +291,8 @@ func TestLauncherIsKilled(t *testing.T) {
 
 func TestStrangerOnTheSocket(t *testing.T) {
 	w := newWorld(t)
-	w.must(os.WriteFile(filepath.Join(w.proc, "cgroup"), []byte("0::/kubepods/pod99999999-0000-0000-0000-000000000000/x\n"), 0o644))
+	w.must(os.WriteFile(filepath.Join(w.proc, "cgroup"),
+		[]byte("0::/kubepods/pod99999999-0000-0000-0000-000000000000/x\n"), 0o644))
 	w.startLauncher()
 	w.startHandler()
 	w.eventually("it is refused", func() bool {

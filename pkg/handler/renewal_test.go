@@ -28,7 +28,8 @@ type fencingLauncher struct {
 	suspended chan bool
 }
 
-func (l *fencingLauncher) Renew(_ context.Context, r *launcherpb.RenewRequest, _ ...grpc.CallOption) (*launcherpb.RenewResponse, error) {
+func (l *fencingLauncher) Renew(_ context.Context, r *launcherpb.RenewRequest, _ ...grpc.CallOption,
+) (*launcherpb.RenewResponse, error) {
 	l.heard <- r.Heard.AsDuration()
 	if l.suspended != nil {
 		l.suspended <- r.Suspend

@@ -146,7 +146,10 @@ func TestHungStorageComesBack(t *testing.T) {
 	s := h.sessions[vmiKey]
 	h.mu.Unlock()
 	for range 3 { // tries of the session do not add to it
-		err := s.do(context.Background(), volumeStep("nfs"), func() error { t.Error("begun a second time"); return nil })
+		err := s.do(context.Background(), volumeStep("nfs"), func() error {
+			t.Error("begun a second time")
+			return nil
+		})
 		if err == nil || !strings.Contains(err.Error(), "does not answer") {
 			t.Errorf("a second try: %v", err)
 		}
@@ -213,7 +216,10 @@ func TestLateStep(t *testing.T) {
 	w.must(err)
 	defer read.Close()
 	hang := make(chan struct{})
-	if f, err := step(context.Background(), s, "pipe", func() (*os.File, error) { <-hang; return write, nil }); err == nil {
+	if f, err := step(context.Background(), s, "pipe", func() (*os.File, error) {
+		<-hang
+		return write, nil
+	}); err == nil {
 		t.Errorf("opened %v", f)
 	}
 	s.held.free()

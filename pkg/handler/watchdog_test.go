@@ -122,7 +122,8 @@ func TestWatchdogRestoredEtcd(t *testing.T) {
 			d.knows(c.version, "a")
 			d.uid = c.uid
 			d.looks(t)
-			if d.killed != nil || d.shut != nil || len(d.said) != 1 || !strings.Contains(d.said[0], c.why) || !strings.Contains(d.said[0], "does not know 1 guests") {
+			if d.killed != nil || d.shut != nil || len(d.said) != 1 || !strings.Contains(d.said[0], c.why) ||
+				!strings.Contains(d.said[0], "does not know 1 guests") {
 				t.Fatalf("killed %v, shut down %v, said %q", d.killed, d.shut, d.said)
 			}
 			d.looks(t)
@@ -211,7 +212,8 @@ func TestWatchdogOddStat(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.knows(1000)
-	if err := d.look(t.Context(), true); err == nil || !strings.Contains(err.Error(), "pod a") || !slices.Equal(d.killed, []types.UID{"b"}) {
+	if err := d.look(t.Context(), true); err == nil || !strings.Contains(err.Error(), "pod a") ||
+		!slices.Equal(d.killed, []types.UID{"b"}) {
 		t.Errorf("%v, killed %v", err, d.killed)
 	}
 }
@@ -280,7 +282,8 @@ func TestWatchdogCutOff(t *testing.T) {
 		t.Errorf("cut off for a minute: %v, killed %v", err, s.killed)
 	}
 	s.down, s.killed, s.fresh, s.cached = false, nil, []types.UID{"a"}, []types.UID{"a"}
-	if err := s.look(t.Context(), false); err != nil || !slices.Equal(s.killed, []types.UID{"b"}) || s.returned != 1 || s.armed {
+	if err := s.look(t.Context(), false); err != nil || !slices.Equal(s.killed, []types.UID{"b"}) || s.returned != 1 ||
+		s.armed {
 		t.Errorf("back: %v, killed %v, returned %d", err, s.killed, s.returned)
 	}
 }

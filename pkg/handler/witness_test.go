@@ -30,7 +30,8 @@ func testWitness(silence time.Duration, answers map[string]time.Duration) *witne
 	r.told("pod", renewal{}, time.Minute)
 	r.acknowledged = boottime.Now() - silence
 	return &witness{
-		node: "n", renewals: r, now: time.Now, log: slog.New(slog.DiscardHandler), running: func(types.UID) bool { return true },
+		node: "n", renewals: r, now: time.Now, log: slog.New(slog.DiscardHandler),
+		running:  func(types.UID) bool { return true },
 		nextList: boottime.Now() + time.Hour, nextTell: boottime.Now() + time.Hour,
 		ask: func(_ context.Context, node, _ string, _ time.Duration) (time.Duration, error) {
 			if silence, answered := answers[node]; answered {
@@ -61,19 +62,26 @@ func TestWitness(t *testing.T) {
 		answers map[string]time.Duration
 		want    bool
 	}{
-		"the API server is away":         {own: f, set: "a,b,n", answers: map[string]time.Duration{"a": f, "b": f}, want: true},
-		"and one node with it":           {own: f, set: "a,b,n", answers: map[string]time.Duration{"a": f}, want: true},
-		"cut off alone":                  {own: f, set: "a,b,n"},
-		"others are heard":               {own: f, set: "a,b,n", answers: map[string]time.Duration{"a": f - 1, "b": 0}},
-		"half are silent":                {own: f, set: "a,b,c,n", answers: map[string]time.Duration{"a": f, "b": 0, "c": 0}},
-		"a stranger is silent":           {own: f, set: "a,b,n", answers: map[string]time.Duration{"c": f}},
-		"it is heard itself":             {own: f - 10*time.Second, set: "a,b,n", answers: map[string]time.Duration{"a": f, "b": f}},
+		"the API server is away": {own: f, set: "a,b,n", answers: map[string]time.Duration{"a": f, "b": f}, want: true},
+		"and one node with it":   {own: f, set: "a,b,n", answers: map[string]time.Duration{"a": f}, want: true},
+		"cut off alone":          {own: f, set: "a,b,n"},
+		"others are heard":       {own: f, set: "a,b,n", answers: map[string]time.Duration{"a": f - 1, "b": 0}},
+		"half are silent":        {own: f, set: "a,b,c,n", answers: map[string]time.Duration{"a": f, "b": 0, "c": 0}},
+		"a stranger is silent":   {own: f, set: "a,b,n", answers: map[string]time.Duration{"c": f}},
+		"it is heard itself": {
+			own: f - 10*time.Second, set: "a,b,n", answers: map[string]time.Duration{"a": f, "b": f},
+		},
 		"two nodes":                      {own: f, set: "a,n", want: true},
 		"no set yet":                     {own: f, want: true},
 		"what is published is not known": {own: f, unknown: true},
-		"a new set is not for it":        {own: f, set: "a,b,n", pending: fencing.Set{"b", "c", "n"}, answers: map[string]time.Duration{"a": f}},
-		"both sets are":                  {own: f, set: "a,b,n", pending: fencing.Set{"b", "c", "n"}, answers: map[string]time.Duration{"b": f}, want: true},
-		"a larger set may be published":  {own: f, set: "n", pending: fencing.Set{"b", "c", "n"}},
+		"a new set is not for it": {
+			own: f, set: "a,b,n", pending: fencing.Set{"b", "c", "n"}, answers: map[string]time.Duration{"a": f},
+		},
+		"both sets are": {
+			own: f, set: "a,b,n", pending: fencing.Set{"b", "c", "n"}, answers: map[string]time.Duration{"b": f},
+			want: true,
+		},
+		"a larger set may be published": {own: f, set: "n", pending: fencing.Set{"b", "c", "n"}},
 	} {
 		w := testWitness(c.own, c.answers)
 		if !c.unknown {
@@ -108,7 +116,8 @@ func TestPublishedSet(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	w.list = func(context.Context) ([]metav1.PartialObjectMetadata, error) { return nodes, nil }
-	if wait := w.choose(t.Context()); wait != listLeast || beats != 1 || w.wanted.String() != "a,b,n" || w.addresses["b"] != "10.0.0.4" {
+	if wait := w.choose(t.Context()); wait != listLeast || beats != 1 || w.wanted.String() != "a,b,n" ||
+		w.addresses["b"] != "10.0.0.4" {
 		t.Errorf("again in %s, %d beats, %v, %v", wait, beats, w.wanted, w.addresses)
 	}
 	sets := func() string {
@@ -200,7 +209,8 @@ func TestAlone(t *testing.T) {
 	}
 
 	w.wanted = fencing.Set{"a", "b", "n"}
-	if got := w.settle(published("a,n", key, "pod")); len(got) != 1 || got[names.AnnotationWitnesses] != "a,b,n" || suspended() {
+	if got := w.settle(published("a,n", key, "pod")); len(got) != 1 || got[names.AnnotationWitnesses] != "a,b,n" ||
+		suspended() {
 		t.Errorf("a third node: %v, suspended %t", got, suspended())
 	}
 	if got := w.settle(published("a,b,n", key, "pod")); len(got) != 0 {
@@ -224,7 +234,8 @@ func TestPeers(t *testing.T) {
 		p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, heartbeatPath+query, http.NoBody))
 		return w
 	}
-	if got := get("?every=1m"); got.Code != http.StatusOK || strings.TrimSpace(got.Body.String()) != "1m30s" || beats != 0 {
+	if got := get("?every=1m"); got.Code != http.StatusOK || strings.TrimSpace(got.Body.String()) != "1m30s" ||
+		beats != 0 {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 	if got := get("?every=1m"); got.Code != http.StatusTooManyRequests {
@@ -266,7 +277,8 @@ func TestAskPeer(t *testing.T) {
 			defer close(served)
 			defer there.Close()
 			buffer := make([]byte, 4<<10)
-			if n, err := there.Read(buffer); err != nil || !slices.Contains(strings.Fields(string(buffer[:n])), heartbeatPath+"?every=1m0s") {
+			if n, err := there.Read(buffer); err != nil ||
+				!slices.Contains(strings.Fields(string(buffer[:n])), heartbeatPath+"?every=1m0s") {
 				t.Errorf("%q, %v", buffer[:n], err)
 			}
 			_, _ = there.Write([]byte(answer)) // the other end may have heard enough
@@ -292,10 +304,12 @@ func TestAskAndAnswer(t *testing.T) {
 	dial := func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
 	}
-	if got, err := askPeer(t.Context(), dial, 15*time.Second); err != nil || got != 95*time.Second+time.Millisecond || p.period() != 15*time.Second {
+	if got, err := askPeer(t.Context(), dial, 15*time.Second); err != nil || got != 95*time.Second+time.Millisecond ||
+		p.period() != 15*time.Second {
 		t.Errorf("%s, %v, it beats every %s", got, err, p.period())
 	}
-	if _, err := askPeer(t.Context(), dial, 15*time.Second); err == nil || !strings.Contains(err.Error(), "less often") {
+	if _, err := askPeer(t.Context(), dial, 15*time.Second); err == nil ||
+		!strings.Contains(err.Error(), "less often") {
 		t.Errorf("at once: %v", err)
 	}
 }

@@ -31,7 +31,8 @@ func identity(t *testing.T, authority certs.Pair, leaf certs.Leaf) *certs.Source
 	source := certs.NewSource(fake.NewClientset(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: "certificate"},
 		Data: map[string][]byte{
-			corev1.TLSCertKey: pair.CertificatePEM(), corev1.TLSPrivateKeyKey: key, certs.CABundleKey: authority.CertificatePEM(),
+			corev1.TLSCertKey: pair.CertificatePEM(), corev1.TLSPrivateKeyKey: key,
+			certs.CABundleKey: authority.CertificatePEM(),
 		},
 	}), names.Namespace, "certificate")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -69,7 +70,9 @@ func TestAskOverTLS(t *testing.T) {
 		ask       string // the node that is meant
 		answered  bool
 	}{
-		"a virt-handler":                    {authority: authority, asks: certs.HandlerLeaf("n"), ask: "a", answered: true},
+		"a virt-handler": {
+			authority: authority, asks: certs.HandlerLeaf("n"), ask: "a", answered: true,
+		},
 		"another node is meant":             {authority: authority, asks: certs.HandlerLeaf("n"), ask: "b"},
 		"virt-api":                          {authority: authority, asks: api, ask: "a"},
 		"a program in a guest":              {authority: authority, asks: certs.GuestsLeaf("n"), ask: "a"},
@@ -78,7 +81,8 @@ func TestAskOverTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			others := newPeers(func() time.Duration { return 95 * time.Second }, func() {})
 			server := httptest.NewUnstartedServer(forNodes(http.NotFoundHandler(), others))
-			server.Listener = tls.NewListener(server.Listener, identity(t, authority, certs.HandlerLeaf("a")).ServerConfigForNodes())
+			server.Listener = tls.NewListener(server.Listener,
+				identity(t, authority, certs.HandlerLeaf("a")).ServerConfigForNodes())
 			server.Start()
 			defer server.Close()
 			dialer := &tls.Dialer{Config: identity(t, c.authority, c.asks).HandlerConfig(c.ask)}

@@ -8,7 +8,13 @@ import (
 
 func TestDiagnose(t *testing.T) {
 	for _, tc := range []struct{ name, message, path string }{
-		{"write lock", "internal error: QEMU unexpectedly closed the monitor (vm='x'): 2026-11-20T23:00:00Z qemu-system-x86_64: -blockdev {\"node-name\":\"libvirt-1-format\"}: Failed to get \"write\" lock\nIs another process using the image [/claims/data/disk.img]?", "/claims/data/disk.img"},
+		{
+			"write lock",
+			"internal error: QEMU unexpectedly closed the monitor (vm='x'): 2026-11-20T23:00:00Z " +
+				"qemu-system-x86_64: -blockdev {\"node-name\":\"libvirt-1-format\"}: Failed to get \"write\" " +
+				"lock\nIs another process using the image [/claims/data/disk.img]?",
+			"/claims/data/disk.img",
+		},
 		{"shared lock", "Failed to get shared \"write\" lock\nIs another process using the image [/a b]?", "/a b"},
 		{"consistent read", "Failed to get \"consistent read\" lock", "of a disk"},
 	} {
@@ -25,14 +31,17 @@ func TestDiagnose(t *testing.T) {
 }
 
 func TestMessage(t *testing.T) {
-	const message = "QEMU unexpectedly closed the monitor (vm='x'): 2026-11-20T23:00:00.123456Z qemu-system-x86_64: no\n2026-11-20T23:00:01Z qemu: bye"
-	if got, want := Message(message), "QEMU unexpectedly closed the monitor (vm='x'): qemu-system-x86_64: no\nqemu: bye"; got != want {
+	const message = "QEMU unexpectedly closed the monitor (vm='x'): 2026-11-20T23:00:00.123456Z " +
+		"qemu-system-x86_64: no\n2026-11-20T23:00:01Z qemu: bye"
+	if got, want := Message(message), "QEMU unexpectedly closed the monitor (vm='x'): "+
+		"qemu-system-x86_64: no\nqemu: bye"; got != want {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestEndInLog(t *testing.T) {
-	const begin = "2026-11-20 23:00:00.000+0000: starting up libvirt version: 11.3.0\nLC_ALL=C \\\n/usr/bin/qemu-system-x86_64 \\\n-name guest=a\nchar device redirected\n"
+	const begin = "2026-11-20 23:00:00.000+0000: starting up libvirt version: 11.3.0\n" +
+		"LC_ALL=C \\\n/usr/bin/qemu-system-x86_64 \\\n-name guest=a\nchar device redirected\n"
 	for _, tc := range []struct {
 		name, log string
 		want      End
@@ -40,8 +49,16 @@ func TestEndInLog(t *testing.T) {
 	}{
 		{"empty", "", End{}, false},
 		{"still running", begin, End{}, false},
-		{"shutdown", begin + "2026-11-20 23:01:00.000+0000: shutting down, reason=shutdown\n", End{Shutdown, "shutdown"}, true},
-		{"destroyed", begin + "qemu: terminating on signal 15 from pid 46\n2026: shutting down, reason=destroyed\n", End{Destroyed, "destroyed"}, true},
+		{
+			"shutdown", begin + "2026-11-20 23:01:00.000+0000: shutting down, reason=shutdown\n",
+			End{Shutdown, "shutdown"},
+			true,
+		},
+		{
+			"destroyed", begin + "qemu: terminating on signal 15 from pid 46\n2026: shutting down, reason=destroyed\n",
+			End{Destroyed, "destroyed"},
+			true,
+		},
 		{"crashed", begin + "2026: shutting down, reason=crashed\n", End{Crashed, "crashed"}, true},
 		{"failed", begin + "2026: shutting down, reason=failed\n", End{Crashed, "failed"}, true},
 		{"migrated", begin + "2026: shutting down, reason=migrated\n", End{Moved, "migrated"}, true},
@@ -62,7 +79,8 @@ func FuzzEndInLog(f *testing.F) {
 }
 
 func TestDiagnoseLUN(t *testing.T) {
-	err := Diagnose(`internal error: qemu-system-x86_64: -device {"driver":"scsi-block","lun":0}: cannot get SG_IO version number: Invalid argument Is this a SCSI device?`)
+	err := Diagnose(
+		`internal error: qemu-system-x86_64: -device {"driver":"scsi-block","lun":0}: cannot get SG_IO version number: Invalid argument Is this a SCSI device?`)
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "use disk: {bus: scsi}") {
 		t.Errorf("got %v", err)
 	}

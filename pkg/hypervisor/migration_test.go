@@ -11,7 +11,10 @@ func TestWhyStayed(t *testing.T) {
 		err  error
 		want string
 	}{
-		{errors.New("internal error: client socket is closed"), "the connection between the libvirtd of both nodes was lost (client socket is closed)"},
+		{
+			errors.New("internal error: client socket is closed"),
+			"the connection between the libvirtd of both nodes was lost (client socket is closed)",
+		},
 		{fmt.Errorf("migrate: %w", ErrNoDomain), "the guest's QEMU on the target node has ended"},
 		{errors.New("internal error: QEMU unexpectedly closed the monitor"), "QEMU unexpectedly closed the monitor"},
 	} {

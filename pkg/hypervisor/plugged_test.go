@@ -21,7 +21,8 @@ const grown = `<domain type="kvm">
 
 func TestRequestedMemory(t *testing.T) {
 	got, err := RequestedMemory(grown, 512<<20)
-	if err != nil || !strings.Contains(got, `<requested unit="b">536870912</requested>`) || !strings.Contains(got, `base="0x100000000"`) || strings.Contains(got, "<current") {
+	if err != nil || !strings.Contains(got, `<requested unit="b">536870912</requested>`) ||
+		!strings.Contains(got, `base="0x100000000"`) || strings.Contains(got, "<current") {
 		t.Errorf("%s, %v", got, err)
 	}
 	for _, text := range []string{"<domain/>", "<domain><devices/></domain>", "<"} {
@@ -52,16 +53,26 @@ const driven = `<domain type="kvm"><devices>
 func TestWithMedium(t *testing.T) {
 	const disc = `<disk type="block" device="cdrom"><driver name="qemu" type="qcow2" cache="none"/><source dev="/b"></source><target dev="sdz" bus="sata"/></disk>`
 	got, err := WithMedium(driven, "ua-cd", disc)
-	for _, part := range []string{`<source dev="/b"`, `type="block"`, `cache="writethrough"`, `type="qcow2"`, `dev="sda"`, `name="ua-cd"`, `unit="0"`} {
+	for _, part := range []string{
+		`<source dev="/b"`, `type="block"`, `cache="writethrough"`, `type="qcow2"`, `dev="sda"`, `name="ua-cd"`,
+		`unit="0"`,
+	} {
 		if !strings.Contains(got, part) {
 			t.Errorf("no %s in %s, %v", part, got, err)
 		}
 	}
 	full := strings.Replace(driven, `<target dev="sda"`, `<source file="/c"/><target dev="sda"`, 1)
-	if got, err := WithMedium(full, "ua-cd", ""); err != nil || strings.Contains(got, "<source") || !strings.Contains(got, "<readonly") {
+	if got, err := WithMedium(full, "ua-cd", ""); err != nil || strings.Contains(got, "<source") ||
+		!strings.Contains(got, "<readonly") {
 		t.Errorf("taken out: %s, %v", got, err)
 	}
-	for _, wrong := range [][3]string{{driven, "ua-root", ""}, {driven, "ua-x", ""}, {"<domain/>", "ua-cd", ""}, {"<", "ua-cd", ""}, {driven, "ua-cd", "<"}} {
+	for _, wrong := range [][3]string{
+		{driven, "ua-root", ""},
+		{driven, "ua-x", ""},
+		{"<domain/>", "ua-cd", ""},
+		{"<", "ua-cd", ""},
+		{driven, "ua-cd", "<"},
+	} {
 		if got, err := WithMedium(wrong[0], wrong[1], wrong[2]); err == nil {
 			t.Errorf("%v: %s", wrong, got)
 		}

@@ -45,7 +45,8 @@ type fakeAgent struct {
 
 // ends reports whether a command ends the first program that was started.
 func ends(command string) bool {
-	return command == "kill -TERM 101" || strings.HasPrefix(command, "/bin/sh -c tree()") && strings.HasSuffix(command, " 101")
+	return command == "kill -TERM 101" ||
+		strings.HasPrefix(command, "/bin/sh -c tree()") && strings.HasSuffix(command, " 101")
 }
 
 func (a *fakeAgent) reply(command string) (string, error) {
@@ -71,11 +72,15 @@ func (a *fakeAgent) reply(command string) (string, error) {
 	case "guest-exec":
 		program := append([]string{c.Arguments.Path}, c.Arguments.Arg...)
 		if a.noShell && program[0] == "/bin/sh" {
-			return "", &hypervisor.AgentError{Message: "Failed to execute child process “/bin/sh” (No such file or directory)"}
+			return "",
+				&hypervisor.AgentError{Message: "Failed to execute child process “/bin/sh” (No such file or directory)"}
 		}
 		a.commands = append(a.commands, strings.Join(program, " "))
 		if program[0] == "nonsense" {
-			return "", &hypervisor.AgentError{Message: "Failed to execute child process “nonsense” (No such file or directory)"}
+			return "",
+				&hypervisor.AgentError{
+					Message: "Failed to execute child process “nonsense” (No such file or directory)",
+				}
 		}
 		if len(c.Arguments.InputData) > 0 {
 			a.input = c.Arguments.InputData
@@ -98,7 +103,8 @@ func (a *fakeAgent) reply(command string) (string, error) {
 			return "", fmt.Errorf("%w: string too long", hypervisor.ErrTooLarge)
 		}
 		out := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("o"), chunk+1))
-		return fmt.Sprintf(`{"return":{"exited":true,"exitcode":3,"out-data":%q,"err-data":"ZXJy","err-truncated":true}}`,
+		return fmt.Sprintf(
+			`{"return":{"exited":true,"exitcode":3,"out-data":%q,"err-data":"ZXJy","err-truncated":true}}`,
 			map[bool]string{true: out}[program[0] == "talk"]), nil
 	case "guest-file-open":
 		a.input = nil
@@ -170,13 +176,18 @@ func TestExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := l.exec(t.Context(), []byte("in"), "talk", "a b")
-	if err != nil || len(p.out) != chunk+1 || p.err != "err" || p.result.GetExitCode() != 3 || !p.result.GetTruncated() || string(agent.input) != "in" {
+	if err != nil || len(p.out) != chunk+1 || p.err != "err" || p.result.GetExitCode() != 3 ||
+		!p.result.GetTruncated() || string(agent.input) != "in" {
 		t.Errorf("%d bytes, %q, %v, %v", len(p.out), p.err, p.result, err)
 	}
 	if p, err := l.exec(t.Context(), nil, "slow"); err != nil || p.result.GetExitCode() != 3 {
 		t.Errorf("an agent that is busy for a while: %v, %v", p.result, err)
 	}
-	for command, want := range map[string]codes.Code{"nonsense": codes.NotFound, "huge": codes.ResourceExhausted, "": codes.InvalidArgument} {
+	for command, want := range map[string]codes.Code{
+		"nonsense": codes.NotFound,
+		"huge":     codes.ResourceExhausted,
+		"":         codes.InvalidArgument,
+	} {
 		if _, err := l.exec(t.Context(), nil, command); status.Code(err) != want {
 			t.Errorf("%q: %v, want %v", command, err, want)
 		}
@@ -198,7 +209,8 @@ func TestExecMuchInput(t *testing.T) {
 	}
 	input := bytes.Repeat([]byte("0123456789"), 50_000)
 	// mkdir of this fake ends with code 3, like all its programs.
-	if _, err := l.exec(t.Context(), input, "talk"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "mkdir in the guest: err") {
+	if _, err := l.exec(t.Context(), input, "talk"); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "mkdir in the guest: err") {
 		t.Errorf("no directory: %v", err)
 	}
 	l.memory.agent = func(command string) (string, error) {
@@ -253,7 +265,8 @@ func TestEndTree(t *testing.T) {
 	if _, err := os.Stat("/proc/self/task"); err != nil {
 		t.Skip("no /proc here")
 	}
-	program := exec.CommandContext(t.Context(), "/bin/sh", "-c", "(sleep 4321; :) & sh -c 'sleep 4321; :' & echo ready; wait")
+	program := exec.CommandContext(t.Context(), "/bin/sh",
+		"-c", "(sleep 4321; :) & sh -c 'sleep 4321; :' & echo ready; wait")
 	out, err := program.StdoutPipe()
 	if err == nil {
 		err = program.Start()
@@ -271,7 +284,8 @@ func TestEndTree(t *testing.T) {
 		_ = program.Wait()              // by a signal
 		ended <- readErr
 	}()
-	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", endTree, strconv.Itoa(program.Process.Pid)).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.CommandContext(t.Context(), "/bin/sh",
+		"-c", endTree, strconv.Itoa(program.Process.Pid)).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%q, %v", out, err)
 	}
 	select {
@@ -304,7 +318,8 @@ func TestFreeze(t *testing.T) {
 	}
 	isFrozen := func() bool { agent.mu.Lock(); defer agent.mu.Unlock(); return agent.frozen }
 	for range 2 { // it is idempotent
-		if _, err := l.client.Freeze(t.Context(), &pb.FreezeRequest{UnfreezeAfter: durationpb.New(time.Hour)}); err != nil || !isFrozen() {
+		if _, err := l.client.Freeze(t.Context(),
+			&pb.FreezeRequest{UnfreezeAfter: durationpb.New(time.Hour)}); err != nil || !isFrozen() {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -319,7 +334,8 @@ func TestFreeze(t *testing.T) {
 	if _, err := l.client.Pause(t.Context(), &pb.PauseRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := freeze(); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "paused") || isFrozen() {
+	if err := freeze(); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "paused") ||
+		isFrozen() {
 		t.Errorf("a paused guest is frozen: %v", err)
 	}
 	if _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); err != nil {
@@ -329,14 +345,17 @@ func TestFreeze(t *testing.T) {
 		t.Fatalf("right after the pause: %v", err)
 	}
 	// The launcher that it would go to knows nothing of the hour.
-	if _, err := l.client.Migrate(t.Context(), &pb.MigrateRequest{Uid: "a"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "frozen") {
+	if _, err := l.client.Migrate(t.Context(),
+		&pb.MigrateRequest{Uid: "a"}); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "frozen") {
 		t.Errorf("a frozen guest leaves: %v", err)
 	}
 	if _, err := l.client.Unfreeze(t.Context(), &pb.UnfreezeRequest{}); err != nil || isFrozen() {
 		t.Fatalf("%v", err)
 	}
 	// Nobody unfreezes this one.
-	if _, err := l.client.Freeze(t.Context(), &pb.FreezeRequest{UnfreezeAfter: durationpb.New(50 * time.Millisecond)}); err != nil {
+	if _, err := l.client.Freeze(t.Context(),
+		&pb.FreezeRequest{UnfreezeAfter: durationpb.New(50 * time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); isFrozen(); runtime.Gosched() {
@@ -360,7 +379,8 @@ func TestFreezeWithoutAgent(t *testing.T) {
 	_, thawed := l.client.Unfreeze(t.Context(), &pb.UnfreezeRequest{})
 	for command, err := range map[string]error{"Freeze": frozen, "Unfreeze": thawed} {
 		const why = "QEMU guest agent is not connected"
-		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "command "+command+" failed: ") || !strings.Contains(err.Error(), why) {
+		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "command "+command+" failed: ") ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
@@ -395,7 +415,8 @@ func TestCredentialSync(t *testing.T) {
 		}
 		m.change(func(d *hypervisor.Domain) { d.AgentConnected = true })
 		synctest.Wait()
-		if got := g.snapshot().AgentCredentials; got == nil || got.Failure != "" || !slices.Equal(agent.keys["root"], []string{"ssh-rsa A"}) {
+		if got := g.snapshot().AgentCredentials; got == nil || got.Failure != "" ||
+			!slices.Equal(agent.keys["root"], []string{"ssh-rsa A"}) {
 			t.Errorf("%v, %v", got, agent.keys)
 		}
 		write("ssh-rsa B") // the kubelet brings a new version

@@ -59,7 +59,8 @@ func (a *hostAgent) answer(command string) (string, error) {
 	if why := a.refuse[c.Execute]; why != "" {
 		return "", &hypervisor.AgentError{Message: why}
 	}
-	answer, err := a.do(c.Execute, c.Arguments.Path, c.Arguments.Mode, c.Arguments.Arg, c.Arguments.Handle+c.Arguments.PID, c.Arguments.Count, c.Arguments.Buf)
+	answer, err := a.do(c.Execute, c.Arguments.Path, c.Arguments.Mode, c.Arguments.Arg,
+		c.Arguments.Handle+c.Arguments.PID, c.Arguments.Count, c.Arguments.Buf)
 	if err != nil {
 		return "", &hypervisor.AgentError{Message: err.Error()}
 	}
@@ -69,7 +70,8 @@ func (a *hostAgent) answer(command string) (string, error) {
 	return answer, nil
 }
 
-func (a *hostAgent) do(what, path, mode string, arguments []string, number int64, count int, data []byte) (string, error) {
+func (a *hostAgent) do(what, path, mode string, arguments []string, number int64, count int, data []byte,
+) (string, error) {
 	if a.files == nil {
 		a.files, a.ended = map[int64]*os.File{}, map[int64]string{}
 	}
@@ -105,7 +107,8 @@ func (a *hostAgent) do(what, path, mode string, arguments []string, number int64
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return "", err
 		}
-		return fmt.Sprintf(`{"return":{"count":%d,"buf-b64":%q,"eof":%t}}`, n, base64.StdEncoding.EncodeToString(data[:n]), n < count), nil
+		return fmt.Sprintf(`{"return":{"count":%d,"buf-b64":%q,"eof":%t}}`, n,
+			base64.StdEncoding.EncodeToString(data[:n]), n < count), nil
 	case "guest-file-flush":
 		return `{"return":{}}`, nil
 	case "guest-file-close":
@@ -115,7 +118,8 @@ func (a *hostAgent) do(what, path, mode string, arguments []string, number int64
 	return "", errors.New("unknown")
 }
 
-// run runs a program. A shell tells its exit code, for the launcher, which is in this process too, waits for all children.
+// run runs a program. A shell tells its exit code, for the launcher, which is in this process too, waits for all
+// children.
 func (a *hostAgent) run(program []string) (code string, out, errOut []byte, err error) {
 	var outputs [2]*os.File
 	for i := range outputs {
@@ -231,11 +235,13 @@ func TestCopyFileThereAndBack(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789\n\x00"), 100_000)
 	mode := uint32(0o640)
 	name := filepath.Join(dir, "a file $(touch x)")
-	pushed, err := l.copy(t.Context(), &pb.CopyFileStart{Path: dir, Name: filepath.Base(name), IntoDirectory: true, Mode: &mode}, data)
+	pushed, err := l.copy(t.Context(),
+		&pb.CopyFileStart{Path: dir, Name: filepath.Base(name), IntoDirectory: true, Mode: &mode}, data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := pushed.result; r.GetBytes() != uint64(len(data)) || pushed.written != uint64(len(data)) || r.GetSha256() != sumOfBytes(data) || !r.GetVerified() || r.GetInPlace() || pushed.opened.GetPath() != name {
+	if r := pushed.result; r.GetBytes() != uint64(len(data)) || pushed.written != uint64(len(data)) ||
+		r.GetSha256() != sumOfBytes(data) || !r.GetVerified() || r.GetInPlace() || pushed.opened.GetPath() != name {
 		t.Errorf("pushed %v, %v", pushed.opened, r)
 	}
 	info, err := os.Stat(name)
@@ -243,11 +249,13 @@ func TestCopyFileThereAndBack(t *testing.T) {
 		t.Fatalf("%v, %v", info, err)
 	}
 	pulled, err := l.copy(t.Context(), &pb.CopyFileStart{Pull: true, Path: name}, nil)
-	if err != nil || !bytes.Equal(pulled.data, data) || pulled.opened.GetSize() != uint64(len(data)) || pulled.opened.GetMode() != 0o640 ||
+	if err != nil || !bytes.Equal(pulled.data, data) || pulled.opened.GetSize() != uint64(len(data)) ||
+		pulled.opened.GetMode() != 0o640 ||
 		pulled.result.GetSha256() != sumOfBytes(data) || !pulled.result.GetVerified() || pulled.result.GetChanged() {
 		t.Errorf("%d bytes, %v, %v, %v", len(pulled.data), pulled.opened, pulled.result, err)
 	}
-	if empty, err := l.copy(t.Context(), &pb.CopyFileStart{Path: filepath.Join(dir, "empty")}, nil); err != nil || empty.result.GetBytes() != 0 || !empty.result.GetVerified() {
+	if empty, err := l.copy(t.Context(), &pb.CopyFileStart{Path: filepath.Join(dir, "empty")}, nil); err != nil ||
+		empty.result.GetBytes() != 0 || !empty.result.GetVerified() {
 		t.Errorf("empty: %v, %v", empty.result, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "empty")); err != nil || info.Mode() != 0o644 {
@@ -263,7 +271,8 @@ func TestCopyFileThereAndBack(t *testing.T) {
 func TestCopyFileReplaces(t *testing.T) {
 	l, _, dir := withHost(t)
 	target, link := filepath.Join(dir, "sub", "script"), filepath.Join(dir, "link")
-	if err := errors.Join(os.Mkdir(filepath.Dir(target), 0o700), os.WriteFile(target, []byte("old"), 0o750), os.Chmod(target, 0o750), os.Symlink("sub/script", link)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(target), 0o700), os.WriteFile(target, []byte("old"), 0o750),
+		os.Chmod(target, 0o750), os.Symlink("sub/script", link)); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.Open(target)
@@ -292,7 +301,8 @@ func TestCopyFileReplaces(t *testing.T) {
 func TestCopyFileFailures(t *testing.T) {
 	l, agent, dir := withHost(t)
 	fifo := filepath.Join(dir, "fifo")
-	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(filepath.Join(dir, "there"), []byte("old"), 0o600)); err != nil {
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600),
+		os.WriteFile(filepath.Join(dir, "there"), []byte("old"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -301,21 +311,65 @@ func TestCopyFileFailures(t *testing.T) {
 		code   codes.Code
 		want   string
 	}{
-		"no file":           {&pb.CopyFileStart{Pull: true, Path: dir + "/none"}, nil, codes.NotFound, "none: there is no such file"},
-		"pull a directory":  {&pb.CopyFileStart{Pull: true, Path: dir}, nil, codes.Aborted, "is a directory in the guest"},
-		"pull a pipe":       {&pb.CopyFileStart{Pull: true, Path: fifo}, nil, codes.Aborted, "not a regular file"},
-		"push to a pipe":    {&pb.CopyFileStart{Path: fifo}, nil, codes.Aborted, "not a regular file"},
-		"no directory":      {&pb.CopyFileStart{Path: dir + "/none/x"}, nil, codes.NotFound, "no such directory"},
-		"to a directory":    {&pb.CopyFileStart{Path: dir}, nil, codes.Aborted, "is a directory"},
-		"not a directory":   {&pb.CopyFileStart{Path: dir + "/there", Name: "x", IntoDirectory: true}, nil, codes.Aborted, "is not a directory"},
-		"relative":          {&pb.CopyFileStart{Path: "x"}, nil, codes.InvalidArgument, "no home directory"},
-		"no space":          {&pb.CopyFileStart{Path: dir + "/there"}, map[string]string{"guest-file-write": "failed to write to file: No space left on device"}, codes.OutOfRange, "no space left"},
-		"no space at last":  {&pb.CopyFileStart{Path: dir + "/there"}, map[string]string{"guest-file-flush": "failed to flush file: No space left on device"}, codes.OutOfRange, "no space left"},
-		"denied":            {&pb.CopyFileStart{Pull: true, Path: dir + "/there"}, map[string]string{"guest-file-open": "failed to open file: Permission denied"}, codes.PermissionDenied, "permission denied"},
-		"read-only":         {&pb.CopyFileStart{Path: dir + "/there"}, map[string]string{"guest-file-open": "failed to open file: Read-only file system"}, codes.PermissionDenied, "read-only"},
-		"forbidden":         {&pb.CopyFileStart{Path: dir + "/there"}, map[string]string{"guest-file-open": "Command guest-file-open has been disabled"}, codes.FailedPrecondition, "not allowed to copy files"},
-		"forbidden already": {&pb.CopyFileStart{Pull: true, Path: dir + "/there"}, map[string]string{"guest-exec": "Command guest-exec has been disabled", "guest-file-open": "is a directory"}, codes.Aborted, "is a directory"},
-		"odd":               {&pb.CopyFileStart{Pull: true, Path: dir + "/there"}, map[string]string{"guest-file-read": "failed to read file: Stale handle"}, codes.Aborted, "the guest says: failed to read"},
+		"no file": {
+			&pb.CopyFileStart{Pull: true, Path: dir + "/none"}, nil, codes.NotFound, "none: there is no such file",
+		},
+		"pull a directory": {
+			&pb.CopyFileStart{Pull: true, Path: dir}, nil, codes.Aborted, "is a directory in the guest",
+		},
+		"pull a pipe":    {&pb.CopyFileStart{Pull: true, Path: fifo}, nil, codes.Aborted, "not a regular file"},
+		"push to a pipe": {&pb.CopyFileStart{Path: fifo}, nil, codes.Aborted, "not a regular file"},
+		"no directory":   {&pb.CopyFileStart{Path: dir + "/none/x"}, nil, codes.NotFound, "no such directory"},
+		"to a directory": {&pb.CopyFileStart{Path: dir}, nil, codes.Aborted, "is a directory"},
+		"not a directory": {
+			&pb.CopyFileStart{Path: dir + "/there", Name: "x", IntoDirectory: true}, nil, codes.Aborted,
+			"is not a directory",
+		},
+		"relative": {&pb.CopyFileStart{Path: "x"}, nil, codes.InvalidArgument, "no home directory"},
+		"no space": {
+			&pb.CopyFileStart{Path: dir + "/there"},
+			map[string]string{"guest-file-write": "failed to write to file: No space left on device"},
+			codes.OutOfRange,
+			"no space left",
+		},
+		"no space at last": {
+			&pb.CopyFileStart{Path: dir + "/there"},
+			map[string]string{"guest-file-flush": "failed to flush file: No space left on device"},
+			codes.OutOfRange,
+			"no space left",
+		},
+		"denied": {
+			&pb.CopyFileStart{Pull: true, Path: dir + "/there"},
+			map[string]string{"guest-file-open": "failed to open file: Permission denied"},
+			codes.PermissionDenied,
+			"permission denied",
+		},
+		"read-only": {
+			&pb.CopyFileStart{Path: dir + "/there"},
+			map[string]string{"guest-file-open": "failed to open file: Read-only file system"},
+			codes.PermissionDenied,
+			"read-only",
+		},
+		"forbidden": {
+			&pb.CopyFileStart{Path: dir + "/there"},
+			map[string]string{"guest-file-open": "Command guest-file-open has been disabled"},
+			codes.FailedPrecondition,
+			"not allowed to copy files",
+		},
+		"forbidden already": {
+			&pb.CopyFileStart{Pull: true, Path: dir + "/there"},
+			map[string]string{
+				"guest-exec":      "Command guest-exec has been disabled",
+				"guest-file-open": "is a directory",
+			},
+			codes.Aborted, "is a directory",
+		},
+		"odd": {
+			&pb.CopyFileStart{Pull: true, Path: dir + "/there"},
+			map[string]string{"guest-file-read": "failed to read file: Stale handle"},
+			codes.Aborted,
+			"the guest says: failed to read",
+		},
 	} {
 		agent.mu.Lock()
 		agent.refuse = tc.refuse
@@ -324,7 +378,8 @@ func TestCopyFileFailures(t *testing.T) {
 		if status.Code(err) != tc.code || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %v %q", name, err, tc.code, tc.want)
 		}
-		if data, err := os.ReadFile(filepath.Join(dir, "there")); err != nil || string(data) != "old" || left(t, dir) != "fifo there" {
+		if data, err := os.ReadFile(filepath.Join(dir, "there")); err != nil || string(data) != "old" ||
+			left(t, dir) != "fifo there" {
 			t.Errorf("%s: %q, %v, left %s", name, data, err, left(t, dir))
 		}
 	}
@@ -349,7 +404,8 @@ func TestCopyFileDamage(t *testing.T) {
 		}
 		return answer
 	}
-	if _, err := l.copy(t.Context(), &pb.CopyFileStart{Path: name}, []byte("abc")); status.Code(err) != codes.DataLoss || left(t, dir) != "" {
+	if _, err := l.copy(t.Context(), &pb.CopyFileStart{Path: name},
+		[]byte("abc")); status.Code(err) != codes.DataLoss || left(t, dir) != "" {
 		t.Errorf("%v, left %s", err, left(t, dir))
 	}
 	if err := os.WriteFile(name, []byte("abc"), 0o600); err != nil {
@@ -379,7 +435,8 @@ func TestCopyFileMoved(t *testing.T) {
 		return answer
 	}
 	mode := uint32(0o666)
-	if _, err := l.copy(t.Context(), &pb.CopyFileStart{Path: filepath.Join(dir, "x"), Mode: &mode}, []byte("abc")); status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "moved the file") {
+	if _, err := l.copy(t.Context(), &pb.CopyFileStart{Path: filepath.Join(dir, "x"), Mode: &mode},
+		[]byte("abc")); status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "moved the file") {
 		t.Errorf("%v", err)
 	}
 	info, err := os.Stat(precious)
@@ -402,16 +459,19 @@ func TestCopyFileInPlace(t *testing.T) {
 	name := filepath.Join(dir, "x")
 	pushed, err := l.copy(t.Context(), &pb.CopyFileStart{Path: dir, Name: "x", IntoDirectory: true}, []byte("abc"))
 	data, readErr := os.ReadFile(name)
-	if err != nil || readErr != nil || string(data) != "abc" || !pushed.result.GetInPlace() || pushed.result.GetVerified() {
+	if err != nil || readErr != nil || string(data) != "abc" || !pushed.result.GetInPlace() ||
+		pushed.result.GetVerified() {
 		t.Errorf("%q, %v, %v, %v", data, pushed.result, err, readErr)
 	}
 	pulled, err := l.copy(t.Context(), &pb.CopyFileStart{Pull: true, Path: name}, nil)
-	if err != nil || string(pulled.data) != "abc" || pulled.opened.Size != nil || pulled.result.GetVerified() || pulled.result.GetChanged() {
+	if err != nil || string(pulled.data) != "abc" || pulled.opened.Size != nil || pulled.result.GetVerified() ||
+		pulled.result.GetChanged() {
 		t.Errorf("%q, %v, %v", pulled.data, pulled, err)
 	}
 	t.Chdir(dir)
 	agent.noShell = false
-	pushed, err = l.copy(t.Context(), &pb.CopyFileStart{Path: `C:\dir\`, Name: "x.txt", IntoDirectory: true}, []byte("abc"))
+	pushed, err = l.copy(t.Context(), &pb.CopyFileStart{Path: `C:\dir\`, Name: "x.txt", IntoDirectory: true},
+		[]byte("abc"))
 	if err != nil || !pushed.result.GetInPlace() || left(t, dir) != `C:\dir\x.txt x` {
 		t.Errorf("%v, %v, left %s", pushed.result, err, left(t, dir))
 	}
@@ -465,7 +525,9 @@ func TestCopyFilesAreBounded(t *testing.T) {
 	for i := range maxCopies {
 		stream, err := l.client.CopyFile(t.Context())
 		if err == nil {
-			err = stream.Send(&pb.CopyFileRequest{What: &pb.CopyFileRequest_Start{Start: &pb.CopyFileStart{Path: fmt.Sprintf("%s/%d", dir, i)}}})
+			err = stream.Send(&pb.CopyFileRequest{
+				What: &pb.CopyFileRequest_Start{Start: &pb.CopyFileStart{Path: fmt.Sprintf("%s/%d", dir, i)}},
+			})
 		}
 		if err == nil {
 			_, err = stream.Recv()
@@ -474,7 +536,8 @@ func TestCopyFilesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.copy(t.Context(), &pb.CopyFileStart{Path: dir + "/more"}, nil); status.Code(err) != codes.ResourceExhausted {
+	_, err := l.copy(t.Context(), &pb.CopyFileStart{Path: dir + "/more"}, nil)
+	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%v", err)
 	}
 	l.end(t)

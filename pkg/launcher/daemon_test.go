@@ -29,7 +29,8 @@ func TestLibvirtLogConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasSuffix(string(conf), want) || strings.Count(string(conf), "log_") != strings.Count(want, "log_") {
+		if !strings.HasSuffix(string(conf), want) ||
+			strings.Count(string(conf), "log_") != strings.Count(want, "log_") {
 			t.Errorf("%q:\n%s", filters, conf)
 		}
 	}

@@ -21,7 +21,8 @@ func TestDownwardMetrics(t *testing.T) {
 	vmi := demo()
 	vmi.Spec.Domain.Devices.DownwardMetrics = &v1.DownwardMetrics{}
 	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks, v1.Disk{Name: "metrics"})
-	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "metrics", VolumeSource: v1.VolumeSource{DownwardMetrics: &v1.DownwardMetricsVolumeSource{}}})
+	vmi.Spec.Volumes = append(vmi.Spec.Volumes,
+		v1.Volume{Name: "metrics", VolumeSource: v1.VolumeSource{DownwardMetrics: &v1.DownwardMetricsVolumeSource{}}})
 	port, err := net.Listen("unix", filepath.Join(l.options.RunDir, names.SocketMetrics))
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +31,8 @@ func TestDownwardMetrics(t *testing.T) {
 	if _, err := l.start(vmi); err != nil {
 		t.Fatal(err)
 	}
-	if xml := l.memory.xml; !strings.Contains(xml, "org.github.vhostmd.1") || !strings.Contains(xml, "metrics.metrics") {
+	if xml := l.memory.xml; !strings.Contains(xml, "org.github.vhostmd.1") ||
+		!strings.Contains(xml, "metrics.metrics") {
 		t.Errorf("the domain is %s", xml)
 	}
 
@@ -49,7 +51,9 @@ func TestDownwardMetrics(t *testing.T) {
 	for in := bufio.NewScanner(guest); in.Scan() && in.Text() != ""; {
 		answer.WriteString(in.Text())
 	}
-	for _, want := range []string{"<name>HostName</name>    <value>node-of-the-test</value>", "FreePhysicalMemory", "ResourceProcessorLimit"} {
+	for _, want := range []string{
+		"<name>HostName</name>    <value>node-of-the-test</value>", "FreePhysicalMemory", "ResourceProcessorLimit",
+	} {
 		if !strings.Contains(answer.String(), want) {
 			t.Errorf("the port says %q, not %s", answer.String(), want)
 		}
@@ -62,7 +66,8 @@ func TestDownwardMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.HasPrefix(disk, []byte("mvbd\x00\x00\x00\x00")) && bytes.Contains(disk, []byte("<value>node-of-the-test</value>")) {
+		if bytes.HasPrefix(disk, []byte("mvbd\x00\x00\x00\x00")) &&
+			bytes.Contains(disk, []byte("<value>node-of-the-test</value>")) {
 			break
 		}
 		if time.Now().After(deadline) {

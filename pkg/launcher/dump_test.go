@@ -52,10 +52,12 @@ func TestDumpMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := wait("dump")
-	if first.Failure != "" || !strings.HasPrefix(first.File, "demo-dump-") || !strings.HasSuffix(first.File, ".memory.dump") {
+	if first.Failure != "" || !strings.HasPrefix(first.File, "demo-dump-") ||
+		!strings.HasSuffix(first.File, ".memory.dump") {
 		t.Fatal(first)
 	}
-	if data, err := os.ReadFile(filepath.Join(l.options.Disks.Hotplug, "dump", first.File)); err != nil || string(data) != "ELF" {
+	if data, err := os.ReadFile(filepath.Join(l.options.Disks.Hotplug, "dump", first.File)); err != nil ||
+		string(data) != "ELF" {
 		t.Errorf("%q, %v", data, err)
 	}
 	if again := wait("dump"); again.File != first.File || !again.Ended.AsTime().Equal(first.Ended.AsTime()) {

@@ -40,7 +40,8 @@ func TestAwaitFilesystems(t *testing.T) {
 	}
 	spec.Domain.Devices.Filesystems = []v1.Filesystem{{Name: "data", Virtiofs: &v1.FilesystemVirtiofs{}}}
 	err := awaitFilesystems(ended, spec)
-	if err == nil || !strings.Contains(err.Error(), `filesystem "data": virtiofsd does not serve it`) || !strings.Contains(err.Error(), "container virtiofs-data") {
+	if err == nil || !strings.Contains(err.Error(), `filesystem "data": virtiofsd does not serve it`) ||
+		!strings.Contains(err.Error(), "container virtiofs-data") {
 		t.Errorf("never there: %v", err)
 	}
 }

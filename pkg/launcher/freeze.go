@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -28,6 +29,8 @@ type freezer struct {
 	// paused says that the last freeze was a pause, for which no agent is asked. mu guards it.
 	paused bool
 	log    *slog.Logger
+	// frozen says that the agent has frozen file systems, and has not said since that it has thawed them.
+	frozen atomic.Bool
 	// after takes the time until the next thaw; zero calls it off.
 	after chan time.Duration
 	// saving is the last save of the guest's memory, nil before the first; saves guards it. queue has the next to make.
@@ -119,6 +122,7 @@ func (f *freezer) resume(ctx context.Context, conn hypervisor.Connection) (held 
 func (f *freezer) thaw(ctx context.Context, conn hypervisor.Connection) error {
 	_, err := conn.Agent(ctx, agent.Command("guest-fsfreeze-thaw", nil))
 	if err == nil {
+		f.frozen.Store(false)
 		f.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = thawed })
 	}
 	f.guest.wakeAgent()
@@ -208,7 +212,7 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 	// Also after an error: the agent may have frozen some of them, or its answer may have come too late.
 	s.freezer.arm(s.life, after)
 	s.guest.wakeAgent()
-	if req.PauseWithoutAgent && unanswered(err) {
+	if req.PauseWithoutAgent && (unanswered(err) || errors.Is(err, errNotFrozen)) {
 		return s.pauseFrozen(ctx)
 	}
 	s.freezer.paused = false
@@ -226,20 +230,54 @@ func (s *service) freezeByAgent(ctx context.Context, hurry bool) error {
 	if err != nil {
 		return err
 	}
-	// The agent refuses to freeze twice.
+	reply, err := ask(agent.Command("guest-fsfreeze-freeze", nil))
+	var refusal *hypervisor.AgentError
+	switch {
+	case errors.As(err, &refusal):
+		// It refuses to freeze twice.
+		if err := s.frozenBefore(ask, hurry, err); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		n, err := agent.ParseFrozen(reply)
+		switch {
+		case !hurry:
+		case err != nil:
+			return fmt.Errorf("%w: %w", errNotFrozen, err)
+		case n <= 0:
+			return fmt.Errorf("%w: its agent has frozen %d", errNotFrozen, n)
+		}
+		s.freezer.frozen.Store(true)
+	}
+	s.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = frozen })
+	return nil
+}
+
+// frozenBefore returns an error, that of a freeze that the agent has refused or another, unless the file systems are
+// frozen since an earlier one.
+func (s *service) frozenBefore(ask func(command string) (string, error), hurry bool, refused error) error {
 	reply, err := ask(agent.Command("guest-fsfreeze-status", nil))
 	if err != nil {
-		return err
+		return errors.Join(refused, err)
 	}
 	was, err := agent.ParseFreezeStatus(reply)
-	if err == nil && was != frozen {
-		_, err = ask(agent.Command("guest-fsfreeze-freeze", nil))
+	switch {
+	case err != nil && hurry:
+		return fmt.Errorf("%w: %w", errNotFrozen, err)
+	case err != nil:
+		return err
+	case was != frozen:
+		return refused
+	case hurry && !s.freezer.frozen.Load():
+		return fmt.Errorf("%w: its agent says that they are already", errNotFrozen)
 	}
-	if err == nil {
-		s.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = frozen })
-	}
-	return err
+	return nil
 }
+
+// errNotFrozen is an agent of whose answer it does not follow that the guest writes no more.
+var errNotFrozen = errors.New("nothing shows that the guest's file systems are frozen")
 
 // pauseFrozen pauses the guest for a freeze whose timer runs already: from here on the guest goes on by itself,
 // whatever becomes of the one who asked.

@@ -85,7 +85,9 @@ func TestFreezePausesWithoutAgent(t *testing.T) {
 		}
 	}
 	// Without the wish it is refused, as ever.
-	if _, err := l.client.Freeze(t.Context(), &pb.FreezeRequest{UnfreezeAfter: durationpb.New(time.Hour)}); status.Code(err) != codes.Internal || l.isPaused() {
+	if _, err := l.client.Freeze(t.Context(),
+		&pb.FreezeRequest{UnfreezeAfter: durationpb.New(time.Hour)}); status.Code(err) != codes.Internal ||
+		l.isPaused() {
 		t.Errorf("%v", err)
 	}
 	if _, err := l.quiesce(0); status.Code(err) != codes.InvalidArgument || l.isPaused() {
@@ -131,7 +133,8 @@ func TestPausedGuestGoesOnAfterAFailure(t *testing.T) {
 	l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_PAUSED)
 	fail := func(err error) { l.memory.mu.Lock(); l.memory.resumeErr = err; l.memory.mu.Unlock() }
 	fail(errors.New("busy"))
-	if _, err := l.client.Unfreeze(t.Context(), &pb.UnfreezeRequest{}); err == nil || !strings.Contains(err.Error(), "busy") {
+	if _, err := l.client.Unfreeze(t.Context(), &pb.UnfreezeRequest{}); err == nil ||
+		!strings.Contains(err.Error(), "busy") {
 		t.Fatalf("%v", err)
 	}
 	fail(nil)
@@ -180,7 +183,8 @@ func TestHeldGuest(t *testing.T) {
 	if got := l.state().Lifecycle; got != pb.Lifecycle_LIFECYCLE_RUNNING {
 		t.Errorf("its state is %s", got)
 	}
-	if _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); status.Code(err) != codes.FailedPrecondition || !l.isPaused() {
+	if _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); status.Code(err) != codes.FailedPrecondition ||
+		!l.isPaused() {
 		t.Errorf("unpaused: %v", err)
 	}
 	l.mustUnfreeze()
@@ -193,9 +197,59 @@ func TestHeldGuest(t *testing.T) {
 func TestFreezeAndMigration(t *testing.T) {
 	l := withoutAgent(t)
 	l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_PAUSED)
-	if _, err := l.client.Migrate(t.Context(), &pb.MigrateRequest{Uid: "a"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "snapshotted") {
+	if _, err := l.client.Migrate(t.Context(),
+		&pb.MigrateRequest{Uid: "a"}); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "snapshotted") {
 		t.Errorf("a guest that a freeze holds leaves: %v", err)
 	}
 	l.mustUnfreeze()
 	l.end(t)
+}
+
+// An agent that says what cannot be is not believed: the guest is paused, so that its disks are of one instant all the
+// same. Whatever it says, the guest goes on.
+func TestLyingAgent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// An empty freeze is refused.
+		status, freeze, thaw string
+		want                 pb.Quiesced
+	}{
+		"honest":                     {`"thawed"`, `2`, `2`, pb.Quiesced_QUIESCED_AGENT},
+		"nothing frozen":             {`"thawed"`, `0`, `0`, pb.Quiesced_QUIESCED_PAUSED},
+		"less than nothing frozen":   {`"thawed"`, `-1`, `0`, pb.Quiesced_QUIESCED_PAUSED},
+		"a word for a number":        {`"thawed"`, `"2"`, `2`, pb.Quiesced_QUIESCED_PAUSED},
+		"frozen by nobody":           {`"frozen"`, ``, `0`, pb.Quiesced_QUIESCED_PAUSED},
+		"neither frozen nor thawed":  {`"warm"`, ``, `2`, pb.Quiesced_QUIESCED_PAUSED},
+		"a number for a word":        {`0`, ``, `2`, pb.Quiesced_QUIESCED_PAUSED},
+		"nonsense, also of the thaw": {`{`, `{`, `{`, pb.Quiesced_QUIESCED_PAUSED},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := begin(t)
+			l.memory.agent = func(command string) (string, error) {
+				for part, answer := range map[string]string{
+					"fsfreeze-status": tc.status, "fsfreeze-freeze": tc.freeze, "fsfreeze-thaw": tc.thaw,
+				} {
+					switch {
+					case !strings.Contains(command, part):
+					case answer == "":
+						return "", &hypervisor.AgentError{Message: "disabled"}
+					default:
+						return `{"return":` + answer + `}`, nil
+					}
+				}
+				return `{"return":{}}`, nil
+			}
+			l.mustStart()
+			l.mustQuiesce(time.Hour, tc.want)
+			if l.isPaused() != (tc.want == pb.Quiesced_QUIESCED_PAUSED) {
+				t.Errorf("paused: %t", l.isPaused())
+			}
+			l.mustQuiesce(time.Hour, tc.want) // again, as a virt-controller does that was killed
+			l.mustUnfreeze()
+			if l.isPaused() {
+				t.Error("the guest is paused")
+			}
+			l.end(t)
+		})
+	}
 }

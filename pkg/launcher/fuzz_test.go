@@ -47,7 +47,8 @@ func FuzzTakeImages(f *testing.F) {
 		for _, entry := range entries {
 			image, readErr := os.ReadFile(filepath.Join(to, entry.Name()))
 			volume, isImage := strings.CutSuffix(entry.Name(), disk.SeedSuffix)
-			if readErr != nil || !isImage || !slices.Contains(volumes, volume) || len(image) > disk.MaxSeed || !bytes.Contains(sent, image) {
+			if readErr != nil || !isImage || !slices.Contains(volumes, volume) || len(image) > disk.MaxSeed ||
+				!bytes.Contains(sent, image) {
 				t.Errorf("%s with %d bytes, %v", entry.Name(), len(image), readErr)
 			}
 			total += len(image)

@@ -22,7 +22,8 @@ func rpcMessage(program, procedure, kind, status uint32, content []byte) []byte 
 
 // finishCall asks the other libvirtd for the end of a migration.
 func finishCall(cancelled uint32) []byte {
-	return rpcMessage(remoteProgram, procedureFinish, rpcCall, 0, binary.BigEndian.AppendUint32([]byte("argu"), cancelled))
+	return rpcMessage(remoteProgram, procedureFinish, rpcCall, 0,
+		binary.BigEndian.AppendUint32([]byte("argu"), cancelled))
 }
 
 // gated is a gate with the test at both ends.

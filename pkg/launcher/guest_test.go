@@ -46,7 +46,9 @@ func withGuest(t *testing.T, test func(t *testing.T, m *memory, g *guest)) {
 
 func mustCreate(t *testing.T, g *guest) {
 	t.Helper()
-	if err := g.create(t.Context(), "<domain/>", false, func(s *pb.GuestState) { s.VolumeTargets = map[string]string{"a": "vda"} }); err != nil {
+	if err := g.create(t.Context(), "<domain/>", false, func(s *pb.GuestState) {
+		s.VolumeTargets = map[string]string{"a": "vda"}
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,7 +86,8 @@ func TestGuestLife(t *testing.T) {
 		expect(t, g, none, "")
 		mustCreate(t, g)
 		expect(t, g, runs, "booted")
-		if s := g.snapshot(); s.Machine != "pc-q35-10.0" || !s.Emulation || s.StartedAt == nil || s.VolumeTargets["a"] != "vda" || s.MemoryAtBoot != 1<<27 {
+		if s := g.snapshot(); s.Machine != "pc-q35-10.0" || !s.Emulation || s.StartedAt == nil ||
+			s.VolumeTargets["a"] != "vda" || s.MemoryAtBoot != 1<<27 {
 			t.Errorf("%v", s)
 		}
 		m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Paused, "ioerror" })
@@ -98,7 +101,11 @@ func TestGuestLife(t *testing.T) {
 }
 
 func TestGuestOutcomes(t *testing.T) {
-	for outcome, want := range map[hypervisor.Outcome]pb.Lifecycle{hypervisor.Shutdown: shutOff, hypervisor.Crashed: crashed, hypervisor.Destroyed: destroyed} {
+	for outcome, want := range map[hypervisor.Outcome]pb.Lifecycle{
+		hypervisor.Shutdown:  shutOff,
+		hypervisor.Crashed:   crashed,
+		hypervisor.Destroyed: destroyed,
+	} {
 		withGuest(t, func(t *testing.T, m *memory, g *guest) {
 			mustCreate(t, g)
 			m.end(hypervisor.End{Outcome: outcome, Reason: "r"})
@@ -192,7 +199,8 @@ func TestShutdownWaitsForTheDaemon(t *testing.T) {
 		g.shutdown(time.Minute)
 		expect(t, g, shuttingDown, "booted")
 		// The guest may end before the new connection has looked for it: then its log tells, as libvirtd writes it.
-		if err := os.WriteFile(g.qemuLog, []byte("starting up\nx: shutting down, reason=shutdown\n"), 0o600); err != nil {
+		if err := os.WriteFile(g.qemuLog, []byte("starting up\nx: shutting down, reason=shutdown\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		m.restart()
@@ -339,7 +347,9 @@ func TestAgent(t *testing.T) {
 		m.change(func(d *hypervisor.Domain) { d.AgentConnected = true })
 		synctest.Wait()
 		s := g.snapshot()
-		if !s.AgentConnected || s.AgentVersion != "10.0.2" || s.FsfreezeStatus != "thawed" || !strings.Contains(string(s.GuestOsJson), `"tiny"`) || !strings.Contains(string(s.InterfacesJson), *address.Load()) {
+		if !s.AgentConnected || s.AgentVersion != "10.0.2" || s.FsfreezeStatus != "thawed" ||
+			!strings.Contains(string(s.GuestOsJson), `"tiny"`) ||
+			!strings.Contains(string(s.InterfacesJson), *address.Load()) {
 			t.Errorf("%v", s)
 		}
 		// It is asked again from time to time, and watchers only hear of changes.

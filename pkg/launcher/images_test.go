@@ -19,15 +19,24 @@ func TestSameKernel(t *testing.T) {
 		here  disk.Kernel
 		same  bool
 	}{
-		"same":            {&v1.KernelBootStatus{KernelInfo: &v1.KernelInfo{Checksum: 7}, InitrdInfo: &v1.InitrdInfo{Checksum: 8}}, here, true},
-		"another kernel":  {&v1.KernelBootStatus{KernelInfo: &v1.KernelInfo{Checksum: 9}}, here, false},
-		"another initrd":  {&v1.KernelBootStatus{KernelInfo: &v1.KernelInfo{Checksum: 7}, InitrdInfo: &v1.InitrdInfo{Checksum: 9}}, here, false},
+		"same": {
+			&v1.KernelBootStatus{KernelInfo: &v1.KernelInfo{Checksum: 7}, InitrdInfo: &v1.InitrdInfo{Checksum: 8}},
+			here, true,
+		},
+		"another kernel": {&v1.KernelBootStatus{KernelInfo: &v1.KernelInfo{Checksum: 9}}, here, false},
+		"another initrd": {
+			&v1.KernelBootStatus{KernelInfo: &v1.KernelInfo{Checksum: 7}, InitrdInfo: &v1.InitrdInfo{Checksum: 9}},
+			here, false,
+		},
 		"nobody said":     {nil, here, true},
 		"from a disk now": {&v1.KernelBootStatus{KernelInfo: &v1.KernelInfo{Checksum: 9}}, disk.Kernel{}, true},
 	} {
 		vmi.Status.KernelBootStatus = tc.there
-		vmi.Spec.Domain.Firmware = &v1.Firmware{KernelBoot: &v1.KernelBoot{Container: &v1.KernelBootContainer{Image: "registry.example/kernel:latest"}}}
-		if err := sameKernel(vmi, tc.here); (err == nil) != tc.same || err != nil && !strings.Contains(err.Error(), "registry.example/kernel:latest is another image") {
+		vmi.Spec.Domain.Firmware = &v1.Firmware{
+			KernelBoot: &v1.KernelBoot{Container: &v1.KernelBootContainer{Image: "registry.example/kernel:latest"}},
+		}
+		if err := sameKernel(vmi, tc.here); (err == nil) != tc.same ||
+			err != nil && !strings.Contains(err.Error(), "registry.example/kernel:latest is another image") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -18,13 +18,19 @@ func (l *life) setInterfaces(states map[string]v1.InterfaceState) error {
 	l.t.Helper()
 	vmi := demo()
 	for name, state := range states {
-		vmi.Spec.Domain.Devices.Interfaces = append(vmi.Spec.Domain.Devices.Interfaces, v1.Interface{Name: name, State: state})
+		vmi.Spec.Domain.Devices.Interfaces = append(vmi.Spec.Domain.Devices.Interfaces,
+			v1.Interface{Name: name, State: state})
 	}
 	b, err := json.Marshal(vmi)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	plan, err := json.Marshal(network.Plan{Interfaces: []network.Interface{{Name: "green", Tap: "tap9", MAC: "02:00:00:00:00:09"}, {Name: "red", Tap: "tap8", MAC: "02:00:00:00:00:08"}}})
+	plan, err := json.Marshal(network.Plan{
+		Interfaces: []network.Interface{
+			{Name: "green", Tap: "tap9", MAC: "02:00:00:00:00:09"},
+			{Name: "red", Tap: "tap8", MAC: "02:00:00:00:00:08"},
+		},
+	})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -47,13 +53,29 @@ func TestSetInterfaces(t *testing.T) {
 		states map[string]v1.InterfaceState
 		want   map[string]string
 	}{
-		{map[string]v1.InterfaceState{"default": "", "red": "up", "blue": "down"}, map[string]string{"ua-default": "up", "ua-red": "up", "ua-blue": "down"}},
-		{map[string]v1.InterfaceState{"default": "", "red": "down", "blue": ""}, map[string]string{"ua-default": "up", "ua-red": "down", "ua-blue": "up"}},
-		{map[string]v1.InterfaceState{"red": "absent", "none": "absent"}, map[string]string{"ua-default": "up", "ua-blue": "up"}},
-		{map[string]v1.InterfaceState{"white": "up"}, map[string]string{"ua-default": "up", "ua-blue": "up"}}, // is not in the plan
+		{
+			map[string]v1.InterfaceState{"default": "", "red": "up", "blue": "down"},
+			map[string]string{"ua-default": "up", "ua-red": "up", "ua-blue": "down"},
+		},
+		{
+			map[string]v1.InterfaceState{"default": "", "red": "down", "blue": ""},
+			map[string]string{"ua-default": "up", "ua-red": "down", "ua-blue": "up"},
+		},
+		{
+			map[string]v1.InterfaceState{"red": "absent", "none": "absent"},
+			map[string]string{"ua-default": "up", "ua-blue": "up"},
+		},
+		// is not in the plan
+		{map[string]v1.InterfaceState{"white": "up"}, map[string]string{"ua-default": "up", "ua-blue": "up"}},
 		{map[string]v1.InterfaceState{"green": "absent"}, map[string]string{"ua-default": "up", "ua-blue": "up"}},
-		{map[string]v1.InterfaceState{"green": ""}, map[string]string{"ua-default": "up", "ua-blue": "up", "ua-green": "up"}},
-		{map[string]v1.InterfaceState{"red": "up"}, map[string]string{"ua-default": "up", "ua-blue": "up", "ua-green": "up", "ua-red": "up"}},
+		{
+			map[string]v1.InterfaceState{"green": ""},
+			map[string]string{"ua-default": "up", "ua-blue": "up", "ua-green": "up"},
+		},
+		{
+			map[string]v1.InterfaceState{"red": "up"},
+			map[string]string{"ua-default": "up", "ua-blue": "up", "ua-green": "up", "ua-red": "up"},
+		},
 	} {
 		for range 2 { // it is idempotent
 			if err := l.setInterfaces(step.states); err != nil {
@@ -69,7 +91,9 @@ func TestSetInterfaces(t *testing.T) {
 	l.memory.mu.Lock()
 	l.memory.clings = true
 	l.memory.mu.Unlock()
-	if err := l.setInterfaces(map[string]v1.InterfaceState{"blue": "absent"}); status.Code(err) != codes.FailedPrecondition ||
+	if err := l.setInterfaces(map[string]v1.InterfaceState{
+		"blue": "absent",
+	}); status.Code(err) != codes.FailedPrecondition ||
 		status.Convert(err).Message() != `interface "blue": the guest has not let go of the interface yet` {
 		t.Errorf("%v", err)
 	}

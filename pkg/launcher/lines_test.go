@@ -74,7 +74,8 @@ sleep 1000 & # has the pipe for as long as the pod lives
 		}
 	}
 	long := strings.Repeat("x", maxLine)
-	if _, err := fmt.Fprintf(d.w, "more\n\n%s%s\n2018-10-04 09:20:33.702+0000: 38: error : virX:1 : broken\nno end", long, long); err != nil {
+	if _, err := fmt.Fprintf(d.w, "more\n\n%s%s\n2018-10-04 09:20:33.702+0000: 38: error : virX:1 : broken\nno end",
+		long, long); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
@@ -83,8 +84,9 @@ sleep 1000 & # has the pipe for as long as the pod lives
 	stopReaping()
 	<-reaping
 	debug := map[string]string{
-		"level": "info", "msg": `QEMU_MONITOR_SEND_MSG: <a href="b">`, "pos": "virFileClose:123", "subcomponent": "libvirt",
-		"thread": "38", "timestamp": "2018-10-04T09:20:33.702000Z",
+		"level": "info", "msg": `QEMU_MONITOR_SEND_MSG: <a href="b">`, "pos": "virFileClose:123",
+		"subcomponent": "libvirt",
+		"thread":       "38", "timestamp": "2018-10-04T09:20:33.702000Z",
 	}
 	want := []map[string]string{
 		debug, debug,

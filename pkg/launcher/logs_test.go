@@ -30,7 +30,8 @@ func TestTrimLogs(t *testing.T) {
 		time.Sleep(interval + 1)
 		synctest.Wait()
 		for _, l := range logs {
-			if b, err := os.ReadFile(l.path); err != nil || int64(len(b)) != l.rest || !bytes.HasSuffix(b, []byte("the end")) {
+			if b, err := os.ReadFile(l.path); err != nil || int64(len(b)) != l.rest ||
+				!bytes.HasSuffix(b, []byte("the end")) {
 				t.Errorf("%s has %d bytes, %v", l.path, len(b), err)
 			}
 		}

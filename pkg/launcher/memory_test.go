@@ -149,7 +149,9 @@ func (c *memoryConnection) Create(_ context.Context, xml string, paused bool) er
 		return err
 	}
 	c.m.xml = xml
-	c.m.domain = &hypervisor.Domain{Reason: "booted", Machine: "pc-q35-10.0", Emulated: true, Memory: 1 << 27, MemoryAtBoot: 1 << 27}
+	c.m.domain = &hypervisor.Domain{
+		Reason: "booted", Machine: "pc-q35-10.0", Emulated: true, Memory: 1 << 27, MemoryAtBoot: 1 << 27,
+	}
 	if paused {
 		c.m.domain.Run, c.m.domain.Reason = hypervisor.Paused, "user"
 	}
@@ -250,10 +252,14 @@ func (c *memoryConnection) Restore(ctx context.Context, path string) error {
 
 func (c *memoryConnection) Stats(context.Context) (hypervisor.Stats, error) {
 	return hypervisor.Stats{
-		CPUTime: 7, VCPUs: []hypervisor.VCPUStats{{State: 1, Time: 6}}, MemoryGuest: 128 << 20, MemoryResident: 200 << 20,
-		Interfaces: []hypervisor.InterfaceStats{{Name: "tap0", Received: hypervisor.TrafficStats{Bytes: 1}, Sent: hypervisor.TrafficStats{Bytes: 2}}},
+		CPUTime: 7, VCPUs: []hypervisor.VCPUStats{{State: 1, Time: 6}}, MemoryGuest: 128 << 20,
+		MemoryResident: 200 << 20,
+		Interfaces: []hypervisor.InterfaceStats{
+			{Name: "tap0", Received: hypervisor.TrafficStats{Bytes: 1}, Sent: hypervisor.TrafficStats{Bytes: 2}},
+		},
 		Disks: []hypervisor.DiskStats{{
-			Name: "vda", Read: hypervisor.RequestStats{Bytes: 3, Requests: 5}, Write: hypervisor.RequestStats{Bytes: 4, Requests: 6},
+			Name: "vda", Read: hypervisor.RequestStats{Bytes: 3, Requests: 5},
+			Write: hypervisor.RequestStats{Bytes: 4, Requests: 6},
 		}},
 	}, nil
 }
@@ -315,7 +321,9 @@ func (c *memoryConnection) AddThread(_ context.Context, id uint) error {
 
 func (c *memoryConnection) RemoveThread(_ context.Context, id uint) error {
 	return c.use(func(m *memory) error {
-		m.domain.Threads = slices.DeleteFunc(slices.Clone(m.domain.Threads), func(other uint) bool { return other == id })
+		m.domain.Threads = slices.DeleteFunc(slices.Clone(m.domain.Threads), func(other uint) bool {
+			return other == id
+		})
 		return nil
 	})
 }
@@ -352,7 +360,9 @@ func (m *memory) plug(xml string) error {
 		return err
 	}
 	requested := int64(dev.Target.Requested.Value)
-	m.domain.Plugged = &hypervisor.PluggedMemory{Size: int64(dev.Target.Size.Value), Requested: requested, Current: requested}
+	m.domain.Plugged = &hypervisor.PluggedMemory{
+		Size: int64(dev.Target.Size.Value), Requested: requested, Current: requested,
+	}
 	m.domain.Memory = m.domain.MemoryAtBoot + requested
 	m.tell(hypervisor.Event{})
 	return nil

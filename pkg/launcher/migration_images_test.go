@@ -20,7 +20,11 @@ import (
 // The images that a guest has arrive as they are, and nothing else does.
 func TestSendImages(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{"seed.iso": strings.Repeat("what it was", 10000), "answers.iso": "", "root.qcow2": "not this"} {
+	for name, text := range map[string]string{
+		"seed.iso":    strings.Repeat("what it was", 10000),
+		"answers.iso": "",
+		"root.qcow2":  "not this",
+	} {
 		if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -53,10 +57,12 @@ func TestSendImages(t *testing.T) {
 
 func TestImagesRefused(t *testing.T) {
 	for name, test := range map[string]struct{ sent, want string }{
-		"nothing":      {"", "EOF"},
-		"one missing":  {"{}\n", "[seed] did not come"},
-		"a stranger":   {`{"volume":"../root","size":1}` + "\nx{}\n", "not expected"},
-		"twice":        {`{"volume":"seed","size":1}` + "\nx" + `{"volume":"seed","size":1}` + "\nx{}\n", "not expected"},
+		"nothing":     {"", "EOF"},
+		"one missing": {"{}\n", "[seed] did not come"},
+		"a stranger":  {`{"volume":"../root","size":1}` + "\nx{}\n", "not expected"},
+		"twice": {
+			`{"volume":"seed","size":1}` + "\nx" + `{"volume":"seed","size":1}` + "\nx{}\n", "not expected",
+		},
 		"huge":         {`{"volume":"seed","size":99999999999}` + "\n", "not expected"},
 		"negative":     {`{"volume":"seed","size":-1}` + "\n", "not expected"},
 		"cut off":      {`{"volume":"seed","size":9}` + "\nx", "unexpected EOF"},
@@ -90,7 +96,12 @@ func TestImagesRefused(t *testing.T) {
 
 func TestSameImages(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{}
-	vmi.Spec.Volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "registry.example/os:latest"}}}}
+	vmi.Spec.Volumes = []v1.Volume{
+		{
+			Name:         "root",
+			VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "registry.example/os:latest"}},
+		},
+	}
 	vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "root", ContainerDiskVolume: &v1.ContainerDiskInfo{Checksum: 7}}}
 	images := func(sum uint32) map[string]domain.Source {
 		return map[string]domain.Source{"root": {Format: disk.FormatQcow2, Backing: &domain.Source{Checksum: sum}}}
@@ -98,7 +109,8 @@ func TestSameImages(t *testing.T) {
 	if err := sameImages(vmi, images(7)); err != nil {
 		t.Error(err)
 	}
-	if err := sameImages(vmi, images(8)); err == nil || !strings.Contains(err.Error(), "registry.example/os:latest is another image") {
+	if err := sameImages(vmi, images(8)); err == nil ||
+		!strings.Contains(err.Error(), "registry.example/os:latest is another image") {
 		t.Errorf("another image: %v", err)
 	}
 	vmi.Status.VolumeStatus[0].ContainerDiskVolume = nil // of a guest whose launcher did not say

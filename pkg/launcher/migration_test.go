@@ -274,7 +274,10 @@ func TestIncomingFails(t *testing.T) {
 // libvirt ends the QEMU of a guest that does not come after all, which looks like a guest that shuts down. It never was
 // here.
 func TestIncomingTakenBack(t *testing.T) {
-	for name, was := range map[string]hypervisor.Domain{"still coming": {Run: hypervisor.Paused, Reason: "migration"}, "arrived": here} {
+	for name, was := range map[string]hypervisor.Domain{
+		"still coming": {Run: hypervisor.Paused, Reason: "migration"},
+		"arrived":      here,
+	} {
 		t.Run(name, func(t *testing.T) {
 			withGuest(t, func(t *testing.T, m *memory, g *guest) {
 				arriving(t, m, g, was)
@@ -293,7 +296,8 @@ func TestIncomingTakenBack(t *testing.T) {
 func TestTargetDoesNotStart(t *testing.T) {
 	withGuest(t, func(t *testing.T, _ *memory, g *guest) {
 		s := newService(t.Context(), Options{Namespace: "ns", Name: "vm", MigrationTarget: true, Log: g.log}, g, nil)
-		_, err := s.Start(context.Background(), &pb.StartRequest{VmiJson: []byte(`{"metadata":{"namespace":"ns","name":"vm"}}`)})
+		_, err := s.Start(context.Background(),
+			&pb.StartRequest{VmiJson: []byte(`{"metadata":{"namespace":"ns","name":"vm"}}`)})
 		if status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("start: %v", err)
 		}

@@ -53,7 +53,8 @@ func TestResize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if state.Vcpus == vcpus && state.MemoryRequested == requested && state.MemoryAtBoot == 128<<20 && state.MemoryCurrent == 128<<20+requested {
+			if state.Vcpus == vcpus && state.MemoryRequested == requested && state.MemoryAtBoot == 128<<20 &&
+				state.MemoryCurrent == 128<<20+requested {
 				return
 			}
 			if time.Now().After(deadline) {
@@ -79,7 +80,9 @@ func TestResize(t *testing.T) {
 		{sized(1, "128Mi", "512Mi"), 3, 0, "the guest has 3 vCPUs and cannot be left with 1 while it runs"},
 	} {
 		err := resize(step.vmi)
-		if step.refused == "" && err != nil || step.refused != "" && (status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), step.refused)) {
+		if step.refused == "" && err != nil ||
+			step.refused != "" &&
+				(status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), step.refused)) {
 			t.Errorf("%+v: %v", step.vmi.Spec.Domain.CPU, err)
 		}
 		has(step.vcpus, step.requested)
@@ -112,10 +115,12 @@ func TestResizeOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.client.Resize(t.Context(), &pb.ResizeRequest{VmiJson: data}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := l.client.Resize(t.Context(),
+		&pb.ResizeRequest{VmiJson: data}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("before the start: %v", err)
 	}
-	if _, err := l.client.Resize(t.Context(), &pb.ResizeRequest{VmiJson: []byte("{")}); status.Code(err) != codes.InvalidArgument {
+	if _, err := l.client.Resize(t.Context(),
+		&pb.ResizeRequest{VmiJson: []byte("{")}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("no VMI: %v", err)
 	}
 }

@@ -87,7 +87,8 @@ func TestResumeFails(t *testing.T) {
 		t.Fatalf("without the memory: %v", err)
 	}
 	l.writeResume(theResume.Token(), string(vmi.UID))
-	if _, err := l.start(vmi); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "has ended") {
+	if _, err := l.start(vmi); status.Code(err) != codes.InvalidArgument ||
+		!strings.Contains(err.Error(), "has ended") {
 		t.Errorf("a second time: %v", err)
 	}
 	vmi.Annotations[savedmemory.ResumeAnnotation] = "{"

@@ -67,8 +67,15 @@ func begin(t *testing.T) *life {
 		}
 	})
 	l.options.RunDir = filepath.Join(run, "run")
-	l.options.Disks = disk.Dirs{Disks: filepath.Join(dir, "disks"), Claims: filepath.Join(dir, "claims"), BlockDevices: filepath.Join(dir, "block"), Hotplug: filepath.Join(dir, "hotplug"), Resume: filepath.Join(dir, "resume")}
-	for _, d := range []string{filepath.Join(l.options.RunDir, "rt/libvirt"), l.options.Disks.Disks, l.options.Disks.Hotplug, filepath.Join(l.options.Disks.Claims, "data")} {
+	l.options.Disks = disk.Dirs{
+		Disks: filepath.Join(dir, "disks"), Claims: filepath.Join(dir, "claims"),
+		BlockDevices: filepath.Join(dir, "block"), Hotplug: filepath.Join(dir, "hotplug"),
+		Resume: filepath.Join(dir, "resume"),
+	}
+	for _, d := range []string{
+		filepath.Join(l.options.RunDir, "rt/libvirt"), l.options.Disks.Disks, l.options.Disks.Hotplug,
+		filepath.Join(l.options.Disks.Claims, "data"),
+	} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -109,10 +116,14 @@ func demo() *v1.VirtualMachineInstance {
 	memory := resource.MustParse("128Mi")
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo", UID: "uid-1"}}
 	vmi.Spec.Domain.Memory = &v1.Memory{Guest: &memory}
-	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}}
-	vmi.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pvc"},
-	}}}}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{
+		{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
+	}
+	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pvc"},
+		}}},
+	}
 	vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "data", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
 		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")},
 	}}}
@@ -184,7 +195,8 @@ func (l *life) wait() (message string, err error) {
 }
 
 func TestRunToShutdown(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreTopFunction("google.golang.org/grpc/internal/grpcsync.(*CallbackSerializer).run"))
+	defer goleak.VerifyNone(t,
+		goleak.IgnoreTopFunction("google.golang.org/grpc/internal/grpcsync.(*CallbackSerializer).run"))
 	l := begin(t)
 	states := l.watch()
 	l.mustStart()
@@ -203,7 +215,8 @@ func TestRunToShutdown(t *testing.T) {
 	if _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.client.Shutdown(t.Context(), &pb.ShutdownRequest{GracePeriod: durationpb.New(time.Minute)}); err != nil {
+	if _, err := l.client.Shutdown(t.Context(),
+		&pb.ShutdownRequest{GracePeriod: durationpb.New(time.Minute)}); err != nil {
 		t.Error(err)
 	}
 	if s := last(states); s.Lifecycle != shutOff {
@@ -260,14 +273,21 @@ func TestStartErrors(t *testing.T) {
 		code codes.Code
 		want string
 	}{
-		{"another VMI", other, nil, codes.InvalidArgument, "this is the launcher of default/demo (uid-1), not of default/demo (uid-2)"},
+		{
+			"another VMI", other, nil, codes.InvalidArgument,
+			"this is the launcher of default/demo (uid-1), not of default/demo (uid-2)",
+		},
 		{"no memory", noMemory, nil, codes.InvalidArgument, "spec.domain.memory.guest"},
 		{"no claim", noClaim, nil, codes.FailedPrecondition, `volume "absent": claim pvc is not mounted`},
 		{
-			"locked", demo(), &hypervisor.LockedError{Path: filepath.Join(l.options.Disks.Claims, "data/disk.img")}, codes.FailedPrecondition,
+			"locked", demo(), &hypervisor.LockedError{Path: filepath.Join(l.options.Disks.Claims, "data/disk.img")},
+			codes.FailedPrecondition,
 			`volume "data": PersistentVolumeClaim pvc is in use by another virtual machine`,
 		},
-		{"locked elsewhere", demo(), &hypervisor.LockedError{Path: "/else"}, codes.FailedPrecondition, "/else is in use"},
+		{
+			"locked elsewhere", demo(), &hypervisor.LockedError{Path: "/else"}, codes.FailedPrecondition,
+			"/else is in use",
+		},
 		{"invalid", demo(), hypervisor.ErrInvalid, codes.InvalidArgument, "invalid domain"},
 		{"anything", demo(), errors.New("no memory left"), codes.Internal, "no memory left"},
 	} {
@@ -303,10 +323,12 @@ func TestChildrenOfOthersAreReaped(t *testing.T) {
 	if err := c.command(ctx, "sh", "-c", "exit 0"); err != nil {
 		t.Error(err)
 	}
-	if err := c.command(ctx, "sh", "-c", "echo broken >&2; exit 3"); err == nil || err.Error() != "sh: exit status 3: broken" {
+	if err := c.command(ctx, "sh", "-c", "echo broken >&2; exit 3"); err == nil ||
+		err.Error() != "sh: exit status 3: broken" {
 		t.Errorf("%v", err)
 	}
-	if err := c.command(ctx, "sh", "-c", "kill -9 $$"); err == nil || !strings.Contains(err.Error(), "killed by signal 9") {
+	if err := c.command(ctx, "sh", "-c", "kill -9 $$"); err == nil ||
+		!strings.Contains(err.Error(), "killed by signal 9") {
 		t.Errorf("%v", err)
 	}
 	short, stop := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -359,7 +381,9 @@ func TestSlim(t *testing.T) {
 			t.Errorf("%s: %+v, %t", line, got, ok)
 		}
 	}
-	for _, line := range []string{"", "Rss:                 4 kB", "VmFlags: rd ex mr mw me sd", "ProtectionKey:         0"} {
+	for _, line := range []string{
+		"", "Rss:                 4 kB", "VmFlags: rd ex mr mw me sd", "ProtectionKey:         0",
+	} {
 		if m, ok := parseMapping(line); ok {
 			t.Errorf("%s: %+v", line, m)
 		}

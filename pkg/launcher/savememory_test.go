@@ -163,7 +163,8 @@ func TestSaveMemoryEndsInTime(t *testing.T) {
 			}
 			<-begun
 			if name == "asked" {
-				if _, err := l.client.DetachVolume(t.Context(), &pb.DetachVolumeRequest{Volume: "m"}); status.Code(err) != codes.FailedPrecondition {
+				if _, err := l.client.DetachVolume(t.Context(),
+					&pb.DetachVolumeRequest{Volume: "m"}); status.Code(err) != codes.FailedPrecondition {
 					t.Errorf("the volume is taken away: %v", err)
 				}
 			}

@@ -11,8 +11,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/tpmstate"
 )
 
-// The state of a guest that has come is reported once all of it is on the claim: that of the TPM when it was copied, the
-// EFI variables when the guest has run, which is when QEMU writes them. Until then the claim that it came from counts.
+// The state of a guest that has come is reported once all of it is on the claim: that of the TPM when it was copied,
+// the EFI variables when the guest has run, which is when QEMU writes them. Until then the claim that it came from
+// counts.
 func TestStateSaved(t *testing.T) {
 	for name, c := range map[string]struct {
 		tpm, efi, paused bool
@@ -31,11 +32,14 @@ func TestStateSaved(t *testing.T) {
 			withGuest(t, func(t *testing.T, m *memory, g *guest) {
 				kept := keptState{efi: c.efi}
 				if c.tpm {
-					kept.tpm = &tpmstate.Store{Claim: filepath.Join(dir, "claim"), Local: filepath.Join(dir, "local"), Owner: "me"}
+					kept.tpm = &tpmstate.Store{
+						Claim: filepath.Join(dir, "claim"), Local: filepath.Join(dir, "local"), Owner: "me",
+					}
 					if err := kept.tpm.Expect(); err != nil {
 						t.Fatal(err)
 					}
-					if err := os.WriteFile(filepath.Join(kept.tpm.Local, tpmstate.File), []byte("sealed"), 0o600); err != nil {
+					if err := os.WriteFile(filepath.Join(kept.tpm.Local, tpmstate.File),
+						[]byte("sealed"), 0o600); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -61,7 +65,8 @@ func TestStateSaved(t *testing.T) {
 					t.Errorf("reported: %t", got)
 				}
 				if c.tpm {
-					if text, err := os.ReadFile(filepath.Join(kept.tpm.Claim, tpmstate.File)); err != nil || string(text) != "sealed" {
+					if text, err := os.ReadFile(filepath.Join(kept.tpm.Claim, tpmstate.File)); err != nil ||
+						string(text) != "sealed" {
 						t.Errorf("on the claim: %q, %v", text, err)
 					}
 				}

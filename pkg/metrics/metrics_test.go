@@ -37,19 +37,25 @@ func TestNames(t *testing.T) {
 func TestLint(t *testing.T) {
 	var families []*dto.MetricFamily
 	for _, f := range Families() {
-		kind := map[Type]dto.MetricType{Counter: dto.MetricType_COUNTER, Gauge: dto.MetricType_GAUGE, Histogram: dto.MetricType_HISTOGRAM}[f.Type]
+		kind := map[Type]dto.MetricType{
+			Counter:   dto.MetricType_COUNTER,
+			Gauge:     dto.MetricType_GAUGE,
+			Histogram: dto.MetricType_HISTOGRAM,
+		}[f.Type]
 		metric := &dto.Metric{}
 		for _, l := range f.Labels {
 			metric.Label = append(metric.Label, &dto.LabelPair{Name: &l, Value: new("x")})
 		}
-		families = append(families, &dto.MetricFamily{Name: &f.Name, Help: &f.Help, Type: &kind, Metric: []*dto.Metric{metric}})
+		families = append(families,
+			&dto.MetricFamily{Name: &f.Name, Help: &f.Help, Type: &kind, Metric: []*dto.Metric{metric}})
 	}
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		if strings.HasSuffix(p.Metric, "_status_last_transition_timestamp_seconds") && strings.Contains(p.Text, "_total") {
+		if strings.HasSuffix(p.Metric, "_status_last_transition_timestamp_seconds") &&
+			strings.Contains(p.Text, "_total") {
 			continue // counters at KubeVirt
 		}
 		if p.Metric == "kubevirt_vmi_phase_count" { // its name at KubeVirt

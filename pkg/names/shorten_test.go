@@ -14,10 +14,12 @@ func TestShorten(t *testing.T) {
 		want string // the beginning, where it ends with a hash
 		hash bool
 	}{
-		"short":         {"demo", MaxLabel, "demo", false},
-		"just":          {strings.Repeat("a", 63), MaxLabel, strings.Repeat("a", 63), false},
-		"one too many":  {strings.Repeat("a", 64), MaxLabel, strings.Repeat("a", 54) + "-", true},
-		"cut at a dot":  {strings.Repeat("a", 53) + "." + strings.Repeat("b", 199), MaxLabel, strings.Repeat("a", 53) + "-", true},
+		"short":        {"demo", MaxLabel, "demo", false},
+		"just":         {strings.Repeat("a", 63), MaxLabel, strings.Repeat("a", 63), false},
+		"one too many": {strings.Repeat("a", 64), MaxLabel, strings.Repeat("a", 54) + "-", true},
+		"cut at a dot": {
+			strings.Repeat("a", 53) + "." + strings.Repeat("b", 199), MaxLabel, strings.Repeat("a", 53) + "-", true,
+		},
 		"as a file":     {strings.Repeat("a", 253), 200, strings.Repeat("a", 191) + "-", true},
 		"nothing to do": {strings.Repeat("a", 200), 200, strings.Repeat("a", 200), false},
 	} {

@@ -183,17 +183,12 @@ func (c *Conn) read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for c.readErr == nil {
-		c.heard()
 		if c.reader == nil {
-			kind, reader, err := c.ws.NextReader()
-			if err != nil {
-				c.readErr = c.readError(err)
+			if c.reader = c.next(); c.reader == nil {
 				break
 			}
-			if kind != websocket.BinaryMessage {
-				continue
-			}
-			c.reader = reader
+		} else {
+			c.heard()
 		}
 		n, err := c.reader.Read(p)
 		switch {
@@ -207,6 +202,21 @@ func (c *Conn) read(p []byte) (int, error) {
 		}
 	}
 	return 0, c.readErr
+}
+
+// next waits for a binary message. It returns nil when none is to come, which readErr then explains.
+func (c *Conn) next() io.Reader {
+	for {
+		c.heard()
+		kind, reader, err := c.ws.NextReader()
+		if err != nil {
+			c.readErr = c.readError(err)
+			return nil
+		}
+		if kind == websocket.BinaryMessage {
+			return reader
+		}
+	}
 }
 
 // readError turns what the websocket reports into this package's errors.

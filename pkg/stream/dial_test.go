@@ -52,7 +52,10 @@ func TestDialCredentials(t *testing.T) {
 	}{
 		{"bearer token", "Authorization", "Bearer secret", rest.Config{BearerToken: "secret"}},
 		{"basic", "Authorization", "Basic YTpi", rest.Config{Username: "a", Password: "b"}},
-		{"impersonation", "Impersonate-User", "jane", rest.Config{Impersonate: rest.ImpersonationConfig{UserName: "jane"}}},
+		{
+			"impersonation", "Impersonate-User", "jane",
+			rest.Config{Impersonate: rest.ImpersonationConfig{UserName: "jane"}},
+		},
 		{"user agent", "User-Agent", "virtctl", rest.Config{UserAgent: "virtctl"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -120,11 +123,23 @@ func TestDialRefused(t *testing.T) {
 		text    string
 	}{
 		{"status", func(w http.ResponseWriter, _ *http.Request) {
-			WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: 409, Message: "not running"})
+			WriteStatus(w, metav1.Status{
+				Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: 409, Message: "not running",
+			})
 		}, apierrors.IsConflict, "not running"},
-		{"plain text", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "go away", http.StatusForbidden) }, apierrors.IsForbidden, "go away"},
-		{"no websocket", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) }, func(err error) bool { return err != nil }, "instead of opening"},
-		{"long text", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, long, http.StatusUnauthorized) }, apierrors.IsUnauthorized, ""},
+		{
+			"plain text",
+			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "go away", http.StatusForbidden) },
+			apierrors.IsForbidden, "go away",
+		},
+		{
+			"no websocket", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) },
+			func(err error) bool { return err != nil }, "instead of opening",
+		},
+		{
+			"long text", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, long, http.StatusUnauthorized) },
+			apierrors.IsUnauthorized, "",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(tc.handler)

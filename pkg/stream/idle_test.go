@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-var long = flag.Bool("long", false, "also keep a stream idle for ten minutes behind a proxy that cuts silent connections after one")
+var long = flag.Bool("long", false,
+	"also keep a stream idle for ten minutes behind a proxy that cuts silent connections after one")
 
 // impatient is a TCP proxy that cuts a connection on which either side has been silent for too long, as load balancers
 // do.

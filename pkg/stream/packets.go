@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-
-	"github.com/gorilla/websocket"
 )
 
 // MaxPacket is the most that a datagram can hold, bytes: UDP's limit over IPv4.
@@ -27,14 +25,9 @@ func (p Packets) Read(b []byte) (int, error) {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
 	for c.readErr == nil {
-		c.heard()
-		kind, reader, err := c.ws.NextReader()
-		if err != nil {
-			c.readErr = c.readError(err)
+		reader := c.next()
+		if reader == nil {
 			break
-		}
-		if kind != websocket.BinaryMessage {
-			continue
 		}
 		n, err := c.message(reader, b)
 		if err == nil {

@@ -297,7 +297,10 @@ func TestCloseCodes(t *testing.T) {
 		{"normal", CodeNormal, "", nil},
 		{"policy", CodePolicy, "taken over", &CloseError{Code: CodePolicy, Reason: "taken over"}},
 		{"codes that may not travel", CodeAbnormal, "x", &CloseError{Code: CodeInternal, Reason: "x"}},
-		{"long reasons are cut between characters", CodeInternal, strings.Repeat("é", 100), &CloseError{Code: CodeInternal, Reason: strings.Repeat("é", 61)}},
+		{
+			"long reasons are cut between characters", CodeInternal, strings.Repeat("é", 100),
+			&CloseError{Code: CodeInternal, Reason: strings.Repeat("é", 61)},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, s := pair(t, Options{}, Options{})

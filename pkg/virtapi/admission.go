@@ -46,6 +46,7 @@ func (a *admission) paths() map[string]webhook {
 	return map[string]webhook{
 		"/mutate/virtualmachines":           known[v1.VirtualMachine](a.defaultMachine),
 		"/mutate/virtualmachineinstances":   known[v1.VirtualMachineInstance](a.defaultInstance),
+		"/mutate/virtualmachinesnapshots":   known[snapshotv1beta1.VirtualMachineSnapshot](a.defaultSnapshot),
 		"/mutate/virtualmachineclones":      known[clonev1beta1.VirtualMachineClone](a.defaultClone),
 		"/validate/virtualmachines":         known[v1.VirtualMachine](a.validateMachine),
 		"/validate/virtualmachineinstances": known[v1.VirtualMachineInstance](a.validateInstance),

@@ -56,7 +56,8 @@ func (there) Read(_ context.Context, namespace, name string, into runtime.Object
 func twoSided(asked *[]authorizationv1.SubjectAccessReviewSpec) *admission {
 	return &admission{
 		defaults: func() surface.Defaults { return surface.Defaults{} }, referents: there{},
-		authorize: func(_ context.Context, review *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
+		authorize: func(_ context.Context, review *authorizationv1.SubjectAccessReview,
+		) (*authorizationv1.SubjectAccessReview, error) {
 			*asked = append(*asked, review.Spec)
 			review.Status.Allowed = review.Spec.User == "ann" && review.Spec.ResourceAttributes.Namespace == "src"
 			return review, nil
@@ -89,7 +90,9 @@ func asking(t *testing.T, user string, object, old *clonev1beta1.VirtualMachineC
 	}
 	request := &admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create, Namespace: "ns", Object: raw(object), OldObject: raw(old),
-		UserInfo: authenticationv1.UserInfo{Username: user, Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}},
+		UserInfo: authenticationv1.UserInfo{
+			Username: user, Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}},
+		},
 	}
 	request.Kind.Kind = "VirtualMachineClone"
 	if old != nil {
@@ -117,16 +120,44 @@ func TestCloneAcross(t *testing.T) {
 		"a VM":                       {user: "ann", clone: cloneOf(vm, "vm", from("src"))},
 		"a snapshot":                 {user: "ann", clone: cloneOf(snapshot, "snap", from("src"))},
 		"another UID is overwritten": {user: "ann", clone: cloneOf(vm, "vm", pinned("other"))},
-		"no right":                   {"ben", cloneOf(vm, "vm", from("src")), false, http.StatusForbidden, `user "ben" cannot create resource "virtualmachineclones/source" in API group "clone.kubevirt.io" in the namespace "src"`},
-		"no right, and not there":    {"ben", cloneOf(vm, "no", from("src")), false, http.StatusForbidden, `user "ben" cannot create`},
-		"another namespace":          {"ann", cloneOf(vm, "vm", from("bank")), false, http.StatusForbidden, `user "ann" cannot create resource "virtualmachineclones/source" in API group "clone.kubevirt.io" in the namespace "bank"`},
-		"not there":                  {"ann", cloneOf(vm, "no", from("src")), false, http.StatusUnprocessableEntity, "VirtualMachine src/no does not exist"},
-		"no UID":                     {"ann", cloneOf(vm, "vm", from("src")), true, http.StatusUnprocessableEntity, "is not the UID of VirtualMachine src/vm"},
-		"another UID":                {"ann", cloneOf(vm, "vm", pinned("other")), true, http.StatusUnprocessableEntity, "is not the UID of VirtualMachine src/vm"},
-		"the UID alone":              {"ann", cloneOf(vm, "other", map[string]string{clones.UIDAnnotation: "vm-uid"}), false, http.StatusUnprocessableEntity, "virt-api writes it"},
-		"its own namespace":          {"ann", cloneOf(vm, "other", from("ns")), false, http.StatusUnprocessableEntity, "is the clone's own namespace"},
-		"no namespace":               {"ann", cloneOf(vm, "other", from("")), false, http.StatusUnprocessableEntity, clones.NamespaceAnnotation},
-		"a path":                     {"ann", cloneOf(vm, "other", from("src/../bank")), false, http.StatusUnprocessableEntity, clones.NamespaceAnnotation},
+		"no right": {
+			"ben", cloneOf(vm, "vm", from("src")), false, http.StatusForbidden,
+			`user "ben" cannot create resource "virtualmachineclones/source" in API group "clone.kubevirt.io" in the namespace "src"`,
+		},
+		"no right, and not there": {
+			"ben", cloneOf(vm, "no", from("src")), false, http.StatusForbidden, `user "ben" cannot create`,
+		},
+		"another namespace": {
+			"ann", cloneOf(vm, "vm", from("bank")), false, http.StatusForbidden,
+			`user "ann" cannot create resource "virtualmachineclones/source" in API group "clone.kubevirt.io" in the namespace "bank"`,
+		},
+		"not there": {
+			"ann", cloneOf(vm, "no", from("src")), false, http.StatusUnprocessableEntity,
+			"VirtualMachine src/no does not exist",
+		},
+		"no UID": {
+			"ann", cloneOf(vm, "vm", from("src")), true, http.StatusUnprocessableEntity,
+			"is not the UID of VirtualMachine src/vm",
+		},
+		"another UID": {
+			"ann", cloneOf(vm, "vm", pinned("other")), true, http.StatusUnprocessableEntity,
+			"is not the UID of VirtualMachine src/vm",
+		},
+		"the UID alone": {
+			"ann", cloneOf(vm, "other", map[string]string{clones.UIDAnnotation: "vm-uid"}), false,
+			http.StatusUnprocessableEntity, "virt-api writes it",
+		},
+		"its own namespace": {
+			"ann", cloneOf(vm, "other", from("ns")), false, http.StatusUnprocessableEntity,
+			"is the clone's own namespace",
+		},
+		"no namespace": {
+			"ann", cloneOf(vm, "other", from("")), false, http.StatusUnprocessableEntity, clones.NamespaceAnnotation,
+		},
+		"a path": {
+			"ann", cloneOf(vm, "other", from("src/../bank")), false, http.StatusUnprocessableEntity,
+			clones.NamespaceAnnotation,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []authorizationv1.SubjectAccessReviewSpec
@@ -152,15 +183,19 @@ func TestCloneAcross(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tc.code == 0 {
-				if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "Secret keys") {
+				if !response.Allowed || len(response.Warnings) != 1 ||
+					!strings.Contains(response.Warnings[0], "Secret keys") {
 					t.Errorf("%+v, warnings %q", response.Result, response.Warnings)
 				}
-				if len(asked) != 1 || asked[0].Groups[0] != "g" || asked[0].Extra["k"][0] != "v" || asked[0].ResourceAttributes.Subresource != "source" || asked[0].ResourceAttributes.Verb != "create" {
+				if len(asked) != 1 || asked[0].Groups[0] != "g" || asked[0].Extra["k"][0] != "v" ||
+					asked[0].ResourceAttributes.Subresource != "source" ||
+					asked[0].ResourceAttributes.Verb != "create" {
 					t.Errorf("asked %+v", asked)
 				}
 				return
 			}
-			if response.Allowed || response.Result.Code != tc.code || !strings.Contains(response.Result.Message, tc.says) {
+			if response.Allowed || response.Result.Code != tc.code ||
+				!strings.Contains(response.Result.Message, tc.says) {
 				t.Errorf("%+v, want %d %s", response.Result, tc.code, tc.says)
 			}
 		})
@@ -170,7 +205,8 @@ func TestCloneAcross(t *testing.T) {
 // What was decided on does not change: nobody can add, change or remove it, nor what is cloned, nor let go of the clone
 // before what it has in other namespaces is gone.
 func TestCloneAcrossChanges(t *testing.T) {
-	admitted := cloneOf("VirtualMachine", "vm", map[string]string{clones.NamespaceAnnotation: "src", clones.UIDAnnotation: "vm-uid"})
+	admitted := cloneOf("VirtualMachine", "vm",
+		map[string]string{clones.NamespaceAnnotation: "src", clones.UIDAnnotation: "vm-uid"})
 	admitted.Finalizers = []string{clones.Finalizer}
 	plain := cloneOf("VirtualMachine", "other", nil)
 	const controller = "system:serviceaccount:" + names.Namespace + ":" + names.VirtController
@@ -180,27 +216,53 @@ func TestCloneAcrossChanges(t *testing.T) {
 		change func(*clonev1beta1.VirtualMachineClone)
 		says   string
 	}{
-		"a label":                        {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Labels = map[string]string{"a": "b"} }, ""},
-		"the finalizer, virt-controller": {controller, admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Finalizers = nil }, ""},
-		"the finalizer":                  {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Finalizers = nil }, "virt-controller takes"},
+		"a label": {
+			"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Labels = map[string]string{"a": "b"} }, "",
+		},
+		"the finalizer, virt-controller": {
+			controller, admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Finalizers = nil }, "",
+		},
+		"the finalizer": {
+			"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Finalizers = nil }, "virt-controller takes",
+		},
 		"both added": {"ann", plain, func(c *clonev1beta1.VirtualMachineClone) {
 			c.Annotations = map[string]string{clones.NamespaceAnnotation: "src", clones.UIDAnnotation: "vm-uid"}
 		}, "cannot be changed after creation"},
-		"the UID added":     {"ann", plain, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations = map[string]string{clones.UIDAnnotation: ""} }, "cannot be changed"},
-		"another namespace": {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.NamespaceAnnotation] = "bank" }, "cannot be changed"},
-		"another UID":       {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.UIDAnnotation] = "other" }, "cannot be changed"},
-		"removed":           {controller, admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations = nil }, "cannot be changed"},
-		"another source":    {"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Spec.Source.Name = "ledger" }, "for a source in another namespace"},
+		"the UID added": {
+			"ann", plain,
+			func(c *clonev1beta1.VirtualMachineClone) { c.Annotations = map[string]string{clones.UIDAnnotation: ""} },
+			"cannot be changed",
+		},
+		"another namespace": {
+			"ann", admitted,
+			func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.NamespaceAnnotation] = "bank" },
+			"cannot be changed",
+		},
+		"another UID": {
+			"ann", admitted,
+			func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.UIDAnnotation] = "other" },
+			"cannot be changed",
+		},
+		"removed": {
+			controller, admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations = nil },
+			"cannot be changed",
+		},
+		"another source": {
+			"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Spec.Source.Name = "ledger" },
+			"for a source in another namespace",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := tc.old.DeepCopy()
 			tc.change(changed)
 			var asked []authorizationv1.SubjectAccessReviewSpec
-			response, err := twoSided(&asked).paths()["/validate/virtualmachineclones"](t.Context(), asking(t, tc.user, changed, tc.old))
+			response, err := twoSided(&asked).paths()["/validate/virtualmachineclones"](t.Context(),
+				asking(t, tc.user, changed, tc.old))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if response.Allowed != (tc.says == "") || tc.says != "" && !strings.Contains(response.Result.Message, tc.says) {
+			if response.Allowed != (tc.says == "") ||
+				tc.says != "" && !strings.Contains(response.Result.Message, tc.says) {
 				t.Errorf("%+v, want %q", response.Result, tc.says)
 			}
 		})

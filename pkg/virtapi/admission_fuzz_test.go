@@ -22,7 +22,8 @@ func FuzzAdmission(f *testing.F) {
 		for path, admit := range hooks.paths() {
 			for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
 				response, err := admit(t.Context(), &admissionv1.AdmissionRequest{
-					Operation: operation, Object: runtime.RawExtension{Raw: object}, OldObject: runtime.RawExtension{Raw: old},
+					Operation: operation, Object: runtime.RawExtension{Raw: object},
+					OldObject: runtime.RawExtension{Raw: old},
 				})
 				if err != nil {
 					continue

@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -42,6 +44,23 @@ var (
 // immutable are KubeVirt's words for a snapshot or restore that is changed.
 func immutable() field.ErrorList {
 	return field.ErrorList{field.Invalid(specField, nil, "spec in immutable after creation")}
+}
+
+// defaultSnapshot gives a new snapshot the finalizer that virt-controller would give it as its first step. One that a
+// clone has copied from another namespace is never worked on, and has none.
+func (a *admission) defaultSnapshot(
+	_ context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
+	snapshot, old, ok := readable[v1beta1.VirtualMachineSnapshot](request)
+	if !ok || old != nil {
+		return allowed(), nil
+	}
+	if _, carried := snapshot.Annotations[clones.CarriedAnnotation]; carried {
+		return allowed(), nil
+	}
+	before := snapshot.DeepCopy()
+	controllerutil.AddFinalizer(snapshot, snapshots.SnapshotFinalizer)
+	return patched(request.Object.Raw, before, snapshot)
 }
 
 func (a *admission) validateSnapshot(

@@ -34,7 +34,8 @@ var hooks = &admission{defaults: func() surface.Defaults {
 		vmi.Status.Phase = v1.Succeeded
 	case "pinned":
 		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
-			Type: v1.VirtualMachineInstanceIsMigratable, Status: "False", Reason: v1.VirtualMachineInstanceReasonDisksNotMigratable, Message: "disk a stays",
+			Type: v1.VirtualMachineInstanceIsMigratable, Status: "False",
+			Reason: v1.VirtualMachineInstanceReasonDisksNotMigratable, Message: "disk a stays",
 		}}
 	default:
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
@@ -110,11 +111,22 @@ func ask(t *testing.T, path, user, object, old string) *admissionv1.AdmissionRes
 
 func TestMutate(t *testing.T) {
 	for name, tc := range map[string]struct{ path, object, old, want string }{
-		"machine":                         {"/mutate/virtualmachines", goodMachine, "", `[{"op":"replace","path":"/spec","value":{"runStrategy":"Always","template":{"spec":{"architecture":"amd64","domain":{"devices":{"disks":[{"disk":{"bus":"virtio"},"name":"root"}]},"firmware":{"uuid":"5d307ca9-b3ef-428c-8861-06e72d69f223"},"machine":{"type":"q35"},"memory":{"guest":"1Gi"}},"tolerations":[{"effect":"NoExecute","key":"a","operator":"Exists","tolerationSeconds":9007199254740993}],"volumes":[{"containerDisk":{"image":"x"},"name":"root"}]}}}}]`},
-		"machine, only its labels change": {"/mutate/virtualmachines", strings.Replace(goodMachine, "name: vm,", "name: vm, labels: {a: b},", 1), goodMachine, ``},
-		"machine that cannot be read":     {"/mutate/virtualmachines", `{spec: {runStrategy: 7}}`, "", ``},
-		"instance that cannot be read":    {"/mutate/virtualmachineinstances", `{spec: {domain: {memory: {guest: lots}}}}`, "", ``},
-		"instance":                        {"/mutate/virtualmachineinstances", goodInstance, "", `[{"op":"replace","path":"/spec","value":{"architecture":"amd64","domain":{"cpu":{"cores":1,"sockets":1,"threads":1},"devices":{"disks":[{"disk":{"bus":"sata"},"name":"root"}],"interfaces":[{"masquerade":{},"model":"virtio","name":"default"}]},"features":{"acpi":{"enabled":true}},"firmware":{"uuid":"5d307ca9-b3ef-428c-8861-06e72d69f223"},"machine":{"type":"q35"},"memory":{"guest":"1Gi"},"resources":{"requests":{"memory":"1Gi"}}},"networks":[{"name":"default","pod":{}}],"terminationGracePeriodSeconds":30,"volumes":[{"containerDisk":{"image":"x"},"name":"root"}]}},{"op":"replace","path":"/metadata/finalizers","value":["example.com/mine","kubevirt.io/foregroundDeleteVirtualMachine"]}]`},
+		"machine": {
+			"/mutate/virtualmachines", goodMachine, "",
+			`[{"op":"replace","path":"/spec","value":{"runStrategy":"Always","template":{"spec":{"architecture":"amd64","domain":{"devices":{"disks":[{"disk":{"bus":"virtio"},"name":"root"}]},"firmware":{"uuid":"5d307ca9-b3ef-428c-8861-06e72d69f223"},"machine":{"type":"q35"},"memory":{"guest":"1Gi"}},"tolerations":[{"effect":"NoExecute","key":"a","operator":"Exists","tolerationSeconds":9007199254740993}],"volumes":[{"containerDisk":{"image":"x"},"name":"root"}]}}}}]`,
+		},
+		"machine, only its labels change": {
+			"/mutate/virtualmachines", strings.Replace(goodMachine, "name: vm,", "name: vm, labels: {a: b},", 1),
+			goodMachine, ``,
+		},
+		"machine that cannot be read": {"/mutate/virtualmachines", `{spec: {runStrategy: 7}}`, "", ``},
+		"instance that cannot be read": {
+			"/mutate/virtualmachineinstances", `{spec: {domain: {memory: {guest: lots}}}}`, "", ``,
+		},
+		"instance": {
+			"/mutate/virtualmachineinstances", goodInstance, "",
+			`[{"op":"replace","path":"/spec","value":{"architecture":"amd64","domain":{"cpu":{"cores":1,"sockets":1,"threads":1},"devices":{"disks":[{"disk":{"bus":"sata"},"name":"root"}],"interfaces":[{"masquerade":{},"model":"virtio","name":"default"}]},"features":{"acpi":{"enabled":true}},"firmware":{"uuid":"5d307ca9-b3ef-428c-8861-06e72d69f223"},"machine":{"type":"q35"},"memory":{"guest":"1Gi"},"resources":{"requests":{"memory":"1Gi"}}},"networks":[{"name":"default","pod":{}}],"terminationGracePeriodSeconds":30,"volumes":[{"containerDisk":{"image":"x"},"name":"root"}]}},{"op":"replace","path":"/metadata/finalizers","value":["example.com/mine","kubevirt.io/foregroundDeleteVirtualMachine"]}]`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, tc.path, "jane", tc.object, tc.old)
@@ -131,7 +143,8 @@ func TestMutate(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	machine := strings.Replace(goodMachine, "runStrategy: Always", "running: true", 1)
 	got := ask(t, "/validate/virtualmachines", "jane", machine, "")
-	if want := []string{"spec.running is deprecated; use spec.runStrategy"}; !got.Allowed || !slices.Equal(got.Warnings, want) {
+	if want := []string{"spec.running is deprecated; use spec.runStrategy"}; !got.Allowed ||
+		!slices.Equal(got.Warnings, want) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -147,36 +160,125 @@ func TestValidate(t *testing.T) {
 	defaulted := strings.Replace(goodInstance, "name: root}", "name: root, disk: {bus: virtio}}", 1)
 	defaulted = strings.Replace(defaulted, "domain:\n", "domain:\n    memory: {guest: 1Gi}\n", 1)
 	for name, tc := range map[string]struct{ path, user, object, old, want string }{
-		"machine":                    {"/validate/virtualmachines", "jane", goodMachine, "", ``},
-		"bad machine":                {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "Always", "Often", 1), "", `spec.runStrategy: "Often" is not supported; use Always`},
-		"machine made bad":           {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "Always", "Often", 1), goodMachine, `spec.runStrategy: "Often"`},
-		"unsupported":                {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "memory: {guest: 1Gi}", "memory: {guest: 1Gi}\n        launchSecurity: {tdx: {}}", 1), "", `spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit`},
-		"instance":                   {"/validate/virtualmachineinstances", "jane", defaulted, "", ``},
-		"instance, reserved label":   {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), "", `metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`},
-		"instance by the controller": {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), defaulted, ``},
-		"instance changed":           {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "1Gi", "2Gi", 1), defaulted, `spec: cannot be changed while the instance exists`},
-		"instance placed":            {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "domain:\n", "nodeSelector: {a: b}\n  domain:\n", 1), defaulted, ``},
-		"instance placed by others":  {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "domain:\n", "nodeSelector: {a: b}\n  domain:\n", 1), defaulted, `spec: cannot be changed while the instance exists`},
-		"KubeVirt":                   {"/validate/kubevirts", "jane", `{metadata: {name: kubevirt, namespace: kubevirt}, spec: {configuration: {machineType: x}}}`, "", `spec.configuration.machineType: "x" is not supported`},
-		"migration":                  {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: b}}}`, "", ``},
-		"migration of nothing":       {migrations, "jane", `{metadata: {name: m}, spec: {}}`, "", `spec.vmiName: is not set`},
-		"migration of none":          {migrations, "jane", `{metadata: {name: m, namespace: default}, spec: {vmiName: none}}`, "", `spec.vmiName: there is no VirtualMachineInstance "none" in namespace default`},
-		"migration by a component":   {migrations, controller, `{metadata: {name: m}, spec: {vmiName: none}}`, "", ``},
-		"migration after the end":    {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: over}}`, "", `spec.vmiName: Cannot migrate VMI in finalized state`},
-		"migration of what stays":    {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: pinned}}`, "", `spec.vmiName: Cannot migrate VMI, Reason: DisksNotLiveMigratable, Message: disk a stays`},
-		"migration elsewhere":        {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, sendTo: {migrationID: x, connectURL: there}}}`, "", `spec.sendTo: not supported by virtkit`},
-		"migration, bad selector":    {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: "b c"}}}`, "", `spec.addedNodeSelector`},
-		"migration changed":          {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: other}}`, `{metadata: {name: m}, spec: {vmiName: vm}}`, `spec: cannot be changed`},
-		"migration renamed":          {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm}}`, `{metadata: {name: m, labels: {kubevirt.io/vmi-name: vm}}, spec: {vmiName: vm}}`, `metadata.labels[kubevirt.io/vmi-name]: cannot be changed`},
-		"replica set":                {"/validate/virtualmachineinstancereplicasets", "jane", `{metadata: {name: s}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}}`, "", ``},
-		"replica set of others":      {"/validate/virtualmachineinstancereplicasets", "jane", `{metadata: {name: s}, spec: {selector: {matchLabels: {a: c}}, template: {metadata: {labels: {a: b}}, spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}}`, "", `spec.selector: "a=c" does not match`},
-		"pool":                       {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}`), "", ``},
-		"pool that makes no VMs":     {"/validate/virtualmachinepools", "jane", poolOf(`template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}`), "", `spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, RerunOnFailure, Manual, Halted or Once`},
-		"pool without a template":    {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always`), "", `spec.virtualMachineTemplate.spec.template: is not set`},
-		"pool of no instance type":   {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, instancetype: {name: none}, template: {spec: {domain: {devices: {}}}}`), "", ``},
-		"pool of no such kind":       {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, instancetype: {name: none, kind: x}, template: {spec: {domain: {devices: {}}}}`), "", `spec.virtualMachineTemplate.spec.instancetype.kind`},
-		"pool labelled":              {"/validate/virtualmachinepools", "jane", poolOf(`template: {spec: {}}`), poolOf(`template: {spec: {}}`), ``},
-		"not readable":               {"/validate/virtualmachines", "jane", `{spec: {runStrategy: 7}}`, "", `the X cannot be read: json: cannot unmarshal number`},
+		"machine": {"/validate/virtualmachines", "jane", goodMachine, "", ``},
+		"bad machine": {
+			"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "Always", "Often", 1), "",
+			`spec.runStrategy: "Often" is not supported; use Always`,
+		},
+		"machine made bad": {
+			"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "Always", "Often", 1), goodMachine,
+			`spec.runStrategy: "Often"`,
+		},
+		"unsupported": {
+			"/validate/virtualmachines", "jane",
+			strings.Replace(goodMachine, "memory: {guest: 1Gi}",
+				"memory: {guest: 1Gi}\n        launchSecurity: {tdx: {}}", 1),
+			"", `spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit`,
+		},
+		"instance": {"/validate/virtualmachineinstances", "jane", defaulted, "", ``},
+		"instance, reserved label": {
+			"/validate/virtualmachineinstances", "jane",
+			strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), "",
+			`metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`,
+		},
+		"instance by the controller": {
+			"/validate/virtualmachineinstances", controller,
+			strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), defaulted, ``,
+		},
+		"instance changed": {
+			"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "1Gi", "2Gi", 1), defaulted,
+			`spec: cannot be changed while the instance exists`,
+		},
+		"instance placed": {
+			"/validate/virtualmachineinstances", controller,
+			strings.Replace(defaulted, "domain:\n", "nodeSelector: {a: b}\n  domain:\n", 1), defaulted, ``,
+		},
+		"instance placed by others": {
+			"/validate/virtualmachineinstances", "jane",
+			strings.Replace(defaulted, "domain:\n", "nodeSelector: {a: b}\n  domain:\n", 1), defaulted,
+			`spec: cannot be changed while the instance exists`,
+		},
+		"KubeVirt": {
+			"/validate/kubevirts", "jane",
+			`{metadata: {name: kubevirt, namespace: kubevirt}, spec: {configuration: {machineType: x}}}`, "",
+			`spec.configuration.machineType: "x" is not supported`,
+		},
+		"migration": {
+			migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: b}}}`, "", ``,
+		},
+		"migration of nothing": {migrations, "jane", `{metadata: {name: m}, spec: {}}`, "", `spec.vmiName: is not set`},
+		"migration of none": {
+			migrations, "jane", `{metadata: {name: m, namespace: default}, spec: {vmiName: none}}`, "",
+			`spec.vmiName: there is no VirtualMachineInstance "none" in namespace default`,
+		},
+		"migration by a component": {migrations, controller, `{metadata: {name: m}, spec: {vmiName: none}}`, "", ``},
+		"migration after the end": {
+			migrations, "jane", `{metadata: {name: m}, spec: {vmiName: over}}`, "",
+			`spec.vmiName: Cannot migrate VMI in finalized state`,
+		},
+		"migration of what stays": {
+			migrations, "jane", `{metadata: {name: m}, spec: {vmiName: pinned}}`, "",
+			`spec.vmiName: Cannot migrate VMI, Reason: DisksNotLiveMigratable, Message: disk a stays`,
+		},
+		"migration elsewhere": {
+			migrations, "jane",
+			`{metadata: {name: m}, spec: {vmiName: vm, sendTo: {migrationID: x, connectURL: there}}}`, "",
+			`spec.sendTo: not supported by virtkit`,
+		},
+		"migration, bad selector": {
+			migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: "b c"}}}`, "",
+			`spec.addedNodeSelector`,
+		},
+		"migration changed": {
+			migrations, "jane", `{metadata: {name: m}, spec: {vmiName: other}}`,
+			`{metadata: {name: m}, spec: {vmiName: vm}}`, `spec: cannot be changed`,
+		},
+		"migration renamed": {
+			migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm}}`,
+			`{metadata: {name: m, labels: {kubevirt.io/vmi-name: vm}}, spec: {vmiName: vm}}`,
+			`metadata.labels[kubevirt.io/vmi-name]: cannot be changed`,
+		},
+		"replica set": {
+			"/validate/virtualmachineinstancereplicasets", "jane",
+			`{metadata: {name: s}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}}`,
+			"", ``,
+		},
+		"replica set of others": {
+			"/validate/virtualmachineinstancereplicasets", "jane",
+			`{metadata: {name: s}, spec: {selector: {matchLabels: {a: c}}, template: {metadata: {labels: {a: b}}, spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}}`,
+			"", `spec.selector: "a=c" does not match`,
+		},
+		"pool": {
+			"/validate/virtualmachinepools", "jane",
+			poolOf(`runStrategy: Always, template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}`), "", ``,
+		},
+		"pool that makes no VMs": {
+			"/validate/virtualmachinepools", "jane",
+			poolOf(`template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}`), "",
+			`spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, RerunOnFailure, Manual, Halted or Once`,
+		},
+		"pool without a template": {
+			"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always`), "",
+			`spec.virtualMachineTemplate.spec.template: is not set`,
+		},
+		"pool of no instance type": {
+			"/validate/virtualmachinepools", "jane",
+			poolOf(`runStrategy: Always, instancetype: {name: none}, template: {spec: {domain: {devices: {}}}}`), "",
+			``,
+		},
+		"pool of no such kind": {
+			"/validate/virtualmachinepools", "jane",
+			poolOf(
+				`runStrategy: Always, instancetype: {name: none, kind: x}, template: {spec: {domain: {devices: {}}}}`),
+			"", `spec.virtualMachineTemplate.spec.instancetype.kind`,
+		},
+		"pool labelled": {
+			"/validate/virtualmachinepools", "jane", poolOf(`template: {spec: {}}`), poolOf(`template: {spec: {}}`), ``,
+		},
+		"not readable": {
+			"/validate/virtualmachines", "jane", `{spec: {runStrategy: 7}}`, "",
+			`the X cannot be read: json: cannot unmarshal number`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, tc.path, tc.user, tc.object, tc.old)
@@ -189,7 +291,9 @@ func TestValidate(t *testing.T) {
 			if got.Allowed || !strings.HasPrefix(got.Result.Message, tc.want) {
 				t.Fatalf("allowed %v: %+v", got.Allowed, got.Result)
 			}
-			if got.Result.Code == 422 && (len(got.Result.Details.Causes) != 1 || got.Result.Details.Kind != "X" || got.Result.Details.Causes[0].Field == "") {
+			if got.Result.Code == 422 &&
+				(len(got.Result.Details.Causes) != 1 || got.Result.Details.Kind != "X" ||
+					got.Result.Details.Causes[0].Field == "") {
 				t.Errorf("causes %+v", got.Result.Details)
 			}
 		})
@@ -202,11 +306,18 @@ func TestReviewRefuses(t *testing.T) {
 		body   io.Reader
 		want   int
 	}{
-		"GET":        {http.MethodGet, nil, 405},
-		"no JSON":    {http.MethodPost, strings.NewReader("x"), 400},
-		"no request": {http.MethodPost, strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`), 400},
-		"old":        {http.MethodPost, strings.NewReader(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"1"}}`), 400},
-		"too large":  {http.MethodPost, io.LimitReader(spaces{}, maxReview+10), 400},
+		"GET":     {http.MethodGet, nil, 405},
+		"no JSON": {http.MethodPost, strings.NewReader("x"), 400},
+		"no request": {
+			http.MethodPost, strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`), 400,
+		},
+		"old": {
+			http.MethodPost,
+			strings.NewReader(
+				`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"1"}}`),
+			400,
+		},
+		"too large": {http.MethodPost, io.LimitReader(spaces{}, maxReview+10), 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()

@@ -34,7 +34,8 @@ func TestConnections(t *testing.T) {
 	if got := told(); got != "" {
 		t.Errorf("nobody is connected: %s", got)
 	}
-	console, tunnel, second := c.begin(vmi+"console"), c.begin(vmi+"portforward/22/tcp"), c.begin(vmi+"portforward/80/udp")
+	console, tunnel, second := c.begin(vmi+"console"), c.begin(vmi+"portforward/22/tcp"),
+		c.begin(vmi+"portforward/80/udp")
 	c.begin(vmi + "guestosinfo")()
 	c.begin("/v1/stats")()
 	const all = `console_active_connections{namespace="ns",vmi="demo"} %d

@@ -36,12 +36,16 @@ func TestEvictions(t *testing.T) {
 	instance := func(change func(*v1.VirtualMachineInstance)) *v1.VirtualMachineInstance {
 		strategy := v1.EvictionStrategyLiveMigrate
 		vmi := &v1.VirtualMachineInstance{
-			TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: v1.VirtualMachineInstanceGroupVersionKind.Kind},
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: v1.GroupVersion.String(), Kind: v1.VirtualMachineInstanceGroupVersionKind.Kind,
+			},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm", UID: "vmi-uid", ResourceVersion: "8"},
 			Spec:       v1.VirtualMachineInstanceSpec{EvictionStrategy: &strategy},
 			Status: v1.VirtualMachineInstanceStatus{
 				Phase: v1.Running, NodeName: testNode, ActivePods: map[types.UID]string{"virt-launcher-vm": testNode},
-				Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}},
+				Conditions: []v1.VirtualMachineInstanceCondition{
+					{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+				},
 			},
 		}
 		if change != nil {
@@ -64,26 +68,37 @@ func TestEvictions(t *testing.T) {
 		message   string // empty: allowed
 		writes    []string
 	}{
-		"moved instead":       {vmi: instance(nil), message: triggered, writes: []string{mark}},
-		"after a conflict":    {vmi: instance(nil), conflicts: 1, message: triggered, writes: []string{mark}},
-		"conflict for ever":   {vmi: instance(nil), conflicts: 100, message: "virtkit could not decide on the eviction"},
-		"dry run":             {vmi: instance(nil), dryRun: true, message: triggered, writes: []string{mark + " dryRun=All"}},
-		"dry run, by options": {vmi: instance(nil), options: `{"dryRun":["All"]}`, message: triggered, writes: []string{mark + " dryRun=All"}},
+		"moved instead":     {vmi: instance(nil), message: triggered, writes: []string{mark}},
+		"after a conflict":  {vmi: instance(nil), conflicts: 1, message: triggered, writes: []string{mark}},
+		"conflict for ever": {vmi: instance(nil), conflicts: 100, message: "virtkit could not decide on the eviction"},
+		"dry run": {
+			vmi: instance(nil), dryRun: true, message: triggered, writes: []string{mark + " dryRun=All"},
+		},
+		"dry run, by options": {
+			vmi: instance(nil), options: `{"dryRun":["All"]}`, message: triggered,
+			writes: []string{mark + " dryRun=All"},
+		},
 		"again": {
 			vmi:     instance(func(vmi *v1.VirtualMachineInstance) { vmi.Status.EvacuationNodeName = testNode }),
 			message: "Evacuation in progress: " + triggered,
 		},
 		"the cluster's strategy": {
-			vmi: instance(func(vmi *v1.VirtualMachineInstance) { vmi.Spec.EvictionStrategy = nil }), cluster: v1.EvictionStrategyExternal,
+			vmi:     instance(func(vmi *v1.VirtualMachineInstance) { vmi.Spec.EvictionStrategy = nil }),
+			cluster: v1.EvictionStrategyExternal,
 			message: triggered, writes: []string{mark},
 		},
 		"no strategy":        {vmi: instance(func(vmi *v1.VirtualMachineInstance) { vmi.Spec.EvictionStrategy = nil })},
 		"no such pod":        {vmi: instance(nil), evicted: "virt-launcher-other"},
 		"a pod that is over": {vmi: instance(nil), pods: []runtime.Object{over}},
 		"another instance":   {vmi: instance(func(vmi *v1.VirtualMachineInstance) { vmi.UID = "new" })},
-		"nobody's pod":       {vmi: instance(nil), pods: []runtime.Object{owned("virt-launcher-vm", "", "ReplicaSet", "vm", "vmi-uid")}},
+		"nobody's pod": {
+			vmi: instance(nil), pods: []runtime.Object{owned("virt-launcher-vm", "", "ReplicaSet", "vm", "vmi-uid")},
+		},
 		"a pod that only says so": {
-			vmi: instance(nil), evicted: "virt-launcher-x", pods: []runtime.Object{owned("virt-launcher-x", names.VirtLauncher, "VirtualMachineInstance", "vm", "vmi-uid")},
+			vmi: instance(nil), evicted: "virt-launcher-x",
+			pods: []runtime.Object{
+				owned("virt-launcher-x", names.VirtLauncher, "VirtualMachineInstance", "vm", "vmi-uid"),
+			},
 		},
 		"attachment": {
 			vmi: instance(nil), evicted: "hp-volume-x", pods: []runtime.Object{launcher, attachment},
@@ -110,9 +125,13 @@ func TestEvictions(t *testing.T) {
 			}
 			e := evictions{machines: c.q.machines, strategy: func() v1.EvictionStrategy { return tc.cluster }}
 			response, err := e.admit(t.Context(), &admissionv1.AdmissionRequest{
-				Operation: admissionv1.Create, Namespace: "default", Name: tc.evicted, DryRun: &tc.dryRun, SubResource: "eviction",
-				Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
-				Object:   runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"policy/v1","kind":"Eviction","deleteOptions":%s}`, tc.options)},
+				Operation: admissionv1.Create, Namespace: "default", Name: tc.evicted, DryRun: &tc.dryRun,
+				SubResource: "eviction",
+				Resource:    metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+				Object: runtime.RawExtension{
+					Raw: fmt.Appendf(nil, `{"apiVersion":"policy/v1","kind":"Eviction","deleteOptions":%s}`,
+						tc.options),
+				},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +139,9 @@ func TestEvictions(t *testing.T) {
 			if response.Allowed != (tc.message == "") {
 				t.Fatalf("allowed: %t, %+v", response.Allowed, response.Result)
 			}
-			if !response.Allowed && (response.Result.Code != 429 || response.Result.Reason != metav1.StatusReasonTooManyRequests || !strings.HasPrefix(response.Result.Message, tc.message)) {
+			if !response.Allowed &&
+				(response.Result.Code != 429 || response.Result.Reason != metav1.StatusReasonTooManyRequests ||
+					!strings.HasPrefix(response.Result.Message, tc.message)) {
 				t.Errorf("denied with %+v", response.Result)
 			}
 			if writes := c.written(); strings.Join(writes, "\n") != strings.Join(tc.writes, "\n") {

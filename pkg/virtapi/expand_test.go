@@ -45,7 +45,8 @@ func TestExpand(t *testing.T) {
 			t.Fatal(err)
 		}
 		cpu := vm.Spec.Template.Spec.Domain.CPU
-		if expanded := vm.Spec.Instancetype == nil && vm.Spec.Preference == nil && cpu != nil && cpu.Sockets*max(cpu.Cores, 1) == 2; expanded != want {
+		if expanded := vm.Spec.Instancetype == nil && vm.Spec.Preference == nil && cpu != nil &&
+			cpu.Sockets*max(cpu.Cores, 1) == 2; expanded != want {
 			t.Errorf("%s: instance type %v, cpu %+v", domain, vm.Spec.Instancetype, cpu)
 		}
 	}

@@ -53,7 +53,9 @@ func newCluster(t testing.TB, objects map[string]any, node http.HandlerFunc) *cl
 	t.Cleanup(api.Close)
 
 	handlerCert, apiCert := issue(t)
-	handler := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.node(w, r) }))
+	handler := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.node(w, r)
+	}))
 	handler.TLS = source(t, handlerCert).ServerConfig(names.CommonNameAPI)
 	handler.StartTLS()
 	t.Cleanup(handler.Close)
@@ -84,7 +86,9 @@ func newCluster(t testing.TB, objects map[string]any, node http.HandlerFunc) *cl
 	t.Cleanup(func() { cancel(); informer.Wait() })
 	<-nodes.informer.HasSyncedChecker().Done()
 
-	c.q = newRequests(machines, nodes, source(t, apiCert).HandlerConfig, func() (string, error) { return "v1.37.1", nil })
+	c.q = newRequests(machines, nodes, source(t, apiCert).HandlerConfig, func() (string, error) {
+		return "v1.37.1", nil
+	})
 	t.Cleanup(c.q.handlers.closeIdle)
 	t.Cleanup(func() { c.q.streams.drain(0) })
 	container := restful.NewContainer()
@@ -99,9 +103,11 @@ func newCluster(t testing.TB, objects map[string]any, node http.HandlerFunc) *cl
 
 func handlerPod(name, node, ip string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: name, Labels: map[string]string{names.LabelComponent: names.VirtHandler}},
-		Spec:       corev1.PodSpec{NodeName: node},
-		Status:     corev1.PodStatus{Phase: phase, PodIP: ip},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: names.Namespace, Name: name, Labels: map[string]string{names.LabelComponent: names.VirtHandler},
+		},
+		Spec:   corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: phase, PodIP: ip},
 	}
 }
 
@@ -125,7 +131,8 @@ func issue(t testing.TB) (handler, api *corev1.Secret) {
 		return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: name},
 			Data: map[string][]byte{
-				corev1.TLSCertKey: leaf.CertificatePEM(), corev1.TLSPrivateKeyKey: key, certs.CABundleKey: authority.CertificatePEM(),
+				corev1.TLSCertKey: leaf.CertificatePEM(), corev1.TLSPrivateKeyKey: key,
+				certs.CABundleKey: authority.CertificatePEM(),
 			},
 		}
 	}
@@ -219,7 +226,8 @@ func (c *cluster) dial(path string, query url.Values) (*stream.Conn, error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := stream.Dial(ctx, &rest.Config{Host: c.url}, "/apis/subresources.kubevirt.io/v1/namespaces/default/"+path, query, stream.Options{})
+	conn, err := stream.Dial(ctx, &rest.Config{Host: c.url},
+		"/apis/subresources.kubevirt.io/v1/namespaces/default/"+path, query, stream.Options{})
 	if err == nil {
 		c.t.Cleanup(func() { conn.Close() })
 	}

@@ -20,13 +20,16 @@ import (
 func TestAnotherNodesHandler(t *testing.T) {
 	objects := pairOf(v1.RunStrategyAlways, instance(v1.Running))
 	objects["virtualmachineinstances/vm"].(*v1.VirtualMachineInstance).Status.NodeName = "node2"
-	c := newCluster(t, objects, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("node1 was asked %s for node2", r.URL.Path) })
+	c := newCluster(t, objects, func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("node1 was asked %s for node2", r.URL.Path)
+	})
 	pod, err := c.core.CoreV1().Pods(names.Namespace).Get(t.Context(), "pending", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "127.0.0.1"} // where node1's is
-	if _, err := c.core.CoreV1().Pods(names.Namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.core.CoreV1().Pods(names.Namespace).UpdateStatus(t.Context(),
+		pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.After(30 * time.Second)
@@ -43,7 +46,8 @@ func TestAnotherNodesHandler(t *testing.T) {
 	}
 	refused := func(what string, err error) {
 		t.Helper()
-		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "not the virt-handler of node node2") {
+		if !apierrors.IsServiceUnavailable(err) ||
+			!strings.Contains(err.Error(), "not the virt-handler of node node2") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -59,7 +63,8 @@ func TestAnotherNodesHandler(t *testing.T) {
 		answer.Body.Close()
 	}
 	refused("log", err)
-	if _, err := c.q.nodeStats(t.Context(), "node2", target.Host, nil); err == nil || !strings.Contains(err.Error(), "not the virt-handler of node node2") {
+	if _, err := c.q.nodeStats(t.Context(), "node2", target.Host, nil); err == nil ||
+		!strings.Contains(err.Error(), "not the virt-handler of node node2") {
 		t.Errorf("stats: %v", err)
 	}
 }

@@ -99,7 +99,9 @@ func TestAgainstAPIServer(t *testing.T) {
 	pod := handlerPod("virt-handler-x", "", "", "")
 	pod.Spec = corev1.PodSpec{NodeName: testNode, Containers: []corev1.Container{{Name: "x", Image: "x"}}}
 	create(pod)
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "127.0.0.1", PodIPs: []corev1.PodIP{{IP: "127.0.0.1"}}}
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: "127.0.0.1", PodIPs: []corev1.PodIP{{IP: "127.0.0.1"}},
+	}
 	if err := e.Client.Status().Update(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +111,9 @@ func TestAgainstAPIServer(t *testing.T) {
 	account := rest.CopyConfig(e.Config) // with the rights of the manifests, no others
 	account.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + names.Namespace + ":" + names.VirtAPI,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + names.Namespace, "system:authenticated"},
+		Groups: []string{
+			"system:serviceaccounts", "system:serviceaccounts:" + names.Namespace, "system:authenticated",
+		},
 	}
 	installRights(t, ctx, e.Client)
 	writeKubeconfig(t, kubeconfig, account)
@@ -147,7 +151,10 @@ func TestAgainstAPIServer(t *testing.T) {
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: port}}},
 	})
 	create(&discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: names.Namespace, Name: names.VirtAPI, Labels: map[string]string{discoveryv1.LabelServiceName: names.VirtAPI}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: names.Namespace, Name: names.VirtAPI,
+			Labels: map[string]string{discoveryv1.LabelServiceName: names.VirtAPI},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: ptr("https"), Port: &port}},
@@ -158,7 +165,9 @@ func TestAgainstAPIServer(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
 			Spec: apiregistrationv1.APIServiceSpec{
 				Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: 1000, VersionPriority: 20, CABundle: bundle,
-				Service: &apiregistrationv1.ServiceReference{Namespace: names.Namespace, Name: names.VirtAPI, Port: &port},
+				Service: &apiregistrationv1.ServiceReference{
+					Namespace: names.Namespace, Name: names.VirtAPI, Port: &port,
+				},
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
@@ -169,7 +178,8 @@ func TestAgainstAPIServer(t *testing.T) {
 
 	t.Run("discovery and OpenAPI", func(t *testing.T) {
 		eventually(t, ctx, "the group is discovered", func() error {
-			list, err := discovery.NewDiscoveryClientForConfigOrDie(e.Config).ServerResourcesForGroupVersion("subresources.kubevirt.io/v1")
+			list, err := discovery.NewDiscoveryClientForConfigOrDie(e.Config).ServerResourcesForGroupVersion(
+				"subresources.kubevirt.io/v1")
 			if err != nil {
 				return err
 			}
@@ -216,20 +226,23 @@ func TestAgainstAPIServer(t *testing.T) {
 		bad := vm.DeepCopy()
 		bad.Spec.Template.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{TDX: &v1.TDX{}}
 		err := e.Client.Create(ctx, bad)
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit") {
+		if !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit") {
 			t.Errorf("got %v", err)
 		}
-		// The API server drops what a definition does not have, but for virt-api to refuse it, also for a client that asks for
-		// no validation.
+		// The API server drops what a definition does not have, but for virt-api to refuse it, also for a client that
+		// asks for no validation.
 		machines := core.RESTClient().Post().AbsPath("/apis/kubevirt.io/v1/namespaces/default/virtualmachines").
 			SetHeader("Content-Type", "application/json").Param("fieldValidation", "Ignore")
 		unknown := strings.Replace(mustJSON(t, goodMachine), `"domain":{`, `"domain":{"colour":"red",`, 1)
 		err = machines.Body([]byte(unknown)).Do(ctx).Error()
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.spec.domain.colour: is no field") {
+		if !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), "spec.template.spec.domain.colour: is no field") {
 			t.Errorf("an unknown field: %v", err)
 		}
 		// A quantity may be a fraction, as in pods, although the schema has integers and strings.
-		fraction := strings.Replace(mustJSON(t, goodMachine), `"domain":{`, `"domain":{"resources":{"requests":{"cpu":0.5}},`, 1)
+		fraction := strings.Replace(mustJSON(t, goodMachine), `"domain":{`,
+			`"domain":{"resources":{"requests":{"cpu":0.5}},`, 1)
 		answer, err := core.RESTClient().Post().AbsPath("/apis/kubevirt.io/v1/namespaces/default/virtualmachines").
 			SetHeader("Content-Type", "application/json").Param("dryRun", "All").Body([]byte(fraction)).Do(ctx).Raw()
 		if err != nil || !strings.Contains(string(answer), `"cpu":"500m"`) {
@@ -239,11 +252,13 @@ func TestAgainstAPIServer(t *testing.T) {
 		old := strings.Replace(mustJSON(t, goodMachine), "kubevirt.io/v1", "kubevirt.io/v1alpha3", 1)
 		answer, err = core.RESTClient().Post().AbsPath("/apis/kubevirt.io/v1alpha3/namespaces/default/virtualmachines").
 			SetHeader("Content-Type", "application/json").Param("dryRun", "All").Body([]byte(old)).Do(ctx).Raw()
-		if err != nil || !strings.Contains(string(answer), `"kubevirt.io/v1alpha3"`) || !strings.Contains(string(answer), `"machine":{"type":"q35"}`) {
+		if err != nil || !strings.Contains(string(answer), `"kubevirt.io/v1alpha3"`) ||
+			!strings.Contains(string(answer), `"machine":{"type":"q35"}`) {
 			t.Errorf("v1alpha3: %v %s", err, answer)
 		}
 		dry := vm.DeepCopy()
-		if err := e.Client.Create(ctx, dry, client.DryRunAll); err != nil || dry.Spec.Template.Spec.Domain.Firmware.UUID == "" {
+		if err := e.Client.Create(ctx, dry, client.DryRunAll); err != nil ||
+			dry.Spec.Template.Spec.Domain.Firmware.UUID == "" {
 			t.Errorf("dry run: %v", err)
 		}
 		create(vm)
@@ -254,7 +269,8 @@ func TestAgainstAPIServer(t *testing.T) {
 	t.Run("presets", func(t *testing.T) {
 		preset := &v1.VirtualMachineInstancePreset{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "windows"}}
 		err := e.Client.Create(ctx, preset)
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "use a VirtualMachinePreference or a VirtualMachineInstancetype") {
+		if !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), "use a VirtualMachinePreference or a VirtualMachineInstancetype") {
 			t.Errorf("made: %v", err)
 		}
 		list := &v1.VirtualMachineInstancePresetList{}
@@ -266,7 +282,9 @@ func TestAgainstAPIServer(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "vm",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Name: "vm", UID: vm.UID, Controller: &yes}},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Name: "vm", UID: vm.UID, Controller: &yes},
+			},
 		},
 		Spec: vm.Spec.Template.Spec,
 	}
@@ -276,7 +294,8 @@ func TestAgainstAPIServer(t *testing.T) {
 	}
 	changed := vmi.DeepCopy()
 	changed.Spec.Hostname = "x"
-	if err := e.Client.Update(ctx, changed); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `change the VirtualMachine "vm"`) {
+	if err := e.Client.Update(ctx, changed); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), `change the VirtualMachine "vm"`) {
 		t.Errorf("spec changed: %v", err)
 	}
 	vmi.Status.Phase, vmi.Status.NodeName = v1.Running, testNode
@@ -290,19 +309,22 @@ func TestAgainstAPIServer(t *testing.T) {
 			SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx).Error()
 	}
 	t.Run("lifecycle", func(t *testing.T) {
-		if err := put(e.Config, "virtualmachines/vm/start", "{}"); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "VM is already running") {
+		if err := put(e.Config, "virtualmachines/vm/start", "{}"); !apierrors.IsConflict(err) ||
+			!strings.Contains(err.Error(), "VM is already running") {
 			t.Errorf("start: %v", err)
 		}
 		if err := put(e.Config, "virtualmachines/vm/restart", "{}"); err != nil {
 			t.Errorf("restart: %v", err)
 		}
-		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm); err != nil || len(vm.Status.StateChangeRequests) != 2 {
+		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm); err != nil ||
+			len(vm.Status.StateChangeRequests) != 2 {
 			t.Errorf("requests %+v, %v", vm.Status.StateChangeRequests, err)
 		}
 		if err := put(e.Config, "virtualmachines/vm/stop", `{"gracePeriod":3}`); err != nil {
 			t.Errorf("stop: %v", err)
 		}
-		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm); err != nil || *vm.Spec.RunStrategy != v1.RunStrategyHalted {
+		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm); err != nil ||
+			*vm.Spec.RunStrategy != v1.RunStrategyHalted {
 			t.Errorf("strategy %v, %v", vm.Spec.RunStrategy, err)
 		}
 		if err := put(e.Config, "virtualmachineinstances/vm/pause", "{}"); err != nil {
@@ -329,12 +351,18 @@ func TestAgainstAPIServer(t *testing.T) {
 		if err := put(jane, "virtualmachines/vm/start", "{}"); !apierrors.IsForbidden(err) {
 			t.Errorf("start without rights: %v", err)
 		}
-		if _, err := stream.Dial(ctx, jane, base+"virtualmachineinstances/vm/console", nil, stream.Options{}); !apierrors.IsForbidden(err) {
+		if _, err := stream.Dial(ctx, jane, base+"virtualmachineinstances/vm/console",
+			nil, stream.Options{}); !apierrors.IsForbidden(err) {
 			t.Errorf("console without rights: %v", err)
 		}
 		create(&rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "console"},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"subresources.kubevirt.io"}, Resources: []string{"virtualmachineinstances/console"}, Verbs: []string{"get"}}},
+			Rules: []rbacv1.PolicyRule{
+				{
+					APIGroups: []string{"subresources.kubevirt.io"},
+					Resources: []string{"virtualmachineinstances/console"}, Verbs: []string{"get"},
+				},
+			},
 		})
 		create(&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "console"},
@@ -402,10 +430,12 @@ func writeKubeconfig(t *testing.T, file string, c *rest.Config) {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["x"] = &clientcmdapi.Cluster{
-		Server: c.Host, CertificateAuthority: c.CAFile, CertificateAuthorityData: c.CAData, InsecureSkipTLSVerify: c.Insecure,
+		Server: c.Host, CertificateAuthority: c.CAFile, CertificateAuthorityData: c.CAData,
+		InsecureSkipTLSVerify: c.Insecure,
 	}
 	config.AuthInfos["x"] = &clientcmdapi.AuthInfo{
-		ClientCertificate: c.CertFile, ClientCertificateData: c.CertData, ClientKey: c.KeyFile, ClientKeyData: c.KeyData, Token: c.BearerToken,
+		ClientCertificate: c.CertFile, ClientCertificateData: c.CertData, ClientKey: c.KeyFile,
+		ClientKeyData: c.KeyData, Token: c.BearerToken,
 		Impersonate: c.Impersonate.UserName, ImpersonateGroups: c.Impersonate.Groups,
 	}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "x", AuthInfo: "x"}
@@ -471,7 +501,8 @@ func installWebhooks(t *testing.T, ctx context.Context, c client.Client, bundle 
 	eventually(t, ctx, "the webhooks are called", func() error {
 		probe := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
 		probe.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
-		if err := c.Create(ctx, probe, client.DryRunAll); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.runStrategy: is not set") {
+		if err := c.Create(ctx, probe, client.DryRunAll); !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), "spec.runStrategy: is not set") {
 			return errors.Join(errors.New("not called"), err)
 		}
 		return nil

@@ -13,10 +13,11 @@ import (
 // A user who opens streams without end is told to wait, before the upgrade and without asking the node.
 func TestStreamsBeyondTheLimits(t *testing.T) {
 	asked := 0
-	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)), func(w http.ResponseWriter, r *http.Request) {
-		asked++
-		echoes(w, r)
-	})
+	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)),
+		func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			echoes(w, r)
+		})
 	c.q.streams.quota.Limits = quota.Limits{PerVM: 2}
 	for range 2 {
 		if _, err := c.dial("virtualmachineinstances/vm/portforward/22", nil); err != nil {
@@ -28,7 +29,8 @@ func TestStreamsBeyondTheLimits(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	r, err := http.NewRequest(http.MethodGet, c.url+"/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/vm/log?follow=true", nil)
+	r, err := http.NewRequest(http.MethodGet,
+		c.url+"/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/vm/log?follow=true", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,8 @@ func TestPortForwardReadsOnce(t *testing.T) {
 		uid := r.URL.Query().Get("uid")
 		uids = append(uids, uid)
 		if uid != "" && uid != here {
-			stream.WriteStatus(w, apierrors.NewNotFound(schema.GroupResource{Resource: virtualMachineInstances}, "vm").ErrStatus)
+			stream.WriteStatus(w,
+				apierrors.NewNotFound(schema.GroupResource{Resource: virtualMachineInstances}, "vm").ErrStatus)
 			return
 		}
 		echoes(w, r)
@@ -64,10 +65,13 @@ func TestPortForwardReadsOnce(t *testing.T) {
 
 	// What the guest says is no reason to look for it elsewhere.
 	c.node = func(w http.ResponseWriter, _ *http.Request) {
-		stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: stream.ReasonPortRefused, Message: "nothing listens"})
+		stream.WriteStatus(w, metav1.Status{
+			Status: metav1.StatusFailure, Code: 409, Reason: stream.ReasonPortRefused, Message: "nothing listens",
+		})
 	}
 	reads := c.reads
-	if _, err := c.dial("virtualmachines/vm/portforward/80", nil); apierrors.ReasonForError(err) != stream.ReasonPortRefused || c.reads != reads {
+	_, err := c.dial("virtualmachines/vm/portforward/80", nil)
+	if apierrors.ReasonForError(err) != stream.ReasonPortRefused || c.reads != reads {
 		t.Errorf("%v after %d reads", err, c.reads-reads)
 	}
 	// A VMI is not the VM of its name: who may reach the one is not believed to know the other.
@@ -80,10 +84,11 @@ func TestPortForwardReadsOnce(t *testing.T) {
 // meanwhile harms nobody.
 func TestSpareConnection(t *testing.T) {
 	var address atomic.Value
-	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)), func(w http.ResponseWriter, r *http.Request) {
-		address.Store(r.RemoteAddr)
-		echoes(w, r)
-	})
+	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)),
+		func(w http.ResponseWriter, r *http.Request) {
+			address.Store(r.RemoteAddr)
+			echoes(w, r)
+		})
 	dial := func() {
 		t.Helper()
 		conn, err := c.dial("virtualmachines/vm/portforward/80", nil)

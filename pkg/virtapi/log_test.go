@@ -10,17 +10,20 @@ import (
 
 // The server waits for answers before it drains the streams, so one without an end must end by itself.
 func TestFollowedLogEndsWithTheServer(t *testing.T) {
-	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)), func(w http.ResponseWriter, r *http.Request) {
-		if got := r.URL.RequestURI(); got != "/v1/namespaces/default/virtualmachineinstances/vm/log/serial?follow=true" {
-			t.Errorf("virt-handler is asked for %s", got)
-		}
-		_, _ = io.WriteString(w, "x")
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Error(err)
-		}
-		<-r.Context().Done()
-	})
-	response, err := http.Get(c.url + "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/vm/log?follow=true")
+	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)),
+		func(w http.ResponseWriter, r *http.Request) {
+			const followed = "/v1/namespaces/default/virtualmachineinstances/vm/log/serial?follow=true"
+			if got := r.URL.RequestURI(); got != followed {
+				t.Errorf("virt-handler is asked for %s", got)
+			}
+			_, _ = io.WriteString(w, "x")
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			<-r.Context().Done()
+		})
+	response, err := http.Get(c.url +
+		"/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/vm/log?follow=true")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,9 @@ import (
 
 func TestMayDump(t *testing.T) {
 	running := instance(v1.Running)
-	running.Spec.Volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "disk"}}}}
+	running.Spec.Volumes = []v1.Volume{
+		{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "disk"}}},
+	}
 	last := func(phase v1.MemoryDumpPhase, remove bool) *v1.VirtualMachineMemoryDumpRequest {
 		return &v1.VirtualMachineMemoryDumpRequest{ClaimName: "dump", Phase: phase, Remove: remove}
 	}
@@ -28,7 +30,10 @@ func TestMayDump(t *testing.T) {
 		"first unnamed": {running, nil, "", "requires claim name on first use"},
 		"again":         {running, last(v1.MemoryDumpCompleted, false), "", "=dump"},
 		"after failing": {running, last(v1.MemoryDumpFailed, false), "dump", "=dump"},
-		"elsewhere":     {running, last(v1.MemoryDumpCompleted, false), "other", "since the last was to [dump]; remove that one first"},
+		"elsewhere": {
+			running, last(v1.MemoryDumpCompleted, false), "other",
+			"since the last was to [dump]; remove that one first",
+		},
 		"under way":     {running, last(v1.MemoryDumpInProgress, false), "dump", "already in progress"},
 		"being removed": {running, last(v1.MemoryDumpCompleted, true), "dump", "is being removed"},
 		"stopped":       {nil, nil, "dump", "VM is not running"},
@@ -40,13 +45,15 @@ func TestMayDump(t *testing.T) {
 		vm := machine(v1.RunStrategyAlways)
 		vm.Status.MemoryDumpRequest = tc.last
 		got, err := mayDump(vm, tc.vmi, tc.claim)
-		if want, ok := strings.CutPrefix(tc.want, "="); ok && (err != nil || got != want) || !ok && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+		if want, ok := strings.CutPrefix(tc.want, "="); ok && (err != nil || got != want) ||
+			!ok && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, tc.want)
 		}
 	}
 }
 
-// KubeVirt's virtctl makes a claim for 100 MiB more than the instance requests of memory, also when the guest has grown.
+// KubeVirt's virtctl makes a claim for 100 MiB more than the instance requests of memory, also when the guest has
+// grown.
 func TestDumpFitsWhatKubeVirtMakes(t *testing.T) {
 	memory, more := resource.MustParse("128Mi"), resource.MustParse("1Gi")
 	vmi := instance(v1.Running)

@@ -13,7 +13,8 @@ func TestMayMigrate(t *testing.T) {
 	running := instance(v1.Running)
 	stuck := running.DeepCopy()
 	stuck.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
-		Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Reason: "DisksNotLiveMigratable", Message: "volume a",
+		Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Reason: "DisksNotLiveMigratable",
+		Message: "volume a",
 	}}
 	migration := func(name string, phase v1.VirtualMachineInstanceMigrationPhase) v1.VirtualMachineInstanceMigration {
 		m := v1.VirtualMachineInstanceMigration{Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: name}}
@@ -25,14 +26,24 @@ func TestMayMigrate(t *testing.T) {
 		migrations []v1.VirtualMachineInstanceMigration
 		want       string
 	}{
-		"running":      {running, nil, ""},
-		"moved before": {running, []v1.VirtualMachineInstanceMigration{migration(vm.Name, v1.MigrationSucceeded), migration(vm.Name, v1.MigrationFailed)}, ""},
-		"another's":    {running, []v1.VirtualMachineInstanceMigration{migration("other", v1.MigrationRunning)}, ""},
-		"moving":       {running, []v1.VirtualMachineInstanceMigration{migration(vm.Name, v1.MigrationPending)}, "in-flight migration detected. Active migration job (first)"},
-		"stopped":      {nil, nil, "VM is not running"},
-		"starting":     {instance(v1.Scheduled), nil, "VM is not running"},
-		"leaving":      {leaving(), nil, "VM is not running"},
-		"cannot":       {stuck, nil, "Cannot migrate VMI, Reason: DisksNotLiveMigratable, Message: volume a"},
+		"running": {running, nil, ""},
+		"moved before": {
+			running,
+			[]v1.VirtualMachineInstanceMigration{
+				migration(vm.Name, v1.MigrationSucceeded), migration(vm.Name, v1.MigrationFailed),
+			},
+			"",
+		},
+		"another's": {running, []v1.VirtualMachineInstanceMigration{migration("other", v1.MigrationRunning)}, ""},
+		"moving": {
+			running,
+			[]v1.VirtualMachineInstanceMigration{migration(vm.Name, v1.MigrationPending)},
+			"in-flight migration detected. Active migration job (first)",
+		},
+		"stopped":  {nil, nil, "VM is not running"},
+		"starting": {instance(v1.Scheduled), nil, "VM is not running"},
+		"leaving":  {leaving(), nil, "VM is not running"},
+		"cannot":   {stuck, nil, "Cannot migrate VMI, Reason: DisksNotLiveMigratable, Message: volume a"},
 	} {
 		err := mayMigrate(vm, tc.vmi, tc.migrations)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {

@@ -12,7 +12,8 @@ import (
 
 // flat is a graph a line a node.
 func flat(node v1.ObjectGraphNode, indent string) string {
-	line := fmt.Sprintf("%s%s/%s in %q, %s", indent, node.ObjectReference.Kind, node.ObjectReference.Name, *node.ObjectReference.Namespace, node.Labels[dependencyLabel])
+	line := fmt.Sprintf("%s%s/%s in %q, %s", indent, node.ObjectReference.Kind, node.ObjectReference.Name,
+		*node.ObjectReference.Namespace, node.Labels[dependencyLabel])
 	if node.Optional != nil {
 		line += ", optional"
 	}
@@ -86,7 +87,8 @@ VirtualMachine/vm in "ns", compute
 	if got := flat(graph, ""); strings.Count(got, "\n") != 3 || !strings.Contains(got, "DataVolume/dv") {
 		t.Errorf("storage alone:\n%s", got)
 	}
-	if got := flat(instanceGraph(vmi, []string{"p"}), ""); got != "VirtualMachineInstance/vm in \"ns\", compute\n  Pod/p in \"ns\", compute" {
+	if got := flat(instanceGraph(vmi, []string{"p"}),
+		""); got != "VirtualMachineInstance/vm in \"ns\", compute\n  Pod/p in \"ns\", compute" {
 		t.Errorf("instance:\n%s", got)
 	}
 }

@@ -54,7 +54,8 @@ func TestPortForward(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := io.ReadAll(conn)
-			if want := "/v1/namespaces/default/virtualmachineinstances/vm/portforward/" + want + " bytes"; err != nil || string(got) != want {
+			if want := "/v1/namespaces/default/virtualmachineinstances/vm/portforward/" + want + " bytes"; err != nil ||
+				string(got) != want {
 				t.Errorf("%s %s: %q, %v", resource, path, got, err)
 			}
 		}
@@ -80,7 +81,9 @@ func TestPortForwardRefused(t *testing.T) {
 	anothers := pairOf(v1.RunStrategyAlways, instance(v1.Running))
 	anothers["virtualmachineinstances/vm"] = strange
 	refuses := func(w http.ResponseWriter, _ *http.Request) {
-		stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: stream.ReasonPortRefused, Message: "nothing listens"})
+		stream.WriteStatus(w, metav1.Status{
+			Status: metav1.StatusFailure, Code: 409, Reason: stream.ReasonPortRefused, Message: "nothing listens",
+		})
 	}
 	refused := func(err error) bool { return apierrors.ReasonForError(err) == stream.ReasonPortRefused }
 	for name, tc := range map[string]struct {
@@ -89,15 +92,42 @@ func TestPortForwardRefused(t *testing.T) {
 		check   func(error) bool
 		message string
 	}{
-		"handler says":    {pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachines/vm/portforward/22", refused, "nothing listens"},
-		"no port":         {pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachines/vm/portforward/x", apierrors.IsBadRequest, "1 to 65535"},
-		"no protocol":     {pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachineinstances/vm/portforward/22/sctp", apierrors.IsBadRequest, "tcp or udp"},
-		"not running":     {pairOf(v1.RunStrategyAlways, instance(v1.Scheduled)), "virtualmachines/vm/portforward/22", stream.NotRunning, "because phase is Scheduled instead of Running"},
-		"stopped":         {pairOf(v1.RunStrategyHalted, nil), "virtualmachines/vm/portforward/22", apierrors.IsConflict, "VM is not running"},
-		"another's":       {anothers, "virtualmachines/vm/portforward/22", apierrors.IsConflict, "VM is not running"},
-		"no VM":           {map[string]any{}, "virtualmachines/vm/portforward/22", apierrors.IsNotFound, `virtualmachines.kubevirt.io "vm" not found`},
-		"no instance":     {map[string]any{}, "virtualmachineinstances/vm/portforward/22", apierrors.IsNotFound, `virtualmachineinstances.kubevirt.io "vm" not found`},
-		"instance, no VM": {map[string]any{"virtualmachineinstances/vm": strange}, "virtualmachines/vm/portforward/22", apierrors.IsNotFound, `virtualmachines.kubevirt.io "vm" not found`},
+		"handler says": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachines/vm/portforward/22", refused,
+			"nothing listens",
+		},
+		"no port": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachines/vm/portforward/x",
+			apierrors.IsBadRequest, "1 to 65535",
+		},
+		"no protocol": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachineinstances/vm/portforward/22/sctp",
+			apierrors.IsBadRequest, "tcp or udp",
+		},
+		"not running": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Scheduled)), "virtualmachines/vm/portforward/22",
+			stream.NotRunning, "because phase is Scheduled instead of Running",
+		},
+		"stopped": {
+			pairOf(v1.RunStrategyHalted, nil), "virtualmachines/vm/portforward/22", apierrors.IsConflict,
+			"VM is not running",
+		},
+		"another's": {anothers, "virtualmachines/vm/portforward/22", apierrors.IsConflict, "VM is not running"},
+		"no VM": {
+			map[string]any{},
+			"virtualmachines/vm/portforward/22", apierrors.IsNotFound,
+			`virtualmachines.kubevirt.io "vm" not found`,
+		},
+		"no instance": {
+			map[string]any{},
+			"virtualmachineinstances/vm/portforward/22", apierrors.IsNotFound,
+			`virtualmachineinstances.kubevirt.io "vm" not found`,
+		},
+		"instance, no VM": {
+			map[string]any{"virtualmachineinstances/vm": strange},
+			"virtualmachines/vm/portforward/22",
+			apierrors.IsNotFound, `virtualmachines.kubevirt.io "vm" not found`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, tc.objects, refuses)
@@ -112,7 +142,8 @@ func TestPortForwardRefused(t *testing.T) {
 func TestVSOCKIsAttached(t *testing.T) {
 	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)), echoes)
 	_, err := c.dial("virtualmachineinstances/vm/vsock", url.Values{"port": {"22"}})
-	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "VSOCK is not attached: spec.domain.devices.autoattachVSOCK is not set") {
+	if !apierrors.IsBadRequest(err) ||
+		!strings.Contains(err.Error(), "VSOCK is not attached: spec.domain.devices.autoattachVSOCK is not set") {
 		t.Errorf("got %v", err)
 	}
 }

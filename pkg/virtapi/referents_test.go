@@ -69,35 +69,88 @@ spec:
 
 // The storage class of a preference is written into a VM, whose DataVolumes are made from its own templates.
 func TestPreferredStorageClass(t *testing.T) {
-	got := reviewed(t, "/mutate/virtualmachines", `{metadata: {name: vm, namespace: default}, spec: {runStrategy: Always, preference: {name: fast},
+	got := reviewed(t, "/mutate/virtualmachines",
+		`{metadata: {name: vm, namespace: default}, spec: {runStrategy: Always, preference: {name: fast},
 		dataVolumeTemplates: [{metadata: {name: a}, spec: {storage: {}}}, {metadata: {name: b}, spec: {storage: {storageClassName: own}}}], template: {spec: {domain: {devices: {}}}}}}`)
-	if patch := string(got.Patch); !strings.Contains(patch, `"storageClassName":"fast"`) || !strings.Contains(patch, `"storageClassName":"own"`) {
+	if patch := string(got.Patch); !strings.Contains(patch, `"storageClassName":"fast"`) ||
+		!strings.Contains(patch, `"storageClassName":"own"`) {
 		t.Errorf("%t %s", got.Allowed, patch)
 	}
 }
 
 func TestReferringMachines(t *testing.T) {
 	for name, test := range map[string]struct{ refers, domain, claim, want string }{
-		"instance type":      {"instancetype: {name: u1}", "", "plain", ""},
-		"both":               {"{instancetype: {name: u1}, preference: {name: linux}", "", "plain", ""},
-		"unknown type":       {"instancetype: {name: u9}", "", "plain", `warning: spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"; create it, or name another; the VM does not start before`},
-		"unknown kind":       {"instancetype: {name: u1, kind: Flavour}", "", "plain", `spec.instancetype.kind: "Flavour" is no kind of instance type; use VirtualMachineClusterInstancetype or VirtualMachineInstancetype`},
-		"namespaced":         {"instancetype: {name: u1, kind: virtualmachineinstancetype}", "", "plain", `warning: spec.instancetype.name: there is no VirtualMachineInstancetype "u1" in namespace default; create it, or name another; the VM does not start before`},
-		"no revision":        {"instancetype: {name: u1, revisionName: x}", "", "plain", `warning: spec.instancetype.revisionName: there is no ControllerRevision "x" in namespace default; remove revisionName to use the instance type of now; the VM does not start before`},
-		"type absent, large": {"{instancetype: {name: u9}, preference: {name: large}", "", "plain", `warning: spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"`},
-		"unknown preference": {"{instancetype: {name: u1}, preference: {name: p9}", "", "plain", `warning: spec.preference.name: there is no VirtualMachineClusterPreference "p9"`},
-		"both unknown":       {"{instancetype: {name: u9}, preference: {name: p9}", "", "plain", `warning: spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"; create it, or name another; the VM does not start before, spec.preference.name: there is no VirtualMachineClusterPreference "p9"`},
-		"absent, and wrong":  {"{instancetype: {name: u1}, preference: {name: p9}", "cpu: {cores: 2}", "plain", `spec.template.spec.domain.cpu.cores: conflicts with selected instance type "u1"`},
-		"nameless":           {"instancetype: {}", "", "plain", `spec.instancetype.name: is not set; name the instance type, or a volume to infer it from with inferFromVolume`},
-		"conflict":           {"instancetype: {name: u1}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain", `spec.template.spec.domain.cpu.cores: conflicts with selected instance type "u1", which sets it; remove one of them; spec.template.spec.domain.memory.guest: conflicts with selected instance type "u1", which sets it; remove one of them`},
-		"too small":          {"{instancetype: {name: u1}, preference: {name: large}", "", "plain", `spec.instancetype: failure checking preference requirements: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.instancetype: failure checking preference requirements: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`},
-		"template small":     {"preference: {name: large}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain", `spec.template.spec.domain.cpu: failure checking preference requirements: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.template.spec.domain.memory.guest: failure checking preference requirements: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`},
-		"not supported":      {"instancetype: {name: sev}", "", "plain", `spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit`},
-		"not permitted":      {"instancetype: {name: gpu}", "", "plain", `spec.template.spec.domain.devices.gpus[0].deviceName: GPU v/b is not permitted in permittedHostDevices configuration`},
-		"no label":           {"instancetype: {inferFromVolume: root}", "", "plain", `spec.instancetype.inferFromVolume: PersistentVolumeClaim "plain", of volume "root", has no label instancetype.kubevirt.io/default-instancetype`},
-		"no volume":          {"instancetype: {inferFromVolume: other}", "", "plain", `spec.instancetype.inferFromVolume: no volume is named "other"`},
-		"no memory at all":   {"preference: {name: linux}", "", "plain", `warning: spec.template.spec.domain.memory.guest is not set, and there is no instance type`},
-		"only vCPUs":         {"instancetype: {name: cpus}", "", "plain", ""},
+		"instance type": {"instancetype: {name: u1}", "", "plain", ""},
+		"both":          {"{instancetype: {name: u1}, preference: {name: linux}", "", "plain", ""},
+		"unknown type": {
+			"instancetype: {name: u9}", "", "plain",
+			`warning: spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"; create it, or name another; the VM does not start before`,
+		},
+		"unknown kind": {
+			"instancetype: {name: u1, kind: Flavour}", "", "plain",
+			`spec.instancetype.kind: "Flavour" is no kind of instance type; use VirtualMachineClusterInstancetype or VirtualMachineInstancetype`,
+		},
+		"namespaced": {
+			"instancetype: {name: u1, kind: virtualmachineinstancetype}", "", "plain",
+			`warning: spec.instancetype.name: there is no VirtualMachineInstancetype "u1" in namespace default; create it, or name another; the VM does not start before`,
+		},
+		"no revision": {
+			"instancetype: {name: u1, revisionName: x}", "", "plain",
+			`warning: spec.instancetype.revisionName: there is no ControllerRevision "x" in namespace default; remove revisionName to use the instance type of now; the VM does not start before`,
+		},
+		"type absent, large": {
+			"{instancetype: {name: u9}, preference: {name: large}", "", "plain",
+			`warning: spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"`,
+		},
+		"unknown preference": {
+			"{instancetype: {name: u1}, preference: {name: p9}", "", "plain",
+			`warning: spec.preference.name: there is no VirtualMachineClusterPreference "p9"`,
+		},
+		"both unknown": {
+			"{instancetype: {name: u9}, preference: {name: p9}", "", "plain",
+			`warning: spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"; create it, or name another; the VM does not start before, spec.preference.name: there is no VirtualMachineClusterPreference "p9"`,
+		},
+		"absent, and wrong": {
+			"{instancetype: {name: u1}, preference: {name: p9}", "cpu: {cores: 2}", "plain",
+			`spec.template.spec.domain.cpu.cores: conflicts with selected instance type "u1"`,
+		},
+		"nameless": {
+			"instancetype: {}", "", "plain",
+			`spec.instancetype.name: is not set; name the instance type, or a volume to infer it from with inferFromVolume`,
+		},
+		"conflict": {
+			"instancetype: {name: u1}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain",
+			`spec.template.spec.domain.cpu.cores: conflicts with selected instance type "u1", which sets it; remove one of them; spec.template.spec.domain.memory.guest: conflicts with selected instance type "u1", which sets it; remove one of them`,
+		},
+		"too small": {
+			"{instancetype: {name: u1}, preference: {name: large}", "", "plain",
+			`spec.instancetype: failure checking preference requirements: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.instancetype: failure checking preference requirements: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`,
+		},
+		"template small": {
+			"preference: {name: large}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain",
+			`spec.template.spec.domain.cpu: failure checking preference requirements: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.template.spec.domain.memory.guest: failure checking preference requirements: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`,
+		},
+		"not supported": {
+			"instancetype: {name: sev}", "", "plain",
+			`spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit`,
+		},
+		"not permitted": {
+			"instancetype: {name: gpu}", "", "plain",
+			`spec.template.spec.domain.devices.gpus[0].deviceName: GPU v/b is not permitted in permittedHostDevices configuration`,
+		},
+		"no label": {
+			"instancetype: {inferFromVolume: root}", "", "plain",
+			`spec.instancetype.inferFromVolume: PersistentVolumeClaim "plain", of volume "root", has no label instancetype.kubevirt.io/default-instancetype`,
+		},
+		"no volume": {
+			"instancetype: {inferFromVolume: other}", "", "plain",
+			`spec.instancetype.inferFromVolume: no volume is named "other"`,
+		},
+		"no memory at all": {
+			"preference: {name: linux}", "", "plain",
+			`warning: spec.template.spec.domain.memory.guest is not set, and there is no instance type`,
+		},
+		"only vCPUs": {"instancetype: {name: cpus}", "", "plain", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refers := strings.ReplaceAll(strings.TrimPrefix(test.refers, "{"), "}, preference", "}\n  preference")
@@ -122,7 +175,8 @@ func TestReferringMachines(t *testing.T) {
 
 // What conflicts with an instance type is a cause in KubeVirt's words, by which its clients tell it.
 func TestConflictCauses(t *testing.T) {
-	object := fmt.Sprintf(referring, "instancetype: {name: u1}", "cpu: {sockets: 1, cores: 1, threads: 1}, resources: {limits: {memory: 1Gi}}", "plain")
+	object := fmt.Sprintf(referring, "instancetype: {name: u1}",
+		"cpu: {sockets: 1, cores: 1, threads: 1}, resources: {limits: {memory: 1Gi}}", "plain")
 	response := reviewed(t, "/validate/virtualmachines", object)
 	if response.Allowed || response.Result.Details == nil {
 		t.Fatalf("%+v", response.Result)
@@ -151,7 +205,8 @@ func TestExpandedConflicts(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(object), vm); err != nil {
 		t.Fatal(err)
 	}
-	const want = "VM field(s) spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest conflicts with selected instance type"
+	const want = "VM field(s) spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest " +
+		"conflicts with selected instance type"
 	if _, err := expanded(t.Context(), stored{}, vm); !apierrors.IsBadRequest(err) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -160,8 +215,10 @@ func TestExpandedConflicts(t *testing.T) {
 // Architecture and machine type are left to a preference that is not there yet.
 func TestAbsentPreferenceDecidesLater(t *testing.T) {
 	for preference, want := range map[string]bool{"linux": true, "p9": false} {
-		response := reviewed(t, "/mutate/virtualmachines", fmt.Sprintf(referring, "preference: {name: "+preference+"}", "memory: {guest: 1Gi}", "plain"))
-		if got := strings.Contains(string(response.Patch), `"architecture"`) && strings.Contains(string(response.Patch), `"machine"`); !response.Allowed || got != want {
+		response := reviewed(t, "/mutate/virtualmachines",
+			fmt.Sprintf(referring, "preference: {name: "+preference+"}", "memory: {guest: 1Gi}", "plain"))
+		if got := strings.Contains(string(response.Patch), `"architecture"`) &&
+			strings.Contains(string(response.Patch), `"machine"`); !response.Allowed || got != want {
 			t.Errorf("%s: %s", preference, response.Patch)
 		}
 	}
@@ -193,12 +250,15 @@ func TestInferredReferences(t *testing.T) {
 		}
 		return spec
 	}
-	const ignored = "instancetype: {inferFromVolume: root, inferFromVolumeFailurePolicy: Ignore}\n  preference: {inferFromVolume: root, inferFromVolumeFailurePolicy: Ignore}"
+	const ignored = "instancetype: {inferFromVolume: root, inferFromVolumeFailurePolicy: Ignore}\n" +
+		"  preference: {inferFromVolume: root, inferFromVolumeFailurePolicy: Ignore}"
 	spec := patch(fmt.Sprintf(referring, ignored, "memory: {guest: 512Mi}", "labelled"))
-	if spec.Instancetype == nil || *spec.Instancetype != (v1.InstancetypeMatcher{Name: "u1", Kind: "virtualmachineclusterinstancetype"}) {
+	if spec.Instancetype == nil ||
+		*spec.Instancetype != (v1.InstancetypeMatcher{Name: "u1", Kind: "virtualmachineclusterinstancetype"}) {
 		t.Errorf("instance type: %+v", spec.Instancetype)
 	}
-	if spec.Preference == nil || *spec.Preference != (v1.PreferenceMatcher{Name: "linux", Kind: "virtualmachineclusterpreference"}) {
+	if spec.Preference == nil ||
+		*spec.Preference != (v1.PreferenceMatcher{Name: "linux", Kind: "virtualmachineclusterpreference"}) {
 		t.Errorf("preference: %+v", spec.Preference)
 	}
 	if domain := spec.Template.Spec.Domain; domain.Memory != nil || domain.Machine.Type != "pc-q35-9.2" {
@@ -214,12 +274,16 @@ func TestInferredReferences(t *testing.T) {
 
 func TestInstancetypesThemselves(t *testing.T) {
 	for object, want := range map[string]string{
-		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 1Gi}}}`:                         "",
-		`{metadata: {name: a}, spec: {}}`:                                                              "",
-		`{metadata: {name: a}, spec: {memory: {guest: -1Gi}}}`:                                         "spec.memory.guest: must not be negative; it is the guest's memory, such as 1Gi",
-		`{metadata: {name: a}, spec: {cpu: {guest: 4, maxSockets: 2}, memory: {guest: 1Gi}}}`:          "spec.cpu.maxSockets: 2 is less than cpu.guest, 4",
-		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 2Gi, maxGuest: 1Gi}}}`:          "spec.memory.maxGuest: 1Gi is less than memory.guest, 2Gi",
-		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 2Gi, overcommitPercent: 100}}}`: "spec.memory.overcommitPercent: 100 is not a percentage from 0 to 99",
+		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 1Gi}}}`: "",
+		`{metadata: {name: a}, spec: {}}`:                                      "",
+		`{metadata: {name: a}, spec: {memory: {guest: -1Gi}}}`: "spec.memory.guest: must not be negative; " +
+			"it is the guest's memory, such as 1Gi",
+		`{metadata: {name: a}, spec: {cpu: {guest: 4, maxSockets: 2}, memory: {guest: 1Gi}}}`: "spec.cpu.maxSockets: 2 " +
+			"is less than cpu.guest, 4",
+		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 2Gi, maxGuest: 1Gi}}}`: "spec.memory.maxGuest: 1Gi " +
+			"is less than memory.guest, 2Gi",
+		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 2Gi, overcommitPercent: 100}}}`: "spec.memory.overcommitPercent: 100 " +
+			"is not a percentage from 0 to 99",
 	} {
 		if got := message(reviewed(t, "/validate/instancetypes", object)); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", object, got, want)
@@ -228,7 +292,8 @@ func TestInstancetypesThemselves(t *testing.T) {
 	for object, want := range map[string]string{
 		`{metadata: {name: a}, spec: {cpu: {preferredCPUTopology: preferSpread, spreadOptions: {ratio: 4}}}}`: "",
 		`{metadata: {name: a}, spec: {cpu: {spreadOptions: {ratio: 0}}}}`:                                     "spec.cpu.spreadOptions.ratio: must be 1 or more",
-		`{metadata: {name: a}, spec: {firmware: {preferredUseBios: true, preferredUseEfi: true}}}`:            "spec.firmware.preferredUseBios: cannot be set together with UEFI; remove one",
+		`{metadata: {name: a}, spec: {firmware: {preferredUseBios: true, preferredUseEfi: true}}}`: "spec.firmware.preferredUseBios: cannot be set " +
+			"together with UEFI; remove one",
 	} {
 		if got := message(reviewed(t, "/validate/preferences", object)); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", object, got, want)

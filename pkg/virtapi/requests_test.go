@@ -48,7 +48,9 @@ func TestLifecycleRequests(t *testing.T) {
 	}{
 		"start": {
 			objects: pairOf(v1.RunStrategyHalted, nil), verb: "start", code: 202,
-			want: []string{`PATCH virtualmachines/vm {"metadata":{"resourceVersion":"7"},"spec":{"runStrategy":"Always"}}`},
+			want: []string{
+				`PATCH virtualmachines/vm {"metadata":{"resourceVersion":"7"},"spec":{"runStrategy":"Always"}}`,
+			},
 		},
 		"start, legacy": {
 			objects: pairOf("false", nil), verb: "start", body: "{}", code: 202,
@@ -56,34 +58,61 @@ func TestLifecycleRequests(t *testing.T) {
 		},
 		"start of a changing VM": {
 			objects: pairOf(v1.RunStrategyHalted, nil), verb: "start", code: 202, meanwhileChanged: 2,
-			want: []string{`PATCH virtualmachines/vm {"metadata":{"resourceVersion":"7"},"spec":{"runStrategy":"Always"}}`},
+			want: []string{
+				`PATCH virtualmachines/vm {"metadata":{"resourceVersion":"7"},"spec":{"runStrategy":"Always"}}`,
+			},
 		},
 		"start of a VM that never rests": {
-			objects: pairOf(v1.RunStrategyHalted, nil), verb: "start", code: 409, meanwhileChanged: 99, message: "Operation cannot be fulfilled",
+			objects: pairOf(v1.RunStrategyHalted, nil), verb: "start", code: 409, meanwhileChanged: 99,
+			message: "Operation cannot be fulfilled",
 		},
 		"dry run": {
 			objects: pairOf(v1.RunStrategyManual, nil), verb: "start", body: `{"dryRun":["All"]}`, code: 202,
-			want: []string{`PATCH virtualmachines/vm/status {"metadata":{"resourceVersion":"7"},"status":{"stateChangeRequests":[{"action":"Start"}]}} dryRun=All`},
+			want: []string{
+				`PATCH virtualmachines/vm/status {"metadata":{"resourceVersion":"7"},"status":{"stateChangeRequests":[{"action":"Start"}]}} dryRun=All`,
+			},
 		},
-		"half a dry run": {objects: pairOf(v1.RunStrategyManual, nil), verb: "start", body: `{"dryRun":["Some"]}`, code: 400, message: `dryRun: \"Some\" is not supported`},
-		"running":        {objects: pairOf(v1.RunStrategyAlways, instance(v1.Running)), verb: "start", code: 409, message: "VirtualMachine default/vm: VM is already running"},
-		"no VM":          {objects: map[string]any{}, verb: "start", code: 404, message: `virtualmachines.kubevirt.io \"vm\" not found`},
-		"bad body":       {objects: pairOf(v1.RunStrategyHalted, nil), verb: "start", body: "{", code: 400, message: "cannot read the request's body"},
-		"huge body":      {objects: pairOf(v1.RunStrategyHalted, nil), verb: "start", body: `{"x":"` + strings.Repeat("x", maxBody) + `"}`, code: 413, message: "limit is"},
+		"half a dry run": {
+			objects: pairOf(v1.RunStrategyManual, nil), verb: "start", body: `{"dryRun":["Some"]}`, code: 400,
+			message: `dryRun: \"Some\" is not supported`,
+		},
+		"running": {
+			objects: pairOf(v1.RunStrategyAlways, instance(v1.Running)), verb: "start", code: 409,
+			message: "VirtualMachine default/vm: VM is already running",
+		},
+		"no VM": {
+			objects: map[string]any{}, verb: "start", code: 404,
+			message: `virtualmachines.kubevirt.io \"vm\" not found`,
+		},
+		"bad body": {
+			objects: pairOf(v1.RunStrategyHalted, nil), verb: "start", body: "{", code: 400,
+			message: "cannot read the request's body",
+		},
+		"huge body": {
+			objects: pairOf(v1.RunStrategyHalted, nil), verb: "start",
+			body: `{"x":"` + strings.Repeat("x", maxBody) + `"}`, code: 413, message: "limit is",
+		},
 		"stop with grace": {
-			objects: pairOf(v1.RunStrategyAlways, instance(v1.Running)), verb: "stop", body: `{"gracePeriod":0}`, code: 202,
+			objects: pairOf(v1.RunStrategyAlways, instance(v1.Running)), verb: "stop", body: `{"gracePeriod":0}`,
+			code: 202,
 			want: []string{
 				`PATCH virtualmachineinstances/vm {"metadata":{"resourceVersion":"8"},"spec":{"terminationGracePeriodSeconds":0}}`,
 				`PATCH virtualmachines/vm {"metadata":{"resourceVersion":"7"},"spec":{"runStrategy":"Halted"}}`,
 			},
 		},
 		"stop another's instance": {
-			objects: map[string]any{"virtualmachines/vm": machine(v1.RunStrategyManual), "virtualmachineinstances/vm": instance(v1.Running)},
-			verb:    "stop", code: 409, message: "VM is not running",
+			objects: map[string]any{
+				"virtualmachines/vm":         machine(v1.RunStrategyManual),
+				"virtualmachineinstances/vm": instance(v1.Running),
+			},
+			verb: "stop", code: 409, message: "VM is not running",
 		},
 		"restart": {
-			objects: pairOf(v1.RunStrategyAlways, instance(v1.Running)), verb: "restart", body: `{"kind":"RestartOptions"}`, code: 202,
-			want: []string{`PATCH virtualmachines/vm/status {"metadata":{"resourceVersion":"7"},"status":{"stateChangeRequests":[{"action":"Stop","uid":"u"},{"action":"Start"}]}}`},
+			objects: pairOf(v1.RunStrategyAlways, instance(v1.Running)), verb: "restart",
+			body: `{"kind":"RestartOptions"}`, code: 202,
+			want: []string{
+				`PATCH virtualmachines/vm/status {"metadata":{"resourceVersion":"7"},"status":{"stateChangeRequests":[{"action":"Stop","uid":"u"},{"action":"Start"}]}}`,
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,8 +144,10 @@ func TestEvacuateCancel(t *testing.T) {
 		resource, body, want string
 		code, changed        int
 	}{
-		"VM":           {leaving(), "virtualmachines", "", patch, 202, 0},
-		"instance":     {leaving(), "virtualmachineinstances", `{"evacuationNodeName":"` + testNode + `"}`, patch, 202, 1},
+		"VM": {leaving(), "virtualmachines", "", patch, 202, 0},
+		"instance": {
+			leaving(), "virtualmachineinstances", `{"evacuationNodeName":"` + testNode + `"}`, patch, 202, 1,
+		},
 		"other node":   {leaving(), "virtualmachines", `{"evacuationNodeName":"other"}`, "", 202, 0},
 		"dry run":      {leaving(), "virtualmachines", `{"dryRun":["All"]}`, patch + " dryRun=All", 202, 0},
 		"not leaving":  {pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachines", "", "", 202, 0},
@@ -162,12 +193,16 @@ func TestForceRestart(t *testing.T) {
 
 func TestSteer(t *testing.T) {
 	stopped := instance(v1.Running)
-	stopped.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstancePaused, Status: "True"}}
+	stopped.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+		{Type: v1.VirtualMachineInstancePaused, Status: "True"},
+	}
 	probed, deaf := instance(v1.Running), instance(v1.Running)
 	probed.Spec.LivenessProbe = &v1.Probe{}
 	deaf.Spec.Domain.Features = &v1.Features{ACPI: v1.FeatureState{Enabled: ptr(false)}}
 	agent := deaf.DeepCopy()
-	agent.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceAgentConnected, Status: "True"}}
+	agent.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+		{Type: v1.VirtualMachineInstanceAgentConnected, Status: "True"},
+	}
 	lost := pairOf(v1.RunStrategyAlways, instance(v1.Running))
 	lost["virtualmachineinstances/vm"].(*v1.VirtualMachineInstance).Status.NodeName = "node2"
 	running := func() map[string]any { return pairOf(v1.RunStrategyAlways, instance(v1.Running)) }
@@ -178,30 +213,50 @@ func TestSteer(t *testing.T) {
 		message    string
 		asked      bool
 	}{
-		"pause":            {running(), "pause", "", 202, "", true},
-		"pause, dry run":   {running(), "pause", `{"dryRun":["All"]}`, 202, "", false},
-		"pause twice":      {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "pause", "", 409, "VMI is already paused", false},
-		"unpause":          {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "unpause", "", 202, "", true},
-		"unpause running":  {running(), "unpause", "", 409, "VMI is not paused", false},
-		"pause, probed":    {pairOf(v1.RunStrategyAlways, probed), "pause", "", 403, "Pausing VMIs with LivenessProbe is currently not supported", false},
-		"softreboot, deaf": {pairOf(v1.RunStrategyAlways, deaf), "softreboot", "", 409, "VMI neither have the agent connected nor the ACPI feature enabled", false},
+		"pause":          {running(), "pause", "", 202, "", true},
+		"pause, dry run": {running(), "pause", `{"dryRun":["All"]}`, 202, "", false},
+		"pause twice": {
+			pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "pause", "", 409, "VMI is already paused", false,
+		},
+		"unpause":         {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "unpause", "", 202, "", true},
+		"unpause running": {running(), "unpause", "", 409, "VMI is not paused", false},
+		"pause, probed": {
+			pairOf(v1.RunStrategyAlways, probed), "pause", "", 403,
+			"Pausing VMIs with LivenessProbe is currently not supported", false,
+		},
+		"softreboot, deaf": {
+			pairOf(v1.RunStrategyAlways, deaf), "softreboot", "", 409,
+			"VMI neither have the agent connected nor the ACPI feature enabled", false,
+		},
 		"softreboot agent": {pairOf(v1.RunStrategyAlways, agent), "softreboot", "", 202, "", true},
 		"reset":            {running(), "reset", "", 202, "", true},
 		"softreboot":       {running(), "softreboot", "", 202, "", true},
-		"softreboot sleep": {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "softreboot", "", 409, "VMI is paused", false},
-		"freeze":           {running(), "freeze", "", 202, "", true},
-		"freeze, unpaused": {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "freeze", "", 202, "", true}, // the status lags
-		"freeze none":      {pairOf(v1.RunStrategyAlways, instance(v1.Scheduling)), "freeze", "", 409, "is not running: phase Scheduling", false},
-		"unfreeze":         {running(), "unfreeze", "", 202, "", true},
-		"not running":      {pairOf(v1.RunStrategyAlways, instance(v1.Scheduling)), "pause", "", 409, "VirtualMachineInstance default/vm is not running: phase Scheduling", false},
-		"no phase yet":     {pairOf(v1.RunStrategyAlways, instance("")), "pause", "", 409, "is not running: phase Pending", false},
-		"no instance":      {map[string]any{}, "pause", "", 404, "not found", false},
-		"no handler":       {lost, "pause", "", 503, "no virt-handler runs on node node2", false},
+		"softreboot sleep": {
+			pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "softreboot", "", 409, "VMI is paused", false,
+		},
+		"freeze": {running(), "freeze", "", 202, "", true},
+		// the status lags
+		"freeze, unpaused": {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "freeze", "", 202, "", true},
+		"freeze none": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Scheduling)), "freeze", "", 409,
+			"is not running: phase Scheduling", false,
+		},
+		"unfreeze": {running(), "unfreeze", "", 202, "", true},
+		"not running": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Scheduling)), "pause", "", 409,
+			"VirtualMachineInstance default/vm is not running: phase Scheduling", false,
+		},
+		"no phase yet": {
+			pairOf(v1.RunStrategyAlways, instance("")), "pause", "", 409, "is not running: phase Pending", false,
+		},
+		"no instance": {map[string]any{}, "pause", "", 404, "not found", false},
+		"no handler":  {lost, "pause", "", 503, "no virt-handler runs on node node2", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := false
 			c := newCluster(t, tc.objects, func(w http.ResponseWriter, r *http.Request) {
-				asked = r.Method == http.MethodPut && r.URL.Path == "/v1/namespaces/default/virtualmachineinstances/vm/"+tc.verb
+				asked = r.Method == http.MethodPut &&
+					r.URL.Path == "/v1/namespaces/default/virtualmachineinstances/vm/"+tc.verb
 				w.WriteHeader(http.StatusAccepted)
 			})
 			code, body := c.do(http.MethodPut, "virtualmachineinstances/vm/"+tc.verb, tc.body)
@@ -212,9 +267,13 @@ func TestSteer(t *testing.T) {
 	}
 	t.Run("the handler's refusal", func(t *testing.T) {
 		c := newCluster(t, running(), func(w http.ResponseWriter, _ *http.Request) {
-			stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict, Message: "the guest is shutting down"})
+			stream.WriteStatus(w, metav1.Status{
+				Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict,
+				Message: "the guest is shutting down",
+			})
 		})
-		if code, body := c.do(http.MethodPut, "virtualmachineinstances/vm/pause", ""); code != 409 || !strings.Contains(body, "the guest is shutting down") {
+		if code, body := c.do(http.MethodPut, "virtualmachineinstances/vm/pause", ""); code != 409 ||
+			!strings.Contains(body, "the guest is shutting down") {
 			t.Errorf("%d %s", code, body)
 		}
 	})
@@ -241,7 +300,8 @@ func TestStreams(t *testing.T) {
 		io.WriteString(conn, "hello")
 		conn.CloseWrite()
 		got, err := io.ReadAll(conn)
-		if want := "/v1/namespaces/default/virtualmachineinstances/vm/console?join=true&tail=5 hello"; err != nil || string(got) != want {
+		if want := "/v1/namespaces/default/virtualmachineinstances/vm/console?join=true&tail=5 hello"; err != nil ||
+			string(got) != want {
 			t.Errorf("got %q, %v", got, err)
 		}
 	})
@@ -259,7 +319,8 @@ func TestStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		var closed *stream.CloseError
-		if _, err := io.ReadAll(conn); !errors.As(err, &closed) || closed.Code != stream.CodePolicy || closed.Reason != "taken over" {
+		if _, err := io.ReadAll(conn); !errors.As(err, &closed) || closed.Code != stream.CodePolicy ||
+			closed.Reason != "taken over" {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -294,9 +355,12 @@ func TestStreams(t *testing.T) {
 	})
 
 	without := instance(v1.Running)
-	without.Spec.Domain.Devices.AutoattachSerialConsole, without.Spec.Domain.Devices.AutoattachGraphicsDevice = ptr(false), ptr(false)
+	without.Spec.Domain.Devices.AutoattachSerialConsole, without.Spec.Domain.Devices.AutoattachGraphicsDevice =
+		ptr(false), ptr(false)
 	refused := func(w http.ResponseWriter, _ *http.Request) {
-		stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "in use"})
+		stream.WriteStatus(w, metav1.Status{
+			Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "in use",
+		})
 	}
 	for name, tc := range map[string]struct {
 		objects map[string]any
@@ -304,12 +368,29 @@ func TestStreams(t *testing.T) {
 		check   func(error) bool
 		message string
 	}{
-		"not running":  {pairOf(v1.RunStrategyAlways, instance(v1.Succeeded)), "console", stream.NotRunning, "because phase is Succeeded instead of Running"},
-		"no instance":  {map[string]any{}, "console", apierrors.IsNotFound, `virtualmachineinstances.kubevirt.io "vm" not found`},
-		"failed":       {pairOf(v1.RunStrategyAlways, instance(v1.Failed)), "console", apierrors.IsConflict, "VMI is in failed status"},
-		"failed, vnc":  {pairOf(v1.RunStrategyAlways, instance(v1.Failed)), "vnc", stream.NotRunning, "because phase is Failed instead of Running"},
-		"no serial":    {pairOf(v1.RunStrategyAlways, without.DeepCopy()), "console", apierrors.IsBadRequest, "No serial consoles are present"},
-		"no graphics":  {pairOf(v1.RunStrategyAlways, without.DeepCopy()), "vnc", apierrors.IsBadRequest, "No graphics devices are present"},
+		"not running": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Succeeded)), "console", stream.NotRunning,
+			"because phase is Succeeded instead of Running",
+		},
+		"no instance": {
+			map[string]any{}, "console", apierrors.IsNotFound, `virtualmachineinstances.kubevirt.io "vm" not found`,
+		},
+		"failed": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Failed)), "console", apierrors.IsConflict,
+			"VMI is in failed status",
+		},
+		"failed, vnc": {
+			pairOf(v1.RunStrategyAlways, instance(v1.Failed)), "vnc", stream.NotRunning,
+			"because phase is Failed instead of Running",
+		},
+		"no serial": {
+			pairOf(v1.RunStrategyAlways, without.DeepCopy()), "console", apierrors.IsBadRequest,
+			"No serial consoles are present",
+		},
+		"no graphics": {
+			pairOf(v1.RunStrategyAlways, without.DeepCopy()), "vnc", apierrors.IsBadRequest,
+			"No graphics devices are present",
+		},
 		"handler says": {running(), "vnc", apierrors.IsServiceUnavailable, "in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +403,8 @@ func TestStreams(t *testing.T) {
 	}
 	t.Run("no websocket", func(t *testing.T) {
 		c := newCluster(t, running(), noNode)
-		if code, body := c.do(http.MethodGet, "virtualmachineinstances/vm/console", ""); code != 400 || !strings.Contains(body, "ask for a websocket") {
+		if code, body := c.do(http.MethodGet, "virtualmachineinstances/vm/console", ""); code != 400 ||
+			!strings.Contains(body, "ask for a websocket") {
 			t.Errorf("%d %s", code, body)
 		}
 	})
@@ -334,23 +416,29 @@ func TestOtherEndpoints(t *testing.T) {
 		base := "/apis/subresources.kubevirt.io/" + version
 		code, body := c.do(http.MethodGet, base+"/version", "")
 		var info struct{ GitVersion, GoVersion string }
-		if err := json.Unmarshal([]byte(body), &info); code != 200 || err != nil || info.GitVersion == "" || info.GoVersion == "" {
+		if err := json.Unmarshal([]byte(body), &info); code != 200 || err != nil || info.GitVersion == "" ||
+			info.GoVersion == "" {
 			t.Errorf("version: %d %s", code, body)
 		}
-		if code, body := c.do(http.MethodGet, base+"/healthz", ""); code != 200 || !strings.Contains(body, `"connectivity": "ok"`) {
+		if code, body := c.do(http.MethodGet, base+"/healthz", ""); code != 200 ||
+			!strings.Contains(body, `"connectivity": "ok"`) {
 			t.Errorf("healthz: %d %s", code, body)
 		}
 		code, body = c.do(http.MethodGet, base+"/", "")
 		var list metav1.APIResourceList
-		if err := json.Unmarshal([]byte(body), &list); code != 200 || err != nil || list.GroupVersion != "subresources.kubevirt.io/"+version || len(list.APIResources) != distinct(c.q.endpoints()) {
+		if err := json.Unmarshal([]byte(body), &list); code != 200 || err != nil ||
+			list.GroupVersion != "subresources.kubevirt.io/"+version ||
+			len(list.APIResources) != distinct(c.q.endpoints()) {
 			t.Errorf("discovery: %d %s", code, body)
 		}
 		code, body = c.do(http.MethodGet, base+"/namespaces/default/virtualmachines/vm/expand-spec", "")
 		vm := &v1.VirtualMachine{}
-		if err := json.Unmarshal([]byte(body), vm); code != 200 || err != nil || vm.Kind != "VirtualMachine" || vm.Name != "vm" {
+		if err := json.Unmarshal([]byte(body), vm); code != 200 || err != nil || vm.Kind != "VirtualMachine" ||
+			vm.Name != "vm" {
 			t.Errorf("expand-spec: %d %s", code, body)
 		}
-		code, answered := c.do(http.MethodPut, base+"/namespaces/default/expand-vm-spec", `{"kind":"VirtualMachine","spec":{"template":{}}}`)
+		code, answered := c.do(http.MethodPut, base+"/namespaces/default/expand-vm-spec",
+			`{"kind":"VirtualMachine","spec":{"template":{}}}`)
 		if code != 200 || !strings.Contains(answered, `"kind": "VirtualMachine"`) {
 			t.Errorf("expand-vm-spec: %d %s", code, answered)
 		}
@@ -362,7 +450,8 @@ func TestOtherEndpoints(t *testing.T) {
 		`{"kind":"VirtualMachine","spec":{"preference":{"name":"x","kind":"virtualmachinepreferences"},"template":{}}}`: `"message":"virtualmachinepreferences.instancetype.kubevirt.io \"x\" not found"`,
 		`{"kind":"VirtualMachine","metadata":{"namespace":"madethisup"},"spec":{"template":{}}}`:                        `"message":"VM namespace must be empty or default"`,
 	} {
-		if code, answered := c.do(http.MethodPut, "expand-vm-spec", body); code != 400 || !strings.Contains(answered, want) {
+		if code, answered := c.do(http.MethodPut, "expand-vm-spec", body); code != 400 ||
+			!strings.Contains(answered, want) {
 			t.Errorf("%s: %d %s", body, code, answered)
 		}
 	}

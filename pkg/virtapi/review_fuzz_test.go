@@ -41,9 +41,12 @@ func FuzzReview(f *testing.F) {
 			old = nil // fuzz workers get no nil, and what is empty is no JSON
 		}
 		for path := range hooks.paths() {
-			for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete} {
+			for _, operation := range []admissionv1.Operation{
+				admissionv1.Create, admissionv1.Update, admissionv1.Delete,
+			} {
 				in := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
-					UID: "1", Operation: operation, Object: runtime.RawExtension{Raw: object}, OldObject: runtime.RawExtension{Raw: old},
+					UID: "1", Operation: operation, Object: runtime.RawExtension{Raw: object},
+					OldObject: runtime.RawExtension{Raw: old},
 				}}
 				in.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
 				body, err := json.Marshal(in)
@@ -53,7 +56,8 @@ func FuzzReview(f *testing.F) {
 				w := httptest.NewRecorder()
 				front.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
 				var out admissionv1.AdmissionReview
-				if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || w.Code != http.StatusOK || out.Response == nil || out.Response.UID != "1" {
+				if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || w.Code != http.StatusOK ||
+					out.Response == nil || out.Response.UID != "1" {
 					t.Fatalf("%s %s answers %d %s, %v", operation, path, w.Code, w.Body, err)
 				}
 				if !out.Response.Allowed && (out.Response.Result == nil || out.Response.Result.Message == "") {

@@ -2,17 +2,14 @@ package virtapi
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"maps"
-	"reflect"
 	"slices"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // known has a webhook refuse fields below spec that the kind T does not have, which the definitions of the resources
@@ -20,9 +17,9 @@ import (
 // that objects of another version of virtkit can still be labelled, changed and deleted.
 func known[T any](admit webhook) webhook {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		before := unknownFields[T](request.OldObject.Raw)
+		before := surface.UnknownFields[T](request.OldObject.Raw)
 		var errs field.ErrorList
-		for _, name := range unknownFields[T](request.Object.Raw) {
+		for _, name := range surface.UnknownFields[T](request.Object.Raw) {
 			if !slices.Contains(before, name) {
 				errs = append(errs, field.Forbidden(field.NewPath(name),
 					"is no field that this version of virtkit knows; correct its name, or remove it"))
@@ -33,87 +30,6 @@ func known[T any](admit webhook) webhook {
 		}
 		return admit(ctx, request)
 	}
-}
-
-// unknownFields are the paths below spec of what T has no field for, in the order of their names; none for what is no
-// JSON, which others refuse. encoding/json would tell, but not through the types of KubeVirt that decode themselves.
-func unknownFields[T any](raw []byte) []string {
-	var object struct {
-		Spec any `json:"spec"`
-	}
-	if len(raw) == 0 || kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
-		return nil
-	}
-	spec, ok := fieldsOf(reflect.TypeFor[T]())["spec"]
-	if !ok {
-		return nil
-	}
-	return strangers(nil, "spec", object.Spec, spec)
-}
-
-// strangers adds to out the paths in a value, which is at path, for which the type of its place has no field.
-func strangers(out []string, path string, value any, of reflect.Type) []string {
-	for of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	switch value := value.(type) {
-	case []any:
-		if of.Kind() == reflect.Slice || of.Kind() == reflect.Array {
-			for i, element := range value {
-				out = strangers(out, fmt.Sprintf("%s[%d]", path, i), element, of.Elem())
-			}
-		}
-	case map[string]any:
-		var fields map[string]reflect.Type
-		switch {
-		case of.Kind() == reflect.Struct && !opaque(of):
-			fields = fieldsOf(of)
-		case of.Kind() != reflect.Map:
-			return out
-		}
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			below := path + "." + name
-			switch at, known := fields[name]; {
-			case fields == nil:
-				out = strangers(out, below, value[name], of.Elem())
-			case known:
-				out = strangers(out, below, value[name], at)
-			default:
-				out = append(out, below)
-			}
-		}
-	}
-	return out
-}
-
-// opaque reports a type whose JSON is not its fields', such as a quantity or a time. KubeVirt's that decode themselves
-// only tidy up what they have read.
-func opaque(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) &&
-		!strings.HasPrefix(t.PkgPath(), "kubevirt.io/api/")
-}
-
-// fieldsOf are the types of a struct's fields by their names in JSON, with those of the structs that are part of it.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	out := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case name == "-" || !f.IsExported():
-		case name == "" && f.Anonymous:
-			inner := f.Type
-			if inner.Kind() == reflect.Pointer {
-				inner = inner.Elem()
-			}
-			maps.Copy(out, fieldsOf(inner))
-		case name == "":
-			out[f.Name] = f.Type
-		default:
-			out[name] = f.Type
-		}
-	}
-	return out
 }
 
 // nameIn is the name of the object of a request, also of one that is to be given a name.

@@ -51,10 +51,15 @@ func summarize(t *testing.T, write string) string {
 func TestVolumeWrites(t *testing.T) {
 	pluggable := func(names ...string) (volumes []v1.Volume, disks []v1.Disk) {
 		for _, name := range names {
-			volumes = append(volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}, Hotpluggable: true,
-			}}})
-			disks = append(disks, v1.Disk{Name: name, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}})
+			volumes = append(volumes, v1.Volume{
+				Name: name,
+				VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+					PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+					Hotpluggable:                      true,
+				}},
+			})
+			disks = append(disks,
+				v1.Disk{Name: name, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}})
 		}
 		return volumes, disks
 	}
@@ -81,26 +86,57 @@ func TestVolumeWrites(t *testing.T) {
 			want: "virtualmachineinstances: a b (a,b) All, virtualmachines: a b, virtualmachineinstances: a b (a,b)",
 		},
 		"add, dry": {
-			path: "virtualmachines/vm/addvolume", body: strings.Replace(add, "{", `{"dryRun":["All"],`, 1), instance: "a",
-			want: "virtualmachineinstances: a b (b) All, virtualmachines: b All",
+			path: "virtualmachines/vm/addvolume", body: strings.Replace(add, "{", `{"dryRun":["All"],`, 1),
+			instance: "a",
+			want:     "virtualmachineinstances: a b (b) All, virtualmachines: b All",
 		},
-		"add, stopped":           {path: "virtualmachines/vm/addvolume", body: add, stopped: true, want: "virtualmachines: b"},
-		"add, carried over":      {path: "virtualmachines/vm/addvolume", body: add, instance: "b", declared: "b", want: "virtualmachines: b"},
-		"add, begun":             {path: "virtualmachines/vm/addvolume", body: add, template: "a b", instance: "a", declared: "a", want: "virtualmachineinstances: a b (a,b)"},
-		"add, done":              {path: "virtualmachines/vm/addvolume", body: add, template: "b", instance: "b", declared: "b", code: http.StatusConflict},
-		"add, taken away":        {path: "virtualmachines/vm/addvolume", body: add, template: "b", declared: "b", code: http.StatusConflict},
-		"remove, the instance's": {path: "virtualmachines/vm/removevolume", body: remove, instance: "a", code: http.StatusConflict},
-		"remove, begun":          {path: "virtualmachines/vm/removevolume", body: remove, template: "b", instance: "a b", declared: "a,b", want: "virtualmachineinstances: b (b)"},
-		"remove":                 {path: "virtualmachines/vm/removevolume", body: remove, template: "a", instance: "a", declared: "a", want: "virtualmachineinstances: () All, virtualmachines:, virtualmachineinstances: ()"},
-		"remove, gone":           {path: "virtualmachines/vm/removevolume", body: remove, template: "a", want: "virtualmachines:"},
-		"of an older virtkit":    {path: "virtualmachines/vm/removevolume", body: remove, template: "a", instance: "a", want: "virtualmachineinstances: All, virtualmachines:, virtualmachineinstances:"},
+		"add, stopped": {path: "virtualmachines/vm/addvolume", body: add, stopped: true, want: "virtualmachines: b"},
+		"add, carried over": {
+			path: "virtualmachines/vm/addvolume", body: add, instance: "b", declared: "b", want: "virtualmachines: b",
+		},
+		"add, begun": {
+			path: "virtualmachines/vm/addvolume", body: add, template: "a b", instance: "a", declared: "a",
+			want: "virtualmachineinstances: a b (a,b)",
+		},
+		"add, done": {
+			path: "virtualmachines/vm/addvolume", body: add, template: "b", instance: "b", declared: "b",
+			code: http.StatusConflict,
+		},
+		"add, taken away": {
+			path: "virtualmachines/vm/addvolume", body: add, template: "b", declared: "b", code: http.StatusConflict,
+		},
+		"remove, the instance's": {
+			path: "virtualmachines/vm/removevolume", body: remove, instance: "a", code: http.StatusConflict,
+		},
+		"remove, begun": {
+			path: "virtualmachines/vm/removevolume", body: remove, template: "b", instance: "a b", declared: "a,b",
+			want: "virtualmachineinstances: b (b)",
+		},
+		"remove": {
+			path: "virtualmachines/vm/removevolume", body: remove, template: "a", instance: "a", declared: "a",
+			want: "virtualmachineinstances: () All, virtualmachines:, virtualmachineinstances: ()",
+		},
+		"remove, gone": {
+			path: "virtualmachines/vm/removevolume", body: remove, template: "a", want: "virtualmachines:",
+		},
+		"of an older virtkit": {
+			path: "virtualmachines/vm/removevolume", body: remove, template: "a", instance: "a",
+			want: "virtualmachineinstances: All, virtualmachines:, virtualmachineinstances:",
+		},
 
-		"to the instance":   {path: "virtualmachineinstances/vm/addvolume", body: add, template: "a", instance: "a", declared: "a,b", want: "virtualmachineinstances: a b (a)"},
-		"from the instance": {path: "virtualmachineinstances/vm/removevolume", body: remove, template: "a", instance: "a", declared: "a", want: "virtualmachineinstances: (a)"},
+		"to the instance": {
+			path: "virtualmachineinstances/vm/addvolume", body: add, template: "a", instance: "a", declared: "a,b",
+			want: "virtualmachineinstances: a b (a)",
+		},
+		"from the instance": {
+			path: "virtualmachineinstances/vm/removevolume", body: remove, template: "a", instance: "a", declared: "a",
+			want: "virtualmachineinstances: (a)",
+		},
 	} {
 		vm, vmi := machine(v1.RunStrategyAlways), instance(v1.Running)
 		vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
-		vm.Spec.Template.Spec.Volumes, vm.Spec.Template.Spec.Domain.Devices.Disks = pluggable(strings.Fields(tc.template)...)
+		vm.Spec.Template.Spec.Volumes, vm.Spec.Template.Spec.Domain.Devices.Disks = pluggable(
+			strings.Fields(tc.template)...)
 		vmi.Spec.Volumes, vmi.Spec.Domain.Devices.Disks = pluggable(strings.Fields(tc.instance)...)
 		if tc.declared != "" {
 			vmi.Annotations = map[string]string{hotplug.DeclaredAnnotation: tc.declared}

@@ -37,7 +37,8 @@ func startServer(t *testing.T, callers *callers) (address string, config *tls.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	authentication, authorization := options.NewDelegatingAuthenticationOptions(), options.NewDelegatingAuthorizationOptions()
+	authentication, authorization := options.NewDelegatingAuthenticationOptions(),
+		options.NewDelegatingAuthorizationOptions()
 	authentication.RemoteKubeConfigFileOptional, authorization.RemoteKubeConfigFileOptional = true, true
 	authentication.SkipInClusterLookup = true
 	authentication.ClientCert.ClientCA = filepath.Join(t.TempDir(), "ca.crt")
@@ -45,7 +46,8 @@ func startServer(t *testing.T, callers *callers) (address string, config *tls.Co
 		t.Fatal(err)
 	}
 	server, err := newServer(serving{
-		listener, newCertificate(source(t, secret)), authentication, authorization, options.NewAuditOptions(), callers, http.NotFoundHandler(),
+		listener, newCertificate(source(t, secret)), authentication, authorization, options.NewAuditOptions(), callers,
+		http.NotFoundHandler(),
 	}, &requests{}, hooks)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +62,8 @@ func startServer(t *testing.T, callers *callers) (address string, config *tls.Co
 	t.Cleanup(func() { cancel(); running.Wait() })
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(secret.Data[certs.CABundleKey])
-	return listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: names.DNSNameAPI, MinVersion: tls.VersionTLS13}
+	return listener.Addr().String(),
+		&tls.Config{RootCAs: roots, ServerName: names.DNSNameAPI, MinVersion: tls.VersionTLS13}
 }
 
 // reviewOf is an AdmissionReview of a VM, as the API server posts it.
@@ -84,7 +87,8 @@ const validateMachines = "/validate/virtualmachines"
 func admit(client *http.Client, address string, body []byte) (int, string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // as manifests/base/webhooks.yaml says
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+validateMachines+"?timeout=10s", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+validateMachines+"?timeout=10s",
+		bytes.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -106,7 +110,8 @@ func newClient(t *testing.T, config *tls.Config, http2 bool) *http.Client {
 // hang posts the beginnings of bodies over a connection each.
 func hang(t *testing.T, address string, config *tls.Config, n int) {
 	t.Helper()
-	start := []byte(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: virt-api\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{", validateMachines))
+	start := []byte(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: virt-api\r\nContent-Type: application/json\r\n"+
+		"Content-Length: 100000\r\n\r\n{", validateMachines))
 	for range n {
 		conn, err := tls.Dial("tcp", address, config)
 		if err != nil {
@@ -188,7 +193,8 @@ func TestBodiesAreBounded(t *testing.T) {
 		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		go fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", validateMachines, length, body)
+		go fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", validateMachines, length,
+			body)
 		answer, err := io.ReadAll(conn)
 		if err != nil && len(answer) == 0 {
 			t.Fatal(err)
@@ -216,7 +222,8 @@ func TestBodiesMakeRoom(t *testing.T) {
 	old, greedy, more := begun("a"), begun("b"), begun("b")
 	honest := begun("c")
 	if old.isCut || !greedy.isCut || more.isCut || honest.isCut {
-		t.Errorf("cut: %v %v %v %v; want the oldest of the source that has most", old.isCut, greedy.isCut, more.isCut, honest.isCut)
+		t.Errorf("cut: %v %v %v %v; want the oldest of the source that has most", old.isCut, greedy.isCut, more.isCut,
+			honest.isCut)
 	}
 	if !b.hold(old, 900) || !b.hold(honest, 500) || !old.isCut || honest.isCut {
 		t.Errorf("too much: old cut %v, new cut %v", old.isCut, honest.isCut)
@@ -334,7 +341,9 @@ func TestWebhookClients(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			with := config.Clone()
 			if test.certificate != nil {
-				with.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return test.certificate, nil }
+				with.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					return test.certificate, nil
+				}
 			}
 			code, answer, err := admit(newClient(t, with, true), address, reviewOf(t))
 			if err != nil || code != test.code {
@@ -380,11 +389,13 @@ func TestStrangersAreBounded(t *testing.T) {
 		connect(fmt.Sprintf("10.0.0.9:%d", 10+i))
 	}
 	if !closed(first) || closed(known) || closed(apiServer) {
-		t.Errorf("too many of a source: its first ended %v, a known one %v, another's %v", closed(first), closed(known), closed(apiServer))
+		t.Errorf("too many of a source: its first ended %v, a known one %v, another's %v", closed(first), closed(known),
+			closed(apiServer))
 	}
 	connect("10.0.0.2:1")
 	if closed(apiServer) || len(g.strangers) != 4 {
-		t.Errorf("too many in all: the first of a source with few ended %v, %d are left", closed(apiServer), len(g.strangers))
+		t.Errorf("too many in all: the first of a source with few ended %v, %d are left", closed(apiServer),
+			len(g.strangers))
 	}
 	for len(g.strangers) > 0 {
 		if err := g.strangers[0].Close(); err != nil {

@@ -32,19 +32,26 @@ var arrows = map[string][]string{
 	// The four services. Of each other they know the launcher's protocol.
 	"pkg/virtapi":    service,
 	"pkg/controller": with(service, "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
-	"pkg/handler":    with(service, "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination", "pkg/hypervisor"),
-	"pkg/launcher":   with(service, "pkg/hypervisor"),
+	"pkg/handler": with(service, "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination",
+		"pkg/hypervisor"),
+	"pkg/launcher": with(service, "pkg/hypervisor"),
 	// Contract only.
 	"pkg/launcher/launcherpb":  {},
 	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},
 
 	// The rules about a VM.
-	"pkg/vm/canonical":    {},
-	"pkg/vm/claims":       {},
-	"pkg/vm/clones":       {"pkg/vm/claims"},
-	"pkg/vm/conditions":   {},
-	"pkg/vm/disk":         {"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/identity", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names"},
-	"pkg/vm/domain":       {"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names"},
+	"pkg/vm/canonical":  {},
+	"pkg/vm/claims":     {},
+	"pkg/vm/clones":     {"pkg/vm/claims"},
+	"pkg/vm/conditions": {},
+	"pkg/vm/disk": {
+		"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/identity", "pkg/vm/surface",
+		"pkg/vm/vhostmd", "pkg/names",
+	},
+	"pkg/vm/domain": {
+		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci",
+		"pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names",
+	},
 	"pkg/vm/eviction":     {"pkg/vm/conditions", "pkg/vm/migrations"},
 	"pkg/vm/fencing":      {},
 	"pkg/vm/filesystems":  {"pkg/names"},
@@ -57,13 +64,21 @@ var arrows = map[string][]string{
 	"pkg/vm/passthrough":  {},
 	"pkg/vm/pci":          {},
 	"pkg/vm/pools":        {},
-	"pkg/vm/rollout":      {"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing", "pkg/vm/surface"},
-	"pkg/vm/savedmemory":  {},
-	"pkg/vm/snapshots":    {"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/savedmemory", "pkg/vm/vmstate"},
-	"pkg/vm/sizing":       {"pkg/vm/conditions"},
-	"pkg/vm/surface":      {"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/migrations", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version"},
-	"pkg/vm/vhostmd":      {},
-	"pkg/vm/vmstate":      {"pkg/names"},
+	"pkg/vm/rollout": {
+		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing", "pkg/vm/surface",
+	},
+	"pkg/vm/savedmemory": {},
+	"pkg/vm/snapshots": {
+		"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/savedmemory",
+		"pkg/vm/vmstate",
+	},
+	"pkg/vm/sizing": {"pkg/vm/conditions"},
+	"pkg/vm/surface": {
+		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/migrations",
+		"pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version",
+	},
+	"pkg/vm/vhostmd": {},
+	"pkg/vm/vmstate": {"pkg/names"},
 
 	// What all share.
 	"pkg/certs":      {"pkg/names"},
@@ -85,15 +100,26 @@ var arrows = map[string][]string{
 // What the client's packages and the services may all import.
 var (
 	client  = []string{"pkg/client/printable", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
-	service = []string{"pkg/certs", "pkg/config", "pkg/files", "pkg/jsonlog", "pkg/metrics", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
+	service = []string{
+		"pkg/certs", "pkg/config", "pkg/files", "pkg/jsonlog", "pkg/metrics", "pkg/report", "pkg/stream", "pkg/vm",
+		"pkg/names", "pkg/version",
+	}
 )
 
 func with(all []string, more ...string) []string { return append(slices.Clone(all), more...) }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network", "pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems", "pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity", "pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones"}
+var pure = []string{
+	"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network",
+	"pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations",
+	"pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
+	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
+	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones",
+}
 
-var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
+var sideEffects = []string{
+	"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/",
+}
 
 type goPackage struct {
 	ImportPath string
@@ -138,7 +164,8 @@ func TestArrows(t *testing.T) {
 			}
 		}
 		if room == "" {
-			t.Errorf("%s: no room has it; say in tests/arch what it may import, and in docs/architecture.md what it is for", from)
+			t.Errorf("%s: no room has it; say in tests/arch what it may import, "+
+				"and in docs/architecture.md what it is for", from)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -179,7 +206,10 @@ var linked = []struct {
 	},
 	{
 		"./cmd/virtctl", "",
-		[]string{"k8s.io/kubectl/", "k8s.io/client-go/kubernetes/typed", "k8s.io/apiserver/", "sigs.k8s.io/controller-runtime/", "libvirt.org/go/libvirt"},
+		[]string{
+			"k8s.io/kubectl/", "k8s.io/client-go/kubernetes/typed", "k8s.io/apiserver/",
+			"sigs.k8s.io/controller-runtime/", "libvirt.org/go/libvirt",
+		},
 		"it must start in milliseconds",
 	},
 }

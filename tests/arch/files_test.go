@@ -69,7 +69,10 @@ func mirrors(t *testing.T) []string {
 	if out, err := exec.Command("go", "env", "GOPROXY", "GOSUMDB").Output(); err == nil {
 		settings = append(settings, out...)
 	}
-	for _, pattern := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*", "/etc/apt/apt.conf.d/*", "/etc/pip.conf", os.Getenv("HOME") + "/.npmrc", "/etc/npmrc"} {
+	for _, pattern := range []string{
+		"/etc/apt/sources.list", "/etc/apt/sources.list.d/*", "/etc/apt/apt.conf.d/*", "/etc/pip.conf",
+		os.Getenv("HOME") + "/.npmrc", "/etc/npmrc",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +83,10 @@ func mirrors(t *testing.T) []string {
 			}
 		}
 	}
-	for _, variable := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL", "NPM_CONFIG_REGISTRY", "npm_config_registry"} {
+	for _, variable := range []string{
+		"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL", "NPM_CONFIG_REGISTRY",
+		"npm_config_registry",
+	} {
 		settings = append(settings, " "+os.Getenv(variable)...)
 	}
 	var hosts []string

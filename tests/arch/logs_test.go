@@ -91,7 +91,8 @@ func logged(call *ast.CallExpr) ([]ast.Expr, bool) {
 	// ErrorS, and logr's Error: the message comes second.
 	if strings.HasPrefix(method.Sel.Name, "Error") && before == 1 && len(call.Args) > 1 {
 		_, message := literal(call.Args[0])
-		if _, second := literal(call.Args[1]); method.Sel.Name == "ErrorS" || !message && second && len(call.Args)%2 == 0 {
+		if _, second := literal(call.Args[1]); method.Sel.Name == "ErrorS" ||
+			!message && second && len(call.Args)%2 == 0 {
 			before = 2
 		}
 	}

@@ -13,22 +13,31 @@ import (
 // reaching are the packages that reach into pods, where others may put links, FIFOs and devices, and change them
 // meanwhile. Files are opened, made, changed and removed there by package beneath, which alone may do it by these
 // functions.
-var reaching = []string{"pkg/handler", "pkg/handler/records", "pkg/handler/podfs", "pkg/handler/migrationproxy", "pkg/handler/streams", "pkg/handler/usage"}
+var reaching = []string{
+	"pkg/handler", "pkg/handler/records", "pkg/handler/podfs", "pkg/handler/migrationproxy", "pkg/handler/streams",
+	"pkg/handler/usage",
+}
 
 // byPath are functions that find a file by a path or change one, by the packages that have them.
 var byPath = map[string][]string{
 	"os": {
-		"Chdir", "Chmod", "Chown", "Chtimes", "CopyFS", "Create", "CreateTemp", "DirFS", "Lchown", "Link", "Lstat", "Mkdir", "MkdirAll", "MkdirTemp",
-		"Open", "OpenFile", "OpenInRoot", "OpenRoot", "ReadDir", "ReadFile", "Readlink", "Remove", "RemoveAll", "Rename", "Stat", "Symlink", "Truncate", "WriteFile",
+		"Chdir", "Chmod", "Chown", "Chtimes", "CopyFS", "Create", "CreateTemp", "DirFS", "Lchown", "Link", "Lstat",
+		"Mkdir", "MkdirAll", "MkdirTemp",
+		"Open", "OpenFile", "OpenInRoot", "OpenRoot", "ReadDir", "ReadFile", "Readlink", "Remove", "RemoveAll",
+		"Rename", "Stat", "Symlink", "Truncate", "WriteFile",
 	},
 	"unix": {
-		"Access", "Chdir", "Chmod", "Chown", "Chroot", "Creat", "Faccessat", "Faccessat2", "Fchdir", "Fchmod", "Fchmodat", "Fchown", "Fchownat", "Fstatat", "Lchown", "Link",
-		"Linkat", "Lstat", "Mkdir", "Mkdirat", "Mkfifo", "Mkfifoat", "Mknod", "Mknodat", "Mount", "MountSetattr", "MoveMount", "Open", "Openat", "Openat2",
-		"OpenTree", "Readlink", "Readlinkat", "Rename", "Renameat", "Renameat2", "Rmdir", "Setxattr", "Stat", "Statx", "Symlink", "Symlinkat", "Truncate",
+		"Access", "Chdir", "Chmod", "Chown", "Chroot", "Creat", "Faccessat", "Faccessat2", "Fchdir", "Fchmod",
+		"Fchmodat", "Fchown", "Fchownat", "Fstatat", "Lchown", "Link",
+		"Linkat", "Lstat", "Mkdir", "Mkdirat", "Mkfifo", "Mkfifoat", "Mknod", "Mknodat", "Mount", "MountSetattr",
+		"MoveMount", "Open", "Openat", "Openat2",
+		"OpenTree", "Readlink", "Readlinkat", "Rename", "Renameat", "Renameat2", "Rmdir", "Setxattr", "Stat", "Statx",
+		"Symlink", "Symlinkat", "Truncate",
 		"Unlink", "Unlinkat", "Unmount", "Utimes", "UtimesNanoAt",
 	},
 	"syscall": {
-		"Chmod", "Chown", "Fchmod", "Fchmodat", "Fchown", "Fchownat", "Lchown", "Link", "Lstat", "Mkdir", "Mkdirat", "Mkfifo", "Mknod", "Mknodat", "Mount", "Open", "Openat",
+		"Chmod", "Chown", "Fchmod", "Fchmodat", "Fchown", "Fchownat", "Lchown", "Link", "Lstat", "Mkdir", "Mkdirat",
+		"Mkfifo", "Mknod", "Mknodat", "Mount", "Open", "Openat",
 		"Rename", "Rmdir", "Stat", "Symlink", "Unlink", "Unmount",
 	},
 	"filepath": {"EvalSymlinks", "Glob", "Walk", "WalkDir"},
@@ -58,11 +67,12 @@ var nodesOwn = map[string][]string{
 	"pkg/handler/podfs/grants.go: kubeletMaps":       {"filepath.Glob"},
 	"pkg/handler/podfs/grants.go: pluginGrants":      {"os.Open"},
 	"pkg/handler/podfs/peer.go: Process.inContainer": {"os.ReadDir", "unix.Lstat"},
-	"pkg/handler/podfs/kill.go: Launchers":           {"os.Lstat", "os.ReadDir"}, // whether there is a socket, whatever it is
-	"pkg/handler/watchdog.go: watchdog.launchers":    {"os.Lstat"},               // whether the directory is there
-	"pkg/handler/podfs/run.go: WaitSocket":           {"os.Lstat"},
-	"pkg/handler/session.go: session.stillThere":     {"os.Lstat"},
-	"pkg/handler/podfs/run.go: OpenRun":              {"os.OpenRoot"}, // for package capabilities
+	// whether there is a socket, whatever it is
+	"pkg/handler/podfs/kill.go: Launchers":        {"os.Lstat", "os.ReadDir"},
+	"pkg/handler/watchdog.go: watchdog.launchers": {"os.Lstat"}, // whether the directory is there
+	"pkg/handler/podfs/run.go: WaitSocket":        {"os.Lstat"},
+	"pkg/handler/session.go: session.stillThere":  {"os.Lstat"},
+	"pkg/handler/podfs/run.go: OpenRun":           {"os.OpenRoot"}, // for package capabilities
 	// virt-handler's own state
 	"pkg/handler/capabilities.go: handler.newProber": {"os.Stat"}, // devices of the node
 	"pkg/handler/handler.go: Node.forgetHarvested":   {"os.RemoveAll"},
@@ -100,7 +110,8 @@ func TestPodsAreReachedByDescriptor(t *testing.T) {
 				for _, use := range usesByPath(declaration) {
 					seen[where+" "+use] = true
 					if !slices.Contains(nodesOwn[where], use) {
-						t.Errorf("%s uses %s: have package beneath do it, or, if no pod can write what it is used on, say so in tests/arch", where, use)
+						t.Errorf("%s uses %s: have package beneath do it, or, if no pod can write what it is used "+
+							"on, say so in tests/arch", where, use)
 					}
 				}
 			}

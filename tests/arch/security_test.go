@@ -74,7 +74,8 @@ func TestSecurityPage(t *testing.T) {
 	}
 	for _, target := range slices.Sorted(maps.Keys(want)) {
 		if !slices.Contains(listed, target) {
-			t.Errorf("docs/security.md does not list %s; add a row `| package | target | what it feeds |` to its section Fuzzing", target)
+			t.Errorf("docs/security.md does not list %s; add a row `| package | target | what it feeds "+
+				"|` to its section Fuzzing", target)
 		}
 	}
 	for i, target := range listed {

@@ -61,7 +61,8 @@ func TestChaos(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if os.Getenv("VIRTKIT_E2E_KEEP") != "" {
-			t.Logf("instance %s is kept, kubeconfig %s; end it with: bin/virt-local down --name %[1]s", i.Name, i.Kubeconfig)
+			t.Logf("instance %s is kept, kubeconfig %s; end it with: bin/virt-local down --name %[1]s", i.Name,
+				i.Kubeconfig)
 			return
 		}
 		if err := i.Down(); err != nil {

@@ -65,7 +65,8 @@ func (c *consoles) read() {
 	there := map[string]bool{}
 	for _, node := range c.nodes {
 		root := fmt.Sprintf("/proc/%d/root/var/lib/kubelet/pods", node)
-		paths, err := filepath.Glob(filepath.Join(root, "*/volumes/kubernetes.io~empty-dir", names.VolumeRun, names.LogSerial))
+		paths, err := filepath.Glob(filepath.Join(root, "*/volumes/kubernetes.io~empty-dir", names.VolumeRun,
+			names.LogSerial))
 		c.note(err)
 		for _, path := range paths {
 			there[path] = true

@@ -59,7 +59,8 @@ func processes(podUID, command string) (pids []int, err error) {
 		}
 		// One that ends meanwhile has no command line any more.
 		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		if err != nil || bytes.Contains(cmdline, []byte("\x00console-log")) || bytes.Contains(cmdline, []byte("\x00probe")) {
+		if err != nil || bytes.Contains(cmdline, []byte("\x00console-log")) ||
+			bytes.Contains(cmdline, []byte("\x00probe")) {
 			continue
 		}
 		pids = append(pids, p.PID)
@@ -78,11 +79,17 @@ func (r *run) aim(ctx context.Context, s Step) (*fault, error) {
 	case API:
 		return f, r.aimComponent(ctx, f, names.VirtAPI, func(corev1.Pod, string) bool { return true })
 	case Leader:
-		return f, r.aimComponent(ctx, f, names.VirtController, func(p corev1.Pod, leader string) bool { return p.Name == leader })
+		return f, r.aimComponent(ctx, f, names.VirtController, func(p corev1.Pod, leader string) bool {
+			return p.Name == leader
+		})
 	case Standby:
-		return f, r.aimComponent(ctx, f, names.VirtController, func(p corev1.Pod, leader string) bool { return p.Name != leader })
+		return f, r.aimComponent(ctx, f, names.VirtController, func(p corev1.Pod, leader string) bool {
+			return p.Name != leader
+		})
 	case Handler, HandlerStopped:
-		return f, r.aimComponent(ctx, f, names.VirtHandler, func(p corev1.Pod, _ string) bool { return p.Spec.NodeName == node })
+		return f, r.aimComponent(ctx, f, names.VirtHandler, func(p corev1.Pod, _ string) bool {
+			return p.Spec.NodeName == node
+		})
 	case Kubelet, Containerd:
 		return f, r.aimProgram(ctx, f, string(s.Kind), node)
 	case ControlPlane, ControlPlaneStopped:
@@ -115,10 +122,13 @@ func (r *run) node(ctx context.Context, s Step) (string, error) {
 
 // aimComponent takes the pod of a component that is the one. One that was restarted is replaced first: the kubelet
 // would take longer each time to start it again.
-func (r *run) aimComponent(ctx context.Context, f *fault, component string, one func(pod corev1.Pod, leader string) bool) error {
+func (r *run) aimComponent(ctx context.Context, f *fault, component string,
+	one func(pod corev1.Pod, leader string) bool,
+) error {
 	var pod corev1.Pod
 	err := r.wait(ctx, bootTime, func(ctx context.Context) string {
-		lease, err := r.Kube.CoordinationV1().Leases(names.Namespace).Get(ctx, names.VirtController, metav1.GetOptions{})
+		lease, err := r.Kube.CoordinationV1().Leases(names.Namespace).Get(ctx, names.VirtController,
+			metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -129,8 +139,12 @@ func (r *run) aimComponent(ctx context.Context, f *fault, component string, one 
 		if err != nil {
 			return err.Error()
 		}
-		slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp == nil && one(p, *lease.Spec.HolderIdentity) })
+		slices.SortFunc(pods, func(a, b corev1.Pod) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
+		i := slices.IndexFunc(pods, func(p corev1.Pod) bool {
+			return p.DeletionTimestamp == nil && one(p, *lease.Spec.HolderIdentity)
+		})
 		if i < 0 {
 			return "no such pod of " + component
 		}

@@ -49,23 +49,97 @@ func TestJournalCheck(t *testing.T) {
 		{"nothing yet", nil, nil, "", ""},
 		{"all is there", []Record{one, two}, []string{one.String(), two.String()}, "", ""},
 		{"more than was said", []Record{one}, []string{one.String(), two.String(), three.String()}, "", ""},
-		{"a line of the console was not readable", []Record{one, three}, []string{one.String(), two.String(), three.String()}, "", ""},
-		{"the guest has booted anew", []Record{one, two, next}, []string{one.String(), two.String(), next.String()}, "", ""},
+		{
+			"a line of the console was not readable",
+			[]Record{one, three},
+			[]string{one.String(), two.String(), three.String()},
+			"", "",
+		},
+		{
+			"the guest has booted anew",
+			[]Record{one, two, next},
+			[]string{one.String(), two.String(), next.String()},
+			"", "",
+		},
 		{"the last one is being written", []Record{one}, []string{one.String(), two.String()[:20]}, "", ""},
 		{"the last one is missing", []Record{one, two}, []string{one.String()}, "record 2 is not on the disk", ""},
-		{"one in between is missing", []Record{one, three}, []string{one.String(), "", three.String()}, "record 2 is not on the disk", ""},
+		{
+			"one in between is missing",
+			[]Record{one, three},
+			[]string{one.String(), "", three.String()},
+			"record 2 is not on the disk", "",
+		},
 		{"the disk is empty", []Record{one}, nil, "record 1 is not on the disk", ""},
-		{"an acknowledged one is damaged", []Record{one, two}, []string{one.String(), two.String()[:20]}, "record 2 is damaged", ""},
-		{"one in between is damaged", []Record{one}, []string{one.String(), two.String()[:20], three.String()}, "record 2 is damaged", ""},
-		{"a bit has changed", []Record{one, two}, []string{strings.Replace(one.String(), " 10 ", " 11 ", 1), two.String()}, "record 1 is damaged", ""},
-		{"a boot's records are missing", []Record{one}, []string{one.String(), rec(2, 3, bootB, 1).String()}, "boot 3 begins with record 2", ""},
-		{"a copy has written over it", []Record{one, two}, []string{one.String(), rec(2, 1, bootA, 21).String()}, "", "record 2 was acknowledged as"},
-		{"a copy has acknowledged, too", []Record{one, two, rec(2, 1, bootA, 21)}, []string{one.String(), two.String()}, "", "record 2 was written twice"},
-		{"two boots at once", []Record{one, two, rec(2, 2, bootB, 5)}, []string{one.String(), two.String()}, "", "record 2 was written twice"},
-		{"the old boot goes on", nil, []string{one.String(), rec(2, 2, bootB, 5).String(), three.String()}, "", "boot 1 has written record 3 after boot 2"},
-		{"two boots with one number", nil, []string{one.String(), rec(2, 1, bootB, 5).String()}, "", "two boots have written records 1 and 2"},
-		{"another guest", []Record{one}, []string{one.String(), foreign.String()}, "", "in place of record 2 is another one"},
-		{"a record in another's place", []Record{one}, []string{one.String(), three.String()}, "", "in place of record 2 is another one"},
+		{
+			"an acknowledged one is damaged",
+			[]Record{one, two},
+			[]string{one.String(), two.String()[:20]},
+			"record 2 is damaged", "",
+		},
+		{
+			"one in between is damaged",
+			[]Record{one},
+			[]string{one.String(), two.String()[:20], three.String()},
+			"record 2 is damaged", "",
+		},
+		{
+			"a bit has changed",
+			[]Record{one, two},
+			[]string{strings.Replace(one.String(), " 10 ", " 11 ", 1), two.String()},
+			"record 1 is damaged", "",
+		},
+		{
+			"a boot's records are missing",
+			[]Record{one},
+			[]string{one.String(), rec(2, 3, bootB, 1).String()},
+			"boot 3 begins with record 2", "",
+		},
+		{
+			"a copy has written over it",
+			[]Record{one, two},
+			[]string{one.String(), rec(2, 1, bootA, 21).String()},
+			"",
+			"record 2 was acknowledged as",
+		},
+		{
+			"a copy has acknowledged, too",
+			[]Record{one, two, rec(2, 1, bootA, 21)},
+			[]string{one.String(), two.String()},
+			"", "record 2 was written twice",
+		},
+		{
+			"two boots at once",
+			[]Record{one, two, rec(2, 2, bootB, 5)},
+			[]string{one.String(), two.String()},
+			"",
+			"record 2 was written twice",
+		},
+		{
+			"the old boot goes on", nil,
+			[]string{one.String(), rec(2, 2, bootB, 5).String(), three.String()},
+			"",
+			"boot 1 has written record 3 after boot 2",
+		},
+		{
+			"two boots with one number", nil,
+			[]string{one.String(), rec(2, 1, bootB, 5).String()},
+			"",
+			"two boots have written records 1 and 2",
+		},
+		{
+			"another guest",
+			[]Record{one},
+			[]string{one.String(), foreign.String()},
+			"",
+			"in place of record 2 is another one",
+		},
+		{
+			"a record in another's place",
+			[]Record{one},
+			[]string{one.String(), three.String()},
+			"",
+			"in place of record 2 is another one",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -167,7 +241,8 @@ func TestJournalScript(t *testing.T) {
 			j.Acknowledge(r, time.Now())
 		}
 		// Another boot has another id.
-		script = strings.Replace(script, "boot=$(cat /proc/sys/kernel/random/boot_id)", "boot=$(cat /proc/sys/kernel/random/uuid)", 1)
+		script = strings.Replace(script, "boot=$(cat /proc/sys/kernel/random/boot_id)",
+			"boot=$(cat /proc/sys/kernel/random/uuid)", 1)
 		f, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)

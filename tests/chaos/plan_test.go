@@ -34,7 +34,8 @@ func golden(t *testing.T, name, got string) {
 func TestPlan(t *testing.T) {
 	var text strings.Builder
 	for _, s := range Plan(1, 64) {
-		fmt.Fprintf(&text, "%-10s%-25sguest %d  target %-6v%6v%6v\n", s.Phase, s.Kind, s.Guest, s.Target, s.Delay, s.Pause)
+		fmt.Fprintf(&text, "%-10s%-25sguest %d  target %-6v%6v%6v\n", s.Phase, s.Kind, s.Guest, s.Target, s.Delay,
+			s.Pause)
 	}
 	golden(t, "plan.golden", text.String())
 }
@@ -61,7 +62,8 @@ func TestPlanCoversEveryPair(t *testing.T) {
 			}
 		}
 		for _, s := range plan {
-			if s.Delay < 0 || s.Delay > window[s.Phase] || s.Kind.Stops() != (s.Pause >= 2*time.Second) || s.Guest < 0 || s.Guest >= Guests {
+			if s.Delay < 0 || s.Delay > window[s.Phase] || s.Kind.Stops() != (s.Pause >= 2*time.Second) ||
+				s.Guest < 0 || s.Guest >= Guests {
 				t.Errorf("seed %d: %+v", seed, s)
 			}
 			if s.Target && s.Kind.OfGuest() && s.Phase != Migrating {

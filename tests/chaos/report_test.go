@@ -39,7 +39,8 @@ func TestReport(t *testing.T) {
 	if err := r.WriteJSON(&text); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(text.Bytes(), &back); err != nil || len(back.Outcomes) != 6 || back.Outcomes[0].Kind != QEMU || len(back.Outcomes[5].Lost) != 7 {
+	if err := json.Unmarshal(text.Bytes(), &back); err != nil || len(back.Outcomes) != 6 ||
+		back.Outcomes[0].Kind != QEMU || len(back.Outcomes[5].Lost) != 7 {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }

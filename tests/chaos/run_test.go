@@ -129,10 +129,12 @@ func (r *run) create(ctx context.Context, g *vm) error {
 	if err := errors.Join(err, z.Close()); err != nil {
 		return err
 	}
-	userData := "#cloud-config\nwrite_files:\n- path: /usr/bin/journal\n  permissions: '0755'\n  encoding: gz+b64\n  content: " +
+	userData := "#cloud-config\nwrite_files:\n- path: /usr/bin/journal\n  permissions: '0755'\n  " +
+		"encoding: gz+b64\n  content: " +
 		base64.StdEncoding.EncodeToString(script.Bytes()) +
 		// A guest that shuts down takes its disks away last; the journal has to end before.
-		"\n- path: /etc/rc.shutdown\n  permissions: '0755'\n  content: |\n    #!/bin/sh\n    kill $(cat /run/journal.pid)\n" +
+		"\n- path: /etc/rc.shutdown\n  permissions: '0755'\n  content: |\n    #!/bin/sh\n" +
+		"    kill $(cat /run/journal.pid)\n" +
 		"runcmd:\n- journal " + g.name + " DATA >/dev/null 2>&1 & echo $! >/run/journal.pid\n"
 	made := guests.NewVM(r.ns, g.name, v1.RunStrategyAlways, guests.WithClaim(g.name), guests.WithUserData(userData))
 	g.plugged, g.halted = false, false

@@ -89,7 +89,8 @@ func (r *run) kill(ctx context.Context, s Step, o *Outcome) error {
 	}
 	for i, g := range r.vms {
 		if last, _ := r.consoles.last(g.name); last.Boot != boots[i] && survives(s, i, moved || f.moved) {
-			o.Ended = append(o.Ended, fmt.Sprintf("%s ran as boot %s and runs as %s, boot %d", g.name, boots[i], last.Boot, last.Epoch))
+			o.Ended = append(o.Ended,
+				fmt.Sprintf("%s ran as boot %s and runs as %s, boot %d", g.name, boots[i], last.Boot, last.Epoch))
 		}
 	}
 	return nil

@@ -166,7 +166,8 @@ func (g *vm) volumesWell(vmi *v1.VirtualMachineInstance) error {
 // launchers returns the launcher pods of a VM, and remembers them.
 func (r *run) launchers(ctx context.Context, g *vm) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	if err := r.Client.List(ctx, pods, client.InNamespace(r.ns), client.MatchingLabels{names.LabelComponent: names.VirtLauncher}); err != nil {
+	if err := r.Client.List(ctx, pods, client.InNamespace(r.ns),
+		client.MatchingLabels{names.LabelComponent: names.VirtLauncher}); err != nil {
 		return nil, err
 	}
 	var mine []corev1.Pod
@@ -198,7 +199,8 @@ func (g *vm) qemus() (pids []int, err error) {
 // componentPods returns the pods of one of virtkit's components.
 func (r *run) componentPods(ctx context.Context, component string) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	err := r.Client.List(ctx, pods, client.InNamespace(names.Namespace), client.MatchingLabels{names.LabelComponent: component})
+	err := r.Client.List(ctx, pods, client.InNamespace(names.Namespace),
+		client.MatchingLabels{names.LabelComponent: component})
 	return pods.Items, err
 }
 
@@ -328,7 +330,8 @@ func (r *run) answers(ctx context.Context, _ *fault) error {
 	if err := r.Client.Create(ctx, probe, client.DryRunAll); err != nil {
 		return err
 	}
-	if err := r.Kube.Discovery().RESTClient().Get().AbsPath("/apis/subresources.kubevirt.io/v1").Do(ctx).Error(); err != nil {
+	subresources := r.Kube.Discovery().RESTClient().Get().AbsPath("/apis/subresources.kubevirt.io/v1")
+	if err := subresources.Do(ctx).Error(); err != nil {
 		return err
 	}
 	handlers, err := r.componentPods(ctx, names.VirtHandler)
@@ -363,7 +366,8 @@ func (r *run) describe(ctx context.Context) {
 			continue
 		}
 		for _, pod := range pods.Items {
-			r.t.Logf("pod %s: %s on %q: %+v", pod.Name, pod.Status.Phase, pod.Spec.NodeName, pod.Status.ContainerStatuses)
+			r.t.Logf("pod %s: %s on %q: %+v", pod.Name, pod.Status.Phase, pod.Spec.NodeName,
+				pod.Status.ContainerStatuses)
 			tail := &corev1.PodLogOptions{TailLines: new(int64(15))}
 			if log, err := r.Kube.CoreV1().Pods(ns).GetLogs(pod.Name, tail).DoRaw(ctx); err == nil {
 				r.t.Logf("log of %s:\n%s", pod.Name, log)
@@ -377,6 +381,7 @@ func (r *run) describe(ctx context.Context) {
 	}
 	for _, e := range events.Items[max(0, len(events.Items)-40):] {
 		about := e.InvolvedObject
-		r.t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), about.Kind, about.Name, e.Reason, e.Message)
+		r.t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), about.Kind, about.Name, e.Reason,
+			e.Message)
 	}
 }

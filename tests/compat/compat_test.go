@@ -38,12 +38,14 @@ func connect(t *testing.T) (kubecli.KubevirtClient, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "compat-"}}, metav1.CreateOptions{})
+	ns, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "compat-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := client.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{}); err != nil {
+		if err := client.CoreV1().Namespaces().Delete(context.Background(),
+			ns.Name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete namespace: %v", err)
 		}
 	})
@@ -64,17 +66,26 @@ func machine(ns string) *v1.VirtualMachine {
 		Spec: v1.VirtualMachineSpec{
 			RunStrategy: &strategy,
 			Template: &v1.VirtualMachineInstanceTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "compat"}, Annotations: map[string]string{"note": "kept"}},
+				ObjectMeta: metav1.ObjectMeta{
+					Labels: map[string]string{"app": "compat"}, Annotations: map[string]string{"note": "kept"},
+				},
 				Spec: v1.VirtualMachineInstanceSpec{
 					Domain: v1.DomainSpec{
 						Memory: &v1.Memory{Guest: &memory},
 						Devices: v1.Devices{
-							Disks:      []v1.Disk{{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}},
+							Disks: []v1.Disk{
+								{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
+							},
 							Interfaces: []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()},
 						},
 					},
 					Networks: []v1.Network{*v1.DefaultPodNetwork()},
-					Volumes:  []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: image()}}}},
+					Volumes: []v1.Volume{
+						{
+							Name:         "root",
+							VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: image()}},
+						},
+					},
 				},
 			},
 		},
@@ -90,10 +101,12 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := machine(ns)
-	if !equalJSON(t, created.Labels, want.Labels) || !equalJSON(t, created.Spec.Template.ObjectMeta, want.Spec.Template.ObjectMeta) {
+	if !equalJSON(t, created.Labels, want.Labels) ||
+		!equalJSON(t, created.Spec.Template.ObjectMeta, want.Spec.Template.ObjectMeta) {
 		t.Errorf("metadata changed: %+v %+v", created.Labels, created.Spec.Template.ObjectMeta)
 	}
-	if !equalJSON(t, created.Spec.Template.Spec.Volumes, want.Spec.Template.Spec.Volumes) || !equalJSON(t, created.Spec.Template.Spec.Networks, want.Spec.Template.Spec.Networks) {
+	if !equalJSON(t, created.Spec.Template.Spec.Volumes, want.Spec.Template.Spec.Volumes) ||
+		!equalJSON(t, created.Spec.Template.Spec.Networks, want.Spec.Template.Spec.Networks) {
 		t.Errorf("spec changed: %+v", created.Spec.Template.Spec)
 	}
 	var got, again *v1.VirtualMachine
@@ -144,9 +157,12 @@ func TestLife(t *testing.T) {
 	if err := client.VirtualMachine(ns).Start(t.Context(), vm.Name, &v1.StartOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, watcher, 2*time.Minute, "running", func(e watch.Event, vmi *v1.VirtualMachineInstance) bool { return vmi.Status.Phase == v1.Running })
+	await(t, watcher, 2*time.Minute, "running", func(e watch.Event, vmi *v1.VirtualMachineInstance) bool {
+		return vmi.Status.Phase == v1.Running
+	})
 
-	stream, err := client.VirtualMachineInstance(ns).SerialConsole(vm.Name, &kvcorev1.SerialConsoleOptions{ConnectionTimeout: 30 * time.Second})
+	stream, err := client.VirtualMachineInstance(ns).SerialConsole(vm.Name,
+		&kvcorev1.SerialConsoleOptions{ConnectionTimeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +191,9 @@ func TestLife(t *testing.T) {
 	if err := client.VirtualMachine(ns).Stop(t.Context(), vm.Name, &v1.StopOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, watcher, time.Minute, "deleted", func(e watch.Event, vmi *v1.VirtualMachineInstance) bool { return e.Type == watch.Deleted })
+	await(t, watcher, time.Minute, "deleted", func(e watch.Event, vmi *v1.VirtualMachineInstance) bool {
+		return e.Type == watch.Deleted
+	})
 	if _, err := client.ServerVersion().Get(); err != nil {
 		t.Errorf("version: %v", err)
 	}
@@ -184,7 +202,8 @@ func TestLife(t *testing.T) {
 // checkScreen takes a screenshot, and opens the VNC server.
 func checkScreen(t *testing.T, client kubecli.KubevirtClient, ns, name string) {
 	t.Helper()
-	shot, err := client.VirtualMachineInstance(ns).Screenshot(t.Context(), name, &v1.ScreenshotOptions{MoveCursor: true})
+	shot, err := client.VirtualMachineInstance(ns).Screenshot(t.Context(), name,
+		&v1.ScreenshotOptions{MoveCursor: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +232,9 @@ func checkScreen(t *testing.T, client kubecli.KubevirtClient, ns, name string) {
 	}
 }
 
-func await(t *testing.T, w watch.Interface, within time.Duration, what string, done func(watch.Event, *v1.VirtualMachineInstance) bool) {
+func await(t *testing.T, w watch.Interface, within time.Duration, what string,
+	done func(watch.Event, *v1.VirtualMachineInstance) bool,
+) {
 	t.Helper()
 	deadline := time.After(within)
 	last := ""

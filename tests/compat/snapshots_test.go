@@ -28,15 +28,19 @@ func withDisk(t *testing.T, client kubecli.KubevirtClient, ns string) *v1.Virtua
 		ObjectMeta: metav1.ObjectMeta{Name: disk, Namespace: ns},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")},
+			},
 		},
 	}
-	if _, err := client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(),
+		claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	vm := machine(ns)
 	spec := &vm.Spec.Template.Spec
-	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: disk, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks,
+		v1.Disk{Name: disk, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
 	spec.Volumes = append(spec.Volumes, v1.Volume{Name: disk, VolumeSource: v1.VolumeSource{
 		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
 			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: disk},
@@ -45,7 +49,8 @@ func withDisk(t *testing.T, client kubecli.KubevirtClient, ns string) *v1.Virtua
 	return vm
 }
 
-// Snapshot, restore and clone through KubeVirt's clients: of a stopped VM, for what they do with a guest is tests/e2e's.
+// Snapshot, restore and clone through KubeVirt's clients: of a stopped VM, for what they do with a guest is
+// tests/e2e's.
 func TestSnapshotRestoreClone(t *testing.T) {
 	if os.Getenv("VIRTKIT_E2E_STORAGE") == "hostpath" {
 		t.Skip("VIRTKIT_E2E_STORAGE=hostpath has no VolumeSnapshots")
@@ -55,7 +60,9 @@ func TestSnapshotRestoreClone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vmKind := corev1.TypedLocalObjectReference{APIGroup: pointer(v1.GroupVersion.Group), Kind: "VirtualMachine", Name: vm.Name}
+	vmKind := corev1.TypedLocalObjectReference{
+		APIGroup: pointer(v1.GroupVersion.Group), Kind: "VirtualMachine", Name: vm.Name,
+	}
 
 	snapshot, err := client.VirtualMachineSnapshot(ns).Create(t.Context(), &snapshotv1beta1.VirtualMachineSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: "before"}, Spec: snapshotv1beta1.VirtualMachineSnapshotSpec{Source: vmKind},
@@ -65,20 +72,24 @@ func TestSnapshotRestoreClone(t *testing.T) {
 	}
 	until(t, "the snapshot to be ready", func(ctx context.Context) (bool, any, error) {
 		snapshot, err = client.VirtualMachineSnapshot(ns).Get(ctx, snapshot.Name, metav1.GetOptions{})
-		return err == nil && snapshot.Status != nil && snapshot.Status.ReadyToUse != nil && *snapshot.Status.ReadyToUse, snapshot.Status, err
+		return err == nil && snapshot.Status != nil && snapshot.Status.ReadyToUse != nil && *snapshot.Status.ReadyToUse,
+			snapshot.Status, err
 	})
 	checkContent(t, client, snapshot)
 
 	restore, err := client.VirtualMachineRestore(ns).Create(t.Context(), &snapshotv1beta1.VirtualMachineRestore{
 		ObjectMeta: metav1.ObjectMeta{Name: "back"},
-		Spec:       snapshotv1beta1.VirtualMachineRestoreSpec{Target: vmKind, VirtualMachineSnapshotName: snapshot.Name},
+		Spec: snapshotv1beta1.VirtualMachineRestoreSpec{
+			Target: vmKind, VirtualMachineSnapshotName: snapshot.Name,
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the restore to be complete", func(ctx context.Context) (bool, any, error) {
 		restore, err = client.VirtualMachineRestore(ns).Get(ctx, restore.Name, metav1.GetOptions{})
-		return err == nil && restore.Status != nil && restore.Status.Complete != nil && *restore.Status.Complete, restore.Status, err
+		return err == nil && restore.Status != nil && restore.Status.Complete != nil && *restore.Status.Complete,
+			restore.Status, err
 	})
 	back, err := client.VirtualMachine(ns).Get(t.Context(), vm.Name, metav1.GetOptions{})
 	if err != nil {
@@ -113,7 +124,8 @@ func TestSnapshotRestoreClone(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the snapshot's content to be gone", func(ctx context.Context) (bool, any, error) {
-		content, err := client.VirtualMachineSnapshotContent(ns).Get(ctx, *snapshot.Status.VirtualMachineSnapshotContentName, metav1.GetOptions{})
+		content, err := client.VirtualMachineSnapshotContent(ns).Get(ctx,
+			*snapshot.Status.VirtualMachineSnapshotContentName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, nil, nil
 		}
@@ -124,18 +136,21 @@ func TestSnapshotRestoreClone(t *testing.T) {
 // checkContent looks at the content of a snapshot: the VM as it was, and a VolumeSnapshot of its claim.
 func checkContent(t *testing.T, client kubecli.KubevirtClient, snapshot *snapshotv1beta1.VirtualMachineSnapshot) {
 	t.Helper()
-	content, err := client.VirtualMachineSnapshotContent(snapshot.Namespace).Get(t.Context(), *snapshot.Status.VirtualMachineSnapshotContentName, metav1.GetOptions{})
+	content, err := client.VirtualMachineSnapshotContent(snapshot.Namespace).Get(t.Context(),
+		*snapshot.Status.VirtualMachineSnapshotContentName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if vm := content.Spec.Source.VirtualMachine; vm == nil || vm.Name != snapshot.Spec.Source.Name || vm.Labels["team"] != "sea" {
+	if vm := content.Spec.Source.VirtualMachine; vm == nil || vm.Name != snapshot.Spec.Source.Name ||
+		vm.Labels["team"] != "sea" {
 		t.Errorf("the content's VM is %+v", vm)
 	}
 	backups := content.Spec.VolumeBackups
 	if len(backups) != 1 || backups[0].VolumeName != disk || backups[0].VolumeSnapshotName == nil {
 		t.Fatalf("the content has the volumes %+v", backups)
 	}
-	volume, err := client.KubernetesSnapshotClient().SnapshotV1().VolumeSnapshots(snapshot.Namespace).Get(t.Context(), *backups[0].VolumeSnapshotName, metav1.GetOptions{})
+	volume, err := client.KubernetesSnapshotClient().SnapshotV1().VolumeSnapshots(snapshot.Namespace).Get(t.Context(),
+		*backups[0].VolumeSnapshotName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,10 +172,11 @@ func claimOf(vm *v1.VirtualMachine) string {
 func until(t *testing.T, what string, look func(context.Context) (done bool, seen any, err error)) {
 	t.Helper()
 	var last any
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (done bool, err error) {
-		done, last, err = look(ctx)
-		return done, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 2*time.Minute, true,
+		func(ctx context.Context) (done bool, err error) {
+			done, last, err = look(ctx)
+			return done, err
+		})
 	if err != nil {
 		t.Fatalf("wait for %s: %v; %+v", what, err, last)
 	}

@@ -27,24 +27,44 @@ func TestBadInput(t *testing.T) {
 		change func(*v1.VirtualMachine)
 		want   string
 	}{
-		{"unknown run strategy", func(vm *v1.VirtualMachine) { vm.Spec.RunStrategy = ptr(v1.VirtualMachineRunStrategy("Sometimes")) }, "spec.runStrategy"},
+		{
+			"unknown run strategy",
+			func(vm *v1.VirtualMachine) { vm.Spec.RunStrategy = ptr(v1.VirtualMachineRunStrategy("Sometimes")) },
+			"spec.runStrategy",
+		},
 		{"two disks of one name", func(vm *v1.VirtualMachine) {
 			spec(vm).Domain.Devices.Disks = append(spec(vm).Domain.Devices.Disks, spec(vm).Domain.Devices.Disks[0])
 		}, "spec.template.spec.domain.devices.disks[1].name"},
-		{"disk without volume", func(vm *v1.VirtualMachine) { spec(vm).Volumes = nil }, "spec.template.spec.domain.devices.disks[0]"},
-		{"no memory", func(vm *v1.VirtualMachine) { spec(vm).Domain.Memory.Guest = ptr(resource.MustParse("0")) }, "spec.template.spec.domain.memory.guest"},
-		{"cloud-init over 2048 bytes", withUserData("#cloud-config\n#" + strings.Repeat("x", 2048)), "spec.template.spec.volumes[1].cloudInitNoCloud.userData"},
+		{
+			"disk without volume", func(vm *v1.VirtualMachine) { spec(vm).Volumes = nil },
+			"spec.template.spec.domain.devices.disks[0]",
+		},
+		{
+			"no memory", func(vm *v1.VirtualMachine) { spec(vm).Domain.Memory.Guest = ptr(resource.MustParse("0")) },
+			"spec.template.spec.domain.memory.guest",
+		},
+		{
+			"cloud-init over 2048 bytes", withUserData("#cloud-config\n#" + strings.Repeat("x", 2048)),
+			"spec.template.spec.volumes[1].cloudInitNoCloud.userData",
+		},
 		{"invalid base64", func(vm *v1.VirtualMachine) {
 			withUserData("")(vm)
 			spec(vm).Volumes[1].CloudInitNoCloud = &v1.CloudInitNoCloudSource{UserDataBase64: "%%%"}
 		}, "spec.template.spec.volumes[1].cloudInitNoCloud.userDataBase64"},
-		{"name over 253 characters", func(vm *v1.VirtualMachine) { vm.Name = strings.Repeat("n", 254) }, "metadata.name"},
+		{
+			"name over 253 characters", func(vm *v1.VirtualMachine) { vm.Name = strings.Repeat("n", 254) },
+			"metadata.name",
+		},
 		{"unsupported field", func(vm *v1.VirtualMachine) {
 			spec(vm).Domain.LaunchSecurity = &v1.LaunchSecurity{TDX: &v1.TDX{}}
 		}, "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit"},
-		{"GPU that is not permitted", func(vm *v1.VirtualMachine) {
-			spec(vm).Domain.Devices.GPUs = []v1.GPU{{Name: "gpu", DeviceName: "vendor.com/gpu"}}
-		}, "spec.template.spec.domain.devices.gpus[0].deviceName: GPU vendor.com/gpu is not permitted in permittedHostDevices"},
+		{
+			"GPU that is not permitted", func(vm *v1.VirtualMachine) {
+				spec(vm).Domain.Devices.GPUs = []v1.GPU{{Name: "gpu", DeviceName: "vendor.com/gpu"}}
+			},
+			"spec.template.spec.domain.devices.gpus[0].deviceName: GPU vendor.com/gpu is not permitted " +
+				"in permittedHostDevices",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			vm := newVM(ns, "bad", v1.RunStrategyAlways, test.change)
@@ -63,12 +83,16 @@ func TestBadInput(t *testing.T) {
 		"spec.template.spec.domain.memory":       int64(7),
 	} {
 		vm := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-			"runStrategy": "Halted", "template": map[string]any{"spec": map[string]any{"domain": map[string]any{"memory": memory, "devices": map[string]any{}}}},
+			"runStrategy": "Halted",
+			"template": map[string]any{
+				"spec": map[string]any{"domain": map[string]any{"memory": memory, "devices": map[string]any{}}},
+			},
 		}}}
 		vm.SetGroupVersionKind(v1.VirtualMachineGroupVersionKind)
 		vm.SetNamespace(ns)
 		vm.SetName("bad")
-		if err := c.Client.Create(t.Context(), vm); err == nil || !strings.Contains(err.Error(), want+": Invalid value") {
+		if err := c.Client.Create(t.Context(), vm); err == nil ||
+			!strings.Contains(err.Error(), want+": Invalid value") {
 			t.Errorf("memory %v: %v", memory, err)
 		}
 	}
@@ -88,7 +112,9 @@ func TestMissingImage(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	vm := newVM(c.namespace(t, "restricted"), "imageless", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
-		vm.Spec.Template.Spec.Volumes[0].ContainerDisk = &v1.ContainerDiskSource{Image: "virtkit.invalid/no/such:image", ImagePullPolicy: corev1.PullNever}
+		vm.Spec.Template.Spec.Volumes[0].ContainerDisk = &v1.ContainerDiskSource{
+			Image: "virtkit.invalid/no/such:image", ImagePullPolicy: corev1.PullNever,
+		}
 	})
 	g := c.create(t, vm)
 	g.waitStatus(t, 60*time.Second, v1.VirtualMachineStatusErrImagePull, v1.VirtualMachineStatusImagePullBackOff)

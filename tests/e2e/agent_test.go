@@ -29,9 +29,11 @@ func TestGuestAgent(t *testing.T) {
 	if err := c.Client.Create(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
-	g := c.create(t, newVM(ns, "asked", v1.RunStrategyAlways, withUserData("#cloud-config\nuser: root\npassword: tiny\n"), withEmptyDisk(), func(vm *v1.VirtualMachine) {
-		vm.Spec.Template.Spec.Hostname, vm.Spec.Template.Spec.Subdomain = "web", "farm"
-	}))
+	g := c.create(t,
+		newVM(ns, "asked", v1.RunStrategyAlways, withUserData("#cloud-config\nuser: root\npassword: tiny\n"),
+			withEmptyDisk(), func(vm *v1.VirtualMachine) {
+				vm.Spec.Template.Spec.Hostname, vm.Spec.Template.Spec.Subdomain = "web", "farm"
+			}))
 	if got := g.in(t, "hostname"); got != "web" {
 		t.Errorf("the guest's host name is %q", got)
 	}
@@ -57,12 +59,17 @@ func TestGuestAgent(t *testing.T) {
 	}
 	var users v1.VirtualMachineInstanceGuestOSUserList
 	ask(http.MethodGet, "userlist", "", &users)
-	if !slices.ContainsFunc(users.Items, func(u v1.VirtualMachineInstanceGuestOSUser) bool { return u.UserName == "root" && u.LoginTime > 0 }) {
+	if !slices.ContainsFunc(users.Items, func(u v1.VirtualMachineInstanceGuestOSUser) bool {
+		return u.UserName == "root" && u.LoginTime > 0
+	}) {
 		t.Errorf("users %+v", users.Items)
 	}
 	var info v1.VirtualMachineInstanceGuestAgentInfo
 	ask(http.MethodGet, "guestosinfo", "", &info)
-	if info.Hostname != "web" || info.GAVersion == "" || !slices.ContainsFunc(info.SupportedCommands, func(c v1.GuestAgentCommandInfo) bool { return c.Name == "guest-ping" }) {
+	if info.Hostname != "web" || info.GAVersion == "" ||
+		!slices.ContainsFunc(info.SupportedCommands, func(c v1.GuestAgentCommandInfo) bool {
+			return c.Name == "guest-ping"
+		}) {
 		t.Errorf("guestosinfo %+v", info)
 	}
 	for _, condition := range g.vmi(t).Status.Conditions {
@@ -72,11 +79,16 @@ func TestGuestAgent(t *testing.T) {
 	}
 
 	// The tiny guest lives in memory, which cannot be frozen.
-	g.in(t, "sh", "-c", `for d in /sys/block/vd*; do [ "$(cat $d/serial)" = EMPTY ] && ! grep -q " /mnt " /proc/mounts && mke2fs /dev/${d##*/} && mount /dev/${d##*/} /mnt; done; grep " /mnt " /proc/mounts`)
+	g.in(t, "sh",
+		"-c",
+		`for d in /sys/block/vd*; do [ "$(cat $d/serial)" = EMPTY ] && ! grep -q " /mnt " /proc/mounts && mke2fs /dev/${d##*/} && mount /dev/${d##*/} /mnt; done; grep " /mnt " /proc/mounts`)
 	var systems v1.VirtualMachineInstanceFileSystemList
 	ask(http.MethodGet, "filesystemlist", "", &systems)
 	if !slices.ContainsFunc(systems.Items, func(f v1.VirtualMachineInstanceFileSystem) bool {
-		return f.MountPoint == "/mnt" && slices.ContainsFunc(f.Disk, func(d v1.VirtualMachineInstanceFileSystemDisk) bool { return d.BusType == "virtio" })
+		return f.MountPoint == "/mnt" &&
+			slices.ContainsFunc(f.Disk, func(d v1.VirtualMachineInstanceFileSystemDisk) bool {
+				return d.BusType == "virtio"
+			})
 	}) {
 		t.Errorf("file systems %+v", systems.Items)
 	}

@@ -50,7 +50,8 @@ func TestBootToLogin(t *testing.T) {
 	vm.Namespace = ns
 	withUserData(userData)(vm)
 	vm.Spec.Template.ObjectMeta.Labels = map[string]string{"app": "boot"}
-	vm.Spec.Template.Spec.Hostname, vm.Spec.Template.Spec.Subdomain = "pier", "docks" // in DNS; the guest calls itself as cloud-init says
+	// in DNS; the guest calls itself as cloud-init says
+	vm.Spec.Template.Spec.Hostname, vm.Spec.Template.Spec.Subdomain = "pier", "docks"
 	_, err := c.Kube.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "docks"},
 		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "boot"}},
@@ -112,7 +113,8 @@ func TestBootToLogin(t *testing.T) {
 	}
 	// It looks for names in the headless Service's domain, where its own is, and then where its pod would.
 	for name, address := range map[string]string{
-		"pier": pod.Status.PodIP, "pier.docks." + ns + ".svc.cluster.local": pod.Status.PodIP, "web": service.Spec.ClusterIP,
+		"pier": pod.Status.PodIP, "pier.docks." + ns + ".svc.cluster.local": pod.Status.PodIP,
+		"web": service.Spec.ClusterIP,
 	} {
 		eventually(t, 60*time.Second, "the guest finds "+name, func() string {
 			if got := con.run(t, "ping -c1 -W1 "+name+" 2>&1 | head -1"); !strings.Contains(got, "("+address+")") {
@@ -135,7 +137,9 @@ func TestBootToLogin(t *testing.T) {
 		})
 	}
 
-	for _, want := range []v1.VirtualMachineInstanceConditionType{v1.VirtualMachineInstanceReady, v1.VirtualMachineInstanceAgentConnected} {
+	for _, want := range []v1.VirtualMachineInstanceConditionType{
+		v1.VirtualMachineInstanceReady, v1.VirtualMachineInstanceAgentConnected,
+	} {
 		eventually(t, 60*time.Second, "condition "+string(want), func() string {
 			for _, condition := range g.vmi(t).Status.Conditions {
 				if condition.Type == want && condition.Status == corev1.ConditionTrue {
@@ -148,7 +152,8 @@ func TestBootToLogin(t *testing.T) {
 	for _, condition := range []string{"running", "ready", "agent", "ip"} {
 		c.virtctl(t, nil, "-n", ns, "wait", "boot", "--for="+condition, "--timeout", "60s")
 	}
-	if list := c.virtctl(t, nil, "-n", ns, "list"); !strings.Contains(list, "boot") || !strings.Contains(list, "Running") {
+	if list := c.virtctl(t, nil, "-n", ns, "list"); !strings.Contains(list, "boot") ||
+		!strings.Contains(list, "Running") {
 		t.Errorf("virtctl list:\n%s", list)
 	}
 
@@ -162,7 +167,8 @@ func TestBootToLogin(t *testing.T) {
 	})
 	g.waitStatus(t, 30*time.Second, v1.VirtualMachineStatusRunning)
 	eventually(t, 30*time.Second, "an event says that the guest panicked", func() string {
-		list, err := g.Kube.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=GuestPanicked"})
+		list, err := g.Kube.CoreV1().Events(ns).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "reason=GuestPanicked"})
 		if err != nil {
 			return err.Error()
 		}
@@ -194,8 +200,10 @@ func TestBootUEFI(t *testing.T) {
 			NetworkData:       `{"links": [], "networks": [], "services": []}`,
 		}}
 		spec.AccessCredentials = []v1.AccessCredential{{SSHPublicKey: &v1.SSHPublicKeyAccessCredential{
-			Source:            v1.SSHPublicKeyAccessCredentialSource{Secret: &v1.AccessCredentialSecretSource{SecretName: "keys"}},
-			PropagationMethod: v1.SSHPublicKeyAccessCredentialPropagationMethod{ConfigDrive: &v1.ConfigDriveSSHPublicKeyAccessCredentialPropagation{}},
+			Source: v1.SSHPublicKeyAccessCredentialSource{Secret: &v1.AccessCredentialSecretSource{SecretName: "keys"}},
+			PropagationMethod: v1.SSHPublicKeyAccessCredentialPropagationMethod{
+				ConfigDrive: &v1.ConfigDriveSSHPublicKeyAccessCredentialPropagation{},
+			},
 		}}}
 		spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{SecureBoot: ptr(false)}}}
 		spec.Domain.CPU = &v1.CPU{Cores: 2}

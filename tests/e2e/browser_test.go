@@ -104,7 +104,8 @@ func (b *browser) call(session, method string, params any, result any) {
 			b.t.Fatalf("%s: %v", method, err)
 		}
 		switch {
-		case answer.Method == "Runtime.consoleAPICalled", answer.Method == "Log.entryAdded", answer.Method == "Runtime.exceptionThrown":
+		case answer.Method == "Runtime.consoleAPICalled", answer.Method == "Log.entryAdded",
+			answer.Method == "Runtime.exceptionThrown":
 			b.said = append(b.said, string(answer.Params))
 		case answer.ID != b.next:
 		case answer.Error != nil:
@@ -127,7 +128,8 @@ func (b *browser) eval(session, expression string) string {
 		Result           struct{ Value any }
 		ExceptionDetails json.RawMessage
 	}
-	b.call(session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &out)
+	b.call(session, "Runtime.evaluate",
+		map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &out)
 	if out.ExceptionDetails != nil {
 		return "exception " + string(out.ExceptionDetails)
 	}

@@ -31,6 +31,7 @@ func (h *hardy) runClone(t *testing.T, stage, victim string, want end) {
 		if try == 6 {
 			t.Fatalf("%s was over each time before it could be held", stage)
 		}
+		t.Logf("%s was over before it could be held, after %v", stage, time.Since(begun).Round(100*time.Millisecond))
 		h.release(t)
 		h.settledClone(t, done)
 		h.forgetClone(t)
@@ -259,8 +260,8 @@ func (h *hardy) wholeClone(t *testing.T, want end, taken bool) {
 	oneInstant(t, numbers)
 }
 
-// forgetClone deletes the clone, the new VM, and the claims that it names: those of a source that does not own its claims
-// stay, as the user's.
+// forgetClone deletes the clone, the new VM, and the claims that it names: those of a source that does not own its
+// claims stay, as the user's.
 func (h *hardy) forgetClone(t *testing.T) {
 	t.Helper()
 	objects := []client.Object{h.clone}

@@ -57,7 +57,9 @@ func runTests(m *testing.M) (code int, err error) {
 	}
 	defer func() {
 		if os.Getenv("VIRTKIT_E2E_KEEP") != "" {
-			fmt.Fprintf(os.Stderr, "e2e: instance %s is kept, kubeconfig %s; end it with: bin/virt-local down --name %[1]s\n", i.Name, i.Kubeconfig)
+			fmt.Fprintf(os.Stderr,
+				"e2e: instance %s is kept, kubeconfig %s; end it with: bin/virt-local down --name %[1]s\n", i.Name,
+				i.Kubeconfig)
 			return
 		}
 		if derr := i.Down(); derr != nil {
@@ -106,7 +108,8 @@ func (c *cluster) describe(ctx context.Context, t *testing.T, ns string) {
 	vmis := &v1.VirtualMachineInstanceList{}
 	if err := c.Client.List(ctx, vmis, client.InNamespace(ns)); err == nil {
 		for _, vmi := range vmis.Items {
-			t.Logf("vmi %s: phase %q node %q conditions %+v", vmi.Name, vmi.Status.Phase, vmi.Status.NodeName, vmi.Status.Conditions)
+			t.Logf("vmi %s: phase %q node %q conditions %+v", vmi.Name, vmi.Status.Phase, vmi.Status.NodeName,
+				vmi.Status.Conditions)
 			if serial, _, err := c.Virtctl(ctx, nil, "-n", ns, "logs", vmi.Name, "--tail", "40"); err == nil {
 				t.Logf("serial port of %s:\n%s", vmi.Name, serial)
 			}
@@ -115,8 +118,10 @@ func (c *cluster) describe(ctx context.Context, t *testing.T, ns string) {
 	pods, err := c.Kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err == nil {
 		for _, pod := range pods.Items {
-			t.Logf("pod %s: phase %s on %q: %+v", pod.Name, pod.Status.Phase, pod.Spec.NodeName, pod.Status.ContainerStatuses)
-			if log, err := c.Kube.CoreV1().Pods(ns).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr(int64(40))}).DoRaw(ctx); err == nil {
+			t.Logf("pod %s: phase %s on %q: %+v", pod.Name, pod.Status.Phase, pod.Spec.NodeName,
+				pod.Status.ContainerStatuses)
+			if log, err := c.Kube.CoreV1().Pods(ns).GetLogs(pod.Name,
+				&corev1.PodLogOptions{TailLines: ptr(int64(40))}).DoRaw(ctx); err == nil {
 				t.Logf("log of %s:\n%s", pod.Name, log)
 			}
 		}
@@ -124,12 +129,14 @@ func (c *cluster) describe(ctx context.Context, t *testing.T, ns string) {
 	events, err := c.Kube.CoreV1().Events(ns).List(ctx, metav1.ListOptions{})
 	if err == nil {
 		for _, e := range events.Items {
-			t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+			t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind,
+				e.InvolvedObject.Name, e.Reason, e.Message)
 		}
 	}
 }
 
-// suspects logs, a line each, the pods of a namespace that do not run, the VMIs that are not ready, and the last warnings.
+// suspects logs, a line each, the pods of a namespace that do not run, the VMIs that are not ready, and the last
+// warnings.
 func (c *cluster) suspects(ctx context.Context, t *testing.T, ns string) {
 	vmis := &v1.VirtualMachineInstanceList{}
 	if err := c.Client.List(ctx, vmis, client.InNamespace(ns)); err != nil {
@@ -138,7 +145,8 @@ func (c *cluster) suspects(ctx context.Context, t *testing.T, ns string) {
 	for _, vmi := range vmis.Items {
 		for _, cond := range vmi.Status.Conditions {
 			if cond.Type == v1.VirtualMachineInstanceReady && cond.Status != corev1.ConditionTrue {
-				t.Logf("vmi %s: %s on %q: %s: %s", vmi.Name, vmi.Status.Phase, vmi.Status.NodeName, cond.Reason, cond.Message)
+				t.Logf("vmi %s: %s on %q: %s: %s", vmi.Name, vmi.Status.Phase, vmi.Status.NodeName, cond.Reason,
+					cond.Message)
 			}
 		}
 	}
@@ -155,7 +163,8 @@ func (c *cluster) suspects(ctx context.Context, t *testing.T, ns string) {
 		}
 		for _, container := range pod.Status.ContainerStatuses {
 			if container.State.Waiting != nil || container.State.Terminated != nil {
-				t.Logf("pod %s: %s on %q: container %s: %s", pod.Name, pod.Status.Phase, pod.Spec.NodeName, container.Name, container.State.String())
+				t.Logf("pod %s: %s on %q: container %s: %s", pod.Name, pod.Status.Phase, pod.Spec.NodeName,
+					container.Name, container.State.String())
 			}
 		}
 	}
@@ -165,7 +174,8 @@ func (c *cluster) suspects(ctx context.Context, t *testing.T, ns string) {
 		return
 	}
 	for _, e := range events.Items[max(0, len(events.Items)-5):] {
-		t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+		t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind,
+			e.InvolvedObject.Name, e.Reason, e.Message)
 	}
 }
 
@@ -210,7 +220,8 @@ func kill(t *testing.T, podUID, command string) {
 // componentPods returns the pods of one of virtkit's components.
 func (c *cluster) componentPods(t *testing.T, component string) []corev1.Pod {
 	t.Helper()
-	pods, err := c.Kube.CoreV1().Pods(names.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + component})
+	pods, err := c.Kube.CoreV1().Pods(names.Namespace).List(t.Context(),
+		metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + component})
 	if err != nil {
 		t.Fatal(err)
 	}

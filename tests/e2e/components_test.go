@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -24,7 +23,7 @@ func TestKillComponents(t *testing.T) {
 	con.login(t, "root", "tiny")
 	con.run(t, "WITNESS=still-here")
 	uid := g.vmi(t).UID
-	address := g.forwarded(t, 80, forward.TCP)
+	address, dial := g.forwardedTo(t, 80, forward.TCP)
 
 	check := func(t *testing.T) {
 		t.Helper()
@@ -57,14 +56,7 @@ func TestKillComponents(t *testing.T) {
 	for _, component := range []string{names.VirtController, names.VirtHandler, names.VirtAPI} {
 		t.Run(component, func(t *testing.T) {
 			restarts := map[string]int32{}
-			forwarded, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer forwarded.Close()
-			if _, err := page(address, "/"); err != nil { // the one before it is open by then
-				t.Fatal(err)
-			}
+			forwarded := dial(t)
 			for _, pod := range c.componentPods(t, component) {
 				for _, status := range pod.Status.ContainerStatuses {
 					restarts[pod.Name] = status.RestartCount
@@ -82,7 +74,8 @@ func TestKillComponents(t *testing.T) {
 			}
 			ready(t, component, restarts)
 			eventually(t, 30*time.Second, "console works again", func() string {
-				if _, stderr, err := c.Virtctl(t.Context(), nil, "-n", g.ns, "wait", g.name, "--for=running", "--timeout", "5s"); err != nil {
+				if _, stderr, err := c.Virtctl(t.Context(), nil,
+					"-n", g.ns, "wait", g.name, "--for=running", "--timeout", "5s"); err != nil {
 					return fmt.Sprint(err, stderr)
 				}
 				return ""

@@ -17,13 +17,16 @@ func TestSerialConsoleLog(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	g := c.create(t, newVM(ns, "logged", v1.RunStrategyManual, withUserData("#cloud-config\nuser: root\npassword: tiny\n"), func(vm *v1.VirtualMachine) {
-		vm.Spec.Template.Spec.Domain.Devices.LogSerialConsole = ptr(true)
-	}))
+	g := c.create(t,
+		newVM(ns, "logged", v1.RunStrategyManual, withUserData("#cloud-config\nuser: root\npassword: tiny\n"),
+			func(vm *v1.VirtualMachine) {
+				vm.Spec.Template.Spec.Domain.Devices.LogSerialConsole = ptr(true)
+			}))
 	c.virtctl(t, nil, "-n", ns, "start", g.name)
 	g.waitLogin(t)
 	log := func(pod string) string {
-		text, err := c.Kube.CoreV1().Pods(ns).GetLogs(pod, &corev1.PodLogOptions{Container: "guest-console-log"}).DoRaw(t.Context())
+		text, err := c.Kube.CoreV1().Pods(ns).GetLogs(pod,
+			&corev1.PodLogOptions{Container: "guest-console-log"}).DoRaw(t.Context())
 		if err != nil {
 			return err.Error()
 		}

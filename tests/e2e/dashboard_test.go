@@ -22,7 +22,8 @@ func TestDashboard(t *testing.T) {
 	g.waitPhase(t, 2*time.Minute, v1.Running)
 	node := g.vmi(t).Status.NodeName
 
-	command := fmt.Sprintf("LANG=C.UTF-8 %s --kubeconfig %s --context %s -n %s dashboard; echo exit=$?; cat", g.Bin("virtctl"), g.Kubeconfig, g.Name, ns)
+	command := fmt.Sprintf("LANG=C.UTF-8 %s --kubeconfig %s --context %s -n %s dashboard; echo exit=$?; cat",
+		g.Bin("virtctl"), g.Kubeconfig, g.Name, ns)
 	m := startTmux(t, 120, 30, command)
 	shows := func(within time.Duration, what string, texts ...string) {
 		t.Helper()
@@ -109,7 +110,8 @@ func TestDashboard(t *testing.T) {
 	m.keys("y")
 	shows(2*time.Minute, "the guest stopped", "Stopped")
 	m.keys("L")
-	shows(20*time.Second, "the log", "virtctl migrate guest --namespace "+ns, "virtctl stop guest --namespace "+ns, "done")
+	shows(20*time.Second, "the log", "virtctl migrate guest --namespace "+ns, "virtctl stop guest --namespace "+ns,
+		"done")
 
 	m.keys("q")
 	shows(20*time.Second, "that it has ended, and the terminal is itself again", "exit=0")

@@ -39,7 +39,8 @@ func TestDataVolume(t *testing.T) {
 		}
 	}()
 
-	c.virtctl(t, nil, "-n", ns, "create", "vm", "--name", "imported", "--memory", "128Mi", "--termination-grace-period", "10",
+	c.virtctl(t, nil, "-n", ns, "create", "vm", "--name", "imported", "--memory", "128Mi",
+		"--termination-grace-period", "10",
 		"--volume-import", "type:registry,url:docker://"+instance.TinyDisk()+",size:256Mi,name:system", "--apply")
 	g := &guest{cluster: c, ns: ns, name: "imported"}
 	g.waitPhase(t, bootTime, v1.Running)
@@ -48,7 +49,8 @@ func TestDataVolume(t *testing.T) {
 	vmi := g.vmi(t)
 	ready := false
 	for _, condition := range vmi.Status.Conditions {
-		ready = ready || condition.Type == v1.VirtualMachineInstanceDataVolumesReady && condition.Status == corev1.ConditionTrue
+		ready = ready ||
+			condition.Type == v1.VirtualMachineInstanceDataVolumesReady && condition.Status == corev1.ConditionTrue
 	}
 	if !ready {
 		t.Errorf("no condition DataVolumesReady in %+v", vmi.Status.Conditions)
@@ -64,15 +66,23 @@ func TestDataVolume(t *testing.T) {
 	late := &cdiv1.DataVolume{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"},
 		Spec: cdiv1.DataVolumeSpec{
-			Source:  &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: ptr("docker://" + instance.TinyDisk())}},
-			Storage: &cdiv1.StorageSpec{Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("256Mi")}}},
+			Source: &cdiv1.DataVolumeSource{
+				Registry: &cdiv1.DataVolumeSourceRegistry{URL: ptr("docker://" + instance.TinyDisk())},
+			},
+			Storage: &cdiv1.StorageSpec{
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("256Mi")},
+				},
+			},
 		},
 	}
 	if err := c.Client.Create(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
 	c.virtctl(t, nil, "-n", ns, "addvolume", "imported", "--volume-name=late", "--wait", "--timeout=120s")
-	if at := slices.IndexFunc(g.vmi(t).Spec.Volumes, func(v v1.Volume) bool { return v.DataVolume != nil && v.DataVolume.Name == "late" }); at < 0 {
+	if at := slices.IndexFunc(g.vmi(t).Spec.Volumes, func(v v1.Volume) bool {
+		return v.DataVolume != nil && v.DataVolume.Name == "late"
+	}); at < 0 {
 		t.Errorf("the instance has no DataVolume late: %+v", g.vmi(t).Spec.Volumes)
 	}
 	con := g.shell(t, "")
@@ -82,12 +92,15 @@ func TestDataVolume(t *testing.T) {
 		}
 		return ""
 	})
-	expectText(t, con, "dd if="+scsiDisk("late")+" bs=1 skip=510 count=2 2>/dev/null | hexdump -e '2/1 \"%02x\"'", "55aa")
+	expectText(t, con, "dd if="+scsiDisk("late")+" bs=1 skip=510 count=2 2>/dev/null | hexdump -e '2/1 \"%02x\"'",
+		"55aa")
 	c.virtctl(t, nil, "-n", ns, "removevolume", "imported", "--volume-name=late", "--wait", "--timeout=120s")
 
 	golden := &cdiv1.DataSource{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace(t, "restricted"), Name: "golden"},
-		Spec:       cdiv1.DataSourceSpec{Source: cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Name: "golden"}}},
+		Spec: cdiv1.DataSourceSpec{
+			Source: cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Name: "golden"}},
+		},
 	}
 	if err := c.Client.Create(t.Context(), golden); err != nil {
 		t.Fatal(err)

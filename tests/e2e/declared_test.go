@@ -33,10 +33,13 @@ func (g *guest) template(t *testing.T, change func(*v1.VirtualMachineInstanceSpe
 
 // pluggable is a volume from a claim that may come while the guest runs.
 func pluggable(name, claim string) v1.Volume {
-	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		Hotpluggable:                      true,
-	}}}
+	return v1.Volume{
+		Name: name,
+		VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			Hotpluggable:                      true,
+		}},
+	}
 }
 
 func without(names ...string) func(*v1.VirtualMachineInstanceSpec) {
@@ -80,12 +83,15 @@ func TestDeclaredVolumes(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	c.claim(t, ns, "one", corev1.PersistentVolumeFilesystem)
 	c.claim(t, ns, "two", corev1.PersistentVolumeBlock)
-	g := c.create(t, newVM(ns, "declared", v1.RunStrategyAlways, withUserData("#cloud-config\nuser: root\npassword: tiny\n"), func(vm *v1.VirtualMachine) {
-		devices := &vm.Spec.Template.Spec.Domain.Devices
-		devices.Disks = append(devices.Disks,
-			v1.Disk{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}},
-			v1.Disk{Name: "bay", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}}) // on sata, for which the guest has no driver
-	}))
+	g := c.create(t,
+		newVM(ns, "declared", v1.RunStrategyAlways, withUserData("#cloud-config\nuser: root\npassword: tiny\n"),
+			func(vm *v1.VirtualMachine) {
+				devices := &vm.Spec.Template.Spec.Domain.Devices
+				devices.Disks = append(devices.Disks,
+					v1.Disk{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}},
+					// on sata, for which the guest has no driver
+					v1.Disk{Name: "bay", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}})
+			}))
 	g.waitLogin(t)
 	con := g.shell(t, "")
 	disc := func(want string) {
@@ -101,7 +107,10 @@ func TestDeclaredVolumes(t *testing.T) {
 
 	disks := []v1.Disk{
 		{Name: "one", Serial: "one", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}},
-		{Name: "two", Serial: "two", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}, DedicatedIOThread: ptr(true)},
+		{
+			Name: "two", Serial: "two", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+			DedicatedIOThread: ptr(true),
+		},
 	}
 	devices := map[string]string{
 		"one": scsiDisk("one"),
@@ -128,7 +137,9 @@ func TestDeclaredVolumes(t *testing.T) {
 	// A claim leaves as a disk, and comes back as a disc.
 	g.template(t, func(spec *v1.VirtualMachineInstanceSpec) {
 		without("one", "two")(spec)
-		spec.Domain.Devices.Disks = slices.DeleteFunc(spec.Domain.Devices.Disks, func(d v1.Disk) bool { return d.Name == "one" || d.Name == "two" })
+		spec.Domain.Devices.Disks = slices.DeleteFunc(spec.Domain.Devices.Disks, func(d v1.Disk) bool {
+			return d.Name == "one" || d.Name == "two"
+		})
 		spec.Volumes = append(spec.Volumes, pluggable("cd", "one"))
 	})
 	g.plugged(t, map[string]string{"cd": "one"})
@@ -156,13 +167,16 @@ func TestDeclaredVolumes(t *testing.T) {
 
 	// Drives come and go with a restart.
 	g.template(t, func(spec *v1.VirtualMachineInstanceSpec) {
-		spec.Domain.Devices.Disks = slices.DeleteFunc(spec.Domain.Devices.Disks, func(d v1.Disk) bool { return d.Name == "bay" })
+		spec.Domain.Devices.Disks = slices.DeleteFunc(spec.Domain.Devices.Disks, func(d v1.Disk) bool {
+			return d.Name == "bay"
+		})
 		spec.Volumes = append(spec.Volumes, pluggable("cd", "one"))
 	})
 	g.plugged(t, map[string]string{"cd": "one"})
 	disc("disc-one")
 	eventually(t, 30*time.Second, "a restart is asked for", func() string {
-		if why := g.restartMessage(t); !strings.HasSuffix(why, "spec.template.spec.domain.devices.disks[bay] (a CD-ROM drive comes, goes and changes only then)") {
+		if why := g.restartMessage(t); !strings.HasSuffix(why,
+			"spec.template.spec.domain.devices.disks[bay] (a CD-ROM drive comes, goes and changes only then)") {
 			return why
 		}
 		return ""

@@ -25,7 +25,9 @@ func withEviction(strategy v1.EvictionStrategy, bridged bool) func(*v1.VirtualMa
 		spec.EvictionStrategy = &strategy
 		spec.TerminationGracePeriodSeconds = ptr(int64(5))
 		if bridged {
-			spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}
+			spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{
+				Bridge: &v1.InterfaceBridge{},
+			}
 		}
 	}
 }
@@ -106,8 +108,10 @@ func TestDrain(t *testing.T) {
 	here, there := c.oneNode(t)
 	guests := map[string]*guest{}
 	for name, how := range map[string]func(*v1.VirtualMachine){
-		"moves": withEviction(v1.EvictionStrategyLiveMigrate, false), "stays": withEviction(v1.EvictionStrategyLiveMigrate, true),
-		"tries": withEviction(v1.EvictionStrategyLiveMigrateIfPossible, true), "ends": withEviction(v1.EvictionStrategyNone, false),
+		"moves":  withEviction(v1.EvictionStrategyLiveMigrate, false),
+		"stays":  withEviction(v1.EvictionStrategyLiveMigrate, true),
+		"tries":  withEviction(v1.EvictionStrategyLiveMigrateIfPossible, true),
+		"ends":   withEviction(v1.EvictionStrategyNone, false),
 		"marked": withEviction(v1.EvictionStrategyExternal, true),
 	} {
 		guests[name] = c.create(t, newVM(ns, name, v1.RunStrategyRerunOnFailure, how))
@@ -140,7 +144,8 @@ func TestDrain(t *testing.T) {
 	c.cordon(t, here, true)
 
 	// A dry run says the same and changes nothing.
-	if err := guests["moves"].evict(t, pods["moves"], metav1.DryRunAll); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "Eviction triggered evacuation of VMI") {
+	if err := guests["moves"].evict(t, pods["moves"], metav1.DryRunAll); !apierrors.IsTooManyRequests(err) ||
+		!strings.Contains(err.Error(), "Eviction triggered evacuation of VMI") {
 		t.Errorf("dry run: %v", err)
 	}
 	if node := guests["moves"].vmi(t).Status.EvacuationNodeName; node != "" {
@@ -149,7 +154,8 @@ func TestDrain(t *testing.T) {
 
 	// One that must not be shut down and cannot move keeps its node from being drained.
 	err := guests["stays"].evict(t, pods["stays"])
-	if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "not live-migratable") || !strings.Contains(err.Error(), "bridge") {
+	if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "not live-migratable") ||
+		!strings.Contains(err.Error(), "bridge") {
 		t.Errorf("eviction of one that cannot move: %v", err)
 	}
 	// Somebody else looks after this one.
@@ -162,7 +168,8 @@ func TestDrain(t *testing.T) {
 		}
 		return ""
 	})
-	if err := guests["marked"].evict(t, pods["marked"]); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "Evacuation in progress") {
+	if err := guests["marked"].evict(t, pods["marked"]); !apierrors.IsTooManyRequests(err) ||
+		!strings.Contains(err.Error(), "Evacuation in progress") {
 		t.Errorf("second eviction, strategy External: %v", err)
 	}
 
@@ -170,8 +177,10 @@ func TestDrain(t *testing.T) {
 		guests[name].drain(t, pods[name])
 	}
 	moved := guests["moves"].waitPhase(t, 20*time.Second, v1.Running)
-	if moved.UID != first["moves"] || moved.Status.NodeName != there || moved.Status.EvacuationNodeName != "" || requested(moved) {
-		t.Errorf("the one that moves: %s, instance %s was %s, to leave %q", moved.Status.NodeName, moved.UID, first["moves"], moved.Status.EvacuationNodeName)
+	if moved.UID != first["moves"] || moved.Status.NodeName != there || moved.Status.EvacuationNodeName != "" ||
+		requested(moved) {
+		t.Errorf("the one that moves: %s, instance %s was %s, to leave %q", moved.Status.NodeName, moved.UID,
+			first["moves"], moved.Status.EvacuationNodeName)
 	}
 	guests["moves"].onlyOn(t, there)
 	for _, name := range []string{"tries", "ends"} {
@@ -184,7 +193,8 @@ func TestDrain(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"stays", "marked"} {
-		if vmi := guests[name].vmi(t); vmi.UID != first[name] || vmi.Status.Phase != v1.Running || vmi.Status.NodeName != here {
+		if vmi := guests[name].vmi(t); vmi.UID != first[name] || vmi.Status.Phase != v1.Running ||
+			vmi.Status.NodeName != here {
 			t.Errorf("%s: %s on %s", name, vmi.Status.Phase, vmi.Status.NodeName)
 		}
 	}
@@ -203,7 +213,8 @@ func TestDrain(t *testing.T) {
 			return err.Error()
 		}
 		for i := range budgets.Items {
-			if budgets.Items[i].OwnerReferences[0].UID == first["moves"] && budgets.Items[i].Spec.MinAvailable.IntVal == 1 {
+			if budgets.Items[i].OwnerReferences[0].UID == first["moves"] &&
+				budgets.Items[i].Spec.MinAvailable.IntVal == 1 {
 				return ""
 			}
 		}

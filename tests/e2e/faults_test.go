@@ -42,28 +42,35 @@ var faults = map[string]map[string]outcome{
 	},
 	// The target waits for the guest, and the source's launcher does not take up its migration.
 	"ready": {
-		"source handler": either, "target handler": either, "controller": moves, "source libvirtd": either, "connection": either,
+		"source handler": either, "target handler": either, "controller": moves, "source libvirtd": either,
+		"connection":      either,
 		"target launcher": stays, "cancel": stays, "source QEMU": ends, "source launcher": ends,
 	},
 	// Memory is being copied, and the target's QEMU does not take it.
 	"copying": {
-		"source handler": stays, "target handler": stays, "controller": moves, "connection": stays, "source libvirtd": stays,
+		"source handler": stays, "target handler": stays, "controller": moves, "connection": stays,
+		"source libvirtd": stays,
 		"target libvirtd": stays, "target QEMU": stays, "target launcher": stays, "cancel": stays,
 		"source QEMU": ends, "source launcher": ends,
 	},
 	// All of it is copied, and libvirt at the target does not answer that the guest may run there.
 	"finishing": {
-		"source handler": stays, "target handler": stays, "controller": moves, "connection": stays, "source libvirtd": either,
-		"target libvirtd": stays, "target QEMU": stays, "target launcher": stays, "cancel": either, "source launcher": ends,
+		"source handler": stays, "target handler": stays, "controller": moves, "connection": stays,
+		"source libvirtd": either,
+		"target libvirtd": stays, "target QEMU": stays, "target launcher": stays, "cancel": either,
+		"source launcher": ends,
 	},
 	// The guest is at both sides, and the target's launcher has yet to say so: the source stands still, complete.
 	"arrived": {
-		"source handler": either, "target handler": either, "controller": either, "connection": either, "source libvirtd": either,
-		"target libvirtd": either, "cancel": either, "target QEMU": stays, "target launcher": stays, "source launcher": ends,
+		"source handler": either, "target handler": either, "controller": either, "connection": either,
+		"source libvirtd": either,
+		"target libvirtd": either, "cancel": either, "target QEMU": stays, "target launcher": stays,
+		"source launcher": ends,
 	},
 	// It runs at the target.
 	"moved": {
-		"source handler": moves, "target handler": moves, "controller": moves, "target libvirtd": moves, "source launcher": moves,
+		"source handler": moves, "target handler": moves, "controller": moves, "target libvirtd": moves,
+		"source launcher": moves,
 	},
 }
 

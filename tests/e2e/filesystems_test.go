@@ -22,7 +22,8 @@ import (
 func withFilesystem(name string, source v1.VolumeSource) func(*v1.VirtualMachine) {
 	return func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
-		spec.Domain.Devices.Filesystems = append(spec.Domain.Devices.Filesystems, v1.Filesystem{Name: name, Virtiofs: &v1.FilesystemVirtiofs{}})
+		spec.Domain.Devices.Filesystems = append(spec.Domain.Devices.Filesystems,
+			v1.Filesystem{Name: name, Virtiofs: &v1.FilesystemVirtiofs{}})
 		spec.Volumes = append(spec.Volumes, v1.Volume{Name: name, VolumeSource: source})
 	}
 }
@@ -41,13 +42,19 @@ func TestFilesystems(t *testing.T) {
 		}
 	}
 	core := c.Kube.CoreV1()
-	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string]string{"settings": "colour: blue\n"}}
+	settings := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string]string{"settings": "colour: blue\n"},
+	}
 	made(core.ConfigMaps(ns).Create(t.Context(), settings, metav1.CreateOptions{}))
-	made(core.ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
+	made(core.ServiceAccounts(ns).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
 
 	vm := newVM(ns, "sharer", v1.RunStrategyManual,
-		withFilesystem("app-config", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}}}),
-		withFilesystem("account", v1.VolumeSource{ServiceAccount: &v1.ServiceAccountVolumeSource{ServiceAccountName: "robot"}}),
+		withFilesystem("app-config", v1.VolumeSource{
+			ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}},
+		}),
+		withFilesystem("account",
+			v1.VolumeSource{ServiceAccount: &v1.ServiceAccountVolumeSource{ServiceAccountName: "robot"}}),
 		withFilesystem("data", claimOf("data")))
 	c.addGate(t, "EnableVirtioFsStorageVolumes")
 	eventually(t, 30*time.Second, "the gate is open", func() string {
@@ -64,9 +71,12 @@ func TestFilesystems(t *testing.T) {
 	expectText(t, con, "cat /mnt/app-config/settings", "colour: blue")
 	expectText(t, con, "(echo x > /mnt/app-config/new) 2>&1 | grep -o 'Read-only file system'", "Read-only file system")
 	expectText(t, con, "cat /mnt/account/namespace", ns)
-	expectText(t, con, "cut -d. -f2 /mnt/account/token | base64 -d 2>/dev/null | grep -o system:serviceaccount:"+ns+":robot", "system:serviceaccount:"+ns+":robot")
+	expectText(t, con,
+		"cut -d. -f2 /mnt/account/token | base64 -d 2>/dev/null | grep -o system:serviceaccount:"+ns+":robot",
+		"system:serviceaccount:"+ns+":robot")
 	// Root's files are root's, and others may have some, too.
-	con.run(t, `mkdir /mnt/data/all && chmod 1777 /mnt/data/all && echo written > /mnt/data/all/file && chown 0:0 /mnt/data/all/file`)
+	con.run(t,
+		`mkdir /mnt/data/all && chmod 1777 /mnt/data/all && echo written > /mnt/data/all/file && chown 0:0 /mnt/data/all/file`)
 	expectText(t, con, "stat -c %u:%g /mnt/data/all/file", "0:0")
 	expectText(t, con, `su -s /bin/sh nobody -c 'echo other > /mnt/data/all/theirs'; cat /mnt/data/all/theirs`, "other")
 	con.run(t, "exec 5>/mnt/data/all/log; echo before >&5")
@@ -78,7 +88,8 @@ func TestFilesystems(t *testing.T) {
 	eventually(t, 3*time.Minute, "the guest sees the change", func() string {
 		round++
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{"test/round":"%d"}}}`, round)
-		if _, err := core.Pods(ns).Patch(t.Context(), g.pod(t).Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := core.Pods(ns).Patch(t.Context(), g.pod(t).Name,
+			types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			return err.Error()
 		}
 		if got := con.run(t, "cat /mnt/app-config/settings"); got != "colour: green" {
@@ -113,7 +124,8 @@ func (c *cluster) addGate(t *testing.T, gate string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "gate "+gate+" is added", func() string {
 		kv := &v1.KubeVirt{}
-		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: names.Namespace, Name: names.KubeVirt}, kv); err != nil {
+		key := client.ObjectKey{Namespace: names.Namespace, Name: names.KubeVirt}
+		if err := c.Client.Get(t.Context(), key, kv); err != nil {
 			return err.Error()
 		}
 		developer := kv.Spec.Configuration.DeveloperConfiguration

@@ -15,6 +15,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -51,6 +52,14 @@ echo yes >/www/finished
 // forwarded opens a local port that leads to one of the guest, for as long as the test runs, and gives its address.
 func (g *guest) forwarded(t *testing.T, port uint16, protocol string) string {
 	t.Helper()
+	address, _ := g.forwardedTo(t, port, protocol)
+	return address
+}
+
+// forwardedTo is forwarded, and dials a connection that has reached the guest.
+func (g *guest) forwardedTo(t *testing.T, port uint16, protocol string) (string, func(*testing.T) net.Conn) {
+	t.Helper()
+	var opened sync.Map // the addresses of connections
 	locals, err := forward.Port{Protocol: protocol, Remote: port}.Listen([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +68,12 @@ func (g *guest) forwarded(t *testing.T, port uint16, protocol string) string {
 	f := &forward.Forwarder{
 		Dial:     forward.To(g.forwardClient(t), forward.Target{Namespace: g.ns, Name: g.name}),
 		Patience: bootTime,
-		Notify:   func(e forward.Event) { t.Logf("%s %s: %d %v", e.Protocol, e.Client, e.Kind, e.Err) },
+		Notify: func(e forward.Event) {
+			t.Logf("%s %s: %d %v", e.Protocol, e.Client, e.Kind, e.Err)
+			if e.Kind == forward.Opened {
+				opened.Store(e.Client, true)
+			}
+		},
 	}
 	done := make(chan error, 1)
 	go func() { done <- f.Serve(ctx, locals) }()
@@ -69,7 +83,21 @@ func (g *guest) forwarded(t *testing.T, port uint16, protocol string) string {
 			t.Error(err)
 		}
 	})
-	return locals[0].Address
+	return locals[0].Address, func(t *testing.T) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", locals[0].Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		eventually(t, time.Minute, "a connection through the forwarded port", func() string {
+			if _, is := opened.Load(conn.LocalAddr().String()); !is {
+				return "it has not reached the guest"
+			}
+			return ""
+		})
+		return conn
+	}
 }
 
 func (g *guest) forwardClient(t *testing.T) *client.Client {
@@ -100,10 +128,12 @@ func TestPortForward(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	g := c.create(t, newVM(ns, "ports", v1.RunStrategyAlways, withUserData(forwardData)))
 	bridged := c.create(t, newVM(ns, "bridged", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
-		vm.Spec.Template.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}
+		vm.Spec.Template.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{
+			Bridge: &v1.InterfaceBridge{},
+		}
 	}))
 	g.waitLogin(t)
-	address := g.forwarded(t, 80, forward.TCP)
+	address, dial := g.forwardedTo(t, 80, forward.TCP)
 	// The guest asks for a name while its user data still run.
 	eventually(t, bootTime, "the user data have run", func() string {
 		if body, err := page(address, "/finished"); err != nil || string(body) != "yes\n" {
@@ -152,11 +182,13 @@ func TestPortForward(t *testing.T) {
 		}
 	})
 	t.Run("refused", func(t *testing.T) {
-		_, err := forward.Dial(t.Context(), g.forwardClient(t), forward.Target{Namespace: ns, Name: g.name}, 81, forward.TCP)
+		_, err := forward.Dial(t.Context(), g.forwardClient(t), forward.Target{Namespace: ns, Name: g.name}, 81,
+			forward.TCP)
 		if !forward.Refused(err) || !strings.Contains(err.Error(), "nothing listens on its port 81/tcp") {
 			t.Errorf("got %v", err)
 		}
-		if _, err := page(g.forwarded(t, 81, forward.TCP), "/"); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
+		if _, err := page(g.forwarded(t, 81, forward.TCP), "/"); !errors.Is(err, syscall.ECONNRESET) &&
+			!errors.Is(err, io.EOF) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -173,7 +205,8 @@ func TestPortForward(t *testing.T) {
 			return n
 		}
 		before := count()
-		conn, err := forward.Dial(t.Context(), g.forwardClient(t), forward.Target{Namespace: ns, Name: g.name, Instance: true}, 4000, forward.UDP)
+		conn, err := forward.Dial(t.Context(), g.forwardClient(t),
+			forward.Target{Namespace: ns, Name: g.name, Instance: true}, 4000, forward.UDP)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,11 +229,7 @@ func TestPortForward(t *testing.T) {
 		}
 	})
 	t.Run("restart", func(t *testing.T) {
-		idle, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer idle.Close()
+		idle := dial(t)
 		g.virtctl(t, nil, "-n", ns, "restart", g.name, "--grace-period=0", "--force")
 		if err := idle.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)

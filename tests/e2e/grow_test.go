@@ -43,7 +43,8 @@ func TestGrow(t *testing.T) {
 	g.waitSize(t, con, 2, 512, atBoot+256)
 	grown := g.pod(t)
 	if cpu, memory := resources(grown); grown.UID != first.UID || cpu != 2*cpuBefore || memory < memoryBefore+256 {
-		t.Errorf("pod %s has %d mCPU and %d MiB; %s had %d and %d", grown.Name, cpu, memory, first.Name, cpuBefore, memoryBefore)
+		t.Errorf("pod %s has %d mCPU and %d MiB; %s had %d and %d", grown.Name, cpu, memory, first.Name, cpuBefore,
+			memoryBefore)
 	}
 
 	fill := c.fill(t, ns, grown.Spec.NodeName)
@@ -75,7 +76,8 @@ func TestGrow(t *testing.T) {
 	g.size(t, 1, "384Mi")
 	eventually(t, 30*time.Second, "a restart is required", func() string {
 		for _, condition := range g.vm(t).Status.Conditions {
-			if condition.Type == v1.VirtualMachineRestartRequired && strings.Contains(condition.Message, "keeps its 3 sockets") {
+			if condition.Type == v1.VirtualMachineRestartRequired &&
+				strings.Contains(condition.Message, "keeps its 3 sockets") {
 				return ""
 			}
 		}
@@ -106,7 +108,8 @@ func (g *guest) waitSize(t *testing.T, con *console, sockets uint32, mebibytes i
 			return fmt.Sprintf("%+v, %s MiB, %+v", s.CurrentCPUTopology, s.Memory.GuestCurrent, s.Conditions)
 		}
 		for _, condition := range s.Conditions {
-			if condition.Type == v1.VirtualMachineInstanceVCPUChange || condition.Type == v1.VirtualMachineInstanceMemoryChange {
+			if condition.Type == v1.VirtualMachineInstanceVCPUChange ||
+				condition.Type == v1.VirtualMachineInstanceMemoryChange {
 				return fmt.Sprintf("%+v", condition)
 			}
 		}
@@ -159,11 +162,22 @@ func (c *cluster) fill(t *testing.T, ns, node string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName:                      node,
 			TerminationGracePeriodSeconds: ptr(int64(0)),
-			SecurityContext:               &corev1.PodSecurityContext{RunAsNonRoot: ptr(true), RunAsUser: ptr(int64(107)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr(true), RunAsUser: ptr(int64(107)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
 			Containers: []corev1.Container{{
-				Name: "fill", Image: instance.Launcher(), ImagePullPolicy: corev1.PullNever, Command: []string{"sleep", "3600"},
-				Resources:       corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(left, resource.BinarySI)}},
-				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				Name: "fill", Image: instance.Launcher(), ImagePullPolicy: corev1.PullNever,
+				Command: []string{"sleep", "3600"},
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{
+						corev1.ResourceMemory: *resource.NewQuantity(left, resource.BinarySI),
+					},
+				},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
 			}},
 		},
 	}

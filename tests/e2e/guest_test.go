@@ -81,7 +81,8 @@ func (g *guest) vmi(t *testing.T) *v1.VirtualMachineInstance {
 // pods returns the launcher pods of the VM that are not being deleted.
 func (g *guest) pods(t *testing.T) []corev1.Pod {
 	t.Helper()
-	pods, err := g.Kube.CoreV1().Pods(g.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "kubevirt.io=virt-launcher"})
+	pods, err := g.Kube.CoreV1().Pods(g.ns).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "kubevirt.io=virt-launcher"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,8 @@ func eventually(t *testing.T, within time.Duration, what string, condition func(
 	}
 }
 
-func (g *guest) waitPhase(t *testing.T, within time.Duration, phases ...v1.VirtualMachineInstancePhase) *v1.VirtualMachineInstance {
+func (g *guest) waitPhase(t *testing.T, within time.Duration, phases ...v1.VirtualMachineInstancePhase,
+) *v1.VirtualMachineInstance {
 	t.Helper()
 	var vmi *v1.VirtualMachineInstance
 	eventually(t, within, fmt.Sprintf("vmi %s in phase %v", g.name, phases), func() string {
@@ -186,7 +188,8 @@ func (g *guest) waitLogin(t *testing.T) {
 		t.Fatalf("virtctl %s: %v\n%s", strings.Join(login, " "), err, said)
 	}
 	// The stop is refused for a guest that has aborted and is not started anew by itself; its VMI goes with the start.
-	if _, said, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "stop", g.name, "--force", "--grace-period", "0"); err != nil {
+	if _, said, err := g.Virtctl(t.Context(), nil, "-n", g.ns,
+		"stop", g.name, "--force", "--grace-period", "0"); err != nil {
 		t.Logf("stop after QEMU's race: %s", said)
 	} else {
 		g.waitGone(t, bootTime)
@@ -216,9 +219,12 @@ func (g *guest) openConsole(t *testing.T, query string) *console {
 		t.Fatal(err)
 	}
 	u.Scheme = "wss"
-	u.Path = fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/console", g.ns, g.name)
+	u.Path = fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/console", g.ns,
+		g.name)
 	u.RawQuery = query
-	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"plain.kubevirt.io"}, HandshakeTimeout: 10 * time.Second}
+	dialer := websocket.Dialer{
+		TLSClientConfig: tlsConfig, Subprotocols: []string{"plain.kubevirt.io"}, HandshakeTimeout: 10 * time.Second,
+	}
 	ws, response, err := dialer.DialContext(t.Context(), u.String(), nil) //nolint:bodyclose // the websocket library has read and closed it
 	if err != nil {
 		body := ""

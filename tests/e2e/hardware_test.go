@@ -54,7 +54,10 @@ func (g *guest) sees(t *testing.T) seen {
 func emptyDisk(vm *v1.VirtualMachine, d v1.Disk) {
 	spec := &vm.Spec.Template.Spec
 	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, d)
-	spec.Volumes = append(spec.Volumes, v1.Volume{Name: d.Name, VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("8Mi")}}})
+	spec.Volumes = append(spec.Volumes, v1.Volume{
+		Name:         d.Name,
+		VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("8Mi")}},
+	})
 }
 
 // acpiTable is a table of ACPI: a header of 36 bytes, and what is in it.
@@ -86,9 +89,19 @@ func withHardware(vm *v1.VirtualMachine) {
 	virtio := v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}
 	devices := &spec.Domain.Devices
 	devices.Disks[0].Serial, devices.Disks[0].Tag = "ROOT-1", "system"
-	emptyDisk(vm, v1.Disk{Name: "own", DiskDevice: virtio, Serial: "OWN-1", DedicatedIOThread: ptr(true), BlockSize: &v1.BlockSize{MatchVolume: &v1.FeatureState{}}})
-	emptyDisk(vm, v1.Disk{Name: "placed", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio, PciAddress: "0000:06:00.0"}}, Serial: "PLACED-1"})
-	emptyDisk(vm, v1.Disk{Name: "slow", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}, Serial: "SLOW-1", Tag: "slow"})
+	emptyDisk(vm, v1.Disk{
+		Name: "own", DiskDevice: virtio, Serial: "OWN-1", DedicatedIOThread: ptr(true),
+		BlockSize: &v1.BlockSize{MatchVolume: &v1.FeatureState{}},
+	})
+	emptyDisk(vm, v1.Disk{
+		Name:       "placed",
+		DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio, PciAddress: "0000:06:00.0"}},
+		Serial:     "PLACED-1",
+	})
+	emptyDisk(vm, v1.Disk{
+		Name: "slow", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}, Serial: "SLOW-1",
+		Tag: "slow",
+	})
 	devices.Disks = append(devices.Disks, v1.Disk{Name: "drive", DiskDevice: virtio})
 	spec.Volumes = append(spec.Volumes, v1.Volume{Name: "drive", VolumeSource: v1.VolumeSource{
 		CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserData: "#cloud-config\nuser: root\npassword: tiny\n"},
@@ -101,13 +114,17 @@ func withHardware(vm *v1.VirtualMachine) {
 		PrivateOptions: []v1.DHCPPrivateOptions{{Option: 240, Value: "site"}},
 	}
 	spec.Domain.Firmware.ACPI = &v1.ACPI{SlicNameRef: "licence", MsdmNameRef: "licence"}
-	spec.Volumes = append(spec.Volumes, v1.Volume{Name: "licence", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "licence"}}})
+	spec.Volumes = append(spec.Volumes, v1.Volume{
+		Name: "licence", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "licence"}},
+	})
 	devices.Rng, devices.TPM = &v1.Rng{}, &v1.TPMDevice{}
 	devices.Sound = &v1.SoundDevice{Name: "card"}
 	devices.ClientPassthrough = &v1.ClientPassthroughDevices{}
 	devices.Inputs = []v1.Input{{Name: "pen", Type: v1.InputTypeTablet, Bus: v1.InputBusVirtio}}
 	devices.PanicDevices = []v1.PanicDevice{{Model: ptr(v1.Pvpanic)}}
-	devices.Watchdog = &v1.Watchdog{Name: "dog", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{Action: v1.WatchdogActionReset}}}
+	devices.Watchdog = &v1.Watchdog{
+		Name: "dog", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{Action: v1.WatchdogActionReset}},
+	}
 }
 
 // PCI devices, as vendor:model.
@@ -171,15 +188,18 @@ func TestHardware(t *testing.T) {
 		if d := got.Disks[disks["PLACED-1"]]; d.Address != "0000:06:00.0" {
 			t.Errorf("disk %+v is not where it should be", d)
 		}
-		if len(got.Interfaces) != 1 || got.Interfaces[0].MAC != nicMAC || got.Interfaces[0].Queues != 2 || got.Interfaces[0].ACPIIndex != 7 {
+		if len(got.Interfaces) != 1 || got.Interfaces[0].MAC != nicMAC || got.Interfaces[0].Queues != 2 ||
+			got.Interfaces[0].ACPIIndex != 7 {
 			t.Errorf("interfaces %+v", got.Interfaces)
 		}
-		if len(got.DHCP) != 1 || got.DHCP[0].TFTP != "tftp.example" || got.DHCP[0].Bootfile != "pxe.0" || got.DHCP[0].NTP != "192.0.2.1 192.0.2.2" ||
+		if len(got.DHCP) != 1 || got.DHCP[0].TFTP != "tftp.example" || got.DHCP[0].Bootfile != "pxe.0" ||
+			got.DHCP[0].NTP != "192.0.2.1 192.0.2.2" ||
 			got.DHCP[0].Option240 != hex.EncodeToString([]byte("site")) {
 			t.Errorf("DHCP said %+v", got.DHCP)
 		}
 		for table, want := range map[string]string{"SLIC": "a licence", "MSDM": "a key"} {
-			if text := g.in(t, "tail", "-c", strconv.Itoa(len(want)), "/sys/firmware/acpi/tables/"+table); text != want {
+			if text := g.in(t, "tail", "-c", strconv.Itoa(len(want)),
+				"/sys/firmware/acpi/tables/"+table); text != want {
 				t.Errorf("ACPI table %s ends with %q", table, text)
 			}
 		}
@@ -189,7 +209,8 @@ func TestHardware(t *testing.T) {
 				Tags                            []string
 			}
 		}
-		text := g.in(t, "sh", "-c", "mount -o ro $(findfs LABEL=config-2) /mnt; cat /mnt/openstack/latest/meta_data.json; umount /mnt")
+		text := g.in(t, "sh",
+			"-c", "mount -o ro $(findfs LABEL=config-2) /mnt; cat /mnt/openstack/latest/meta_data.json; umount /mnt")
 		if err := json.Unmarshal([]byte(text), &drive); err != nil || len(drive.Devices) != 3 {
 			t.Fatalf("%v in %s", err, text)
 		}
@@ -252,7 +273,8 @@ func (g *guest) redirectUSB(t *testing.T) {
 			t.Fatalf("USB redirection %d: hello %q, %v", n, hello, err)
 		}
 	}
-	if _, err := kube.USBRedir(t.Context(), g.ns, g.name); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), strconv.Itoa(names.USBRedirections)) {
+	if _, err := kube.USBRedir(t.Context(), g.ns, g.name); !apierrors.IsServiceUnavailable(err) ||
+		!strings.Contains(err.Error(), strconv.Itoa(names.USBRedirections)) {
 		t.Errorf("one more USB redirection: %v", err)
 	}
 }

@@ -27,7 +27,8 @@ func (c *cluster) openGates(t *testing.T, gates string) {
 	}
 	gates = `"EnableVirtioFsStorageVolumes"` + gates // a test beside this one needs it all the time
 	kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.KubeVirt}}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"configuration":{"developerConfiguration":{"featureGates":[`+gates+`]}}}}`))
+	patch := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"configuration":{"developerConfiguration":{"featureGates":[`+gates+`]}}}}`))
 	if err := c.Client.Patch(t.Context(), kv, patch); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,9 @@ func TestHostVolumes(t *testing.T) {
 	c.openGates(t, "") // an earlier run has opened them
 	eventually(t, 30*time.Second, "the gate is closed", func() string {
 		err := c.Client.Create(t.Context(), vm.DeepCopy(), client.DryRunAll)
-		if err == nil || !strings.Contains(err.Error(), "can add HostDisk to spec.configuration.developerConfiguration.featureGates") {
+		if err == nil ||
+			!strings.Contains(err.Error(),
+				"can add HostDisk to spec.configuration.developerConfiguration.featureGates") {
 			return fmt.Sprint(err)
 		}
 		return ""
@@ -83,7 +86,9 @@ func TestHostVolumes(t *testing.T) {
 	expectText(t, con, "cat /sys/block/$(basename "+virtioDisk("image")+")/size", "32768")
 	con.run(t, "echo kept | dd of="+virtioDisk("image")+" bs=512 count=1 conv=sync 2>/dev/null; sync")
 	for _, condition := range first.vmi(t).Status.Conditions {
-		if condition.Type == v1.VirtualMachineInstanceIsMigratable && (condition.Status != corev1.ConditionFalse || condition.Reason != v1.VirtualMachineInstanceReasonDisksNotMigratable) {
+		if condition.Type == v1.VirtualMachineInstanceIsMigratable &&
+			(condition.Status != corev1.ConditionFalse ||
+				condition.Reason != v1.VirtualMachineInstanceReasonDisksNotMigratable) {
 			t.Errorf("an image of one node: %+v", condition)
 		}
 	}
@@ -102,9 +107,12 @@ func TestHostVolumes(t *testing.T) {
 	told := func(con *console, node string) {
 		t.Helper()
 		host := `grep -A1 '<name>HostName</name>' | grep -o '>.*<' | tail -1`
-		expectText(t, con, `exec 3<>`+metricsPort+`; printf 'GET /metrics/XML\r\n\r\n' >&3; timeout 10 head -n 20 <&3 | `+host+`; exec 3>&-`, ">"+node+"<")
+		expectText(t, con,
+			`exec 3<>`+metricsPort+`; printf 'GET /metrics/XML\r\n\r\n' >&3; timeout 10 head -n 20 <&3 | `+host+
+				`; exec 3>&-`, ">"+node+"<")
 		eventually(t, 30*time.Second, "the disk names "+node, func() string {
-			if got := con.run(t, "echo 3 > /proc/sys/vm/drop_caches; tr -d '\\0' < "+virtioDisk("metrics")+" | "+host); got != ">"+node+"<" {
+			got := con.run(t, "echo 3 > /proc/sys/vm/drop_caches; tr -d '\\0' < "+virtioDisk("metrics")+" | "+host)
+			if got != ">"+node+"<" {
 				return got
 			}
 			return ""

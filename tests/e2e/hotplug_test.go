@@ -60,7 +60,11 @@ func TestHotplugFaults(t *testing.T) {
 			for _, pod := range c.componentPods(t, component) {
 				killed[pod.UID] = true
 			}
-			pods := []client.DeleteAllOfOption{client.InNamespace(names.Namespace), client.MatchingLabels{names.LabelComponent: component}, client.GracePeriodSeconds(0)}
+			pods := []client.DeleteAllOfOption{
+				client.InNamespace(names.Namespace),
+				client.MatchingLabels{names.LabelComponent: component},
+				client.GracePeriodSeconds(0),
+			}
 			if err := c.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, pods...); err != nil {
 				t.Error(err)
 			}
@@ -141,7 +145,8 @@ func podReady(pod *corev1.Pod) bool {
 
 // scsiDisk is a shell's way to the scsi disk with a serial number; empty while the guest has none.
 func scsiDisk(serial string) string {
-	return fmt.Sprintf(`$(for d in /sys/block/sd*; do grep -qs %s $d/device/vpd_pg80 && echo /dev/${d##*/}; done)`, serial)
+	return fmt.Sprintf(`$(for d in /sys/block/sd*; do grep -qs %s $d/device/vpd_pg80 && echo /dev/${d##*/}; done)`,
+		serial)
 }
 
 // A volume of each mode is plugged into a running guest, survives virt-handler's restart, holds what the guest
@@ -180,7 +185,9 @@ func TestHotplug(t *testing.T) {
 		see(con, volume)
 		con.run(t, "echo kept-"+volume+" | dd of="+scsiDisk(volume)+" bs=512 count=1 conv=sync 2>/dev/null; sync")
 	}
-	inNamespace := []client.ListOption{client.InNamespace(ns), client.MatchingLabels{names.LabelComponent: names.HotplugDisk}}
+	inNamespace := []client.ListOption{
+		client.InNamespace(ns), client.MatchingLabels{names.LabelComponent: names.HotplugDisk},
+	}
 	// One whose name could not be written, since another wrote first, is made again, and the first goes.
 	eventually(t, 30*time.Second, "one attachment pod a volume", func() string {
 		var attachments corev1.PodList
@@ -194,7 +201,9 @@ func TestHotplug(t *testing.T) {
 	})
 
 	// What virt-handler does not remember it finds.
-	handlers := []client.DeleteAllOfOption{client.InNamespace(names.Namespace), client.MatchingLabels{names.LabelComponent: names.VirtHandler}}
+	handlers := []client.DeleteAllOfOption{
+		client.InNamespace(names.Namespace), client.MatchingLabels{names.LabelComponent: names.VirtHandler},
+	}
 	if err := c.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, handlers...); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +245,8 @@ func TestHotplug(t *testing.T) {
 	}
 	remove("device")
 	remove("files")
-	pods, err := c.Kube.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.HotplugDisk})
+	pods, err := c.Kube.CoreV1().Pods(ns).List(t.Context(),
+		metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.HotplugDisk})
 	if err != nil || len(pods.Items) != 0 {
 		t.Errorf("%d attachment pods are left, %v", len(pods.Items), err)
 	}

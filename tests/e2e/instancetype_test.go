@@ -26,14 +26,18 @@ func TestInstancetype(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
-	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), "data", "application/merge-patch+json", []byte(`{"metadata":{"labels":{
+	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), "data", "application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{
 		"instancetype.kubevirt.io/default-instancetype":"small","instancetype.kubevirt.io/default-instancetype-kind":"VirtualMachineInstancetype",
 		"instancetype.kubevirt.io/default-preference":"`+ns+`"}}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	small := v1beta1.VirtualMachineInstancetypeSpec{
-		CPU: v1beta1.CPUInstancetype{Guest: 2}, Memory: v1beta1.MemoryInstancetype{Guest: resource.MustParse("256Mi"), MaxGuest: ptr(resource.MustParse("1Gi"))},
+		CPU: v1beta1.CPUInstancetype{Guest: 2},
+		Memory: v1beta1.MemoryInstancetype{
+			Guest: resource.MustParse("256Mi"), MaxGuest: ptr(resource.MustParse("1Gi")),
+		},
 	}
 	linux := v1beta1.VirtualMachinePreferenceSpec{
 		CPU:          &v1beta1.CPUPreferences{PreferredCPUTopology: ptr(v1beta1.Cores)},
@@ -70,16 +74,19 @@ func TestInstancetype(t *testing.T) {
 		vm.Spec.Template.Spec.Domain.Memory = nil
 		vm.Spec.Template.Spec.Domain.Devices.Disks = nil // each volume gets one
 	}
-	inferred := c.create(t, newVM(ns, "inferred", v1.RunStrategyManual, withClaim("data"), bare, func(vm *v1.VirtualMachine) {
-		vm.Spec.Instancetype = &v1.InstancetypeMatcher{InferFromVolume: "data"}
-		vm.Spec.Preference = &v1.PreferenceMatcher{InferFromVolume: "data"}
-		// On scsi, since the tiny guest has no driver for sata, which is the default.
-		spec := &vm.Spec.Template.Spec
-		spec.Domain.Devices.Disks = []v1.Disk{{Name: "answers", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}}}
-		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "answers", VolumeSource: v1.VolumeSource{
-			Sysprep: &v1.SysprepSource{ConfigMap: &corev1.LocalObjectReference{Name: "answers"}},
-		}})
-	}))
+	inferred := c.create(t,
+		newVM(ns, "inferred", v1.RunStrategyManual, withClaim("data"), bare, func(vm *v1.VirtualMachine) {
+			vm.Spec.Instancetype = &v1.InstancetypeMatcher{InferFromVolume: "data"}
+			vm.Spec.Preference = &v1.PreferenceMatcher{InferFromVolume: "data"}
+			// On scsi, since the tiny guest has no driver for sata, which is the default.
+			spec := &vm.Spec.Template.Spec
+			spec.Domain.Devices.Disks = []v1.Disk{
+				{Name: "answers", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}},
+			}
+			spec.Volumes = append(spec.Volumes, v1.Volume{Name: "answers", VolumeSource: v1.VolumeSource{
+				Sysprep: &v1.SysprepSource{ConfigMap: &corev1.LocalObjectReference{Name: "answers"}},
+			}})
+		}))
 	named := c.create(t, newVM(ns, "named", v1.RunStrategyHalted, bare, func(vm *v1.VirtualMachine) {
 		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: ns}
 		vm.Spec.Preference = &v1.PreferenceMatcher{Name: "linux", Kind: "VirtualMachinePreference"}
@@ -108,15 +115,18 @@ func TestInstancetype(t *testing.T) {
 	if disks := con.run(t, "ls -d /sys/block/vd* | wc -l"); disks != "2" {
 		t.Errorf("the guest has %s virtio disks", disks)
 	}
-	if answers := con.run(t, "mkdir -p /mnt; mount -t iso9660 -o ro /dev/sr0 /mnt; cat /mnt/Autounattend.xml"); answers != "<unattend/>" {
+	if answers := con.run(t,
+		"mkdir -p /mnt; mount -t iso9660 -o ro /dev/sr0 /mnt; cat /mnt/Autounattend.xml"); answers != "<unattend/>" {
 		t.Errorf("the sysprep CD has %q", answers)
 	}
 	if cpu := inferred.vmi(t).Spec.Domain.CPU; cpu.Cores != 1 || cpu.Sockets != 2 {
 		t.Errorf("the CPU is %+v", cpu)
 	}
 	expanded, err := c.Kube.CoreV1().RESTClient().Get().
-		AbsPath("/apis/subresources.kubevirt.io/v1/namespaces", ns, "virtualmachines/named/expand-spec").DoRaw(t.Context())
-	if err != nil || !strings.Contains(string(expanded), `"256Mi"`) || !strings.Contains(string(expanded), `"cores": 2`) {
+		AbsPath("/apis/subresources.kubevirt.io/v1/namespaces", ns,
+			"virtualmachines/named/expand-spec").DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(expanded), `"256Mi"`) ||
+		!strings.Contains(string(expanded), `"cores": 2`) {
 		t.Errorf("expand-spec: %v\n%s", err, expanded)
 	}
 
@@ -124,7 +134,10 @@ func TestInstancetype(t *testing.T) {
 	atBoot := con.memory(t)
 	large := small
 	large.CPU.Guest, large.Memory.Guest = 3, resource.MustParse("384Mi")
-	if err := c.Client.Create(t.Context(), &v1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: ns}, Spec: large}); err != nil {
+	if err := c.Client.Create(t.Context(),
+		&v1beta1.VirtualMachineInstancetype{
+			ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: ns}, Spec: large,
+		}); err != nil {
 		t.Fatal(err)
 	}
 	running := inferred.vmi(t).UID
@@ -154,6 +167,7 @@ func TestCommonInstancetypes(t *testing.T) {
 	if !strings.Contains(out, "is ready") {
 		t.Error(out)
 	}
-	c.virtctl(t, nil, "-n", ns, "create", "vm", "--name", "common", "--run-strategy", "Halted", "--instancetype", "u1.medium", "--preference", "windows.2k25.virtio",
+	c.virtctl(t, nil, "-n", ns, "create", "vm", "--name", "common", "--run-strategy", "Halted",
+		"--instancetype", "u1.medium", "--preference", "windows.2k25.virtio",
 		"--volume-containerdisk", "src:"+instance.TinyDisk(), "--apply", "--dry-run=server")
 }

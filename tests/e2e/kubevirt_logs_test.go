@@ -22,9 +22,12 @@ func TestDebugLogs(t *testing.T) {
 		labels, annotations map[string]string
 		debugs              bool
 	}{
-		"label":   {labels: map[string]string{"debugLogs": "true"}, debugs: true},
-		"filters": {annotations: map[string]string{v1.CustomLibvirtLogFiltersAnnotation: "1:qemu.qemu_monitor 3:*"}, debugs: true},
-		"quiet":   {labels: map[string]string{"logVerbosity": "4"}},
+		"label": {labels: map[string]string{"debugLogs": "true"}, debugs: true},
+		"filters": {
+			annotations: map[string]string{v1.CustomLibvirtLogFiltersAnnotation: "1:qemu.qemu_monitor 3:*"},
+			debugs:      true,
+		},
+		"quiet": {labels: map[string]string{"logVerbosity": "4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +38,8 @@ func TestDebugLogs(t *testing.T) {
 			g.waitPhase(t, bootTime, v1.Running)
 			log := ""
 			eventually(t, time.Minute, "the launcher's log has what it is to have", func() string {
-				text, err := c.Kube.CoreV1().Pods(ns).GetLogs(g.pod(t).Name, &corev1.PodLogOptions{Container: "compute"}).DoRaw(t.Context())
+				text, err := c.Kube.CoreV1().Pods(ns).GetLogs(g.pod(t).Name,
+					&corev1.PodLogOptions{Container: "compute"}).DoRaw(t.Context())
 				if err != nil {
 					return err.Error()
 				}

@@ -24,7 +24,8 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("the pod is that of %q, its host name %q", pod.Annotations[v1.DomainAnnotation], pod.Spec.Hostname)
 	}
 	for _, label := range []string{v1.DeprecatedVirtualMachineNameLabel, v1.VirtualMachineInstanceIDLabel} {
-		if value := pod.Labels[label]; len(value) > 63 || !strings.HasPrefix(name, value[:min(len(value), 40)]) || value == "" {
+		if value := pod.Labels[label]; len(value) > 63 || !strings.HasPrefix(name, value[:min(len(value), 40)]) ||
+			value == "" {
 			t.Errorf("label %s is %q", label, value)
 		}
 	}

@@ -57,7 +57,8 @@ func TestRefusalsOfRunningGuests(t *testing.T) {
 	g.waitPhase(t, bootTime, v1.Running)
 	err := c.Kube.CoreV1().RESTClient().Verb(http.MethodPut).AbsPath("/apis/subresources.kubevirt.io/v1/namespaces", ns,
 		"virtualmachineinstances", g.name, "pause").Do(t.Context()).Error()
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Pausing VMIs with LivenessProbe is currently not supported") {
+	if !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "Pausing VMIs with LivenessProbe is currently not supported") {
 		t.Errorf("pause: %v", err)
 	}
 }

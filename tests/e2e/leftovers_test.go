@@ -38,7 +38,8 @@ func (f *faulty) leavesNothing(t *testing.T) {
 		}
 		for _, handler := range f.componentPods(t, names.VirtHandler) {
 			for _, pid := range named(processes(t, string(handler.UID)), processServer) {
-				if left := guests.Leftovers(pid, named(processes(t, current), processLauncher), current, ended); left != "" {
+				if left := guests.Leftovers(pid, named(processes(t, current), processLauncher),
+					current, ended); left != "" {
 					return handler.Spec.NodeName + ": " + left
 				}
 			}

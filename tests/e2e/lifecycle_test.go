@@ -35,7 +35,8 @@ func TestStopIsGraceful(t *testing.T) {
 	if second := g.vmi(t).UID; second == first {
 		t.Errorf("the instance %s is the one from before the stop", second)
 	}
-	if _, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "start", g.name); err == nil || !strings.Contains(stderr, "running") {
+	if _, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "start", g.name); err == nil ||
+		!strings.Contains(stderr, "running") {
 		t.Errorf("starting a running VM: error %v, stderr %q", err, stderr)
 	}
 }
@@ -148,7 +149,9 @@ func TestPowerOffFromInside(t *testing.T) {
 // Deleting works in every phase and leaves nothing behind.
 func TestDeleteDuringEveryPhase(t *testing.T) {
 	t.Parallel()
-	for _, phase := range []v1.VirtualMachineInstancePhase{v1.VmPhaseUnset, v1.Pending, v1.Scheduling, v1.Scheduled, v1.Running} {
+	for _, phase := range []v1.VirtualMachineInstancePhase{
+		v1.VmPhaseUnset, v1.Pending, v1.Scheduling, v1.Scheduled, v1.Running,
+	} {
 		t.Run("phase="+string(phase), func(t *testing.T) {
 			c := theCluster
 			vm := newVM(c.namespace(t, "restricted"), "short", v1.RunStrategyAlways)

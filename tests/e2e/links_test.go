@@ -55,22 +55,28 @@ func TestInterfaceState(t *testing.T) {
 	c.network(t, ns, "red", `{"cniVersion":"1.0.0","name":"red","type":"bridge","bridge":"lan3","ipam":{}}`)
 	const mac = "02:00:00:00:03:01"
 	g := c.create(t, newVM(ns, "cables", v1.RunStrategyAlways,
-		withNetwork("red", "red", func(nic *v1.Interface) { nic.MacAddress = mac }), withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
+		withNetwork("red", "red", func(nic *v1.Interface) { nic.MacAddress = mac }),
+		withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
 	g.waitLogin(t)
 	want := func(up, there bool) {
 		t.Helper()
-		eventually(t, bootTime, fmt.Sprintf("the guest has the interface: %v, its cable: %v", there, up), func() string {
-			text := g.in(t, "sh", "-c", "ip link set eth1 up 2>/dev/null; cat /sys/class/net/eth1/carrier 2>/dev/null || echo none")
-			if expected := map[bool]string{true: map[bool]string{true: "1", false: "0"}[up], false: "none"}[there]; text != expected {
-				return "it sees " + text
-			}
-			for _, row := range g.vmi(t).Status.Interfaces {
-				if row.Name == "red" && (!there || (row.LinkState == "up") != up) {
-					return fmt.Sprintf("status says %+v", row)
+		eventually(t, bootTime, fmt.Sprintf("the guest has the interface: %v, its cable: %v", there, up),
+			func() string {
+				text := g.in(t, "sh",
+					"-c", "ip link set eth1 up 2>/dev/null; cat /sys/class/net/eth1/carrier 2>/dev/null || echo none")
+				if expected := map[bool]string{
+					true:  map[bool]string{true: "1", false: "0"}[up],
+					false: "none",
+				}[there]; text != expected {
+					return "it sees " + text
 				}
-			}
-			return ""
-		})
+				for _, row := range g.vmi(t).Status.Interfaces {
+					if row.Name == "red" && (!there || (row.LinkState == "up") != up) {
+						return fmt.Sprintf("status says %+v", row)
+					}
+				}
+				return ""
+			})
 		if message := g.restartMessage(t); message != "" {
 			t.Errorf("restart required: %s", message)
 		}
@@ -97,7 +103,8 @@ func TestInterfaceState(t *testing.T) {
 	})
 	eventually(t, 30*time.Second, "the instance has no interface red any more", func() string {
 		vmi, vm := g.vmi(t), g.vm(t)
-		if len(vmi.Spec.Domain.Devices.Interfaces) == 1 && vm.Status.ObservedGeneration == vm.Generation && g.restartMessage(t) == "" {
+		if len(vmi.Spec.Domain.Devices.Interfaces) == 1 && vm.Status.ObservedGeneration == vm.Generation &&
+			g.restartMessage(t) == "" {
 			return ""
 		}
 		return fmt.Sprintf("%+v %s", vmi.Spec.Domain.Devices.Interfaces, g.restartMessage(t))

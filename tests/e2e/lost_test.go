@@ -27,7 +27,10 @@ import (
 	"github.com/virtkit/virtkit/tests/sshd"
 )
 
-var long = flag.Bool("long", false, "run what takes many minutes, too: a console that is idle for ten behind a proxy that cuts silent connections after one; every fault at every stage of a migration, of a snapshot, of a clone and of a restore; twenty migrations in a row")
+var long = flag.Bool("long", false,
+	"run what takes many minutes, too: a console that is idle for ten behind a proxy that cuts silent connections "+
+		"after one; every fault at every stage of a migration, of a snapshot, of a clone and of a restore; "+
+		"twenty migrations in a row")
 
 // impatient is a TCP proxy that cuts connections on which either side has been silent for too long, as load balancers
 // do.
@@ -92,7 +95,8 @@ func (g *guest) startIdle(t *testing.T) <-chan error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/console", g.ns, g.name)
+	path := fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/console", g.ns,
+		g.name)
 	conn, err := stream.Dial(t.Context(), config, path, nil, stream.Options{})
 	if err != nil {
 		control.Close()
@@ -172,17 +176,23 @@ func (g *guest) loseSessions(t *testing.T, ready func(*testing.T, string, map[st
 	if err := os.WriteFile(key, pem.EncodeToMemory(block), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	authorize := fmt.Sprintf("mkdir -p /root/.ssh && echo '%s' >> /root/.ssh/authorized_keys", strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))))
+	authorize := fmt.Sprintf("mkdir -p /root/.ssh && echo '%s' >> /root/.ssh/authorized_keys",
+		strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))))
 	eventually(t, time.Minute, "the guest agent answers", func() string {
-		if _, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "exec", g.name, "--", "sh", "-c", authorize); err != nil {
+		if _, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns,
+			"exec", g.name, "--", "sh", "-c", authorize); err != nil {
 			return fmt.Sprint(err, stderr)
 		}
 		return ""
 	})
-	sshTo := []string{"ssh", "root@" + g.name, "-i", key, "--known-hosts", filepath.Join(dir, "hosts"), "--strict-host-key-checking=accept-new", "--timeout", "1m"}
+	sshTo := []string{
+		"ssh", "root@" + g.name, "-i", key, "--known-hosts", filepath.Join(dir, "hosts"),
+		"--strict-host-key-checking=accept-new", "--timeout", "1m",
+	}
 	start := func(name string, args ...string) *session {
 		s := &session{name: name, ended: make(chan error, 1)}
-		s.cmd = exec.CommandContext(t.Context(), g.Bin("virtctl"), append([]string{"--kubeconfig", g.Kubeconfig, "--context", g.Name, "-n", g.ns}, args...)...)
+		s.cmd = exec.CommandContext(t.Context(), g.Bin("virtctl"),
+			append([]string{"--kubeconfig", g.Kubeconfig, "--context", g.Name, "-n", g.ns}, args...)...)
 		s.cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=")
 		s.cmd.Stdout, s.cmd.Stderr = &s.stdout, &s.stderr
 		if err := s.cmd.Start(); err != nil {
@@ -218,7 +228,8 @@ func (g *guest) loseSessions(t *testing.T, ready func(*testing.T, string, map[st
 			_ = s.cmd.Process.Kill() // it is waited for below
 			<-s.ended
 		}
-		if code, said := s.cmd.ProcessState.ExitCode(), s.stderr.String(); code != 255 || !strings.Contains(said, "the connection was lost before the command ended") {
+		if code, said := s.cmd.ProcessState.ExitCode(), s.stderr.String(); code != 255 ||
+			!strings.Contains(said, "the connection was lost before the command ended") {
 			t.Errorf("%s ended with code %d and says %q", s.name, code, said)
 		}
 	}
@@ -234,6 +245,7 @@ func (g *guest) loseSessions(t *testing.T, ready func(*testing.T, string, map[st
 	}
 	// The guest agent's command has ended with its stream.
 	eventually(t, time.Minute, "the command of exec is gone", func() string {
-		return strings.TrimSpace(g.virtctl(t, nil, "-n", g.ns, "exec", g.name, "--", "sh", "-c", "if kill -0 $(cat /tmp/exec) 2>&1; then echo it still runs; fi | grep -v 'No such' || true"))
+		return strings.TrimSpace(g.virtctl(t, nil, "-n", g.ns, "exec", g.name, "--", "sh",
+			"-c", "if kill -0 $(cat /tmp/exec) 2>&1; then echo it still runs; fi | grep -v 'No such' || true"))
 	})
 }

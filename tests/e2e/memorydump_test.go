@@ -27,14 +27,17 @@ func TestMemoryDump(t *testing.T) {
 	con := g.shell(t, "")
 	con.run(t, "A=find-; B=me-in-the-dump; export SECRET=$A$B")
 
-	g.virtctl(t, nil, "-n", ns, "memory-dump", "get", g.name, "--claim-name=dump", "--create-claim", "--wait", "--timeout=120s")
+	g.virtctl(t, nil, "-n", ns, "memory-dump", "get", g.name, "--claim-name=dump", "--create-claim", "--wait",
+		"--timeout=120s")
 	first := g.vm(t).Status.MemoryDumpRequest
-	if first == nil || first.Phase != v1.MemoryDumpCompleted || first.StartTimestamp == nil || first.EndTimestamp == nil || first.FileName == nil {
+	if first == nil || first.Phase != v1.MemoryDumpCompleted || first.StartTimestamp == nil ||
+		first.EndTimestamp == nil || first.FileName == nil {
 		t.Fatalf("%+v", first)
 	}
 	// The claim that was made is for one dump.
 	patch := []byte(`{"spec":{"resources":{"requests":{"storage":"512Mi"}}}}`)
-	if _, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), "dump", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(),
+		"dump", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, bootTime, "the claim's volume has grown", func() string {
@@ -56,7 +59,8 @@ func TestMemoryDump(t *testing.T) {
 	if second == nil || second.FileName == nil || *second.FileName == *first.FileName {
 		t.Fatalf("%+v after %+v", second, first)
 	}
-	if _, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "memory-dump", "get", g.name, "--claim-name=other"); err == nil || !strings.Contains(stderr, "remove that one first") {
+	if _, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "memory-dump",
+		"get", g.name, "--claim-name=other"); err == nil || !strings.Contains(stderr, "remove that one first") {
 		t.Errorf("to another claim: %v %s", err, stderr)
 	}
 	g.virtctl(t, nil, "-n", ns, "memory-dump", "remove", g.name, "--wait", "--timeout=60s")
@@ -75,14 +79,30 @@ func TestMemoryDump(t *testing.T) {
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsUser: ptr(int64(107)), RunAsNonRoot: ptr(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsUser: ptr(int64(107)), RunAsNonRoot: ptr(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
-				Name: "look", Image: instance.Launcher(), VolumeMounts: []corev1.VolumeMount{{Name: "dump", MountPath: "/dump"}},
-				Command:         []string{"/usr/bin/busybox", "sh", "-c", `cd /dump; for f in *.memory.dump; do echo "$f $(head -c 4 $f | tr -cd A-Z) $(grep -c find-me-in-the-dump $f)"; done`},
-				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				Name: "look", Image: instance.Launcher(),
+				VolumeMounts: []corev1.VolumeMount{{Name: "dump", MountPath: "/dump"}},
+				Command: []string{
+					"/usr/bin/busybox", "sh",
+					"-c",
+					`cd /dump; for f in *.memory.dump; do echo "$f $(head -c 4 $f | tr -cd A-Z) $(grep -c find-me-in-the-dump $f)"; done`,
+				},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
 			}},
-			Volumes: []corev1.Volume{{Name: "dump", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "dump"}}}},
+			Volumes: []corev1.Volume{
+				{
+					Name: "dump",
+					VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "dump"},
+					},
+				},
+			},
 		},
 	}
 	if err := c.Client.Create(t.Context(), look); err != nil {
@@ -103,7 +123,8 @@ func TestMemoryDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{*first.FileName, *second.FileName} {
-		if !strings.Contains(string(said), file+" ELF ") || strings.Contains(string(said), fmt.Sprintf("%s ELF 0", file)) {
+		if !strings.Contains(string(said), file+" ELF ") ||
+			strings.Contains(string(said), fmt.Sprintf("%s ELF 0", file)) {
 			t.Errorf("no dump %s of this guest among\n%s", file, said)
 		}
 	}

@@ -42,7 +42,8 @@ func (c *cluster) prometheus(t *testing.T, ns string) *prometheus {
 	if _, err := c.Kube.CoreV1().ServiceAccounts(ns).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := c.Kube.CoreV1().ServiceAccounts(ns).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := c.Kube.CoreV1().ServiceAccounts(ns).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,9 @@ func (c *cluster) prometheus(t *testing.T, ns string) *prometheus {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: names.DNSNameMetrics}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &prometheus{cluster: c, token: token.Status.Token, client: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	return &prometheus{
+		cluster: c, token: token.Status.Token, client: &http.Client{Transport: transport, Timeout: 30 * time.Second},
+	}
 }
 
 func (p *prometheus) get(ctx context.Context, pod corev1.Pod, token string) (*http.Response, error) {
@@ -149,11 +152,13 @@ func TestMetrics(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kubevirt.io:metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "prometheus", Namespace: ns}},
 	}
-	if _, err := c.Kube.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Kube.RbacV1().ClusterRoleBindings().Create(t.Context(),
+		binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Kube.RbacV1().ClusterRoleBindings().Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{}); err != nil {
+		if err := c.Kube.RbacV1().ClusterRoleBindings().Delete(context.WithoutCancel(t.Context()),
+			binding.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -177,15 +182,17 @@ func TestMetrics(t *testing.T) {
 	g.waitLogin(t)
 	me := []string{"namespace", ns, "name", g.name}
 	before := p.scrape(t, names.VirtHandler)
-	eventually(t, time.Minute, "its launcher answers in time, which on a busy machine it need not at once", func() string {
-		if _, ok := sum(before, metrics.MemoryDomain, me...); ok {
-			return ""
-		}
-		before = p.scrape(t, names.VirtHandler)
-		return "no series of the guest"
-	})
+	eventually(t, time.Minute, "its launcher answers in time, which on a busy machine it need not at once",
+		func() string {
+			if _, ok := sum(before, metrics.MemoryDomain, me...); ok {
+				return ""
+			}
+			before = p.scrape(t, names.VirtHandler)
+			return "no series of the guest"
+		})
 	for _, f := range []*metrics.Family{
-		metrics.CPUUsage, metrics.VCPUSeconds, metrics.MemoryDomain, metrics.MemoryBalloon, metrics.MemoryResident, metrics.StorageReads, metrics.StorageReadBytes,
+		metrics.CPUUsage, metrics.VCPUSeconds, metrics.MemoryDomain, metrics.MemoryBalloon, metrics.MemoryResident,
+		metrics.StorageReads, metrics.StorageReadBytes,
 	} {
 		if value, _ := sum(before, f, me...); value <= 0 {
 			t.Errorf("%s is %v", f.Name, value)
@@ -213,7 +220,8 @@ func TestMetrics(t *testing.T) {
 		unused, _ := sum(after, metrics.MemoryUnused, me...) // the balloon's driver tells every ten seconds
 		label, _ := sum(after, metrics.CPUUsage, append(me, "kubernetes_vmi_label_app", g.name)...)
 		if cpu <= used || out <= sent || unused <= 0 || label != cpu {
-			return fmt.Sprintf("cpu %v, before %v; sent %v, before %v; unused memory %v; by label %v", cpu, used, out, sent, unused, label)
+			return fmt.Sprintf("cpu %v, before %v; sent %v, before %v; unused memory %v; by label %v", cpu, used, out,
+				sent, unused, label)
 		}
 		return ""
 	})

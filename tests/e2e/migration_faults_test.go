@@ -65,7 +65,8 @@ func newFaulty(t *testing.T) *faulty {
 func (f *faulty) boot(t *testing.T) {
 	t.Helper()
 	f.create(t, newVM(f.ns, f.name, v1.RunStrategyAlways, withClaim("data"), withEmptyDisk(),
-		withUserData("#cloud-config\nuser: root\npassword: tiny\nruncmd:\n- records write DATA EMPTY >/dev/null 2>&1 &\n")))
+		withUserData("#cloud-config\nuser: root\npassword: tiny\nruncmd:\n"+
+			"- records write DATA EMPTY >/dev/null 2>&1 &\n")))
 	f.waitLogin(t)
 	f.sound(t, f.vmi(t).Status.NodeName)
 }
@@ -215,7 +216,8 @@ func (f *faulty) cancel(t *testing.T) {
 	}
 	eventually(t, 60*time.Second, "the cancel is known", func() string {
 		err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.m), f.m)
-		if ms := f.vmi(t).Status.MigrationState; apierrors.IsNotFound(err) || ms != nil && ms.MigrationUID == f.m.UID && ms.AbortRequested {
+		if ms := f.vmi(t).Status.MigrationState; apierrors.IsNotFound(err) ||
+			ms != nil && ms.MigrationUID == f.m.UID && ms.AbortRequested {
 			return ""
 		}
 		return fmt.Sprint("phase ", f.m.Status.Phase, ", ", err)
@@ -305,7 +307,8 @@ func (f *faulty) memoryFlows(t *testing.T) bool {
 		}
 		for line := range strings.Lines(string(sockets)) {
 			// Num RefCount Protocol Flags Type St Inode Path; state 3 is connected.
-			if fields := strings.Fields(line); len(fields) == 8 && fields[5] == "03" && filepath.Base(fields[7]) == names.SocketMigrationMemory {
+			if fields := strings.Fields(line); len(fields) == 8 && fields[5] == "03" &&
+				filepath.Base(fields[7]) == names.SocketMigrationMemory {
 				return true
 			}
 		}
@@ -399,7 +402,8 @@ func (f *faulty) killComponent(t *testing.T, component, node string) {
 		if pod.Status.ContainerStatuses[0].RestartCount == 0 {
 			continue
 		}
-		err := f.Kube.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))})
+		err := f.Kube.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
@@ -448,8 +452,10 @@ func (f *faulty) cut(t *testing.T) {
 	// Both ends are told (reset) as soon as something comes their way, the resets themselves pass.
 	port := strconv.Itoa(names.PortMigration)
 	if err := nft(t.Context(), "table inet fault {\n"+
-		"chain out { type filter hook output priority 0; tcp dport "+port+" tcp flags & rst == 0 reject with tcp reset; }\n"+
-		"chain in { type filter hook input priority 0; tcp sport "+port+" tcp flags & rst == 0 reject with tcp reset; }\n}\n"); err != nil {
+		"chain out { type filter hook output priority 0; tcp dport "+port+
+		" tcp flags & rst == 0 reject with tcp reset; }\n"+
+		"chain in { type filter hook input priority 0; tcp sport "+port+
+		" tcp flags & rst == 0 reject with tcp reset; }\n}\n"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -471,7 +477,8 @@ func (f *faulty) settled(t *testing.T, want outcome) {
 			return ""
 		case err != nil:
 			return err.Error()
-		case f.m.Status.Phase == v1.MigrationSucceeded || f.m.Status.Phase == v1.MigrationFailed && f.m.DeletionTimestamp == nil:
+		case f.m.Status.Phase == v1.MigrationSucceeded ||
+			f.m.Status.Phase == v1.MigrationFailed && f.m.DeletionTimestamp == nil:
 			return ""
 		}
 		return fmt.Sprintf("phase %s, state %+v", f.m.Status.Phase, f.m.Status.MigrationState)
@@ -529,7 +536,8 @@ func (f *faulty) sound(t *testing.T, node string) {
 	})
 	var first int
 	eventually(t, 60*time.Second, "the guest's disks are what it has written, and it goes on", func() string {
-		stdout, stderr, err := f.Virtctl(t.Context(), nil, "-n", f.ns, "exec", f.name, "--", "records", "check", "DATA", "EMPTY")
+		stdout, stderr, err := f.Virtctl(t.Context(), nil, "-n", f.ns, "exec", f.name, "--", "records", "check", "DATA",
+			"EMPTY")
 		if err != nil {
 			if strings.Contains(stdout, "record") && !strings.Contains(stdout, "nothing is written") {
 				t.Fatalf("records: %s %s", stdout, stderr)
@@ -622,7 +630,8 @@ func (c *cluster) label(t *testing.T, node, key string, value any) {
 		text = fmt.Sprintf("%q", value)
 	}
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, text)
-	if _, err := c.Kube.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := c.Kube.CoreV1().Nodes().Patch(context.Background(),
+		node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Errorf("label node %s: %v", node, err)
 	}
 }

@@ -42,8 +42,9 @@ func TestMigrationLimits(t *testing.T) {
 				NamespaceSelector:              v1alpha1.LabelSelector{"kubernetes.io/metadata.name": ns},
 				VirtualMachineInstanceSelector: v1alpha1.LabelSelector{"limits": ns},
 			},
-			BandwidthPerMigration: resource.NewQuantity(bandwidth, resource.BinarySI), CompletionTimeoutPerGiB: ptr(int64(600)),
-			AllowAutoConverge: ptr(true),
+			BandwidthPerMigration:   resource.NewQuantity(bandwidth, resource.BinarySI),
+			CompletionTimeoutPerGiB: ptr(int64(600)),
+			AllowAutoConverge:       ptr(true),
 		},
 	}
 	if err := c.Client.Create(t.Context(), policy); err != nil {
@@ -64,7 +65,8 @@ func TestMigrationLimits(t *testing.T) {
 
 	slowDown(t, g)
 	was := policy.DeepCopy()
-	policy.Spec.CompletionTimeoutPerGiB, policy.Spec.AllowAutoConverge, policy.Spec.AllowPostCopy = ptr(int64(20)), ptr(false), ptr(true)
+	policy.Spec.CompletionTimeoutPerGiB, policy.Spec.AllowAutoConverge, policy.Spec.AllowPostCopy = ptr(int64(20)),
+		ptr(false), ptr(true)
 	if err := c.Client.Patch(t.Context(), policy, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +105,10 @@ func TestMigrationLimits(t *testing.T) {
 	}
 	vmi := g.vmi(t)
 	ms := vmi.Status.MigrationState
-	if ms.Mode != v1.MigrationPostCopy || ms.MigrationPolicyName == nil || *ms.MigrationPolicyName != ns || ms.MigrationConfiguration == nil ||
-		!*ms.MigrationConfiguration.AllowWorkloadDisruption || *ms.MigrationConfiguration.CompletionTimeoutPerGiB != 20 {
+	if ms.Mode != v1.MigrationPostCopy || ms.MigrationPolicyName == nil || *ms.MigrationPolicyName != ns ||
+		ms.MigrationConfiguration == nil ||
+		!*ms.MigrationConfiguration.AllowWorkloadDisruption ||
+		*ms.MigrationConfiguration.CompletionTimeoutPerGiB != 20 {
 		t.Errorf("migrationState %+v", ms)
 	}
 	if vmi.Status.NodeName == home {

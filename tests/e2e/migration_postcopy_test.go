@@ -57,7 +57,8 @@ func breakPostCopy(t *testing.T, g *guest, con *console, policy *v1alpha1.Migrat
 	})
 	g.targetQEMU(t, m, syscall.SIGKILL)
 	g.waitMigration(t, m, v1.MigrationFailed)
-	if reason := m.Status.MigrationState.FailureReason; !strings.Contains(reason, "guest has ended") && !strings.Contains(reason, "post-copy") {
+	if reason := m.Status.MigrationState.FailureReason; !strings.Contains(reason, "guest has ended") &&
+		!strings.Contains(reason, "post-copy") {
 		t.Errorf("the migration failed because %s", reason)
 	}
 	eventually(t, 60*time.Second, "the VM has a new instance, which runs, in one pod", func() string {
@@ -91,7 +92,9 @@ func breakPostCopy(t *testing.T, g *guest, con *console, policy *v1alpha1.Migrat
 			return err.Error()
 		}
 		for i := range list.Items {
-			if text := list.Items[i].Message; strings.HasPrefix(text, "The VirtualMachineInstance failed: The guest crashed: its migration failed") && strings.Contains(text, "post-copy") {
+			if text := list.Items[i].Message; strings.HasPrefix(text,
+				"The VirtualMachineInstance failed: The guest crashed: its migration failed") &&
+				strings.Contains(text, "post-copy") {
 				return ""
 			}
 		}

@@ -59,7 +59,8 @@ func (g *guest) serve(t *testing.T) *served {
 
 // follow notes the endpoints until the watch ends.
 func (s *served) follow(ctx context.Context) {
-	w, err := s.g.Kube.DiscoveryV1().EndpointSlices(s.g.ns).Watch(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.g.name})
+	w, err := s.g.Kube.DiscoveryV1().EndpointSlices(s.g.ns).Watch(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.g.name})
 	if err != nil {
 		return
 	}
@@ -153,7 +154,8 @@ func (s *served) paused(t *testing.T) {
 		verb string
 		left int
 	}{{"pause", 0}, {"unpause", 1}} {
-		if err := s.g.Kube.CoreV1().RESTClient().Put().AbsPath(path, step.verb).Body([]byte(`{}`)).Do(t.Context()).Error(); err != nil {
+		if err := s.g.Kube.CoreV1().RESTClient().Put().AbsPath(path,
+			step.verb).Body([]byte(`{}`)).Do(t.Context()).Error(); err != nil {
 			t.Fatalf("%s: %v", step.verb, err)
 		}
 		s.wait(t, step.left)

@@ -38,7 +38,9 @@ func withFirmware(secureBoot, persistent bool) func(*v1.VirtualMachine) {
 	return func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
 		spec.Domain.Memory.Guest = ptr(resource.MustParse("256Mi"))
-		spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{SecureBoot: &secureBoot, Persistent: &persistent}}}
+		spec.Domain.Firmware = &v1.Firmware{
+			Bootloader: &v1.Bootloader{EFI: &v1.EFI{SecureBoot: &secureBoot, Persistent: &persistent}},
+		}
 		if secureBoot {
 			spec.Domain.Features = &v1.Features{SMM: &v1.FeatureState{Enabled: ptr(true)}}
 		}
@@ -71,7 +73,8 @@ func (g *guest) again(t *testing.T) *console {
 func (c *cluster) stateStorage(t *testing.T) {
 	t.Helper()
 	kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.KubeVirt}}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"configuration":{"vmStateStorageClass":"local"}}}`))
+	patch := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"configuration":{"vmStateStorageClass":"local"}}}`))
 	if err := c.Client.Patch(t.Context(), kv, patch); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +87,8 @@ func expectText(t *testing.T, con *console, command, want string) {
 	}
 }
 
-// stateClaims are those of persistent state in the VM's namespace, by name, with the value of the label that says whose.
+// stateClaims are those of persistent state in the VM's namespace, by name, with the value of the label that says
+// whose.
 func (g *guest) stateClaims(t *testing.T) map[string]string {
 	t.Helper()
 	var list corev1.PersistentVolumeClaimList
@@ -94,7 +98,8 @@ func (g *guest) stateClaims(t *testing.T) map[string]string {
 	out := map[string]string{}
 	for i := range list.Items {
 		// Kubernetes keeps what is deleted as long as the completed pod that used it is there.
-		if name := list.Items[i].Name; strings.HasPrefix(name, vmstate.Prefix) && list.Items[i].DeletionTimestamp == nil {
+		if name := list.Items[i].Name; strings.HasPrefix(name, vmstate.Prefix) &&
+			list.Items[i].DeletionTimestamp == nil {
 			out[name] = list.Items[i].Labels[vmstate.Prefix]
 		}
 	}
@@ -123,7 +128,9 @@ func TestPersistentState(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	g := c.create(t, newVM(ns, "sealed", v1.RunStrategyAlways, withFirmware(true, true), withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
+	g := c.create(t,
+		newVM(ns, "sealed", v1.RunStrategyAlways, withFirmware(true, true),
+			withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
 	g.waitLogin(t)
 	con := g.shell(t, tpm)
 	expectText(t, con, "nv define", "00000000")
@@ -158,7 +165,8 @@ func TestPersistentState(t *testing.T) {
 	there := g.migrate(t, "there")
 	g.waitMigration(t, there, v1.MigrationSucceeded)
 	moved := g.awaitStateClaim(t)
-	if ms := there.Status.MigrationState; ms.SourcePersistentStatePVCName != claim || ms.TargetPersistentStatePVCName != moved || claim == moved {
+	if ms := there.Status.MigrationState; ms.SourcePersistentStatePVCName != claim ||
+		ms.TargetPersistentStatePVCName != moved || claim == moved {
 		t.Errorf("the state moved from %s to %s; the migration says %+v", claim, moved, ms)
 	}
 	con = g.again(t)

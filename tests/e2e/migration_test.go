@@ -37,8 +37,13 @@ const check = `touch /tmp/stop; while [ ! -e /tmp/stopped ]; do sleep 0.1; done;
 func withEmptyDisk() func(*v1.VirtualMachine) {
 	return func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "empty", Serial: "EMPTY", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
-		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "empty", VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("16Mi")}}})
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
+			Name: "empty", Serial: "EMPTY", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+		})
+		spec.Volumes = append(spec.Volumes, v1.Volume{
+			Name:         "empty",
+			VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("16Mi")}},
+		})
 	}
 }
 
@@ -56,7 +61,9 @@ func (g *guest) migrate(t *testing.T, name string) *v1.VirtualMachineInstanceMig
 }
 
 // waitMigration waits for the end of a migration; nil when it is gone.
-func (g *guest) waitMigration(t *testing.T, m *v1.VirtualMachineInstanceMigration, want v1.VirtualMachineInstanceMigrationPhase) {
+func (g *guest) waitMigration(t *testing.T, m *v1.VirtualMachineInstanceMigration,
+	want v1.VirtualMachineInstanceMigrationPhase,
+) {
 	t.Helper()
 	eventually(t, 90*time.Second, "migration "+m.Name+" is "+string(want), func() string {
 		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
@@ -109,7 +116,8 @@ func (g *guest) onlyOn(t *testing.T, node string) {
 		for _, pod := range g.pods(t) {
 			switch {
 			case pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil:
-			case pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning && vmi.Status.ActivePods[pod.UID] == node:
+			case pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning &&
+				vmi.Status.ActivePods[pod.UID] == node:
 				running++
 				if ip := vmi.Status.Interfaces[0].IP; ip != pod.Status.PodIP {
 					return fmt.Sprintf("the VMI's address is %s, its pod's %s", ip, pod.Status.PodIP)
@@ -155,7 +163,9 @@ func TestMigration(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
-	g := c.create(t, newVM(ns, "mover", v1.RunStrategyAlways, withClaim("data"), withEmptyDisk(), withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
+	g := c.create(t,
+		newVM(ns, "mover", v1.RunStrategyAlways, withClaim("data"), withEmptyDisk(),
+			withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
 	g.waitLogin(t)
 	home := g.vmi(t).Status.NodeName
 	con := g.openConsole(t, "")
@@ -170,13 +180,15 @@ func TestMigration(t *testing.T) {
 
 	// There, by the subresource.
 	path := "/apis/subresources.kubevirt.io/v1/namespaces/" + ns + "/virtualmachines/" + g.name + "/migrate"
-	if err := c.Kube.CoreV1().RESTClient().Put().AbsPath(path).Body([]byte(`{"dryRun":["All"]}`)).Do(t.Context()).Error(); err != nil {
+	dryRun := c.Kube.CoreV1().RESTClient().Put().AbsPath(path).Body([]byte(`{"dryRun":["All"]}`))
+	if err := dryRun.Do(t.Context()).Error(); err != nil {
 		t.Fatalf("migrate, dry run: %v", err)
 	}
 	if err := c.Kube.CoreV1().RESTClient().Put().AbsPath(path).Body([]byte(`{}`)).Do(t.Context()).Error(); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
-	if err := c.Kube.CoreV1().RESTClient().Put().AbsPath(path).Body([]byte(`{}`)).Do(t.Context()).Error(); err == nil || !strings.Contains(err.Error(), "in-flight migration detected") {
+	if err := c.Kube.CoreV1().RESTClient().Put().AbsPath(path).Body([]byte(`{}`)).Do(t.Context()).Error(); err == nil ||
+		!strings.Contains(err.Error(), "in-flight migration detected") {
 		t.Errorf("a second migration at once: %v", err)
 	}
 	migrations := &v1.VirtualMachineInstanceMigrationList{}
@@ -200,8 +212,10 @@ func TestMigration(t *testing.T) {
 		t.Errorf("the console of the old node ended with %v, want code 1001", con.err)
 	}
 	state := g.vmi(t).Status.MigrationState
-	if state == nil || state.SourceNode != home || state.TargetNode != away || !state.Completed || state.Failed || state.StartTimestamp == nil || state.EndTimestamp == nil ||
-		state.MigrationUID != there.UID || state.Mode != v1.MigrationPreCopy || state.TargetNodeAddress == "" || !state.TargetNodeDomainDetected {
+	if state == nil || state.SourceNode != home || state.TargetNode != away || !state.Completed || state.Failed ||
+		state.StartTimestamp == nil || state.EndTimestamp == nil ||
+		state.MigrationUID != there.UID || state.Mode != v1.MigrationPreCopy || state.TargetNodeAddress == "" ||
+		!state.TargetNodeDomainDetected {
 		t.Errorf("migrationState %+v", state)
 	}
 	service.moved(t, state.SourcePod, state.TargetPod, away)
@@ -233,7 +247,8 @@ func TestMigration(t *testing.T) {
 		return ""
 	})
 	g.onlyOn(t, away)
-	if state := g.vmi(t).Status.MigrationState; !state.AbortRequested || state.AbortStatus != v1.MigrationAbortSucceeded || !state.Failed {
+	if state := g.vmi(t).Status.MigrationState; !state.AbortRequested ||
+		state.AbortStatus != v1.MigrationAbortSucceeded || !state.Failed {
 		t.Errorf("migrationState of the cancelled migration %+v", state)
 	}
 	con.run(t, "echo still here")
@@ -263,7 +278,8 @@ func TestMigration(t *testing.T) {
 	if got := con.run(t, check); got != "bad 0" {
 		t.Errorf("what the guest wrote: %s", got)
 	}
-	if phases := transitions(back); !slices.IsSorted(phases) || phases[len(phases)-1] != slices.Index(order, v1.MigrationSucceeded) {
+	if phases := transitions(back); !slices.IsSorted(phases) ||
+		phases[len(phases)-1] != slices.Index(order, v1.MigrationSucceeded) {
 		t.Errorf("phases %+v", back.Status.PhaseTransitionTimestamps)
 	}
 
@@ -293,7 +309,8 @@ func TestMigration(t *testing.T) {
 
 // order is that of a migration's phases.
 var order = []v1.VirtualMachineInstanceMigrationPhase{
-	v1.MigrationPending, v1.MigrationScheduling, v1.MigrationScheduled, v1.MigrationPreparingTarget, v1.MigrationTargetReady,
+	v1.MigrationPending, v1.MigrationScheduling, v1.MigrationScheduled, v1.MigrationPreparingTarget,
+	v1.MigrationTargetReady,
 	v1.MigrationRunning, v1.MigrationSucceeded,
 }
 

@@ -21,7 +21,8 @@ import (
 func (g *guest) attachments(t *testing.T) []corev1.Pod {
 	t.Helper()
 	pods := &corev1.PodList{}
-	err := g.Client.List(t.Context(), pods, client.InNamespace(g.ns), client.MatchingLabels{names.LabelComponent: names.HotplugDisk})
+	err := g.Client.List(t.Context(), pods, client.InNamespace(g.ns),
+		client.MatchingLabels{names.LabelComponent: names.HotplugDisk})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,8 @@ func TestMigrationHotplug(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	c.claim(t, ns, "files", corev1.PersistentVolumeFilesystem)
 	c.claim(t, ns, "device", corev1.PersistentVolumeBlock)
-	g := c.create(t, newVM(ns, "loaded", v1.RunStrategyAlways, withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
+	g := c.create(t,
+		newVM(ns, "loaded", v1.RunStrategyAlways, withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
 	g.waitLogin(t)
 	home := g.vmi(t).Status.NodeName
 	for _, volume := range []string{"files", "device"} {
@@ -98,7 +100,8 @@ func TestMigrationHotplug(t *testing.T) {
 	g.onlyOn(t, away.Status.NodeName)
 	g.waitAttachments(t, 1)
 	for _, s := range away.Status.VolumeStatus {
-		if s.HotplugVolume != nil && (s.Phase != v1.VolumeReady || s.Target == "" || s.HotplugVolume.AttachPodUID != g.attachments(t)[0].UID) {
+		if s.HotplugVolume != nil &&
+			(s.Phase != v1.VolumeReady || s.Target == "" || s.HotplugVolume.AttachPodUID != g.attachments(t)[0].UID) {
 			t.Errorf("volume %s after the migration: %+v %+v", s.Name, s, s.HotplugVolume)
 		}
 	}
@@ -151,21 +154,32 @@ func TestMigrationDisks(t *testing.T) {
 	g := c.create(t, newVM(ns, "disks", v1.RunStrategyAlways, withClaim("data"), func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
 		for _, name := range []string{"cached", "shared"} {
-			d := v1.Disk{Name: name, Serial: strings.ToUpper(name), DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}
+			d := v1.Disk{
+				Name: name, Serial: strings.ToUpper(name),
+				DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+			}
 			if name == "cached" {
 				d.Cache = v1.CacheWriteThrough
 			} else {
 				d.Shareable = ptr(true)
 			}
 			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, d)
-			spec.Volumes = append(spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-			}}})
+			spec.Volumes = append(spec.Volumes, v1.Volume{
+				Name: name,
+				VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+					PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+				}},
+			})
 		}
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "seed", Serial: "SEED", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
-		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "seed", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{
-			UserDataSecretRef: &corev1.LocalObjectReference{Name: "seed"},
-		}}})
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
+			Name: "seed", Serial: "SEED", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+		})
+		spec.Volumes = append(spec.Volumes, v1.Volume{
+			Name: "seed",
+			VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{
+				UserDataSecretRef: &corev1.LocalObjectReference{Name: "seed"},
+			}},
+		})
 	}))
 	g.waitLogin(t)
 	home := g.vmi(t)

@@ -33,12 +33,15 @@ func (c *cluster) network(t *testing.T, ns, name, config string) {
 func withNetwork(name, definition string, change ...func(*v1.Interface)) func(*v1.VirtualMachine) {
 	return func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
-		nic := v1.Interface{Name: name, InterfaceBindingMethod: v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}}
+		nic := v1.Interface{
+			Name: name, InterfaceBindingMethod: v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}},
+		}
 		for _, f := range change {
 			f(&nic)
 		}
 		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, nic)
-		spec.Networks = append(spec.Networks, v1.Network{Name: name, NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: definition}}})
+		spec.Networks = append(spec.Networks,
+			v1.Network{Name: name, NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: definition}}})
 	}
 }
 
@@ -57,7 +60,8 @@ func (g *guest) in(t *testing.T, program ...string) string {
 	t.Helper()
 	var out string
 	eventually(t, bootTime, g.name+": "+strings.Join(program, " "), func() string {
-		stdout, stderr, err := g.Virtctl(t.Context(), nil, append([]string{"-n", g.ns, "exec", g.name, "--"}, program...)...)
+		stdout, stderr, err := g.Virtctl(t.Context(), nil,
+			append([]string{"-n", g.ns, "exec", g.name, "--"}, program...)...)
 		if err != nil {
 			return err.Error() + ": " + stdout + stderr
 		}
@@ -90,13 +94,15 @@ func TestNetworks(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	c.network(t, ns, "red", `{"cniVersion":"1.0.0","name":"red","type":"bridge","bridge":"lan1","ipam":{}}`)
 	c.network(t, ns, "blue", `{"cniVersion":"1.0.0","name":"blue","type":"bridge","bridge":"lan2","ipam":{}}`)
-	c.network(t, ns, "leased", `{"cniVersion":"1.0.0","name":"leased","type":"bridge","bridge":"lan2","ipam":{"type":"static","addresses":[{"address":"203.0.113.7/24"}]}}`)
+	c.network(t, ns, "leased",
+		`{"cniVersion":"1.0.0","name":"leased","type":"bridge","bridge":"lan2","ipam":{"type":"static","addresses":[{"address":"203.0.113.7/24"}]}}`)
 
 	mover := c.create(t, newVM(ns, "mover", v1.RunStrategyAlways,
 		withNetwork("red", "red", func(nic *v1.Interface) { nic.MacAddress = "02:00:00:00:01:01" }),
 		withNetwork("blue", ns+"/blue"),
 		withNetwork("dark", "red", func(nic *v1.Interface) { nic.State = v1.InterfaceStateLinkDown }),
-		withNetworkData("eth0: {dhcp4: true}, eth1: {addresses: [198.18.1.1/24]}, eth2: {addresses: [203.0.113.1/24]}, eth3: {addresses: [198.18.3.1/24]}")))
+		withNetworkData("eth0: {dhcp4: true}, eth1: {addresses: [198.18.1.1/24]}, "+
+			"eth2: {addresses: [203.0.113.1/24]}, eth3: {addresses: [198.18.3.1/24]}")))
 	home := mover.waitPhase(t, bootTime, v1.Scheduled, v1.Running).Status.NodeName
 	other := c.create(t, newVM(ns, "other", v1.RunStrategyAlways,
 		withNetwork("red", "red"),
@@ -104,12 +110,16 @@ func TestNetworks(t *testing.T) {
 		withNetworkData("eth0: {dhcp4: true}, eth1: {addresses: [198.18.1.2/24]}, eth2: {dhcp4: true}"),
 		func(vm *v1.VirtualMachine) {
 			spec := &vm.Spec.Template.Spec
-			spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}
-			spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-					{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{home}},
-				}}},
-			}}}
+			spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{
+				Bridge: &v1.InterfaceBridge{},
+			}
+			spec.Affinity = &corev1.Affinity{
+				NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{home}},
+					}}},
+				}},
+			}
 		}))
 	red, blue := mover.row(t, "red", "198.18.1.1"), mover.row(t, "blue", "203.0.113.1")
 	if red.MAC != "02:00:00:00:01:01" || red.InterfaceName != "eth1" || red.PodInterfaceName != "podb1f51a511f1" ||
@@ -129,13 +139,15 @@ func TestNetworks(t *testing.T) {
 			}
 		}
 		// From the bridge on the pod network to the other pod's address, wherever it is.
-		if out := other.in(t, "wget", "-q", "-O", "-", "-T", "5", "http://"+mover.vmi(t).Status.Interfaces[0].IP+"/cgi-bin/info"); out == "" {
+		if out := other.in(t, "wget", "-q", "-O", "-", "-T", "5",
+			"http://"+mover.vmi(t).Status.Interfaces[0].IP+"/cgi-bin/info"); out == "" {
 			t.Errorf("%s: the pod network gave nothing", where)
 		}
 		if carrier := mover.in(t, "cat", "/sys/class/net/eth3/carrier"); carrier != "0" {
 			t.Errorf("%s: the link that is down has carrier %q", where, carrier)
 		}
-		if out := mover.in(t, "udhcpc", "-f", "-n", "-q", "-i", "eth0", "-s", "/bin/true"); strings.Contains(out, "NAK") {
+		if out := mover.in(t, "udhcpc", "-f", "-n", "-q", "-i", "eth0", "-s", "/bin/true"); strings.Contains(out,
+			"NAK") {
 			t.Errorf("%s: the guest's lease: %s", where, out)
 		}
 	}
@@ -144,12 +156,15 @@ func TestNetworks(t *testing.T) {
 	// An interface that comes now is the guest's when it has moved.
 	const greenMAC = "02:00:00:00:01:04"
 	mover.edit(t, func(spec *v1.VirtualMachineInstanceSpec) {
-		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, v1.Interface{Name: "green", MacAddress: greenMAC})
-		spec.Networks = append(spec.Networks, v1.Network{Name: "green", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red"}}})
+		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces,
+			v1.Interface{Name: "green", MacAddress: greenMAC})
+		spec.Networks = append(spec.Networks,
+			v1.Network{Name: "green", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red"}}})
 	})
 	eventually(t, 30*time.Second, "the guest must migrate for its new interface", func() string {
 		for _, condition := range mover.vmi(t).Status.Conditions {
-			if condition.Type == v1.VirtualMachineInstanceMigrationRequired && condition.Status == corev1.ConditionTrue {
+			if condition.Type == v1.VirtualMachineInstanceMigrationRequired &&
+				condition.Status == corev1.ConditionTrue {
 				return mover.restartMessage(t)
 			}
 		}
@@ -160,7 +175,8 @@ func TestNetworks(t *testing.T) {
 		eventually(t, bootTime, where+", the guest has the new interface", func() string {
 			rows := mover.vmi(t).Status.Interfaces
 			for _, row := range rows {
-				if row.Name == "green" && row.MAC == greenMAC && row.InfoSource == "domain, guest-agent, multus-status" {
+				if row.Name == "green" && row.MAC == greenMAC &&
+					row.InfoSource == "domain, guest-agent, multus-status" {
 					return ""
 				}
 			}
@@ -171,7 +187,8 @@ func TestNetworks(t *testing.T) {
 	// The other guest asks without a pause while the guest moves.
 	asked := make(chan string, 1)
 	go func() {
-		stdout, stderr, err := other.Virtctl(t.Context(), nil, "-n", ns, "exec", "other", "--", "ping", "-c", "300", "-i", "0.1", "-w", "120", "198.18.1.1")
+		stdout, stderr, err := other.Virtctl(t.Context(), nil, "-n", ns, "exec", "other", "--", "ping", "-c", "300",
+			"-i", "0.1", "-w", "120", "198.18.1.1")
 		if err != nil {
 			stdout += stderr + err.Error()
 		}
@@ -200,7 +217,8 @@ func TestNetworks(t *testing.T) {
 	if got := mover.row(t, "blue", "203.0.113.1"); got.MAC != blue.MAC {
 		t.Errorf("blue's MAC was %s and is %s", blue.MAC, got.MAC)
 	}
-	if got := mover.row(t, "red", "198.18.1.1"); got.InfoSource != red.InfoSource || got.PodInterfaceName != red.PodInterfaceName {
+	if got := mover.row(t, "red", "198.18.1.1"); got.InfoSource != red.InfoSource ||
+		got.PodInterfaceName != red.PodInterfaceName {
 		t.Errorf("red was %+v and is %+v", red, got)
 	}
 	if body, err := page(mover.forwarded(t, 80, forward.TCP), "/cgi-bin/info"); err != nil || len(body) == 0 {
@@ -238,7 +256,8 @@ func TestNetworkMissing(t *testing.T) {
 		}
 		return out + errs
 	})
-	if err := c.Client.Delete(t.Context(), &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lost"}}); err != nil {
+	if err := c.Client.Delete(t.Context(),
+		&v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lost"}}); err != nil {
 		t.Fatal(err)
 	}
 	g.waitGone(t, time.Minute)

@@ -55,5 +55,7 @@ func (c *cluster) clientInNode(t *testing.T, hostPIDPod corev1.Pod) *http.Client
 		r := <-done
 		return r.conn, r.err
 	}
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	return &http.Client{
+		Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+	}
 }

@@ -67,12 +67,14 @@ func (g *lossy) count(t *testing.T) {
 	t.Helper()
 	con := g.openConsole(t, "")
 	con.login(t, "root", "tiny")
-	con.run(t, `for d in /sys/block/vd*; do [ "$(cat $d/serial)" = DATA ] && D=/dev/${d##*/}; done; n() { dd if=$D bs=16 count=1 2>/dev/null | tr -dc 0-9; }`)
+	con.run(t,
+		`for d in /sys/block/vd*; do [ "$(cat $d/serial)" = DATA ] && D=/dev/${d##*/}; done; n() { dd if=$D bs=16 count=1 2>/dev/null | tr -dc 0-9; }`)
 	first := g.number(t, con, "n")
 	if first < g.written {
 		t.Errorf("the disk has number %d, and had %d before", first, g.written)
 	}
-	con.run(t, `(i=$(n); i=${i:-0}; while :; do i=$((i+1)); echo "$i               " | dd of=$D bs=512 conv=sync,notrunc oflag=direct 2>/dev/null; echo $i > /tmp/j; mv /tmp/j /tmp/i; sleep 0.05; done) & while [ ! -s /tmp/i ]; do sleep 0.1; done`)
+	con.run(t,
+		`(i=$(n); i=${i:-0}; while :; do i=$((i+1)); echo "$i               " | dd of=$D bs=512 conv=sync,notrunc oflag=direct 2>/dev/null; echo $i > /tmp/j; mv /tmp/j /tmp/i; sleep 0.05; done) & while [ ! -s /tmp/i ]; do sleep 0.1; done`)
 }
 
 // look remembers how far the guest is.
@@ -128,14 +130,16 @@ func (g *lossy) lose(t *testing.T, verb string) (vmi *v1.VirtualMachineInstance,
 	g.node(t, verb, vmi.Status.NodeName)
 	unknown := g.waitPhase(t, lost, v1.Unknown)
 	t.Logf("%s of %s: Unknown after %.1f s", verb, vmi.Status.NodeName, time.Since(begin).Seconds())
-	if c := conditionOf(unknown, v1.VirtualMachineInstanceReady); c == nil || c.Status != corev1.ConditionFalse || c.Reason != "NodeUnresponsive" {
+	if c := conditionOf(unknown, v1.VirtualMachineInstanceReady); c == nil || c.Status != corev1.ConditionFalse ||
+		c.Reason != "NodeUnresponsive" {
 		t.Errorf("Ready of a lost VMI is %+v", c)
 	}
 	g.waitStatus(t, 20*time.Second, v1.VirtualMachineStatusUnknown)
 	return vmi, pod
 }
 
-func conditionOf(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstanceCondition {
+func conditionOf(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType,
+) *v1.VirtualMachineInstanceCondition {
 	for i := range vmi.Status.Conditions {
 		if vmi.Status.Conditions[i].Type == kind {
 			return &vmi.Status.Conditions[i]
@@ -149,7 +153,8 @@ func (g *lossy) leadElsewhere(t *testing.T, node string) {
 	t.Helper()
 	deleted := types.UID("")
 	eventually(t, time.Minute, "virt-controller leads on another node than "+node, func() string {
-		lease, err := g.Kube.CoordinationV1().Leases("kubevirt").Get(t.Context(), "virt-controller", metav1.GetOptions{})
+		lease, err := g.Kube.CoordinationV1().Leases("kubevirt").Get(t.Context(), "virt-controller",
+			metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -166,7 +171,8 @@ func (g *lossy) leadElsewhere(t *testing.T, node string) {
 			return ""
 		case pod.UID != deleted:
 			deleted = pod.UID
-			if err := g.Kube.CoreV1().Pods("kubevirt").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			if err := g.Kube.CoreV1().Pods("kubevirt").Delete(t.Context(),
+				pod.Name, metav1.DeleteOptions{}); err != nil {
 				return err.Error()
 			}
 		}
@@ -271,7 +277,8 @@ func (g *lossy) cutAndGiveUp(t *testing.T) {
 // deleteWithForce removes the object of the guest's pod.
 func (g *lossy) deleteWithForce(t *testing.T) {
 	t.Helper()
-	err := g.Kube.CoreV1().Pods(g.ns).Delete(t.Context(), g.pod(t).Name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))})
+	err := g.Kube.CoreV1().Pods(g.ns).Delete(t.Context(), g.pod(t).Name,
+		metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +366,8 @@ func (g *lossy) powerCut(t *testing.T) {
 		t.Errorf("why does not say %q:\n%s", fence, why)
 	}
 	g.only(t, before, pod)
-	g.taint(t, node, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+	g.taint(t, node,
+		corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
 	begin := time.Now()
 	eventually(t, 90*time.Second, "the VM runs elsewhere", func() string {
 		now := g.vmi(t)

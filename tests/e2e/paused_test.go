@@ -26,7 +26,8 @@ func TestStartPaused(t *testing.T) {
 	}
 
 	// Whoever marks it for leaving its node can be overruled.
-	mark := client.RawPatch(types.MergePatchType, []byte(`{"status":{"evacuationNodeName":"`+first.Status.NodeName+`"}}`))
+	mark := client.RawPatch(types.MergePatchType,
+		[]byte(`{"status":{"evacuationNodeName":"`+first.Status.NodeName+`"}}`))
 	if err := c.Client.Status().Patch(t.Context(), first.DeepCopy(), mark); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func TestStartPaused(t *testing.T) {
 	if again := g.vmi(t); again == nil || again.UID != first.UID {
 		t.Errorf("the reset changed the instance: %+v", again)
 	}
-	if _, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "unpause", g.name); err == nil || !strings.Contains(stderr, "is not paused") {
+	if _, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "unpause", g.name); err == nil ||
+		!strings.Contains(stderr, "is not paused") {
 		t.Errorf("unpausing a guest that runs: error %v, stderr %q", err, stderr)
 	}
 }

@@ -37,7 +37,9 @@ func TestPool(t *testing.T) {
 	}
 	template := newVM(ns, "db", v1.RunStrategyAlways, withUserData(""))
 	template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr(int64(0))
-	template.Spec.Template.Spec.Volumes[1].CloudInitNoCloud = &v1.CloudInitNoCloudSource{UserDataSecretRef: &corev1.LocalObjectReference{Name: "seed"}}
+	template.Spec.Template.Spec.Volumes[1].CloudInitNoCloud = &v1.CloudInitNoCloudSource{
+		UserDataSecretRef: &corev1.LocalObjectReference{Name: "seed"},
+	}
 	labels := map[string]string{"app": "db"}
 	one := intstr.FromInt32(1)
 	pool := &poolv1beta1.VirtualMachinePool{
@@ -71,7 +73,8 @@ func TestPool(t *testing.T) {
 	for i, g := range machines {
 		address := g.forwarded(t, 80, forward.TCP)
 		eventually(t, bootTime, g.name+" has the Secret of its number", func() string {
-			if body, err := page(address, "/number"); err != nil || strings.TrimSpace(string(body)) != fmt.Sprintf("number %d", i) {
+			if body, err := page(address, "/number"); err != nil ||
+				strings.TrimSpace(string(body)) != fmt.Sprintf("number %d", i) {
 				return fmt.Sprintf("%q, %v", body, err)
 			}
 			return ""
@@ -136,7 +139,8 @@ func TestPool(t *testing.T) {
 		}
 		return out
 	})
-	if out := c.virtctl(t, nil, "-n", ns, "scale", "db", "--replicas=0", "--current-replicas=2", "--wait"); out != "vmpool/db scaled to 0\nvmpool/db has no replicas, and those that it had are gone\n" {
+	if out := c.virtctl(t, nil, "-n", ns, "scale", "db", "--replicas=0", "--current-replicas=2",
+		"--wait"); out != "vmpool/db scaled to 0\nvmpool/db has no replicas, and those that it had are gone\n" {
 		t.Errorf("virtctl scale: %s", out)
 	}
 	eventually(t, time.Minute, "the pool is empty", func() string {
@@ -166,7 +170,8 @@ func (c *cluster) record(t *testing.T, ns string) {
 		for last := ""; ctx.Err() == nil; <-tick.C {
 			var pools poolv1beta1.VirtualMachinePoolList
 			var vms v1.VirtualMachineList
-			if c.Client.List(ctx, &pools, client.InNamespace(ns)) != nil || c.Client.List(ctx, &vms, client.InNamespace(ns)) != nil {
+			if c.Client.List(ctx, &pools, client.InNamespace(ns)) != nil ||
+				c.Client.List(ctx, &vms, client.InNamespace(ns)) != nil {
 				continue
 			}
 			var now []string

@@ -53,7 +53,9 @@ func TestProbes(t *testing.T) {
 	}))
 	pinged := c.create(t, newVM(ns, "pinged", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
-		spec.ReadinessProbe = &v1.Probe{Handler: v1.Handler{GuestAgentPing: &v1.GuestAgentPing{}}, PeriodSeconds: 1, TimeoutSeconds: 5}
+		spec.ReadinessProbe = &v1.Probe{
+			Handler: v1.Handler{GuestAgentPing: &v1.GuestAgentPing{}}, PeriodSeconds: 1, TimeoutSeconds: 5,
+		}
 		spec.LivenessProbe = &v1.Probe{
 			Handler:       v1.Handler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}},
 			PeriodSeconds: 1, TimeoutSeconds: 10,
@@ -92,7 +94,8 @@ func TestProbes(t *testing.T) {
 	})
 	g.ready(t, corev1.ConditionTrue, "")
 
-	if _, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "pause", g.name); err == nil || !strings.Contains(stderr, "LivenessProbe") {
+	if _, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "pause", g.name); err == nil ||
+		!strings.Contains(stderr, "LivenessProbe") {
 		t.Errorf("pause: %v %s", err, stderr)
 	}
 

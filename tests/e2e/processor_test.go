@@ -47,8 +47,10 @@ func TestMissingFeature(t *testing.T) {
 			continue
 		}
 		for label, want := range map[string]string{
-			v1.CPUFeatureLabel + "sha-ni": "true", v1.CPUModelLabel + "Westmere": "true", v1.SupportedHostModelMigrationCPU + "Westmere": "true",
-			v1.CPUModelVendorLabel + "AMD": "true", v1.CPUFeatureLabel + "invtsc": "", v1.CPUModelLabel + "EPYC": "", v1.CPUModelLabel + "Conroe": "",
+			v1.CPUFeatureLabel + "sha-ni": "true", v1.CPUModelLabel + "Westmere": "true",
+			v1.SupportedHostModelMigrationCPU + "Westmere": "true",
+			v1.CPUModelVendorLabel + "AMD":                 "true", v1.CPUFeatureLabel + "invtsc": "",
+			v1.CPUModelLabel + "EPYC": "", v1.CPUModelLabel + "Conroe": "",
 		} {
 			if got := node.Labels[label]; got != want {
 				t.Errorf("node %s: label %s=%q, want %q", node.Name, label, got, want)
@@ -61,8 +63,10 @@ func TestMissingFeature(t *testing.T) {
 	g := c.create(t, vm)
 	g.waitStatus(t, 60*time.Second, v1.VirtualMachineStatusUnschedulable)
 	eventually(t, 30*time.Second, "why says what is missing", func() string {
-		why, stderr, _ := g.Virtctl(t.Context(), nil, "-n", g.ns, "why", g.name) // its exit code says that something is wrong
-		if strings.Contains(why, "no node has the label "+v1.CPUFeatureLabel+"nobody-has-this=true") && !strings.Contains(why, "/fpu") {
+		// its exit code says that something is wrong
+		why, stderr, _ := g.Virtctl(t.Context(), nil, "-n", g.ns, "why", g.name)
+		if strings.Contains(why, "no node has the label "+v1.CPUFeatureLabel+"nobody-has-this=true") &&
+			!strings.Contains(why, "/fpu") {
 			return ""
 		}
 		return why + stderr

@@ -24,7 +24,8 @@ func (c *cluster) scaleTo(t *testing.T, object client.Object, replicas int32) {
 			return err.Error()
 		}
 		scale.Spec.Replicas = replicas
-		if err := c.Client.SubResource("scale").Update(t.Context(), object, client.WithSubResourceBody(scale)); err != nil {
+		if err := c.Client.SubResource("scale").Update(t.Context(),
+			object, client.WithSubResourceBody(scale)); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -78,8 +79,10 @@ func TestReplicaSet(t *testing.T) {
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstanceReplicaSet", Name: "web"},
-			MinReplicas:    ptr(int32(3)), MaxReplicas: 3,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
+				APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstanceReplicaSet", Name: "web",
+			},
+			MinReplicas: ptr(int32(3)), MaxReplicas: 3,
 		},
 	}
 	if err := c.Client.Create(t.Context(), hpa); err != nil {
@@ -116,7 +119,8 @@ func TestReplicaSet(t *testing.T) {
 
 	c.scaleTo(t, set, 1)
 	ready(1)
-	if err := c.Client.Delete(t.Context(), set, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+	if err := c.Client.Delete(t.Context(), set,
+		client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "nothing is left", func() string {

@@ -17,6 +17,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // baseName is the snapshot that is restored.
@@ -35,6 +37,17 @@ func (h *hardy) base(t *testing.T) {
 	h.from = h.vmi(t).Status.NodeName
 }
 
+// forgetBase deletes that snapshot.
+func (h *hardy) forgetBase(t *testing.T) {
+	t.Helper()
+	if err := h.Client.Delete(t.Context(), h.snapshot); err != nil {
+		t.Fatal(err)
+	}
+	h.settledSnapshot(t, gone)
+	h.virtctl(t, nil, "-n", h.ns, "start", h.name)
+	h.goesOn(t)
+}
+
 // runRestore makes one restore, and something fail at a stage of it.
 func (h *hardy) runRestore(t *testing.T, stage, victim string, want end) {
 	begun := time.Now()
@@ -44,6 +57,7 @@ func (h *hardy) runRestore(t *testing.T, stage, victim string, want end) {
 		if try == 6 {
 			t.Fatalf("%s was over each time before it could be held", stage)
 		}
+		t.Logf("%s was over before it could be held, after %v", stage, time.Since(begun).Round(100*time.Millisecond))
 		h.release(t)
 		h.settledRestore(t, done)
 		h.forgetRestore(t)
@@ -148,7 +162,9 @@ func (h *hardy) restoreStages() map[string]func(*testing.T) {
 			if err := syscall.Kill(csi, syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			h.waitMade(t, func(claim *corev1.PersistentVolumeClaim) bool { return claim.Status.Phase == corev1.ClaimBound })
+			h.waitMade(t, func(claim *corev1.PersistentVolumeClaim) bool {
+				return claim.Status.Phase == corev1.ClaimBound
+			})
 		},
 		"written": func(t *testing.T) {
 			controllers := h.controllers(t)
@@ -182,7 +198,8 @@ func (h *hardy) restoreStages() map[string]func(*testing.T) {
 				if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(h.restore), h.restore); err != nil {
 					return err.Error()
 				}
-				if s := h.restore.Status; s == nil || !strings.Contains(fmt.Sprintf("%+v", s.Conditions), "exceeded quota") {
+				if s := h.restore.Status; s == nil ||
+					!strings.Contains(fmt.Sprintf("%+v", s.Conditions), "exceeded quota") {
 					return fmt.Sprintf("%+v", s)
 				}
 				return ""
@@ -271,7 +288,11 @@ func (h *hardy) forgetRestore(t *testing.T) {
 		delete(old, name)
 	}
 	for name := range maps.Keys(old) {
-		if err := h.Kube.CoreV1().PersistentVolumeClaims(h.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		if savedmemory.IsVolume(name) {
+			continue // it is the snapshot's
+		}
+		if err := h.Kube.CoreV1().PersistentVolumeClaims(h.ns).Delete(t.Context(),
+			name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // checkRights compares what the components may do with what they did in this run. It proves something only when all
 // tests have run, on an instance that was made for them.
 func checkRights(i *instance.Instance) error {
-	if os.Getenv("VIRTKIT_E2E_CLUSTER") != "" || flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" {
+	if os.Getenv("VIRTKIT_E2E_CLUSTER") != "" || flag.Lookup("test.run").Value.String() != "" ||
+		flag.Lookup("test.skip").Value.String() != "" {
 		return nil
 	}
 	log, err := os.Open(filepath.Join("/var/lib/virt-local", i.Name, "audit.log"))

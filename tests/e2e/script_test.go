@@ -52,7 +52,8 @@ func TestScript(t *testing.T) {
 				Deadline:      time.Now().Add(deadline),
 				UpdateScripts: *update,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"guest": guestCommand, "exits": exits.Command, "eventually": eventuallyCommand, "sshkey": sshKeyCommand,
+					"guest": guestCommand, "exits": exits.Command, "eventually": eventuallyCommand,
+					"sshkey": sshKeyCommand,
 				},
 				Setup: func(env *testscript.Env) error { return c.setup(env, namespace) },
 			})
@@ -102,7 +103,8 @@ func guestCommand(ts *testscript.TestScript, neg bool, args []string) {
 	password := ts.MkAbs("password-of-" + args[0])
 	ts.Check(os.WriteFile(password, []byte("tiny"), 0o600))
 	create := append([]string{
-		"create", "vm", "--name", args[0], "--memory", "128Mi", "--termination-grace-period", "10", "--volume-containerdisk", "src:" + ts.Getenv("DISK"),
+		"create", "vm", "--name", args[0], "--memory", "128Mi", "--termination-grace-period", "10",
+		"--volume-containerdisk", "src:" + ts.Getenv("DISK"),
 		"--user", "root", "--password-file", password, "--apply",
 	}, args[1:]...)
 	ts.Check(ts.Exec("virtctl", create...))

@@ -36,7 +36,8 @@ func TestWebhooksUnderUnfinishedPosts(t *testing.T) {
 			if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
-			_, err = fmt.Fprint(tls.Client(conn, insecure), "POST /validate/virtualmachines HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")
+			_, err = fmt.Fprint(tls.Client(conn, insecure),
+				"POST /validate/virtualmachines HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +56,8 @@ func TestWebhooksUnderUnfinishedPosts(t *testing.T) {
 	stranger := &http.Client{Timeout: 10 * time.Second, Transport: transport}
 	address := net.JoinHostPort(c.componentPods(t, names.VirtAPI)[0].Status.PodIP, strconv.Itoa(names.PortAPI))
 	eventually(t, 3*time.Minute, "webhooks answer the API server only", func() string {
-		response, err := stranger.Post("https://"+address+"/validate/virtualmachines", "application/json", bytes.NewReader([]byte("{}")))
+		response, err := stranger.Post("https://"+address+"/validate/virtualmachines", "application/json",
+			bytes.NewReader([]byte("{}")))
 		if err != nil {
 			return err.Error()
 		}

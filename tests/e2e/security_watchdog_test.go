@@ -23,7 +23,8 @@ import (
 // The API server is away for longer than guests live without it, and none ends. Then a node is cut off, and nobody
 // fences it: its launcher ends the guest, and only then the VM starts on another node.
 func TestFenceAfter(t *testing.T) { // not parallel: a cluster of its own, which must not be starved
-	i, err := instance.Start(t.Context(), "e2e-fence", "--nodes", "3", "--node-monitor-grace-period", nodeGrace.String())
+	i, err := instance.Start(t.Context(), "e2e-fence", "--nodes", "3",
+		"--node-monitor-grace-period", nodeGrace.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,9 +150,11 @@ func (g *lossy) outage(t *testing.T, after time.Duration) {
 // fenceAfter gives virt-controller the flag of that name.
 func (c *cluster) fenceAfter(t *testing.T, after time.Duration) {
 	t.Helper()
-	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--fence-after=%s"}]`, after)
+	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--fence-after=%s"}]`,
+		after)
 	deployments := c.Kube.AppsV1().Deployments(names.Namespace)
-	if _, err := deployments.Patch(t.Context(), names.VirtController, types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := deployments.Patch(t.Context(), names.VirtController,
+		types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 2*time.Minute, "virt-controller has its new flag", func() string {
@@ -169,5 +172,6 @@ func (c *cluster) fenceAfter(t *testing.T, after time.Duration) {
 // rolledOut reports whether a deployment's pods are all of its last version.
 func rolledOut(d *appsv1.Deployment) bool {
 	s := d.Status
-	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == *d.Spec.Replicas && s.Replicas == *d.Spec.Replicas && s.AvailableReplicas == *d.Spec.Replicas
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == *d.Spec.Replicas &&
+		s.Replicas == *d.Spec.Replicas && s.AvailableReplicas == *d.Spec.Replicas
 }

@@ -18,6 +18,9 @@ const (
 	done   end = "is done"
 	failed end = "fails"
 	gone   end = "is gone"
+	// Of a guest that is to be resumed: one of the two.
+	resumed end = "is resumed"
+	booted  end = "boots"
 )
 
 // snapshotFaults is the table of snapshots: what fails, by the stage at which it does. See hardy.snapshotStages and
@@ -25,7 +28,8 @@ const (
 var snapshotFaults = map[string]map[string]end{
 	// The VM is locked, and the content cannot be made.
 	"locked": {
-		"nothing": done, "controller": done, "handler": done, "api": done, "control plane": done, "second": done, "cancel": gone,
+		"nothing": done, "controller": done, "handler": done, "api": done, "control plane": done, "second": done,
+		"cancel":   gone,
 		"deadline": failed, "QEMU": done,
 	},
 	// The guest is frozen, and no VolumeSnapshot is made.
@@ -35,8 +39,10 @@ var snapshotFaults = map[string]map[string]end{
 	},
 	// The VolumeSnapshots are made, and nobody cuts them.
 	"made": {
-		"nothing": done, "controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done, "agent": done,
-		"control plane": done, "second": done, "cancel": gone, "deadline": failed, "controller away": failed, "change": done,
+		"nothing": done, "controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done,
+		"agent":         done,
+		"control plane": done, "second": done, "cancel": gone, "deadline": failed, "controller away": failed,
+		"change":  done,
 		"migrate": done, "launcher": done, "QEMU": done, "restart": done, "delete VM": done,
 	},
 	// All are cut, and the guest is frozen still.
@@ -46,7 +52,8 @@ var snapshotFaults = map[string]map[string]end{
 	},
 	// The guest goes on, and the snapshot does not say that it is ready.
 	"thawed": {
-		"controller": done, "handler": done, "api": done, "csi controller": done, "control plane": done, "cancel": gone, "QEMU": done,
+		"controller": done, "handler": done, "api": done, "csi controller": done, "control plane": done, "cancel": gone,
+		"QEMU": done,
 	},
 	// The agent does not do what it is asked for, from before the snapshot on.
 	"asked": {"agent hangs": done, "agent lies": done},
@@ -54,11 +61,50 @@ var snapshotFaults = map[string]map[string]end{
 	"broken": {"deadline": failed, "cancel": gone},
 }
 
+// memoryFaults is the table of snapshots with the guest's memory. See hardy.memoryStages.
+var memoryFaults = map[string]map[string]end{
+	// The claim for the memory is made, and nobody fills it.
+	"claimed": {
+		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "deadline": failed,
+		"QEMU": done,
+	},
+	// The instance has the volume for the memory, and virt-handler does not mount it.
+	"plugged": {
+		"controller": done, "handler": done, "api": done, "cancel": gone, "deadline": failed, "launcher": done,
+	},
+	// The guest stands still, and its memory is being written.
+	"saving": {
+		"controller": done, "handler": done, "api": done, "csi controller": done, "control plane": done, "cancel": gone,
+		"launcher": done, "QEMU": done,
+	},
+	// It is written, and no VolumeSnapshot is made.
+	"saved": {"controller": done, "handler": done, "controller away": failed, "launcher": done, "QEMU": done},
+	// The VolumeSnapshots are made, and nobody cuts them.
+	"made with memory": {
+		"controller": done, "handler": done, "control plane": done, "cancel": gone, "deadline": failed,
+		"launcher": done, "QEMU": done, "delete VM": done,
+	},
+	// The guest goes on, and has the volume still.
+	"thawed with memory": {"controller": done, "handler": done, "cancel": gone, "launcher": done},
+}
+
+// resumeFaults is the table of starts of a VM that was restored with its guest's memory. Whose resume had begun and has
+// ended boots: its disks are as it left them. No other does.
+var resumeFaults = map[string]map[string]end{
+	// The launcher has not been told to start the guest.
+	"starting": {"controller": resumed, "handler": resumed, "control plane": resumed, "launcher": resumed},
+	// The memory is being read, and it is not on record that the guest goes on.
+	"loading": {"controller": resumed, "handler": resumed, "launcher": resumed, "QEMU": resumed},
+	// The guest goes on, and its VM does not know it.
+	"going": {"controller": resumed, "handler": resumed, "launcher": booted, "QEMU": booted},
+}
+
 // restoreFaults is the table of restores to a VM, which is off but for the first one.
 var restoreFaults = map[string]map[string]end{
 	// The claims are made, and nobody fills them.
 	"claims": {
-		"controller": done, "api": done, "csi controller": done, "csi node": done, "control plane": done, "cancel": gone, "start": done,
+		"controller": done, "api": done, "csi controller": done, "csi node": done, "control plane": done,
+		"cancel": gone, "start": done,
 	},
 	// The claims are bound, and the VM is what it was.
 	"bound": {"controller": done, "api": done, "csi controller": done, "control plane": done, "cancel": gone},
@@ -72,16 +118,19 @@ var restoreFaults = map[string]map[string]end{
 	"quota": {"nothing": done, "controller": done, "cancel": gone},
 }
 
-// cloneFaults is the table of clones of the VM while it runs. virt-local's csi controller is the snapshot controller, too.
+// cloneFaults is the table of clones of the VM while it runs. virt-local's csi controller is the snapshot controller,
+// too.
 var cloneFaults = map[string]map[string]end{
 	// The VolumeSnapshots of the clone's snapshot are made, and nobody cuts them.
 	"cutting": {
-		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "name taken": failed, "QEMU": done,
+		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "name taken": failed,
+		"QEMU":      done,
 		"delete VM": done,
 	},
 	// The claims of the new VM are made, and nobody fills them.
 	"filling": {
-		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "name taken": failed, "delete VM": done,
+		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "name taken": failed,
+		"delete VM": done,
 	},
 	// The new VM is there, and the clone does not say so.
 	"named": {"controller": done, "control plane": done},
@@ -95,6 +144,7 @@ var shortSnapshots = map[string][]string{
 }
 
 var (
+	shortMemory   = map[string][]string{"saving": {"controller"}}
 	shortClones   = map[string][]string{"cutting": {"name taken"}}
 	shortRestores = map[string][]string{"written": {"controller"}}
 )
@@ -102,12 +152,16 @@ var (
 // The orders in which they are taken: what ends the guest, which costs a boot, last.
 var (
 	snapshotStageOrder = []string{"locked", "frozen", "made", "cut", "thawed", "asked", "broken"}
+	memoryStageOrder   = []string{"claimed", "plugged", "saving", "saved", "made with memory", "thawed with memory"}
+	resumeStageOrder   = []string{"starting", "loading", "going"}
 	cloneStageOrder    = []string{"cutting", "filling", "named"}
 	restoreStageOrder  = []string{"running", "written", "claims", "bound", "quota", "replaced"}
 
 	snapshotVictimOrder = []string{
-		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs", "agent lies", "control plane",
-		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "name taken", "launcher", "QEMU", "restart",
+		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs", "agent lies",
+		"control plane",
+		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "name taken", "launcher",
+		"QEMU", "restart",
 		"delete VM",
 	}
 )
@@ -132,51 +186,52 @@ func chosen(short map[string][]string, stage, victim string) bool {
 func TestSnapshotFaults(t *testing.T) {
 	needSnapshots(t)
 	h := newHardy(t)
-	for _, stage := range snapshotStageOrder {
-		for _, victim := range snapshotVictimOrder {
-			want, ok := snapshotFaults[stage][victim]
-			if !ok || !chosen(shortSnapshots, stage, victim) {
-				continue
-			}
-			if !t.Run(stage+"/"+victim, func(t *testing.T) { h.runSnapshot(t, stage, victim, want) }) {
-				t.FailNow() // the next would begin from something unknown
-			}
+	each(t, snapshotStageOrder, snapshotFaults, shortSnapshots, "", h.runSnapshot)
+	h.memory = true
+	each(t, memoryStageOrder, memoryFaults, shortMemory, "memory/", h.runSnapshot)
+	h.memory = false
+	each(t, cloneStageOrder, cloneFaults, shortClones, "clone/", h.runClone)
+	if anyOf(resumeStageOrder, resumeFaults, nil) {
+		h.baseMemory(t)
+		each(t, resumeStageOrder, resumeFaults, nil, "resume/", h.runResume)
+		h.forgetBase(t)
+	}
+	if anyOf(restoreStageOrder, restoreFaults, shortRestores) {
+		h.base(t)
+		each(t, restoreStageOrder, restoreFaults, shortRestores, "restore/", h.runRestore)
+		if *long { // else TestSnapshots shows that a restored guest starts
+			h.startAgain(t)
 		}
 	}
-	for _, stage := range cloneStageOrder {
+}
+
+// each runs the chosen cases of a table, until one fails: the next would begin from something unknown.
+func each(
+	t *testing.T, stages []string, table map[string]map[string]end, short map[string][]string, prefix string,
+	run func(t *testing.T, stage, victim string, want end),
+) {
+	t.Helper()
+	for _, stage := range stages {
 		for _, victim := range snapshotVictimOrder {
-			want, ok := cloneFaults[stage][victim]
-			if !ok || !chosen(shortClones, stage, victim) {
+			want, ok := table[stage][victim]
+			if !ok || !chosen(short, stage, victim) {
 				continue
 			}
-			if !t.Run("clone/"+stage+"/"+victim, func(t *testing.T) { h.runClone(t, stage, victim, want) }) {
+			if !t.Run(prefix+stage+"/"+victim, func(t *testing.T) { run(t, stage, victim, want) }) {
 				t.FailNow()
 			}
 		}
 	}
-	if !slices.ContainsFunc(restoreStageOrder, func(stage string) bool {
+}
+
+// anyOf says whether a case of a table is to be run.
+func anyOf(stages []string, table map[string]map[string]end, short map[string][]string) bool {
+	return slices.ContainsFunc(stages, func(stage string) bool {
 		return slices.ContainsFunc(snapshotVictimOrder, func(victim string) bool {
-			_, ok := restoreFaults[stage][victim]
-			return ok && chosen(shortRestores, stage, victim)
+			_, ok := table[stage][victim]
+			return ok && chosen(short, stage, victim)
 		})
-	}) {
-		return
-	}
-	h.base(t)
-	for _, stage := range restoreStageOrder {
-		for _, victim := range snapshotVictimOrder {
-			want, ok := restoreFaults[stage][victim]
-			if !ok || !chosen(shortRestores, stage, victim) {
-				continue
-			}
-			if !t.Run("restore/"+stage+"/"+victim, func(t *testing.T) { h.runRestore(t, stage, victim, want) }) {
-				t.FailNow()
-			}
-		}
-	}
-	if *long { // else TestSnapshots shows that a restored guest starts
-		h.startAgain(t)
-	}
+	})
 }
 
 // newHardy starts the guest.

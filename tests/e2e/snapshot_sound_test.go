@@ -19,6 +19,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // sound checks what holds after each case: the guest writes, if it is to run; nothing is left that nobody names; status
@@ -37,6 +40,9 @@ func (h *hardy) sound(t *testing.T, runs bool) {
 			return "restoreInProgress is " + *vm.Status.RestoreInProgress
 		case slices.Contains(vm.Finalizers, "snapshot.kubevirt.io/snapshot-source-protection"):
 			return "the VM has the finalizer of a snapshot"
+		}
+		if left := h.pluggedMemory(t); left != "" {
+			return left
 		}
 		return h.leaks(t, vm)
 	})
@@ -123,6 +129,9 @@ func (h *hardy) leaks(t *testing.T, vm *v1.VirtualMachine) string {
 		if !contents[content.Name] {
 			return "content " + content.Name
 		}
+		if content.Annotations[savedmemory.IncludeAnnotation] == "true" {
+			named["claim "+savedmemory.Volume(content.UID)] = true
+		}
 		for _, backup := range content.Spec.VolumeBackups {
 			named["VolumeSnapshot "+*backup.VolumeSnapshotName] = true
 		}
@@ -163,7 +172,8 @@ func (h *hardy) truthful(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineS
 	case ready != (conditions[snapshotv1beta1.ConditionReady] == corev1.ConditionTrue),
 		ready != (status.Phase == snapshotv1beta1.Succeeded),
 		ready == (conditions[snapshotv1beta1.ConditionFailure] == corev1.ConditionTrue):
-		t.Errorf("%s contradicts itself: ready %t, phase %s, %+v", snapshot.Name, ready, status.Phase, status.Conditions)
+		t.Errorf("%s contradicts itself: ready %t, phase %s, %+v", snapshot.Name, ready, status.Phase,
+			status.Conditions)
 	case ready && status.Error != nil:
 		t.Errorf("%s is ready, and has the error %q", snapshot.Name, *status.Error.Message)
 	}
@@ -175,9 +185,12 @@ func (h *hardy) truthful(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineS
 		t.Errorf("%s: %v", snapshot.Name, err)
 		return
 	}
+	if snapshots.WantsMemory(snapshot) {
+		h.wholeMemory(t, snapshot)
+	}
 	said := indications(snapshot)
 	t.Logf("%s has %v, %v", snapshot.Name, numbers, said)
-	if !slices.Contains(said, snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication) && !h.lies {
+	if !slices.Contains(said, snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication) {
 		oneInstant(t, numbers)
 	}
 }
@@ -216,7 +229,8 @@ func (h *hardy) cut(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineSnapsh
 			return nil, fmt.Errorf("VolumeSnapshot %s is not bound", of.Name)
 		}
 		var content snapshotsv1.VolumeSnapshotContent
-		if err := h.Client.Get(t.Context(), client.ObjectKey{Name: *of.Status.BoundVolumeSnapshotContentName}, &content); err != nil {
+		if err := h.Client.Get(t.Context(), client.ObjectKey{Name: *of.Status.BoundVolumeSnapshotContentName},
+			&content); err != nil {
 			return nil, err
 		}
 		if content.Status == nil || content.Status.SnapshotHandle == nil {
@@ -260,6 +274,7 @@ func (h *hardy) pool(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.poolDir = filepath.Join("/proc", strconv.Itoa(status.PID("csi-controller", "")), "root", status.StateDir, "csi", "pool")
+	h.poolDir = filepath.Join("/proc", strconv.Itoa(status.PID("csi-controller", "")), "root", status.StateDir, "csi",
+		"pool")
 	return h.poolDir
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/tests/guests"
 )
 
@@ -32,14 +33,14 @@ type hardy struct {
 	poolDir string
 	// before are the claims that a case has found.
 	before map[string]bool
-	// lies says that the guest's agent says that it has frozen what it has not.
-	lies bool
 
-	// numbers are those of the snapshot that is restored.
+	// numbers are those of the snapshot that is restored, and bootID is that of the guest in its memory.
 	numbers []int
+	bootID  string
 
-	// Of the case of now:
+	// Of the case of now: memory says that its snapshot has the guest's memory.
 	stage    string
+	memory   bool
 	snapshot *snapshotv1beta1.VirtualMachineSnapshot
 	restore  *snapshotv1beta1.VirtualMachineRestore
 	clone    *clonev1beta1.VirtualMachineClone
@@ -65,12 +66,14 @@ done`
 func (h *hardy) boot(t *testing.T) {
 	t.Helper()
 	script := strings.ReplaceAll(counting, "\n", "\n    ")
-	vm := newVM(h.ns, h.name, v1.RunStrategyAlways,
-		withUserData("#cloud-config\nuser: root\npassword: tiny\nruncmd:\n- |\n  (\n    "+script+"\n  ) >/dev/null 2>&1 &\n"))
+	vm := newVM(h.ns, h.name, v1.RunStrategyAlways, withoutRoot,
+		withUserData("#cloud-config\nuser: root\npassword: tiny\nruncmd:\n- |\n  (\n    "+script+
+			"\n  ) >/dev/null 2>&1 &\n"))
 	for _, disk := range counters {
 		spec := &vm.Spec.Template.Spec
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
-			Name: disk, Serial: strings.ToUpper(disk), DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+			Name: disk, Serial: strings.ToUpper(disk),
+			DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
 		})
 		spec.Volumes = append(spec.Volumes, v1.Volume{Name: disk, VolumeSource: v1.VolumeSource{
 			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
@@ -93,6 +96,7 @@ func (h *hardy) runSnapshot(t *testing.T, stage, victim string, want end) {
 		if try == 6 {
 			t.Fatalf("%s was over each time before it could be held", stage)
 		}
+		t.Logf("%s was over before it could be held, after %v", stage, time.Since(begun).Round(100*time.Millisecond))
 		h.release(t)
 		h.settledSnapshot(t, done)
 		h.forget(t)
@@ -122,17 +126,25 @@ func (h *hardy) reachSnapshot(t *testing.T, stage, victim string) bool {
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.ns, Name: fmt.Sprintf("case-%d", h.n)},
 		Spec:       snapshotv1beta1.VirtualMachineSnapshotSpec{Source: machine(h.name)},
 	}
+	if h.memory {
+		h.snapshot.Annotations = map[string]string{savedmemory.IncludeAnnotation: "true"}
+	}
 	switch victim {
 	case "deadline", "controller away":
 		h.snapshot.Spec.FailureDeadline = &metav1.Duration{Duration: 6 * time.Second}
+		if h.memory { // for which there has to be a claim first
+			h.snapshot.Spec.FailureDeadline.Duration = 20 * time.Second
+		}
 	case "agent hangs":
 		h.agent(t, "kill -STOP $(pidof qemu-ga)", "kill -CONT $(pidof qemu-ga)")
 	case "agent lies":
-		h.lies = true
-		h.undo = append(h.undo, func() { h.lies = false })
-		h.agent(t, liar, "kill $(cat /tmp/liar); kill -CONT $(pidof qemu-ga)")
+		h.agent(t, liar, honest)
 	}
-	h.snapshotStages()[stage](t)
+	if h.memory {
+		h.memoryStages()[stage](t)
+	} else {
+		h.snapshotStages()[stage](t)
+	}
 	return !h.missed
 }
 
@@ -236,7 +248,8 @@ func (h *hardy) snapshotStages() map[string]func(*testing.T) {
 					return err.Error()
 				}
 				s := h.snapshot.Status
-				if s == nil || s.Error == nil || s.Error.Message == nil || !strings.Contains(*s.Error.Message, "its class says so") {
+				if s == nil || s.Error == nil || s.Error.Message == nil ||
+					!strings.Contains(*s.Error.Message, "its class says so") {
 					return fmt.Sprintf("%+v", s)
 				}
 				return ""

@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,12 +25,15 @@ import (
 func (h *hardy) victims() map[string]func(*testing.T) {
 	nothing := func(*testing.T) {}
 	guest := func(command string) func(*testing.T) {
-		return func(t *testing.T) { kill(t, string(h.source.UID), command) }
+		return func(t *testing.T) {
+			h.forgetCrashes(t)
+			kill(t, string(h.source.UID), command)
+		}
 	}
 	return map[string]func(*testing.T){
 		"nothing":         nothing,
 		"agent hangs":     h.waitPaused,
-		"agent lies":      func(t *testing.T) { h.settledSnapshot(t, done) },
+		"agent lies":      h.notBelieved,
 		"controller":      func(t *testing.T) { h.killComponent(t, names.VirtController, "") },
 		"handler":         func(t *testing.T) { h.killComponent(t, names.VirtHandler, h.from) },
 		"api":             func(t *testing.T) { h.killComponent(t, names.VirtAPI, "") },
@@ -40,6 +45,7 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		"QEMU":            guest(processQEMU),
 		"controller away": h.goesOnAlone,
 		"restart": func(t *testing.T) {
+			h.forgetCrashes(t)
 			kill(t, string(h.source.UID), processQEMU)
 			h.goesOn(t) // before the stage goes on
 		},
@@ -56,6 +62,16 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 				t.Fatal(err)
 			}
 		},
+	}
+}
+
+// forgetCrashes has the VM start its guest at once after the next crash: after those of other cases it would wait
+// longer each time.
+func (h *hardy) forgetCrashes(t *testing.T) {
+	t.Helper()
+	none := client.RawPatch(types.MergePatchType, []byte(`{"status":{"startFailure":null}}`))
+	if err := h.Client.Status().Patch(t.Context(), h.vm(t), none); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -78,8 +94,17 @@ func (h *hardy) killProgram(t *testing.T, name, node string) {
 	})
 }
 
-// liar answers every question of the agent's with nothing, and never freezes anything.
-const liar = `kill -STOP $(pidof qemu-ga); (while :; do echo '{"return": 0}'; sleep 1; done >/dev/virtio-ports/org.qemu.guest_agent.0) & echo $! >/tmp/liar`
+// liar takes the place of the guest's agent, which nobody starts again. It answers each question, freezes nothing, and
+// says that it has.
+const liar = `A=$(pidof qemu-ga); L=$(awk '/PPid/{print $2}' /proc/$A/status); echo $L >/tmp/loop; ` +
+	`kill -STOP $L; kill -9 $A; (exec 3<>/dev/virtio-ports/org.qemu.guest_agent.0; ` +
+	`while read -r l <&3; do case "$l" in ` +
+	`*guest-sync*) echo "{\"return\": $(echo "$l" | sed 's/.*"id" *: *\([0-9]*\).*/\1/')}" >&3;; ` +
+	`*fsfreeze-status*) echo '{"return": "thawed"}' >&3;; ` +
+	`*) echo '{"return": 0}' >&3;; esac; done) >/dev/null 2>&1 & echo $! >/tmp/liar`
+
+// honest puts the agent back.
+const honest = `kill $(cat /tmp/liar); kill -CONT $(cat /tmp/loop)`
 
 // agent changes the guest's agent by the console, until the case is over.
 func (h *hardy) agent(t *testing.T, change, back string) {
@@ -137,6 +162,15 @@ func (h *hardy) waitPaused(t *testing.T) {
 	h.settledSnapshot(t, done)
 }
 
+// notBelieved waits for the snapshot of a guest whose agent lies: it was paused.
+func (h *hardy) notBelieved(t *testing.T) {
+	t.Helper()
+	h.settledSnapshot(t, done)
+	if said := indications(h.snapshot); !slices.Contains(said, snapshotv1beta1.VMSnapshotPausedIndication) {
+		t.Errorf("an agent that froze nothing is believed: %v", said)
+	}
+}
+
 // cancel deletes the snapshot, the restore or the clone.
 func (h *hardy) cancel(t *testing.T) {
 	t.Helper()
@@ -164,7 +198,8 @@ func (h *hardy) second(t *testing.T) {
 		if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(h.snapshot), h.snapshot); err != nil {
 			return err.Error()
 		}
-		if s := h.snapshot.Status; s == nil || !strings.Contains(fmt.Sprintf("%+v", s.Conditions), `snapshot "`+first.Name+`" in progress`) {
+		if s := h.snapshot.Status; s == nil ||
+			!strings.Contains(fmt.Sprintf("%+v", s.Conditions), `snapshot "`+first.Name+`" in progress`) {
 			return fmt.Sprintf("%+v", s)
 		}
 		return ""

@@ -36,29 +36,38 @@ func (g *guest) inGuest(t *testing.T, script string) (out string) {
 	return out
 }
 
-// A restore of a snapshot with memory has the guest go on where it was: a program that counts goes on counting, on disks
-// that are of the same moment. The start after that is a boot.
+// withoutRoot has a guest's whole system in its memory. Its container disk, which it could write and which is lost when
+// it stops, would keep the memory out of a snapshot.
+func withoutRoot(vm *v1.VirtualMachine) {
+	spec := &vm.Spec.Template.Spec
+	spec.Domain.Firmware = &v1.Firmware{KernelBoot: &v1.KernelBoot{
+		KernelArgs: "console=ttyS0,115200 quiet loglevel=1 mitigations=off",
+		Container: &v1.KernelBootContainer{
+			Image: instance.TinyDisk(), KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd",
+		},
+	}}
+	devices := &spec.Domain.Devices
+	devices.Disks = slices.DeleteFunc(devices.Disks, func(d v1.Disk) bool { return d.Name == "root" })
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == "root" })
+}
+
+// A restore of a snapshot with memory has the guest go on where it was: a program that counts goes on counting, on
+// disks that are of the same moment. The start after that is a boot.
 func TestSnapshotMemory(t *testing.T) {
 	needSnapshots(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	vm := countingVM(t, ns, "remembering")
-	// The whole system is in the guest's memory. Its container disk, which it could write and which is lost when it
-	// stops, would keep the memory out of the snapshot.
-	spec := &vm.Spec.Template.Spec
-	spec.Domain.Firmware = &v1.Firmware{KernelBoot: &v1.KernelBoot{
-		KernelArgs: "console=ttyS0,115200 quiet loglevel=1 mitigations=off",
-		Container:  &v1.KernelBootContainer{Image: instance.TinyDisk(), KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd"},
-	}}
-	spec.Domain.Devices.Disks = slices.DeleteFunc(spec.Domain.Devices.Disks, func(d v1.Disk) bool { return d.Name == "root" })
-	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == "root" })
+	withoutRoot(vm)
 	g := c.create(t, vm)
 	g.waitLogin(t)
 	con := g.shell(t, "")
 	g.mountAll(t, con)
-	con.run(t, `echo before >/tmp/word; (n=0; while :; do n=$((n+1)); echo $n >/tmp/next; mv /tmp/next /tmp/n; for d in `+
-		strings.Join(counters, " ")+`; do echo $n >/$d/next; mv /$d/next /$d/n; sync; done; done) & echo $! >/tmp/writer`)
+	con.run(t,
+		`echo before >/tmp/word; (n=0; while :; do n=$((n+1)); echo $n >/tmp/next; mv /tmp/next /tmp/n; for d in `+
+			strings.Join(counters, " ")+
+			`; do echo $n >/$d/next; mv /$d/next /$d/n; sync; done; done) & echo $! >/tmp/writer`)
 	boot := strings.Fields(g.inGuest(t, ram))[1]
 
 	snapshot := &snapshotv1beta1.VirtualMachineSnapshot{
@@ -138,7 +147,8 @@ func TestSnapshotMemory(t *testing.T) {
 	})
 	g.virtctl(t, nil, "-n", ns, "restart", g.name)
 	eventually(t, 4*time.Minute, "the next start is a boot", func() string {
-		said, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "exec", g.name, "--", "cat", "/proc/sys/kernel/random/boot_id")
+		said, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "exec", g.name, "--", "cat",
+			"/proc/sys/kernel/random/boot_id")
 		if err != nil {
 			return err.Error() + " " + stderr
 		}

@@ -36,8 +36,8 @@ func needSnapshots(t *testing.T) {
 	}
 }
 
-// counters are the disks to which countingVM's guest writes the same rising number, one after the other. They are mounted
-// at /NAME.
+// counters are the disks to which countingVM's guest writes the same rising number, one after the other. They are
+// mounted at /NAME.
 var counters = []string{"one", "two"}
 
 // countingVM is a VM with a claim for each of counters.
@@ -85,7 +85,8 @@ func mount(disk string) string {
 	if disk == plugged {
 		device = scsiDisk(disk)
 	}
-	return fmt.Sprintf(`D=%s; mkdir -p /%[2]s; mount $D /%[2]s 2>/dev/null || { mke2fs $D >/dev/null && mount $D /%[2]s; }`,
+	return fmt.Sprintf(
+		`D=%s; mkdir -p /%[2]s; mount $D /%[2]s 2>/dev/null || { mke2fs $D >/dev/null && mount $D /%[2]s; }`,
 		device, disk)
 }
 
@@ -122,9 +123,9 @@ func oneInstant(t *testing.T, numbers []int) {
 	}
 }
 
-// A snapshot of a running guest is of one instant on all disks, by its agent and without one; the guest goes on at once.
-// A restore brings it back, in place; a clone is another machine with the same data. A volume that was plugged in comes
-// along.
+// A snapshot of a running guest is of one instant on all disks, by its agent and without one; the guest goes on at
+// once. A restore brings it back, in place; a clone is another machine with the same data. A volume that was plugged in
+// comes along.
 func TestSnapshots(t *testing.T) {
 	needSnapshots(t)
 	t.Parallel()
@@ -135,14 +136,19 @@ func TestSnapshots(t *testing.T) {
 	con := g.shell(t, "")
 	g.plugIn(t, con)
 	g.mountAll(t, con, plugged)
-	con.run(t, `(n=0; while :; do n=$((n+1)); for d in `+strings.Join(counters, " ")+` `+plugged+`; do echo $n >/$d/next; mv /$d/next /$d/n; sync; done; done) & echo $! >/tmp/writer`)
+	con.run(t,
+		`(n=0; while :; do n=$((n+1)); for d in `+strings.Join(counters, " ")+` `+plugged+
+			`; do echo $n >/$d/next; mv /$d/next /$d/n; sync; done; done) & echo $! >/tmp/writer`)
 
 	online := c.snapshot(t, ns, g.name, "online", snapshotv1beta1.VMSnapshotOnlineSnapshotIndication)
-	if online.Status.SnapshotVolumes == nil || !slices.Equal(slices.Sorted(slices.Values(online.Status.SnapshotVolumes.IncludedVolumes)), []string{"one", plugged, "two"}) {
+	if online.Status.SnapshotVolumes == nil ||
+		!slices.Equal(slices.Sorted(slices.Values(online.Status.SnapshotVolumes.IncludedVolumes)),
+			[]string{"one", plugged, "two"}) {
 		t.Errorf("included: %+v", online.Status.SnapshotVolumes)
 	}
 	if !slices.ContainsFunc(indications(online), func(i snapshotv1beta1.Indication) bool {
-		return i == snapshotv1beta1.VMSnapshotGuestAgentIndication || i == snapshotv1beta1.VMSnapshotNoGuestAgentIndication
+		return i == snapshotv1beta1.VMSnapshotGuestAgentIndication ||
+			i == snapshotv1beta1.VMSnapshotNoGuestAgentIndication
 	}) {
 		t.Errorf("indications: %v", indications(online))
 	}
@@ -206,7 +212,8 @@ func TestSnapshots(t *testing.T) {
 }
 
 // snapshot takes one and waits until it is ready.
-func (c *cluster) snapshot(t *testing.T, ns, vm, name string, wants ...snapshotv1beta1.Indication) *snapshotv1beta1.VirtualMachineSnapshot {
+func (c *cluster) snapshot(t *testing.T, ns, vm, name string, wants ...snapshotv1beta1.Indication,
+) *snapshotv1beta1.VirtualMachineSnapshot {
 	t.Helper()
 	snapshot := &snapshotv1beta1.VirtualMachineSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
@@ -231,7 +238,8 @@ func (c *cluster) take(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineSna
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot); err != nil {
 			return err.Error()
 		}
-		if s := snapshot.Status; s == nil || s.ReadyToUse == nil || !*s.ReadyToUse || s.Phase != snapshotv1beta1.Succeeded {
+		if s := snapshot.Status; s == nil || s.ReadyToUse == nil || !*s.ReadyToUse ||
+			s.Phase != snapshotv1beta1.Succeeded {
 			return fmt.Sprintf("%+v", s)
 		}
 		return ""
@@ -263,7 +271,9 @@ func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
 			Namespace: ns, Name: "copy", Annotations: map[string]string{clones.NamespaceAnnotation: g.ns},
 		},
 		Spec: clonev1beta1.VirtualMachineCloneSpec{
-			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr("snapshot.kubevirt.io"), Kind: "VirtualMachineSnapshot", Name: snapshot},
+			Source: &corev1.TypedLocalObjectReference{
+				APIGroup: ptr("snapshot.kubevirt.io"), Kind: "VirtualMachineSnapshot", Name: snapshot,
+			},
 			Target: &target,
 		},
 	}

@@ -18,7 +18,8 @@ import (
 
 func (c *cluster) claim(t *testing.T, ns, name string, mode corev1.PersistentVolumeMode) {
 	t.Helper()
-	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), guests.NewClaim(ns, name, mode), metav1.CreateOptions{})
+	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), guests.NewClaim(ns, name, mode),
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,9 @@ func (c *cluster) claim(t *testing.T, ns, name string, mode corev1.PersistentVol
 // What a guest writes to a claim is there after a restart, on filesystem and block volumes alike.
 func TestPersistentVolumeClaim(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock} {
+	for _, mode := range []corev1.PersistentVolumeMode{
+		corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock,
+	} {
 		t.Run(string(mode), func(t *testing.T) {
 			c := theCluster
 			ns := c.namespace(t, "restricted")
@@ -58,7 +61,9 @@ func TestPersistentVolumeClaim(t *testing.T) {
 // Two VMs with one claim: the second is kept from starting and says why; it starts when the first is gone.
 func TestTwoVMsOneClaim(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock} {
+	for _, mode := range []corev1.PersistentVolumeMode{
+		corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock,
+	} {
 		t.Run(string(mode), func(t *testing.T) { testTwoVMsOneClaim(t, mode) })
 	}
 }
@@ -106,17 +111,28 @@ func TestEmptyDisk(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	// A table's header: signature, length, and what QEMU fills in or nobody reads.
 	table := append([]byte("SLIC\x28\x00\x00\x00\x01\x00ACME  LICENCE \x01\x00\x00\x00ACME\x01\x00\x00\x00"), "key7"...)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "licence"}, Data: map[string][]byte{"slic.bin": table}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "licence"}, Data: map[string][]byte{"slic.bin": table},
+	}
 	if err := c.Client.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 	g := c.create(t, newVM(ns, "scratch", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
 		spec.Domain.Firmware = &v1.Firmware{ACPI: &v1.ACPI{SlicNameRef: "licence"}}
-		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "licence", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "licence"}}})
-		vm.Spec.Template.ObjectMeta.Annotations = map[string]string{v1.IgnitionAnnotation: `{"ignition":{"version":"3.4.0"}}`}
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "scratch", Serial: "SCRATCH", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
-		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("32Mi")}}})
+		spec.Volumes = append(spec.Volumes, v1.Volume{
+			Name: "licence", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "licence"}},
+		})
+		vm.Spec.Template.ObjectMeta.Annotations = map[string]string{
+			v1.IgnitionAnnotation: `{"ignition":{"version":"3.4.0"}}`,
+		}
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
+			Name: "scratch", Serial: "SCRATCH", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+		})
+		spec.Volumes = append(spec.Volumes, v1.Volume{
+			Name:         "scratch",
+			VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("32Mi")}},
+		})
 	}))
 	g.waitLogin(t)
 	con := g.openConsole(t, "")
@@ -125,8 +141,9 @@ func TestEmptyDisk(t *testing.T) {
 	if got != "65536" {
 		t.Errorf("the empty disk has %q sectors, want 65536", got)
 	}
-	if got := con.run(t, `cat /sys/firmware/qemu_fw_cfg/by_name/opt/com.coreos/config/raw; echo`); got != `{"ignition":{"version":"3.4.0"}}` {
-		t.Errorf("Ignition would read %q", got)
+	ignition := con.run(t, `cat /sys/firmware/qemu_fw_cfg/by_name/opt/com.coreos/config/raw; echo`)
+	if ignition != `{"ignition":{"version":"3.4.0"}}` {
+		t.Errorf("Ignition would read %q", ignition)
 	}
 	if got := con.run(t, `tail -c 4 /sys/firmware/acpi/tables/SLIC; echo`); got != "key7" {
 		t.Errorf("the ACPI table ends with %q", got)

@@ -30,7 +30,9 @@ func TestUpgrade(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	moves := c.create(t, newVM(ns, "moves", v1.RunStrategyAlways))
 	stays := c.create(t, newVM(ns, "stays", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
-		vm.Spec.Template.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}
+		vm.Spec.Template.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{
+			Bridge: &v1.InterfaceBridge{},
+		}
 	}))
 	moves.waitLogin(t)
 	stays.waitPhase(t, bootTime, v1.Running)
@@ -44,11 +46,14 @@ func TestUpgrade(t *testing.T) {
 	if err := retag(c.Bin("images/virt-launcher.tar"), archive, instance.Launcher(), newer); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), c.Bin("virt-local"), "load-image", "--name", c.Name, archive).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), c.Bin("virt-local"),
+		"load-image", "--name", c.Name, archive).CombinedOutput(); err != nil {
 		t.Fatalf("load the newer launcher: %v\n%s", err, out)
 	}
 	strategy := v1.KubeVirtWorkloadUpdateStrategy{
-		WorkloadUpdateMethods: []v1.WorkloadUpdateMethod{v1.WorkloadUpdateMethodLiveMigrate, v1.WorkloadUpdateMethodEvict},
+		WorkloadUpdateMethods: []v1.WorkloadUpdateMethod{
+			v1.WorkloadUpdateMethodLiveMigrate, v1.WorkloadUpdateMethodEvict,
+		},
 		BatchEvictionInterval: &metav1.Duration{Duration: 5 * time.Second},
 	}
 	c.setStrategy(t, strategy)
@@ -75,7 +80,8 @@ func TestUpgrade(t *testing.T) {
 		})
 	}
 	if now := moves.vmi(t); now.UID != mover.UID || now.Status.NodeName == mover.Status.NodeName {
-		t.Errorf("the guest that can move is %s on %s, was %s on %s", now.UID, now.Status.NodeName, mover.UID, mover.Status.NodeName)
+		t.Errorf("the guest that can move is %s on %s, was %s on %s", now.UID, now.Status.NodeName, mover.UID,
+			mover.Status.NodeName)
 	}
 	con = moves.openConsole(t, "")
 	con.send(t, "\r")
@@ -89,12 +95,14 @@ func TestUpgrade(t *testing.T) {
 	if err := c.Client.List(t.Context(), &migrations, client.InNamespace(ns)); err != nil {
 		t.Fatal(err)
 	}
-	if len(migrations.Items) != 1 || !strings.HasPrefix(migrations.Items[0].Name, "kubevirt-workload-update-") || migrations.Items[0].Spec.VMIName != moves.name {
+	if len(migrations.Items) != 1 || !strings.HasPrefix(migrations.Items[0].Name, "kubevirt-workload-update-") ||
+		migrations.Items[0].Spec.VMIName != moves.name {
 		t.Errorf("migrations %+v", migrations.Items)
 	}
 	eventually(t, 30*time.Second, "nobody is outdated", func() string {
 		kv := &v1.KubeVirt{}
-		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: names.Namespace, Name: names.KubeVirt}, kv); err != nil {
+		key := client.ObjectKey{Namespace: names.Namespace, Name: names.KubeVirt}
+		if err := c.Client.Get(t.Context(), key, kv); err != nil {
 			return err.Error()
 		}
 		if n := kv.Status.OutdatedVirtualMachineInstanceWorkloads; n == nil || *n != 0 {
@@ -107,7 +115,8 @@ func TestUpgrade(t *testing.T) {
 func (c *cluster) setStrategy(t *testing.T, strategy v1.KubeVirtWorkloadUpdateStrategy) {
 	t.Helper()
 	kv := &v1.KubeVirt{}
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: names.Namespace, Name: names.KubeVirt}, kv); err != nil {
+	key := client.ObjectKey{Namespace: names.Namespace, Name: names.KubeVirt}
+	if err := c.Client.Get(t.Context(), key, kv); err != nil {
 		t.Fatal(err)
 	}
 	before := kv.DeepCopy()
@@ -140,7 +149,8 @@ func (c *cluster) setLauncher(t *testing.T, image string) {
 			return err.Error()
 		}
 		s := deployment.Status
-		if want := *deployment.Spec.Replicas; s.ObservedGeneration < deployment.Generation || s.UpdatedReplicas < want || s.AvailableReplicas < want || s.Replicas > want {
+		if want := *deployment.Spec.Replicas; s.ObservedGeneration < deployment.Generation ||
+			s.UpdatedReplicas < want || s.AvailableReplicas < want || s.Replicas > want {
 			return fmt.Sprintf("%+v", s)
 		}
 		return ""

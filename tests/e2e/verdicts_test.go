@@ -79,9 +79,11 @@ func (g *guest) verdicts(t *testing.T, change func(*v1.VirtualMachine)) []diff.C
 	t.Helper()
 	vm := g.vm(t)
 	change(vm)
-	stdout, stderr, err := g.Virtctl(t.Context(), strings.NewReader(manifestOf(t, vm)), "-n", g.ns, "diff", "-f", "-", "-o", "json")
+	stdout, stderr, err := g.Virtctl(t.Context(), strings.NewReader(manifestOf(t, vm)), "-n", g.ns, "diff", "-f", "-",
+		"-o", "json")
 	var report diff.Report
-	if decodeErr := json.Unmarshal([]byte(stdout), &report); decodeErr != nil || len(report.Objects) != 1 || stderr != "" {
+	if decodeErr := json.Unmarshal([]byte(stdout), &report); decodeErr != nil || len(report.Objects) != 1 ||
+		stderr != "" {
 		t.Fatalf("virtctl diff: %v %v\n%s%s", err, decodeErr, stdout, stderr)
 	}
 	if !report.Objects[0].Running {
@@ -120,7 +122,8 @@ func (g *guest) compare(t *testing.T, e edit, said []diff.Change) {
 	for _, c := range said {
 		var want rollout.Effect
 		for path, effect := range e.want {
-			if full := fullPath(path); c.Path == full || strings.HasPrefix(c.Path, full+".") || strings.HasPrefix(c.Path, full+"[") {
+			if full := fullPath(path); c.Path == full || strings.HasPrefix(c.Path, full+".") ||
+				strings.HasPrefix(c.Path, full+"[") {
 				want, met[path] = effect, true
 			}
 		}
@@ -177,8 +180,8 @@ func (g *guest) comesTrue(
 	})
 }
 
-// mentions reports whether a condition's message names a field, one above it, or the volume, disk or interface that it is
-// of.
+// mentions reports whether a condition's message names a field, one above it, or the volume, disk or interface that it
+// is of.
 func mentions(message, path string) bool {
 	if _, rest, ok := strings.Cut(path, "["); ok {
 		name, _, _ := strings.Cut(rest, "]")
@@ -227,7 +230,9 @@ func hasMemory(mebibytes int64) func(*v1.VirtualMachineInstance) string {
 // hasInterface: there says whether the guest has it, and up whether its cable is plugged in.
 func hasInterface(name string, there, up bool) func(*v1.VirtualMachineInstance) string {
 	return func(vmi *v1.VirtualMachineInstance) string {
-		at := slices.IndexFunc(vmi.Status.Interfaces, func(s v1.VirtualMachineInstanceNetworkInterface) bool { return s.Name == name })
+		at := slices.IndexFunc(vmi.Status.Interfaces, func(s v1.VirtualMachineInstanceNetworkInterface) bool {
+			return s.Name == name
+		})
 		if (at >= 0) != there || there && (vmi.Status.Interfaces[at].LinkState == "up") != up {
 			return fmt.Sprintf("the guest has %+v", vmi.Status.Interfaces)
 		}
@@ -238,7 +243,8 @@ func hasInterface(name string, there, up bool) func(*v1.VirtualMachineInstance) 
 func hasVolume(name string, there bool) func(*v1.VirtualMachineInstance) string {
 	return func(vmi *v1.VirtualMachineInstance) string {
 		at := slices.IndexFunc(vmi.Status.VolumeStatus, func(s v1.VolumeStatus) bool { return s.Name == name })
-		if (at >= 0) != there || there && (vmi.Status.VolumeStatus[at].Phase != v1.VolumeReady || vmi.Status.VolumeStatus[at].Target == "") {
+		if (at >= 0) != there ||
+			there && (vmi.Status.VolumeStatus[at].Phase != v1.VolumeReady || vmi.Status.VolumeStatus[at].Target == "") {
 			return fmt.Sprintf("the guest has %+v", vmi.Status.VolumeStatus)
 		}
 		return ""
@@ -250,8 +256,8 @@ func only(path string, effect rollout.Effect) map[string]rollout.Effect {
 	return map[string]rollout.Effect{path: effect}
 }
 
-// What `virtctl diff` says of an edit of a VM that runs comes true: what is live or plugged the guest has, what waits for a
-// restart the condition RestartRequired names, and nothing else does. The edits of virt-controller's own test
+// What `virtctl diff` says of an edit of a VM that runs comes true: what is live or plugged the guest has, what waits
+// for a restart the condition RestartRequired names, and nothing else does. The edits of virt-controller's own test
 // (TestVerdictsComeTrue) are made without a cluster; these go through the webhooks, the controller and the guest.
 func TestVerdictsOfEdits(t *testing.T) {
 	t.Parallel()
@@ -264,7 +270,9 @@ func TestVerdictsOfEdits(t *testing.T) {
 			vm.Labels = map[string]string{"app": "edited"}
 			domain := &vm.Spec.Template.Spec.Domain
 			domain.CPU = &v1.CPU{Sockets: 1}
-			domain.Memory = &v1.Memory{Guest: ptr(resource.MustParse("256Mi")), MaxGuest: ptr(resource.MustParse("1Gi"))}
+			domain.Memory = &v1.Memory{
+				Guest: ptr(resource.MustParse("256Mi")), MaxGuest: ptr(resource.MustParse("1Gi")),
+			}
 		}))
 	typed := c.typedVM(t, ns)
 	g.waitLogin(t)
@@ -298,8 +306,9 @@ func editsOfTheVM() []edit {
 	fixed.PersistentVolumeClaim.Hotpluggable = false
 	edits := []edit{
 		{
-			name: "a label", change: func(vm *v1.VirtualMachine) { vm.Labels = map[string]string{"app": "edited", "tier": "front"} },
-			want: only("metadata.labels", rollout.Live),
+			name:   "a label",
+			change: func(vm *v1.VirtualMachine) { vm.Labels = map[string]string{"app": "edited", "tier": "front"} },
+			want:   only("metadata.labels", rollout.Live),
 		},
 		{
 			name: "a label of the template", want: only("spec.template.metadata", rollout.Restart),
@@ -308,29 +317,62 @@ func editsOfTheVM() []edit {
 			},
 		},
 		{
-			name: "the run strategy", change: func(vm *v1.VirtualMachine) { vm.Spec.RunStrategy = ptr(v1.RunStrategyRerunOnFailure) },
-			want: only("spec.runStrategy", rollout.Live),
+			name:   "the run strategy",
+			change: func(vm *v1.VirtualMachine) { vm.Spec.RunStrategy = ptr(v1.RunStrategyRerunOnFailure) },
+			want:   only("spec.runStrategy", rollout.Live),
 		},
-		{name: "more sockets", change: sockets(2), want: only("domain.cpu.sockets", rollout.Hotplug), has: hasSockets(2), keep: true},
+		{
+			name: "more sockets", change: sockets(2), want: only("domain.cpu.sockets", rollout.Hotplug),
+			has: hasSockets(2), keep: true,
+		},
 		{name: "fewer sockets", change: sockets(1), want: only("domain.cpu.sockets", rollout.Restart)},
 		{name: "too many sockets", change: sockets(64), want: only("domain.cpu.sockets", rollout.Restart)},
-		{name: "more memory", change: memoryOf("512Mi"), want: only("domain.memory.guest", rollout.Hotplug), has: hasMemory(512), keep: true},
-		{name: "less memory", change: memoryOf("384Mi"), want: only("domain.memory.guest", rollout.Hotplug), has: hasMemory(384), keep: true},
-		{name: "less memory than at its start", change: memoryOf("128Mi"), want: only("domain.memory.guest", rollout.Restart)},
-		{name: "a volume comes", change: plug(pluggable("plug", "plug")), want: map[string]rollout.Effect{disk: rollout.Hotplug, "volumes": rollout.Hotplug}, has: hasVolume("plug", true), keep: true},
 		{
-			name: "a volume goes", want: map[string]rollout.Effect{disk: rollout.Hotplug, "volumes": rollout.Hotplug}, has: hasVolume("plug", false), keep: true,
+			name: "more memory", change: memoryOf("512Mi"), want: only("domain.memory.guest", rollout.Hotplug),
+			has: hasMemory(512), keep: true,
+		},
+		{
+			name: "less memory", change: memoryOf("384Mi"), want: only("domain.memory.guest", rollout.Hotplug),
+			has: hasMemory(384), keep: true,
+		},
+		{
+			name: "less memory than at its start", change: memoryOf("128Mi"),
+			want: only("domain.memory.guest", rollout.Restart),
+		},
+		{
+			name: "a volume comes", change: plug(pluggable("plug", "plug")),
+			want: map[string]rollout.Effect{disk: rollout.Hotplug, "volumes": rollout.Hotplug},
+			has:  hasVolume("plug", true), keep: true,
+		},
+		{
+			name: "a volume goes", want: map[string]rollout.Effect{disk: rollout.Hotplug, "volumes": rollout.Hotplug},
+			has: hasVolume("plug", false), keep: true,
 			change: of(func(spec *v1.VirtualMachineInstanceSpec) {
 				without("plug")(spec)
-				spec.Domain.Devices.Disks = slices.DeleteFunc(spec.Domain.Devices.Disks, func(d v1.Disk) bool { return d.Name == "plug" })
+				spec.Domain.Devices.Disks = slices.DeleteFunc(spec.Domain.Devices.Disks, func(d v1.Disk) bool {
+					return d.Name == "plug"
+				})
 			}),
 		},
-		{name: "a volume that is not hotpluggable", change: plug(fixed), want: map[string]rollout.Effect{disk: rollout.Restart, "volumes": rollout.Restart}},
-		{name: "a cable is pulled", change: state(v1.InterfaceStateLinkDown), want: only(nic, rollout.Live), has: hasInterface("red", true, false), keep: true},
-		{name: "a cable is plugged in", change: state(v1.InterfaceStateLinkUp), want: only(nic, rollout.Live), has: hasInterface("red", true, true), keep: true},
-		{name: "an interface is unplugged", change: state(v1.InterfaceStateAbsent), want: only(nic, rollout.Hotplug), has: hasInterface("red", false, false), keep: true},
 		{
-			name: "an interface is taken out", want: map[string]rollout.Effect{nic: rollout.Live, "networks": rollout.Live}, keep: true,
+			name: "a volume that is not hotpluggable", change: plug(fixed),
+			want: map[string]rollout.Effect{disk: rollout.Restart, "volumes": rollout.Restart},
+		},
+		{
+			name: "a cable is pulled", change: state(v1.InterfaceStateLinkDown), want: only(nic, rollout.Live),
+			has: hasInterface("red", true, false), keep: true,
+		},
+		{
+			name: "a cable is plugged in", change: state(v1.InterfaceStateLinkUp), want: only(nic, rollout.Live),
+			has: hasInterface("red", true, true), keep: true,
+		},
+		{
+			name: "an interface is unplugged", change: state(v1.InterfaceStateAbsent), want: only(nic, rollout.Hotplug),
+			has: hasInterface("red", false, false), keep: true,
+		},
+		{
+			name: "an interface is taken out",
+			want: map[string]rollout.Effect{nic: rollout.Live, "networks": rollout.Live}, keep: true,
 			change: of(func(spec *v1.VirtualMachineInstanceSpec) {
 				spec.Domain.Devices.Interfaces, spec.Networks = spec.Domain.Devices.Interfaces[:1], spec.Networks[:1]
 			}),
@@ -343,11 +385,15 @@ func editsOfTheVM() []edit {
 		},
 		{
 			name: "another model of an interface", want: only(nic, rollout.Restart),
-			change: of(func(spec *v1.VirtualMachineInstanceSpec) { spec.Domain.Devices.Interfaces[0].Model = "e1000e" }),
+			change: of(func(spec *v1.VirtualMachineInstanceSpec) {
+				spec.Domain.Devices.Interfaces[0].Model = "e1000e"
+			}),
 		},
 		{
 			name: "another bus of a disk", want: only(disk, rollout.Restart),
-			change: of(func(spec *v1.VirtualMachineInstanceSpec) { spec.Domain.Devices.Disks[0].Disk.Bus = v1.DiskBusSATA }),
+			change: of(func(spec *v1.VirtualMachineInstanceSpec) {
+				spec.Domain.Devices.Disks[0].Disk.Bus = v1.DiskBusSATA
+			}),
 		},
 		{
 			name: "another image", want: only("volumes", rollout.Restart),
@@ -364,7 +410,8 @@ func editsOfTheVM() []edit {
 		edits = append(edits, edit{name: path, change: of(change), want: only(path, rollout.Restart)})
 	}
 	for path, change := range placements {
-		edits = append(edits, edit{name: path, change: of(change), want: only(path, rollout.Live), has: hasPlacement(change)})
+		edits = append(edits,
+			edit{name: path, change: of(change), want: only(path, rollout.Live), has: hasPlacement(change)})
 	}
 	return edits
 }
@@ -385,8 +432,10 @@ var waiting = map[string]func(*v1.VirtualMachineInstanceSpec){
 	"domain.devices.logSerialConsole": func(spec *v1.VirtualMachineInstanceSpec) {
 		spec.Domain.Devices.LogSerialConsole = ptr(false)
 	},
-	"evictionStrategy": func(spec *v1.VirtualMachineInstanceSpec) { spec.EvictionStrategy = ptr(v1.EvictionStrategyNone) },
-	"hostname":         func(spec *v1.VirtualMachineInstanceSpec) { spec.Hostname = "renamed" },
+	"evictionStrategy": func(spec *v1.VirtualMachineInstanceSpec) {
+		spec.EvictionStrategy = ptr(v1.EvictionStrategyNone)
+	},
+	"hostname": func(spec *v1.VirtualMachineInstanceSpec) { spec.Hostname = "renamed" },
 	"terminationGracePeriodSeconds": func(spec *v1.VirtualMachineInstanceSpec) {
 		spec.TerminationGracePeriodSeconds = ptr(int64(21))
 	},
@@ -423,8 +472,8 @@ func hasPlacement(change func(*v1.VirtualMachineInstanceSpec)) func(*v1.VirtualM
 	}
 }
 
-// typedVM is a VM whose size is that of instance type small, without room for more memory. There are also more, which has
-// more vCPUs, and roomy, which has more memory.
+// typedVM is a VM whose size is that of instance type small, without room for more memory. There are also more, which
+// has more vCPUs, and roomy, which has more memory.
 func (c *cluster) typedVM(t *testing.T, ns string) *guest {
 	t.Helper()
 	for name, size := range map[string]struct {
@@ -450,7 +499,10 @@ func editsOfTheType() []edit {
 		}
 	}
 	return []edit{
-		{name: "an instance type with more vCPUs", change: another("more"), want: only("spec.instancetype", rollout.Hotplug), has: hasSockets(2), keep: true},
+		{
+			name: "an instance type with more vCPUs", change: another("more"),
+			want: only("spec.instancetype", rollout.Hotplug), has: hasSockets(2), keep: true,
+		},
 		{
 			name: "an instance type with more memory than there is room for", change: another("roomy"),
 			want: only("spec.instancetype", rollout.Restart), named: "domain.memory.guest", keep: true,

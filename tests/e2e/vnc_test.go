@@ -25,7 +25,9 @@ import (
 func TestScreen(t *testing.T) {
 	t.Parallel()
 	c := theCluster
-	g := c.create(t, newVM(c.namespace(t, "restricted"), "screen", v1.RunStrategyAlways, withUserData("#cloud-config\nusers:\n- name: root\n  plain_text_passwd: pilot\n  lock_passwd: false\n")))
+	g := c.create(t,
+		newVM(c.namespace(t, "restricted"), "screen", v1.RunStrategyAlways,
+			withUserData("#cloud-config\nusers:\n- name: root\n  plain_text_passwd: pilot\n  lock_passwd: false\n")))
 	g.waitLogin(t)
 
 	file := filepath.Join(t.TempDir(), "a.png")
@@ -97,7 +99,10 @@ type running struct {
 // startVirtctl runs virtctl until the test ends, and returns when it has printed a line.
 func (g *guest) startVirtctl(t *testing.T, args ...string) *running {
 	t.Helper()
-	r := &running{cmd: exec.Command(g.Bin("virtctl"), append([]string{"--kubeconfig", g.Kubeconfig, "--context", g.Name, "-n", g.ns}, args...)...)}
+	r := &running{
+		cmd: exec.Command(g.Bin("virtctl"),
+			append([]string{"--kubeconfig", g.Kubeconfig, "--context", g.Name, "-n", g.ns}, args...)...),
+	}
 	var stderr bytes.Buffer
 	r.cmd.Stderr = &stderr
 	out, err := r.cmd.StdoutPipe()

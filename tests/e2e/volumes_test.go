@@ -18,7 +18,8 @@ import (
 func withVolume(name string, source v1.VolumeSource) func(*v1.VirtualMachine) {
 	return func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: name, Serial: name, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks,
+			v1.Disk{Name: name, Serial: name, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
 		spec.Volumes = append(spec.Volumes, v1.Volume{Name: name, VolumeSource: source})
 	}
 }
@@ -30,7 +31,11 @@ func virtioDisk(serial string) string {
 
 // ephemeral is an overlay on a claim.
 func ephemeral(claim string) v1.VolumeSource {
-	return v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
+	return v1.VolumeSource{
+		Ephemeral: &v1.EphemeralVolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		},
+	}
 }
 
 // One guest that boots the kernel of an image, and has a disk of each kind that is made of what Kubernetes knows, and
@@ -52,12 +57,19 @@ func TestVolumes(t *testing.T) {
 		}
 	}
 	core := c.Kube.CoreV1()
-	made(core.ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: keys}, metav1.CreateOptions{}))
-	made(core.Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, StringData: map[string]string{"password": "swordfish"}}, metav1.CreateOptions{}))
-	made(core.ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
+	made(core.ConfigMaps(ns).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: keys}, metav1.CreateOptions{}))
+	made(core.Secrets(ns).Create(t.Context(),
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "app"}, StringData: map[string]string{"password": "swordfish"},
+		}, metav1.CreateOptions{}))
+	made(core.ServiceAccounts(ns).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
 
 	// A guest of its own fills the claims.
-	first := c.create(t, newVM(ns, "first", v1.RunStrategyManual, withVolume("files", claimOf("files")), withVolume("device", claimOf("device"))))
+	first := c.create(t,
+		newVM(ns, "first", v1.RunStrategyManual, withVolume("files", claimOf("files")),
+			withVolume("device", claimOf("device"))))
 	first.virtctl(t, nil, "-n", ns, "start", first.name)
 	first.waitLogin(t)
 	con := first.shell(t, "")
@@ -69,21 +81,33 @@ func TestVolumes(t *testing.T) {
 
 	field := func(path string) *corev1.ObjectFieldSelector { return &corev1.ObjectFieldSelector{FieldPath: path} }
 	g := c.create(t, newVM(ns, "second", v1.RunStrategyAlways,
-		withVolume("map", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}}}),
-		withVolume("none", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Optional: ptr(true)}}),
+		withVolume("map", v1.VolumeSource{
+			ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}},
+		}),
+		withVolume("none", v1.VolumeSource{
+			ConfigMap: &v1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Optional: ptr(true),
+			},
+		}),
 		withVolume("secret", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "app", VolumeLabel: "OEMDRV"}}),
-		withVolume("account", v1.VolumeSource{ServiceAccount: &v1.ServiceAccountVolumeSource{ServiceAccountName: "robot"}}),
-		withVolume("down", v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Fields: []corev1.DownwardAPIVolumeFile{
-			{Path: "name", FieldRef: field("metadata.name")},
-			{Path: "meta/labels", FieldRef: field("metadata.labels")},
-			{Path: "memory", ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.memory"}},
-		}}}),
+		withVolume("account",
+			v1.VolumeSource{ServiceAccount: &v1.ServiceAccountVolumeSource{ServiceAccountName: "robot"}}),
+		withVolume("down", v1.VolumeSource{
+			DownwardAPI: &v1.DownwardAPIVolumeSource{Fields: []corev1.DownwardAPIVolumeFile{
+				{Path: "name", FieldRef: field("metadata.name")},
+				{Path: "meta/labels", FieldRef: field("metadata.labels")},
+				{Path: "memory", ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.memory"}},
+			}},
+		}),
 		withVolume("files", ephemeral("files")),
 		withVolume("device", ephemeral("device")),
 		func(vm *v1.VirtualMachine) {
 			vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{KernelBoot: &v1.KernelBoot{
-				KernelArgs: "console=tty0 console=ttyS0,115200 quiet loglevel=1 mitigations=off panic=10 booted.by=virtkit",
-				Container:  &v1.KernelBootContainer{Image: instance.TinyDisk(), KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd"},
+				KernelArgs: "console=tty0 console=ttyS0,115200 quiet loglevel=1 mitigations=off " +
+					"panic=10 booted.by=virtkit",
+				Container: &v1.KernelBootContainer{
+					Image: instance.TinyDisk(), KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd",
+				},
 			}}
 		}))
 	g.waitLogin(t)
@@ -98,10 +122,14 @@ func TestVolumes(t *testing.T) {
 	expectText(t, con, "cat /mnt/map/settings", "colour: blue")
 	expectText(t, con, "ls /mnt/map | wc -l; cat /mnt/map/a-key-with-a-name-that-is-rather-long-59.conf", "61\n59")
 	expectText(t, con, "ls /mnt/none | wc -l", "0")
-	expectText(t, con, "cat /mnt/secret/password; echo; dd if="+virtioDisk("secret")+" bs=1 skip=32808 count=6 2>/dev/null", "swordfish\nOEMDRV")
+	expectText(t, con,
+		"cat /mnt/secret/password; echo; dd if="+virtioDisk("secret")+" bs=1 skip=32808 count=6 2>/dev/null",
+		"swordfish\nOEMDRV")
 	expectText(t, con, "cat /mnt/account/namespace", ns)
 	expectText(t, con, "ls /mnt/account | tr '\\n' ' '", "ca.crt namespace token")
-	expectText(t, con, "cut -d. -f2 /mnt/account/token | base64 -d 2>/dev/null | grep -o system:serviceaccount:"+ns+":robot", "system:serviceaccount:"+ns+":robot")
+	expectText(t, con,
+		"cut -d. -f2 /mnt/account/token | base64 -d 2>/dev/null | grep -o system:serviceaccount:"+ns+":robot",
+		"system:serviceaccount:"+ns+":robot")
 	expectText(t, con, "cat /mnt/down/name", g.pod(t).Name)
 	expectText(t, con, `grep -o '^app=.*' /mnt/down/meta/labels`, `app="second"`)
 	expectText(t, con, "[ $(cat /mnt/down/memory) -gt 134217728 ] && echo more than the guest", "more than the guest")
@@ -111,16 +139,20 @@ func TestVolumes(t *testing.T) {
 		expectText(t, con, "head -c 12 "+virtioDisk(volume)+" | tr -d '\\0\\n'", ("golden-" + volume)[:12])
 		con.run(t, "echo written-"+volume+" | dd of="+virtioDisk(volume)+" bs=512 count=1 conv=sync 2>/dev/null; sync")
 	}
-	third := c.create(t, newVM(ns, "third", v1.RunStrategyAlways, withVolume("files", ephemeral("files")), withVolume("device", ephemeral("device"))))
+	third := c.create(t,
+		newVM(ns, "third", v1.RunStrategyAlways, withVolume("files", ephemeral("files")),
+			withVolume("device", ephemeral("device"))))
 	third.waitPhase(t, bootTime, v1.Running)
 
 	g.waitMigration(t, g.migrate(t, "there"), v1.MigrationSucceeded)
-	if kernel := g.vmi(t).Status.KernelBootStatus; kernel == nil || kernel.KernelInfo == nil || kernel.KernelInfo.Checksum == 0 || kernel.InitrdInfo == nil || kernel.InitrdInfo.Checksum == 0 {
+	if kernel := g.vmi(t).Status.KernelBootStatus; kernel == nil || kernel.KernelInfo == nil ||
+		kernel.KernelInfo.Checksum == 0 || kernel.InitrdInfo == nil || kernel.InitrdInfo.Checksum == 0 {
 		t.Errorf("status.kernelBootStatus: %+v", kernel)
 	}
 	con = g.again(t)
 	for _, volume := range []string{"files", "device"} {
-		expectText(t, con, "echo 3 > /proc/sys/vm/drop_caches; head -c 13 "+virtioDisk(volume)+" | tr -d '\\0\\n'", ("written-" + volume)[:13])
+		expectText(t, con, "echo 3 > /proc/sys/vm/drop_caches; head -c 13 "+virtioDisk(volume)+" | tr -d '\\0\\n'",
+			("written-" + volume)[:13])
 	}
 	expectText(t, con, "cat /mnt/secret/password", "swordfish")
 
@@ -130,7 +162,9 @@ func TestVolumes(t *testing.T) {
 		expectText(t, con, "head -c 12 "+virtioDisk(volume)+" | tr -d '\\0\\n'", ("golden-" + volume)[:12])
 	}
 	shown := c.virtctl(t, nil, "-n", ns, "describe", "second")
-	for _, want := range []string{"configMap app", "secret app", "serviceAccount robot", "downwardAPI", "ephemeral files"} {
+	for _, want := range []string{
+		"configMap app", "secret app", "serviceAccount robot", "downwardAPI", "ephemeral files",
+	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("describe does not show %q:\n%s", want, shown)
 		}

@@ -28,7 +28,13 @@ func TestPoliciesOfVirtHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operations := map[string]string{"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE", "deletecollection": "DELETE"}
+	operations := map[string]string{
+		"create":           "CREATE",
+		"update":           "UPDATE",
+		"patch":            "UPDATE",
+		"delete":           "DELETE",
+		"deletecollection": "DELETE",
+	}
 	var may []string
 	for _, r := range rights {
 		if operation := operations[r.Verb]; r.Component == names.VirtHandler && operation != "" {
@@ -83,7 +89,8 @@ func virtHandlerPolicies(t *testing.T) []admissionv1.ValidatingAdmissionPolicy {
 		if o.GetKind() == "ValidatingAdmissionPolicyBinding" {
 			var binding admissionv1.ValidatingAdmissionPolicyBinding
 			convert(t, o, &binding)
-			bound[binding.Spec.PolicyName] = slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) && binding.Spec.MatchResources == nil
+			bound[binding.Spec.PolicyName] = slices.Equal(binding.Spec.ValidationActions,
+				[]admissionv1.ValidationAction{admissionv1.Deny}) && binding.Spec.MatchResources == nil
 			continue
 		}
 		var policy admissionv1.ValidatingAdmissionPolicy
@@ -95,7 +102,8 @@ func virtHandlerPolicies(t *testing.T) []admissionv1.ValidatingAdmissionPolicy {
 			t.Errorf("policy %s does not refuse everywhere", policy.Name)
 		}
 		conditions := policy.Spec.MatchConditions
-		if len(conditions) != 1 || !strings.Contains(conditions[0].Expression, "'"+serviceAccounts+names.VirtHandler+"'") {
+		if len(conditions) != 1 ||
+			!strings.Contains(conditions[0].Expression, "'"+serviceAccounts+names.VirtHandler+"'") {
 			t.Errorf("policy %s is not about virt-handler: %v", policy.Name, conditions)
 		}
 	}

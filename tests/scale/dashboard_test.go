@@ -85,8 +85,10 @@ func TestDashboard(t *testing.T) {
 	}
 
 	cpu := (after.cpu - before.cpu).Seconds() / took.Seconds()
-	t.Logf("%d machines, %d changes a second, %s: memory %d MiB at the peak, %.3f of a processor", *machines, *rate, took.Round(time.Second), after.peak>>20, cpu)
-	t.Logf("a change on the screen: median %s, p99 %s; a key: median %s, p99 %s", at(changes, 0.5), at(changes, 0.99), at(keys, 0.5), at(keys, 0.99))
+	t.Logf("%d machines, %d changes a second, %s: memory %d MiB at the peak, %.3f of a processor", *machines, *rate,
+		took.Round(time.Second), after.peak>>20, cpu)
+	t.Logf("a change on the screen: median %s, p99 %s; a key: median %s, p99 %s", at(changes, 0.5), at(changes, 0.99),
+		at(keys, 0.5), at(keys, 0.99))
 	if after.peak > mostMemory {
 		t.Errorf("memory: %d MiB, more than %d", after.peak>>20, mostMemory>>20)
 	}
@@ -128,7 +130,9 @@ type screen struct {
 func dashboard(t *testing.T, c *cluster) (*screen, *exec.Cmd) {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: scale\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: scale, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n", c.URL)
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: scale\n"+
+		"clusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: scale, context: {cluster: c, "+
+		"user: u}}]\nusers: [{name: u, user: {token: t}}]\n", c.URL)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

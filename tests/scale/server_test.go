@@ -48,25 +48,40 @@ func machine(i int) (*v1.VirtualMachine, *v1.VirtualMachineInstance) {
 	strategy := v1.RunStrategyAlways
 	guest := resource.MustParse("2Gi")
 	meta := metav1.ObjectMeta{
-		Namespace: fmt.Sprintf("team-%02d", i%20), Name: name, UID: types.UID(fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)), ResourceVersion: "1",
-		CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000+int64(i), 0)), Labels: map[string]string{"app": fmt.Sprintf("app-%d", i%50)},
-		Annotations:   map[string]string{"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", 1500)},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`)}},
+		Namespace: fmt.Sprintf("team-%02d", i%20), Name: name,
+		UID: types.UID(fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)), ResourceVersion: "1",
+		CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000+int64(i), 0)),
+		Labels:            map[string]string{"app": fmt.Sprintf("app-%d", i%50)},
+		Annotations: map[string]string{
+			"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", 1500),
+		},
+		ManagedFields: []metav1.ManagedFieldsEntry{
+			{
+				Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply,
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`),
+			},
+		},
 	}
-	spec := v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: 2}}}
+	spec := v1.VirtualMachineInstanceSpec{
+		Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: 2}},
+	}
 	vm := &v1.VirtualMachine{
 		TypeMeta: metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine"}, ObjectMeta: meta,
-		Spec:   v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: spec}},
+		Spec: v1.VirtualMachineSpec{
+			RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: spec},
+		},
 		Status: v1.VirtualMachineStatus{PrintableStatus: v1.VirtualMachineStatusRunning, Ready: true},
 	}
 	owned := *meta.DeepCopy()
 	owned.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}
 	ip := fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)
 	vmi := &v1.VirtualMachineInstance{
-		TypeMeta: metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstance"}, ObjectMeta: owned, Spec: spec,
+		TypeMeta: metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstance"}, ObjectMeta: owned,
+		Spec: spec,
 		Status: v1.VirtualMachineInstanceStatus{
-			Phase: v1.Running, NodeName: fmt.Sprintf("node-%03d", i%100), GuestOSInfo: v1.VirtualMachineInstanceGuestOSInfo{PrettyName: "Debian GNU/Linux 13"},
-			Interfaces: []v1.VirtualMachineInstanceNetworkInterface{{Name: "default", IP: ip, IPs: []string{ip}}},
+			Phase: v1.Running, NodeName: fmt.Sprintf("node-%03d", i%100),
+			GuestOSInfo: v1.VirtualMachineInstanceGuestOSInfo{PrettyName: "Debian GNU/Linux 13"},
+			Interfaces:  []v1.VirtualMachineInstanceNetworkInterface{{Name: "default", IP: ip, IPs: []string{ip}}},
 			Conditions: []v1.VirtualMachineInstanceCondition{
 				{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
 				{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
@@ -108,15 +123,17 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	w.Header().Set("Content-Type", "application/json")
 	group, kind := "kubevirt.io/v1", map[string]string{
-		"virtualmachines": "VirtualMachine", "virtualmachineinstances": "VirtualMachineInstance", "virtualmachineinstancemigrations": "VirtualMachineInstanceMigration",
-		"nodes": "Node", "events": "Event",
+		"virtualmachines": "VirtualMachine", "virtualmachineinstances": "VirtualMachineInstance",
+		"virtualmachineinstancemigrations": "VirtualMachineInstanceMigration",
+		"nodes":                            "Node", "events": "Event",
 	}[resource]
 	if resource == "nodes" || resource == "events" {
 		group = "v1"
 	}
 	switch {
 	case resource == "selfsubjectrulesreviews":
-		fmt.Fprint(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","status":{"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}}`)
+		fmt.Fprint(w,
+			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","status":{"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}}`)
 	case resource == "stats":
 		fmt.Fprint(w, `{"items":[]}`)
 	case kind == "":
@@ -126,7 +143,8 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		fmt.Fprintf(w, `{"apiVersion":%q,"kind":"%sList","metadata":{"resourceVersion":"%d"},"items":[`, group, kind, c.version)
+		fmt.Fprintf(w, `{"apiVersion":%q,"kind":"%sList","metadata":{"resourceVersion":"%d"},"items":[`, group, kind,
+			c.version)
 		for i, o := range c.objects(resource) {
 			if i > 0 {
 				fmt.Fprint(w, ",")
@@ -163,9 +181,11 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource, group,
 		for _, o := range c.objects(resource) {
 			initial = append(initial, encode("ADDED", o))
 		}
-		initial = append(initial, encode("BOOKMARK", map[string]any{"apiVersion": group, "kind": kind, "metadata": map[string]any{
-			"resourceVersion": fmt.Sprint(c.version), "annotations": map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-		}}))
+		initial = append(initial,
+			encode("BOOKMARK", map[string]any{"apiVersion": group, "kind": kind, "metadata": map[string]any{
+				"resourceVersion": fmt.Sprint(c.version),
+				"annotations":     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+			}}))
 	}
 	if c.watchers[resource] == nil {
 		c.watchers[resource] = map[chan []byte]bool{}

@@ -1,8 +1,10 @@
 package schemas
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -147,21 +150,24 @@ func TestCheck(t *testing.T) {
 		want int
 		err  string
 	}{
-		"one":            {screenshot, 1, ""},
-		"lines":          {screenshot + "\n" + screenshot + "\n", 2, ""},
-		"a list":         {`{"apiVersion":"v1","kind":"List","items":[` + screenshot + "]}", 1, ""},
-		"no report":      {`{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine"} 7 "x"`, 0, ""},
-		"no JSON":        {"demo created", 0, ""},
-		"cut":            {screenshot + screenshot[:30], 1, "unexpected EOF"},
-		"another kind":   {`{"apiVersion":"cli.virtkit.io/v1","kind":"Other"}`, 0, "Other has no schema"},
-		"another type":   {strings.Replace(screenshot, `"width":1`, `"width":"1"`, 1), 0, "width"},
-		"one key more":   {strings.Replace(screenshot, `"width":1`, `"width":1,"wide":1`, 1), 0, "wide"},
-		"one key less":   {strings.Replace(screenshot, `"width":1,`, "", 1), 0, "width"},
-		"more in a list": {`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"cli.virtkit.io/v1","kind":"X"}]}`, 0, "X has no"},
+		"one":          {screenshot, 1, ""},
+		"lines":        {screenshot + "\n" + screenshot + "\n", 2, ""},
+		"a list":       {`{"apiVersion":"v1","kind":"List","items":[` + screenshot + "]}", 1, ""},
+		"no report":    {`{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine"} 7 "x"`, 0, ""},
+		"no JSON":      {"demo created", 0, ""},
+		"cut":          {screenshot + screenshot[:30], 1, "unexpected EOF"},
+		"another kind": {`{"apiVersion":"cli.virtkit.io/v1","kind":"Other"}`, 0, "Other has no schema"},
+		"another type": {strings.Replace(screenshot, `"width":1`, `"width":"1"`, 1), 0, "width"},
+		"one key more": {strings.Replace(screenshot, `"width":1`, `"width":1,"wide":1`, 1), 0, "wide"},
+		"one key less": {strings.Replace(screenshot, `"width":1,`, "", 1), 0, "width"},
+		"more in a list": {
+			`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"cli.virtkit.io/v1","kind":"X"}]}`, 0, "X has no",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := schemas.Check([]byte(test.text))
-			if n != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if n != test.want || (err == nil) != (test.err == "") ||
+				err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %d and %v, want %d and %q", n, err, test.want, test.err)
 			}
 		})
@@ -192,5 +198,33 @@ func TestGoldenFiles(t *testing.T) {
 	}
 	if total == 0 {
 		t.Error("no script has a report")
+	}
+}
+
+// TestEachSchemaStandsAlone compiles each file without the others, as a program does that was given one: nothing that a
+// $ref names is in another file, or somewhere else.
+func TestEachSchemaStandsAlone(t *testing.T) {
+	files, err := filepath.Glob("../../docs/schemas/*.json")
+	if err != nil || len(files) < len(kinds()) {
+		t.Fatalf("%d schemas, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiler := jsonschema.NewCompiler()
+		compiler.UseLoader(nowhere{})
+		const id = "file:///schema.json"
+		if err := compiler.AddResource(id, document); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := compiler.Compile(id); err != nil {
+			t.Errorf("%s: %v", filepath.Base(file), err)
+		}
 	}
 }

@@ -27,7 +27,8 @@ func (c *cluster) agentRoutes(mux *http.ServeMux) {
 	mux.HandleFunc(vmi+"guestosinfo", c.withAgent(func() any {
 		return v1.VirtualMachineInstanceGuestAgentInfo{
 			TypeMeta:  metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstanceGuestAgentInfo"},
-			GAVersion: "10.0.2", Hostname: "demo", OS: v1.VirtualMachineInstanceGuestOSInfo{ID: "tiny", PrettyName: "a <tiny> guest"}, Timezone: "UTC, 0",
+			GAVersion: "10.0.2", Hostname: "demo",
+			OS: v1.VirtualMachineInstanceGuestOSInfo{ID: "tiny", PrettyName: "a <tiny> guest"}, Timezone: "UTC, 0",
 		}
 	}))
 	mux.HandleFunc(vmi+"userlist", c.withAgent(func() any {
@@ -39,7 +40,9 @@ func (c *cluster) agentRoutes(mux *http.ServeMux) {
 	mux.HandleFunc(vmi+"filesystemlist", c.withAgent(func() any {
 		return v1.VirtualMachineInstanceFileSystemList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstanceFileSystemList"},
-			Items:    []v1.VirtualMachineInstanceFileSystem{{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", UsedBytes: 1, TotalBytes: 2}},
+			Items: []v1.VirtualMachineInstanceFileSystem{
+				{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", UsedBytes: 1, TotalBytes: 2},
+			},
 		}
 	}))
 	mux.HandleFunc(vmi+"exec", c.exec)
@@ -125,7 +128,9 @@ func (c *cluster) exec(w http.ResponseWriter, r *http.Request) {
 		conn.CloseWithReason(stream.CodeGoingAway, "virt-handler is restarting; what ran in the guest is ended")
 		return
 	default:
-		result.Failure = &metav1.Status{Reason: exec.ReasonNoProgram, Code: http.StatusUnprocessableEntity, Message: "No such file or directory"}
+		result.Failure = &metav1.Status{
+			Reason: exec.ReasonNoProgram, Code: http.StatusUnprocessableEntity, Message: "No such file or directory",
+		}
 	}
 	exec.WriteJSON(conn, exec.ChannelResult, result)
 }
@@ -239,7 +244,8 @@ func (c *cluster) mergeVM(w http.ResponseWriter, r *http.Request) {
 		c.put1(resourceVMs, vm)
 		added := vm.Spec.Template.Spec.AccessCredentials[len(vm.Spec.Template.Spec.AccessCredentials)-1]
 		c.mu.Lock()
-		c.changes = append(c.changes, fmt.Sprintf("PATCH vm %s keys of %v", vm.Name, added.SSHPublicKey.PropagationMethod.QemuGuestAgent.Users))
+		c.changes = append(c.changes,
+			fmt.Sprintf("PATCH vm %s keys of %v", vm.Name, added.SSHPublicKey.PropagationMethod.QemuGuestAgent.Users))
 		c.mu.Unlock()
 	}
 	answer(w, http.StatusOK, vm)

@@ -68,7 +68,14 @@ type watcher struct {
 
 func newCluster() *cluster {
 	c := &cluster{
-		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}, resourceSecrets: {}, resourceMigrations: {}, resourceKubeVirts: {}, resourceEvents: {}},
+		objects: map[string]map[string]metav1.Object{
+			resourceVMs:        {},
+			resourceVMIs:       {},
+			resourceSecrets:    {},
+			resourceMigrations: {},
+			resourceKubeVirts:  {},
+			resourceEvents:     {},
+		},
 		watchers: map[*watcher]bool{},
 		consoles: map[string]*guest{},
 	}
@@ -174,7 +181,10 @@ func (c *cluster) authorized(next http.Handler) http.Handler {
 			}
 			if r.Method != http.MethodGet {
 				message := `User "viewer" cannot update resource "virtualmachines/start" in API group "subresources.kubevirt.io" in the namespace "default"`
-				status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: `virtualmachines.subresources.kubevirt.io "demo" is forbidden: ` + message}
+				status := metav1.Status{
+					Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+					Message: `virtualmachines.subresources.kubevirt.io "demo" is forbidden: ` + message,
+				}
 				stream.WriteStatus(w, status)
 				return
 			}
@@ -193,7 +203,9 @@ func (c *cluster) requested() []string {
 }
 
 func (c *cluster) namespaces(w http.ResponseWriter, _ *http.Request) {
-	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}
+	list := metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"},
+	}
 	for _, name := range []string{"default", "kubevirt", "shop"} {
 		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
@@ -262,7 +274,9 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	}
 	if query.Get("watch") == "true" || query.Get("watch") == "1" {
 		if query.Get("sendInitialEvents") == "true" { // as older servers say: list first
-			refuse(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", field.ErrorList{field.Forbidden(field.NewPath("sendInitialEvents"), "not supported here")}))
+			refuse(w,
+				apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "",
+					field.ErrorList{field.Forbidden(field.NewPath("sendInitialEvents"), "not supported here")}))
 			return
 		}
 		c.watch(w, r, resource, match)
@@ -270,7 +284,12 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kind := map[string]string{resourceVMs: "VirtualMachineList", resourceVMIs: "VirtualMachineInstanceList", resourceMigrations: "VirtualMachineInstanceMigrationList", resourceKubeVirts: "KubeVirtList"}[resource]
+	kind := map[string]string{
+		resourceVMs:        "VirtualMachineList",
+		resourceVMIs:       "VirtualMachineInstanceList",
+		resourceMigrations: "VirtualMachineInstanceMigrationList",
+		resourceKubeVirts:  "KubeVirtList",
+	}[resource]
 	items := []metav1.Object{}
 	for _, o := range c.objects[resource] {
 		if match(o) {

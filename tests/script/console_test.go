@@ -54,7 +54,9 @@ func (c *cluster) console(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if vmi.Status.Phase != v1.Running {
-		refuse(w, stream.NewNotRunning("Unable to connect to VirtualMachineInstance because phase is "+string(vmi.Status.Phase)+" instead of Running"))
+		refuse(w,
+			stream.NewNotRunning("Unable to connect to VirtualMachineInstance because phase is "+
+				string(vmi.Status.Phase)+" instead of Running"))
 		return
 	}
 	conn, err := stream.Accept(w, r, stream.Options{})

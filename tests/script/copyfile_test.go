@@ -50,7 +50,9 @@ func (c *cluster) copyFile(w http.ResponseWriter, r *http.Request) {
 }
 
 func refusedCopy(reason metav1.StatusReason, message string) copyfile.Result {
-	return copyfile.Result{Failure: &metav1.Status{Reason: reason, Code: http.StatusUnprocessableEntity, Message: message}}
+	return copyfile.Result{
+		Failure: &metav1.Status{Reason: reason, Code: http.StatusUnprocessableEntity, Message: message},
+	}
 }
 
 func hexSum(data []byte) string {
@@ -75,7 +77,8 @@ func (f *guestFiles) pull(conn *stream.Conn, path string) {
 		return
 	}
 	if !ok {
-		exec.WriteJSON(conn, copyfile.ChannelResult, refusedCopy(copyfile.ReasonNoFile, path+": there is no such file or directory in the guest"))
+		exec.WriteJSON(conn, copyfile.ChannelResult,
+			refusedCopy(copyfile.ReasonNoFile, path+": there is no such file or directory in the guest"))
 		return
 	}
 	size, mode := int64(len(data)), uint32(0o600)
@@ -96,10 +99,12 @@ func (f *guestFiles) push(conn *stream.Conn, request copyfile.Request) {
 	directory := strings.TrimSuffix(path, "/")
 	switch isDirectory := directory == "/etc" || directory == "/tmp"; {
 	case isDirectory && request.Name == "":
-		exec.WriteJSON(conn, copyfile.ChannelResult, refusedCopy(copyfile.ReasonRefused, path+" is a directory in the guest; name a file"))
+		exec.WriteJSON(conn, copyfile.ChannelResult,
+			refusedCopy(copyfile.ReasonRefused, path+" is a directory in the guest; name a file"))
 		return
 	case request.IntoDirectory && !isDirectory:
-		exec.WriteJSON(conn, copyfile.ChannelResult, refusedCopy(copyfile.ReasonRefused, path+" is not a directory in the guest"))
+		exec.WriteJSON(conn, copyfile.ChannelResult,
+			refusedCopy(copyfile.ReasonRefused, path+" is not a directory in the guest"))
 		return
 	case isDirectory:
 		path = directory + "/" + request.Name
@@ -116,7 +121,8 @@ func (f *guestFiles) push(conn *stream.Conn, request copyfile.Request) {
 		}
 		data.Write(payload)
 		if data.Len() > 1<<20 {
-			exec.WriteJSON(conn, copyfile.ChannelResult, refusedCopy(copyfile.ReasonFull, path+": the guest has no space left there"))
+			exec.WriteJSON(conn, copyfile.ChannelResult,
+				refusedCopy(copyfile.ReasonFull, path+": the guest has no space left there"))
 			return
 		}
 		exec.WriteJSON(conn, copyfile.ChannelWritten, copyfile.Written{Bytes: int64(data.Len())})
@@ -128,6 +134,7 @@ func (f *guestFiles) push(conn *stream.Conn, request copyfile.Request) {
 	f.content[path] = data.Bytes()
 	f.mu.Unlock()
 	exec.WriteJSON(conn, copyfile.ChannelResult, copyfile.Result{
-		Bytes: int64(data.Len()), SHA256: hexSum(data.Bytes()), Verified: !copyfile.Windows(path), InPlace: copyfile.Windows(path),
+		Bytes: int64(data.Len()), SHA256: hexSum(data.Bytes()), Verified: !copyfile.Windows(path),
+		InPlace: copyfile.Windows(path),
 	})
 }

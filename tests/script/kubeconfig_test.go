@@ -36,11 +36,14 @@ func (c *cluster) writeKubeconfig(dir string) error {
 	add("viewer", here, &clientcmdapi.AuthInfo{Token: tokenViewer})
 	add("expired-token", here, &clientcmdapi.AuthInfo{Token: tokenExpired})
 	add("expired-cert", here, &clientcmdapi.AuthInfo{ClientCertificateData: expiredCert, ClientKeyData: expiredKey})
-	add("wrong-ca", &clientcmdapi.Cluster{Server: c.server.URL, CertificateAuthorityData: otherCA}, &clientcmdapi.AuthInfo{Token: tokenAdmin})
+	add("wrong-ca", &clientcmdapi.Cluster{Server: c.server.URL, CertificateAuthorityData: otherCA},
+		&clientcmdapi.AuthInfo{Token: tokenAdmin})
 	add("unreachable", &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}, &clientcmdapi.AuthInfo{Token: tokenAdmin})
-	add("unknown-host", &clientcmdapi.Cluster{Server: "https://nowhere.invalid:6443"}, &clientcmdapi.AuthInfo{Token: tokenAdmin})
+	add("unknown-host", &clientcmdapi.Cluster{Server: "https://nowhere.invalid:6443"},
+		&clientcmdapi.AuthInfo{Token: tokenAdmin})
 	bareCA := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.bare.Certificate().Raw})
-	add("bare", &clientcmdapi.Cluster{Server: c.bare.URL, CertificateAuthorityData: bareCA}, &clientcmdapi.AuthInfo{Token: tokenAdmin})
+	add("bare", &clientcmdapi.Cluster{Server: c.bare.URL, CertificateAuthorityData: bareCA},
+		&clientcmdapi.AuthInfo{Token: tokenAdmin})
 	config.CurrentContext = "fake"
 	return clientcmd.WriteToFile(*config, filepath.Join(dir, "kubeconfig"))
 }
@@ -63,5 +66,6 @@ func selfSigned(notAfter time.Time) (cert, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
 }

@@ -19,13 +19,15 @@ import (
 // serveLifecycle answers what instances are asked for, migrations and deletions.
 func (c *cluster) serveLifecycle(mux *http.ServeMux, kubevirt, subresources string) {
 	for _, verb := range []string{"pause", "unpause", "reset", "softreboot", "evacuate/cancel"} {
-		mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/"+verb, func(w http.ResponseWriter, r *http.Request) {
-			c.putInstance(w, r, verb)
-		})
+		mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/"+verb,
+			func(w http.ResponseWriter, r *http.Request) {
+				c.putInstance(w, r, verb)
+			})
 	}
-	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachines/{name}/evacuate/cancel", func(w http.ResponseWriter, r *http.Request) {
-		c.putInstance(w, r, "evacuate/cancel")
-	})
+	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachines/{name}/evacuate/cancel",
+		func(w http.ResponseWriter, r *http.Request) {
+			c.putInstance(w, r, "evacuate/cancel")
+		})
 	mux.HandleFunc("PATCH "+kubevirt+"namespaces/{ns}/{resource}/{name}", c.patch)
 	mux.HandleFunc("DELETE "+kubevirt+"namespaces/{ns}/{resource}/{name}", c.delete)
 }
@@ -48,7 +50,9 @@ func (c *cluster) putInstance(w http.ResponseWriter, r *http.Request, verb strin
 		return
 	}
 	vmi := found.DeepCopy()
-	paused := slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == v1.VirtualMachineInstancePaused })
+	paused := slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
+		return c.Type == v1.VirtualMachineInstancePaused
+	})
 	conflict := ""
 	switch {
 	case vmi.Status.Phase != v1.Running:
@@ -72,9 +76,11 @@ func (c *cluster) putInstance(w http.ResponseWriter, r *http.Request, verb strin
 	}
 	switch verb {
 	case "pause":
-		vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue})
+		vmi.Status.Conditions = append(vmi.Status.Conditions,
+			v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue})
 	case "unpause":
-		vmi.Status.Conditions = slices.DeleteFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == v1.VirtualMachineInstancePaused })
+		vmi.Status.Conditions = slices.DeleteFunc(vmi.Status.Conditions,
+			func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == v1.VirtualMachineInstancePaused })
 	case "evacuate/cancel":
 		vmi.Status.EvacuationNodeName = ""
 	}
@@ -94,7 +100,9 @@ func (c *cluster) migrate(vm *v1.VirtualMachine, dryRun bool) {
 	}
 	c.put1(resourceMigrations, m)
 	c.work.Go(func() {
-		phases := []v1.VirtualMachineInstanceMigrationPhase{v1.MigrationScheduling, v1.MigrationRunning, v1.MigrationSucceeded}
+		phases := []v1.VirtualMachineInstanceMigrationPhase{
+			v1.MigrationScheduling, v1.MigrationRunning, v1.MigrationSucceeded,
+		}
 		switch vm.Name {
 		case "slow":
 			phases = phases[:2]
@@ -130,7 +138,8 @@ func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.note(r, bytes.TrimSpace(body))
-	answer(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+	answer(w, http.StatusOK,
+		metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 	if len(options.DryRun) > 0 {
 		return
 	}
@@ -240,8 +249,12 @@ func (c *cluster) setPhase(vm *v1.VirtualMachine, phase v1.VirtualMachineInstanc
 	vmi.Status.Phase = phase
 	if phase == v1.Running {
 		vmi.Status.NodeName = "node1"
-		vmi.Status.Interfaces = []v1.VirtualMachineInstanceNetworkInterface{{Name: "default", IP: "10.0.0.7", IPs: []string{"10.0.0.7"}}}
-		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue}}
+		vmi.Status.Interfaces = []v1.VirtualMachineInstanceNetworkInterface{
+			{Name: "default", IP: "10.0.0.7", IPs: []string{"10.0.0.7"}},
+		}
+		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+			{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
+		}
 	}
 	c.put1(resourceVMIs, vmi)
 }

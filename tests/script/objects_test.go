@@ -14,40 +14,43 @@ import (
 
 // serveObjects answers expand and objectgraph, lists instance types, and takes any object that is created.
 func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
-	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachines/{name}/expand-spec", func(w http.ResponseWriter, r *http.Request) {
-		vm, ok := c.find(resourceVMs, r.PathValue("ns"), r.PathValue("name")).(*v1.VirtualMachine)
-		if !ok {
-			refuse(w, apierrors.NewNotFound(group(resourceVMs), r.PathValue("name")))
-			return
-		}
-		answer(w, http.StatusOK, vm)
-	})
+	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachines/{name}/expand-spec",
+		func(w http.ResponseWriter, r *http.Request) {
+			vm, ok := c.find(resourceVMs, r.PathValue("ns"), r.PathValue("name")).(*v1.VirtualMachine)
+			if !ok {
+				refuse(w, apierrors.NewNotFound(group(resourceVMs), r.PathValue("name")))
+				return
+			}
+			answer(w, http.StatusOK, vm)
+		})
 	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/expand-vm-spec", func(w http.ResponseWriter, r *http.Request) {
 		vm := &v1.VirtualMachine{}
 		if err := json.NewDecoder(r.Body).Decode(vm); err != nil || vm.Kind != "VirtualMachine" {
-			refuse(w, apierrors.NewBadRequest(fmt.Sprintf("Object is not a valid VirtualMachine: its kind is %q", vm.Kind)))
+			refuse(w,
+				apierrors.NewBadRequest(fmt.Sprintf("Object is not a valid VirtualMachine: its kind is %q", vm.Kind)))
 			return
 		}
 		vm.Spec.Instancetype = nil
 		answer(w, http.StatusOK, vm)
 	})
 	for _, resource := range []string{resourceVMs, resourceVMIs} {
-		mux.HandleFunc("GET "+subresources+"namespaces/{ns}/"+resource+"/{name}/objectgraph", func(w http.ResponseWriter, r *http.Request) {
-			name := r.PathValue("name")
-			if c.find(resource, r.PathValue("ns"), name) == nil {
-				refuse(w, apierrors.NewNotFound(group(resource), name))
-				return
-			}
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				refuse(w, apierrors.NewBadRequest(err.Error()))
-				return
-			}
-			c.note(r, body)
-			node := v1.ObjectGraphNode{Labels: map[string]string{"kubevirt.io/dependency-type": "compute"}}
-			node.ObjectReference.Kind, node.ObjectReference.Name = "VirtualMachine", name
-			answer(w, http.StatusOK, node)
-		})
+		mux.HandleFunc("GET "+subresources+"namespaces/{ns}/"+resource+"/{name}/objectgraph",
+			func(w http.ResponseWriter, r *http.Request) {
+				name := r.PathValue("name")
+				if c.find(resource, r.PathValue("ns"), name) == nil {
+					refuse(w, apierrors.NewNotFound(group(resource), name))
+					return
+				}
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					refuse(w, apierrors.NewBadRequest(err.Error()))
+					return
+				}
+				c.note(r, body)
+				node := v1.ObjectGraphNode{Labels: map[string]string{"kubevirt.io/dependency-type": "compute"}}
+				node.ObjectReference.Kind, node.ObjectReference.Name = "VirtualMachine", name
+				answer(w, http.StatusOK, node)
+			})
 	}
 	created := func(w http.ResponseWriter, r *http.Request) {
 		object := map[string]any{}
@@ -64,7 +67,9 @@ func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("POST "+instancetypes+"namespaces/{ns}/{resource}", created)
 	names := func(name string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
-			answer(w, http.StatusOK, metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: name}}}})
+			answer(w, http.StatusOK, metav1.PartialObjectMetadataList{
+				Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: name}}},
+			})
 		}
 	}
 	mux.HandleFunc("GET "+instancetypes+"{resource}", names("wide"))

@@ -13,8 +13,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// serveObserving answers what events, logs, why and evacuate read: events, no pods or classes of storage, the pods of virtkit to nobody, and of each instance a
-// log of two lines, of which the last has no end.
+// serveObserving answers what events, logs, why and evacuate read: events, no pods or classes of storage, the pods of
+// virtkit to nobody, and of each instance a log of two lines, of which the last has no end.
 func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/events", func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
@@ -49,12 +49,13 @@ func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("GET /apis/storage.k8s.io/v1/storageclasses", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, storagev1.StorageClassList{})
 	})
-	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/log", func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("name")
-		if c.find(resourceVMIs, r.PathValue("ns"), name) == nil {
-			refuse(w, apierrors.NewNotFound(group(resourceVMIs), name))
-			return
-		}
-		fmt.Fprintf(w, "%s boots\n%s login: ", name, name)
-	})
+	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/log",
+		func(w http.ResponseWriter, r *http.Request) {
+			name := r.PathValue("name")
+			if c.find(resourceVMIs, r.PathValue("ns"), name) == nil {
+				refuse(w, apierrors.NewNotFound(group(resourceVMIs), name))
+				return
+			}
+			fmt.Fprintf(w, "%s boots\n%s login: ", name, name)
+		})
 }

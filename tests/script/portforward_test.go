@@ -46,7 +46,8 @@ func (c *cluster) portForward(w http.ResponseWriter, r *http.Request, resource s
 	case port != "7/tcp" && port != "7/udp" && port != "13/tcp" && port != "22/tcp":
 		stream.WriteStatus(w, metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: stream.ReasonPortRefused,
-			Message: fmt.Sprintf("the guest of %s/%s refused the connection: nothing listens on its port %s", ns, name, port),
+			Message: fmt.Sprintf("the guest of %s/%s refused the connection: nothing listens on its port %s", ns, name,
+				port),
 		})
 		return
 	}

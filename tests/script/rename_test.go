@@ -15,20 +15,21 @@ import (
 // serveRename answers what rename asks besides VMs: whether VMs may be changed, and Services, of which one selects the
 // guest of "demo".
 func (c *cluster) serveRename(mux *http.ServeMux) {
-	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", func(w http.ResponseWriter, r *http.Request) {
-		review := &authorizationv1.SelfSubjectAccessReview{}
-		if err := json.NewDecoder(r.Body).Decode(review); err != nil || review.Spec.ResourceAttributes == nil {
-			refuse(w, apierrors.NewBadRequest("no review"))
-			return
-		}
-		what := review.Spec.ResourceAttributes
-		if what.Resource != resourceVMs || !slices.Contains([]string{"create", "patch", "delete"}, what.Verb) {
-			http.NotFound(w, r)
-			return
-		}
-		review.Status.Allowed = what.Name != "locked"
-		answer(w, http.StatusCreated, review)
-	})
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+		func(w http.ResponseWriter, r *http.Request) {
+			review := &authorizationv1.SelfSubjectAccessReview{}
+			if err := json.NewDecoder(r.Body).Decode(review); err != nil || review.Spec.ResourceAttributes == nil {
+				refuse(w, apierrors.NewBadRequest("no review"))
+				return
+			}
+			what := review.Spec.ResourceAttributes
+			if what.Resource != resourceVMs || !slices.Contains([]string{"create", "patch", "delete"}, what.Verb) {
+				http.NotFound(w, r)
+				return
+			}
+			review.Status.Allowed = what.Name != "locked"
+			answer(w, http.StatusCreated, review)
+		})
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/services", func(w http.ResponseWriter, _ *http.Request) {
 		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 		service.Spec.Selector = map[string]string{v1.VirtualMachineInstanceIDLabel: "demo"}

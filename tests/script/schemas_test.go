@@ -28,7 +28,8 @@ func setSchemas(env *testscript.Env) error {
 // on as it comes; a terminal's is left alone.
 func checked(run func() int) int {
 	folder, out := os.Getenv(envSchemas), os.Stdout
-	if info, err := out.Stat(); folder == "" || err != nil || info.Mode()&os.ModeCharDevice != 0 || !printsJSON(os.Args) {
+	if info, err := out.Stat(); folder == "" || err != nil || info.Mode()&os.ModeCharDevice != 0 ||
+		!printsJSON(os.Args) {
 		return run()
 	}
 	known, err := schemas.Load(folder)

@@ -88,7 +88,8 @@ func TestTerminalSSHSize(t *testing.T) {
 	if err := c.addSSH(dir); err != nil {
 		t.Fatal(err)
 	}
-	p := onTerminal(t, c, "ssh", "me@demo", "--known-hosts=", "-i", filepath.Join(dir, "key"), "--tty", "--", "size", "twice")
+	p := onTerminal(t, c, "ssh", "me@demo", "--known-hosts=", "-i", filepath.Join(dir, "key"), "--tty", "--", "size",
+		"twice")
 	p.expect(t, " 80x24")
 	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120}); err != nil {
 		t.Fatal(err)

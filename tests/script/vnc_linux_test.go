@@ -52,7 +52,8 @@ func TestTerminalScreenDumb(t *testing.T) {
 
 func (p *pty) window(t *testing.T, columns, rows uint16) {
 	t.Helper()
-	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}); err != nil {
+	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Col: columns, Row: rows}); err != nil {
 		t.Fatal(err)
 	}
 }

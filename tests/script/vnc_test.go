@@ -43,7 +43,9 @@ func (c *cluster) running(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if vmi.Status.Phase != v1.Running {
-		refuse(w, stream.NewNotRunning("Unable to connect to VirtualMachineInstance because phase is "+string(vmi.Status.Phase)+" instead of Running"))
+		refuse(w,
+			stream.NewNotRunning("Unable to connect to VirtualMachineInstance because phase is "+
+				string(vmi.Status.Phase)+" instead of Running"))
 		return false
 	}
 	return true

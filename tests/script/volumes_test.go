@@ -29,20 +29,21 @@ func (c *cluster) serveMemoryDumps(mux *http.ServeMux, subresources string) {
 		answer(w, http.StatusCreated, object)
 	})
 	change := func(verb string, dump func(*http.Request, *v1.VirtualMachine) error) {
-		mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/"+resourceVMs+"/{name}/"+verb, func(w http.ResponseWriter, r *http.Request) {
-			found, ok := c.find(resourceVMs, r.PathValue("ns"), r.PathValue("name")).(*v1.VirtualMachine)
-			if !ok {
-				refuse(w, apierrors.NewNotFound(group(resourceVMs), r.PathValue("name")))
-				return
-			}
-			vm := found.DeepCopy()
-			if err := dump(r, vm); err != nil {
-				refuse(w, apierrors.NewBadRequest(err.Error()))
-				return
-			}
-			c.put1(resourceVMs, vm)
-			w.WriteHeader(http.StatusAccepted)
-		})
+		mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/"+resourceVMs+"/{name}/"+verb,
+			func(w http.ResponseWriter, r *http.Request) {
+				found, ok := c.find(resourceVMs, r.PathValue("ns"), r.PathValue("name")).(*v1.VirtualMachine)
+				if !ok {
+					refuse(w, apierrors.NewNotFound(group(resourceVMs), r.PathValue("name")))
+					return
+				}
+				vm := found.DeepCopy()
+				if err := dump(r, vm); err != nil {
+					refuse(w, apierrors.NewBadRequest(err.Error()))
+					return
+				}
+				c.put1(resourceVMs, vm)
+				w.WriteHeader(http.StatusAccepted)
+			})
 	}
 	change("memorydump", func(r *http.Request, vm *v1.VirtualMachine) error {
 		request := &v1.VirtualMachineMemoryDumpRequest{}
@@ -79,7 +80,9 @@ func (c *cluster) serveVolumes(mux *http.ServeMux, subresources string) {
 				found := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				if name == "imported" {
 					owner := true
-					found.OwnerReferences = []metav1.OwnerReference{{Kind: "DataVolume", Name: name, Controller: &owner}}
+					found.OwnerReferences = []metav1.OwnerReference{
+						{Kind: "DataVolume", Name: name, Controller: &owner},
+					}
 				}
 				answer(w, http.StatusOK, found)
 				return
@@ -90,17 +93,18 @@ func (c *cluster) serveVolumes(mux *http.ServeMux, subresources string) {
 	c.serveMemoryDumps(mux, subresources)
 	for _, resource := range []string{resourceVMs, resourceVMIs} {
 		for _, verb := range []string{"addvolume", "removevolume"} {
-			mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/"+resource+"/{name}/"+verb, func(w http.ResponseWriter, r *http.Request) {
-				if err := c.changeVolumes(r, resource, verb == "addvolume"); err != nil {
-					var status apierrors.APIStatus
-					if !errors.As(err, &status) {
-						status = apierrors.NewBadRequest(err.Error())
+			mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/"+resource+"/{name}/"+verb,
+				func(w http.ResponseWriter, r *http.Request) {
+					if err := c.changeVolumes(r, resource, verb == "addvolume"); err != nil {
+						var status apierrors.APIStatus
+						if !errors.As(err, &status) {
+							status = apierrors.NewBadRequest(err.Error())
+						}
+						stream.WriteStatus(w, status.Status())
+						return
 					}
-					stream.WriteStatus(w, status.Status())
-					return
-				}
-				w.WriteHeader(http.StatusAccepted)
-			})
+					w.WriteHeader(http.StatusAccepted)
+				})
 		}
 	}
 }
@@ -141,9 +145,12 @@ func (c *cluster) changeVolumes(r *http.Request, resource string, add bool) erro
 		}
 		vmi.Status.VolumeStatus = nil
 		for _, volume := range hotplug.Volumes(&vmi.Spec) {
-			status := v1.VolumeStatus{Name: volume.Name, Target: "sda", Phase: v1.VolumeReady, HotplugVolume: &v1.HotplugVolumeStatus{}}
+			status := v1.VolumeStatus{
+				Name: volume.Name, Target: "sda", Phase: v1.VolumeReady, HotplugVolume: &v1.HotplugVolumeStatus{},
+			}
 			if volume.Name == "slow" {
-				status.Target, status.Phase, status.Message = "", v1.VolumePending, "Waiting for attachment pod hp-volume-x to run"
+				status.Target, status.Phase, status.Message = "", v1.VolumePending,
+					"Waiting for attachment pod hp-volume-x to run"
 			}
 			vmi.Status.VolumeStatus = append(vmi.Status.VolumeStatus, status)
 		}

@@ -29,8 +29,10 @@ func configOf(component, node string) *rest.Config {
 	config := rest.CopyConfig(environment.Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + names.Namespace + ":" + component,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + names.Namespace, "system:authenticated"},
-		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {node}},
+		Groups: []string{
+			"system:serviceaccounts", "system:serviceaccounts:" + names.Namespace, "system:authenticated",
+		},
+		Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}},
 	}
 	return config
 }
@@ -46,12 +48,14 @@ func TestCertificatesOfNodes(t *testing.T) {
 		}
 	})
 	controller := configOf(names.VirtController, "controlplane")
-	rotator := certificates.New(kubernetes.NewForConfigOrDie(controller), dynamic.NewForConfigOrDie(controller), nil, certs.DefaultPolicy, logr.Discard())
+	rotator := certificates.New(kubernetes.NewForConfigOrDie(controller), dynamic.NewForConfigOrDie(controller), nil,
+		certs.DefaultPolicy, logr.Discard())
 	running.Go(func() error { return rotator.Start(ctx) })
 
 	handler := kubernetes.NewForConfigOrDie(configOf(names.VirtHandler, ownNode))
 	source := certs.NewNodeSource(certs.NodeCertificate{
-		Client: handler, Namespace: names.Namespace, Leaf: certs.HandlerLeaf(ownNode), File: filepath.Join(t.TempDir(), "handler.pem"),
+		Client: handler, Namespace: names.Namespace, Leaf: certs.HandlerLeaf(ownNode),
+		File:   filepath.Join(t.TempDir(), "handler.pem"),
 		Policy: certs.DefaultPolicy, Now: time.Now,
 	})
 	running.Go(func() error { return source.Run(ctx) })
@@ -67,7 +71,9 @@ func TestCertificatesOfNodes(t *testing.T) {
 	}{
 		"another node's":      {certs.HandlerLeaf(otherNode), handlerOf(t, ownNode)},
 		"another's to guests": {certs.GuestsLeaf(otherNode), handlerOf(t, ownNode)},
-		"virt-api's":          {certs.Leaf{CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI}}, handlerOf(t, ownNode)},
+		"virt-api's": {
+			certs.Leaf{CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI}}, handlerOf(t, ownNode),
+		},
 		"by an administrator": {certs.HandlerLeaf(ownNode), environment.Client},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +83,9 @@ func TestCertificatesOfNodes(t *testing.T) {
 			}
 			request := &certificatesv1.CertificateSigningRequest{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "exploit-"},
-				Spec:       certificatesv1.CertificateSigningRequestSpec{Request: pem, SignerName: names.SignerHandler, Usages: c.leaf.Usages()},
+				Spec: certificatesv1.CertificateSigningRequestSpec{
+					Request: pem, SignerName: names.SignerHandler, Usages: c.leaf.Usages(),
+				},
 			}
 			if err := c.as.Create(ctx, request); err != nil {
 				t.Fatal(err)
@@ -89,7 +97,8 @@ func TestCertificatesOfNodes(t *testing.T) {
 				if len(request.Status.Certificate) > 0 {
 					return false, errors.New("it was signed")
 				}
-				return len(request.Status.Conditions) == 1 && request.Status.Conditions[0].Type == certificatesv1.CertificateDenied, nil
+				return len(request.Status.Conditions) == 1 &&
+					request.Status.Conditions[0].Type == certificatesv1.CertificateDenied, nil
 			})
 			if err != nil {
 				t.Errorf("not denied: %v, %+v", err, request.Status)
@@ -102,13 +111,16 @@ func TestCertificatesOfNodes(t *testing.T) {
 			t.Fatalf("%v, %v", requests, err)
 		}
 		request := requests.Items[0].DeepCopy()
-		if _, err := handler.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{}); err == nil {
+		if _, err := handler.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx,
+			request.Name, request, metav1.UpdateOptions{}); err == nil {
 			t.Error("virt-handler approves certificates")
 		}
-		if _, err := handler.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, request, metav1.UpdateOptions{}); err == nil {
+		if _, err := handler.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx,
+			request, metav1.UpdateOptions{}); err == nil {
 			t.Error("virt-handler signs certificates")
 		}
-		if _, err := handler.CoreV1().Secrets(names.Namespace).Get(ctx, names.CASecret, metav1.GetOptions{}); err == nil {
+		if _, err := handler.CoreV1().Secrets(names.Namespace).Get(ctx,
+			names.CASecret, metav1.GetOptions{}); err == nil {
 			t.Error("virt-handler reads the authority's key")
 		}
 	})

@@ -86,7 +86,9 @@ func install(ctx context.Context, pattern string) error {
 func as(t *testing.T, user string, groups []string, extra map[string][]string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(environment.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated"), Extra: extra}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: user, Groups: append(groups, "system:authenticated"), Extra: extra,
+	}
 	c, err := client.New(config, client.Options{Scheme: environment.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +140,8 @@ func denied(t *testing.T, text string, try func() error) {
 	var last error
 	err := env.Eventually(t.Context(), func(context.Context) (bool, error) {
 		last = try()
-		return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy") && strings.Contains(last.Error(), text), nil
+		return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy") &&
+			strings.Contains(last.Error(), text), nil
 	})
 	if err != nil {
 		t.Errorf("not denied by a policy that says %q; the last answer: %v", text, last)

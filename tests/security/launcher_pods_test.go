@@ -69,7 +69,8 @@ func TestTenantMakesNoLauncher(t *testing.T) {
 // Controllers act for tenants: the template of a Deployment is as much theirs as a pod is.
 func TestWorkloadMakesNoLauncher(t *testing.T) {
 	ns, _ := tenant(t)
-	controller := as(t, "system:serviceaccount:kube-system:replicaset-controller", []string{"system:serviceaccounts", "system:masters"}, nil)
+	controller := as(t, "system:serviceaccount:kube-system:replicaset-controller",
+		[]string{"system:serviceaccounts", "system:masters"}, nil)
 	denied(t, controllerOnly, func() error {
 		return controller.Create(t.Context(), pod(ns, labelled("kubevirt.io", "virt-launcher")))
 	})
@@ -81,7 +82,8 @@ func TestTenantChangesNoMarks(t *testing.T) {
 	ctx := t.Context()
 	own := pod(ns)
 	allowed(t, func() error { return user.Create(ctx, own) })
-	launcher := pod(ns, labelled("kubevirt.io", "virt-launcher"), labelled("kubevirt.io/created-by", "victim-uid"), ofVMI,
+	launcher := pod(ns, labelled("kubevirt.io", "virt-launcher"), labelled("kubevirt.io/created-by", "victim-uid"),
+		ofVMI,
 		func(p *corev1.Pod) { p.GenerateName = "virt-launcher-victim-" })
 	controller := serviceAccount(t, "virt-controller", "node1")
 	allowed(t, func() error { return controller.Create(ctx, launcher) })
@@ -103,7 +105,10 @@ func TestTenantChangesNoMarks(t *testing.T) {
 	denied(t, "ephemeral containers", func() error {
 		changed := launcher.DeepCopy()
 		changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
-			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "spy", Image: "none", TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullAlways},
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: "spy", Image: "none", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+				ImagePullPolicy: corev1.PullAlways,
+			},
 		}}
 		return environment.Client.SubResource("ephemeralcontainers").Update(ctx, changed)
 	})

@@ -50,7 +50,8 @@ func newNode(t *testing.T, name string) *corev1.Node {
 	t.Helper()
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{"zone": "a", v1.NodeSchedulable: "true"}, Annotations: map[string]string{"theirs": "1"},
+			Name: name, Labels: map[string]string{"zone": "a", v1.NodeSchedulable: "true"},
+			Annotations: map[string]string{"theirs": "1"},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "keep", Effect: corev1.TaintEffectNoSchedule}}},
 	}
@@ -74,7 +75,10 @@ func TestNodeOfVirtHandler(t *testing.T) {
 		name, node, says string
 		change           map[string]any
 	}{
-		{"labels another node", otherNode, "its own node only", metadata(map[string]any{"labels": map[string]any{v1.NodeSchedulable: "false"}})},
+		{
+			"labels another node", otherNode, "its own node only",
+			metadata(map[string]any{"labels": map[string]any{v1.NodeSchedulable: "false"}}),
+		},
 		{
 			"says that another node's heartbeat pauses", otherNode, "its own node only",
 			metadata(map[string]any{"annotations": map[string]any{names.AnnotationHeartbeatPaused: "x"}}),
@@ -83,35 +87,61 @@ func TestNodeOfVirtHandler(t *testing.T) {
 			"chooses who vouches for another node", otherNode, "its own node only",
 			metadata(map[string]any{"annotations": map[string]any{names.AnnotationWitnesses: "a,b,c"}}),
 		},
-		{"cordons another node", otherNode, "its own node only", map[string]any{"spec": map[string]any{"unschedulable": true}}},
-		{"taints another node", otherNode, "its own node only", map[string]any{"spec": map[string]any{"taints": []any{map[string]any{"key": "x", "effect": "NoExecute"}}}}},
+		{
+			"cordons another node", otherNode, "its own node only",
+			map[string]any{"spec": map[string]any{"unschedulable": true}},
+		},
+		{
+			"taints another node", otherNode, "its own node only",
+			map[string]any{"spec": map[string]any{"taints": []any{map[string]any{"key": "x", "effect": "NoExecute"}}}},
+		},
 		{"cordons its own", ownNode, "spec of a node", map[string]any{"spec": map[string]any{"unschedulable": true}}},
 		{"takes its taints away", ownNode, "spec of a node", map[string]any{"spec": map[string]any{"taints": nil}}},
 		{"changes a label", ownNode, "node's labels", metadata(map[string]any{"labels": map[string]any{"zone": "b"}})},
-		{"adds a label", ownNode, "node's labels", metadata(map[string]any{"labels": map[string]any{"node-role.kubernetes.io/control-plane": ""}})},
-		{"adds a label like ours", ownNode, "node's labels", metadata(map[string]any{"labels": map[string]any{"xkubevirt.io/a": ""}})},
+		{
+			"adds a label", ownNode, "node's labels",
+			metadata(map[string]any{"labels": map[string]any{"node-role.kubernetes.io/control-plane": ""}}),
+		},
+		{
+			"adds a label like ours", ownNode, "node's labels",
+			metadata(map[string]any{"labels": map[string]any{"xkubevirt.io/a": ""}}),
+		},
 		{"removes a label", ownNode, "node's labels", metadata(map[string]any{"labels": map[string]any{"zone": nil}})},
-		{"changes an annotation", ownNode, "node's annotations", metadata(map[string]any{"annotations": map[string]any{"theirs": "2"}})},
-		{"removes an annotation", ownNode, "node's annotations", metadata(map[string]any{"annotations": map[string]any{"theirs": nil}})},
+		{
+			"changes an annotation", ownNode, "node's annotations",
+			metadata(map[string]any{"annotations": map[string]any{"theirs": "2"}}),
+		},
+		{
+			"removes an annotation", ownNode, "node's annotations",
+			metadata(map[string]any{"annotations": map[string]any{"theirs": nil}}),
+		},
 		{"has a finalizer", ownNode, "finalizers", metadata(map[string]any{"finalizers": []string{"example.com/x"}})},
 	} {
 		t.Run(c.name, func(t *testing.T) { denied(t, c.says, patch(c.node, c.change)) })
 	}
 	t.Run("what virt-handler does", func(t *testing.T) {
-		beat, err := nodestatus.Patch(true, metav1.Now().Time, map[string]string{names.AnnotationHost: "{}", names.AnnotationWitnesses: "a", names.AnnotationHeartbeatPaused: "b"})
+		beat, err := nodestatus.Patch(true, metav1.Now().Time, map[string]string{
+			names.AnnotationHost:            "{}",
+			names.AnnotationWitnesses:       "a",
+			names.AnnotationHeartbeatPaused: "b",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		own := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ownNode}}
 		allowed(t, func() error { return handler.Patch(t.Context(), own, client.RawPatch(types.MergePatchType, beat)) })
 		labels, err := nodestatus.Relabel(own, nodestatus.Wanted{Labels: map[string]string{
-			v1.CPUModelLabel + "Haswell": "true", v1.HostModelCPULabel + "x": "true", v1.CPUManager: "true", v1.SEVLabel: "",
-			v1.HypervLabel + "base": "true", v1.CPUTimerLabel + "tsc-frequency": "1", v1.CPUModelVendorLabel + "Intel": "true",
+			v1.CPUModelLabel + "Haswell": "true", v1.HostModelCPULabel + "x": "true", v1.CPUManager: "true",
+			v1.SEVLabel:             "",
+			v1.HypervLabel + "base": "true", v1.CPUTimerLabel + "tsc-frequency": "1",
+			v1.CPUModelVendorLabel + "Intel": "true",
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		allowed(t, func() error { return handler.Patch(t.Context(), own, client.RawPatch(types.MergePatchType, labels)) })
+		allowed(t, func() error {
+			return handler.Patch(t.Context(), own, client.RawPatch(types.MergePatchType, labels))
+		})
 		gone, err := nodestatus.Relabel(own, nodestatus.Wanted{Owned: []string{v1.CPUModelLabel, v1.SEVLabel}})
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +162,8 @@ func TestNodeOfVirtHandler(t *testing.T) {
 }
 
 // newInstance makes a VMI with a status.
-func newInstance(t *testing.T, namespace, name string, status v1.VirtualMachineInstanceStatus) *v1.VirtualMachineInstance {
+func newInstance(t *testing.T, namespace, name string, status v1.VirtualMachineInstanceStatus,
+) *v1.VirtualMachineInstance {
 	t.Helper()
 	vmi := &v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -152,9 +183,11 @@ func newInstance(t *testing.T, namespace, name string, status v1.VirtualMachineI
 func running(node string) v1.VirtualMachineInstanceStatus {
 	cid := uint32(7)
 	return v1.VirtualMachineInstanceStatus{
-		Phase: v1.Running, NodeName: node, ActivePods: map[types.UID]string{"pod1": node}, VSOCKCID: &cid, EvacuationNodeName: node,
+		Phase: v1.Running, NodeName: node, ActivePods: map[types.UID]string{"pod1": node}, VSOCKCID: &cid,
+		EvacuationNodeName: node,
 		VolumeStatus: []v1.VolumeStatus{{
-			Name: "plugged", Phase: v1.VolumeReady, HotplugVolume: &v1.HotplugVolumeStatus{AttachPodName: "hp-1", AttachPodUID: "hp1"},
+			Name: "plugged", Phase: v1.VolumeReady,
+			HotplugVolume:             &v1.HotplugVolumeStatus{AttachPodName: "hp-1", AttachPodUID: "hp1"},
 			PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "claim"},
 		}},
 	}
@@ -164,11 +197,15 @@ func running(node string) v1.VirtualMachineInstanceStatus {
 func moving(from, to string) v1.VirtualMachineInstanceStatus {
 	s := running(from)
 	s.ActivePods["pod2"] = to
-	s.VolumeStatus = append(s.VolumeStatus, v1.VolumeStatus{Name: "state-1", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
-		ClaimName: "state-1", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-	}})
+	s.VolumeStatus = append(s.VolumeStatus, v1.VolumeStatus{
+		Name: "state-1",
+		PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+			ClaimName: "state-1", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		},
+	})
 	s.MigrationState = &v1.VirtualMachineInstanceMigrationState{
-		MigrationUID: "m", SourceNode: from, SourcePod: "p1", TargetNode: to, TargetPod: "p2", TargetAttachmentPodUID: "hp2",
+		MigrationUID: "m", SourceNode: from, SourcePod: "p1", TargetNode: to, TargetPod: "p2",
+		TargetAttachmentPodUID:       "hp2",
 		SourcePersistentStatePVCName: "state-1", TargetPersistentStatePVCName: "state-2",
 	}
 	return s
@@ -182,10 +219,13 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 	ended := moving(otherNode, ownNode)
 	ended.MigrationState.Failed, ended.MigrationState.Completed = true, true
 	instances := map[string]*v1.VirtualMachineInstance{
-		"own": newInstance(t, namespace, "own", running(ownNode)), "other": newInstance(t, namespace, "other", running(otherNode)),
-		"leaving": newInstance(t, namespace, "leaving", moving(ownNode, otherNode)), "coming": newInstance(t, namespace, "coming", moving(otherNode, ownNode)),
-		"failed": newInstance(t, namespace, "failed", ended), "elsewhere": newInstance(t, namespace, "elsewhere", moving(otherNode, thirdNode)),
-		"pending": newInstance(t, namespace, "pending", v1.VirtualMachineInstanceStatus{Phase: v1.Scheduling}),
+		"own":       newInstance(t, namespace, "own", running(ownNode)),
+		"other":     newInstance(t, namespace, "other", running(otherNode)),
+		"leaving":   newInstance(t, namespace, "leaving", moving(ownNode, otherNode)),
+		"coming":    newInstance(t, namespace, "coming", moving(otherNode, ownNode)),
+		"failed":    newInstance(t, namespace, "failed", ended),
+		"elsewhere": newInstance(t, namespace, "elsewhere", moving(otherNode, thirdNode)),
+		"pending":   newInstance(t, namespace, "pending", v1.VirtualMachineInstanceStatus{Phase: v1.Scheduling}),
 	}
 	const (
 		foreign   = "is on another node"
@@ -205,7 +245,10 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 		s := v1.VolumeStatus{Name: name, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
 			ClaimName: claim, AccessModes: []corev1.PersistentVolumeAccessMode{access},
 		}}
-		return map[string]any{"nodeName": ownNode, "volumeStatus": []v1.VolumeStatus{instances["own"].Status.VolumeStatus[0], s}}
+		return map[string]any{
+			"nodeName":     ownNode,
+			"volumeStatus": []v1.VolumeStatus{instances["own"].Status.VolumeStatus[0], s},
+		}
 	}
 	for _, c := range []struct {
 		name, instance, says string
@@ -213,7 +256,10 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 	}{
 		{"has the state on a claim of its choice", "coming", volume, state("state-2", "other", corev1.ReadWriteOnce)},
 		{"has the state under another name", "coming", volume, state("other", "state-2", corev1.ReadWriteOnce)},
-		{"has the state's claim be another's, too", "coming", volume, state("state-2", "state-2", corev1.ReadWriteMany)},
+		{
+			"has the state's claim be another's, too", "coming", volume,
+			state("state-2", "state-2", corev1.ReadWriteMany),
+		},
 		{"has the state's claim without a migration", "own", volume, state("state-2", "state-2", corev1.ReadWriteOnce)},
 		{"ends another node's guest", "other", foreign, map[string]any{"phase": "Failed"}},
 		{"takes another node's guest", "other", foreign, map[string]any{"nodeName": ownNode}},
@@ -225,31 +271,59 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 		{"gives away a guest that comes", "coming", hijack, map[string]any{"nodeName": thirdNode}},
 		{"names a pod", "own", pods, map[string]any{"activePods": map[string]any{"pod9": ownNode}}},
 		{"moves a pod", "own", pods, map[string]any{"activePods": map[string]any{"pod1": otherNode}}},
-		{"lets a pod go while the guest is in it", "own", pods, map[string]any{"activePods": map[string]any{"pod1": ""}}},
-		{"names a pod for a guest that comes", "coming", pods, map[string]any{"nodeName": ownNode, "activePods": map[string]any{"pod9": ownNode}}},
-		{"begins a migration", "own", migration, of(map[string]any{"migrationUid": "x", "sourceNode": ownNode, "targetNode": otherNode})},
+		{
+			"lets a pod go while the guest is in it", "own", pods,
+			map[string]any{"activePods": map[string]any{"pod1": ""}},
+		},
+		{
+			"names a pod for a guest that comes", "coming", pods,
+			map[string]any{"nodeName": ownNode, "activePods": map[string]any{"pod9": ownNode}},
+		},
+		{
+			"begins a migration", "own", migration,
+			of(map[string]any{"migrationUid": "x", "sourceNode": ownNode, "targetNode": otherNode}),
+		},
 		{"forgets a migration", "leaving", migration, map[string]any{"migrationState": nil}},
 		{"changes the target's node", "leaving", migration, of(map[string]any{"targetNode": thirdNode})},
 		{"changes the target's pod", "leaving", migration, of(map[string]any{"targetPod": "p9"})},
 		{"changes the source", "coming", migration, of(map[string]any{"sourceNode": thirdNode})},
 		{"says for the target where it is", "leaving", migration, of(map[string]any{"targetNodeAddress": "192.0.2.1"})},
 		{"has the source give up", "coming", migration, of(map[string]any{"abortRequested": true})},
-		{"allows itself what a policy forbids", "leaving", migration, of(map[string]any{"migrationConfiguration": map[string]any{"allowPostCopy": true}})},
-		{"says as the source that it is over there", "leaving", "when its target has the guest", of(map[string]any{"completed": true})},
-		{"says that it is there and does not take it", "coming", "when its target has the guest", of(map[string]any{"completed": true})},
+		{
+			"allows itself what a policy forbids", "leaving", migration,
+			of(map[string]any{"migrationConfiguration": map[string]any{"allowPostCopy": true}}),
+		},
+		{
+			"says as the source that it is over there", "leaving", "when its target has the guest",
+			of(map[string]any{"completed": true}),
+		},
+		{
+			"says that it is there and does not take it", "coming", "when its target has the guest",
+			of(map[string]any{"completed": true}),
+		},
 		{"ends a guest that comes", "coming", part, map[string]any{"phase": "Failed"}},
 		{"takes another guest's vsock", "own", part, map[string]any{"VSOCKCID": 8}},
 		{"empties another node", "own", "evacuationNodeName", map[string]any{"evacuationNodeName": otherNode}},
-		{"has an attachment pod", "own", volume, volumes(func(s *v1.VolumeStatus) { s.HotplugVolume.AttachPodUID = "other" })},
-		{"has another claim", "own", volume, volumes(func(s *v1.VolumeStatus) { s.PersistentVolumeClaimInfo.ClaimName = "other" })},
+		{
+			"has an attachment pod", "own", volume,
+			volumes(func(s *v1.VolumeStatus) { s.HotplugVolume.AttachPodUID = "other" }),
+		},
+		{
+			"has another claim", "own", volume,
+			volumes(func(s *v1.VolumeStatus) { s.PersistentVolumeClaimInfo.ClaimName = "other" }),
+		},
 		{"has a volume more", "own", volume, volumes(func(s *v1.VolumeStatus) { s.Name = "new" })},
 		{"has an attachment pod for a guest that comes", "coming", volume, map[string]any{
-			"nodeName": ownNode, "volumeStatus": volumes(func(s *v1.VolumeStatus) { s.HotplugVolume.AttachPodUID = "other" })["volumeStatus"],
+			"nodeName": ownNode,
+			"volumeStatus": volumes(func(s *v1.VolumeStatus) {
+				s.HotplugVolume.AttachPodUID = "other"
+			})["volumeStatus"],
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			denied(t, c.says, func() error {
-				return handler.Status().Patch(t.Context(), instances[c.instance].DeepCopy(), merge(t, map[string]any{"status": c.status}))
+				return handler.Status().Patch(t.Context(), instances[c.instance].DeepCopy(),
+					merge(t, map[string]any{"status": c.status}))
 			})
 		})
 	}
@@ -273,7 +347,8 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 		allowed(t, func() error {
 			changed := vmi.DeepCopy()
 			changed.Status = next
-			err := by.Status().Patch(t.Context(), changed, client.MergeFromWithOptions(vmi, client.MergeFromWithOptimisticLock{}))
+			err := by.Status().Patch(t.Context(), changed,
+				client.MergeFromWithOptions(vmi, client.MergeFromWithOptimisticLock{}))
 			if err == nil {
 				vmi = changed
 			}
@@ -286,22 +361,27 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 	if vmi.Status.MigrationState.TargetNodeAddress != here.Address {
 		t.Fatalf("%+v", vmi.Status.MigrationState)
 	}
-	guest := &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_RUNNING, MemoryAtBoot: 1 << 30, Machine: "q35", Vcpus: 1}
+	guest := &launcherpb.GuestState{
+		Lifecycle: launcherpb.Lifecycle_LIFECYCLE_RUNNING, MemoryAtBoot: 1 << 30, Machine: "q35", Vcpus: 1,
+	}
 	write(source, vmistatus.Next(vmistatus.Input{
-		VMI: vmi, Guest: guest, Now: now, Outgoing: &vmistatus.Outgoing{UID: "m", Begun: now, Mode: v1.MigrationPostCopy},
+		VMI: vmi, Guest: guest, Now: now,
+		Outgoing: &vmistatus.Outgoing{UID: "m", Begun: now, Mode: v1.MigrationPostCopy},
 	}))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod2", Name: "p2"}}
 	vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)} // nobody here asks the API server for the spec
 	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))
 	guest.StateSaved = true
 	write(target, vmistatus.Next(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}))
-	if s := vmi.Status.VolumeStatus; len(s) != 2 || s[1].Name != "state-2" || s[1].PersistentVolumeClaimInfo.ClaimName != "state-2" {
+	if s := vmi.Status.VolumeStatus; len(s) != 2 || s[1].Name != "state-2" ||
+		s[1].PersistentVolumeClaimInfo.ClaimName != "state-2" {
 		t.Errorf("volumes %+v", s)
 	}
 	if s := vmi.Status; s.NodeName != ownNode || !s.MigrationState.Completed || s.EvacuationNodeName != "" {
 		t.Errorf("%+v", s)
 	}
-	if err := source.Status().Patch(t.Context(), vmi.DeepCopy(), merge(t, map[string]any{"status": map[string]any{"phase": "Failed"}})); err == nil {
+	if err := source.Status().Patch(t.Context(), vmi.DeepCopy(),
+		merge(t, map[string]any{"status": map[string]any{"phase": "Failed"}})); err == nil {
 		t.Error("the node that the guest has left still writes its status")
 	}
 	write(target, vmistatus.Next(vmistatus.Input{VMI: vmi, Gone: "the launcher is gone", Now: now}))
@@ -316,13 +396,18 @@ func TestMigrationObjectsOfVirtHandler(t *testing.T) {
 	handler := handlerOf(t, ownNode)
 	migration := func(name, from, to string) *v1.VirtualMachineInstanceMigration {
 		m := &v1.VirtualMachineInstanceMigration{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1.MigrationSelectorLabel: "vmi"}, Annotations: map[string]string{"theirs": "1"}},
-			Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: "vmi"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, Labels: map[string]string{v1.MigrationSelectorLabel: "vmi"},
+				Annotations: map[string]string{"theirs": "1"},
+			},
+			Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: "vmi"},
 		}
 		if err := environment.Client.Create(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		m.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{MigrationUID: m.UID, SourceNode: from, TargetNode: to}
+		m.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+			MigrationUID: m.UID, SourceNode: from, TargetNode: to,
+		}
 		if err := environment.Client.Status().Update(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
@@ -337,15 +422,23 @@ func TestMigrationObjectsOfVirtHandler(t *testing.T) {
 	}{
 		{"of others", "between other nodes", other, progress},
 		{"its guest", "spec of a migration", own, map[string]any{"spec": map[string]any{"vmiName": "x"}}},
-		{"its labels", "labels of a migration", own, metadata(map[string]any{"labels": map[string]any{v1.MigrationSelectorLabel: "x"}})},
-		{"its annotations", "migration's annotations", own, metadata(map[string]any{"annotations": map[string]any{"theirs": nil}})},
+		{
+			"its labels", "labels of a migration", own,
+			metadata(map[string]any{"labels": map[string]any{v1.MigrationSelectorLabel: "x"}}),
+		},
+		{
+			"its annotations", "migration's annotations", own,
+			metadata(map[string]any{"annotations": map[string]any{"theirs": nil}}),
+		},
 		{"its finalizers", "finalizers", own, metadata(map[string]any{"finalizers": []string{"example.com/x"}})},
 		{"its owners", "finalizers and owners", own, metadata(map[string]any{"ownerReferences": []any{map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x",
 		}}})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			denied(t, c.says, func() error { return handler.Patch(t.Context(), c.migration.DeepCopy(), merge(t, c.change)) })
+			denied(t, c.says, func() error {
+				return handler.Patch(t.Context(), c.migration.DeepCopy(), merge(t, c.change))
+			})
 		})
 	}
 	allowed(t, func() error { return handler.Patch(t.Context(), own.DeepCopy(), merge(t, progress)) })
@@ -357,8 +450,9 @@ func TestOtherObjectsOfVirtHandler(t *testing.T) {
 	handler := handlerOf(t, ownNode)
 	event := func(name, component, host string) *corev1.Event {
 		return &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, InvolvedObject: corev1.ObjectReference{Namespace: namespace, Name: "vmi"},
-			Source: corev1.EventSource{Component: component, Host: host}, Reason: "x",
+			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name},
+			InvolvedObject: corev1.ObjectReference{Namespace: namespace, Name: "vmi"},
+			Source:         corev1.EventSource{Component: component, Host: host}, Reason: "x",
 		}
 	}
 	create := func(o client.Object) func() error {
@@ -367,11 +461,13 @@ func TestOtherObjectsOfVirtHandler(t *testing.T) {
 	denied(t, "events of its own only", create(event("a", names.VirtController, ownNode)))
 	denied(t, "events of its own only", create(event("b", names.VirtHandler, otherNode)))
 	allowed(t, create(event("c", names.VirtHandler, ownNode)))
-	if err := environment.Client.Create(context.WithoutCancel(t.Context()), event("d", names.VirtHandler, otherNode)); err != nil {
+	if err := environment.Client.Create(context.WithoutCancel(t.Context()),
+		event("d", names.VirtHandler, otherNode)); err != nil {
 		t.Fatal(err)
 	}
 	denied(t, "events of its own only", func() error {
-		return handler.Patch(t.Context(), event("d", "", ""), merge(t, map[string]any{"message": "x", "source": map[string]any{"host": ownNode}}))
+		return handler.Patch(t.Context(), event("d", "", ""),
+			merge(t, map[string]any{"message": "x", "source": map[string]any{"host": ownNode}}))
 	})
 	_, request, err := certs.HandlerLeaf(ownNode).Request()
 	if err != nil {
@@ -379,6 +475,9 @@ func TestOtherObjectsOfVirtHandler(t *testing.T) {
 	}
 	denied(t, "signer virtkit.io/virt-handler only", create(&certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"},
-		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: certificatesv1.KubeletServingSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, SignerName: certificatesv1.KubeletServingSignerName,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth},
+		},
 	}))
 }

@@ -29,7 +29,8 @@ func TestCloudImage(t *testing.T) {
 
 	// cloud-init, with the key of the default user from accessCredentials.
 	eventually(t, bootTime, "cloud-init is done", func() string {
-		out, err := g.trySSH(t.Context(), "debian", boot, "", "sudo cloud-init status --wait || sudo cloud-init status --long; true")
+		out, err := g.trySSH(t.Context(), "debian", boot, "",
+			"sudo cloud-init status --wait || sudo cloud-init status --long; true")
 		if err != nil {
 			return err.Error()
 		}
@@ -62,8 +63,11 @@ func tellsOfItself(t *testing.T, g *guest) {
 	if err := g.subresource(t, http.MethodGet, "guestosinfo", "", &info); err != nil {
 		t.Fatal(err)
 	}
-	if info.Hostname != "harbour" || info.OS.ID != "debian" || info.OS.VersionID != "13" || !strings.HasPrefix(info.Timezone, "CE") || info.GAVersion == "" ||
-		!slices.ContainsFunc(info.SupportedCommands, func(c v1.GuestAgentCommandInfo) bool { return c.Name == "guest-exec" && c.Enabled }) {
+	if info.Hostname != "harbour" || info.OS.ID != "debian" || info.OS.VersionID != "13" ||
+		!strings.HasPrefix(info.Timezone, "CE") || info.GAVersion == "" ||
+		!slices.ContainsFunc(info.SupportedCommands, func(c v1.GuestAgentCommandInfo) bool {
+			return c.Name == "guest-exec" && c.Enabled
+		}) {
 		t.Errorf("guestosinfo %+v", info)
 	}
 	var systems v1.VirtualMachineInstanceFileSystemList
@@ -71,11 +75,18 @@ func tellsOfItself(t *testing.T, g *guest) {
 		t.Fatal(err)
 	}
 	for _, want := range []v1.VirtualMachineInstanceFileSystem{
-		{MountPoint: "/", FileSystemType: "ext4", Disk: []v1.VirtualMachineInstanceFileSystemDisk{{Serial: "ROOT", BusType: "virtio"}}},
-		{MountPoint: "/srv", FileSystemType: "ext4", Disk: []v1.VirtualMachineInstanceFileSystemDisk{{Serial: "DATA", BusType: "virtio"}}},
+		{
+			MountPoint: "/", FileSystemType: "ext4",
+			Disk: []v1.VirtualMachineInstanceFileSystemDisk{{Serial: "ROOT", BusType: "virtio"}},
+		},
+		{
+			MountPoint: "/srv", FileSystemType: "ext4",
+			Disk: []v1.VirtualMachineInstanceFileSystemDisk{{Serial: "DATA", BusType: "virtio"}},
+		},
 	} {
 		if !slices.ContainsFunc(systems.Items, func(f v1.VirtualMachineInstanceFileSystem) bool {
-			return f.MountPoint == want.MountPoint && f.FileSystemType == want.FileSystemType && f.UsedBytes > 0 && f.TotalBytes > f.UsedBytes &&
+			return f.MountPoint == want.MountPoint && f.FileSystemType == want.FileSystemType && f.UsedBytes > 0 &&
+				f.TotalBytes > f.UsedBytes &&
 				slices.Equal(f.Disk, want.Disk)
 		}) {
 			t.Errorf("no %+v among the file systems %+v", want, systems.Items)
@@ -90,7 +101,8 @@ func tellsOfItself(t *testing.T, g *guest) {
 			return "not one interface"
 		}
 		link := vmi.Status.Interfaces[0]
-		if !strings.HasPrefix(link.InterfaceName, "en") || link.InfoSource != "domain, guest-agent" || link.IP == "" || !slices.Contains(link.IPs, link.IP) ||
+		if !strings.HasPrefix(link.InterfaceName, "en") || link.InfoSource != "domain, guest-agent" || link.IP == "" ||
+			!slices.Contains(link.IPs, link.IP) ||
 			link.QueueCount != 1 || link.MAC == "" {
 			return "interface is not as expected"
 		}
@@ -122,7 +134,10 @@ func credentials(t *testing.T, g *guest, first, second, secondPublic string) {
 		t.Error(err)
 	}
 	t.Logf("users %+v", users.Items)
-	for name, data := range map[string]map[string]string{"keys": {"key": secondPublic}, "passwords": {"crew": "starboard"}} {
+	for name, data := range map[string]map[string]string{
+		"keys":      {"key": secondPublic},
+		"passwords": {"crew": "starboard"},
+	} {
 		secret, err := g.Kube.CoreV1().Secrets(g.ns).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -22,13 +22,15 @@ const efiVariable = "/sys/firmware/efi/efivars/Harbour-12345678-9abc-def0-1234-5
 func TestConfigDrive(t *testing.T) {
 	dir := t.TempDir()
 	key, public := newKey(t, dir, "boot")
-	ns := namespace(t, map[string]map[string]string{"boot-keys": {"key": public}, "user-data": {"userdata": driveUserData}})
+	ns := namespace(t,
+		map[string]map[string]string{"boot-keys": {"key": public}, "user-data": {"userdata": driveUserData}})
 	g := create(t, ns, "drive.yaml", dir)
 	ready := func() {
 		t.Helper()
 		g.virtctl(t, "wait", "--for=agent", "--timeout", bootTime.String())
 		eventually(t, bootTime, "cloud-init is done", func() string {
-			out, err := g.trySSH(t.Context(), "debian", key, "", "sudo cloud-init status --wait || sudo cloud-init status --long; true")
+			out, err := g.trySSH(t.Context(), "debian", key, "",
+				"sudo cloud-init status --wait || sudo cloud-init status --long; true")
 			if err != nil {
 				return err.Error()
 			}

@@ -71,9 +71,10 @@ type guest struct {
 // namespace makes a namespace that goes away with the test, with Secrets in it.
 func namespace(t *testing.T, secrets map[string]map[string]string) string {
 	t.Helper()
-	ns, err := theCluster.Kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "slow-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-	}}, metav1.CreateOptions{})
+	ns, err := theCluster.Kube.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "slow-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func namespace(t *testing.T, secrets map[string]map[string]string) string {
 	})
 	for name, data := range secrets {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}
-		if _, err := theCluster.Kube.CoreV1().Secrets(ns.Name).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		if _, err := theCluster.Kube.CoreV1().Secrets(ns.Name).Create(t.Context(),
+			secret, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,7 +139,8 @@ func (g *guest) virtctl(t *testing.T, verb string, args ...string) string {
 
 // trySSH runs a command of a shell in the guest as a user who has a key in the file, with input.
 func (g *guest) trySSH(ctx context.Context, user, key, input, command string) (string, error) {
-	stdout, stderr, err := g.Virtctl(ctx, strings.NewReader(input), "-n", g.ns, "ssh", user+"@"+g.name, "-i", key, "--timeout", "30s",
+	stdout, stderr, err := g.Virtctl(ctx, strings.NewReader(input), "-n", g.ns, "ssh", user+"@"+g.name, "-i", key,
+		"--timeout", "30s",
 		"--known-hosts", g.knownHosts(), "--strict-host-key-checking", "accept-new", "-c", command)
 	if err != nil {
 		return "", fmt.Errorf("ssh %s@%s %s: %w\n%s%s", user, g.name, command, err, stdout, stderr)
@@ -188,7 +191,8 @@ func (g *guest) condition(t *testing.T, kind v1.VirtualMachineInstanceConditionT
 // subresource asks for one of the VMI's subresources: GET into a value, or PUT with a body.
 func (g *guest) subresource(t *testing.T, verb, name, body string, into any) error {
 	t.Helper()
-	path := fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/%s", g.ns, g.name, name)
+	path := fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/%s", g.ns, g.name,
+		name)
 	rest := g.Kube.CoreV1().RESTClient().Verb(verb).AbsPath(path)
 	if body != "" {
 		rest = rest.Body([]byte(body))

@@ -32,16 +32,22 @@ func TestParseUserData(t *testing.T) {
 			},
 		},
 		"users": {
-			in: "#cloud-config\nusers:\n- default\n- bob\n- {name: ann, groups: 'wheel, sudo', lock_passwd: false, plain_text_passwd: pw, sudo: ALL, ssh_authorized_keys: [k]}\n",
+			in: "#cloud-config\nusers:\n- default\n- bob\n" +
+				"- {name: ann, groups: 'wheel, sudo', lock_passwd: false, plain_text_passwd: pw, sudo: ALL, " +
+				"ssh_authorized_keys: [k]}\n",
 			want: Config{User: "root", Users: []User{
 				{Name: "bob"},
 				{Name: "ann", Groups: list{"wheel", "sudo"}, Lock: &no, Plain: "pw", Keys: []string{"k"}},
 			}},
 		},
-		"users with commas": {in: "#cloud-config\nusers: ann, bob\n", want: Config{User: "root", Users: []User{{Name: "ann"}, {Name: "bob"}}}},
-		"bad user name":     {in: "#cloud-config\nusers: [{name: 'a:b'}]\n", err: `"a:b" cannot be a user's name`},
+		"users with commas": {
+			in:   "#cloud-config\nusers: ann, bob\n",
+			want: Config{User: "root", Users: []User{{Name: "ann"}, {Name: "bob"}}},
+		},
+		"bad user name": {in: "#cloud-config\nusers: [{name: 'a:b'}]\n", err: `"a:b" cannot be a user's name`},
 		"chpasswd": {
-			in: "#cloud-config\nchpasswd:\n  list: |\n    root:pw:with:colons\n    ann:$6$salt$hash\n    bob:R\n  users: [{name: eve, password: x}, {name: joe, password: y, type: text}]\n",
+			in: "#cloud-config\nchpasswd:\n  list: |\n    root:pw:with:colons\n    ann:$6$salt$hash\n    bob:R\n" +
+				"  users: [{name: eve, password: x}, {name: joe, password: y, type: text}]\n",
 			want: Config{User: "root", Set: []Password{
 				{"root", "pw:with:colons", "text"},
 				{"ann", "$6$salt$hash", "hash"},
@@ -50,12 +56,17 @@ func TestParseUserData(t *testing.T) {
 				{"joe", "y", "text"},
 			}},
 		},
-		"chpasswd as a list": {in: "#cloud-config\nchpasswd: {list: ['root:x']}\n", want: Config{User: "root", Set: []Password{{"root", "x", "text"}}}},
-		"chpasswd broken":    {in: "#cloud-config\nchpasswd: {list: [rootx]}\n", err: "USER:PASSWORD"},
-		"chpasswd type":      {in: "#cloud-config\nchpasswd: {users: [{name: a, password: b, type: c}]}\n", err: `type "c"`},
-		"ssh_pwauth":         {in: "#cloud-config\nssh_pwauth: no\n", want: Config{User: "root", SSHPassword: &no}},
-		"ssh_pwauth kept":    {in: "#cloud-config\nssh_pwauth: unchanged\n", want: Config{User: "root"}},
-		"ssh_pwauth wrong":   {in: "#cloud-config\nssh_pwauth: maybe\n", err: "need true or false"},
+		"chpasswd as a list": {
+			in:   "#cloud-config\nchpasswd: {list: ['root:x']}\n",
+			want: Config{User: "root", Set: []Password{{"root", "x", "text"}}},
+		},
+		"chpasswd broken": {in: "#cloud-config\nchpasswd: {list: [rootx]}\n", err: "USER:PASSWORD"},
+		"chpasswd type": {
+			in: "#cloud-config\nchpasswd: {users: [{name: a, password: b, type: c}]}\n", err: `type "c"`,
+		},
+		"ssh_pwauth":       {in: "#cloud-config\nssh_pwauth: no\n", want: Config{User: "root", SSHPassword: &no}},
+		"ssh_pwauth kept":  {in: "#cloud-config\nssh_pwauth: unchanged\n", want: Config{User: "root"}},
+		"ssh_pwauth wrong": {in: "#cloud-config\nssh_pwauth: maybe\n", err: "need true or false"},
 		"commands": {
 			in: "#cloud-config\nbootcmd:\n- echo a\nruncmd:\n- echo 'b c'\n- [echo, 'd e', \"f'g\"]\n",
 			want: Config{
@@ -65,19 +76,34 @@ func TestParseUserData(t *testing.T) {
 		},
 		"command wrong": {in: "#cloud-config\nruncmd: [{a: b}]\n", err: "a command is a string or a list"},
 		"files": {
-			in: "#cloud-config\nwrite_files:\n- {path: /a, content: x, permissions: '0600', owner: 'ann:ann'}\n- {path: /b, content: eA==, encoding: b64, permissions: 0755, append: true}\n",
+			in: "#cloud-config\nwrite_files:\n- {path: /a, content: x, permissions: '0600', " +
+				"owner: 'ann:ann'}\n- {path: /b, content: eA==, encoding: b64, permissions: 0755, append: true}\n",
 			want: Config{User: "root", Files: []File{
 				{Path: "/a", Content: "x", Data: []byte("x"), Permissions: 0o600, Owner: "ann:ann"},
 				{Path: "/b", Content: "eA==", Data: []byte("x"), Encoding: "b64", Permissions: 0o755, Append: true},
 			}},
 		},
-		"file without path":   {in: "#cloud-config\nwrite_files: [{content: x}]\n", err: "write_files[0]: path is missing"},
-		"file not base64":     {in: "#cloud-config\nwrite_files: [{path: /x, content: '%', encoding: base64}]\n", err: "write_files[0] (/x): content is not base64"},
-		"file not gzip":       {in: "#cloud-config\nwrite_files: [{path: /x, content: 'x', encoding: gzip}]\n", err: "content is not gzip"},
-		"file encoding":       {in: "#cloud-config\nwrite_files: [{path: /x, encoding: rot13}]\n", err: `encoding "rot13"`},
-		"file permissions":    {in: "#cloud-config\nwrite_files: [{path: /x, permissions: rwx}]\n", err: `permissions "rwx"`},
-		"what is not done":    {in: "#cloud-config\npackages: [nginx]\ngrowpart: {mode: auto}\n", want: Config{User: "root", Ignored: []string{"packages is not supported by the tiny guest"}}},
-		"byte order mark":     {in: "\xef\xbb\xbf#cloud-config\nhostname: a\n", want: Config{User: "root", Hostname: "a"}},
+		"file without path": {
+			in: "#cloud-config\nwrite_files: [{content: x}]\n", err: "write_files[0]: path is missing",
+		},
+		"file not base64": {
+			in:  "#cloud-config\nwrite_files: [{path: /x, content: '%', encoding: base64}]\n",
+			err: "write_files[0] (/x): content is not base64",
+		},
+		"file not gzip": {
+			in: "#cloud-config\nwrite_files: [{path: /x, content: 'x', encoding: gzip}]\n", err: "content is not gzip",
+		},
+		"file encoding": {in: "#cloud-config\nwrite_files: [{path: /x, encoding: rot13}]\n", err: `encoding "rot13"`},
+		"file permissions": {
+			in: "#cloud-config\nwrite_files: [{path: /x, permissions: rwx}]\n", err: `permissions "rwx"`,
+		},
+		"what is not done": {
+			in:   "#cloud-config\npackages: [nginx]\ngrowpart: {mode: auto}\n",
+			want: Config{User: "root", Ignored: []string{"packages is not supported by the tiny guest"}},
+		},
+		"byte order mark": {
+			in: "\xef\xbb\xbf#cloud-config\nhostname: a\n", want: Config{User: "root", Hostname: "a"},
+		},
 		"nothing but a title": {in: "#cloud-config\n", want: Config{User: "root"}},
 	}
 	for name, tt := range tests {
@@ -108,7 +134,9 @@ func TestParseMetaData(t *testing.T) {
 		in   string
 		want MetaData
 	}{
-		"nocloud":       {"instance-id: i\nlocal-hostname: h\npublic-keys:\n- a\n- b\n", MetaData{"i", "h", []string{"a", "b"}}},
+		"nocloud": {
+			"instance-id: i\nlocal-hostname: h\npublic-keys:\n- a\n- b\n", MetaData{"i", "h", []string{"a", "b"}},
+		},
 		"json":          {`{"instance-id":"i","local-hostname":"h"}`, MetaData{"i", "h", nil}},
 		"one string":    {"public-keys: |\n  a\n  b\n", MetaData{Keys: []string{"a", "b"}}},
 		"mapping":       {"public-keys: {two: [b, c], one: a}\n", MetaData{Keys: []string{"a", "b", "c"}}},
@@ -191,10 +219,13 @@ runcmd: [echo run]
 		t.Fatal(err)
 	}
 	wantFiles := map[string]string{
-		"/etc/hostname":                  "box\n",
-		"/etc/passwd":                    "root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:/bin/sh\nann:x:1500:1500::/home/ann:/bin/sh\nbob:x:1502:1502::/home/bob:/bin/sh\n",
-		"/etc/group":                     "root:x:0:\nwheel:x:10:root,ann\ndev:x:1000:\nann:x:1500:\ndocker:x:1501:ann\nbob:x:1502:\n",
-		"/etc/shadow":                    "root:$6$new:19000::::::\ndev:$6$pw:19000:0:99999:7:::\nann:$6$a:19000:0:99999:7:::\nbob:$6$locked$!:19000:0:99999:7:::\n",
+		"/etc/hostname": "box\n",
+		"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:/bin/sh\n" +
+			"ann:x:1500:1500::/home/ann:/bin/sh\nbob:x:1502:1502::/home/bob:/bin/sh\n",
+		"/etc/group": "root:x:0:\nwheel:x:10:root,ann\ndev:x:1000:\nann:x:1500:\ndocker:x:1501:ann\n" +
+			"bob:x:1502:\n",
+		"/etc/shadow": "root:$6$new:19000::::::\ndev:$6$pw:19000:0:99999:7:::\n" +
+			"ann:$6$a:19000:0:99999:7:::\nbob:$6$locked$!:19000:0:99999:7:::\n",
 		"/root/.ssh/authorized_keys":     "key1\nkey3\n",
 		"/home/dev/.ssh/authorized_keys": "key1\nkey3\n",
 		"/home/ann/.ssh/authorized_keys": "key2\n",
@@ -233,7 +264,10 @@ runcmd: [echo run]
 
 func TestReadSeed(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"meta-data": "local-hostname: m\n", "user-data": "#cloud-config\nruncmd: 3\n"} {
+	for name, text := range map[string]string{
+		"meta-data": "local-hostname: m\n",
+		"user-data": "#cloud-config\nruncmd: 3\n",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +284,8 @@ func TestReadSeed(t *testing.T) {
 func FuzzUserData(f *testing.F) {
 	f.Add("#cloud-config\nhostname: a\nusers: [default, {name: b}]\nruncmd: [a, [b]]\n")
 	f.Add("#!/bin/sh\n")
-	f.Add("#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + base64.StdEncoding.EncodeToString([]byte("x")) + "}]")
+	f.Add("#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " +
+		base64.StdEncoding.EncodeToString([]byte("x")) + "}]")
 	f.Add("#cloud-config\nuser: {name: x}\nchpasswd: {list: ['a:b'], users: [{name: c}]}\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		c, err := ParseUserData([]byte(in))

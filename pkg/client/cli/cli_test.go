@@ -55,12 +55,24 @@ func TestParseTarget(t *testing.T) {
 
 // A word for a kind that is no machine's is refused before names, and a machine may have it for a name.
 func TestParseTargetsRefusesOtherKinds(t *testing.T) {
-	for _, args := range [][]string{{"pod", "web"}, {"Pods", "web"}, {"node", "a", "b"}, {"secrets", "x"}, {"vmpool", "x"}} {
+	for _, args := range [][]string{
+		{"pod", "web"},
+		{"Pods", "web"},
+		{"node", "a", "b"},
+		{"secrets", "x"},
+		{"vmpool", "x"},
+	} {
 		if _, err := ParseTargets(args, "ns"); ExitCode(err) != ExitUsage {
 			t.Errorf("%q: %v, want a usage error", args, err)
 		}
 	}
-	for _, args := range [][]string{{"pod"}, {"vm/pod", "web"}, {"web", "pod"}, {"vm", "pod", "node"}, {"podium", "web"}} {
+	for _, args := range [][]string{
+		{"pod"},
+		{"vm/pod", "web"},
+		{"web", "pod"},
+		{"vm", "pod", "node"},
+		{"podium", "web"},
+	} {
 		if _, err := ParseTargets(args, "ns"); err != nil {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -93,7 +105,13 @@ func TestFlagValues(t *testing.T) {
 		t.Errorf("a signed Timeout: %v, %v", signed.Duration, err)
 	}
 	var dry DryRun
-	for text, want := range map[string]DryRun{"none": DryRunNone, "Client": DryRunClient, "server": DryRunServer, "true": DryRunServer, "false": DryRunNone} {
+	for text, want := range map[string]DryRun{
+		"none":   DryRunNone,
+		"Client": DryRunClient,
+		"server": DryRunServer,
+		"true":   DryRunServer,
+		"false":  DryRunNone,
+	} {
 		if err := dry.Set(text); err != nil || dry != want {
 			t.Errorf("DryRun %q: got %s, %v; want %s", text, dry, err, want)
 		}

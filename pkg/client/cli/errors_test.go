@@ -32,14 +32,27 @@ func dialError(err error) error {
 // Each error has one code and one line.
 func TestErrors(t *testing.T) {
 	notFound := apierrors.NewNotFound(vms, "demo")
-	forbidden := apierrors.NewForbidden(vms, "demo", errors.New(`User "me" cannot list resource "virtualmachines" in API group "kubevirt.io" at the cluster scope`))
-	noNodes := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New(`User "me" cannot list resource "nodes" in API group "" at the cluster scope`))
-	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "a.b" denied the request: spec.x: no`}}
-	noClones := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "a.b" denied the request: ` + clones.Missing("me", "team-a")}}
+	forbidden := apierrors.NewForbidden(vms, "demo",
+		errors.New(`User "me" cannot list resource "virtualmachines" in API group "kubevirt.io" at the cluster scope`))
+	noNodes := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "",
+		errors.New(`User "me" cannot list resource "nodes" in API group "" at the cluster scope`))
+	denied := &apierrors.StatusError{
+		ErrStatus: metav1.Status{
+			Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `admission webhook "a.b" denied the request: spec.x: no`,
+		},
+	}
+	noClones := &apierrors.StatusError{
+		ErrStatus: metav1.Status{
+			Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `admission webhook "a.b" denied the request: ` + clones.Missing("me", "team-a"),
+		},
+	}
 	nameless := &apierrors.StatusError{ErrStatus: metav1.Status{
 		Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "there is no such thing",
 	}}
-	nothingThere := apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", vms, "", "404 page not found", 0, true)
+	nothingThere := apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", vms, "", "404 page not found", 0,
+		true)
 	connection := Connection{Context: "prod", Server: "https://10.0.0.1:6443", Program: "kubectl virt"}
 	for _, test := range []struct {
 		what string
@@ -50,32 +63,87 @@ func TestErrors(t *testing.T) {
 		{"none", nil, ExitOK, ""},
 		{"usage", UsageErrorf("--x: no"), ExitUsage, "--x: no"},
 		{"plain", errors.New("broken"), ExitFailure, "broken"},
-		{"wrapped not found", fmt.Errorf("start VM: %w", notFound), ExitNotFound, `start VM: virtualmachines.kubevirt.io "demo" not found`},
+		{
+			"wrapped not found", fmt.Errorf("start VM: %w", notFound), ExitNotFound,
+			`start VM: virtualmachines.kubevirt.io "demo" not found`,
+		},
 		{"no object", fmt.Errorf("VM %q %w", "x", action.ErrNotFound), ExitNotFound, `VM "x" not found`},
-		{"conflict", apierrors.NewConflict(vms, "demo", errors.New("VM is not running")), ExitFailure, "VM is not running"},
-		{"conflict of the API", &apierrors.StatusError{ErrStatus: apierrors.NewConflict(vms, "demo", errors.New("the guest agent does not answer")).Status()}, ExitFailure, "demo: the guest agent does not answer"},
-		{"local port", &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}, ExitFailure, "listen tcp: address already in use"},
-		{"local socket", &net.OpError{Op: "dial", Net: "unix", Err: syscall.ENOENT}, ExitFailure, "dial unix: no such file or directory"},
-		{"forbidden", forbidden, ExitNotAllowed, "not allowed: user \"me\" may not list virtualmachines.kubevirt.io in all namespaces; check with `kubectl auth can-i list virtualmachines.kubevirt.io -A`"},
-		{"forbidden, of the cluster", noNodes, ExitNotAllowed, "not allowed: user \"me\" may not list nodes of the cluster; check with `kubectl auth can-i list nodes`"},
+		{
+			"conflict", apierrors.NewConflict(vms, "demo", errors.New("VM is not running")), ExitFailure,
+			"VM is not running",
+		},
+		{
+			"conflict of the API",
+			&apierrors.StatusError{
+				ErrStatus: apierrors.NewConflict(vms, "demo", errors.New("the guest agent does not answer")).Status(),
+			},
+			ExitFailure, "demo: the guest agent does not answer",
+		},
+		{
+			"local port", &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}, ExitFailure,
+			"listen tcp: address already in use",
+		},
+		{
+			"local socket", &net.OpError{Op: "dial", Net: "unix", Err: syscall.ENOENT}, ExitFailure,
+			"dial unix: no such file or directory",
+		},
+		{
+			"forbidden", forbidden, ExitNotAllowed,
+			"not allowed: user \"me\" may not list virtualmachines.kubevirt.io in all namespaces; " +
+				"check with `kubectl auth can-i list virtualmachines.kubevirt.io -A`",
+		},
+		{
+			"forbidden, of the cluster", noNodes, ExitNotAllowed,
+			"not allowed: user \"me\" may not list nodes of the cluster; check with `kubectl auth can-i list nodes`",
+		},
 		{"denied", fmt.Errorf("create VM: %w", denied), ExitFailure, "spec.x: no"},
-		{"denied for a right", fmt.Errorf("create clone: %w", noClones), ExitNotAllowed, "not allowed: user \"me\" may not create virtualmachineclones/source.clone.kubevirt.io in namespace \"team-a\"; check with `kubectl auth can-i create virtualmachineclones.clone.kubevirt.io --subresource=source -n team-a`"},
-		{"unauthorized", apierrors.NewUnauthorized("Unauthorized"), ExitNotAllowed, `https://10.0.0.1:6443 rejects your credentials (context "prod")`},
+		{
+			"denied for a right", fmt.Errorf("create clone: %w", noClones), ExitNotAllowed,
+			"not allowed: user \"me\" may not create virtualmachineclones/source.clone.kubevirt.io in namespace " +
+				"\"team-a\"; check with `kubectl auth can-i create virtualmachineclones.clone.kubevirt.io " +
+				"--subresource=source -n team-a`",
+		},
+		{
+			"unauthorized", apierrors.NewUnauthorized("Unauthorized"), ExitNotAllowed,
+			`https://10.0.0.1:6443 rejects your credentials (context "prod")`,
+		},
 		{"timed out", fmt.Errorf("%w waiting", action.ErrTimeout), ExitTimeout, "timed out waiting"},
 		{"deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), ExitTimeout, "wait: timed out"},
 		{"lost", fmt.Errorf("x: %w", action.ErrLost), ExitLost, "x: the connection was lost"},
 		{"cancelled", fmt.Errorf("x: %w", context.Canceled), ExitInterrupted, "interrupted"},
 		{"a 404 that names nothing", fmt.Errorf("ask: %w", nameless), ExitNotFound, "ask: there is no such thing"},
-		{"not installed", fmt.Errorf("list: %w", nothingThere), ExitFailure, "virtkit is not installed in this cluster (context \"prod\"); install it with `kubectl virt install`"},
-		{"unavailable", apierrors.NewServiceUnavailable("no endpoints"), ExitFailure, "look at the pods in namespace kubevirt"},
-		{"refused", dialError(syscall.ECONNREFUSED), ExitFailure, `cannot reach the cluster at https://10.0.0.1:6443 (context "prod"): connection refused; is it running, and is this the right context?`},
-		{"no such host", dialError(&net.DNSError{Name: "nowhere", IsNotFound: true}), ExitFailure, `no such host "nowhere"`},
-		{"no answer", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/", Err: context.DeadlineExceeded}, ExitFailure, "no answer in time"},
-		{"unknown authority", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/", Err: x509.UnknownAuthorityError{}}, ExitFailure, "cannot trust https://10.0.0.1:6443"},
+		{
+			"not installed", fmt.Errorf("list: %w", nothingThere), ExitFailure,
+			"virtkit is not installed in this cluster (context \"prod\"); install it with `kubectl virt install`",
+		},
+		{
+			"unavailable", apierrors.NewServiceUnavailable("no endpoints"), ExitFailure,
+			"look at the pods in namespace kubevirt",
+		},
+		{
+			"refused", dialError(syscall.ECONNREFUSED), ExitFailure,
+			`cannot reach the cluster at https://10.0.0.1:6443 (context "prod"): connection refused; is it running, and is this the right context?`,
+		},
+		{
+			"no such host", dialError(&net.DNSError{Name: "nowhere", IsNotFound: true}), ExitFailure,
+			`no such host "nowhere"`,
+		},
+		{
+			"no answer", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/", Err: context.DeadlineExceeded},
+			ExitFailure, "no answer in time",
+		},
+		{
+			"unknown authority",
+			&url.Error{Op: "Get", URL: "https://10.0.0.1:6443/", Err: x509.UnknownAuthorityError{}}, ExitFailure,
+			"cannot trust https://10.0.0.1:6443",
+		},
 		{"no kubeconfig", clientcmd.ErrEmptyConfig, ExitFailure, "no cluster is configured"},
 		{"own code", &ExitError{Code: 42, Err: errors.New("guest said so")}, 42, "guest said so"},
 		{"all alike", utilerrors.NewAggregate([]error{notFound, notFound}), ExitNotFound, `"demo" not found`},
-		{"different", utilerrors.NewAggregate([]error{notFound, errors.New("x")}), ExitFailure, `"demo" not found` + "\nx"},
+		{
+			"different", utilerrors.NewAggregate([]error{notFound, errors.New("x")}), ExitFailure,
+			`"demo" not found` + "\nx",
+		},
 	} {
 		if got := ExitCode(test.err); got != test.code {
 			t.Errorf("%s: exit code %d, want %d", test.what, got, test.code)

@@ -23,7 +23,8 @@ type IOStreams struct {
 	// colour is whether escape sequences may be written where a terminal reads them.
 	colour bool
 	// width is the terminal's columns; 0 means there is no terminal.
-	width func() int
+	width  func() int
+	status status
 }
 
 // SystemStreams are the process's own streams. Colour follows NO_COLOR (https://no-color.org),
@@ -60,6 +61,14 @@ func (s *IOStreams) Width() int {
 		return 0
 	}
 	return s.width()
+}
+
+// Reading are the same streams, but what is read is a terminal.
+func (s *IOStreams) Reading(terminal io.Reader) *IOStreams {
+	return &IOStreams{
+		In: terminal, Out: s.Out, ErrOut: s.ErrOut, InIsTTY: true, OutIsTTY: s.OutIsTTY, ErrIsTTY: s.ErrIsTTY,
+		colour: s.colour, width: s.width,
+	}
 }
 
 // NoStreams are streams that are at their end and take nothing, for what is made from the commands rather than

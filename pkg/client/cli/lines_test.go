@@ -36,9 +36,13 @@ func TestLines(t *testing.T) {
 		object runtime.Object
 		want   []string
 	}{
-		"one object":          {&a, []string{lineA}},
-		"a list":              {&unstructured.UnstructuredList{Items: []unstructured.Unstructured{a, b}}, []string{lineA, lineB}},
-		"a v1 List":           {&corev1.List{Items: []runtime.RawExtension{{Object: &b}, {Object: &a}}}, []string{lineB, lineA}},
+		"one object": {&a, []string{lineA}},
+		"a list": {
+			&unstructured.UnstructuredList{Items: []unstructured.Unstructured{a, b}}, []string{lineA, lineB},
+		},
+		"a v1 List": {
+			&corev1.List{Items: []runtime.RawExtension{{Object: &b}, {Object: &a}}}, []string{lineB, lineA},
+		},
 		"an empty list":       {&corev1.PodList{}, nil},
 		"items of no objects": {users, []string{`{"kind":"Users","apiVersion":"v1","metadata":{},"items":[]}` + "\n"}},
 	} {

@@ -33,9 +33,14 @@ func TestNotRunning(t *testing.T) {
 	f := NewFactory("kubectl virt", NoStreams(), func(string) string { return "" })
 	f.Flags.Overrides.Context.Namespace = "default"
 	f.Flags.Overrides.ClusterInfo.Server = "https://127.0.0.1:1"
-	absent := apierrors.NewNotFound(schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachineinstances"}, "demo")
+	absent := apierrors.NewNotFound(schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachineinstances"},
+		"demo")
 	broken := errors.New("broken")
-	refused := fmt.Errorf("migrate: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict, Message: "VirtualMachine default/demo: VM is not running"}})
+	refused := fmt.Errorf("migrate: %w", &apierrors.StatusError{
+		ErrStatus: metav1.Status{
+			Code: 409, Reason: metav1.StatusReasonConflict, Message: "VirtualMachine default/demo: VM is not running",
+		},
+	})
 	for _, tt := range []struct {
 		what   string
 		vm     oneVM
@@ -43,24 +48,69 @@ func TestNotRunning(t *testing.T) {
 		err    error
 		want   string
 	}{
-		{"stopped", "Stopped", Target{Namespace: "default", Name: "demo"}, absent, "VM default/demo: it is stopped; start it with `kubectl virt start demo`"},
-		{"elsewhere", "Stopped", Target{Namespace: "shop", Name: "demo"}, absent, "start it with `kubectl virt start demo -n shop`"},
-		{"held up", "Provisioning", Target{Namespace: "default", Name: "demo"}, absent, "its status is Provisioning; `kubectl virt why demo` says"},
-		{"stopped, just made", "new, Halted", Target{Namespace: "default", Name: "demo"}, absent, "it is stopped; start it with"},
-		{"just made", "new, Always", Target{Namespace: "default", Name: "demo"}, absent, "it does not run yet: it is so new that"},
+		{
+			"stopped", "Stopped",
+			Target{Namespace: "default", Name: "demo"},
+			absent,
+			"VM default/demo: it is stopped; start it with `kubectl virt start demo`",
+		},
+		{
+			"elsewhere", "Stopped",
+			Target{Namespace: "shop", Name: "demo"},
+			absent,
+			"start it with `kubectl virt start demo -n shop`",
+		},
+		{
+			"held up", "Provisioning",
+			Target{Namespace: "default", Name: "demo"},
+			absent,
+			"its status is Provisioning; `kubectl virt why demo` says",
+		},
+		{
+			"stopped, just made", "new, Halted",
+			Target{Namespace: "default", Name: "demo"},
+			absent,
+			"it is stopped; start it with",
+		},
+		{
+			"just made", "new, Always",
+			Target{Namespace: "default", Name: "demo"},
+			absent,
+			"it does not run yet: it is so new that",
+		},
 		{"no VM", "", Target{Namespace: "default", Name: "demo"}, absent, `"demo" not found`},
-		{"refused", "Stopped", Target{Namespace: "default", Name: "demo"}, refused, "migrate: VirtualMachine default/demo: VM is not running; start it with `kubectl virt start demo`"},
-		{"refused, held up", "Provisioning", Target{Namespace: "default", Name: "demo"}, refused, "VM is not running; `kubectl virt why demo` says what blocks it"},
+		{
+			"refused", "Stopped",
+			Target{Namespace: "default", Name: "demo"},
+			refused,
+			"migrate: VirtualMachine default/demo: VM is not running; start it with `kubectl virt start demo`",
+		},
+		{
+			"refused, held up", "Provisioning",
+			Target{Namespace: "default", Name: "demo"},
+			refused,
+			"VM is not running; `kubectl virt why demo` says what blocks it",
+		},
 		{"refused, no VM", "", Target{Namespace: "default", Name: "demo"}, refused, refused.Error()},
-		{"another object", "Stopped", Target{Namespace: "default", Name: "demo"}, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "x"), `nodes "x" not found`},
-		{"instance asked for", "Stopped", Target{Namespace: "default", Name: "demo", Instance: true}, absent, absent.Error()},
+		{
+			"another object", "Stopped",
+			Target{Namespace: "default", Name: "demo"},
+			apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "x"), `nodes "x" not found`,
+		},
+		{
+			"instance asked for", "Stopped",
+			Target{Namespace: "default", Name: "demo", Instance: true},
+			absent,
+			absent.Error(),
+		},
 		{"another error", "Stopped", Target{Namespace: "default", Name: "demo"}, broken, "broken"},
 	} {
 		err := f.NotRunning(t.Context(), tt.vm, tt.target, tt.err)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q in it", tt.what, err, tt.want)
 		}
-		if code := ExitCode(err); tt.vm == "Stopped" && !tt.target.Instance && tt.what != "another object" && code != ExitFailure {
+		if code := ExitCode(err); tt.vm == "Stopped" && !tt.target.Instance && tt.what != "another object" &&
+			code != ExitFailure {
 			t.Errorf("%s: exit code %d", tt.what, code)
 		}
 	}

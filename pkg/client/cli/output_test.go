@@ -88,14 +88,20 @@ func TestOutput(t *testing.T) {
 		one  string
 		many string
 	}{
-		{[]string{"-o", "name"}, "virtualmachine.kubevirt.io/demo\n", "virtualmachine.kubevirt.io/a\nvirtualmachine.kubevirt.io/b\n"},
+		{
+			[]string{"-o", "name"},
+			"virtualmachine.kubevirt.io/demo\n",
+			"virtualmachine.kubevirt.io/a\nvirtualmachine.kubevirt.io/b\n",
+		},
 		{[]string{"-o", "jsonl"}, line("demo"), line("a") + line("b")},
 		{[]string{"-o", "jsonpath={.metadata.name}"}, "demo", ""},
 		{[]string{"-o", "jsonpath=.status.conditions[1].type"}, "Paused", ""},
 		{[]string{"-o", "go-template={{.kind}}"}, "VirtualMachine", ""},
 		{[]string{"--template", "{{.kind}}"}, "VirtualMachine", ""},
 		{
-			[]string{"-o", "custom-columns=NAME:.metadata.name,CONDITIONS:.status.conditions[*].type,NODE:.status.node"},
+			[]string{
+				"-o", "custom-columns=NAME:.metadata.name,CONDITIONS:.status.conditions[*].type,NODE:.status.node",
+			},
 			"NAME   CONDITIONS     NODE\ndemo   Ready,Paused   <none>\n",
 			"NAME   CONDITIONS     NODE\na      Ready,Paused   <none>\nb      Ready,Paused   <none>\n",
 		},
@@ -142,7 +148,10 @@ func TestOutputOfIntegers(t *testing.T) {
 func TestOutputLeavesOutManagedFields(t *testing.T) {
 	vm := machine("demo")
 	for _, format := range []string{"json", "jsonl", "yaml"} {
-		for show, args := range map[bool][]string{false: {"-o", format}, true: {"-o", format, "--show-managed-fields"}} {
+		for show, args := range map[bool][]string{
+			false: {"-o", format},
+			true:  {"-o", format, "--show-managed-fields"},
+		} {
 			o := NewOutput()
 			parse(t, o, args...)
 			var b bytes.Buffer

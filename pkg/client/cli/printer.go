@@ -87,9 +87,10 @@ func forPrograms(w io.Writer) io.Writer {
 
 // printers are streams like s whose Out and ErrOut are Printers.
 func (s *IOStreams) printers() *IOStreams {
-	own := *s
-	own.Out, own.ErrOut = newPrinter(s.Out, s.OutIsTTY), newPrinter(s.ErrOut, s.ErrIsTTY)
-	return &own
+	return &IOStreams{
+		In: s.In, Out: newPrinter(s.Out, s.OutIsTTY), ErrOut: newPrinter(s.ErrOut, s.ErrIsTTY),
+		InIsTTY: s.InIsTTY, OutIsTTY: s.OutIsTTY, ErrIsTTY: s.ErrIsTTY, colour: s.colour, width: s.width,
+	}
 }
 
 func newPrinter(w io.Writer, terminal bool) *Printer {

@@ -51,7 +51,14 @@ func TestOutputOfHostileObjects(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine"},
 		ObjectMeta: metav1.ObjectMeta{Name: "demo", Annotations: map[string]string{"a": said}},
 	}
-	for format, data := range map[string]bool{"json": true, "yaml": true, "jsonpath={.metadata.annotations.a}": true, "go-template={{.metadata.annotations.a}}": true, "custom-columns=A:.metadata.annotations.a": false, "name": false} {
+	for format, data := range map[string]bool{
+		"json":                               true,
+		"yaml":                               true,
+		"jsonpath={.metadata.annotations.a}": true,
+		"go-template={{.metadata.annotations.a}}":  true,
+		"custom-columns=A:.metadata.annotations.a": false,
+		"name": false,
+	} {
 		for _, terminal := range []bool{false, true} {
 			var direct, out bytes.Buffer
 			o := &Output{Format: format, allowMissingKeys: true}
@@ -76,8 +83,10 @@ func TestOutputOfHostileObjects(t *testing.T) {
 func TestRawStreams(t *testing.T) {
 	allowed := []string{
 		"colour.go", "printer.go", "warnings.go", "while.go", // their text is printable, their sequences are their own
-		"completioncmd/completion.go", "consolecmd/outputs.go", "consolecmd/terminal.go", "cpcmd/cp.go", "dashboardcmd/dashboard.go", "editcmd/edit.go", "execcmd/exec.go", "expectcmd/expect.go",
-		"installcmd/progress.go", "lifecyclecmd/wait.go", "logscmd/logs.go", "portforwardcmd/background.go", "portforwardcmd/run.go", "sshcmd/local.go", "sshcmd/scp.go", "sshcmd/ssh.go",
+		"completioncmd/completion.go", "consolecmd/outputs.go", "consolecmd/terminal.go", "cpcmd/cp.go",
+		"dashboardcmd/dashboard.go", "editcmd/edit.go", "execcmd/exec.go", "expectcmd/expect.go",
+		"installcmd/progress.go", "lifecyclecmd/wait.go", "logscmd/logs.go", "portforwardcmd/background.go",
+		"portforwardcmd/run.go", "sshcmd/local.go", "sshcmd/scp.go", "sshcmd/ssh.go",
 		"terminal/ask.go", "terminal/terminal.go", "topcmd/top.go", "vnccmd/screenshot.go", "vnccmd/terminal.go",
 	}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -89,8 +98,10 @@ func TestRawStreams(t *testing.T) {
 			return err
 		}
 		for _, word := range []string{"RawOut()", "RawErr()", "os.Stdout", "os.Stderr", "fmt.Print("} {
-			if bytes.Contains(text, []byte(word)) && !slices.Contains(allowed, filepath.ToSlash(path)) && path != "iostreams.go" && !strings.HasPrefix(filepath.ToSlash(path), "root/gen/") {
-				t.Errorf("%s has %s: text goes to IO.Out and IO.ErrOut; add the file here if it carries a guest's bytes", path, word)
+			if bytes.Contains(text, []byte(word)) && !slices.Contains(allowed, filepath.ToSlash(path)) &&
+				path != "iostreams.go" && !strings.HasPrefix(filepath.ToSlash(path), "root/gen/") {
+				t.Errorf("%s has %s: text goes to IO.Out and IO.ErrOut; add the file here if it "+
+					"carries a guest's bytes", path, word)
 			}
 		}
 		return nil

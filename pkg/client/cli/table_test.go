@@ -85,7 +85,10 @@ func TestOneTable(t *testing.T) {
 func TestGrowingTable(t *testing.T) {
 	var out bytes.Buffer
 	table := NewGrowingTable(&out)
-	for _, rows := range [][][]string{{{"LAST SEEN", "TYPE", "REASON"}, {"2m57s", "Normal", "Started"}}, {{"0s", "Normal", "Deleted"}}} {
+	for _, rows := range [][][]string{
+		{{"LAST SEEN", "TYPE", "REASON"}, {"2m57s", "Normal", "Started"}},
+		{{"0s", "Normal", "Deleted"}},
+	} {
 		for _, row := range rows {
 			table.Row(row...)
 		}

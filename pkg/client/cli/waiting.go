@@ -54,6 +54,16 @@ func (s *IOStreams) Interrupted(err error, format string, args ...any) {
 	}
 }
 
+// Requested says, when err is that the user has ended the command, that what was requested goes on, or, unless the
+// server has accepted it, that it may.
+func (s *IOStreams) Requested(err error, accepted bool, what string, args ...any) {
+	said := " may have been requested"
+	if accepted {
+		said = " was requested, and goes on"
+	}
+	s.Interrupted(err, what+said, args...)
+}
+
 // Created says, when err is that the user has ended the command, that the kind's objects that it has created go on, and
 // which command tells how far they are.
 func (w *Waiting) Created(f *Factory, err error, kind, namespace string, names ...string) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/client/printable"
@@ -38,25 +39,59 @@ func (s *IOStreams) tell(what func() string, done <-chan struct{}) {
 	start := time.Now()
 	tick := time.NewTicker(patience)
 	defer tick.Stop()
-	longest := 0
+	defer s.Status("")
 	for {
 		select {
 		case <-done:
-			if longest > 0 {
-				fmt.Fprintf(s.RawErr(), "\r%s\r", strings.Repeat(" ", longest))
-			}
 			return
 		case <-tick.C:
 		}
-		line := []rune(fmt.Sprintf("%s … %s", printable.Line(what()), time.Since(start).Round(time.Second)))
-		width := s.Width()
-		if width <= 1 {
-			width = 80 // standard output is none, or none that tells
-		}
-		if len(line) >= width {
-			line = line[:width-1] // a line that wraps could not be taken back
-		}
-		longest = max(longest, len(line))
-		fmt.Fprintf(s.RawErr(), "\r%s%s", string(line), strings.Repeat(" ", longest-len(line)))
+		s.Status(fmt.Sprintf("%s … %s", what(), time.Since(start).Round(time.Second)))
 	}
+}
+
+// status is the line at the end of a terminal's standard error that is drawn anew: what is waited for, how far it is.
+type status struct {
+	mu sync.Mutex
+	// drawn is how long it is on the screen.
+	drawn int
+}
+
+// Status shows text as the status line of a terminal in place of the one that is shown; "" takes it away.
+func (s *IOStreams) Status(text string) {
+	if !s.ErrIsTTY {
+		return
+	}
+	s.status.mu.Lock()
+	defer s.status.mu.Unlock()
+	if text == "" {
+		s.wipe()
+		return
+	}
+	line := []rune(printable.Line(text))
+	width := s.Width()
+	if width <= 1 {
+		width = 80 // standard output is none, or none that tells
+	}
+	if len(line) >= width {
+		line = line[:width-1] // a line that wraps could not be taken back
+	}
+	fmt.Fprintf(s.RawErr(), "\r%s%s", string(line), strings.Repeat(" ", max(0, s.status.drawn-len(line))))
+	s.status.drawn = max(s.status.drawn, len(line))
+}
+
+// wipe takes the status line away. The caller holds its lock.
+func (s *IOStreams) wipe() {
+	if s.status.drawn > 0 {
+		fmt.Fprintf(s.RawErr(), "\r%s\r", strings.Repeat(" ", s.status.drawn))
+		s.status.drawn = 0
+	}
+}
+
+// say writes a line to standard error while something is waited for: above the status line, where there is one.
+func (s *IOStreams) say(format string, args ...any) {
+	s.status.mu.Lock()
+	defer s.status.mu.Unlock()
+	s.wipe()
+	fmt.Fprintf(s.ErrOut, format+"\n", args...)
 }

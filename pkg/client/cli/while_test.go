@@ -41,7 +41,10 @@ func TestWhile(t *testing.T) {
 			var out bytes.Buffer
 			s := NoStreams()
 			s.ErrOut, s.ErrIsTTY, s.OutIsTTY, s.width = &out, true, true, func() int { return 10 }
-			if err := s.While(strings.Repeat("x", 80), func() error { time.Sleep(1500 * time.Millisecond); return nil }); err != nil {
+			if err := s.While(strings.Repeat("x", 80), func() error {
+				time.Sleep(1500 * time.Millisecond)
+				return nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if want := "\r" + strings.Repeat("x", 9) + "\r" + strings.Repeat(" ", 9) + "\r"; out.String() != want {

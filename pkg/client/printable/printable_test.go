@@ -79,7 +79,8 @@ func TestFrame(t *testing.T) {
 // unchanged, nothing changed the second time, and a length that is bounded.
 func FuzzClean(f *testing.F) {
 	for _, seed := range []string{
-		"plain", "\x1b[31m", "\x1b]8;;http://evil\x1b\\link", "\x1bPtmux;\x1b\x1b", "a\r\nb\rc", "\x9b\xc2\x9b\u009b", "\xe2\x80\xae", "\u202e\u2028\u061c\x00\x7f\b",
+		"plain", "\x1b[31m", "\x1b]8;;http://evil\x1b\\link", "\x1bPtmux;\x1b\x1b", "a\r\nb\rc", "\x9b\xc2\x9b\u009b",
+		"\xe2\x80\xae", "\u202e\u2028\u061c\x00\x7f\b",
 	} {
 		f.Add(seed)
 	}

@@ -15,13 +15,18 @@ func TestMaker(t *testing.T) {
 		if manager == "virt-controller" {
 			fields = `{"f:metadata":{"f:finalizers":{}}}`
 		}
-		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
+		return metav1.ManagedFieldsEntry{
+			Manager: manager, Subresource: subresource, Time: &at, FieldsV1: metav1.NewFieldsV1(fields),
+		}
 	}
 	o := &metav1.ObjectMeta{}
 	if got := MakerOf(o); got != "" {
 		t.Errorf("of nothing: %q", got)
 	}
-	o.ManagedFields = []metav1.ManagedFieldsEntry{wrote("virt-controller", "status", 1), wrote("virt-controller", "", 2), wrote("kubectl-edit", "", 3), wrote("virtctl", "", 2)}
+	o.ManagedFields = []metav1.ManagedFieldsEntry{
+		wrote("virt-controller", "status", 1), wrote("virt-controller", "", 2), wrote("kubectl-edit", "", 3),
+		wrote("virtctl", "", 2),
+	}
 	if got := MakerOf(o); got != "virtctl" {
 		t.Errorf("%q", got)
 	}

@@ -19,11 +19,17 @@ import (
 )
 
 func vm(name string, status v1.VirtualMachinePrintableStatus) v1.VirtualMachine {
-	return v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1"}, Status: v1.VirtualMachineStatus{PrintableStatus: status}}
+	return v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1"},
+		Status:     v1.VirtualMachineStatus{PrintableStatus: status},
+	}
 }
 
 func vmi(name, node string, owned bool) v1.VirtualMachineInstance {
-	i := v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1"}, Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running, NodeName: node}}
+	i := v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1"},
+		Status:     v1.VirtualMachineInstanceStatus{Phase: v1.Running, NodeName: node},
+	}
 	if owned {
 		owner := vm(name, "")
 		i.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&owner, v1.VirtualMachineGroupVersionKind)}
@@ -44,7 +50,9 @@ func summary(m *Machines) string {
 func TestJoin(t *testing.T) {
 	m := NewMachines(func() {})
 	m.Load([]v1.VirtualMachine{vm("off", "Stopped"), vm("twin", "Stopped"), vm("web", "Running")},
-		[]v1.VirtualMachineInstance{vmi("lone", "n1", false), vmi("twin", "n1", false), vmi("web", "n2", true), vmi("orphan", "n1", true)})
+		[]v1.VirtualMachineInstance{
+			vmi("lone", "n1", false), vmi("twin", "n1", false), vmi("web", "n2", true), vmi("orphan", "n1", true),
+		})
 	want := "lone:Running:n1:true off:Stopped::false orphan:Running:n1:true twin:Stopped::false web:Running:n2:false"
 	if got := summary(m); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -101,7 +109,10 @@ func eventually(t *testing.T, changes <-chan struct{}, what string, holds func()
 
 func TestFeed(t *testing.T) {
 	vms := newFake(func() (runtime.Object, error) {
-		return &v1.VirtualMachineList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []v1.VirtualMachine{vm("web", "Starting"), vm("off", "Stopped")}}, nil
+		return &v1.VirtualMachineList{
+			ListMeta: metav1.ListMeta{ResourceVersion: "5"},
+			Items:    []v1.VirtualMachine{vm("web", "Starting"), vm("off", "Stopped")},
+		}, nil
 	})
 	vmis := newFake(func() (runtime.Object, error) {
 		return &v1.VirtualMachineInstanceList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}, nil
@@ -120,7 +131,9 @@ func TestFeed(t *testing.T) {
 		m.Feed(ctx, vms.source(), vmis.source())
 	}()
 	is := func(want string) func() bool { return func() bool { return summary(m) == want } }
-	eventually(t, changes, "listed", func() bool { return m.State().Synced && is("off:Stopped::false web:Starting::false")() })
+	eventually(t, changes, "listed", func() bool {
+		return m.State().Synced && is("off:Stopped::false web:Starting::false")()
+	})
 	w, wi := <-vms.watchers, <-vmis.watchers
 
 	i := vmi("web", "n1", true)
@@ -163,7 +176,11 @@ func TestWorst(t *testing.T) {
 	for _, c := range []struct{ a, b, want State }{
 		{State{Synced: true}, State{Synced: true}, State{Synced: true}},
 		{State{Synced: true}, State{}, State{}},
-		{State{Synced: true, Since: late, Err: e2}, State{Synced: true, Since: early, Err: e1}, State{Synced: true, Since: early, Err: e1}},
+		{
+			State{Synced: true, Since: late, Err: e2},
+			State{Synced: true, Since: early, Err: e1},
+			State{Synced: true, Since: early, Err: e1},
+		},
 		{State{Synced: true}, State{Synced: true, Since: late, Err: e2}, State{Synced: true, Since: late, Err: e2}},
 	} {
 		if got := Worst(c.a, c.b); got != c.want {
@@ -179,7 +196,10 @@ func TestOfEvent(t *testing.T) {
 		want  Event
 	}{
 		"old way": {
-			corev1.Event{FirstTimestamp: metav1.Unix(50, 0), LastTimestamp: at, Count: 3, Source: corev1.EventSource{Component: "kubelet"}},
+			corev1.Event{
+				FirstTimestamp: metav1.Unix(50, 0), LastTimestamp: at, Count: 3,
+				Source: corev1.EventSource{Component: "kubelet"},
+			},
 			Event{First: time.Unix(50, 0), Last: time.Unix(100, 0), Count: 3, Source: "kubelet"},
 		},
 		"new way": {
@@ -187,7 +207,10 @@ func TestOfEvent(t *testing.T) {
 			Event{First: time.Unix(100, 0), Last: time.Unix(100, 0), Count: 1, Source: "virt-handler"},
 		},
 		"series": {
-			corev1.Event{EventTime: metav1.MicroTime{Time: time.Unix(10, 0)}, Series: &corev1.EventSeries{Count: 9, LastObservedTime: metav1.MicroTime(at)}},
+			corev1.Event{
+				EventTime: metav1.MicroTime{Time: time.Unix(10, 0)},
+				Series:    &corev1.EventSeries{Count: 9, LastObservedTime: metav1.MicroTime(at)},
+			},
 			Event{First: time.Unix(10, 0), Last: time.Unix(100, 0), Count: 9},
 		},
 		"no time": {

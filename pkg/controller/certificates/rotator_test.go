@@ -33,10 +33,17 @@ func newInstallation(t *testing.T) *installation {
 	t.Helper()
 	webhooks := func(kind, name string) runtime.Object {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": name, "resourceVersion": "1"},
+			"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+			"metadata": map[string]any{"name": name, "resourceVersion": "1"},
 			"webhooks": []any{
-				map[string]any{"name": "vms", "clientConfig": map[string]any{"service": map[string]any{"name": "virt-api"}}},
-				map[string]any{"name": "vmis", "clientConfig": map[string]any{"service": map[string]any{"name": "virt-api"}}},
+				map[string]any{
+					"name":         "vms",
+					"clientConfig": map[string]any{"service": map[string]any{"name": "virt-api"}},
+				},
+				map[string]any{
+					"name":         "vmis",
+					"clientConfig": map[string]any{"service": map[string]any{"name": "virt-api"}},
+				},
 			},
 		}}
 	}
@@ -47,11 +54,13 @@ func newInstallation(t *testing.T) *installation {
 			webhooks("MutatingWebhookConfiguration", names.MutatingWebhook),
 			webhooks("ValidatingWebhookConfiguration", names.ValidatingWebhook),
 			&unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": apiService, "resourceVersion": "1"}, "spec": map[string]any{},
+				"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+				"metadata": map[string]any{"name": apiService, "resourceVersion": "1"}, "spec": map[string]any{},
 			}},
 		),
 	}
-	i.Rotator = New(i.client, i.dynamic, []string{apiService, "v1alpha3.subresources.kubevirt.io"}, certs.DefaultPolicy, logr.Discard())
+	i.Rotator = New(i.client, i.dynamic, []string{apiService, "v1alpha3.subresources.kubevirt.io"}, certs.DefaultPolicy,
+		logr.Discard())
 	i.Now = func() time.Time { return i.now }
 	return i
 }
@@ -94,7 +103,8 @@ func (i *installation) bundle(t *testing.T) string {
 func TestKeep(t *testing.T) {
 	i := newInstallation(t)
 	if writes := i.keep(t); writes != 4+1+2+1 {
-		t.Errorf("%d writes, want 3 secrets, one removed, a config map, 2 webhook configurations and an APIService", writes)
+		t.Errorf("%d writes, want 3 secrets, one removed, a config map, 2 webhook configurations and an APIService",
+			writes)
 	}
 	for name := range leaves {
 		if _, err := certs.ParseMaterial(i.secret(t, name)); err != nil {
@@ -112,12 +122,14 @@ func TestKeep(t *testing.T) {
 			t.Fatalf("%v, %v", webhooks, err)
 		}
 		for _, webhook := range webhooks {
-			if got, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "caBundle"); got != encoded {
+			if got, _, _ := unstructured.NestedString(webhook.(map[string]any),
+				"clientConfig", "caBundle"); got != encoded {
 				t.Errorf("%s: caBundle %q", name, got)
 			}
 		}
 	}
-	if got, _, _ := unstructured.NestedString(i.get(t, apiServices, apiService).Object, "spec", "caBundle"); got != encoded {
+	if got, _, _ := unstructured.NestedString(i.get(t, apiServices, apiService).Object,
+		"spec", "caBundle"); got != encoded {
 		t.Errorf("APIService: caBundle %q", got)
 	}
 	if writes := i.keep(t); writes != 0 {

@@ -31,7 +31,8 @@ func asked(t *testing.T, leaf certs.Leaf) *certificatesv1.CertificateSigningRequ
 }
 
 // answered is what becomes of a request.
-func (i *installation) answered(t *testing.T, request *certificatesv1.CertificateSigningRequest) certificatesv1.CertificateSigningRequestStatus {
+func (i *installation) answered(t *testing.T, request *certificatesv1.CertificateSigningRequest,
+) certificatesv1.CertificateSigningRequestStatus {
 	t.Helper()
 	api := i.client.CertificatesV1().CertificateSigningRequests()
 	created, err := api.Create(t.Context(), request, metav1.CreateOptions{})
@@ -66,10 +67,13 @@ func TestSign(t *testing.T) {
 		if leaf.ClientOnly {
 			usage = x509.ExtKeyUsageClientAuth
 		}
-		if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, CurrentTime: i.now, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+		if _, err := chain[0].Verify(x509.VerifyOptions{
+			Roots: roots, CurrentTime: i.now, KeyUsages: []x509.ExtKeyUsage{usage},
+		}); err != nil {
 			t.Error(err)
 		}
-		if chain[0].Subject.CommonName != leaf.CommonName || chain[0].IsCA || len(chain[0].DNSNames) != len(leaf.DNSNames) {
+		if chain[0].Subject.CommonName != leaf.CommonName || chain[0].IsCA ||
+			len(chain[0].DNSNames) != len(leaf.DNSNames) {
 			t.Errorf("%+v", chain[0])
 		}
 		if lifetime := chain[0].NotAfter.Sub(i.now); lifetime != certs.DefaultPolicy().LeafLifetime {
@@ -85,27 +89,60 @@ func TestSignRefuses(t *testing.T) {
 		change func(*certificatesv1.CertificateSigningRequest)
 		says   string
 	}{
-		"another node":    {leaf: certs.HandlerLeaf("node2"), says: "not one of node node1"},
-		"its guests":      {leaf: certs.GuestsLeaf("node2"), says: "not one of node node1"},
-		"virt-api":        {leaf: certs.Leaf{CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI}}, says: "not one of node node1"},
-		"a name too many": {leaf: certs.Leaf{CommonName: names.HandlerOf("node1"), DNSNames: []string{names.DNSNameHandler, names.DNSNameMetrics, names.DNSNameAPI}}, says: "DNS names"},
-		"a guest's server": {leaf: certs.GuestsLeaf("node1"), says: "usages", change: func(r *certificatesv1.CertificateSigningRequest) {
-			r.Spec.Usages = append(r.Spec.Usages, certificatesv1.UsageServerAuth)
-		}},
-		"an authority": {leaf: certs.HandlerLeaf("node1"), says: "usages", change: func(r *certificatesv1.CertificateSigningRequest) {
-			r.Spec.Usages = append(r.Spec.Usages, certificatesv1.UsageCertSign)
-		}},
-		"a stranger": {leaf: certs.HandlerLeaf("node1"), says: "is not virt-handler", change: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = "eve" }},
-		"a stranger's approval": {leaf: certs.HandlerLeaf("node1"), change: func(r *certificatesv1.CertificateSigningRequest) {
-			r.Spec.Username = "eve"
-			condition(r, certificatesv1.CertificateApproved, "Eve", "")
-		}},
-		"no node": {leaf: certs.HandlerLeaf("node1"), says: "names no node", change: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Extra = nil }},
-		"two nodes": {leaf: certs.HandlerLeaf("node1"), says: "names no node", change: func(r *certificatesv1.CertificateSigningRequest) {
-			r.Spec.Extra[extraNode] = []string{"node1", "node2"}
-		}},
-		"nonsense": {leaf: certs.HandlerLeaf("node1"), says: "no certificate request", change: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = []byte("x") }},
-		"much":     {leaf: certs.HandlerLeaf("node1"), says: "bytes", change: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = make([]byte, 1<<20) }},
+		"another node": {leaf: certs.HandlerLeaf("node2"), says: "not one of node node1"},
+		"its guests":   {leaf: certs.GuestsLeaf("node2"), says: "not one of node node1"},
+		"virt-api": {
+			leaf: certs.Leaf{CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI}},
+			says: "not one of node node1",
+		},
+		"a name too many": {
+			leaf: certs.Leaf{
+				CommonName: names.HandlerOf("node1"),
+				DNSNames:   []string{names.DNSNameHandler, names.DNSNameMetrics, names.DNSNameAPI},
+			},
+			says: "DNS names",
+		},
+		"a guest's server": {
+			leaf: certs.GuestsLeaf("node1"), says: "usages",
+			change: func(r *certificatesv1.CertificateSigningRequest) {
+				r.Spec.Usages = append(r.Spec.Usages, certificatesv1.UsageServerAuth)
+			},
+		},
+		"an authority": {
+			leaf: certs.HandlerLeaf("node1"), says: "usages",
+			change: func(r *certificatesv1.CertificateSigningRequest) {
+				r.Spec.Usages = append(r.Spec.Usages, certificatesv1.UsageCertSign)
+			},
+		},
+		"a stranger": {
+			leaf: certs.HandlerLeaf("node1"), says: "is not virt-handler",
+			change: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = "eve" },
+		},
+		"a stranger's approval": {
+			leaf: certs.HandlerLeaf("node1"),
+			change: func(r *certificatesv1.CertificateSigningRequest) {
+				r.Spec.Username = "eve"
+				condition(r, certificatesv1.CertificateApproved, "Eve", "")
+			},
+		},
+		"no node": {
+			leaf: certs.HandlerLeaf("node1"), says: "names no node",
+			change: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Extra = nil },
+		},
+		"two nodes": {
+			leaf: certs.HandlerLeaf("node1"), says: "names no node",
+			change: func(r *certificatesv1.CertificateSigningRequest) {
+				r.Spec.Extra[extraNode] = []string{"node1", "node2"}
+			},
+		},
+		"nonsense": {
+			leaf: certs.HandlerLeaf("node1"), says: "no certificate request",
+			change: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = []byte("x") },
+		},
+		"much": {
+			leaf: certs.HandlerLeaf("node1"), says: "bytes",
+			change: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = make([]byte, 1<<20) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newInstallation(t)
@@ -121,7 +158,8 @@ func TestSignRefuses(t *testing.T) {
 			if c.says == "" {
 				return
 			}
-			if len(status.Conditions) != 1 || status.Conditions[0].Type != certificatesv1.CertificateDenied || !strings.Contains(status.Conditions[0].Message, c.says) {
+			if len(status.Conditions) != 1 || status.Conditions[0].Type != certificatesv1.CertificateDenied ||
+				!strings.Contains(status.Conditions[0].Message, c.says) {
 				t.Errorf("%+v, want it denied because of %q", status.Conditions, c.says)
 			}
 		})
@@ -162,7 +200,8 @@ func TestSignerWaits(t *testing.T) {
 		case <-tick.C:
 		}
 	}
-	if found, err := api.Get(t.Context(), "foreign", metav1.GetOptions{}); err != nil || len(found.Status.Certificate)+len(found.Status.Conditions) > 0 {
+	if found, err := api.Get(t.Context(), "foreign", metav1.GetOptions{}); err != nil ||
+		len(found.Status.Certificate)+len(found.Status.Conditions) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -18,15 +18,18 @@ import (
 )
 
 func (w *world) snapshots() []v1beta1.VirtualMachineSnapshot {
-	return listed(w, &v1beta1.VirtualMachineSnapshotList{}, func(l *v1beta1.VirtualMachineSnapshotList) []v1beta1.VirtualMachineSnapshot { return l.Items })
+	return listed(w, &v1beta1.VirtualMachineSnapshotList{},
+		func(l *v1beta1.VirtualMachineSnapshotList) []v1beta1.VirtualMachineSnapshot { return l.Items })
 }
 
 func (w *world) restores() []v1beta1.VirtualMachineRestore {
-	return listed(w, &v1beta1.VirtualMachineRestoreList{}, func(l *v1beta1.VirtualMachineRestoreList) []v1beta1.VirtualMachineRestore { return l.Items })
+	return listed(w, &v1beta1.VirtualMachineRestoreList{},
+		func(l *v1beta1.VirtualMachineRestoreList) []v1beta1.VirtualMachineRestore { return l.Items })
 }
 
 func (w *world) claims() []corev1.PersistentVolumeClaim {
-	return listed(w, &corev1.PersistentVolumeClaimList{}, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
+	return listed(w, &corev1.PersistentVolumeClaimList{},
+		func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
 }
 
 func (w *world) machines() []v1.VirtualMachine {
@@ -34,17 +37,20 @@ func (w *world) machines() []v1.VirtualMachine {
 }
 
 func (w *world) volumeSnapshots() []snapshotsv1.VolumeSnapshot {
-	return listed(w, &snapshotsv1.VolumeSnapshotList{}, func(l *snapshotsv1.VolumeSnapshotList) []snapshotsv1.VolumeSnapshot { return l.Items })
+	return listed(w, &snapshotsv1.VolumeSnapshotList{},
+		func(l *snapshotsv1.VolumeSnapshotList) []snapshotsv1.VolumeSnapshot { return l.Items })
 }
 
 func (w *world) bindings() []snapshotsv1.VolumeSnapshotContent {
-	return listed(w, &snapshotsv1.VolumeSnapshotContentList{}, func(l *snapshotsv1.VolumeSnapshotContentList) []snapshotsv1.VolumeSnapshotContent { return l.Items })
+	return listed(w, &snapshotsv1.VolumeSnapshotContentList{},
+		func(l *snapshotsv1.VolumeSnapshotContentList) []snapshotsv1.VolumeSnapshotContent { return l.Items })
 }
 
 func (w *world) contents() []v1beta1.VirtualMachineSnapshotContent {
-	return listed(w, &v1beta1.VirtualMachineSnapshotContentList{}, func(l *v1beta1.VirtualMachineSnapshotContentList) []v1beta1.VirtualMachineSnapshotContent {
-		return l.Items
-	})
+	return listed(w, &v1beta1.VirtualMachineSnapshotContentList{},
+		func(l *v1beta1.VirtualMachineSnapshotContentList) []v1beta1.VirtualMachineSnapshotContent {
+			return l.Items
+		})
 }
 
 // bindCopies plays the snapshot controller for VolumeSnapshots that name their contents.
@@ -57,7 +63,9 @@ func (w *world) bindCopies() {
 				ref.Namespace != snapshot.Namespace || ref.Name != snapshot.Name {
 				continue
 			}
-			snapshot.Status = &snapshotsv1.VolumeSnapshotStatus{ReadyToUse: new(true), BoundVolumeSnapshotContentName: name}
+			snapshot.Status = &snapshotsv1.VolumeSnapshotStatus{
+				ReadyToUse: new(true), BoundVolumeSnapshotContentName: name,
+			}
 			w.must(w.client.Status().Update(w.Context(), &snapshot))
 		}
 	}
@@ -122,11 +130,13 @@ func (w *world) finish() *clonev1beta1.VirtualMachineClone {
 	return w.clone()
 }
 
-// What others have made under the names of a clone's parts is not taken for them, whatever it says; nor is a source that
-// is not the one that was admitted. The clone fails, and leaves what is not its own.
+// What others have made under the names of a clone's parts is not taken for them, whatever it says; nor is a source
+// that is not the one that was admitted. The clone fails, and leaves what is not its own.
 func TestStrangers(t *testing.T) {
 	meta := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "stranger", Labels: map[string]string{clones.UIDLabel: "another"}}
+		return metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: "stranger", Labels: map[string]string{clones.UIDLabel: "another"},
+		}
 	}
 	of := func(vm string) v1beta1.VirtualMachineSnapshotSpec {
 		return v1beta1.VirtualMachineSnapshotSpec{Source: corev1.TypedLocalObjectReference{Kind: kindMachine, Name: vm}}
@@ -139,15 +149,49 @@ func TestStrangers(t *testing.T) {
 		stranger client.Object
 		says     string
 	}{
-		"no admission":              {"", nil, "virt-api has not admitted the clone"},
-		"the source was made anew":  {"older", nil, "VirtualMachine src/vm is not the one that the clone was made for"},
-		"a VolumeSnapshot":          {"vm-uid", &snapshotsv1.VolumeSnapshot{ObjectMeta: meta("ns", named), Spec: snapshotsv1.VolumeSnapshotSpec{Source: snapshotsv1.VolumeSnapshotSource{VolumeSnapshotContentName: &named}}}, "VolumeSnapshot ns/" + named + " exists"},
-		"a VolumeSnapshotContent":   {"vm-uid", &snapshotsv1.VolumeSnapshotContent{ObjectMeta: meta("", named)}, "VolumeSnapshotContent " + named + " exists"},
-		"a snapshot here":           {"vm-uid", &v1beta1.VirtualMachineSnapshot{ObjectMeta: meta("ns", "tmp-snapshot-c-uid"), Spec: of("vm")}, "VirtualMachineSnapshot ns/tmp-snapshot-c-uid exists"},
-		"a content here":            {"vm-uid", &v1beta1.VirtualMachineSnapshotContent{ObjectMeta: meta("ns", "clone-content-c-uid")}, "VirtualMachineSnapshotContent ns/clone-content-c-uid exists"},
-		"a snapshot there":          {"vm-uid", &v1beta1.VirtualMachineSnapshot{ObjectMeta: meta("src", "tmp-snapshot-c-uid"), Spec: of("vm")}, "VirtualMachineSnapshot src/tmp-snapshot-c-uid exists"},
-		"a snapshot of another VM":  {"vm-uid", &v1beta1.VirtualMachineSnapshot{ObjectMeta: forged, Spec: of("secret")}, "VirtualMachineSnapshot src/tmp-snapshot-c-uid exists"},
-		"a snapshot of an older VM": {"vm-uid", &v1beta1.VirtualMachineSnapshot{ObjectMeta: forged, Spec: of("vm"), Status: &v1beta1.VirtualMachineSnapshotStatus{SourceUID: new(metav1.ObjectMeta{UID: "older"}.UID), ReadyToUse: new(true), Phase: v1beta1.Succeeded}}, "snapshot src/tmp-snapshot-c-uid is not of the VM"},
+		"no admission":             {"", nil, "virt-api has not admitted the clone"},
+		"the source was made anew": {"older", nil, "VirtualMachine src/vm is not the one that the clone was made for"},
+		"a VolumeSnapshot": {
+			"vm-uid",
+			&snapshotsv1.VolumeSnapshot{
+				ObjectMeta: meta("ns", named),
+				Spec: snapshotsv1.VolumeSnapshotSpec{
+					Source: snapshotsv1.VolumeSnapshotSource{VolumeSnapshotContentName: &named},
+				},
+			},
+			"VolumeSnapshot ns/" + named + " exists",
+		},
+		"a VolumeSnapshotContent": {
+			"vm-uid", &snapshotsv1.VolumeSnapshotContent{ObjectMeta: meta("", named)},
+			"VolumeSnapshotContent " + named + " exists",
+		},
+		"a snapshot here": {
+			"vm-uid", &v1beta1.VirtualMachineSnapshot{ObjectMeta: meta("ns", "tmp-snapshot-c-uid"), Spec: of("vm")},
+			"VirtualMachineSnapshot ns/tmp-snapshot-c-uid exists",
+		},
+		"a content here": {
+			"vm-uid", &v1beta1.VirtualMachineSnapshotContent{ObjectMeta: meta("ns", "clone-content-c-uid")},
+			"VirtualMachineSnapshotContent ns/clone-content-c-uid exists",
+		},
+		"a snapshot there": {
+			"vm-uid", &v1beta1.VirtualMachineSnapshot{ObjectMeta: meta("src", "tmp-snapshot-c-uid"), Spec: of("vm")},
+			"VirtualMachineSnapshot src/tmp-snapshot-c-uid exists",
+		},
+		"a snapshot of another VM": {
+			"vm-uid", &v1beta1.VirtualMachineSnapshot{ObjectMeta: forged, Spec: of("secret")},
+			"VirtualMachineSnapshot src/tmp-snapshot-c-uid exists",
+		},
+		"a snapshot of an older VM": {
+			"vm-uid",
+			&v1beta1.VirtualMachineSnapshot{
+				ObjectMeta: forged, Spec: of("vm"),
+				Status: &v1beta1.VirtualMachineSnapshotStatus{
+					SourceUID: new(metav1.ObjectMeta{UID: "older"}.UID), ReadyToUse: new(true),
+					Phase: v1beta1.Succeeded,
+				},
+			},
+			"snapshot src/tmp-snapshot-c-uid is not of the VM",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,7 +202,8 @@ func TestStrangers(t *testing.T) {
 			w := crossing(t, tc.pin, more...)
 			c := w.finish()
 			if c.Status.Phase != clonev1beta1.Failed || !strings.HasPrefix(c.Status.Conditions[0].Message, tc.says) {
-				t.Fatalf("after %v it is %s and says %+v, want %q", w.writes, c.Status.Phase, c.Status.Conditions, tc.says)
+				t.Fatalf("after %v it is %s and says %+v, want %q", w.writes, c.Status.Phase, c.Status.Conditions,
+					tc.says)
 			}
 			if slices.Contains(c.Finalizers, clones.Finalizer) || len(w.machines()) != 1 {
 				t.Errorf("it has finalizers %v, and there are VMs %v", c.Finalizers, w.machines())
@@ -187,7 +232,8 @@ func TestForgedBinding(t *testing.T) {
 		w.must(w.client.Status().Update(t.Context(), &snapshot))
 	}
 	c := w.finish()
-	if said := c.Status.Conditions[0].Message; !strings.HasPrefix(said, "VolumeSnapshotContent victim is not bound to") {
+	if said := c.Status.Conditions[0].Message; !strings.HasPrefix(said,
+		"VolumeSnapshotContent victim is not bound to") {
 		t.Errorf("after %v it says %q", w.writes, said)
 	}
 	for _, o := range w.bindings() {
@@ -256,7 +302,8 @@ func TestCopyOfVolume(t *testing.T) {
 				}
 			}
 			if is == nil || o.Spec.VolumeSnapshotRef.UID != is.UID || o.Spec.VolumeSnapshotRef.Namespace != "ns" ||
-				o.Spec.DeletionPolicy != snapshotsv1.VolumeSnapshotContentRetain || *o.Spec.Source.SnapshotHandle != "handle" ||
+				o.Spec.DeletionPolicy != snapshotsv1.VolumeSnapshotContentRetain ||
+				*o.Spec.Source.SnapshotHandle != "handle" ||
 				o.Spec.Driver != "csi.example" {
 				t.Errorf("VolumeSnapshotContent %+v for VolumeSnapshot %+v", o, is)
 			}
@@ -269,11 +316,14 @@ func TestCopyOfVolume(t *testing.T) {
 // What the new VM names and is not copied is said, once it is there.
 func TestLeft(t *testing.T) {
 	vm, _ := source("ns")
-	vm.Spec.Template.Spec.Networks = []v1.Network{{Name: "lan", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "lan"}}}}
+	vm.Spec.Template.Spec.Networks = []v1.Network{
+		{Name: "lan", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "lan"}}},
+	}
 	c := &clonev1beta1.VirtualMachineClone{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
 	c.Status.Phase = clonev1beta1.CreatingTargetVM
 	step := Next(View{Clone: c, Carry: &Carry{}, Target: vm, Now: now})
-	const want = "the copy names NetworkAttachmentDefinition lan, which are not copied; see that namespace ns has them before the copy is started"
+	const want = "the copy names NetworkAttachmentDefinition lan, which are not copied; " +
+		"see that namespace ns has them before the copy is started"
 	if len(step.Events) != 2 || step.Events[1].Message != want || step.Status.Conditions[0].Message != want {
 		t.Errorf("%+v", step)
 	}

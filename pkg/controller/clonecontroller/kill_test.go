@@ -77,10 +77,14 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		clonev1beta1.AddToScheme(scheme), snapshotsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	return &world{T: t, client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
-		&v1.VirtualMachine{}, &v1beta1.VirtualMachineRestore{}, &corev1.PersistentVolumeClaim{}, &clonev1beta1.VirtualMachineClone{},
-		&v1beta1.VirtualMachineSnapshot{}, &v1beta1.VirtualMachineSnapshotContent{}, &snapshotsv1.VolumeSnapshot{},
-	).Build()}
+	return &world{
+		T: t,
+		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
+			&v1.VirtualMachine{}, &v1beta1.VirtualMachineRestore{}, &corev1.PersistentVolumeClaim{},
+			&clonev1beta1.VirtualMachineClone{},
+			&v1beta1.VirtualMachineSnapshot{}, &v1beta1.VirtualMachineSnapshotContent{}, &snapshotsv1.VolumeSnapshot{},
+		).Build(),
+	}
 }
 
 // counted is a client that is cut off after so many writes; none are counted when it is negative.
@@ -110,13 +114,17 @@ func (w *world) counted(writes int) client.WithWatch {
 			}
 			return c.Delete(ctx, object, o...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, o ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, p client.Patch,
+			o ...client.PatchOption,
+		) error {
 			if err := did("patch", object); err != nil {
 				return err
 			}
 			return c.Patch(ctx, object, p, o...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch,
+			o ...client.SubResourcePatchOption,
+		) error {
 			if err := did("patch "+sub, object); err != nil {
 				return err
 			}
@@ -136,7 +144,8 @@ func (w *world) run(writes int) {
 	frame := r.Frame()
 	for range 20 {
 		before := len(w.writes)
-		_, err := frame.Reconcile(w.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "c"}})
+		_, err := frame.Reconcile(w.Context(),
+			reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "c"}})
 		if errors.Is(err, errKilled) {
 			return
 		}
@@ -165,11 +174,11 @@ func listed[L client.ObjectList, T any](w *world, list L, items func(L) []T) []T
 func (w *world) clone() *clonev1beta1.VirtualMachineClone {
 	w.Helper()
 	out := &clonev1beta1.VirtualMachineClone{}
-	if err := w.client.Get(w.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, out); apierrors.IsNotFound(err) {
+	err := w.client.Get(w.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, out)
+	if apierrors.IsNotFound(err) {
 		return nil
-	} else {
-		w.must(err)
 	}
+	w.must(err)
 	return out
 }
 
@@ -187,11 +196,13 @@ func (w *world) settle() {
 		for _, r := range w.restores() {
 			restores := w.counted(-1)
 			frame := (&restorecontroller.Reconciler{
-				Client: restores, Live: restores, Recorder: record.NewFakeRecorder(1000), Now: func() time.Time { return now },
+				Client: restores, Live: restores, Recorder: record.NewFakeRecorder(1000),
+				Now: func() time.Time { return now },
 				CDI: noCDI{}, Snapshots: csi{w},
 			}).Frame()
 			for range 12 {
-				_, err := frame.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&r)})
+				_, err := frame.Reconcile(w.Context(),
+					reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&r)})
 				w.must(err)
 				for _, claim := range w.claims() {
 					if claim.Status.Phase == "" {
@@ -210,7 +221,9 @@ func (w *world) take(s *v1beta1.VirtualMachineSnapshot) {
 	vm, claims := source(s.Namespace)
 	cut := &snapshotsv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "volume-" + string(s.UID), UID: "cut-" + s.UID},
-		Status:     &snapshotsv1.VolumeSnapshotStatus{ReadyToUse: new(true), BoundVolumeSnapshotContentName: new("bound-" + string(s.UID))},
+		Status: &snapshotsv1.VolumeSnapshotStatus{
+			ReadyToUse: new(true), BoundVolumeSnapshotContentName: new("bound-" + string(s.UID)),
+		},
 	}
 	bound := &snapshotsv1.VolumeSnapshotContent{ObjectMeta: metav1.ObjectMeta{Name: "bound-" + string(s.UID)}}
 	bound.Spec.Driver, bound.Spec.DeletionPolicy = "csi.example", snapshotsv1.VolumeSnapshotContentDelete
@@ -225,9 +238,11 @@ func (w *world) take(s *v1beta1.VirtualMachineSnapshot) {
 		VolumeName: "root", VolumeSnapshotName: &cut.Name,
 		PersistentVolumeClaim: v1beta1.PersistentVolumeClaim{ObjectMeta: claims.ObjectMeta, Spec: claims.Spec},
 	}}
-	w.must(errors.Join(w.client.Create(w.Context(), cut), w.client.Create(w.Context(), content), w.client.Create(w.Context(), bound)))
+	w.must(errors.Join(w.client.Create(w.Context(), cut), w.client.Create(w.Context(), content),
+		w.client.Create(w.Context(), bound)))
 	s.Status = &v1beta1.VirtualMachineSnapshotStatus{
-		Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: &vm.UID, VirtualMachineSnapshotContentName: &content.Name,
+		Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: &vm.UID,
+		VirtualMachineSnapshotContentName: &content.Name,
 	}
 	w.must(w.client.Status().Update(w.Context(), s))
 }
@@ -274,7 +289,8 @@ func source(namespace string) (*v1.VirtualMachine, *corev1.PersistentVolumeClaim
 
 // over reports a clone that has nothing more to do.
 func over(c *clonev1beta1.VirtualMachineClone) bool {
-	return c.Status.Phase == clonev1beta1.Failed || c.Status.Phase == clonev1beta1.Succeeded && c.Status.RestoreName == nil
+	return c.Status.Phase == clonev1beta1.Failed ||
+		c.Status.Phase == clonev1beta1.Succeeded && c.Status.RestoreName == nil
 }
 
 // A clone is killed after each of its writes, and a new reconciler goes on: in the end there is one new VM with its
@@ -287,16 +303,20 @@ func TestKills(t *testing.T) {
 		failed       string
 		across       string // the namespace of the source
 	}{
-		"a VM":                                  {from: kindMachine, target: "copy"},
-		"a VM, no name":                         {from: kindMachine},
-		"a snapshot":                            {from: kindSnapshot, target: "copy"},
-		"a name in use":                         {from: kindMachine, target: "copy", other: true, failed: "VM ns/copy exists, and this clone did not make it"},
+		"a VM":          {from: kindMachine, target: "copy"},
+		"a VM, no name": {from: kindMachine},
+		"a snapshot":    {from: kindSnapshot, target: "copy"},
+		"a name in use": {
+			from: kindMachine, target: "copy", other: true, failed: "VM ns/copy exists, and this clone did not make it",
+		},
 		"a VM, of another namespace":            {from: kindMachine, target: "copy", across: "src"},
 		"a VM, of another namespace, same name": {from: kindMachine, target: "vm", across: "src"},
 		"a VM, of another namespace, no name":   {from: kindMachine, across: "src"},
 		"a snapshot, of another namespace":      {from: kindSnapshot, target: "copy", across: "src"},
-		"a name in use, of another namespace":   {from: kindMachine, target: "copy", across: "src", other: true, failed: "VM ns/copy exists"},
-		"a name, of a snapshot":                 {from: kindSnapshot, target: "copy", other: true, failed: "VM ns/copy exists"},
+		"a name in use, of another namespace": {
+			from: kindMachine, target: "copy", across: "src", other: true, failed: "VM ns/copy exists",
+		},
+		"a name, of a snapshot": {from: kindSnapshot, target: "copy", other: true, failed: "VM ns/copy exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -304,10 +324,16 @@ func TestKills(t *testing.T) {
 			begin := func(t *testing.T) *world {
 				t.Helper()
 				vm, claim := source(cmp.Or(tc.across, "ns"))
-				c := &clonev1beta1.VirtualMachineClone{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c-uid"}}
-				c.Spec.Source = &corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: tc.from, Name: "vm"}
+				c := &clonev1beta1.VirtualMachineClone{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c-uid"},
+				}
+				c.Spec.Source = &corev1.TypedLocalObjectReference{
+					APIGroup: new("kubevirt.io"), Kind: tc.from, Name: "vm",
+				}
 				if tc.target != "" {
-					c.Spec.Target = &corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: kindMachine, Name: tc.target}
+					c.Spec.Target = &corev1.TypedLocalObjectReference{
+						APIGroup: new("kubevirt.io"), Kind: kindMachine, Name: tc.target,
+					}
 				}
 				if tc.across != "" {
 					pin := map[string]string{kindMachine: "vm-uid", kindSnapshot: "s-uid"}[tc.from]
@@ -316,10 +342,14 @@ func TestKills(t *testing.T) {
 				objects := []client.Object{vm, claim, c}
 				if tc.from == kindSnapshot {
 					kept = 1
-					objects = append(objects, &v1beta1.VirtualMachineSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(tc.across, "ns"), Name: "vm", UID: "s-uid"}})
+					objects = append(objects, &v1beta1.VirtualMachineSnapshot{
+						ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(tc.across, "ns"), Name: "vm", UID: "s-uid"},
+					})
 				}
 				if tc.other {
-					objects = append(objects, &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: tc.target, UID: "other"}})
+					objects = append(objects, &v1.VirtualMachine{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: tc.target, UID: "other"},
+					})
 				}
 				w := newWorld(t, objects...)
 				w.settle()
@@ -339,7 +369,8 @@ func TestKills(t *testing.T) {
 				if said := c.Status.Conditions[0].Message; !strings.HasPrefix(said, tc.failed) {
 					t.Errorf("says %q", said)
 				}
-			} else if made := w.machine(*c.Status.TargetName); made == nil || *made.Spec.RunStrategy != v1.RunStrategyHalted ||
+			} else if made := w.machine(*c.Status.TargetName); made == nil ||
+				*made.Spec.RunStrategy != v1.RunStrategyHalted ||
 				tc.target != "" && made.Name != tc.target {
 				t.Errorf("the new VM is %+v", made)
 			}
@@ -370,7 +401,8 @@ func (w *world) machine(name string) *v1.VirtualMachine {
 func (w *world) checkRest(snapshots, n int) {
 	w.Helper()
 	if s, r := w.snapshots(), w.restores(); len(s) != snapshots || len(r) != 0 {
-		w.Fatalf("killed or deleted after %d writes, %d snapshots and %d restores are left of %v: %+v", n, len(s), len(r), w.writes, r)
+		w.Fatalf("killed or deleted after %d writes, %d snapshots and %d restores are left of %v: %+v", n, len(s),
+			len(r), w.writes, r)
 	}
 	w.checkCopies(n)
 	var used, have []string
@@ -386,6 +418,7 @@ func (w *world) checkRest(snapshots, n int) {
 	slices.Sort(used)
 	slices.Sort(have)
 	if !slices.Equal(used, have) || len(machines) > 2 {
-		w.Fatalf("killed or deleted after %d writes, %d VMs use claims %v, and there are %v; wrote %v", n, len(machines), used, have, w.writes)
+		w.Fatalf("killed or deleted after %d writes, %d VMs use claims %v, and there are %v; wrote %v", n,
+			len(machines), used, have, w.writes)
 	}
 }

@@ -35,9 +35,14 @@ func contentOf() *v1beta1.VirtualMachineSnapshotContent {
 		Name: "vm", Labels: map[string]string{"app": "a", "team/x": "b"},
 		Annotations: map[string]string{"virtkit.io/renamed-from": "old", "note": "n"},
 	}}
-	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}}
+	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
+	}
 	vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{UUID: "1", Serial: "s"}
-	vm.Spec.Template.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "default"}, {Name: "second", MacAddress: "02:00:00:00:00:01"}}
+	vm.Spec.Template.Spec.Domain.Devices.Interfaces = []v1.Interface{
+		{Name: "default"},
+		{Name: "second", MacAddress: "02:00:00:00:00:01"},
+	}
 	content := &v1beta1.VirtualMachineSnapshotContent{}
 	content.Spec.Source.VirtualMachine = vm
 	return content
@@ -58,7 +63,8 @@ func TestNext(t *testing.T) {
 	want(clonev1beta1.SnapshotInProgress)
 	v.Source = &v1.VirtualMachine{}
 	step := want(clonev1beta1.SnapshotInProgress)
-	if s := step.CreateSnapshot; s == nil || s.Name != "tmp-snapshot-u" || s.Spec.Source.Name != "vm" || !metav1.IsControlledBy(s, v.Clone) {
+	if s := step.CreateSnapshot; s == nil || s.Name != "tmp-snapshot-u" || s.Spec.Source.Name != "vm" ||
+		!metav1.IsControlledBy(s, v.Clone) {
 		t.Errorf("snapshot %+v", step.CreateSnapshot)
 	}
 	v.Snapshot = readySnapshot()
@@ -74,8 +80,10 @@ func TestNext(t *testing.T) {
 	v.Content = contentOf()
 	v.Clone.Spec.VolumeNamePolicy = new(clonev1beta1.VolumeNamePolicyPrefixTargetName)
 	step = want(clonev1beta1.RestoreInProgress)
-	if r := step.CreateRestore; r == nil || r.Name != "tmp-restore-u" || r.Spec.Target.Name != "vm-clone-abcde" || r.Spec.VirtualMachineSnapshotName != "tmp-snapshot-u" ||
-		*r.Spec.VolumeRestorePolicy != v1beta1.VolumeRestorePolicyPrefixTargetName || !metav1.IsControlledBy(r, v.Clone) {
+	if r := step.CreateRestore; r == nil || r.Name != "tmp-restore-u" || r.Spec.Target.Name != "vm-clone-abcde" ||
+		r.Spec.VirtualMachineSnapshotName != "tmp-snapshot-u" ||
+		*r.Spec.VolumeRestorePolicy != v1beta1.VolumeRestorePolicyPrefixTargetName ||
+		!metav1.IsControlledBy(r, v.Clone) {
 		t.Errorf("restore %+v", step.CreateRestore)
 	}
 	v.Restore = step.CreateRestore
@@ -89,7 +97,8 @@ func TestNext(t *testing.T) {
 	}
 	v.Target = &v1.VirtualMachine{}
 	want(clonev1beta1.Succeeded)
-	if !conditions.True(v.Clone.Status.Conditions, clonev1beta1.ConditionReady) || conditions.True(v.Clone.Status.Conditions, clonev1beta1.ConditionProgressing) {
+	if !conditions.True(v.Clone.Status.Conditions, clonev1beta1.ConditionReady) ||
+		conditions.True(v.Clone.Status.Conditions, clonev1beta1.ConditionProgressing) {
 		t.Errorf("conditions %+v", v.Clone.Status.Conditions)
 	}
 	v.Unbound = []string{"a"}
@@ -124,8 +133,10 @@ func TestFailures(t *testing.T) {
 		change func(*View)
 		reason string
 	}{
-		"no VM":       {clonev1beta1.SnapshotInProgress, func(*View) {}, reasonNoSource},
-		"no snapshot": {clonev1beta1.SnapshotInProgress, func(v *View) { v.Clone.Spec.Source.Kind = kindSnapshot }, reasonNoSource},
+		"no VM": {clonev1beta1.SnapshotInProgress, func(*View) {}, reasonNoSource},
+		"no snapshot": {
+			clonev1beta1.SnapshotInProgress, func(v *View) { v.Clone.Spec.Source.Kind = kindSnapshot }, reasonNoSource,
+		},
 		"the snapshot is gone": {clonev1beta1.SnapshotInProgress, func(v *View) {
 			v.Clone.Status.SnapshotName = new("tmp-snapshot-u")
 		}, reasonSnapshotDeleted},
@@ -155,7 +166,8 @@ func TestFailures(t *testing.T) {
 			v := viewOf(tc.phase)
 			tc.change(v)
 			step := Next(*v)
-			if step.Status == nil || step.Status.Phase != clonev1beta1.Failed || len(step.Events) != 1 || step.Events[0].Reason != tc.reason ||
+			if step.Status == nil || step.Status.Phase != clonev1beta1.Failed || len(step.Events) != 1 ||
+				step.Events[0].Reason != tc.reason ||
 				step.Status.Conditions[0].Reason != "Failed" || step.Status.Conditions[0].Message == "" {
 				t.Errorf("%+v", step)
 			}
@@ -223,13 +235,23 @@ func TestPatches(t *testing.T) {
 		t.Fatalf("%v: %v", patches, err)
 	}
 	domain := got.Spec.Template.Spec.Domain
-	if len(got.Labels) != 2 || got.Labels["app"] != "a" || got.Labels["mine"] != "1" || len(got.Annotations) != 0 || len(got.Spec.Template.ObjectMeta.Labels) != 0 ||
+	if len(got.Labels) != 2 || got.Labels["app"] != "a" || got.Labels["mine"] != "1" || len(got.Annotations) != 0 ||
+		len(got.Spec.Template.ObjectMeta.Labels) != 0 ||
 		domain.Firmware.UUID != "" || domain.Firmware.Serial != "new" ||
-		domain.Devices.Interfaces[0].MacAddress != "02:00:00:00:00:09" || domain.Devices.Interfaces[1].MacAddress != "" {
+		domain.Devices.Interfaces[0].MacAddress != "02:00:00:00:00:09" ||
+		domain.Devices.Interfaces[1].MacAddress != "" {
 		t.Errorf("labels %v, annotations %v, domain %+v", got.Labels, got.Annotations, domain)
 	}
-	for filters, want := range map[string]string{"": "a,b/c", "*": "", "a": "b/c", "b/*": "a", "*,!b*": "b/c", "!a": "a,b/c"} {
-		if left := leftOut(map[string]string{"a": "", "b/c": ""}, strings.Split(filters, ",")); filters != "" && strings.Join(left, ",") != want {
+	for filters, want := range map[string]string{
+		"":      "a,b/c",
+		"*":     "",
+		"a":     "b/c",
+		"b/*":   "a",
+		"*,!b*": "b/c",
+		"!a":    "a,b/c",
+	} {
+		if left := leftOut(map[string]string{"a": "", "b/c": ""}, strings.Split(filters, ",")); filters != "" &&
+			strings.Join(left, ",") != want {
 			t.Errorf("%s leaves out %v, want %s", filters, left, want)
 		}
 	}
@@ -245,7 +267,8 @@ func TestPatchesOfAPlainVM(t *testing.T) {
 	source.Spec.Template.Spec.Domain.Firmware = nil
 	const mac = "02:00:00:00:00:09"
 	ask := func(wanted map[string]string) (*v1.VirtualMachine, error) {
-		patches, err := Patches(source, &clonev1beta1.VirtualMachineCloneSpec{NewMacAddresses: wanted, NewSMBiosSerial: new("new")})
+		patches, err := Patches(source,
+			&clonev1beta1.VirtualMachineCloneSpec{NewMacAddresses: wanted, NewSMBiosSerial: new("new")})
 		if err != nil {
 			return nil, err
 		}
@@ -256,7 +279,8 @@ func TestPatchesOfAPlainVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := vm.Spec.Template.Spec
-	if nics := spec.Domain.Devices.Interfaces; len(nics) != 1 || nics[0].MacAddress != mac || nics[0].Masquerade == nil || len(spec.Networks) != 1 || spec.Networks[0].Pod == nil {
+	if nics := spec.Domain.Devices.Interfaces; len(nics) != 1 || nics[0].MacAddress != mac ||
+		nics[0].Masquerade == nil || len(spec.Networks) != 1 || spec.Networks[0].Pod == nil {
 		t.Errorf("interfaces %+v, networks %+v", nics, spec.Networks)
 	}
 	if spec.Domain.Firmware == nil || spec.Domain.Firmware.Serial != "new" {
@@ -265,7 +289,8 @@ func TestPatchesOfAPlainVM(t *testing.T) {
 	if vm, err := ask(nil); err != nil || len(vm.Spec.Template.Spec.Domain.Devices.Interfaces) != 0 {
 		t.Errorf("%v: without a wish it has %+v", err, vm.Spec.Template.Spec.Domain.Devices.Interfaces)
 	}
-	if _, err := ask(map[string]string{"nope": mac}); err == nil || !strings.Contains(err.Error(), "has no interface nope") {
+	if _, err := ask(map[string]string{"nope": mac}); err == nil ||
+		!strings.Contains(err.Error(), "has no interface nope") {
 		t.Errorf("%v", err)
 	}
 }

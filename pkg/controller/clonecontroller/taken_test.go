@@ -11,8 +11,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// The name of the new VM is given to another one at any moment: the clone fails, and takes away what it has made, or has
-// its VM by then.
+// The name of the new VM is given to another one at any moment: the clone fails, and takes away what it has made, or
+// has its VM by then.
 func TestTaken(t *testing.T) {
 	failures := 0
 	for n := 1; ; n++ {
@@ -22,7 +22,8 @@ func TestTaken(t *testing.T) {
 		c.Spec.Target = &corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: kindMachine, Name: "copy"}
 		w := newWorld(t, vm, claim, c)
 		w.run(n)
-		err := w.client.Create(t.Context(), &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "copy", UID: "other"}})
+		err := w.client.Create(t.Context(),
+			&v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "copy", UID: "other"}})
 		w.settle()
 		if apierrors.IsAlreadyExists(err) {
 			break
@@ -30,7 +31,8 @@ func TestTaken(t *testing.T) {
 		w.must(err)
 		w.run(100)
 		w.settle()
-		if c := w.clone(); c.Status.Phase != clonev1beta1.Failed || !strings.HasPrefix(c.Status.Conditions[0].Message, "VM ns/copy exists") {
+		if c := w.clone(); c.Status.Phase != clonev1beta1.Failed ||
+			!strings.HasPrefix(c.Status.Conditions[0].Message, "VM ns/copy exists") {
 			t.Fatalf("after %d writes: %+v", n, c.Status)
 		}
 		w.checkRest(0, n)

@@ -13,7 +13,9 @@ func TestNext(t *testing.T) {
 	instance := func(change func(*v1.VirtualMachineInstance)) *v1.VirtualMachineInstance {
 		vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "uid"}}
 		vmi.Status.Phase = v1.Running
-		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}}
+		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+			{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+		}
 		if change != nil {
 			change(vmi)
 		}
@@ -35,26 +37,30 @@ func TestNext(t *testing.T) {
 		// others is how many older budgets go.
 		others int
 	}{
-		"unprotected":               {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Pods: 1}},
-		"protected":                 {view: View{VMI: running, Strategy: move, Pods: 1}, want: 1},
-		"pod not seen yet":          {view: View{VMI: running, Strategy: move}, want: 1},
-		"as it should be":           {view: View{VMI: running, Strategy: move, Budget: one, Pods: 1}},
-		"moves":                     {view: View{VMI: running, Strategy: move, Budget: one, Pods: 2}, want: 2},
-		"goes on moving":            {view: View{VMI: running, Strategy: move, Budget: two, Pods: 2}},
-		"what two migrations left":  {view: View{VMI: running, Strategy: move, Budget: two, Pods: 3}},
-		"has moved":                 {view: View{VMI: running, Strategy: move, Budget: two, Pods: 1}, want: 1},
-		"External":                  {view: View{VMI: tied, Strategy: v1.EvictionStrategyExternal, Pods: 1}, want: 1},
-		"cannot move":               {view: View{VMI: tied, Strategy: move, Pods: 1}, want: 1},
-		"cannot move, if possible":  {view: View{VMI: tied, Strategy: ifPossible, Pods: 1}},
-		"cannot move any more":      {view: View{VMI: tied, Strategy: ifPossible, Budget: one, Pods: 1}, takes: true},
-		"need not be kept any more": {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Budget: one, Pods: 1}, takes: true},
-		"is being taken away":       {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Budget: goes, Pods: 1}},
-		"over":                      {view: View{VMI: over, Strategy: move, Budget: one}},
-		"an older one, too":         {view: View{VMI: running, Strategy: move, Budget: one, Pods: 1, Others: old}, others: 1},
-		"an older one alone":        {view: View{VMI: running, Strategy: move, Pods: 1, Others: old}, want: 1},
-		"an older one for nothing":  {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Pods: 1, Others: old}, others: 1},
-		"an older one of one over":  {view: View{VMI: over, Strategy: move, Others: old}},
-		"being deleted":             {view: View{VMI: leaving, Strategy: move, Budget: two, Pods: 1}},
+		"unprotected":              {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Pods: 1}},
+		"protected":                {view: View{VMI: running, Strategy: move, Pods: 1}, want: 1},
+		"pod not seen yet":         {view: View{VMI: running, Strategy: move}, want: 1},
+		"as it should be":          {view: View{VMI: running, Strategy: move, Budget: one, Pods: 1}},
+		"moves":                    {view: View{VMI: running, Strategy: move, Budget: one, Pods: 2}, want: 2},
+		"goes on moving":           {view: View{VMI: running, Strategy: move, Budget: two, Pods: 2}},
+		"what two migrations left": {view: View{VMI: running, Strategy: move, Budget: two, Pods: 3}},
+		"has moved":                {view: View{VMI: running, Strategy: move, Budget: two, Pods: 1}, want: 1},
+		"External":                 {view: View{VMI: tied, Strategy: v1.EvictionStrategyExternal, Pods: 1}, want: 1},
+		"cannot move":              {view: View{VMI: tied, Strategy: move, Pods: 1}, want: 1},
+		"cannot move, if possible": {view: View{VMI: tied, Strategy: ifPossible, Pods: 1}},
+		"cannot move any more":     {view: View{VMI: tied, Strategy: ifPossible, Budget: one, Pods: 1}, takes: true},
+		"need not be kept any more": {
+			view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Budget: one, Pods: 1}, takes: true,
+		},
+		"is being taken away": {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Budget: goes, Pods: 1}},
+		"over":                {view: View{VMI: over, Strategy: move, Budget: one}},
+		"an older one, too":   {view: View{VMI: running, Strategy: move, Budget: one, Pods: 1, Others: old}, others: 1},
+		"an older one alone":  {view: View{VMI: running, Strategy: move, Pods: 1, Others: old}, want: 1},
+		"an older one for nothing": {
+			view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Pods: 1, Others: old}, others: 1,
+		},
+		"an older one of one over": {view: View{VMI: over, Strategy: move, Others: old}},
+		"being deleted":            {view: View{VMI: leaving, Strategy: move, Budget: two, Pods: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := Next(tc.view)
@@ -67,7 +73,8 @@ func TestNext(t *testing.T) {
 			}
 		})
 	}
-	if one.Name != Name(running) || !metav1.IsControlledBy(one, running) || one.Spec.Selector.MatchLabels[v1.CreatedByLabel] != "uid" {
+	if one.Name != Name(running) || !metav1.IsControlledBy(one, running) ||
+		one.Spec.Selector.MatchLabels[v1.CreatedByLabel] != "uid" {
 		t.Errorf("budget %+v", one)
 	}
 }

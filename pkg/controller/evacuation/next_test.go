@@ -19,9 +19,14 @@ func view(change ...func(*View)) View {
 	instance := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "uid"}}
 	instance.Status = v1.VirtualMachineInstanceStatus{
 		Phase: v1.Running, NodeName: "one", EvacuationNodeName: "one",
-		Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}},
+		Conditions: []v1.VirtualMachineInstanceCondition{
+			{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+		},
 	}
-	v := View{VMI: instance, Strategy: v1.EvictionStrategyLiveMigrate, Pods: 1, Limits: Limits{Cluster: 5, PerNode: 2}, Now: now}
+	v := View{
+		VMI: instance, Strategy: v1.EvictionStrategyLiveMigrate, Pods: 1, Limits: Limits{Cluster: 5, PerNode: 2},
+		Now: now,
+	}
 	for _, c := range change {
 		c(&v)
 	}
@@ -59,35 +64,45 @@ func TestNext(t *testing.T) {
 		again  time.Duration
 		reason string
 	}{
-		"marked":         {view: view(), create: true},
-		"if possible":    {view: view(func(v *View) { v.Strategy = v1.EvictionStrategyLiveMigrateIfPossible }), create: true},
-		"not marked":     {view: view(func(v *View) { v.VMI.Status.EvacuationNodeName = "" })},
-		"has left":       {view: view(func(v *View) { v.VMI.Status.NodeName = "two" })},
-		"tainted":        {view: view(func(v *View) { v.VMI.Status.EvacuationNodeName, v.Draining = "", true }), create: true},
-		"External":       {view: view(func(v *View) { v.Strategy = v1.EvictionStrategyExternal })},
-		"None":           {view: view(func(v *View) { v.Strategy, v.Draining = v1.EvictionStrategyNone, true })},
-		"cannot move":    {view: view(func(v *View) { v.VMI.Status.Conditions[0].Status = corev1.ConditionFalse })},
-		"not running":    {view: view(func(v *View) { v.VMI.Status.Phase = v1.Scheduled })},
-		"node lost":      {view: view(func(v *View) { v.VMI.Status.Phase = v1.Unknown })},
-		"being deleted":  {view: view(func(v *View) { v.VMI.DeletionTimestamp = &metav1.Time{} })},
-		"is moving":      {view: view(past(v1.MigrationRunning, 0))},
-		"is queued":      {view: view(past(v1.MigrationPending, 0))},
-		"moved before":   {view: view(past(v1.MigrationSucceeded, time.Second)), create: true},
-		"is tidied up":   {view: view(func(v *View) { v.Pods = 2 }), again: waitAgain},
-		"cluster full":   {view: view(func(v *View) { v.Unfinished = 5 }), again: waitAgain},
-		"node full":      {view: view(func(v *View) { v.Unfinished, v.UnfinishedHere = 2, 2 }), again: waitAgain},
-		"failed":         {view: view(past(v1.MigrationFailed, 5*time.Second)), again: 15 * time.Second, reason: ReasonBackoff},
+		"marked": {view: view(), create: true},
+		"if possible": {
+			view: view(func(v *View) { v.Strategy = v1.EvictionStrategyLiveMigrateIfPossible }), create: true,
+		},
+		"not marked": {view: view(func(v *View) { v.VMI.Status.EvacuationNodeName = "" })},
+		"has left":   {view: view(func(v *View) { v.VMI.Status.NodeName = "two" })},
+		"tainted": {
+			view: view(func(v *View) { v.VMI.Status.EvacuationNodeName, v.Draining = "", true }), create: true,
+		},
+		"External":      {view: view(func(v *View) { v.Strategy = v1.EvictionStrategyExternal })},
+		"None":          {view: view(func(v *View) { v.Strategy, v.Draining = v1.EvictionStrategyNone, true })},
+		"cannot move":   {view: view(func(v *View) { v.VMI.Status.Conditions[0].Status = corev1.ConditionFalse })},
+		"not running":   {view: view(func(v *View) { v.VMI.Status.Phase = v1.Scheduled })},
+		"node lost":     {view: view(func(v *View) { v.VMI.Status.Phase = v1.Unknown })},
+		"being deleted": {view: view(func(v *View) { v.VMI.DeletionTimestamp = &metav1.Time{} })},
+		"is moving":     {view: view(past(v1.MigrationRunning, 0))},
+		"is queued":     {view: view(past(v1.MigrationPending, 0))},
+		"moved before":  {view: view(past(v1.MigrationSucceeded, time.Second)), create: true},
+		"is tidied up":  {view: view(func(v *View) { v.Pods = 2 }), again: waitAgain},
+		"cluster full":  {view: view(func(v *View) { v.Unfinished = 5 }), again: waitAgain},
+		"node full":     {view: view(func(v *View) { v.Unfinished, v.UnfinishedHere = 2, 2 }), again: waitAgain},
+		"failed": {
+			view: view(past(v1.MigrationFailed, 5*time.Second)), again: 15 * time.Second, reason: ReasonBackoff,
+		},
 		"failed, waited": {view: view(past(v1.MigrationFailed, 20*time.Second)), create: true},
 		"failed twice": {
 			view:  view(past(v1.MigrationFailed, time.Minute), past(v1.MigrationFailed, 5*time.Second)),
 			again: 35 * time.Second, reason: ReasonBackoff,
 		},
 		"failed often": {
-			view: view(past(v1.MigrationFailed, 6*time.Hour), past(v1.MigrationFailed, 5*time.Hour), past(v1.MigrationFailed, 4*time.Hour),
-				past(v1.MigrationFailed, 3*time.Hour), past(v1.MigrationFailed, 2*time.Hour), past(v1.MigrationFailed, time.Minute)),
+			view: view(past(v1.MigrationFailed, 6*time.Hour), past(v1.MigrationFailed, 5*time.Hour),
+				past(v1.MigrationFailed, 4*time.Hour),
+				past(v1.MigrationFailed, 3*time.Hour), past(v1.MigrationFailed, 2*time.Hour),
+				past(v1.MigrationFailed, time.Minute)),
 			again: 4 * time.Minute, reason: ReasonBackoff,
 		},
-		"failed, then not": {view: view(past(v1.MigrationFailed, time.Minute), past(v1.MigrationSucceeded, 2*time.Second)), create: true},
+		"failed, then not": {
+			view: view(past(v1.MigrationFailed, time.Minute), past(v1.MigrationSucceeded, 2*time.Second)), create: true,
+		},
 		"failed elsewhere": {view: view(past(v1.MigrationFailed, time.Second), elsewhere), create: true},
 		"failed by hand":   {view: view(past(v1.MigrationFailed, time.Second), byHand), create: true},
 	} {
@@ -114,7 +129,8 @@ func TestMigration(t *testing.T) {
 	if first.Name != again.Name || first.Name == second.Name || !strings.HasPrefix(first.Name, "kubevirt-evacuation-") {
 		t.Errorf("names %s, %s, %s", first.Name, again.Name, second.Name)
 	}
-	if first.Spec.VMIName != "vm" || first.Namespace != "ns" || first.Annotations[v1.EvacuationMigrationAnnotation] != "one" || first.OwnerReferences[0].UID != "uid" {
+	if first.Spec.VMIName != "vm" || first.Namespace != "ns" ||
+		first.Annotations[v1.EvacuationMigrationAnnotation] != "one" || first.OwnerReferences[0].UID != "uid" {
 		t.Errorf("migration %+v", first)
 	}
 }

@@ -109,7 +109,9 @@ status: {phase: %s, creationTime: "2026-01-01T00:20:00Z"}
 	}
 	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
 		VolumeMode: new(corev1.PersistentVolumeBlock),
-		Resources:  corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}},
+		Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")},
+		},
 	}}
 	restore := func(name, status string) *v1beta1.VirtualMachineRestore {
 		return parse[v1beta1.VirtualMachineRestore](t, fmt.Sprintf(`
@@ -122,27 +124,38 @@ spec: {target: {kind: VirtualMachine, name: db}, virtualMachineSnapshotName: s1}
 		out := claim.DeepCopy()
 		out.Namespace, out.Name = "prod", name
 		if vm != "" {
-			out.Labels = map[string]string{"restore.kubevirt.io/source-vm-name": vm, "restore.kubevirt.io/source-vm-namespace": "prod"}
+			out.Labels = map[string]string{
+				"restore.kubevirt.io/source-vm-name":      vm,
+				"restore.kubevirt.io/source-vm-namespace": "prod",
+			}
 		}
 		return out
 	}
 	node := func(schedulable string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodeSchedulable: schedulable}}, Status: corev1.NodeStatus{
-			Allocatable: corev1.ResourceList{"devices.kubevirt.io/kvm": resource.MustParse("1k")},
-		}}
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodeSchedulable: schedulable}},
+			Status: corev1.NodeStatus{
+				Allocatable: corev1.ResourceList{"devices.kubevirt.io/kvm": resource.MustParse("1k")},
+			},
+		}
 	}
 	return &Cluster{
-		Instances:  []*v1.VirtualMachineInstance{running, pending},
-		Machines:   []*v1.VirtualMachine{vm, stopped},
-		Migrations: []*v1.VirtualMachineInstanceMigration{migration("m1", "Succeeded"), migration("m2", "Failed"), migration("m3", "Pending"), migration("m4", "PreparingTarget"), migration("m5", "")},
-		Snapshots:  []*v1beta1.VirtualMachineSnapshot{snapshot("s1", "Succeeded"), snapshot("s2", "Failed")},
+		Instances: []*v1.VirtualMachineInstance{running, pending},
+		Machines:  []*v1.VirtualMachine{vm, stopped},
+		Migrations: []*v1.VirtualMachineInstanceMigration{
+			migration("m1", "Succeeded"), migration("m2", "Failed"), migration("m3", "Pending"),
+			migration("m4", "PreparingTarget"), migration("m5", ""),
+		},
+		Snapshots: []*v1beta1.VirtualMachineSnapshot{snapshot("s1", "Succeeded"), snapshot("s2", "Failed")},
 		Restores: []*v1beta1.VirtualMachineRestore{
 			restore("new", ""), restore("done", "status: {complete: true}"),
 			restore("bad", `status: {complete: false, conditions: [{type: Failure, status: "True"}]}`),
 		},
-		Claims: []*corev1.PersistentVolumeClaim{restored("r1", "db"), restored("r2", "db"), restored("r3", "web"), restored("db-root", "")},
-		Nodes:  []*corev1.Node{node("true"), node("false")},
-		Pods:   map[OnNode]string{{"u1", "node01"}: "virt-launcher-db-abcde"},
+		Claims: []*corev1.PersistentVolumeClaim{
+			restored("r1", "db"), restored("r2", "db"), restored("r3", "web"), restored("db-root", ""),
+		},
+		Nodes: []*corev1.Node{node("true"), node("false")},
+		Pods:  map[OnNode]string{{"u1", "node01"}: "virt-launcher-db-abcde"},
 		Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 			if key.String() == "prod/db-root" {
 				return claim
@@ -167,7 +180,8 @@ func TestWrite(t *testing.T) {
 	}
 	for _, f := range metrics.Families() {
 		switch {
-		case f.From != metrics.Controller, f.Type == metrics.Histogram, f == metrics.ControllerLeading, f == metrics.ControllerReady:
+		case f.From != metrics.Controller, f.Type == metrics.Histogram, f == metrics.ControllerLeading,
+			f == metrics.ControllerReady:
 		case families[f.Name] == nil:
 			t.Errorf("%s is not told", f.Name)
 		}
@@ -205,10 +219,14 @@ func sorted(text []byte) []byte {
 // Statuses of machines each have their group.
 func TestGroups(t *testing.T) {
 	for _, status := range []v1.VirtualMachinePrintableStatus{
-		v1.VirtualMachineStatusStopped, v1.VirtualMachineStatusProvisioning, v1.VirtualMachineStatusStarting, v1.VirtualMachineStatusRunning,
-		v1.VirtualMachineStatusPaused, v1.VirtualMachineStatusStopping, v1.VirtualMachineStatusTerminating, v1.VirtualMachineStatusCrashLoopBackOff,
-		v1.VirtualMachineStatusMigrating, v1.VirtualMachineStatusUnknown, v1.VirtualMachineStatusUnschedulable, v1.VirtualMachineStatusErrImagePull,
-		v1.VirtualMachineStatusImagePullBackOff, v1.VirtualMachineStatusPvcNotFound, v1.VirtualMachineStatusDataVolumeError,
+		v1.VirtualMachineStatusStopped, v1.VirtualMachineStatusProvisioning, v1.VirtualMachineStatusStarting,
+		v1.VirtualMachineStatusRunning,
+		v1.VirtualMachineStatusPaused, v1.VirtualMachineStatusStopping, v1.VirtualMachineStatusTerminating,
+		v1.VirtualMachineStatusCrashLoopBackOff,
+		v1.VirtualMachineStatusMigrating, v1.VirtualMachineStatusUnknown, v1.VirtualMachineStatusUnschedulable,
+		v1.VirtualMachineStatusErrImagePull,
+		v1.VirtualMachineStatusImagePullBackOff, v1.VirtualMachineStatusPvcNotFound,
+		v1.VirtualMachineStatusDataVolumeError,
 		v1.VirtualMachineStatusWaitingForVolumeBinding, v1.VirtualMachineStatusWaitingForReceiver,
 	} {
 		if _, ok := groupOf[status]; !ok {
@@ -223,7 +241,9 @@ func TestTransitions(t *testing.T) {
 	transitions := NewTransitions(registry, func() time.Time { return now })
 	handler := transitions.instances()
 	vmi := func(phase v1.VirtualMachineInstancePhase, deleted bool) *v1.VirtualMachineInstance {
-		out := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: "u", CreationTimestamp: metav1.NewTime(now.Truncate(time.Hour))}}
+		out := &v1.VirtualMachineInstance{
+			ObjectMeta: metav1.ObjectMeta{UID: "u", CreationTimestamp: metav1.NewTime(now.Truncate(time.Hour))},
+		}
 		out.Status.Phase = phase
 		if deleted {
 			out.DeletionTimestamp = new(metav1.NewTime(now))
@@ -232,7 +252,8 @@ func TestTransitions(t *testing.T) {
 	}
 	old := vmi(v1.Running, false)
 	old.UID = "old"
-	handler.OnAdd(old, true) // was there before we looked: measured from its next phase on, and not from when it came to this one
+	// was there before we looked: measured from its next phase on, and not from when it came to this one
+	handler.OnAdd(old, true)
 	now = now.Add(400 * time.Millisecond)
 	handler.OnAdd(vmi("", false), false)
 	step := func(after time.Duration, phase v1.VirtualMachineInstancePhase, deleted bool) {
@@ -250,7 +271,9 @@ func TestTransitions(t *testing.T) {
 		t.Errorf("%d are remembered", len(transitions.seen))
 	}
 	migrations := transitions.migrations()
-	m := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{UID: "m", CreationTimestamp: metav1.NewTime(now)}}
+	m := &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{UID: "m", CreationTimestamp: metav1.NewTime(now)},
+	}
 	migrations.OnAdd(m, false)
 	now = now.Add(2 * time.Second)
 	m = m.DeepCopy()
@@ -321,25 +344,41 @@ func (c *counter) Write(p []byte) (int, error) {
 func TestEphemeralHotplug(t *testing.T) {
 	plugged := func(names ...string) (out []v1.Volume) {
 		for _, name := range names {
-			out = append(out, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{Hotpluggable: true}}})
+			out = append(out, v1.Volume{
+				Name: name,
+				VolumeSource: v1.VolumeSource{
+					PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{Hotpluggable: true},
+				},
+			})
 		}
 		return append(out, v1.Volume{Name: "root"})
 	}
 	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vm"}}
-	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: v1.VirtualMachineInstanceSpec{Volumes: plugged("kept")}}
-	owned := &v1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}},
-		Spec:       v1.VirtualMachineInstanceSpec{Volumes: plugged("kept", "lost")},
+	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{
+		Spec: v1.VirtualMachineInstanceSpec{Volumes: plugged("kept")},
 	}
-	alone := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "alone"}, Spec: v1.VirtualMachineInstanceSpec{Volumes: plugged("own")}}
+	owned := &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "vm",
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},
+		},
+		Spec: v1.VirtualMachineInstanceSpec{Volumes: plugged("kept", "lost")},
+	}
+	alone := &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "alone"},
+		Spec:       v1.VirtualMachineInstanceSpec{Volumes: plugged("own")},
+	}
 	var out bytes.Buffer
 	w := metrics.NewWriter(&out)
-	(&Cluster{Instances: []*v1.VirtualMachineInstance{owned, alone}, Machines: []*v1.VirtualMachine{vm}}).writeEphemeral(w)
+	(&Cluster{
+		Instances: []*v1.VirtualMachineInstance{owned, alone}, Machines: []*v1.VirtualMachine{vm},
+	}).writeEphemeral(w)
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	const want = `kubevirt_vmi_contains_ephemeral_hotplug_volume{namespace="ns",name="vm",volume_name="lost"} 1`
-	if got := out.String(); strings.Count(got, "kubevirt_vmi_contains_ephemeral_hotplug_volume{") != 1 || !strings.Contains(got, want) {
+	if got := out.String(); strings.Count(got, "kubevirt_vmi_contains_ephemeral_hotplug_volume{") != 1 ||
+		!strings.Contains(got, want) {
 		t.Errorf("got %s", got)
 	}
 }

@@ -16,7 +16,9 @@ func deploymentOf(want, updated, available int32) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Generation: 2},
 		Spec:       appsv1.DeploymentSpec{Replicas: &want},
-		Status:     appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: want, UpdatedReplicas: updated, AvailableReplicas: available},
+		Status: appsv1.DeploymentStatus{
+			ObservedGeneration: 2, Replicas: want, UpdatedReplicas: updated, AvailableReplicas: available,
+		},
 	}
 }
 
@@ -24,7 +26,8 @@ func daemonSetOf(want, updated, available int32) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Generation: 1},
 		Status: appsv1.DaemonSetStatus{
-			ObservedGeneration: 1, DesiredNumberScheduled: want, UpdatedNumberScheduled: updated, NumberAvailable: available,
+			ObservedGeneration: 1, DesiredNumberScheduled: want, UpdatedNumberScheduled: updated,
+			NumberAvailable: available,
 		},
 	}
 }
@@ -42,20 +45,44 @@ func TestStatus(t *testing.T) {
 		observed   string
 	}{
 		{"nothing yet", "", nil, all, nil, v1.KubeVirtPhaseDeploying, "False False True False", ""},
-		{"coming up", "", deploymentOf(2, 2, 0), all, daemonSetOf(2, 2, 0), v1.KubeVirtPhaseDeploying, "True False True False", ""},
-		{"daemon set not observed", "", all, all, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, v1.KubeVirtPhaseDeploying, "True False True False", ""},
-		{"enough", "", deploymentOf(2, 2, 1), all, daemonSetOf(2, 2, 2), v1.KubeVirtPhaseDeployed, "True True True False", ""},
+		{
+			"coming up", "", deploymentOf(2, 2, 0), all, daemonSetOf(2, 2, 0), v1.KubeVirtPhaseDeploying,
+			"True False True False", "",
+		},
+		{
+			"daemon set not observed", "", all, all, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 1}},
+			v1.KubeVirtPhaseDeploying, "True False True False", "",
+		},
+		{
+			"enough", "", deploymentOf(2, 2, 1), all, daemonSetOf(2, 2, 2), v1.KubeVirtPhaseDeployed,
+			"True True True False", "",
+		},
 		{"all", "", all, all, daemonSetOf(2, 2, 2), v1.KubeVirtPhaseDeployed, "True True False False", "v1"},
 		{"no node yet", "", all, all, daemonSetOf(0, 0, 0), v1.KubeVirtPhaseDeployed, "True True False False", "v1"},
-		{"one node of three down", v1.KubeVirtPhaseDeployed, all, all, daemonSetOf(3, 3, 2), v1.KubeVirtPhaseDeployed, "True True True False", ""},
-		{"one node of two down", v1.KubeVirtPhaseDeployed, all, all, daemonSetOf(2, 2, 1), v1.KubeVirtPhaseDeployed, "True False True True", ""},
-		{"virt-api broken", v1.KubeVirtPhaseDeployed, deploymentOf(2, 2, 0), all, daemonSetOf(2, 2, 2), v1.KubeVirtPhaseDeployed, "True False True True", ""},
-		{"upgrading", v1.KubeVirtPhaseDeployed, deploymentOf(2, 1, 2), all, daemonSetOf(2, 1, 2), v1.KubeVirtPhaseDeployed, "True True True False", ""},
+		{
+			"one node of three down", v1.KubeVirtPhaseDeployed, all, all, daemonSetOf(3, 3, 2),
+			v1.KubeVirtPhaseDeployed, "True True True False", "",
+		},
+		{
+			"one node of two down", v1.KubeVirtPhaseDeployed, all, all, daemonSetOf(2, 2, 1), v1.KubeVirtPhaseDeployed,
+			"True False True True", "",
+		},
+		{
+			"virt-api broken", v1.KubeVirtPhaseDeployed, deploymentOf(2, 2, 0), all, daemonSetOf(2, 2, 2),
+			v1.KubeVirtPhaseDeployed, "True False True True", "",
+		},
+		{
+			"upgrading", v1.KubeVirtPhaseDeployed, deploymentOf(2, 1, 2), all, daemonSetOf(2, 1, 2),
+			v1.KubeVirtPhaseDeployed, "True True True False", "",
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			view := View{
-				KubeVirt:    &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Generation: 7}, Status: v1.KubeVirtStatus{Phase: c.was}},
+				KubeVirt: &v1.KubeVirt{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Generation: 7},
+					Status:     v1.KubeVirtStatus{Phase: c.was},
+				},
 				Deployments: map[string]*appsv1.Deployment{names.VirtController: c.controller},
 				DaemonSets:  map[string]*appsv1.DaemonSet{},
 				Version:     "v1", Architecture: "amd64", Now: time.Now(),
@@ -69,7 +96,8 @@ func TestStatus(t *testing.T) {
 			got := Status(view)
 			conditions := ""
 			for i, want := range []v1.KubeVirtConditionType{
-				v1.KubeVirtConditionCreated, v1.KubeVirtConditionAvailable, v1.KubeVirtConditionProgressing, v1.KubeVirtConditionDegraded,
+				v1.KubeVirtConditionCreated, v1.KubeVirtConditionAvailable, v1.KubeVirtConditionProgressing,
+				v1.KubeVirtConditionDegraded,
 			} {
 				if got.Conditions[i].Type != want {
 					t.Fatalf("condition %d is %s", i, got.Conditions[i].Type)
@@ -94,8 +122,11 @@ func TestNext(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	view := View{
 		KubeVirt: &v1.KubeVirt{}, Version: "v1", Now: now,
-		Deployments: map[string]*appsv1.Deployment{names.VirtAPI: deploymentOf(2, 2, 0), names.VirtController: deploymentOf(2, 2, 2)},
-		DaemonSets:  map[string]*appsv1.DaemonSet{names.VirtHandler: daemonSetOf(2, 2, 0)},
+		Deployments: map[string]*appsv1.Deployment{
+			names.VirtAPI:        deploymentOf(2, 2, 0),
+			names.VirtController: deploymentOf(2, 2, 2),
+		},
+		DaemonSets: map[string]*appsv1.DaemonSet{names.VirtHandler: daemonSetOf(2, 2, 0)},
 	}
 	step := Next(view)
 	if step.Status == nil || step.RequeueAfter != 0 {

@@ -17,10 +17,15 @@ import (
 // loaded gives the VMI a hotplugged volume in a phase.
 func loaded(phase v1.VolumePhase) func(*View) {
 	return func(view *View) {
-		view.VMI.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}, Hotpluggable: true,
-		}}}}
-		view.VMI.Status.VolumeStatus = []v1.VolumeStatus{{Name: "data", Phase: phase, HotplugVolume: &v1.HotplugVolumeStatus{AttachPodUID: "old"}}}
+		view.VMI.Spec.Volumes = []v1.Volume{
+			{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+				Hotpluggable:                      true,
+			}}},
+		}
+		view.VMI.Status.VolumeStatus = []v1.VolumeStatus{
+			{Name: "data", Phase: phase, HotplugVolume: &v1.HotplugVolumeStatus{AttachPodUID: "old"}},
+		}
 	}
 }
 
@@ -29,7 +34,9 @@ func held(state corev1.ContainerState, volumes ...string) func(*View) {
 	return func(view *View) {
 		view.Attachments = append(view.Attachments, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: hotplug.TargetAttachment("mig", volumes), UID: "attachment"},
-			Status:     corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: state}}},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: state}},
+			},
 		})
 		view.Created = map[types.UID]string{"attachment": hotplug.TargetAttachment("mig", volumes)}
 	}
@@ -40,31 +47,64 @@ func late(view *View) { view.Pod.CreationTimestamp = metav1.NewTime(now.Add(-tim
 // The nodes hear of a migration once the claims of hotplugged volumes are where the guest goes.
 func TestAttach(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating", Message: "no such volume"}}
+	waiting := corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating", Message: "no such volume"},
+	}
 	for name, test := range map[string]struct {
 		changes []func(*View)
 		phase   v1.VirtualMachineInstanceMigrationPhase
 		attach  []string
 		message string // of the failure
 	}{
-		"none":                     {[]func(*View){scheduling}, v1.MigrationScheduled, nil, ""},
-		"one that waits":           {[]func(*View){scheduling, loaded(v1.VolumePending)}, v1.MigrationScheduled, nil, ""},
-		"one":                      {[]func(*View){scheduling, loaded(v1.VolumeReady)}, v1.MigrationScheduling, []string{"data"}, ""},
-		"not on the node":          {[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data")}, v1.MigrationScheduling, nil, ""},
-		"on the node":              {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data")}, v1.MigrationScheduled, nil, ""},
-		"others, as before":        {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data", "gone")}, v1.MigrationScheduling, []string{"data"}, ""},
-		"a tenant's, of that name": {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data"), func(v *View) { v.Created = nil }}, v1.MigrationScheduling, []string{"data"}, ""},
-		"being plugged":            {[]func(*View){scheduling, loaded(v1.HotplugVolumeMounted)}, v1.MigrationScheduling, nil, ""},
-		"plugged for ever":         {[]func(*View){scheduling, loaded(v1.HotplugVolumeMounted), late}, v1.MigrationFailed, nil, `volume "data" is being plugged in`},
-		"never on the node":        {[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data"), late}, v1.MigrationFailed, nil, "no such volume"},
-		"the pod has failed":       {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data"), func(v *View) { v.Attachments[0].Status.Phase = corev1.PodFailed }}, v1.MigrationFailed, nil, "has ended"},
+		"none":           {[]func(*View){scheduling}, v1.MigrationScheduled, nil, ""},
+		"one that waits": {[]func(*View){scheduling, loaded(v1.VolumePending)}, v1.MigrationScheduled, nil, ""},
+		"one": {
+			[]func(*View){scheduling, loaded(v1.VolumeReady)}, v1.MigrationScheduling, []string{"data"}, "",
+		},
+		"not on the node": {
+			[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data")}, v1.MigrationScheduling, nil, "",
+		},
+		"on the node": {
+			[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data")}, v1.MigrationScheduled, nil, "",
+		},
+		"others, as before": {
+			[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data", "gone")},
+			v1.MigrationScheduling,
+			[]string{"data"},
+			"",
+		},
+		"a tenant's, of that name": {
+			[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data"), func(v *View) { v.Created = nil }},
+			v1.MigrationScheduling,
+			[]string{"data"},
+			"",
+		},
+		"being plugged": {[]func(*View){scheduling, loaded(v1.HotplugVolumeMounted)}, v1.MigrationScheduling, nil, ""},
+		"plugged for ever": {
+			[]func(*View){scheduling, loaded(v1.HotplugVolumeMounted), late},
+			v1.MigrationFailed, nil,
+			`volume "data" is being plugged in`,
+		},
+		"never on the node": {
+			[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data"), late},
+			v1.MigrationFailed, nil,
+			"no such volume",
+		},
+		"the pod has failed": {
+			[]func(*View){
+				scheduling, loaded(v1.VolumeReady), held(running, "data"),
+				func(v *View) { v.Attachments[0].Status.Phase = corev1.PodFailed },
+			},
+			v1.MigrationFailed, nil, "has ended",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := Next(situation(test.changes...))
 			if step.Status.Phase != test.phase || !slices.Equal(step.Attach, test.attach) {
 				t.Errorf("phase %s, attach %v", step.Status.Phase, step.Attach)
 			}
-			if test.phase == v1.MigrationFailed && !strings.Contains(step.Status.MigrationState.FailureReason, test.message) {
+			if test.phase == v1.MigrationFailed &&
+				!strings.Contains(step.Status.MigrationState.FailureReason, test.message) {
 				t.Errorf("failed: %s", step.Status.MigrationState.FailureReason)
 			}
 			if test.phase == v1.MigrationScheduling && step.RequeueAfter == 0 {

@@ -15,22 +15,30 @@ import (
 func TestPrune(t *testing.T) {
 	moved := func(n int, phase v1.VirtualMachineInstanceMigrationPhase) *v1.VirtualMachineInstanceMigration {
 		return &v1.VirtualMachineInstanceMigration{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m%d", n), CreationTimestamp: metav1.NewTime(now.Add(time.Duration(n) * time.Minute))},
-			Status: v1.VirtualMachineInstanceMigrationStatus{Phase: phase, MigrationState: &v1.VirtualMachineInstanceMigrationState{
-				SourcePod: fmt.Sprintf("pod%d", n), TargetPod: fmt.Sprintf("pod%d", n+1),
-			}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("m%d", n), CreationTimestamp: metav1.NewTime(now.Add(time.Duration(n) * time.Minute)),
+			},
+			Status: v1.VirtualMachineInstanceMigrationStatus{
+				Phase: phase,
+				MigrationState: &v1.VirtualMachineInstanceMigrationState{
+					SourcePod: fmt.Sprintf("pod%d", n), TargetPod: fmt.Sprintf("pod%d", n+1),
+				},
+			},
 		}
 	}
 	pod := func(name string, phase corev1.PodPhase) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Phase: phase}}
 	}
 	ended := []*v1.VirtualMachineInstanceMigration{
-		moved(6, v1.MigrationSucceeded), moved(0, v1.MigrationSucceeded), moved(1, v1.MigrationFailed), moved(2, v1.MigrationSucceeded),
+		moved(6, v1.MigrationSucceeded), moved(0, v1.MigrationSucceeded), moved(1, v1.MigrationFailed),
+		moved(2, v1.MigrationSucceeded),
 		moved(3, v1.MigrationSucceeded), moved(4, v1.MigrationFailed), moved(5, v1.MigrationSucceeded),
 	}
 	going := moved(-1, v1.MigrationFailed)
 	going.DeletionTimestamp = &metav1.Time{Time: now}
-	left := []*corev1.Pod{pod("pod0", corev1.PodSucceeded), pod("pod2", corev1.PodFailed), pod("pod3", corev1.PodSucceeded)}
+	left := []*corev1.Pod{
+		pod("pod0", corev1.PodSucceeded), pod("pod2", corev1.PodFailed), pod("pod3", corev1.PodSucceeded),
+	}
 	for name, c := range map[string]struct {
 		siblings []*v1.VirtualMachineInstanceMigration
 		pods     []*corev1.Pod

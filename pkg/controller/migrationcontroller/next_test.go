@@ -20,17 +20,26 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func situation(changes ...func(*View)) View {
 	view := View{
 		Migration: &v1.VirtualMachineInstanceMigration{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "mig", Finalizers: []string{v1.VirtualMachineInstanceMigrationFinalizer}},
-			Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: "vm"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "m", UID: "mig",
+				Finalizers: []string{v1.VirtualMachineInstanceMigrationFinalizer},
+			},
+			Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: "vm"},
 			Status: v1.VirtualMachineInstanceMigrationStatus{
 				Phase: v1.MigrationRunning,
 				PhaseTransitionTimestamps: []v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{
-					{Phase: v1.MigrationPreparingTarget, PhaseTransitionTimestamp: metav1.NewTime(now.Add(-time.Minute))},
+					{
+						Phase:                    v1.MigrationPreparingTarget,
+						PhaseTransitionTimestamp: metav1.NewTime(now.Add(-time.Minute)),
+					},
 				},
 			},
 		},
 		VMI: &v1.VirtualMachineInstance{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vmi", Labels: map[string]string{v1.MigrationTargetNodeNameLabel: "node02"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "vm", UID: "vmi",
+				Labels: map[string]string{v1.MigrationTargetNodeNameLabel: "node02"},
+			},
 			Status: v1.VirtualMachineInstanceStatus{
 				Phase: v1.Running, NodeName: "node01",
 				ActivePods: map[types.UID]string{"source": "node01", "target": "node02"},
@@ -41,9 +50,11 @@ func situation(changes ...func(*View)) View {
 			},
 		},
 		Pod: &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "target", UID: "target", CreationTimestamp: metav1.NewTime(now.Add(-time.Minute))},
-			Spec:       corev1.PodSpec{NodeName: "node02"},
-			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "target", UID: "target", CreationTimestamp: metav1.NewTime(now.Add(-time.Minute)),
+			},
+			Spec:   corev1.PodSpec{NodeName: "node02"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		},
 		SourcePod: "source", Now: now,
 	}
@@ -119,44 +130,91 @@ func TestNext(t *testing.T) {
 		reason  string // why it failed
 		does    string // what else, in words
 	}{
-		"new":                               {[]func(*View){fresh}, v1.MigrationScheduling, "", "create"},
-		"new, must wait":                    {[]func(*View){fresh, func(v *View) { v.Wait = "others" }}, v1.MigrationPending, "", ""},
-		"new, not running yet":              {[]func(*View){fresh, func(v *View) { v.VMI.Status.Phase = v1.Scheduled }}, v1.MigrationPending, "", ""},
-		"new, cannot move":                  {[]func(*View){fresh, notMigratable}, v1.MigrationFailed, "Cannot migrate VMI, Reason: DisksNotLiveMigratable", ""},
-		"new, no finalizer":                 {[]func(*View){fresh, func(v *View) { v.Migration.Finalizers = nil }}, "", "", "finalizer"},
-		"new, cancelled":                    {[]func(*View){fresh, deleted}, v1.MigrationFailed, "cancelled before it began", ""},
-		"new, no VMI":                       {[]func(*View){fresh, func(v *View) { v.VMI = nil }}, v1.MigrationFailed, "does not exist", ""},
-		"new, the VMI is going":             {[]func(*View){fresh, func(v *View) { v.VMI.DeletionTimestamp = &metav1.Time{Time: now} }}, v1.MigrationFailed, "was deleted", ""},
-		"no node yet":                       {[]func(*View){scheduling, withoutNode}, v1.MigrationScheduling, "", ""},
-		"no node in time":                   {[]func(*View){scheduling, withoutNode, later(5 * time.Minute)}, v1.MigrationFailed, "no node takes its pod", ""},
-		"the pod vanished":                  {[]func(*View){scheduling, podGone}, v1.MigrationFailed, "its pod was deleted", ""},
-		"killed before it recorded the pod": {[]func(*View){scheduling, podGone, uncreated}, v1.MigrationScheduling, "", "create"},
-		"killed, and no time is left":       {[]func(*View){scheduling, podGone, uncreated, later(5 * time.Minute)}, v1.MigrationFailed, "its pod could not be created", ""},
-		"the pod failed":                    {[]func(*View){scheduling, podDone}, v1.MigrationFailed, "its pod target has ended", ""},
-		"the pod has a node":                {[]func(*View){scheduling}, v1.MigrationScheduled, "", "vmi show"},
-		"preparing":                         {[]func(*View){preparing}, v1.MigrationPreparingTarget, "", "show"},
-		"preparing, too long":               {[]func(*View){preparing, later(5 * time.Minute)}, v1.MigrationFailed, "was not ready", "vmi show"},
-		"preparing, the pod failed":         {[]func(*View){preparing, podDone}, v1.MigrationFailed, "its pod target has ended", "vmi show"},
-		"preparing, cancelled":              {[]func(*View){preparing, deleted}, v1.MigrationFailed, "cancelled before it began", "vmi show"},
-		"ready":                             {[]func(*View){ready}, v1.MigrationTargetReady, "", "show"},
+		"new":            {[]func(*View){fresh}, v1.MigrationScheduling, "", "create"},
+		"new, must wait": {[]func(*View){fresh, func(v *View) { v.Wait = "others" }}, v1.MigrationPending, "", ""},
+		"new, not running yet": {
+			[]func(*View){fresh, func(v *View) { v.VMI.Status.Phase = v1.Scheduled }}, v1.MigrationPending, "", "",
+		},
+		"new, cannot move": {
+			[]func(*View){fresh, notMigratable},
+			v1.MigrationFailed,
+			"Cannot migrate VMI, Reason: DisksNotLiveMigratable", "",
+		},
+		"new, no finalizer": {
+			[]func(*View){fresh, func(v *View) { v.Migration.Finalizers = nil }}, "", "", "finalizer",
+		},
+		"new, cancelled": {[]func(*View){fresh, deleted}, v1.MigrationFailed, "cancelled before it began", ""},
+		"new, no VMI": {
+			[]func(*View){fresh, func(v *View) { v.VMI = nil }}, v1.MigrationFailed, "does not exist", "",
+		},
+		"new, the VMI is going": {
+			[]func(*View){fresh, func(v *View) { v.VMI.DeletionTimestamp = &metav1.Time{Time: now} }},
+			v1.MigrationFailed, "was deleted", "",
+		},
+		"no node yet": {[]func(*View){scheduling, withoutNode}, v1.MigrationScheduling, "", ""},
+		"no node in time": {
+			[]func(*View){scheduling, withoutNode, later(5 * time.Minute)},
+			v1.MigrationFailed, "no node takes its pod",
+			"",
+		},
+		"the pod vanished": {[]func(*View){scheduling, podGone}, v1.MigrationFailed, "its pod was deleted", ""},
+		"killed before it recorded the pod": {
+			[]func(*View){scheduling, podGone, uncreated}, v1.MigrationScheduling, "", "create",
+		},
+		"killed, and no time is left": {
+			[]func(*View){scheduling, podGone, uncreated, later(5 * time.Minute)},
+			v1.MigrationFailed,
+			"its pod could not be created", "",
+		},
+		"the pod failed":     {[]func(*View){scheduling, podDone}, v1.MigrationFailed, "its pod target has ended", ""},
+		"the pod has a node": {[]func(*View){scheduling}, v1.MigrationScheduled, "", "vmi show"},
+		"preparing":          {[]func(*View){preparing}, v1.MigrationPreparingTarget, "", "show"},
+		"preparing, too long": {
+			[]func(*View){preparing, later(5 * time.Minute)}, v1.MigrationFailed, "was not ready", "vmi show",
+		},
+		"preparing, the pod failed": {
+			[]func(*View){preparing, podDone}, v1.MigrationFailed, "its pod target has ended", "vmi show",
+		},
+		"preparing, cancelled": {
+			[]func(*View){preparing, deleted}, v1.MigrationFailed, "cancelled before it began", "vmi show",
+		},
+		"ready": {[]func(*View){ready}, v1.MigrationTargetReady, "", "show"},
 		// From here on the source's node decides: it may have begun.
-		"ready, the pod failed":       {[]func(*View){ready, podDone}, v1.MigrationTargetReady, "", "show"},
-		"ready, cancelled":            {[]func(*View){ready, deleted}, v1.MigrationTargetReady, "", "vmi show"},
-		"running":                     {nil, v1.MigrationRunning, "", "show"},
-		"running, the pod vanished":   {[]func(*View){podGone}, v1.MigrationRunning, "", "show"},
-		"running, cancelled":          {[]func(*View){deleted}, v1.MigrationRunning, "", "vmi show"},
-		"running, target lost":        {[]func(*View){lostTarget}, v1.MigrationRunning, "", "vmi show"},
-		"running, target lost, known": {[]func(*View){lostTarget, func(v *View) { state0(v).AbortRequested = true }}, v1.MigrationRunning, "", "show"},
-		"preparing, target lost":      {[]func(*View){preparing, lostTarget}, v1.MigrationFailed, "does not exist", "vmi show"},
-		"running, cancelled twice":    {[]func(*View){deleted, func(v *View) { state0(v).AbortRequested = true }}, v1.MigrationRunning, "", "show"},
-		"running, the guest ended":    {[]func(*View){func(v *View) { v.VMI.Status.Phase = v1.Succeeded }}, v1.MigrationFailed, "the guest has ended", ""},
-		"succeeded":                   {[]func(*View){succeeded}, v1.MigrationSucceeded, "", "show release"},
-		"failed":                      {[]func(*View){failed}, v1.MigrationFailed, "the network is down", "show"},
-		"after success":               {[]func(*View){succeeded, final(v1.MigrationSucceeded)}, v1.MigrationSucceeded, "", "release"},
-		"after failure":               {[]func(*View){failed, final(v1.MigrationFailed)}, v1.MigrationFailed, "", "vmi hide delete release"},
-		"after failure, pod gone":     {[]func(*View){failed, final(v1.MigrationFailed), podGone}, v1.MigrationFailed, "", "hide release"},
+		"ready, the pod failed":     {[]func(*View){ready, podDone}, v1.MigrationTargetReady, "", "show"},
+		"ready, cancelled":          {[]func(*View){ready, deleted}, v1.MigrationTargetReady, "", "vmi show"},
+		"running":                   {nil, v1.MigrationRunning, "", "show"},
+		"running, the pod vanished": {[]func(*View){podGone}, v1.MigrationRunning, "", "show"},
+		"running, cancelled":        {[]func(*View){deleted}, v1.MigrationRunning, "", "vmi show"},
+		"running, target lost":      {[]func(*View){lostTarget}, v1.MigrationRunning, "", "vmi show"},
+		"running, target lost, known": {
+			[]func(*View){lostTarget, func(v *View) { state0(v).AbortRequested = true }},
+			v1.MigrationRunning, "",
+			"show",
+		},
+		"preparing, target lost": {
+			[]func(*View){preparing, lostTarget}, v1.MigrationFailed, "does not exist", "vmi show",
+		},
+		"running, cancelled twice": {
+			[]func(*View){deleted, func(v *View) { state0(v).AbortRequested = true }}, v1.MigrationRunning, "", "show",
+		},
+		"running, the guest ended": {
+			[]func(*View){func(v *View) { v.VMI.Status.Phase = v1.Succeeded }},
+			v1.MigrationFailed,
+			"the guest has ended", "",
+		},
+		"succeeded":     {[]func(*View){succeeded}, v1.MigrationSucceeded, "", "show release"},
+		"failed":        {[]func(*View){failed}, v1.MigrationFailed, "the network is down", "show"},
+		"after success": {[]func(*View){succeeded, final(v1.MigrationSucceeded)}, v1.MigrationSucceeded, "", "release"},
+		"after failure": {
+			[]func(*View){failed, final(v1.MigrationFailed)}, v1.MigrationFailed, "", "vmi hide delete release",
+		},
+		"after failure, pod gone": {
+			[]func(*View){failed, final(v1.MigrationFailed), podGone}, v1.MigrationFailed, "", "hide release",
+		},
 		// Whatever was thought, the pod with the guest in it is not touched.
-		"after failure, but moved": {[]func(*View){failed, succeeded, final(v1.MigrationFailed)}, v1.MigrationFailed, "", "release"},
+		"after failure, but moved": {
+			[]func(*View){failed, succeeded, final(v1.MigrationFailed)}, v1.MigrationFailed, "", "release",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := situation(tc.changes...)
@@ -165,10 +223,12 @@ func TestNext(t *testing.T) {
 				t.Errorf("phase %q, want %q", step.Status.Phase, tc.phase)
 			}
 			if tc.reason != "" {
-				if got := step.Status.MigrationState; got == nil || !got.Failed || !strings.Contains(got.FailureReason, tc.reason) {
+				if got := step.Status.MigrationState; got == nil || !got.Failed ||
+					!strings.Contains(got.FailureReason, tc.reason) {
 					t.Errorf("state %+v, want reason %q", got, tc.reason)
 				}
-				if len(step.Events) != 1 || step.Events[0].Reason != ReasonFailedMigration || !strings.Contains(step.Events[0].Message, tc.reason) {
+				if len(step.Events) != 1 || step.Events[0].Reason != ReasonFailedMigration ||
+					!strings.Contains(step.Events[0].Message, tc.reason) {
 					t.Errorf("events %+v", step.Events)
 				}
 			}
@@ -206,7 +266,8 @@ func notMigratable(view *View) {
 // What the VMI is told when the pod has a node, and when the migration ends.
 func TestNextVMI(t *testing.T) {
 	begun := Next(situation(scheduling)).VMIStatus
-	if ms := begun.MigrationState; ms.MigrationUID != "mig" || ms.SourceNode != "node01" || ms.SourcePod != "source" || ms.TargetNode != "node02" || ms.TargetPod != "target" {
+	if ms := begun.MigrationState; ms.MigrationUID != "mig" || ms.SourceNode != "node01" || ms.SourcePod != "source" ||
+		ms.TargetNode != "node02" || ms.TargetPod != "target" {
 		t.Errorf("migrationState %+v", ms)
 	}
 	if begun.ActivePods["target"] != "node02" || begun.ActivePods["source"] != "node01" {
@@ -251,14 +312,17 @@ func TestPod(t *testing.T) {
 	instance := situation().VMI
 	instance.Spec.Domain.Devices.DisableHotplug = true
 	instance.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}},
-			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "b", Operator: corev1.NodeSelectorOpExists}}},
-		}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}},
+				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "b", Operator: corev1.NodeSelectorOpExists}}},
+			},
+		},
 	}}
 	facts := vmicontroller.Facts{Image: "launcher", Config: config.Config{Architecture: "amd64"}}
 	pod := Pod(migration, instance, facts)
-	if pod.Name == vmicontroller.PodName(instance) || pod.Labels[v1.MigrationJobLabel] != "mig" || pod.Annotations[v1.MigrationJobNameAnnotation] != "m" {
+	if pod.Name == vmicontroller.PodName(instance) || pod.Labels[v1.MigrationJobLabel] != "mig" ||
+		pod.Annotations[v1.MigrationJobNameAnnotation] != "m" {
 		t.Errorf("metadata %+v", pod.ObjectMeta)
 	}
 	if _, labelled := pod.Labels[v1.MigrationTargetNodeNameLabel]; labelled {
@@ -276,7 +340,8 @@ func TestPod(t *testing.T) {
 	if len(terms) != 2 {
 		t.Errorf("terms %+v", terms)
 	}
-	if got := instance.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields; len(got) != 0 {
+	own := instance.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if got := own.NodeSelectorTerms[0].MatchFields; len(got) != 0 {
 		t.Errorf("the VMI itself was changed: %+v", got)
 	}
 }

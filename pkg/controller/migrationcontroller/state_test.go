@@ -21,9 +21,11 @@ func withState(access corev1.PersistentVolumeAccessMode) func(*View) {
 		vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(
 			&metav1.ObjectMeta{Name: vmi.Name, UID: "vm-uid"}, v1.VirtualMachineGroupVersionKind)}
 		vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
-		vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: stateFrom, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
-			ClaimName: stateFrom, AccessModes: []corev1.PersistentVolumeAccessMode{access},
-		}}}
+		vmi.Status.VolumeStatus = []v1.VolumeStatus{
+			{Name: stateFrom, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+				ClaimName: stateFrom, AccessModes: []corev1.PersistentVolumeAccessMode{access},
+			}},
+		}
 	}
 }
 
@@ -49,7 +51,8 @@ func TestStateClaims(t *testing.T) {
 		}
 		pod := Pod(view.Migration, view.VMI, vmicontroller.Facts{StateClaim: ms.TargetPersistentStatePVCName})
 		if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == ms.TargetPersistentStatePVCName
+			return v.PersistentVolumeClaim != nil &&
+				v.PersistentVolumeClaim.ClaimName == ms.TargetPersistentStatePVCName
 		}) {
 			t.Errorf("%s: the pod does not mount %s", access, ms.TargetPersistentStatePVCName)
 		}
@@ -73,7 +76,9 @@ func TestDropState(t *testing.T) {
 	another := func(view *View) {
 		view.VMI.UID, view.VMI.Status.MigrationState = "another", nil
 		view.Migration.Status.PhaseTransitionTimestamps = append(view.Migration.Status.PhaseTransitionTimestamps,
-			v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{Phase: v1.MigrationScheduled, PhaseTransitionTimestamp: metav1.NewTime(now)})
+			v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{
+				Phase: v1.MigrationScheduled, PhaseTransitionTimestamp: metav1.NewTime(now),
+			})
 	}
 	for name, test := range map[string]struct {
 		view View
@@ -89,7 +94,9 @@ func TestDropState(t *testing.T) {
 		"and its pod is gone":                      {situation(rwo, ownState, failed, succeeded, podGone, over), false},
 		"the status names it":                      {situation(rwo, ownState, failed, settled, over), false},
 		"a new instance has no word of it":         {situation(rwo, ownState, another, podGone, over), false},
-		"succeeded":                                {situation(rwo, ownState, succeeded, final(v1.MigrationSucceeded)), false},
+		"succeeded": {
+			situation(rwo, ownState, succeeded, final(v1.MigrationSucceeded)), false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if step := Next(test.view); (step.DeleteState != nil) != test.want {

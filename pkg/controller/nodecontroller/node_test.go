@@ -13,7 +13,13 @@ import (
 func TestExamine(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	node := func(heartbeat string, ready corev1.ConditionStatus) *corev1.Node {
-		node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Message: "silent", LastTransitionTime: metav1.NewTime(now)}}}}
+		node := &corev1.Node{
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: ready, Message: "silent", LastTransitionTime: metav1.NewTime(now)},
+				},
+			},
+		}
 		if heartbeat != "" {
 			node.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{v1.VirtHandlerHeartbeat: heartbeat}}
 		}
@@ -30,21 +36,44 @@ func TestExamine(t *testing.T) {
 		again        time.Duration
 		reason       string
 	}{
-		{"alive", node(`"2026-01-02T03:04:00Z"`, corev1.ConditionTrue), false, false, 4*time.Minute + 56*time.Second, ""},
-		{"alive, without quotes", node("2026-01-02T03:04:05Z", corev1.ConditionTrue), false, false, 5*time.Minute + time.Second, ""},
-		{"alive, kubelet not well", node(`"2026-01-02T03:04:05Z"`, corev1.ConditionFalse), false, false, 5*time.Minute + time.Second, ""},
-		{"virt-handler silent", node(`"2026-01-02T02:59:04Z"`, corev1.ConditionTrue), true, true, 0, "silent since 2026-01-02T02:59:04Z"},
+		{
+			"alive", node(`"2026-01-02T03:04:00Z"`, corev1.ConditionTrue), false, false, 4*time.Minute + 56*time.Second,
+			"",
+		},
+		{
+			"alive, without quotes", node("2026-01-02T03:04:05Z", corev1.ConditionTrue), false, false,
+			5*time.Minute + time.Second, "",
+		},
+		{
+			"alive, kubelet not well", node(`"2026-01-02T03:04:05Z"`, corev1.ConditionFalse), false, false,
+			5*time.Minute + time.Second, "",
+		},
+		{
+			"virt-handler silent", node(`"2026-01-02T02:59:04Z"`, corev1.ConditionTrue), true, true, 0,
+			"silent since 2026-01-02T02:59:04Z",
+		},
 		{"heartbeat unreadable", node(`soon`, corev1.ConditionTrue), true, true, 0, "not a time"},
-		{"node silent", node(`"2026-01-02T03:04:05Z"`, corev1.ConditionUnknown), true, true, 5*time.Minute + time.Second, "does not answer: silent"},
-		{"node silent, but its virt-handler is not", since(node(`"2026-01-02T03:04:05Z"`, corev1.ConditionUnknown), now.Add(-time.Second)), false, false, 5*time.Minute + time.Second, ""},
-		{"node silent, without virt-handler", node("", corev1.ConditionUnknown), true, false, 0, "does not answer: silent"},
+		{
+			"node silent", node(`"2026-01-02T03:04:05Z"`, corev1.ConditionUnknown), true, true,
+			5*time.Minute + time.Second, "does not answer: silent",
+		},
+		{
+			"node silent, but its virt-handler is not",
+			since(node(`"2026-01-02T03:04:05Z"`, corev1.ConditionUnknown), now.Add(-time.Second)), false, false,
+			5*time.Minute + time.Second, "",
+		},
+		{
+			"node silent, without virt-handler", node("", corev1.ConditionUnknown), true, false, 0,
+			"does not answer: silent",
+		},
 		{"no virt-handler", node("", corev1.ConditionTrue), false, false, 0, ""},
 		{"gone", nil, true, false, 0, "does not exist"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got := examine(c.node, 5*time.Minute, now)
-			if got.lost != c.lost || got.silent != c.silent || got.again != c.again || !strings.Contains(got.reason, c.reason) {
+			if got.lost != c.lost || got.silent != c.silent || got.again != c.again ||
+				!strings.Contains(got.reason, c.reason) {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -65,7 +94,8 @@ func TestNext(t *testing.T) {
 	}
 	node := func(heartbeat, schedulable string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Labels: map[string]string{v1.NodeSchedulable: schedulable}, Annotations: map[string]string{v1.VirtHandlerHeartbeat: heartbeat},
+			Labels:      map[string]string{v1.NodeSchedulable: schedulable},
+			Annotations: map[string]string{v1.VirtHandlerHeartbeat: heartbeat},
 		}}
 	}
 	for name, c := range map[string]struct {
@@ -102,7 +132,8 @@ func TestMarkUnknown(t *testing.T) {
 		{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue},
 	}}
 	markUnknown(&status, time.Now())
-	if status.Phase != v1.Unknown || status.Reason != "NodeUnresponsive" || status.Conditions[0].Status != corev1.ConditionFalse || status.Conditions[0].Reason != "NodeUnresponsive" ||
+	if status.Phase != v1.Unknown || status.Reason != "NodeUnresponsive" ||
+		status.Conditions[0].Status != corev1.ConditionFalse || status.Conditions[0].Reason != "NodeUnresponsive" ||
 		status.Conditions[1].Status != corev1.ConditionTrue || len(status.PhaseTransitionTimestamps) != 1 {
 		t.Errorf("%+v", status)
 	}
@@ -112,7 +143,8 @@ func TestMarkUnknown(t *testing.T) {
 func TestTransitionsAreBounded(t *testing.T) {
 	status := v1.VirtualMachineInstanceStatus{}
 	add := func(phase v1.VirtualMachineInstancePhase) {
-		status.PhaseTransitionTimestamps = append(status.PhaseTransitionTimestamps, v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: phase})
+		status.PhaseTransitionTimestamps = append(status.PhaseTransitionTimestamps,
+			v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: phase})
 	}
 	add(v1.Pending)
 	for range 100 {
@@ -121,7 +153,9 @@ func TestTransitionsAreBounded(t *testing.T) {
 	}
 	list := status.PhaseTransitionTimestamps
 	last := len(list) - 1
-	if len(list) > maxTransitions || list[0].Phase != v1.Pending || list[last].Phase != v1.Unknown || list[last-1].Phase != v1.Running {
-		t.Errorf("%d transitions, from %s to %s after %s", len(list), list[0].Phase, list[last].Phase, list[last-1].Phase)
+	if len(list) > maxTransitions || list[0].Phase != v1.Pending || list[last].Phase != v1.Unknown ||
+		list[last-1].Phase != v1.Running {
+		t.Errorf("%d transitions, from %s to %s after %s", len(list), list[0].Phase, list[last].Phase,
+			list[last-1].Phase)
 	}
 }

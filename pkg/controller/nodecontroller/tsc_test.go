@@ -27,13 +27,20 @@ func TestFrequencies(t *testing.T) {
 		used   []int64
 		want   map[string]bool
 	}{
-		"nothing known":  {labels("", ""), used, nil},
-		"known no more":  {labels("", "", "2000000000"), used, map[string]bool{ours + "2000000000": false}},
-		"its own":        {labels("2000000000", "false"), nil, map[string]bool{ours + "2000000000": true}},
-		"nearly its own": {labels("2000000000", "false", "2000000000"), used, map[string]bool{ours + "2000000001": true}},
-		"scalable":       {labels("2000000000", "true"), used, map[string]bool{ours + "2000000000": true, ours + "1000000000": true, ours + "2000000001": true}},
-		"as it is":       {labels("2000000000", "true", "2000000000", "1000000000", "2000000001"), used, nil},
-		"used no more":   {labels("2000000000", "true", "2000000000", "1500000000"), nil, map[string]bool{ours + "1500000000": false}},
+		"nothing known": {labels("", ""), used, nil},
+		"known no more": {labels("", "", "2000000000"), used, map[string]bool{ours + "2000000000": false}},
+		"its own":       {labels("2000000000", "false"), nil, map[string]bool{ours + "2000000000": true}},
+		"nearly its own": {
+			labels("2000000000", "false", "2000000000"), used, map[string]bool{ours + "2000000001": true},
+		},
+		"scalable": {
+			labels("2000000000", "true"), used,
+			map[string]bool{ours + "2000000000": true, ours + "1000000000": true, ours + "2000000001": true},
+		},
+		"as it is": {labels("2000000000", "true", "2000000000", "1000000000", "2000000001"), used, nil},
+		"used no more": {
+			labels("2000000000", "true", "2000000000", "1500000000"), nil, map[string]bool{ours + "1500000000": false},
+		},
 	} {
 		if got := frequencies(c.labels, c.used); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -36,10 +36,14 @@ func member(text string) *v1.VirtualMachineInstance {
 		Namespace: "ns", Name: words[0], UID: types.UID("uid-" + words[0]), Labels: map[string]string{"app": "web"},
 		CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
 	}}
-	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(newSet(1), v1.VirtualMachineInstanceReplicaSetGroupVersionKind)}
+	vmi.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(newSet(1), v1.VirtualMachineInstanceReplicaSetGroupVersionKind),
+	}
 	vmi.Status.Phase = v1.Pending
 	ready := func(status corev1.ConditionStatus, reason string) {
-		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceReady, Status: status, Reason: reason}}
+		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+			{Type: v1.VirtualMachineInstanceReady, Status: status, Reason: reason},
+		}
 	}
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")
@@ -58,7 +62,10 @@ func member(text string) *v1.VirtualMachineInstance {
 			vmi.Status.Phase = v1.Running
 			ready(corev1.ConditionFalse, v1.PodTerminatingReason)
 		case "failed", "succeeded":
-			vmi.Status.Phase = map[string]v1.VirtualMachineInstancePhase{"failed": v1.Failed, "succeeded": v1.Succeeded}[key]
+			vmi.Status.Phase = map[string]v1.VirtualMachineInstancePhase{
+				"failed":    v1.Failed,
+				"succeeded": v1.Succeeded,
+			}[key]
 			ago, err := time.ParseDuration(value)
 			if err != nil {
 				panic(err)
@@ -104,7 +111,8 @@ func namesOf(vmis []*v1.VirtualMachineInstance) string {
 }
 
 func TestClaim(t *testing.T) {
-	vmis := members("mine ready", "changed ready other", "free orphan", "free-going orphan deleted", "free-other orphan other", "foreign foreign", "going deleted")
+	vmis := members("mine ready", "changed ready other", "free orphan", "free-going orphan deleted",
+		"free-other orphan other", "foreign foreign", "going deleted")
 	for name, tc := range map[string]struct {
 		deleted              bool
 		mine, adopt, release string
@@ -141,28 +149,46 @@ func TestNext(t *testing.T) {
 		delete, replace string
 		again           time.Duration
 	}{
-		"empty":                        {replicas: 3, create: 3},
-		"replicas unset":               {change: func(s *v1.VirtualMachineInstanceReplicaSet) { s.Spec.Replicas = nil }, create: 1},
-		"enough":                       {replicas: 2, vmis: []string{"a ready", "b"}},
-		"more wanted":                  {replicas: 4, vmis: []string{"a ready", "b"}, create: 2},
-		"a burst at most":              {replicas: 1000, create: 250},
-		"none wanted":                  {vmis: []string{"a ready node=n1", "b"}, delete: "b a"},
-		"paused":                       {replicas: 3, vmis: []string{"a failed=1m"}, change: func(s *v1.VirtualMachineInstanceReplicaSet) { s.Spec.Paused = true }},
-		"being deleted":                {replicas: 3, change: func(s *v1.VirtualMachineInstanceReplicaSet) { s.DeletionTimestamp = &metav1.Time{Time: now} }},
-		"ended are replaced":           {replicas: 2, vmis: []string{"a ready", "b failed=1s"}, create: 1, replace: "b"},
-		"shut down as well":            {replicas: 1, vmis: []string{"a succeeded=1s"}, create: 1, replace: "a"},
-		"ended and not wanted":         {replicas: 1, vmis: []string{"a ready", "b failed=1s"}, replace: "b"},
-		"its pod ends, as in a drain":  {replicas: 1, vmis: []string{"a terminating"}, create: 1, replace: "a"},
-		"on their way out":             {replicas: 1, vmis: []string{"a ready deleted"}, create: 1},
-		"ended, and deleted already":   {replicas: 1, vmis: []string{"a failed=1s deleted"}, create: 1},
-		"ended early":                  {replicas: 2, vmis: []string{"a failed=4s age=20s", "b failed=1s age=20s"}, again: 6 * time.Second},
-		"ended early a while ago":      {replicas: 1, vmis: []string{"a failed=10s age=20s"}, create: 1, replace: "a"},
-		"too many, not on a node":      {replicas: 1, vmis: []string{"a ready node=n1", "b"}, delete: "b"},
-		"too many, starting":           {replicas: 1, vmis: []string{"a running node=n1", "b starting node=n1"}, delete: "b"},
-		"too many, not ready":          {replicas: 2, vmis: []string{"a ready node=n1", "b running node=n2", "c ready node=n3"}, delete: "b"},
-		"too many, in company":         {replicas: 2, vmis: []string{"a ready node=n1", "b ready node=n2", "c ready node=n2 age=2h"}, delete: "b"},
-		"too many, the youngest":       {replicas: 2, vmis: []string{"a ready node=n1", "b ready node=n2 age=5m", "c ready node=n3"}, delete: "b"},
-		"too many, all alike":          {replicas: 1, vmis: []string{"b ready node=n1", "a ready node=n2"}, delete: "a"},
+		"empty":           {replicas: 3, create: 3},
+		"replicas unset":  {change: func(s *v1.VirtualMachineInstanceReplicaSet) { s.Spec.Replicas = nil }, create: 1},
+		"enough":          {replicas: 2, vmis: []string{"a ready", "b"}},
+		"more wanted":     {replicas: 4, vmis: []string{"a ready", "b"}, create: 2},
+		"a burst at most": {replicas: 1000, create: 250},
+		"none wanted":     {vmis: []string{"a ready node=n1", "b"}, delete: "b a"},
+		"paused": {
+			replicas: 3, vmis: []string{"a failed=1m"},
+			change: func(s *v1.VirtualMachineInstanceReplicaSet) { s.Spec.Paused = true },
+		},
+		"being deleted": {
+			replicas: 3,
+			change:   func(s *v1.VirtualMachineInstanceReplicaSet) { s.DeletionTimestamp = &metav1.Time{Time: now} },
+		},
+		"ended are replaced":          {replicas: 2, vmis: []string{"a ready", "b failed=1s"}, create: 1, replace: "b"},
+		"shut down as well":           {replicas: 1, vmis: []string{"a succeeded=1s"}, create: 1, replace: "a"},
+		"ended and not wanted":        {replicas: 1, vmis: []string{"a ready", "b failed=1s"}, replace: "b"},
+		"its pod ends, as in a drain": {replicas: 1, vmis: []string{"a terminating"}, create: 1, replace: "a"},
+		"on their way out":            {replicas: 1, vmis: []string{"a ready deleted"}, create: 1},
+		"ended, and deleted already":  {replicas: 1, vmis: []string{"a failed=1s deleted"}, create: 1},
+		"ended early": {
+			replicas: 2, vmis: []string{"a failed=4s age=20s", "b failed=1s age=20s"}, again: 6 * time.Second,
+		},
+		"ended early a while ago": {replicas: 1, vmis: []string{"a failed=10s age=20s"}, create: 1, replace: "a"},
+		"too many, not on a node": {replicas: 1, vmis: []string{"a ready node=n1", "b"}, delete: "b"},
+		"too many, starting": {
+			replicas: 1, vmis: []string{"a running node=n1", "b starting node=n1"}, delete: "b",
+		},
+		"too many, not ready": {
+			replicas: 2, vmis: []string{"a ready node=n1", "b running node=n2", "c ready node=n3"}, delete: "b",
+		},
+		"too many, in company": {
+			replicas: 2, vmis: []string{"a ready node=n1", "b ready node=n2", "c ready node=n2 age=2h"}, delete: "b",
+		},
+		"too many, the youngest": {
+			replicas: 2, vmis: []string{"a ready node=n1", "b ready node=n2 age=5m", "c ready node=n3"}, delete: "b",
+		},
+		"too many, all alike": {
+			replicas: 1, vmis: []string{"b ready node=n1", "a ready node=n2"}, delete: "a",
+		},
 		"a burst of deletions at most": {vmis: many(300), delete: namesOf(members(many(250)...))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +197,10 @@ func TestNext(t *testing.T) {
 				tc.change(set)
 			}
 			got := Next(View{Set: set, VMIs: members(tc.vmis...), Now: now})
-			if got.Create != tc.create || namesOf(got.Delete) != tc.delete || namesOf(got.Replace) != tc.replace || got.RequeueAfter != tc.again {
-				t.Errorf("create %d, delete %q, replace %q, again after %s", got.Create, namesOf(got.Delete), namesOf(got.Replace), got.RequeueAfter)
+			if got.Create != tc.create || namesOf(got.Delete) != tc.delete || namesOf(got.Replace) != tc.replace ||
+				got.RequeueAfter != tc.again {
+				t.Errorf("create %d, delete %q, replace %q, again after %s", got.Create, namesOf(got.Delete),
+					namesOf(got.Replace), got.RequeueAfter)
 			}
 		})
 	}
@@ -181,7 +209,8 @@ func TestNext(t *testing.T) {
 func TestInstance(t *testing.T) {
 	set := newSet(1)
 	got := Instance(set)
-	if got.GenerateName != "web-" || got.Name != "" || got.Labels["app"] != "web" || got.Annotations["note"] != "x" || !metav1.IsControlledBy(got, set) ||
+	if got.GenerateName != "web-" || got.Name != "" || got.Labels["app"] != "web" || got.Annotations["note"] != "x" ||
+		!metav1.IsControlledBy(got, set) ||
 		!slices.Contains(got.Finalizers, v1.VirtualMachineInstanceFinalizer) {
 		t.Errorf("%+v", got.ObjectMeta)
 	}
@@ -201,30 +230,59 @@ func TestStatus(t *testing.T) {
 	vmis := members("a ready", "b running", "c failed=1s", "d ready deleted", "e terminating")
 	earlier := metav1.NewTime(now.Add(-time.Minute))
 	failure := Failure{Reason: ReasonFailedCreate, Message: "quota"}
-	condition := func(of v1.VirtualMachineInstanceReplicaSetConditionType, reason, message string, since metav1.Time) v1.VirtualMachineInstanceReplicaSetCondition {
-		return v1.VirtualMachineInstanceReplicaSetCondition{Type: of, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: since}
+	condition := func(of v1.VirtualMachineInstanceReplicaSetConditionType, reason, message string, since metav1.Time,
+	) v1.VirtualMachineInstanceReplicaSetCondition {
+		return v1.VirtualMachineInstanceReplicaSetCondition{
+			Type: of, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: since,
+		}
 	}
-	const paused, failing = v1.VirtualMachineInstanceReplicaSetReplicaPaused, v1.VirtualMachineInstanceReplicaSetReplicaFailure
-	pausedNow := condition(paused, ReasonPaused, "nothing is created or deleted until spec.paused is false", metav1.NewTime(now))
+	const paused, failing = v1.VirtualMachineInstanceReplicaSetReplicaPaused,
+		v1.VirtualMachineInstanceReplicaSetReplicaFailure
+	pausedNow := condition(paused, ReasonPaused, "nothing is created or deleted until spec.paused is false",
+		metav1.NewTime(now))
 	for name, tc := range map[string]struct {
 		paused  bool
 		failure Failure
 		had     []v1.VirtualMachineInstanceReplicaSetCondition
 		want    []v1.VirtualMachineInstanceReplicaSetCondition
 	}{
-		"well":           {},
-		"paused":         {paused: true, want: []v1.VirtualMachineInstanceReplicaSetCondition{pausedNow}},
-		"resumed":        {had: []v1.VirtualMachineInstanceReplicaSetCondition{pausedNow}, want: []v1.VirtualMachineInstanceReplicaSetCondition{}},
-		"fails":          {failure: failure, want: []v1.VirtualMachineInstanceReplicaSetCondition{condition(failing, ReasonFailedCreate, "quota", metav1.NewTime(now))}},
-		"fails still":    {failure: failure, had: []v1.VirtualMachineInstanceReplicaSetCondition{condition(failing, "x", "y", earlier)}, want: []v1.VirtualMachineInstanceReplicaSetCondition{condition(failing, ReasonFailedCreate, "quota", earlier)}},
-		"does not fail":  {had: []v1.VirtualMachineInstanceReplicaSetCondition{condition(failing, "x", "y", earlier)}, want: []v1.VirtualMachineInstanceReplicaSetCondition{}},
-		"fails, resumed": {failure: failure, had: []v1.VirtualMachineInstanceReplicaSetCondition{pausedNow}, want: []v1.VirtualMachineInstanceReplicaSetCondition{condition(failing, ReasonFailedCreate, "quota", metav1.NewTime(now))}},
+		"well":   {},
+		"paused": {paused: true, want: []v1.VirtualMachineInstanceReplicaSetCondition{pausedNow}},
+		"resumed": {
+			had:  []v1.VirtualMachineInstanceReplicaSetCondition{pausedNow},
+			want: []v1.VirtualMachineInstanceReplicaSetCondition{},
+		},
+		"fails": {
+			failure: failure,
+			want: []v1.VirtualMachineInstanceReplicaSetCondition{
+				condition(failing, ReasonFailedCreate, "quota", metav1.NewTime(now)),
+			},
+		},
+		"fails still": {
+			failure: failure,
+			had:     []v1.VirtualMachineInstanceReplicaSetCondition{condition(failing, "x", "y", earlier)},
+			want: []v1.VirtualMachineInstanceReplicaSetCondition{
+				condition(failing, ReasonFailedCreate, "quota", earlier),
+			},
+		},
+		"does not fail": {
+			had:  []v1.VirtualMachineInstanceReplicaSetCondition{condition(failing, "x", "y", earlier)},
+			want: []v1.VirtualMachineInstanceReplicaSetCondition{},
+		},
+		"fails, resumed": {
+			failure: failure, had: []v1.VirtualMachineInstanceReplicaSetCondition{pausedNow},
+			want: []v1.VirtualMachineInstanceReplicaSetCondition{
+				condition(failing, ReasonFailedCreate, "quota", metav1.NewTime(now)),
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := set.DeepCopy()
 			set.Spec.Paused, set.Status.Conditions = tc.paused, tc.had
 			got := Status(set, selector, vmis, tc.failure, now)
-			want := v1.VirtualMachineInstanceReplicaSetStatus{Replicas: 2, ReadyReplicas: 1, LabelSelector: "app=web", Conditions: tc.want}
+			want := v1.VirtualMachineInstanceReplicaSetStatus{
+				Replicas: 2, ReadyReplicas: 1, LabelSelector: "app=web", Conditions: tc.want,
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}

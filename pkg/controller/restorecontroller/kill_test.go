@@ -71,9 +71,13 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		cdiv1.AddToScheme(scheme), snapshotsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	return &world{T: t, subject: "r", client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
-		&v1.VirtualMachine{}, &v1beta1.VirtualMachineRestore{}, &corev1.PersistentVolumeClaim{}, &cdiv1.DataVolume{},
-	).Build()}
+	return &world{
+		T: t, subject: "r",
+		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
+			&v1.VirtualMachine{}, &v1beta1.VirtualMachineRestore{}, &corev1.PersistentVolumeClaim{},
+			&cdiv1.DataVolume{},
+		).Build(),
+	}
 }
 
 // run has a new reconciler work on the restore until it has written that often, and is killed.
@@ -101,13 +105,17 @@ func (w *world) run(writes int) {
 			}
 			return c.Delete(ctx, object, o...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, o ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, p client.Patch,
+			o ...client.PatchOption,
+		) error {
 			if err := did("patch", object); err != nil {
 				return err
 			}
 			return c.Patch(ctx, object, p, o...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch,
+			o ...client.SubResourcePatchOption,
+		) error {
 			if err := did("patch "+sub, object); err != nil {
 				return err
 			}
@@ -121,7 +129,8 @@ func (w *world) run(writes int) {
 	frame := r.Frame()
 	for range 20 {
 		before := len(w.writes)
-		_, err := frame.Reconcile(w.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: w.subject}})
+		_, err := frame.Reconcile(w.Context(),
+			reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: w.subject}})
 		if errors.Is(err, errKilled) {
 			return
 		}
@@ -156,7 +165,9 @@ func (w *world) provision() (did bool) {
 		}
 		claim := w.claim(dv.Name)
 		if claim != nil && len(claim.OwnerReferences) == 0 && claim.Annotations[populatedFor] == dv.Name {
-			claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
+			claim.OwnerReferences = []metav1.OwnerReference{
+				*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume")),
+			}
 			w.must(w.client.Update(w.Context(), claim))
 			did = true
 		}
@@ -217,7 +228,8 @@ func (w *world) check(target string, inPlace bool) {
 		case claim == nil:
 			w.Fatalf("after %v: committed %t, held %t, and no claim %s", w.writes, committed, held, name)
 		case committed != (claim.Spec.DataSource != nil) && (!inPlace || !held):
-			w.Fatalf("after %v: committed %t, held %t, and claim %s of %v", w.writes, committed, held, name, claim.Spec.DataSource)
+			w.Fatalf("after %v: committed %t, held %t, and claim %s of %v", w.writes, committed, held, name,
+				claim.Spec.DataSource)
 		}
 	}
 	if held || !vmstate.Needed(&vm.Spec.Template.Spec) {
@@ -240,17 +252,29 @@ func TestKills(t *testing.T) {
 		root, state  string
 		deletedClaim []string
 	}{
-		"new claims":            {target: "vm", root: "restore-r-uid-root", state: "restore-r-uid-" + vmstate.Prefix + "-vm", deletedClaim: []string{vmstate.Prefix + "-vm-xxxxx"}},
-		"DataVolumes":           {target: "vm", withCDI: true, root: "restore-r-uid-root", state: "restore-r-uid-" + vmstate.Prefix + "-vm"},
-		"in place":              {target: "vm", change: inPlace, root: "root", state: vmstate.Prefix + "-vm-xxxxx"},
-		"DataVolumes, in place": {target: "vm", withCDI: true, change: inPlace, root: "root", state: vmstate.Prefix + "-vm-xxxxx"},
+		"new claims": {
+			target: "vm", root: "restore-r-uid-root", state: "restore-r-uid-" + vmstate.Prefix + "-vm",
+			deletedClaim: []string{vmstate.Prefix + "-vm-xxxxx"},
+		},
+		"DataVolumes": {
+			target: "vm", withCDI: true, root: "restore-r-uid-root", state: "restore-r-uid-" + vmstate.Prefix + "-vm",
+		},
+		"in place": {target: "vm", change: inPlace, root: "root", state: vmstate.Prefix + "-vm-xxxxx"},
+		"DataVolumes, in place": {
+			target: "vm", withCDI: true, change: inPlace, root: "root", state: vmstate.Prefix + "-vm-xxxxx",
+		},
 		"another VM": {target: "other", root: "other-root", change: func(s *v1beta1.VirtualMachineRestoreSpec) {
 			s.VolumeRestorePolicy = new(v1beta1.VolumeRestorePolicyPrefixTargetName)
 			s.Patches = []string{`{"op":"replace","path":"/metadata/labels/a","value":"c"}`}
 		}},
-		"another VM with DataVolumes": {target: "other", withCDI: true, root: "mine", change: func(s *v1beta1.VirtualMachineRestoreSpec) {
-			s.VolumeRestoreOverrides = []v1beta1.VolumeRestoreOverride{{VolumeName: "root", RestoreName: "mine", Labels: map[string]string{"x": "y"}}}
-		}},
+		"another VM with DataVolumes": {
+			target: "other", withCDI: true, root: "mine",
+			change: func(s *v1beta1.VirtualMachineRestoreSpec) {
+				s.VolumeRestoreOverrides = []v1beta1.VolumeRestoreOverride{
+					{VolumeName: "root", RestoreName: "mine", Labels: map[string]string{"x": "y"}},
+				}
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,9 +286,10 @@ func TestKills(t *testing.T) {
 					for _, object := range objects {
 						if content, ok := object.(*v1beta1.VirtualMachineSnapshotContent); ok {
 							content.Spec.Source.VirtualMachine.Spec.Template.Spec.Domain.Devices.TPM = nil
-							content.Spec.VolumeBackups = slices.DeleteFunc(content.Spec.VolumeBackups, func(b v1beta1.VolumeBackup) bool {
-								return isState(b.VolumeName)
-							})
+							content.Spec.VolumeBackups = slices.DeleteFunc(content.Spec.VolumeBackups,
+								func(b v1beta1.VolumeBackup) bool {
+									return isState(b.VolumeName)
+								})
 						}
 					}
 				}
@@ -285,15 +310,18 @@ func TestKills(t *testing.T) {
 				w.provision()
 			}
 			r, vm := w.restore(), w.vm(tc.target)
-			if !isTrue(completeOf(r)) || r.Status.RestoreTime == nil || vm == nil || vm.Status.RestoreInProgress != nil || vm.Spec.Template.Spec.Domain.CPU.Cores != 1 {
+			if !isTrue(completeOf(r)) || r.Status.RestoreTime == nil || vm == nil ||
+				vm.Status.RestoreInProgress != nil || vm.Spec.Template.Spec.Domain.CPU.Cores != 1 {
 				t.Fatalf("after %v: %+v, VM %+v", w.writes, r.Status, vm)
 			}
 			if vm.Spec.Instancetype.RevisionName != tc.target+"-small-1" {
 				t.Errorf("instance type %+v", vm.Spec.Instancetype)
 			}
 			root := w.claim(tc.root)
-			if size := root.Spec.Resources.Requests[corev1.ResourceStorage]; size.String() != "2Gi" || root.Annotations["note"] != "root" ||
-				root.Annotations["pv.kubernetes.io/bind-completed"] != "" || root.Labels[SourceLabel] != "vm" || root.Labels["disk"] != "root" {
+			if size := root.Spec.Resources.Requests[corev1.ResourceStorage]; size.String() != "2Gi" ||
+				root.Annotations["note"] != "root" ||
+				root.Annotations["pv.kubernetes.io/bind-completed"] != "" || root.Labels[SourceLabel] != "vm" ||
+				root.Labels["disk"] != "root" {
 				t.Errorf("claim %+v", root)
 			}
 			if tc.state != "" && w.claim(tc.state).Labels[vmstate.Prefix] != "vm" {
@@ -357,7 +385,8 @@ func (w *world) checkRest(target string, n int) {
 	var list corev1.PersistentVolumeClaimList
 	w.must(w.client.List(w.Context(), &list))
 	for _, claim := range list.Items {
-		if claim.Annotations[LastAnnotation] != "" && !slices.Contains(used, claim.Name) && claim.Labels[vmstate.Prefix] == "" &&
+		if claim.Annotations[LastAnnotation] != "" && !slices.Contains(used, claim.Name) &&
+			claim.Labels[vmstate.Prefix] == "" &&
 			(target == "vm" || !isState(claim.Labels["disk"]) || w.vm(target) == nil) {
 			w.Fatalf("deleted after %d writes, claim %s is left of %v", n, claim.Name, w.writes)
 		}
@@ -368,12 +397,15 @@ func TestRefusedByAPIServer(t *testing.T) {
 	vm, objects := source(false)
 	w := newWorld(t, append(objects, vm, restoreOf("vm", nil))...)
 	w.run(4)
-	w.must(w.client.Delete(w.Context(), &snapshotsv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vmsnapshot-1-volume-data"}}))
+	w.must(w.client.Delete(w.Context(),
+		&snapshotsv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vmsnapshot-1-volume-data"}}))
 	w.run(100)
-	if r := w.restore(); !strings.Contains(r.Status.Conditions[1].Reason, "missing volumeSnapshot vmsnapshot-1-volume-data") || isTrue(r.Status.Complete) {
+	if r := w.restore(); !strings.Contains(r.Status.Conditions[1].Reason,
+		"missing volumeSnapshot vmsnapshot-1-volume-data") || isTrue(r.Status.Complete) {
 		t.Errorf("%+v", r.Status)
 	}
-	if apierrors.IsNotFound(w.client.Get(w.Context(), types.NamespacedName{Namespace: "ns", Name: "data"}, &corev1.PersistentVolumeClaim{})) {
+	if apierrors.IsNotFound(w.client.Get(w.Context(), types.NamespacedName{Namespace: "ns", Name: "data"},
+		&corev1.PersistentVolumeClaim{})) {
 		t.Error("the VM's claim is gone")
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // commit writes the target, or makes it. All that it needs is there.
@@ -255,7 +256,8 @@ func (v *View) dataVolume(name string, template *v1.DataVolumeTemplateSpec) *cdi
 	return dv
 }
 
-// Patch is a VM with JSON patches applied, each an operation. A replacement of what is not there adds it.
+// Patch is a VM with JSON patches applied, each an operation. A replacement of what is not there adds it, as in
+// KubeVirt; that of a field which a VM does not have is an error, since the API server would drop it without a word.
 func Patch(vm *v1.VirtualMachine, patches []string) (*v1.VirtualMachine, error) {
 	if len(patches) == 0 {
 		return vm, nil
@@ -272,6 +274,10 @@ func Patch(vm *v1.VirtualMachine, patches []string) (*v1.VirtualMachine, error) 
 	after, err := patch.Apply(before)
 	if err != nil {
 		return nil, fmt.Errorf("failed to apply patch for VM %s: %w", text, err)
+	}
+	if unknown := surface.UnknownFields[v1.VirtualMachine](after); len(unknown) > 0 {
+		return nil, fmt.Errorf("a VM has no field %s; correct the path or the value in the patches %s",
+			strings.Join(unknown, ", "), text)
 	}
 	out := &v1.VirtualMachine{}
 	if err := json.Unmarshal(after, out); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
@@ -33,7 +34,9 @@ func (v *View) resume(vm *v1.VirtualMachine, step *Step) error {
 		})
 		return nil
 	}
-	mark := savedmemory.Resume{Claim: memory.Claim, Restore: v.Restore.UID, MACs: memory.MACs}
+	mark := savedmemory.Resume{
+		Claim: memory.Claim, Restore: v.Restore.UID, Disks: v.disks(), MACs: memory.MACs,
+	}
 	text, err := mark.Encode()
 	if err != nil {
 		return err
@@ -44,6 +47,18 @@ func (v *View) resume(vm *v1.VirtualMachine, step *Step) error {
 		fmt.Sprintf("The guest will go on from its memory in claim %s when the VM starts", memory.Claim),
 	})
 	return nil
+}
+
+// disks are the UIDs of the claims that the restore has made for the VM's disks, by volume.
+func (v *View) disks() map[string]types.UID {
+	out := map[string]types.UID{}
+	for i := range v.Volumes {
+		name, claim := v.Volumes[i].Backup.VolumeName, v.Volumes[i].Claim
+		if claim != nil && !isState(name) {
+			out[name] = claim.UID
+		}
+	}
+	return out
 }
 
 // boots is why the guest of the restored VM cannot go on from the snapshot's memory.

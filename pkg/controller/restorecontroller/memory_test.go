@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
@@ -20,13 +22,20 @@ func TestResume(t *testing.T) {
 		"half":     {func(_ *View, m *savedmemory.Memory) { m.Ended = nil }, "not saved to the end"},
 		"failed":   {func(_ *View, m *savedmemory.Memory) { m.Failure = "no space" }, "not saved to the end"},
 		"lapsed": {func(v *View, _ *savedmemory.Memory) {
-			v.Snapshot.Status.SourceIndications = []v1beta1.SourceIndication{{Indication: v1beta1.VMSnapshotQuiesceTimeoutIndication}}
+			v.Snapshot.Status.SourceIndications = []v1beta1.SourceIndication{
+				{Indication: v1beta1.VMSnapshotQuiesceTimeoutIndication},
+			}
 		}, "do not fit its memory"},
 		"another VM": {func(v *View, _ *savedmemory.Memory) { v.VM = nil }, "another one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := viewOf(t)
-			memory := &savedmemory.Memory{Claim: "c", Saved: savedmemory.Saved{Began: now, Ended: &ended}, MACs: map[string]string{"a": "m"}}
+			for i := range v.Volumes {
+				v.Volumes[i].Claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "made"}}
+			}
+			memory := &savedmemory.Memory{
+				Claim: "c", Saved: savedmemory.Saved{Began: now, Ended: &ended}, MACs: map[string]string{"a": "m"},
+			}
 			tc.change(v, memory)
 			text, err := memory.Encode()
 			if err != nil {
@@ -48,7 +57,8 @@ func TestResume(t *testing.T) {
 				}
 				return
 			}
-			if mark == nil || mark.Claim != "c" || mark.Restore != v.Restore.UID || mark.MACs["a"] != "m" || step.Events[0].Reason != reasonResumes {
+			if mark == nil || mark.Claim != "c" || mark.Restore != v.Restore.UID || mark.MACs["a"] != "m" ||
+				len(mark.Disks) != 2 || step.Events[0].Reason != reasonResumes {
 				t.Errorf("%+v, %+v", mark, step.Events)
 			}
 		})

@@ -22,7 +22,10 @@ func viewOf(t *testing.T) *View {
 	t.Helper()
 	vm, objects := source(false)
 	w := newWorld(t, append(objects, vm, restoreOf("vm", nil))...)
-	v := &View{Restore: restoreOf("vm", nil), VM: vm, Served: true, SourceExists: true, Now: now, Revisions: map[string]*appsv1.ControllerRevision{}}
+	v := &View{
+		Restore: restoreOf("vm", nil), VM: vm, Served: true, SourceExists: true, Now: now,
+		Revisions: map[string]*appsv1.ControllerRevision{},
+	}
 	v.Restore.Status = v.initial()
 	v.Restore.Finalizers = []string{Finalizer}
 	v.Restore.OwnerReferences = append(v.Restore.OwnerReferences, ownerOf(vm))
@@ -44,20 +47,38 @@ func TestTrouble(t *testing.T) {
 		change func(*View)
 		want   string
 	}{
-		"no snapshot":              {func(v *View) { v.Snapshot = nil }, "VMSnapshot ns/s does not exist"},
-		"failed snapshot":          {func(v *View) { v.Snapshot.Status.Phase = v1beta1.Failed }, "VMSnapshot ns/s failed and is invalid to use"},
-		"snapshot not ready":       {func(v *View) { v.Snapshot.Status.ReadyToUse = nil }, "VMSnapshot ns/s not ready"},
-		"no content name":          {func(v *View) { v.Snapshot.Status.VirtualMachineSnapshotContentName = nil }, "no snapshot content name in ns/s"},
-		"no content":               {func(v *View) { v.Content = nil }, "VMSnapshotContent ns/content does not exist"},
-		"content not ready":        {func(v *View) { v.Content.Status = nil }, "VMSnapshotContent ns/content not ready"},
-		"no VM in it":              {func(v *View) { v.Content.Spec.Source.VirtualMachine = nil }, "unexpected snapshot source"},
-		"no CSI":                   {func(v *View) { v.Served = false }, "the cluster has no VolumeSnapshots"},
-		"no VolumeSnapshot":        {func(v *View) { v.Volumes[0].Snapshot = nil }, "missing volumeSnapshot"},
-		"VolumeSnapshot not ready": {func(v *View) { v.Volumes[2].Snapshot.Status.ReadyToUse = new(false) }, "volumeSnapshot vmsnapshot-1-volume-"},
-		"another target":           {func(v *View) { v.VM.UID = "another" }, "restore source and restore target are different but restore target already exists"},
-		"another restore":          {func(v *View) { v.VM.Status.RestoreInProgress = new("other") }, "vm restore other in progress"},
-		"a snapshot":               {func(v *View) { v.VM.Status.SnapshotInProgress = new("s2") }, "vm snapshot s2 in progress"},
-		"in place of another":      {func(v *View) { inPlace(&v.Restore.Spec); v.VM = nil }, "volumeRestorePolicy InPlace would replace the disks of VM vm"},
+		"no snapshot": {func(v *View) { v.Snapshot = nil }, "VMSnapshot ns/s does not exist"},
+		"failed snapshot": {
+			func(v *View) { v.Snapshot.Status.Phase = v1beta1.Failed }, "VMSnapshot ns/s failed and is invalid to use",
+		},
+		"snapshot not ready": {func(v *View) { v.Snapshot.Status.ReadyToUse = nil }, "VMSnapshot ns/s not ready"},
+		"no content name": {
+			func(v *View) { v.Snapshot.Status.VirtualMachineSnapshotContentName = nil },
+			"no snapshot content name in ns/s",
+		},
+		"no content":        {func(v *View) { v.Content = nil }, "VMSnapshotContent ns/content does not exist"},
+		"content not ready": {func(v *View) { v.Content.Status = nil }, "VMSnapshotContent ns/content not ready"},
+		"no VM in it": {
+			func(v *View) { v.Content.Spec.Source.VirtualMachine = nil }, "unexpected snapshot source",
+		},
+		"no CSI":            {func(v *View) { v.Served = false }, "the cluster has no VolumeSnapshots"},
+		"no VolumeSnapshot": {func(v *View) { v.Volumes[0].Snapshot = nil }, "missing volumeSnapshot"},
+		"VolumeSnapshot not ready": {
+			func(v *View) { v.Volumes[2].Snapshot.Status.ReadyToUse = new(false) },
+			"volumeSnapshot vmsnapshot-1-volume-",
+		},
+		"another target": {
+			func(v *View) { v.VM.UID = "another" },
+			"restore source and restore target are different but restore target already exists",
+		},
+		"another restore": {
+			func(v *View) { v.VM.Status.RestoreInProgress = new("other") }, "vm restore other in progress",
+		},
+		"a snapshot": {func(v *View) { v.VM.Status.SnapshotInProgress = new("s2") }, "vm snapshot s2 in progress"},
+		"in place of another": {
+			func(v *View) { inPlace(&v.Restore.Spec); v.VM = nil },
+			"volumeRestorePolicy InPlace would replace the disks of VM vm",
+		},
 		"a claim of others": {func(v *View) {
 			v.VM.Status.RestoreInProgress = new("r")
 			v.Restore.Status.Restores = v.restores()
@@ -91,13 +112,18 @@ func TestLeftOut(t *testing.T) {
 	leaveOut := func(v *View) {
 		vm := &v.Content.Spec.Source.VirtualMachine.Spec
 		vm.Instancetype, vm.Preference = nil, nil
-		vm.Template.Spec.Domain.Devices.Disks = append(vm.Template.Spec.Domain.Devices.Disks, v1.Disk{Name: "left"}, v1.Disk{Name: "leftdv"})
+		vm.Template.Spec.Domain.Devices.Disks = append(vm.Template.Spec.Domain.Devices.Disks, v1.Disk{Name: "left"},
+			v1.Disk{Name: "leftdv"})
 		vm.Template.Spec.Volumes = append(vm.Template.Spec.Volumes,
-			v1.Volume{Name: "left", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "theirs"},
-			}}},
+			v1.Volume{
+				Name: "left",
+				VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+					PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "theirs"},
+				}},
+			},
 			v1.Volume{Name: "leftdv", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "dv"}}})
-		vm.DataVolumeTemplates = append(vm.DataVolumeTemplates, v1.DataVolumeTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: "dv"}})
+		vm.DataVolumeTemplates = append(vm.DataVolumeTemplates,
+			v1.DataVolumeTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: "dv"}})
 	}
 	for target, kept := range map[string]bool{"vm": true, "copy": false} {
 		v := viewOf(t)
@@ -155,7 +181,9 @@ func TestLeftOut(t *testing.T) {
 		for event := range events.Events {
 			said += event
 		}
-		if kept != (said == "") || !kept && !strings.HasPrefix(said, "Warning VolumesLeftOut VM copy is without left, leftdv: ") || len(step.Events) != len(step.MadeEvents) {
+		if kept != (said == "") ||
+			!kept && !strings.HasPrefix(said, "Warning VolumesLeftOut VM copy is without left, leftdv: ") ||
+			len(step.Events) != len(step.MadeEvents) {
 			t.Errorf("%s: %q, %+v", target, said, step.Events)
 		}
 	}
@@ -168,11 +196,36 @@ func TestUnpatchable(t *testing.T) {
 	v.Restore.Spec.Target.Name = "copy"
 	v.Restore.Spec.Patches = []string{`{"op":"remove","path":"/metadata/labels/nothing"}`}
 	step := Next(*v)
-	if !conditions.True(step.Status.Conditions, v1beta1.ConditionFailure) || step.Status.Restores != nil || len(step.CreateClaims) > 0 {
+	if !conditions.True(step.Status.Conditions, v1beta1.ConditionFailure) || step.Status.Restores != nil ||
+		len(step.CreateClaims) > 0 {
 		t.Fatalf("%+v", step)
 	}
-	if reason := conditions.Find(step.Status.Conditions, v1beta1.ConditionFailure).Reason; !strings.HasPrefix(reason, "error patching VM copy: ") {
+	if reason := conditions.Find(step.Status.Conditions, v1beta1.ConditionFailure).Reason; !strings.HasPrefix(reason,
+		"error patching VM copy: ") {
 		t.Errorf("it says %q", reason)
+	}
+}
+
+// A patch that names a field which a VM does not have is refused, and one that adds a field is not.
+func TestPatch(t *testing.T) {
+	vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}}}
+	const devices = "/spec/template/spec/domain/devices"
+	for patch, want := range map[string]string{
+		`{"op":"replace","path":"/spec/runStrategy","value":"Halted"}`:                 "",
+		`{"op":"add","path":"/metadata/labels","value":{"a":"b"}}`:                     "",
+		`{"op":"add","path":"` + devices + `/disks","value":[{"name":"a","disk":{}}]}`: "",
+		`{"op":"replace","path":"/spec/runStrategi","value":"Halted"}`: "a VM has no field " +
+			"spec.runStrategi;",
+		`{"op":"add","path":"` + devices + `/dsks","value":[]}`: "no field spec.template.spec.domain.devices.dsks;",
+		`{"op":"add","path":"` + devices +
+			`/disks","value":[{"nam":"a"}]}`: "no field spec.template.spec.domain.devices.disks[0].nam;",
+		`{"op":"replace","path":"/spec/runStrategy","value":["Halted"]}`: "what the patches make is no VM: ",
+	} {
+		after, err := Patch(vm, []string{patch})
+		if want == "" && (err != nil || after == nil) ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", patch, err)
+		}
 	}
 }
 
@@ -182,10 +235,15 @@ func TestSnapshotGone(t *testing.T) {
 		change func(*View)
 		fails  bool
 	}{
-		"not there yet":         {func(*View) {}, false},
-		"not there in time":     {func(v *View) { v.Now = now.Add(6 * time.Minute) }, true},
-		"gone":                  {func(v *View) { v.Restore.Status.Restores = []v1beta1.VolumeRestore{{PersistentVolumeClaimName: "a"}} }, true},
-		"gone, the target runs": {func(v *View) { v.VMI, v.Now = &v1.VirtualMachineInstance{}, now.Add(6*time.Minute) }, true},
+		"not there yet":     {func(*View) {}, false},
+		"not there in time": {func(v *View) { v.Now = now.Add(6 * time.Minute) }, true},
+		"gone": {
+			func(v *View) { v.Restore.Status.Restores = []v1beta1.VolumeRestore{{PersistentVolumeClaimName: "a"}} },
+			true,
+		},
+		"gone, the target runs": {
+			func(v *View) { v.VMI, v.Now = &v1.VirtualMachineInstance{}, now.Add(6*time.Minute) }, true,
+		},
 		"gone amid the replacement": {func(v *View) {
 			inPlace(&v.Restore.Spec)
 			v.VM.Status.RestoreInProgress = new("r")
@@ -201,7 +259,8 @@ func TestSnapshotGone(t *testing.T) {
 			if failed := conditions.True(step.Status.Conditions, v1beta1.ConditionFailure); failed != tc.fails {
 				t.Fatalf("failed %v: %+v", failed, step.Status)
 			}
-			if reason := conditions.Find(step.Status.Conditions, v1beta1.ConditionReady).Reason; reason != "VMSnapshot ns/s does not exist" {
+			if reason := conditions.Find(step.Status.Conditions,
+				v1beta1.ConditionReady).Reason; reason != "VMSnapshot ns/s does not exist" {
 				t.Errorf("it says %q", reason)
 			}
 		})
@@ -216,12 +275,31 @@ func TestReadiness(t *testing.T) {
 		want       string
 		stop, fail bool
 	}{
-		"default":         {want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore, or the operation will fail after 5m0s"},
-		"too late":        {after: 6 * time.Minute, fail: true, want: "Restore target failed to be ready within 5m0s. Please power off the target VM before attempting restore"},
-		"WaitEventually":  {policy: v1beta1.VirtualMachineRestoreWaitEventually, after: time.Hour, want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore"},
-		"StopTarget":      {policy: v1beta1.VirtualMachineRestoreStopTarget, stop: true, want: "Automatically stopping restore target for restore operation"},
-		"FailImmediate":   {policy: v1beta1.VirtualMachineRestoreFailImmediate, fail: true, want: "Restore target VMI must be powered off before restore operation"},
-		"WaitGracePeriod": {policy: v1beta1.VirtualMachineRestoreWaitGracePeriodAndFail, after: 5 * time.Minute, want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore, or"},
+		"default": {
+			want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with " +
+				"restore, or the operation will fail after 5m0s",
+		},
+		"too late": {
+			after: 6 * time.Minute, fail: true,
+			want: "Restore target failed to be ready within 5m0s. Please power off the target VM " +
+				"before attempting restore",
+		},
+		"WaitEventually": {
+			policy: v1beta1.VirtualMachineRestoreWaitEventually, after: time.Hour,
+			want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore",
+		},
+		"StopTarget": {
+			policy: v1beta1.VirtualMachineRestoreStopTarget, stop: true,
+			want: "Automatically stopping restore target for restore operation",
+		},
+		"FailImmediate": {
+			policy: v1beta1.VirtualMachineRestoreFailImmediate, fail: true,
+			want: "Restore target VMI must be powered off before restore operation",
+		},
+		"WaitGracePeriod": {
+			policy: v1beta1.VirtualMachineRestoreWaitGracePeriodAndFail, after: 5 * time.Minute,
+			want: "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore, or",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := viewOf(t)

@@ -43,7 +43,11 @@ func source(withCDI bool) (vm *v1.VirtualMachine, objects []client.Object) {
 		Status:     &v1beta1.VirtualMachineSnapshotContentStatus{ReadyToUse: new(true)},
 	}
 	content.Spec.Source.VirtualMachine = &v1beta1.VirtualMachine{ObjectMeta: then.ObjectMeta, Spec: then.Spec}
-	for volume, claim := range map[string]string{"data": "data", "root": "root", vmstate.Prefix + "-vm": vmstate.Prefix + "-vm-xxxxx"} {
+	for volume, claim := range map[string]string{
+		"data":                 "data",
+		"root":                 "root",
+		vmstate.Prefix + "-vm": vmstate.Prefix + "-vm-xxxxx",
+	} {
 		one := &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "ns", Name: claim, UID: types.UID(claim), Labels: map[string]string{"disk": volume},
@@ -61,23 +65,30 @@ func source(withCDI bool) (vm *v1.VirtualMachine, objects []client.Object) {
 		if claim == "root" && withCDI {
 			dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "root", UID: "dv"}}
 			dv.Status.Phase = cdiv1.Succeeded
-			one.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
+			one.OwnerReferences = []metav1.OwnerReference{
+				*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume")),
+			}
 			objects = append(objects, dv)
 		}
 		name := "vmsnapshot-1-volume-" + volume
 		content.Spec.VolumeBackups = append(content.Spec.VolumeBackups, v1beta1.VolumeBackup{
 			VolumeName: volume, VolumeSnapshotName: &name,
-			PersistentVolumeClaim: v1beta1.PersistentVolumeClaim{ObjectMeta: *one.ObjectMeta.DeepCopy(), Spec: one.Spec},
+			PersistentVolumeClaim: v1beta1.PersistentVolumeClaim{
+				ObjectMeta: *one.ObjectMeta.DeepCopy(), Spec: one.Spec,
+			},
 		})
 		objects = append(objects, one, &snapshotsv1.VolumeSnapshot{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
-			Status:     &snapshotsv1.VolumeSnapshotStatus{ReadyToUse: new(true), RestoreSize: new(resource.MustParse("2Gi"))},
+			Status: &snapshotsv1.VolumeSnapshotStatus{
+				ReadyToUse: new(true), RestoreSize: new(resource.MustParse("2Gi")),
+			},
 		})
 	}
 	snapshot := &v1beta1.VirtualMachineSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"},
 		Status: &v1beta1.VirtualMachineSnapshotStatus{
-			Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: &vm.UID, VirtualMachineSnapshotContentName: new("content"),
+			Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: &vm.UID,
+			VirtualMachineSnapshotContentName: new("content"),
 		},
 	}
 	revision := &appsv1.ControllerRevision{
@@ -91,7 +102,9 @@ func restoreOf(target string, change func(*v1beta1.VirtualMachineRestoreSpec)) *
 	r := &v1beta1.VirtualMachineRestore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r", UID: "r-uid", CreationTimestamp: metav1.NewTime(now)},
 		Spec: v1beta1.VirtualMachineRestoreSpec{
-			Target:                     corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: target},
+			Target: corev1.TypedLocalObjectReference{
+				APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: target,
+			},
 			VirtualMachineSnapshotName: "s",
 		},
 	}

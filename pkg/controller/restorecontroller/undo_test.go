@@ -90,8 +90,8 @@ func (w *world) kept(restore string, kept, used []string) {
 	}
 }
 
-// A restore that keeps what it replaces is taken back, and that again, and both are killed after each write: at all times
-// the VM is whole, and no claim is deleted.
+// A restore that keeps what it replaces is taken back, and that again, and both are killed after each write: at all
+// times the VM is whole, and no claim is deleted.
 func TestUndo(t *testing.T) {
 	for name, withCDI := range map[string]bool{"claims": false, "DataVolumes": true} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,8 @@ func TestUndo(t *testing.T) {
 				t.Fatalf("the VM is the restored one: %v", w.writes)
 			}
 			w.kept("u", newClaims, oldClaims)
-			if vm := w.vm("vm"); *vm.Spec.RunStrategy != v1.RunStrategyManual || vm.Spec.Instancetype != nil || vm.Status.RestoreInProgress != nil {
+			if vm := w.vm("vm"); *vm.Spec.RunStrategy != v1.RunStrategyManual || vm.Spec.Instancetype != nil ||
+				vm.Status.RestoreInProgress != nil {
 				t.Errorf("VM %+v", vm.Spec)
 			}
 			w.ask("again", "u")
@@ -176,7 +177,10 @@ func TestIrreversible(t *testing.T) {
 			w.must(w.client.Update(w.Context(), r))
 			w.must(w.client.Delete(w.Context(), r))
 		}, "restore r does not exist"},
-		"a claim is gone": {func(w *world) { w.must(w.client.Delete(w.Context(), w.claim("data"))) }, "PVC data, which restore r replaced, is gone"},
+		"a claim is gone": {
+			func(w *world) { w.must(w.client.Delete(w.Context(), w.claim("data"))) },
+			"PVC data, which restore r replaced, is gone",
+		},
 		// The exploit: who may write a VM's annotations names a revision that virt-controller did not make.
 		"a revision of another's making": {func(w *world) {
 			mine := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}

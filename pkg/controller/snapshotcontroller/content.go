@@ -35,8 +35,9 @@ type Contents struct {
 	Now      func() time.Time
 	Freezer  Freezer
 	Memory   MemorySaver
-	// VolumeSnapshots and Storage are how to CSI's kinds, if the cluster has them.
+	// VolumeSnapshots, Bound and Storage are how to CSI's kinds, if the cluster has them.
 	VolumeSnapshots *volumesnapshots.Access
+	Bound           *volumesnapshots.Bound
 	Storage         *volumesnapshots.Storage
 
 	writes *frame.Writes
@@ -56,6 +57,7 @@ func (r *Contents) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	r.VolumeSnapshots.Follow(built, contentOfVolumeSnapshot)
+	r.Bound.Follow(built, r.contentOfBound)
 	return nil
 }
 
@@ -78,9 +80,31 @@ func contentOfVolumeSnapshot(_ context.Context, object client.Object) []reconcil
 	}}}
 }
 
+// contentOfBound is the content that has made the VolumeSnapshot of a VolumeSnapshotContent. It is told of one that has
+// been cut: the guest need not wait until the VolumeSnapshot says so, too.
+func (r *Contents) contentOfBound(ctx context.Context, object client.Object) []reconcile.Request {
+	bound := object.(*snapshotv1.VolumeSnapshotContent)
+	if bound.Status == nil || bound.Status.CreationTime == nil {
+		return nil
+	}
+	ref := bound.Spec.VolumeSnapshotRef
+	snapshot, err := r.VolumeSnapshots.Get(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "get the VolumeSnapshot of a VolumeSnapshotContent", "resource", bound.Name)
+		return nil
+	}
+	if snapshot == nil || snapshot.Status != nil && snapshot.Status.CreationTime != nil {
+		return nil
+	}
+	return contentOfVolumeSnapshot(ctx, snapshot)
+}
+
 // look gathers what NextContent wants to know.
 func (r *Contents) look(ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent) (ContentView, error) {
-	view := ContentView{Content: content, Now: r.Now(), VolumeSnapshots: map[string]*snapshotv1.VolumeSnapshot{}}
+	view := ContentView{
+		Content: content, Now: r.Now(), VolumeSnapshots: map[string]*snapshotv1.VolumeSnapshot{},
+		Cut: map[string]metav1.Time{},
+	}
 	if content.Spec.VirtualMachineSnapshotName == nil || content.Spec.Source.VirtualMachine == nil {
 		return view, frame.ErrNothing // not made here
 	}
@@ -128,6 +152,11 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 		}
 		shown[found.UID] = found.DeletionTimestamp != nil
 		view.VolumeSnapshots[found.Name] = found
+		if cut, err := r.Bound.Cut(ctx, found); err != nil {
+			return err
+		} else if cut != nil {
+			view.Cut[found.Name] = *cut
+		}
 	}
 	behind, err := r.writes.Dependents.Behind(client.ObjectKeyFromObject(content), shown, view.Now,
 		func(made written.Made) (bool, error) {
@@ -232,6 +261,8 @@ func (r *Contents) letGo(ctx context.Context, view ContentView, step *ContentSte
 func (r *Contents) thaw(ctx context.Context, view ContentView, step *ContentStep) error {
 	err := r.unfreeze(ctx, view)
 	switch {
+	case step.Window == nil && err != nil:
+		ctrl.LoggerFrom(ctx).Info("a guest that may have been frozen is not thawed", "err", err)
 	case lapsed(err):
 		step.Window.Lapsed = true
 	case err != nil && view.Now.Before(step.Window.Until):

@@ -56,7 +56,9 @@ type ContentView struct {
 	// Served says that the cluster has VolumeSnapshots. VolumeSnapshots are those of the content that exist, by name.
 	Served          bool
 	VolumeSnapshots map[string]*snapshotv1.VolumeSnapshot
-	Classes         snapshots.Classes
+	// Cut is when the driver has cut a VolumeSnapshot, by name, as long as that does not say so itself.
+	Cut     map[string]metav1.Time
+	Classes snapshots.Classes
 	// Memory is nil for a content that is to have no memory.
 	Memory *MemoryView
 	Now    time.Time
@@ -75,12 +77,13 @@ type ContentStep struct {
 	Create []*snapshotv1.VolumeSnapshot
 	// Thaw says that the guest may write again.
 	Thaw bool
-	// Window is what is to be remembered of the freeze; nil leaves it.
+	// Window is what is to be remembered of the freeze; nil leaves it, and says with Thaw that the guest may not be
+	// frozen at all.
 	Window *Window
 	// Missing are VolumeSnapshots to tell of that are gone.
 	Missing []string
-	// Status is the content's; nil leaves it. Later says that it is written with the thaw, and not before: each write
-	// would keep the frozen guest waiting.
+	// Status is the content's; nil leaves it. Later says that it is written after the thaw, by the next step: a write
+	// would keep the frozen guest waiting, and what follows the thaw may by then be told with it.
 	Later           bool
 	Status          *v1beta1.VirtualMachineSnapshotContentStatus
 	RemoveFinalizer bool
@@ -93,8 +96,11 @@ func NextContent(view ContentView) ContentStep {
 	window := windowOf(content.Annotations)
 	if content.DeletionTimestamp != nil || snapshot == nil || snapshots.Terminating(snapshot, view.Now) {
 		var step ContentStep
-		if window != nil && !window.Closed {
+		switch {
+		case window != nil && !window.Closed:
 			step.close(window)
+		case window == nil && content.Status == nil && view.Guest == GuestRunning:
+			step.Thaw = true // its virt-controller may have ended in the moment of a freeze
 		}
 		step.Unplug = view.Memory.plugged(memoryVolume(content))
 		// One that is deleted before its snapshot waits for that.
@@ -143,7 +149,11 @@ func (view *ContentView) statuses() []v1beta1.VolumeSnapshotStatus {
 		if backup.VolumeSnapshotName == nil || view.VolumeSnapshots[*backup.VolumeSnapshotName] == nil {
 			continue
 		}
-		out = append(out, statusOf(view.VolumeSnapshots[*backup.VolumeSnapshotName]))
+		status := statusOf(view.VolumeSnapshots[*backup.VolumeSnapshotName])
+		if cut, ok := view.Cut[status.VolumeSnapshotName]; ok && status.CreationTime == nil {
+			status.CreationTime = &cut
+		}
+		out = append(out, status)
 	}
 	return out
 }
@@ -224,16 +234,19 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 		trouble = fmt.Sprintf("VolumeSnapshots (%s) missing", strings.Join(step.Missing, ","))
 	}
 	if window != nil && !window.Closed {
-		late := !view.Now.Before(window.Until)
-		if settled || late {
+		step.Later = trouble == ""
+		if late := !view.Now.Before(window.Until); settled || late {
 			closed := step.close(window)
 			closed.Cut, closed.Lapsed = cut, window.Lapsed || !cut || late || view.another(window)
 		} else {
-			step.Later, step.RequeueAfter = trouble == "", window.Until.Sub(view.Now)
+			step.RequeueAfter = window.Until.Sub(view.Now)
 		}
 	}
 	if cut && step.Status.CreationTime == nil {
 		step.Status.CreationTime = new(metav1.NewTime(view.Now).Rfc3339Copy())
+		if left := view.soon(step.Status); !ready && trouble == "" && left > 0 {
+			step.Later, step.RequeueAfter = true, left
+		}
 	}
 	step.Status.ReadyToUse = &ready
 	switch {
@@ -243,6 +256,24 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 		view.fail(step.Status, trouble)
 	}
 	step.Missing = slices.DeleteFunc(step.Missing, func(string) bool { return sameError(view.Content.Status, trouble) })
+}
+
+// readySoon is how long after the last volume was cut it is not said that all are: most drivers have them ready by
+// then, and one write says both.
+const readySoon = 100 * time.Millisecond
+
+// soon returns what is left of readySoon; nothing, too, when the clock of a driver goes before ours.
+func (view *ContentView) soon(status *v1beta1.VirtualMachineSnapshotContentStatus) time.Duration {
+	var last time.Time
+	for _, s := range status.VolumeSnapshotStatus {
+		if s.CreationTime.After(last) {
+			last = s.CreationTime.Time
+		}
+	}
+	if left := last.Add(readySoon).Sub(view.Now); left <= readySoon {
+		return left
+	}
+	return 0
 }
 
 // another reports that another guest runs than the one that was frozen.

@@ -1,6 +1,7 @@
 package snapshotcontroller
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -30,7 +31,9 @@ func content(change func(*v1beta1.VirtualMachineSnapshotContent)) *v1beta1.Virtu
 		},
 		Spec: v1beta1.VirtualMachineSnapshotContentSpec{
 			VirtualMachineSnapshotName: new("snap"), VolumeBackups: []v1beta1.VolumeBackup{backup("a"), backup("b")},
-			Source: v1beta1.SourceSpec{VirtualMachine: &v1beta1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}},
+			Source: v1beta1.SourceSpec{
+				VirtualMachine: &v1beta1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "demo"}},
+			},
 		},
 	}
 	if change != nil {
@@ -129,36 +132,69 @@ func TestNextContent(t *testing.T) {
 		finalizer                    bool
 		again                        time.Duration
 	}{
-		"online begins":             {view: viewOf(content(nil), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute},
-		"offline begins":            {view: viewOf(content(nil), NoGuest), create: 2},
-		"no node yet":               {view: viewOf(content(nil), GuestWaiting), create: 2},
-		"starting":                  {view: viewOf(content(nil), GuestChanging), again: retry},
-		"no kind":                   {view: unserved, trouble: "install the CSI snapshot controller"},
-		"no class":                  {view: classless, trouble: "No VolumeSnapshotClass", again: retry},
-		"one is waited for":         {view: viewOf(content(windowed(open)), GuestRunning, cutA, waiting), again: time.Minute},
-		"all are cut":               {view: viewOf(content(windowed(open)), GuestRunning, cutA, cutB), thaw: true, created: true},
-		"one fails":                 {view: viewOf(content(windowed(open)), GuestRunning, cutA, failed), thaw: true, lapse: true, trouble: "vs-b error: no space"},
-		"of the guest of before":    {view: of("mine", viewOf(content(windowed(mine)), GuestRunning, cutA, cutB)), thaw: true, created: true},
-		"of another guest":          {view: of("other", viewOf(content(windowed(mine)), GuestRunning, cutA, cutB)), thaw: true, lapse: true, created: true},
-		"another guest, one is cut": {view: of("other", viewOf(content(windowed(mine)), GuestRunning, cutA)), freeze: true, create: 1, lapse: true, again: 4 * time.Minute},
-		"the window is over":        {view: viewOf(content(windowed(over)), GuestRunning, cutA, waiting), thaw: true, lapse: true},
-		"cut too late":              {view: viewOf(content(windowed(over)), GuestRunning, cutA, cutB), thaw: true, lapse: true, created: true},
-		"restart, in the window":    {view: viewOf(content(windowed(open)), GuestRunning, cutA), freeze: true, create: 1, again: 4 * time.Minute},
-		"restart, after the window": {view: viewOf(content(windowed(over)), GuestRunning, cutA), freeze: true, create: 1, lapse: true, again: 4 * time.Minute},
-		"after a failed create":     {view: viewOf(content(windowed(closed)), GuestRunning, cutA), freeze: true, create: 1, lapse: true, again: 4 * time.Minute},
-		"after a failed freeze":     {view: viewOf(content(windowed(closed)), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute},
-		"offline, all are cut":      {view: viewOf(content(nil), NoGuest, cutA, cutB), created: true},
-		"one is lost":               {view: viewOf(content(made), NoGuest, cutA), created: true, missing: 1, trouble: "VolumeSnapshots (vs-b) missing"},
-		"snapshot gone":             {view: gone, thaw: true, finalizer: true},
-		"deadline":                  {view: late, thaw: true, finalizer: true},
-		"deleted, kept":             {view: retained, finalizer: true},
-		"content deleted alone":     {view: deleted, thaw: true},
+		"online begins": {
+			view: viewOf(content(nil), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute,
+		},
+		"offline begins":    {view: viewOf(content(nil), NoGuest), create: 2},
+		"no node yet":       {view: viewOf(content(nil), GuestWaiting), create: 2},
+		"starting":          {view: viewOf(content(nil), GuestChanging), again: retry},
+		"no kind":           {view: unserved, trouble: "install the CSI snapshot controller"},
+		"no class":          {view: classless, trouble: "No VolumeSnapshotClass", again: retry},
+		"one is waited for": {view: viewOf(content(windowed(open)), GuestRunning, cutA, waiting), again: time.Minute},
+		"all are cut": {
+			view: viewOf(content(windowed(open)), GuestRunning, cutA, cutB), thaw: true, created: true,
+		},
+		"one fails": {
+			view: viewOf(content(windowed(open)), GuestRunning, cutA, failed), thaw: true, lapse: true,
+			trouble: "vs-b error: no space",
+		},
+		"of the guest of before": {
+			view: of("mine", viewOf(content(windowed(mine)), GuestRunning, cutA, cutB)), thaw: true, created: true,
+		},
+		"of another guest": {
+			view: of("other", viewOf(content(windowed(mine)), GuestRunning, cutA, cutB)), thaw: true, lapse: true,
+			created: true,
+		},
+		"another guest, one is cut": {
+			view: of("other", viewOf(content(windowed(mine)), GuestRunning, cutA)), freeze: true, create: 1,
+			lapse: true, again: 4 * time.Minute,
+		},
+		"the window is over": {
+			view: viewOf(content(windowed(over)), GuestRunning, cutA, waiting), thaw: true, lapse: true,
+		},
+		"cut too late": {
+			view: viewOf(content(windowed(over)), GuestRunning, cutA, cutB), thaw: true, lapse: true, created: true,
+		},
+		"restart, in the window": {
+			view: viewOf(content(windowed(open)), GuestRunning, cutA), freeze: true, create: 1, again: 4 * time.Minute,
+		},
+		"restart, after the window": {
+			view: viewOf(content(windowed(over)), GuestRunning, cutA), freeze: true, create: 1, lapse: true,
+			again: 4 * time.Minute,
+		},
+		"after a failed create": {
+			view: viewOf(content(windowed(closed)), GuestRunning, cutA), freeze: true, create: 1, lapse: true,
+			again: 4 * time.Minute,
+		},
+		"after a failed freeze": {
+			view: viewOf(content(windowed(closed)), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute,
+		},
+		"offline, all are cut": {view: viewOf(content(nil), NoGuest, cutA, cutB), created: true},
+		"one is lost": {
+			view: viewOf(content(made), NoGuest, cutA), created: true, missing: 1,
+			trouble: "VolumeSnapshots (vs-b) missing",
+		},
+		"snapshot gone":         {view: gone, thaw: true, finalizer: true},
+		"deadline":              {view: late, thaw: true, finalizer: true},
+		"deleted, kept":         {view: retained, finalizer: true},
+		"content deleted alone": {view: deleted, thaw: true},
 	} {
 		step := NextContent(test.view)
 		created := step.Status != nil && step.Status.CreationTime != nil
 		lapse := step.Window != nil && step.Window.Lapsed
 		if step.Freeze != test.freeze || step.Thaw != test.thaw || created != test.created || lapse != test.lapse ||
-			len(step.Create) != test.create || len(step.Missing) != test.missing || step.RemoveFinalizer != test.finalizer ||
+			len(step.Create) != test.create || len(step.Missing) != test.missing ||
+			step.RemoveFinalizer != test.finalizer ||
 			step.RequeueAfter != test.again || (test.trouble == "") != (message(step.Status) == "") ||
 			!strings.Contains(message(step.Status), test.trouble) {
 			t.Errorf("%s: %+v, window %+v, trouble %q", name, step, step.Window, message(step.Status))
@@ -168,6 +204,9 @@ func TestNextContent(t *testing.T) {
 		}
 		if step.Thaw && (step.Window == nil || !step.Window.Closed) {
 			t.Errorf("%s: a thaw that is not remembered: %+v", name, step.Window)
+		}
+		if step.Thaw && test.trouble == "" && step.Status != nil && !step.Later {
+			t.Errorf("%s: the status is written before the guest writes again", name)
 		}
 	}
 
@@ -185,7 +224,8 @@ func TestNextContentSettles(t *testing.T) {
 	for name, view := range map[string]ContentView{
 		"failed": viewOf(content(windowed(Window{Closed: true})), GuestRunning, volumeSnapshot("a", true, true, ""),
 			volumeSnapshot("b", false, false, "no space")),
-		"ready": viewOf(content(nil), NoGuest, volumeSnapshot("a", true, true, ""), volumeSnapshot("b", true, true, "")),
+		"ready": viewOf(content(nil), NoGuest, volumeSnapshot("a", true, true, ""),
+			volumeSnapshot("b", true, true, "")),
 	} {
 		first := NextContent(view)
 		view.Content.Status, view.Now = first.Status, now.Add(time.Second)
@@ -194,6 +234,84 @@ func TestNextContentSettles(t *testing.T) {
 		b, errB := json.Marshal(second.Status)
 		if errA != nil || errB != nil || string(a) != string(b) || second.Window != nil || second.RequeueAfter != 0 {
 			t.Errorf("%s: first %s, then %s, %+v", name, a, b, second)
+		}
+	}
+}
+
+// The guest goes on when the driver has cut all volumes, whether or not their VolumeSnapshots say so.
+func TestCutByTheDriver(t *testing.T) {
+	open := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent}
+	unbound := volumeSnapshot("a", false, false, "")
+	unbound.Status = nil
+	when := metav1.NewTime(now.Add(-time.Second))
+	view := viewOf(content(windowed(open)), GuestRunning, unbound, volumeSnapshot("b", true, true, ""))
+	if step := NextContent(view); step.Thaw {
+		t.Errorf("thawed with one that is not cut: %+v", step)
+	}
+	view.Cut = map[string]metav1.Time{"vs-a": when}
+	step := NextContent(view)
+	if !step.Thaw || !step.Window.Cut || step.Window.Lapsed || *step.Status.ReadyToUse {
+		t.Errorf("all are cut: %+v, window %+v", step, step.Window)
+	}
+	if told := step.Status.VolumeSnapshotStatus; !told[0].CreationTime.Equal(&when) ||
+		told[1].CreationTime.Equal(&when) {
+		t.Errorf("volumes %+v", told)
+	}
+}
+
+// That all volumes are cut is said with their being ready, if that comes soon.
+func TestReadySoon(t *testing.T) {
+	closed := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent, Closed: true, Cut: true}
+	for name, test := range map[string]struct {
+		ago     time.Duration
+		ready   bool
+		failure string
+		later   time.Duration
+	}{
+		"just cut":             {0, false, "", readySoon},
+		"a moment ago":         {readySoon / 4, false, "", readySoon * 3 / 4},
+		"long ago":             {readySoon, false, "", 0},
+		"the driver's clock":   {-time.Hour, false, "", 0},
+		"ready":                {0, true, "", 0},
+		"cut, and then failed": {0, false, "lost", 0},
+	} {
+		b := volumeSnapshot("b", true, test.ready, test.failure)
+		b.Status.CreationTime.Time = now.Add(-test.ago)
+		a := volumeSnapshot("a", true, test.ready, "")
+		a.Status.CreationTime.Time = now.Add(-time.Hour)
+		step := NextContent(viewOf(content(windowed(closed)), GuestRunning, a, b))
+		if step.Later != (test.later > 0) || step.RequeueAfter != test.later || step.Status.CreationTime == nil {
+			t.Errorf("%s: %+v", name, step)
+		}
+	}
+}
+
+// A guest may be frozen before anybody has written so. It is thawed at the end of a content that came to nothing.
+func TestThawOfWhatIsNotRemembered(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1beta1.VirtualMachineSnapshotContent)
+		guest  Guest
+		thaw   bool
+	}{
+		"nothing was written": {nil, GuestRunning, true},
+		"nothing runs":        {nil, NoGuest, false},
+		"it said something": {func(c *v1beta1.VirtualMachineSnapshotContent) {
+			c.Status = &v1beta1.VirtualMachineSnapshotContentStatus{ReadyToUse: new(false)}
+		}, GuestRunning, false},
+		"it was thawed": {windowed(Window{Closed: true}), GuestRunning, false},
+	} {
+		view := viewOf(content(test.change), test.guest)
+		view.Snapshot.DeletionTimestamp = new(metav1.NewTime(now))
+		step := NextContent(view)
+		if step.Thaw != test.thaw || step.Window != nil || !step.RemoveFinalizer {
+			t.Errorf("%s: %+v", name, step)
+		}
+		// It does not keep the content that no agent answers.
+		r := &Contents{Freezer: refuser{context.DeadlineExceeded}, Now: func() time.Time { return now }}
+		if test.thaw {
+			if err := r.thaw(t.Context(), view, &step); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,10 +19,52 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
+// parts is what a content is made of and the cache has not.
+type parts struct {
+	// claims are those that can be snapshotted, in the order of their volumes.
+	claims []*corev1.PersistentVolumeClaim
+	// started is what the guest that runs was started with, nil when there is none.
+	started *appsv1.ControllerRevision
+}
+
+// gather reads all parts at once.
+func (r *Reconciler) gather(ctx context.Context, view View) (parts, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	var out parts
+	for _, volume := range view.Volumes {
+		if volume.Reason != "" {
+			continue
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		out.claims = append(out.claims, claim)
+		group.Go(func() error {
+			key := types.NamespacedName{Namespace: view.Snapshot.Namespace, Name: volume.Claim}
+			if err := r.Live.Get(ctx, key, claim); err != nil {
+				return fmt.Errorf("get claim %s: %w", volume.Claim, err)
+			}
+			claim.ManagedFields = nil
+			return nil
+		})
+	}
+	var started *appsv1.ControllerRevision
+	if guestOf(view.VMI) != NoGuest && view.VMI.Status.VirtualMachineRevisionName != "" {
+		group.Go(func() error {
+			found, err := r.revision(ctx, view, view.VMI.Status.VirtualMachineRevisionName)
+			if err == nil {
+				started = found
+			}
+			return client.IgnoreNotFound(err)
+		})
+	}
+	err := group.Wait()
+	out.started = started
+	return out, err
+}
+
 // createContent makes what the snapshot has of its VM: the spec and the claims that can be snapshotted.
-func (r *Reconciler) createContent(ctx context.Context, view View) error {
+func (r *Reconciler) createContent(ctx context.Context, view View, of parts) error {
 	snapshot := view.Snapshot
-	source, err := r.source(ctx, view)
+	source, err := r.source(ctx, view, of.started)
 	if err != nil {
 		return err
 	}
@@ -37,16 +80,13 @@ func (r *Reconciler) createContent(ctx context.Context, view View) error {
 	if snapshots.WantsMemory(snapshot) {
 		metav1.SetMetaDataAnnotation(&content.ObjectMeta, savedmemory.IncludeAnnotation, "true")
 	}
+	claims := of.claims
 	for _, volume := range view.Volumes {
 		if volume.Reason != "" {
 			continue
 		}
-		claim := &corev1.PersistentVolumeClaim{}
-		key := types.NamespacedName{Namespace: snapshot.Namespace, Name: volume.Claim}
-		if err := r.Live.Get(ctx, key, claim); err != nil {
-			return fmt.Errorf("get claim %s: %w", volume.Claim, err)
-		}
-		claim.ManagedFields = nil
+		claim := claims[0]
+		claims = claims[1:]
 		content.Spec.VolumeBackups = append(content.Spec.VolumeBackups, v1beta1.VolumeBackup{
 			VolumeName: volume.Name,
 			PersistentVolumeClaim: v1beta1.PersistentVolumeClaim{
@@ -68,17 +108,9 @@ func (r *Reconciler) createContent(ctx context.Context, view View) error {
 }
 
 // source is what the content has of the VM, with copies of what its instance type and preference are.
-func (r *Reconciler) source(ctx context.Context, view View) (*v1beta1.VirtualMachine, error) {
-	var started *appsv1.ControllerRevision
-	if guestOf(view.VMI) != NoGuest && view.VMI.Status.VirtualMachineRevisionName != "" {
-		found, err := r.revision(ctx, view, view.VMI.Status.VirtualMachineRevisionName)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, err
-		}
-		if err == nil {
-			started = found
-		}
-	}
+func (r *Reconciler) source(
+	ctx context.Context, view View, started *appsv1.ControllerRevision,
+) (*v1beta1.VirtualMachine, error) {
 	source, err := sourceOf(view.VM, view.VMI, started)
 	if err != nil {
 		return nil, err

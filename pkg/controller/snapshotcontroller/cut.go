@@ -8,14 +8,17 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // cut makes the VolumeSnapshots while the guest does not write. After an error it lets the guest go.
 func (r *Contents) cut(ctx context.Context, view ContentView, step *ContentStep) error {
-	content, vmi := view.Content, vmiOf(view.Content)
+	content := view.Content
 	if err := r.rehearse(ctx, view, step); err != nil {
 		step.Window = nil
 		return err
@@ -33,20 +36,30 @@ func (r *Contents) cut(ctx context.Context, view ContentView, step *ContentStep)
 			return nil
 		}
 	} else if step.Freeze {
-		// Before the freeze, so that a virt-controller that starts anew undoes it.
-		if err := r.remember(ctx, content, step.Window); err != nil {
-			return err
-		}
-		quiesced, err := r.Freezer.Freeze(ctx, vmi, max(step.Window.Until.Sub(r.Now()), time.Second))
-		if err != nil {
+		if err := r.freeze(ctx, view, step); err != nil {
 			return r.letGo(ctx, view, step, err)
 		}
-		step.Window.Quiesced = quiesced
 	}
 	if err := r.create(ctx, content, step.Create); err != nil {
 		return r.letGo(ctx, view, step, err)
 	}
 	return nil
+}
+
+// freeze freezes the guest and remembers it meanwhile, so that a virt-controller that starts anew undoes it. One that
+// ends between the two leaves a content that has nothing yet, at whose end the guest is thawed, too.
+func (r *Contents) freeze(ctx context.Context, view ContentView, step *ContentStep) error {
+	vmi, most := vmiOf(view.Content), max(step.Window.Until.Sub(r.Now()), time.Second)
+	var quiesced snapshots.Quiesced
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		quiesced, err = r.Freezer.Freeze(ctx, vmi, most)
+		return err
+	})
+	remembered := r.remember(ctx, view.Content, step.Window)
+	err := errors.Join(group.Wait(), remembered)
+	step.Window.Quiesced = quiesced
+	return err
 }
 
 // rehearse asks the API server, after an error, whether it would take the VolumeSnapshots now. A guest is not frozen

@@ -101,8 +101,8 @@ func (s *subresources) Unfreeze(ctx context.Context, vmi types.NamespacedName) e
 // lapsed reports an error of Unfreeze that says that the guest wrote again before.
 func lapsed(err error) bool { return err != nil && strings.Contains(err.Error(), vssLimit) }
 
-// WindowAnnotation is on a content from before its guest is frozen. It is what a virt-controller that starts anew knows
-// of a freeze.
+// WindowAnnotation is on a content from when its guest is asked to freeze. It is what a virt-controller that starts
+// anew knows of a freeze.
 const WindowAnnotation = "virtkit.io/freeze-window"
 
 // Window is the time in which a guest does not write.

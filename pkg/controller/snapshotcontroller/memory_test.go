@@ -63,10 +63,13 @@ func TestNextContentWithMemory(t *testing.T) {
 		"no volume":   {view: withMemory(GuestRunning, true, "", nil), plug: true},
 		"not mounted": {view: withMemory(GuestRunning, true, v1.HotplugVolumeAttachedToNode, nil)},
 		"pending":     {view: withMemory(GuestRunning, true, v1.VolumePending, nil), message: "no node has it"},
-		"mounted":     {view: withMemory(GuestRunning, true, v1.HotplugVolumeMounted, nil), save: true, freeze: true, create: 2},
-		"ended":       {view: withMemory(NoGuest, true, "", nil), message: "it does not run any more"},
+		"mounted": {
+			view: withMemory(GuestRunning, true, v1.HotplugVolumeMounted, nil), save: true, freeze: true, create: 2,
+		},
+		"ended": {view: withMemory(NoGuest, true, "", nil), message: "it does not run any more"},
 		"failed": {
-			view:   withMemory(GuestRunning, true, v1.HotplugVolumeMounted, &savedmemory.Memory{Saved: savedmemory.Saved{Failure: "no space"}}),
+			view: withMemory(GuestRunning, true, v1.HotplugVolumeMounted,
+				&savedmemory.Memory{Saved: savedmemory.Saved{Failure: "no space"}}),
 			unplug: true, message: "no space",
 		},
 		"done":    {view: done, unplug: true},
@@ -90,7 +93,8 @@ func TestMemoryClaim(t *testing.T) {
 	view.Memory.VMI.Status.Memory = &v1.MemoryStatus{GuestCurrent: new(resource.MustParse("2Gi"))}
 	claim := NextContent(view).CreateClaim
 	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	if claim.Name != testVolume || !metav1.IsControlledBy(claim, view.Content) || *claim.Spec.StorageClassName != "csi" ||
+	if claim.Name != testVolume || !metav1.IsControlledBy(claim, view.Content) ||
+		*claim.Spec.StorageClassName != "csi" ||
 		size.Value() < 2<<30+memoryRoom || size.Value() > 3<<30 {
 		t.Errorf("%+v", claim)
 	}
@@ -103,13 +107,16 @@ func TestDescribeMemory(t *testing.T) {
 		Stood: metav1.Duration{Duration: 1500 * time.Millisecond},
 	}
 	got := describeMemory(withMemory(GuestRunning, true, "", whole).Content)
-	if got == nil || got.Indication != snapshots.WithMemory || !strings.Contains(got.Message, "100 MiB, is in claim c") ||
+	if got == nil || got.Indication != snapshots.WithMemory ||
+		!strings.Contains(got.Message, "100 MiB, is in claim c") ||
 		!strings.Contains(got.Message, "stood still for 1.5s") {
 		t.Errorf("%+v", got)
 	}
-	view, next := View{Content: withMemory(GuestRunning, true, "", whole).Content}, &v1beta1.VirtualMachineSnapshotStatus{}
+	view, next := View{Content: withMemory(GuestRunning, true, "", whole).Content},
+		&v1beta1.VirtualMachineSnapshotStatus{}
 	windowed(Window{Quiesced: snapshots.QuiescedPaused, Closed: true})(view.Content)
-	if indicate(view, next); len(next.SourceIndications) != 2 || next.SourceIndications[0].Indication != snapshots.WithMemory ||
+	if indicate(view, next); len(next.SourceIndications) != 2 ||
+		next.SourceIndications[0].Indication != snapshots.WithMemory ||
 		next.SourceIndications[1].Indication != v1beta1.VMSnapshotOnlineSnapshotIndication {
 		t.Errorf("%+v", next.SourceIndications)
 	}
@@ -137,10 +144,12 @@ func TestNextWithMemory(t *testing.T) {
 	// It is still said when the time is over, and after that.
 	late := view
 	late.Snapshot, late.Now = snapshot.DeepCopy(), now.Add(time.Hour)
-	for late.Snapshot.Status = step.Status; late.Now.Before(now.Add(3 * time.Hour)); late.Now = late.Now.Add(time.Hour) {
+	late.Snapshot.Status = step.Status
+	for ; late.Now.Before(now.Add(3 * time.Hour)); late.Now = late.Now.Add(time.Hour) {
 		late.Snapshot.Status = Next(late).Status
 		failure := conditions.Find(late.Snapshot.Status.Conditions, v1beta1.ConditionFailure)
-		if failure == nil || failure.Reason != "snapshot deadline exceeded" || failure.Message != failure.Reason+": "+waits {
+		if failure == nil || failure.Reason != "snapshot deadline exceeded" ||
+			failure.Message != failure.Reason+": "+waits {
 			t.Errorf("after the deadline: %+v", failure)
 		}
 	}

@@ -4,8 +4,9 @@
 //	                                 makes the VirtualMachineSnapshotContent, tells of it, unlocks the VM
 //	…Content ──NextContent──► freezes the guest, makes a VolumeSnapshot of each claim, thaws the guest
 //
-// The content says before a freeze that it is about to (WindowAnnotation), so that a virt-controller that starts anew
-// undoes it. When nobody does the guest's launcher thaws it.
+// The content says while the guest is frozen that it is (WindowAnnotation), so that a virt-controller that starts anew
+// undoes it; it thaws the guest of a content that says nothing yet, too. When nobody does the guest's launcher thaws
+// it.
 package snapshotcontroller
 
 import (
@@ -51,13 +52,16 @@ type View struct {
 type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
-	// Lock and Unlock are of the VM. Unlock comes before Status, so that a change of the VM is not refused once the
-	// snapshot says that it is finished; its finalizer goes after Status.
+	// Lock and Unlock are of the VM. Lock and CreateContent are done alone, as AddFinalizer is. Unlock comes before
+	// Status, so that a change of the VM is not refused once the snapshot says that it is finished; its finalizer goes
+	// after Status.
 	Lock          bool
 	CreateContent bool
 	Unlock        bool
 	DeleteContent bool
-	Status        *v1beta1.VirtualMachineSnapshotStatus
+	// Later says that Status is not written now: the VM's event brings a step which knows more.
+	Later  bool
+	Status *v1beta1.VirtualMachineSnapshotStatus
 	// RemoveFinalizer lets the snapshot go.
 	RemoveFinalizer bool
 	frame.Requeue
@@ -76,6 +80,7 @@ func Next(view View) Step {
 	case view.VM == nil:
 	case view.holds() && view.releasable():
 		step.Unlock, locked = true, false
+		step.Later = view.VM.Status.SnapshotInProgress != nil && snapshots.Progressing(snapshot) && !terminating
 	case snapshots.Progressing(snapshot) && !terminating && !view.made():
 		if !locked {
 			waits = view.waits()

@@ -36,7 +36,8 @@ func withStatus(ready, created bool) *v1beta1.VirtualMachineSnapshotContent {
 	})
 }
 
-func inPhase(phase v1beta1.VirtualMachineSnapshotPhase, age time.Duration, deleted bool) *v1beta1.VirtualMachineSnapshot {
+func inPhase(phase v1beta1.VirtualMachineSnapshotPhase, age time.Duration, deleted bool,
+) *v1beta1.VirtualMachineSnapshot {
 	snapshot := snapshotAged(age)
 	snapshot.Status = &v1beta1.VirtualMachineSnapshotStatus{Phase: phase}
 	if deleted {
@@ -66,29 +67,71 @@ func TestNext(t *testing.T) {
 		want, progressing string
 		phase             v1beta1.VirtualMachineSnapshotPhase
 	}{
-		"new":       {View{Snapshot: fresh, VM: vmLockedBy("")}, "finalizer", "", ""},
-		"begins":    {View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes}, "lock create", "operation in progress", "InProgress"},
+		"new": {View{Snapshot: fresh, VM: vmLockedBy("")}, "finalizer", "", ""},
+		"begins": {
+			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes},
+			"lock create",
+			"operation in progress", "InProgress",
+		},
 		"no claims": {View{Snapshot: begun, VM: vmLockedBy("")}, "lock create", "operation in progress", "InProgress"},
 		"no source": {View{Snapshot: begun}, "", "Source does not exist", "InProgress"},
 		"unbound": {
-			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes, Troubles: map[string]string{"a": "volume not bound"}},
+			View{
+				Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes,
+				Troubles: map[string]string{"a": "volume not bound"},
+			},
 			"", "source test/demo volume not bound: a", "InProgress",
 		},
-		"half locked": {View{Snapshot: begun, VM: begunLock, Served: true, Volumes: volumes}, "lock create", "operation in progress", "InProgress"},
+		"half locked": {
+			View{Snapshot: begun, VM: begunLock, Served: true, Volumes: volumes},
+			"lock create",
+			"operation in progress", "InProgress",
+		},
 		"half locked, and cannot go on": {
-			View{Snapshot: begun, VM: begunLock, Served: true, Volumes: volumes, Troubles: map[string]string{"a": "volume not bound"}},
+			View{
+				Snapshot: begun, VM: begunLock, Served: true, Volumes: volumes,
+				Troubles: map[string]string{"a": "volume not bound"},
+			},
 			"unlock", "source test/demo volume not bound: a", "InProgress",
 		},
-		"no kind":                 {View{Snapshot: begun, VM: vmLockedBy(""), Volumes: volumes}, "", "has no VolumeSnapshots", "InProgress"},
-		"pods":                    {View{Snapshot: begun, VM: vmLockedBy(""), Pods: 2}, "", "source is offline but 2 pods using PVCs", "InProgress"},
-		"another snapshot":        {View{Snapshot: begun, VM: vmLockedBy("other")}, "", `snapshot "other" in progress`, "InProgress"},
-		"a holder that went":      {View{Snapshot: begun, VM: vmLockedBy("other"), HolderGone: true}, "lock create", "operation in progress", "InProgress"},
-		"a restore":               {View{Snapshot: begun, VM: restored}, "", `restore "r" in progress`, "InProgress"},
-		"VM being deleted":        {View{Snapshot: begun, VM: deleting}, "", "being deleted", "InProgress"},
-		"under way":               {View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, false)}, "", "operation in progress", "InProgress"},
-		"cut":                     {View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, true)}, "unlock", "Operation complete", "Succeeded"},
-		"cut, the VM is free":     {View{Snapshot: begun, VM: vmLockedBy(""), Content: withStatus(false, true)}, "", "Operation complete", "Succeeded"},
-		"cut, another has the VM": {View{Snapshot: begun, VM: vmLockedBy("other"), Content: withStatus(false, true)}, "", "Operation complete", "Succeeded"},
+		"no kind": {
+			View{Snapshot: begun, VM: vmLockedBy(""), Volumes: volumes}, "", "has no VolumeSnapshots", "InProgress",
+		},
+		"pods": {
+			View{Snapshot: begun, VM: vmLockedBy(""), Pods: 2},
+			"", "source is offline but 2 pods using PVCs",
+			"InProgress",
+		},
+		"another snapshot": {
+			View{Snapshot: begun, VM: vmLockedBy("other")}, "", `snapshot "other" in progress`, "InProgress",
+		},
+		"a holder that went": {
+			View{Snapshot: begun, VM: vmLockedBy("other"), HolderGone: true},
+			"lock create", "operation in progress",
+			"InProgress",
+		},
+		"a restore":        {View{Snapshot: begun, VM: restored}, "", `restore "r" in progress`, "InProgress"},
+		"VM being deleted": {View{Snapshot: begun, VM: deleting}, "", "being deleted", "InProgress"},
+		"under way": {
+			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, false)},
+			"",
+			"operation in progress", "InProgress",
+		},
+		"cut": {
+			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, true)},
+			"unlock",
+			"Operation complete", "Succeeded",
+		},
+		"cut, the VM is free": {
+			View{Snapshot: begun, VM: vmLockedBy(""), Content: withStatus(false, true)},
+			"", "Operation complete",
+			"Succeeded",
+		},
+		"cut, another has the VM": {
+			View{Snapshot: begun, VM: vmLockedBy("other"), Content: withStatus(false, true)},
+			"", "Operation complete",
+			"Succeeded",
+		},
 		"thawed, cut a moment ago": {
 			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(windowed(Window{Closed: true, Cut: true}))},
 			"unlock", "operation in progress", "InProgress",
@@ -101,11 +144,27 @@ func TestNext(t *testing.T) {
 			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(windowed(Window{Closed: true}))},
 			"", "operation in progress", "InProgress",
 		},
-		"half unlocked":            {View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: half, Content: withStatus(true, true)}, "unlock", "Operation complete", "Succeeded"},
-		"half unlocked by another": {View{Snapshot: begun, VM: half, Served: true, Volumes: volumes}, "lock create", "operation in progress", "InProgress"},
-		"made":                     {View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: vmLockedBy("snap"), Content: withStatus(true, true)}, "unlock", "Operation complete", "Succeeded"},
+		"half unlocked": {
+			View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: half, Content: withStatus(true, true)},
+			"unlock", "Operation complete", "Succeeded",
+		},
+		"half unlocked by another": {
+			View{Snapshot: begun, VM: half, Served: true, Volumes: volumes},
+			"lock create", "operation in progress",
+			"InProgress",
+		},
+		"made": {
+			View{
+				Snapshot: inPhase(v1beta1.Succeeded, time.Hour, false), VM: vmLockedBy("snap"),
+				Content: withStatus(true, true),
+			},
+			"unlock", "Operation complete", "Succeeded",
+		},
 		"deadline": {
-			View{Snapshot: inPhase(v1beta1.InProgress, time.Hour, false), VM: vmLockedBy("snap"), Content: withStatus(false, false)},
+			View{
+				Snapshot: inPhase(v1beta1.InProgress, time.Hour, false), VM: vmLockedBy("snap"),
+				Content: withStatus(false, false),
+			},
 			"delete", "Operation failed", "InProgress",
 		},
 		"deadline, content gone": {
@@ -116,12 +175,40 @@ func TestNext(t *testing.T) {
 			View{Snapshot: inPhase(v1beta1.InProgress, time.Hour, false), VM: vmLockedBy("other")},
 			"", "Operation failed", "Failed",
 		},
-		"failed, content gone":          {View{Snapshot: inPhase(v1beta1.Failed, time.Hour, false), VM: vmLockedBy("snap")}, "unlock", "Operation failed", "Failed"},
-		"deleted amid":                  {View{Snapshot: inPhase(v1beta1.InProgress, time.Minute, true), VM: vmLockedBy("snap"), Content: withStatus(false, false)}, "delete", "VM snapshot is deleting", "Deleting"},
-		"deleted amid, content is gone": {View{Snapshot: inPhase(v1beta1.Deleting, time.Minute, true), VM: vmLockedBy("snap")}, "unlock release", "VM snapshot is deleting", "Deleting"},
-		"deleted, VM is gone":           {View{Snapshot: inPhase(v1beta1.Deleting, time.Minute, true)}, "release", "VM snapshot is deleting", "Deleting"},
-		"deleted":                       {View{Snapshot: inPhase(v1beta1.Succeeded, time.Hour, true), VM: vmLockedBy(""), Content: withStatus(true, true)}, "delete release", "Operation complete", "Succeeded"},
-		"deleted, content is kept":      {View{Snapshot: retained, VM: vmLockedBy("other"), Content: withStatus(true, true)}, "release", "Operation complete", "Succeeded"},
+		"failed, content gone": {
+			View{Snapshot: inPhase(v1beta1.Failed, time.Hour, false), VM: vmLockedBy("snap")},
+			"unlock",
+			"Operation failed", "Failed",
+		},
+		"deleted amid": {
+			View{
+				Snapshot: inPhase(v1beta1.InProgress, time.Minute, true), VM: vmLockedBy("snap"),
+				Content: withStatus(false, false),
+			},
+			"delete", "VM snapshot is deleting", "Deleting",
+		},
+		"deleted amid, content is gone": {
+			View{Snapshot: inPhase(v1beta1.Deleting, time.Minute, true), VM: vmLockedBy("snap")},
+			"unlock release",
+			"VM snapshot is deleting", "Deleting",
+		},
+		"deleted, VM is gone": {
+			View{Snapshot: inPhase(v1beta1.Deleting, time.Minute, true)},
+			"release", "VM snapshot is deleting",
+			"Deleting",
+		},
+		"deleted": {
+			View{
+				Snapshot: inPhase(v1beta1.Succeeded, time.Hour, true), VM: vmLockedBy(""),
+				Content: withStatus(true, true),
+			},
+			"delete release", "Operation complete", "Succeeded",
+		},
+		"deleted, content is kept": {
+			View{Snapshot: retained, VM: vmLockedBy("other"), Content: withStatus(true, true)},
+			"release",
+			"Operation complete", "Succeeded",
+		},
 	} {
 		test.view.Now = now
 		step := Next(test.view)
@@ -130,6 +217,10 @@ func TestNext(t *testing.T) {
 		if held && !step.Unlock && step.Status != nil && step.Status.Phase != v1beta1.InProgress &&
 			step.Status.Phase != v1beta1.Deleting {
 			t.Errorf("%s: phase %s while the VM is locked", name, step.Status.Phase)
+		}
+		if locked := test.view.VM != nil && test.view.VM.Status.SnapshotInProgress != nil; step.Later &&
+			(!step.Unlock || !locked || step.RemoveFinalizer || !snapshots.Progressing(test.view.Snapshot)) {
+			t.Errorf("%s: no event of the VM brings the status that is left for later", name)
 		}
 		var did []string
 		for _, verb := range []struct {
@@ -166,35 +257,46 @@ func TestNext(t *testing.T) {
 func TestStatus(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
 	c := content(windowed(Window{Quiesced: snapshots.QuiescedPaused, Closed: true}))
-	c.Status = &v1beta1.VirtualMachineSnapshotContentStatus{CreationTime: new(metav1.NewTime(now)), ReadyToUse: new(true)}
+	c.Status = &v1beta1.VirtualMachineSnapshotContentStatus{
+		CreationTime: new(metav1.NewTime(now)), ReadyToUse: new(true),
+	}
 	view := View{
 		Snapshot: snapshotAged(time.Minute), VM: vmLockedBy("snap"), VMI: vmi, Content: c, Now: now, Served: true,
 		Volumes: []snapshots.Volume{
-			{Name: "a", Claim: "a"}, {Name: "b", Claim: "b"}, {Name: "seed", Reason: "not supported"}, {Name: "slow", Claim: "s", Reason: "no class"},
+			{Name: "a", Claim: "a"},
+			{Name: "b", Claim: "b"},
+			{Name: "seed", Reason: "not supported"},
+			{Name: "slow", Claim: "s", Reason: "no class"},
 		},
 	}
 	got := Next(view).Status
 	indications := fmt.Sprint(got.Indications) //nolint:staticcheck // KubeVirt fills it in, too
 	if indications != "[NoGuestAgent Online PartialSnapshot Paused]" || len(got.SourceIndications) != 4 ||
-		!strings.Contains(got.SourceIndications[2].Message, "slow (no class)") || strings.Contains(got.SourceIndications[2].Message, "seed") {
+		!strings.Contains(got.SourceIndications[2].Message, "slow (no class)") ||
+		strings.Contains(got.SourceIndications[2].Message, "seed") {
 		t.Errorf("indications %s, %+v", indications, got.SourceIndications)
 	}
-	if fmt.Sprint(*got.SnapshotVolumes) != "{[a b] [seed slow]}" || !*got.ReadyToUse || got.Phase != v1beta1.Succeeded ||
-		*got.SourceUID != "v" || *got.VirtualMachineSnapshotContentName != "content" || !conditions.True(got.Conditions, v1beta1.ConditionReady) {
+	if fmt.Sprint(*got.SnapshotVolumes) != "{[a b] [seed slow]}" || !*got.ReadyToUse ||
+		got.Phase != v1beta1.Succeeded ||
+		*got.SourceUID != "v" || *got.VirtualMachineSnapshotContentName != "content" ||
+		!conditions.True(got.Conditions, v1beta1.ConditionReady) {
 		t.Errorf("status %+v", got)
 	}
-	if m := conditions.Find(got.Conditions, v1beta1.ConditionProgressing).Message; m != "left out: seed (not supported), slow (no class)" {
+	if m := conditions.Find(got.Conditions,
+		v1beta1.ConditionProgressing).Message; m != "left out: seed (not supported), slow (no class)" {
 		t.Errorf("message %q", m)
 	}
 
 	// Nothing is said of the guest before it was quiesced.
 	early := view
 	early.Content = content(windowed(Window{}))
-	if before := Next(early).Status; len(before.SourceIndications) != 1 || before.SourceIndications[0].Indication != snapshots.PartialSnapshot {
+	if before := Next(early).Status; len(before.SourceIndications) != 1 ||
+		before.SourceIndications[0].Indication != snapshots.PartialSnapshot {
 		t.Errorf("before the freeze: %+v", before.SourceIndications)
 	}
 	early.Content = withStatus(true, true)
-	if bare := Next(early).Status; len(bare.SourceIndications) != 2 || bare.SourceIndications[0].Indication != v1beta1.VMSnapshotOnlineSnapshotIndication {
+	if bare := Next(early).Status; len(bare.SourceIndications) != 2 ||
+		bare.SourceIndications[0].Indication != v1beta1.VMSnapshotOnlineSnapshotIndication {
 		t.Errorf("without a freeze: %+v", bare.SourceIndications)
 	}
 	early.Content, early.VM = nil, vmLockedBy("other")
@@ -213,7 +315,8 @@ func TestStatus(t *testing.T) {
 
 	// Without its content it is of no use.
 	view.Content = nil
-	if lost := Next(view).Status; *lost.ReadyToUse || lost.Error == nil || !strings.Contains(*lost.Error.Message, "is gone") {
+	if lost := Next(view).Status; *lost.ReadyToUse || lost.Error == nil ||
+		!strings.Contains(*lost.Error.Message, "is gone") {
 		t.Errorf("without content %+v", lost)
 	}
 }
@@ -243,7 +346,9 @@ func TestSource(t *testing.T) {
 	vm := vmLockedBy("snap")
 	vm.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "large"}
-	vm.Status.InstancetypeRef = &v1.InstancetypeStatusRef{ControllerRevisionRef: &v1.ControllerRevisionRef{Name: "demo-large-1"}}
+	vm.Status.InstancetypeRef = &v1.InstancetypeStatusRef{
+		ControllerRevisionRef: &v1.ControllerRevisionRef{Name: "demo-large-1"},
+	}
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: v1.VirtualMachineInstanceSpec{
 		Hostname: "new", Volumes: []v1.Volume{volume("root", false), volume("added", true)},
 	}}
@@ -252,18 +357,21 @@ func TestSource(t *testing.T) {
 		Domain:  v1.DomainSpec{Devices: v1.Devices{Disks: []v1.Disk{{Name: "only-here", Serial: "7"}}}},
 	}}
 	started := &appsv1.ControllerRevision{Data: runtime.RawExtension{
-		Raw: []byte(`{"spec":{"instancetype":{"name":"large","revisionName":"demo-large-1"},"template":{"spec":{"hostname":"old","domain":{"devices":{}}}}}}`),
+		Raw: []byte(
+			`{"spec":{"instancetype":{"name":"large","revisionName":"demo-large-1"},"template":{"spec":{"hostname":"old","domain":{"devices":{}}}}}}`),
 	}}
 	got, err := sourceOf(vm, vmi, started)
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec := got.Spec.Template.Spec
-	if spec.Hostname != "old" || len(spec.Volumes) != 3 || spec.Volumes[2].Name != "only-here" || len(spec.Domain.Devices.Disks) != 1 ||
+	if spec.Hostname != "old" || len(spec.Volumes) != 3 || spec.Volumes[2].Name != "only-here" ||
+		len(spec.Domain.Devices.Disks) != 1 ||
 		got.ManagedFields != nil || got.Spec.Instancetype.RevisionName != "demo-large-1" {
 		t.Errorf("of a guest that runs: %+v", got)
 	}
-	if got, err = sourceOf(vm, nil, nil); err != nil || got.Spec.Template.Spec.Hostname != "new" || len(got.Spec.Template.Spec.Volumes) != 2 ||
+	if got, err = sourceOf(vm, nil, nil); err != nil || got.Spec.Template.Spec.Hostname != "new" ||
+		len(got.Spec.Template.Spec.Volumes) != 2 ||
 		got.Spec.Instancetype.RevisionName != "demo-large-1" {
 		t.Errorf("of a VM that is off: %+v, %v", got, err)
 	}
@@ -273,8 +381,10 @@ func TestSource(t *testing.T) {
 
 	snapshot := snapshotAged(0)
 	snapshot.Spec.Source.Name = "demo"
-	own := copyOf(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "demo-large-1"}, Data: started.Data}, snapshot)
-	if own.Name != "snap-large-1" || own.OwnerReferences[0].UID != "s" || own.Namespace != "test" || string(own.Data.Raw) != string(started.Data.Raw) {
+	own := copyOf(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "demo-large-1"}, Data: started.Data},
+		snapshot)
+	if own.Name != "snap-large-1" || own.OwnerReferences[0].UID != "s" || own.Namespace != "test" ||
+		string(own.Data.Raw) != string(started.Data.Raw) {
 		t.Errorf("the snapshot's own revision %+v", own)
 	}
 }

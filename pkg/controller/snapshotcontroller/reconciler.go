@@ -2,10 +2,12 @@ package snapshotcontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,7 +86,7 @@ func open(snapshot *v1beta1.VirtualMachineSnapshot) bool {
 	return snapshots.Progressing(snapshot) || snapshot.DeletionTimestamp != nil
 }
 
-// snapshotsOf are those of a VM or of the VM of a VMI that are open.
+// snapshotsOf are those of a VM or of the VM of a VMI of which there may be more to say.
 func (r *Reconciler) snapshotsOf(ctx context.Context, object client.Object) []reconcile.Request {
 	var list v1beta1.VirtualMachineSnapshotList
 	err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace()),
@@ -95,7 +97,8 @@ func (r *Reconciler) snapshotsOf(ctx context.Context, object client.Object) []re
 	}
 	return frame.Requests(list.Items, func(s *v1beta1.VirtualMachineSnapshot) bool {
 		vm, is := object.(*v1.VirtualMachine)
-		return open(s) || is && snapshots.Locked(vm, s.Name)
+		// One that is not ready may have waited for the cache to show that the VM was released.
+		return open(s) || is && (snapshots.Locked(vm, s.Name) || !snapshots.Ready(s))
 	})
 }
 
@@ -256,15 +259,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return r.writes.Change(ctx, snapshot,
 			func() { controllerutil.AddFinalizer(snapshot, snapshots.SnapshotFinalizer) })
 	}
-	if step.Lock {
-		if err := r.lock(ctx, view); err != nil {
-			return err
-		}
-	}
-	if step.CreateContent {
-		if err := r.createContent(ctx, view); err != nil {
-			return r.refused(ctx, view, step, err)
-		}
+	if step.Lock || step.CreateContent {
+		return r.begin(ctx, view, step)
 	}
 	if step.DeleteContent {
 		if _, err := r.writes.Delete(ctx, snapshot, view.Content); err != nil {
@@ -275,6 +271,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		if err := r.unlock(ctx, view); err != nil {
 			return err
 		}
+	}
+	if step.Later {
+		return nil
 	}
 	if err := frame.PatchStatus(ctx, r.writes, snapshot, &snapshot.Status, step.Status); err != nil {
 		return err
@@ -290,13 +289,50 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	return nil
 }
 
+// begin locks the VM and makes the content. What that is made of is read meanwhile; the lock fails when the VM is not
+// what it was. The status follows with the event of the content.
+func (r *Reconciler) begin(ctx context.Context, view View, step *Step) error {
+	var of parts
+	var group errgroup.Group
+	if step.CreateContent {
+		group.Go(func() (err error) {
+			of, err = r.gather(ctx, view)
+			return err
+		})
+	}
+	locked := r.lock(ctx, view)
+	if err := errors.Join(locked, group.Wait()); err != nil {
+		return err
+	}
+	group.Go(func() error { return r.hold(ctx, view) })
+	if !step.CreateContent {
+		return group.Wait()
+	}
+	made := r.createContent(ctx, view, of)
+	held := group.Wait()
+	if made != nil {
+		return errors.Join(held, r.refused(ctx, view, step, made))
+	}
+	return held
+}
+
 // lock has nobody but this snapshot change the VM.
 func (r *Reconciler) lock(ctx context.Context, view View) error {
 	vm := view.VM
 	err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status.SnapshotInProgress, &view.Snapshot.Name)
-	if err == nil && !controllerutil.ContainsFinalizer(vm, snapshots.SourceFinalizer) {
-		err = r.writes.Change(ctx, vm, func() { controllerutil.AddFinalizer(vm, snapshots.SourceFinalizer) })
+	if err != nil {
+		return fmt.Errorf("lock VM %s: %w", vm.Name, err)
 	}
+	return nil
+}
+
+// hold keeps the VM from vanishing while it is locked. It works on a copy, for the content is made of the VM meanwhile.
+func (r *Reconciler) hold(ctx context.Context, view View) error {
+	if controllerutil.ContainsFinalizer(view.VM, snapshots.SourceFinalizer) {
+		return nil
+	}
+	vm := view.VM.DeepCopy()
+	err := r.writes.Change(ctx, vm, func() { controllerutil.AddFinalizer(vm, snapshots.SourceFinalizer) })
 	if err != nil {
 		return fmt.Errorf("lock VM %s: %w", vm.Name, err)
 	}

@@ -39,7 +39,8 @@ func TestThawOfAGuestThatIsNotFound(t *testing.T) {
 		}
 		over := open
 		over.Until = now
-		if got := r.thaw(t.Context(), viewOf(content(windowed(over)), GuestRunning), &ContentStep{Window: &over}); got != nil {
+		if got := r.thaw(t.Context(), viewOf(content(windowed(over)), GuestRunning),
+			&ContentStep{Window: &over}); got != nil {
 			t.Errorf("its launcher has let it go by now: %v", got)
 		}
 	}

@@ -11,7 +11,8 @@ func TestRelink(t *testing.T) {
 	of := func(states ...v1.InterfaceState) *v1.VirtualMachineInstanceSpec {
 		spec := &v1.VirtualMachineInstanceSpec{}
 		for i, s := range states {
-			spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, v1.Interface{Name: string(rune('a' + i)), State: s})
+			spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces,
+				v1.Interface{Name: string(rune('a' + i)), State: s})
 		}
 		return spec
 	}
@@ -33,8 +34,9 @@ func TestRelink(t *testing.T) {
 		for i, nic := range got.Domain.Devices.Interfaces {
 			states, want = append(states, nic.State), append(want, tc.after.Domain.Devices.Interfaces[i].State)
 		}
-		if !slices.Equal(states, want) || changed != !slices.EqualFunc(tc.instance.Domain.Devices.Interfaces, got.Domain.Devices.Interfaces,
-			func(a, b v1.Interface) bool { return a.State == b.State }) {
+		if !slices.Equal(states, want) ||
+			changed != !slices.EqualFunc(tc.instance.Domain.Devices.Interfaces, got.Domain.Devices.Interfaces,
+				func(a, b v1.Interface) bool { return a.State == b.State }) {
 			t.Errorf("%s: %q, changed %v", name, states, changed)
 		}
 	}

@@ -32,7 +32,8 @@ func TestMemoryDump(t *testing.T) {
 	}
 	stopped := instance(true)
 	stopped.Status.Phase = v1.Succeeded
-	request := func(phase v1.MemoryDumpPhase, change ...func(*v1.VirtualMachineMemoryDumpRequest)) *v1.VirtualMachineMemoryDumpRequest {
+	request := func(phase v1.MemoryDumpPhase, change ...func(*v1.VirtualMachineMemoryDumpRequest),
+	) *v1.VirtualMachineMemoryDumpRequest {
 		r := &v1.VirtualMachineMemoryDumpRequest{ClaimName: "dump", Phase: phase}
 		for _, f := range change {
 			f(r)
@@ -43,31 +44,58 @@ func TestMemoryDump(t *testing.T) {
 	done := func(r *v1.VirtualMachineMemoryDumpRequest) { r.EndTimestamp, r.FileName = &ended, &file }
 	removed := func(r *v1.VirtualMachineMemoryDumpRequest) { r.Remove = true }
 	under := &v1.DomainMemoryDumpInfo{ClaimName: "dump", StartTimestamp: &began, TargetFileName: file}
-	over := &v1.DomainMemoryDumpInfo{ClaimName: "dump", StartTimestamp: &began, EndTimestamp: &ended, TargetFileName: file}
+	over := &v1.DomainMemoryDumpInfo{
+		ClaimName: "dump", StartTimestamp: &began, EndTimestamp: &ended, TargetFileName: file,
+	}
 
 	for name, tc := range map[string]struct {
 		request, want *v1.VirtualMachineMemoryDumpRequest
 		instance      *v1.VirtualMachineInstance
 		volumes       string // what becomes of the instance's: added, removed or nothing
 	}{
-		"none":        {nil, nil, instance(false), ""},
-		"asked for":   {request(v1.MemoryDumpAssociating), request(v1.MemoryDumpAssociating), instance(false), "added"},
-		"plugging in": {request(v1.MemoryDumpAssociating), request(v1.MemoryDumpInProgress), instance(true, state(v1.HotplugVolumeAttachedToNode, nil)), ""},
-		"under way":   {request(v1.MemoryDumpInProgress), request(v1.MemoryDumpInProgress, started), instance(true, state(v1.MemoryDumpVolumeInProgress, under)), ""},
-		"written":     {request(v1.MemoryDumpInProgress), request(v1.MemoryDumpUnmounting, started, done), instance(true, state(v1.MemoryDumpVolumeCompleted, over)), "removed"},
-		"failed": {request(v1.MemoryDumpInProgress), request(v1.MemoryDumpFailed, started, func(r *v1.VirtualMachineMemoryDumpRequest) {
-			r.EndTimestamp, r.Message = &ended, "told"
-		}), instance(true, state(v1.MemoryDumpVolumeFailed, over)), "removed"},
-		"going":         {request(v1.MemoryDumpUnmounting), request(v1.MemoryDumpUnmounting), instance(false, state(v1.HotplugVolumeDetaching, over)), ""},
+		"none":      {nil, nil, instance(false), ""},
+		"asked for": {request(v1.MemoryDumpAssociating), request(v1.MemoryDumpAssociating), instance(false), "added"},
+		"plugging in": {
+			request(v1.MemoryDumpAssociating), request(v1.MemoryDumpInProgress),
+			instance(true, state(v1.HotplugVolumeAttachedToNode, nil)), "",
+		},
+		"under way": {
+			request(v1.MemoryDumpInProgress), request(v1.MemoryDumpInProgress, started),
+			instance(true, state(v1.MemoryDumpVolumeInProgress, under)), "",
+		},
+		"written": {
+			request(v1.MemoryDumpInProgress), request(v1.MemoryDumpUnmounting, started, done),
+			instance(true, state(v1.MemoryDumpVolumeCompleted, over)), "removed",
+		},
+		"failed": {
+			request(v1.MemoryDumpInProgress),
+			request(v1.MemoryDumpFailed, started, func(r *v1.VirtualMachineMemoryDumpRequest) {
+				r.EndTimestamp, r.Message = &ended, "told"
+			}),
+			instance(true, state(v1.MemoryDumpVolumeFailed, over)), "removed",
+		},
+		"going": {
+			request(v1.MemoryDumpUnmounting), request(v1.MemoryDumpUnmounting),
+			instance(false, state(v1.HotplugVolumeDetaching, over)), "",
+		},
 		"gone":          {request(v1.MemoryDumpUnmounting), request(v1.MemoryDumpCompleted), instance(false), ""},
 		"stopped since": {request(v1.MemoryDumpUnmounting), request(v1.MemoryDumpCompleted), nil, ""},
-		"completed":     {request(v1.MemoryDumpCompleted, done), request(v1.MemoryDumpCompleted, done), instance(false), ""},
-		"let go":        {request(v1.MemoryDumpCompleted, removed), nil, instance(false), ""},
-		"let go early":  {request(v1.MemoryDumpInProgress, removed), request(v1.MemoryDumpDissociating, removed), instance(true, state(v1.MemoryDumpVolumeInProgress, under)), "removed"},
-		"stops": {request(v1.MemoryDumpInProgress), request(v1.MemoryDumpFailed, func(r *v1.VirtualMachineMemoryDumpRequest) {
-			at := metav1.NewTime(now)
-			r.EndTimestamp, r.Message = &at, "the virtual machine does not run any more"
-		}), stopped, "removed"},
+		"completed": {
+			request(v1.MemoryDumpCompleted, done), request(v1.MemoryDumpCompleted, done), instance(false), "",
+		},
+		"let go": {request(v1.MemoryDumpCompleted, removed), nil, instance(false), ""},
+		"let go early": {
+			request(v1.MemoryDumpInProgress, removed), request(v1.MemoryDumpDissociating, removed),
+			instance(true, state(v1.MemoryDumpVolumeInProgress, under)), "removed",
+		},
+		"stops": {
+			request(v1.MemoryDumpInProgress),
+			request(v1.MemoryDumpFailed, func(r *v1.VirtualMachineMemoryDumpRequest) {
+				at := metav1.NewTime(now)
+				r.EndTimestamp, r.Message = &at, "the virtual machine does not run any more"
+			}),
+			stopped, "removed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := &v1.VirtualMachine{}

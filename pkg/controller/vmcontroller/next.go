@@ -139,6 +139,9 @@ func (view *View) observe() {
 // act makes the VMI, deletes it, or lets the VM go.
 func (s *Step) act() {
 	view, action := &s.After, s.Decision.Action
+	if action == Create && view.Misfit != "" {
+		s.reportMisfit()
+	}
 	if (view.Failure != "" || !view.Filled) && action == Create {
 		action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
 		s.Decision.Action = action

@@ -39,7 +39,8 @@ func newWorld(t *testing.T, strategy v1.VirtualMachineRunStrategy) *world {
 	vm := testVM(strategy, func(vm *v1.VirtualMachine) {
 		vm.Finalizers = []string{v1.VirtualMachineControllerFinalizer}
 		domain := &vm.Spec.Template.Spec.Domain
-		domain.CPU.Sockets, domain.CPU.MaxSockets, domain.Memory = 1, 4, &v1.Memory{Guest: new(resource.MustParse("1Gi"))}
+		domain.CPU.Sockets, domain.CPU.MaxSockets, domain.Memory = 1, 4,
+			&v1.Memory{Guest: new(resource.MustParse("1Gi"))}
 		domain.Devices.Interfaces = []v1.Interface{{
 			Name: "red", InterfaceBindingMethod: v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}},
 		}}
@@ -51,7 +52,9 @@ func newWorld(t *testing.T, strategy v1.VirtualMachineRunStrategy) *world {
 }
 
 func multus(name string) v1.Network {
-	return v1.Network{Name: name, NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: name + "-net"}}}
+	return v1.Network{
+		Name: name, NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: name + "-net"}},
+	}
 }
 
 // run makes the VMI from the template of now.
@@ -129,13 +132,16 @@ func data(s *v1.VirtualMachineInstanceSpec) {
 	})
 	s.Volumes = append(s.Volumes, v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{
 		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}, Hotpluggable: true,
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+			Hotpluggable:                      true,
 		},
 	}})
 }
 
 func dump(w *world) {
-	w.VM.Status.MemoryDumpRequest = &v1.VirtualMachineMemoryDumpRequest{ClaimName: "dump", Phase: v1.MemoryDumpAssociating}
+	w.VM.Status.MemoryDumpRequest = &v1.VirtualMachineMemoryDumpRequest{
+		ClaimName: "dump", Phase: v1.MemoryDumpAssociating,
+	}
 }
 
 // nexts are VMs, in the order of the golden file.
@@ -150,7 +156,8 @@ var nexts = []struct {
 	{"to be started paused", v1.RunStrategyHalted, func(w *world) {
 		w.VMI = nil
 		w.VM.Status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{{
-			Action: v1.StartRequest, Data: map[string]string{v1.StartRequestDataPausedKey: v1.StartRequestDataPausedTrue},
+			Action: v1.StartRequest,
+			Data:   map[string]string{v1.StartRequestDataPausedKey: v1.StartRequestDataPausedTrue},
 		}}
 	}},
 	{"of no strategy", "Sometimes", func(w *world) { w.VMI = nil }},
@@ -224,7 +231,10 @@ var nexts = []struct {
 		w.filled("a", "")
 		w.filled("b", cdiv1.Succeeded)
 	}},
-	{"DataVolume not filled", v1.RunStrategyAlways, func(w *world) { w.VMI = nil; w.filled("a", cdiv1.ImportInProgress) }},
+	{
+		"DataVolume not filled", v1.RunStrategyAlways,
+		func(w *world) { w.VMI = nil; w.filled("a", cdiv1.ImportInProgress) },
+	},
 	{"DataVolume filled", v1.RunStrategyAlways, func(w *world) { w.VMI = nil; w.filled("a", cdiv1.Succeeded) }},
 	{"no CDI", v1.RunStrategyAlways, func(w *world) { w.VMI = nil; w.filled("a", ""); w.CDI = false }},
 	{"deleted, runs", v1.RunStrategyAlways, func(w *world) { going(w.VM) }},
@@ -246,7 +256,9 @@ var nexts = []struct {
 
 // missing is a reference of a VM to what is not there.
 func missing(role instancetype.Role) *instancetype.NotFoundError {
-	return &instancetype.NotFoundError{Role: role, Field: field.NewPath("spec"), Detail: "there is no " + string(role), Absent: true}
+	return &instancetype.NotFoundError{
+		Role: role, Field: field.NewPath("spec"), Detail: "there is no " + string(role), Absent: true,
+	}
 }
 
 // TestNext: what is done to VMs, as testdata/next.golden has it. Nothing that is looked at is changed by looking at it.

@@ -17,8 +17,8 @@ const (
 	there    = "\nnodeSelector: {c: d}\naffinity: {nodeAffinity: {}}"
 )
 
-// The instance of a guest that runs has the placement of its VM, but while the guest moves, and where nothing is changed
-// of guests that run.
+// The instance of a guest that runs has the placement of its VM, but while the guest moves, and where nothing is
+// changed of guests that run.
 func TestFollowPlacement(t *testing.T) {
 	migrating := func(start, end bool) func(*View) {
 		return func(view *View) {
@@ -38,16 +38,24 @@ func TestFollowPlacement(t *testing.T) {
 		// same says that the instance stays as it is, observed that it is of the VM's generation then.
 		same, observed, restart bool
 	}{
-		"comes":                {before: unplaced, after: unplaced + here, observed: true},
-		"changes":              {before: unplaced + here, after: unplaced + there, observed: true},
-		"goes":                 {before: unplaced + there, after: unplaced, observed: true},
-		"is the same":          {before: unplaced + here, after: unplaced + here, same: true},
-		"with more":            {before: unplaced, after: unplaced + there + "\nhostname: x", restart: true},
-		"staged":               {before: unplaced, after: unplaced + here, view: func(view *View) { view.Staged = true }, same: true, restart: true},
-		"staged, goes":         {before: unplaced + here, after: unplaced, view: func(view *View) { view.Staged = true }, same: true, restart: true},
-		"the guest is sent":    {before: unplaced, after: unplaced + here, view: migrating(true, false), same: true},
-		"a target is prepared": {before: unplaced, after: unplaced + here, view: migrating(false, false), observed: true},
-		"the guest has moved":  {before: unplaced, after: unplaced + here, view: migrating(true, true), observed: true},
+		"comes":       {before: unplaced, after: unplaced + here, observed: true},
+		"changes":     {before: unplaced + here, after: unplaced + there, observed: true},
+		"goes":        {before: unplaced + there, after: unplaced, observed: true},
+		"is the same": {before: unplaced + here, after: unplaced + here, same: true},
+		"with more":   {before: unplaced, after: unplaced + there + "\nhostname: x", restart: true},
+		"staged": {
+			before: unplaced, after: unplaced + here, view: func(view *View) { view.Staged = true }, same: true,
+			restart: true,
+		},
+		"staged, goes": {
+			before: unplaced + here, after: unplaced, view: func(view *View) { view.Staged = true }, same: true,
+			restart: true,
+		},
+		"the guest is sent": {before: unplaced, after: unplaced + here, view: migrating(true, false), same: true},
+		"a target is prepared": {
+			before: unplaced, after: unplaced + here, view: migrating(false, false), observed: true,
+		},
+		"the guest has moved": {before: unplaced, after: unplaced + here, view: migrating(true, true), observed: true},
 		"before it runs": {
 			before: unplaced, after: unplaced + here,
 			view: func(view *View) { view.VMI.Status.Phase = v1.Scheduling },
@@ -108,14 +116,17 @@ func TestFollowPlacement(t *testing.T) {
 // Size, placement and interfaces that are changed at once come at once.
 func TestFollowAll(t *testing.T) {
 	const (
-		before = "domain: {cpu: {sockets: 2}, memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}}]}}\nnetworks: [{name: default, pod: {}}]"
-		after  = "domain: {cpu: {sockets: 4}, memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}}, {name: red, bridge: {}}]}}\n" +
+		before = "domain: {cpu: {sockets: 2}, memory: {guest: 1Gi}, devices: {interfaces: [{name: default, " +
+			"masquerade: {}}]}}\nnetworks: [{name: default, pod: {}}]"
+		after = "domain: {cpu: {sockets: 4}, memory: {guest: 1Gi}, devices: {interfaces: [{name: default, " +
+			"masquerade: {}}, {name: red, bridge: {}}]}}\n" +
 			"networks: [{name: default, pod: {}}, {name: red, multus: {networkName: red-net}}]" + there
 	)
 	vmi := admitted(t, edited(t, 1, before), true)
 	step := Next(View{VM: edited(t, 2, after), VMI: vmi, Filled: true, Now: now})
 	got := step.After.VMI
-	if got.Spec.Domain.CPU.Sockets != 4 || len(got.Spec.Networks) != 2 || got.Spec.NodeSelector["c"] != "d" || observedGeneration(got) != 2 {
+	if got.Spec.Domain.CPU.Sockets != 4 || len(got.Spec.Networks) != 2 || got.Spec.NodeSelector["c"] != "d" ||
+		observedGeneration(got) != 2 {
 		t.Errorf("generation %d: %+v", observedGeneration(got), got.Spec)
 	}
 }
@@ -137,7 +148,8 @@ func TestPlacementIsCopied(t *testing.T) {
 	step := Next(View{VM: is, VMI: admitted(t, edited(t, 1, unplaced), true), Filled: true, Now: now})
 	step.After.VMI.Spec.NodeSelector["a"] = "other"
 	step.After.VMI.Spec.Tolerations[0].Operator = corev1.TolerationOpEqual
-	if spec := is.Spec.Template.Spec; spec.NodeSelector["a"] != "b" || spec.Tolerations[0].Operator != corev1.TolerationOpExists {
+	if spec := is.Spec.Template.Spec; spec.NodeSelector["a"] != "b" ||
+		spec.Tolerations[0].Operator != corev1.TolerationOpExists {
 		t.Errorf("%+v", spec)
 	}
 }

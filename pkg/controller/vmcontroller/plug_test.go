@@ -50,26 +50,65 @@ func TestPlug(t *testing.T) {
 		// want is what the VMI is to have, and refused what needs a restart.
 		want, refused string
 	}{
-		"the same":         {before: red, template: red, want: red},
-		"comes":            {before: pod, template: red, want: asR},
-		"no binding":       {before: pod, template: strings.Replace(red, "red, bridge: {}", "red", 1), want: asR},
-		"comes unplugged":  {before: pod, template: state(red, "absent"), want: pod},
-		"comes down":       {before: pod, template: state(red, "down"), want: state(asR, "down")},
-		"staged":           {before: pod, template: red, staged: true, want: pod, refused: "domain.devices.interfaces[red]: vmRolloutStrategy is Stage"},
-		"cannot move":      {before: pod, template: red, change: []func(*v1.VirtualMachineInstance){stays}, want: pod, refused: "domain.devices.interfaces[red]: only another pod has its network, and the guest cannot migrate: because"},
-		"need not move":    {before: pod, template: red, change: []func(*v1.VirtualMachineInstance){stays, connected}, want: asR},
-		"masquerade":       {before: `{}`, template: pod, want: `{}`, refused: "domain.devices.interfaces[default]: it is on the pod network"},
-		"no network":       {before: pod, template: strings.Replace(red, "name: red, multus", "name: blue, multus", 1), want: pod, refused: "domain.devices.interfaces[red]: no network has its name"},
-		"changed":          {before: red, template: strings.Replace(red, "red, bridge: {}", "red, bridge: {}, model: e1000e", 1), want: red, refused: "domain.devices.interfaces[red]: the guest has it as it was; unplug it first, by state: absent, or restart the guest"},
-		"another network":  {before: red, template: strings.Replace(red, "red-net", "blue-net", 1), want: red, refused: "domain.devices.interfaces[red]: the guest has it as it was; unplug it first, by state: absent, or restart the guest"},
-		"taken out":        {before: red, template: pod, change: []func(*v1.VirtualMachineInstance){row("red")}, want: red, refused: "domain.devices.interfaces[red]: the guest has it still; unplug it first, by state: absent, or restart the guest"},
-		"being unplugged":  {before: red, instance: state(red, "absent"), template: pod, change: []func(*v1.VirtualMachineInstance){row("red")}, want: state(red, "absent")},
-		"unplugged, out":   {before: red, instance: state(red, "absent"), template: pod, want: pod},
-		"unplugged, stays": {before: red, instance: state(red, "absent"), template: state(red, "absent"), want: state(red, "absent")},
-		"never came, out":  {before: red, instance: pod, template: pod, want: pod},
-		"comes back soon":  {before: red, instance: state(red, "absent"), template: red, change: []func(*v1.VirtualMachineInstance){row("red")}, want: state(red, "absent")},
-		"comes back":       {before: red, instance: state(red, "absent"), template: red, want: asR},
-		"comes back other": {before: red, instance: state(red, "absent"), template: strings.Replace(red, "red-net", "blue-net", 1), want: strings.Replace(asR, "red-net", "blue-net", 1)},
+		"the same":        {before: red, template: red, want: red},
+		"comes":           {before: pod, template: red, want: asR},
+		"no binding":      {before: pod, template: strings.Replace(red, "red, bridge: {}", "red", 1), want: asR},
+		"comes unplugged": {before: pod, template: state(red, "absent"), want: pod},
+		"comes down":      {before: pod, template: state(red, "down"), want: state(asR, "down")},
+		"staged": {
+			before: pod, template: red, staged: true, want: pod,
+			refused: "domain.devices.interfaces[red]: vmRolloutStrategy is Stage",
+		},
+		"cannot move": {
+			before: pod, template: red, change: []func(*v1.VirtualMachineInstance){stays}, want: pod,
+			refused: "domain.devices.interfaces[red]: only another pod has its network, " +
+				"and the guest cannot migrate: because",
+		},
+		"need not move": {
+			before: pod, template: red, change: []func(*v1.VirtualMachineInstance){stays, connected}, want: asR,
+		},
+		"masquerade": {
+			before: `{}`, template: pod, want: `{}`,
+			refused: "domain.devices.interfaces[default]: it is on the pod network",
+		},
+		"no network": {
+			before: pod, template: strings.Replace(red, "name: red, multus", "name: blue, multus", 1), want: pod,
+			refused: "domain.devices.interfaces[red]: no network has its name",
+		},
+		"changed": {
+			before: red, template: strings.Replace(red, "red, bridge: {}", "red, bridge: {}, model: e1000e", 1),
+			want: red,
+			refused: "domain.devices.interfaces[red]: the guest has it as it was; unplug it first, " +
+				"by state: absent, or restart the guest",
+		},
+		"another network": {
+			before: red, template: strings.Replace(red, "red-net", "blue-net", 1), want: red,
+			refused: "domain.devices.interfaces[red]: the guest has it as it was; unplug it first, " +
+				"by state: absent, or restart the guest",
+		},
+		"taken out": {
+			before: red, template: pod, change: []func(*v1.VirtualMachineInstance){row("red")}, want: red,
+			refused: "domain.devices.interfaces[red]: the guest has it still; unplug it first, " +
+				"by state: absent, or restart the guest",
+		},
+		"being unplugged": {
+			before: red, instance: state(red, "absent"), template: pod,
+			change: []func(*v1.VirtualMachineInstance){row("red")}, want: state(red, "absent"),
+		},
+		"unplugged, out": {before: red, instance: state(red, "absent"), template: pod, want: pod},
+		"unplugged, stays": {
+			before: red, instance: state(red, "absent"), template: state(red, "absent"), want: state(red, "absent"),
+		},
+		"never came, out": {before: red, instance: pod, template: pod, want: pod},
+		"comes back soon": {
+			before: red, instance: state(red, "absent"), template: red,
+			change: []func(*v1.VirtualMachineInstance){row("red")}, want: state(red, "absent"),
+		},
+		"comes back": {before: red, instance: state(red, "absent"), template: red, want: asR},
+		"comes back other": {
+			before: red, instance: state(red, "absent"), template: strings.Replace(red, "red-net", "blue-net", 1),
+			want: strings.Replace(asR, "red-net", "blue-net", 1),
+		},
 	} {
 		vm := testVM(v1.RunStrategyAlways)
 		attach(t, &vm.Spec.Template.Spec, tc.before)
@@ -89,7 +128,9 @@ func TestPlug(t *testing.T) {
 		attach(t, &vm.Spec.Template.Spec, tc.template)
 		attached := &corev1.Pod{}
 		attached.UID, attached.Spec.NodeName = "pod", "n"
-		attached.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"red-net","namespace":"default","interface":"podb1f51a511f1"}]`}
+		attached.Annotations = map[string]string{
+			"k8s.v1.cni.cncf.io/networks": `[{"name":"red-net","namespace":"default","interface":"podb1f51a511f1"}]`,
+		}
 		view := View{VM: vm, VMI: instance, Pods: []*corev1.Pod{attached}, Staged: tc.staged}
 		p := view.plugging()
 		refused := ""
@@ -101,7 +142,8 @@ func TestPlug(t *testing.T) {
 		}
 		var want v1.VirtualMachineInstanceSpec
 		attach(t, &want, tc.want)
-		got, expected := encoded(t, p.Spec), encoded(t, rollout.Attachments{Interfaces: want.Domain.Devices.Interfaces, Networks: want.Networks})
+		got, expected := encoded(t, p.Spec),
+			encoded(t, rollout.Attachments{Interfaces: want.Domain.Devices.Interfaces, Networks: want.Networks})
 		if got != expected {
 			t.Errorf("%s: the VMI has %s, want %s", name, got, expected)
 		}
@@ -138,7 +180,8 @@ func TestPlugAndRestart(t *testing.T) {
 	made.Status.Phase = v1.Running
 	vm = vm.DeepCopy()
 	vm.Generation++
-	attach(t, &vm.Spec.Template.Spec, `{interfaces: [{name: red, bridge: {}}], networks: [{name: red, multus: {networkName: net}}]}`)
+	attach(t, &vm.Spec.Template.Spec,
+		`{interfaces: [{name: red, bridge: {}}], networks: [{name: red, multus: {networkName: net}}]}`)
 	if got := status(t, View{VM: vm, VMI: made}); conditionsOf(got)["RestartRequired"] != "" {
 		t.Errorf("%+v", got.Conditions)
 	}
@@ -146,17 +189,25 @@ func TestPlugAndRestart(t *testing.T) {
 		t.Error("a new interface needs a restart, seen from outside")
 	}
 	vm.Spec.Template.Spec.Domain.CPU.Cores = 3
-	if got, want := restartMessage(View{VM: vm, VMI: made}), "a non-live-updatable field was changed in the template spec: spec.template.spec.domain.cpu.cores"; got != want {
+	if got, want := restartMessage(View{
+		VM: vm, VMI: made,
+	}), "a non-live-updatable field was changed in the template spec: "+
+		"spec.template.spec.domain.cpu.cores"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	// A VMI of a controller that did not write down what it took over.
 	delete(made.Annotations, rollout.InterfacesAnnotation)
-	made.Annotations[rollout.TemplateHashAnnotation], err = rollout.TemplateHash(&testVM(v1.RunStrategyAlways).Spec.Template.Spec, false, rollout.Counted{Attachments: true})
+	made.Annotations[rollout.TemplateHashAnnotation], err = rollout.TemplateHash(
+		&testVM(v1.RunStrategyAlways).Spec.Template.Spec, false,
+		rollout.Counted{Attachments: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	vm.Spec.Template.Spec.Domain.CPU.Cores = 2
-	if got, want := restartMessage(View{VM: vm, VMI: made}), "a non-live-updatable field was changed in the template spec: spec.template.spec.domain.devices.interfaces[red], spec.template.spec.networks[red]"; got != want {
+	if got, want := restartMessage(View{
+		VM: vm, VMI: made,
+	}), "a non-live-updatable field was changed in the template spec: "+
+		"spec.template.spec.domain.devices.interfaces[red], spec.template.spec.networks[red]"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if !restartRequired(View{VM: vm, VMI: made}) {
@@ -164,7 +215,8 @@ func TestPlugAndRestart(t *testing.T) {
 	}
 	with(v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue, "")(made)
 	with(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse, "")(made)
-	if got := restartMessage(View{VM: vm, VMI: made}); !strings.HasPrefix(got, "the guest cannot be given its new interfaces while it runs: ") {
+	if got := restartMessage(View{VM: vm, VMI: made}); !strings.HasPrefix(got,
+		"the guest cannot be given its new interfaces while it runs: ") {
 		t.Errorf("%q", got)
 	}
 }

@@ -224,6 +224,9 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 	if err := r.lookAtSnapshots(ctx, &view); err != nil {
 		return View{}, err
 	}
+	if err := r.lookAtMemory(ctx, &view); err != nil {
+		return View{}, err
+	}
 	return view, r.lookAtReferences(ctx, &view)
 }
 

@@ -1,19 +1,67 @@
 package vmcontroller
 
 import (
+	"context"
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // A VM that was restored with its guest's memory has savedmemory.ResumeAnnotation. Its next instance gets it, too; once
 // that runs the VM loses it. An instance that ends before leaves it there, since its guest may not have gone on yet: on
 // the memory's claim is a record whether it has, which launchers keep.
 
-// reasonResumed is that of an event.
-const reasonResumed = "ResumedFromSnapshot"
+const (
+	// reasonResumed is that of an event.
+	reasonResumed = "ResumedFromSnapshot"
+	// reasonNotResumed is the Failure reason, and that of an event, of a VM whose guest must not be resumed.
+	reasonNotResumed = "MemoryDoesNotFit"
+)
+
+// lookAtMemory finds out whether the disks of a VM that is about to start fit the memory from which its guest is to go
+// on.
+func (r *Reconciler) lookAtMemory(ctx context.Context, view *View) error {
+	vm := view.VM
+	mark, _ := savedmemory.ResumeOf(vm.Annotations) // The launcher says what is wrong with it.
+	if mark == nil || view.VMI != nil || vm.Status.RestoreInProgress != nil {
+		return nil
+	}
+	found := map[string]*corev1.PersistentVolumeClaim{}
+	for _, name := range snapshots.ClaimNames(&vm.Spec) {
+		claim := &corev1.PersistentVolumeClaim{}
+		// Live: the cache may not show yet what the restore has made.
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: name}, claim)
+		switch {
+		case err == nil:
+			found[name] = claim
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("get claim %s: %w", name, err)
+		}
+	}
+	if trouble := snapshots.ResumeTrouble(vm, mark, found); trouble != "" {
+		view.Misfit = fmt.Sprintf("the guest cannot go on from the memory in claim %s: %s; to boot it from its disks "+
+			"instead, remove the VM's annotation %s", mark.Claim, trouble, savedmemory.ResumeAnnotation)
+	}
+	return nil
+}
+
+// reportMisfit keeps a VM from starting whose disks do not fit the memory from which its guest is to go on, and makes
+// an event of it, once.
+func (s *Step) reportMisfit() {
+	view := &s.After
+	if view.fail(reasonNotResumed, view.Misfit); !hasFailure(view.VM, view.Failure) {
+		s.Events = append(s.Events, vmicontroller.Event{
+			Type: corev1.EventTypeWarning, Reason: view.FailureReason, Message: view.Failure,
+		})
+	}
+}
 
 // resumed reports a VM whose instance has gone on from the memory of a snapshot.
 func (view *View) resumed() bool {

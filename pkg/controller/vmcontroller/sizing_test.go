@@ -26,11 +26,22 @@ func TestSizeAndRestart(t *testing.T) {
 		// restart is the condition's message; empty is none.
 		restart string
 	}{
-		"sockets":        {func(d *v1.DomainSpec) { d.CPU.Sockets = 2 }, nil, ""},
-		"memory":         {func(d *v1.DomainSpec) { d.Memory.Guest = new(resource.MustParse("2Gi")) }, nil, ""},
-		"cores":          {func(d *v1.DomainSpec) { d.CPU.Cores, d.CPU.Sockets = 4, 1 }, nil, "a non-live-updatable field was changed in the template spec: spec.template.spec.domain.cpu.cores"},
-		"the bound":      {func(d *v1.DomainSpec) { d.CPU.MaxSockets = 8 }, nil, "a non-live-updatable field was changed in the template spec: spec.template.spec.domain.cpu.maxSockets"},
-		"beyond a bound": {func(d *v1.DomainSpec) { d.CPU.Sockets = 8 }, map[string]string{sizing.SocketsPath: "too many"}, "a non-live-updatable field was changed in the template spec: spec.template.spec.domain.cpu.sockets (too many)"},
+		"sockets": {func(d *v1.DomainSpec) { d.CPU.Sockets = 2 }, nil, ""},
+		"memory":  {func(d *v1.DomainSpec) { d.Memory.Guest = new(resource.MustParse("2Gi")) }, nil, ""},
+		"cores": {
+			func(d *v1.DomainSpec) { d.CPU.Cores, d.CPU.Sockets = 4, 1 }, nil,
+			"a non-live-updatable field was changed in the template spec: spec.template.spec.domain.cpu.cores",
+		},
+		"the bound": {
+			func(d *v1.DomainSpec) { d.CPU.MaxSockets = 8 }, nil,
+			"a non-live-updatable field was changed in the template spec: spec.template.spec.domain.cpu.maxSockets",
+		},
+		"beyond a bound": {
+			func(d *v1.DomainSpec) { d.CPU.Sockets = 8 },
+			map[string]string{sizing.SocketsPath: "too many"},
+			"a non-live-updatable field was changed in the template spec: " +
+				"spec.template.spec.domain.cpu.sockets (too many)",
+		},
 	} {
 		changed := vm.DeepCopy()
 		changed.Generation = 4
@@ -43,9 +54,11 @@ func TestSizeAndRestart(t *testing.T) {
 
 	stuck := made.DeepCopy()
 	stuck.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
-		Type: v1.VirtualMachineInstanceVCPUChange, Status: corev1.ConditionTrue, Reason: sizing.ReasonRestart, Message: "no room.",
+		Type: v1.VirtualMachineInstanceVCPUChange, Status: corev1.ConditionTrue, Reason: sizing.ReasonRestart,
+		Message: "no room.",
 	}}
-	if got := restartOf(status(t, View{VM: vm, VMI: stuck})); !strings.Contains(got, "cannot be given its new size while it runs: no room.") {
+	if got := restartOf(status(t, View{VM: vm, VMI: stuck})); !strings.Contains(got,
+		"cannot be given its new size while it runs: no room.") {
 		t.Errorf("no room anywhere: %q", got)
 	}
 }
@@ -68,7 +81,8 @@ func TestSizeByInstancetype(t *testing.T) {
 		t.Errorf("only larger: %q", got)
 	}
 	large.Domain.CPU.Model = "other"
-	if got := restartOf(status(t, View{VM: vm, VMI: made, Template: large})); !strings.HasSuffix(got, "spec.template.spec.domain.cpu.model, spec.template.spec.domain.cpu.sockets") {
+	if got := restartOf(status(t, View{VM: vm, VMI: made, Template: large})); !strings.HasSuffix(got,
+		"spec.template.spec.domain.cpu.model, spec.template.spec.domain.cpu.sockets") {
 		t.Errorf("of another model: %q", got)
 	}
 	if got := restartOf(status(t, View{VM: vm, VMI: made})); got == "" {

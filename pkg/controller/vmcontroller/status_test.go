@@ -16,10 +16,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
-func with(conditionType v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason string) func(*v1.VirtualMachineInstance) {
+func with(conditionType v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason string,
+) func(*v1.VirtualMachineInstance) {
 	return func(vmi *v1.VirtualMachineInstance) {
 		vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{
-			Type: conditionType, Status: status, Reason: reason, Message: "because", LastTransitionTime: at(time.Minute),
+			Type: conditionType, Status: status, Reason: reason, Message: "because",
+			LastTransitionTime: at(time.Minute),
 		})
 	}
 }
@@ -44,7 +46,8 @@ func claimsIn(phase corev1.PersistentVolumeClaimPhase) []*corev1.PersistentVolum
 // TestPrintable drives every status from objects as they are found, in the order of precedence.
 func TestPrintable(t *testing.T) {
 	always, halted := v1.RunStrategyAlways, v1.RunStrategyHalted
-	unschedulable := with(v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), corev1.ConditionFalse, corev1.PodReasonUnschedulable)
+	unschedulable := with(v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), corev1.ConditionFalse,
+		corev1.PodReasonUnschedulable)
 	paused := with(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedByUser")
 	migrates := func(vmi *v1.VirtualMachineInstance) {
 		vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{StartTimestamp: new(at(0))}
@@ -61,11 +64,23 @@ func TestPrintable(t *testing.T) {
 		{"running", View{VM: testVM(always), VMI: testVMI(v1.Running)}, "Running"},
 		{
 			"no such claim",
-			View{VM: testVM(always), VMI: testVMI(v1.Pending, with(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, vmicontroller.ReasonFailedPvcNotFound))},
+			View{
+				VM: testVM(always),
+				VMI: testVMI(v1.Pending,
+					with(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse,
+						vmicontroller.ReasonFailedPvcNotFound)),
+			},
 			"ErrorPvcNotFound",
 		},
 		{"no node", View{VM: testVM(always), VMI: testVMI(v1.Scheduling, unschedulable)}, "ErrorUnschedulable"},
-		{"provisioning", View{VM: testVM(always), VMI: testVMI(v1.Pending, with(v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, ""))}, "Provisioning"},
+		{
+			"provisioning",
+			View{
+				VM:  testVM(always),
+				VMI: testVMI(v1.Pending, with(v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, "")),
+			},
+			"Provisioning",
+		},
 		{"DataVolume filled by now", imported(cdiv1.Succeeded, false), "Starting"},
 		{"DataVolume being filled", imported(cdiv1.ImportInProgress, true), "Provisioning"},
 		{"DataVolume not begun", imported("", false), "Provisioning"},
@@ -73,20 +88,56 @@ func TestPrintable(t *testing.T) {
 		{"DataVolume waits for a pod, bound", imported(cdiv1.WaitForFirstConsumer, true), "Provisioning"},
 		{"DataVolume to be filled with its pod", imported(cdiv1.PendingPopulation, false), "WaitingForVolumeBinding"},
 		{"DataVolume failed", imported(cdiv1.Failed, true), "DataVolumeError"},
-		{"claim not bound", View{VM: testVM(always), VMI: testVMI(v1.Scheduling), Claims: claimsIn(corev1.ClaimPending)}, "WaitingForVolumeBinding"},
-		{"claim not bound, so no node", View{VM: testVM(always), VMI: testVMI(v1.Scheduling, unschedulable), Claims: claimsIn(corev1.ClaimPending)}, "WaitingForVolumeBinding"},
+		{
+			"claim not bound",
+			View{VM: testVM(always), VMI: testVMI(v1.Scheduling), Claims: claimsIn(corev1.ClaimPending)},
+			"WaitingForVolumeBinding",
+		},
+		{
+			"claim not bound, so no node",
+			View{VM: testVM(always), VMI: testVMI(v1.Scheduling, unschedulable), Claims: claimsIn(corev1.ClaimPending)},
+			"WaitingForVolumeBinding",
+		},
 		{"image", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ErrImagePull")}, "ErrImagePull"},
-		{"image, waiting", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ImagePullBackOff")}, "ImagePullBackOff"},
-		{"image of a container beside the guest's", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("ErrImagePull")}, "ErrImagePull"},
-		{"image of a container beside the guest's, waiting", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("ImagePullBackOff")}, "ImagePullBackOff"},
-		{"container beside the guest's being made", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("PodInitializing")}, "Starting"},
-		{"container being made", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ContainerCreating")}, "Starting"},
-		{"claim bound", View{VM: testVM(always), VMI: testVMI(v1.Scheduling), Claims: claimsIn(corev1.ClaimBound)}, "Starting"},
+		{
+			"image, waiting",
+			View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ImagePullBackOff")},
+			"ImagePullBackOff",
+		},
+		{
+			"image of a container beside the guest's",
+			View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("ErrImagePull")},
+			"ErrImagePull",
+		},
+		{
+			"image of a container beside the guest's, waiting",
+			View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("ImagePullBackOff")},
+			"ImagePullBackOff",
+		},
+		{
+			"container beside the guest's being made",
+			View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("PodInitializing")},
+			"Starting",
+		},
+		{
+			"container being made",
+			View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ContainerCreating")},
+			"Starting",
+		},
+		{
+			"claim bound",
+			View{VM: testVM(always), VMI: testVMI(v1.Scheduling), Claims: claimsIn(corev1.ClaimBound)},
+			"Starting",
+		},
 		{"new instance", View{VM: testVM(always), VMI: testVMI("")}, "Starting"},
 		{"instance to come", View{VM: testVM(always)}, "Starting"},
 		{"instance to come again", View{VM: testVM(always), VMI: testVMI(v1.Succeeded)}, "Starting"},
 		{"waits after failures", View{VM: testVM(always, failed(2, "x", time.Minute))}, "CrashLoopBackOff"},
-		{"waits with the failed instance", View{VM: testVM(always), VMI: testVMI(v1.Failed, since(v1.Failed, 0))}, "CrashLoopBackOff"},
+		{
+			"waits with the failed instance",
+			View{VM: testVM(always), VMI: testVMI(v1.Failed, since(v1.Failed, 0))},
+			"CrashLoopBackOff",
+		},
 		{"halted", View{VM: testVM(halted)}, "Stopped"},
 		{"ended", View{VM: testVM(v1.RunStrategyOnce), VMI: testVMI(v1.Succeeded)}, "Stopped"},
 		{"ended and being removed", View{VM: testVM(halted), VMI: testVMI(v1.Succeeded, deleted)}, "Stopped"},
@@ -160,7 +211,8 @@ func TestStatus(t *testing.T) {
 
 	t.Run("running", func(t *testing.T) {
 		got := status(t, View{VM: testVM(v1.RunStrategyAlways, never), VMI: made})
-		if !got.Created || !got.Ready || got.RunStrategy != "Always" || got.ObservedGeneration != 3 || got.DesiredGeneration != 3 {
+		if !got.Created || !got.Ready || got.RunStrategy != "Always" || got.ObservedGeneration != 3 ||
+			got.DesiredGeneration != 3 {
 			t.Errorf("%+v", got)
 		}
 		if diff := cmp.Diff(map[string]string{"Ready": "True "}, conditionsOf(got)); diff != "" {
@@ -174,11 +226,14 @@ func TestStatus(t *testing.T) {
 		changed := testVM(v1.RunStrategyAlways)
 		changed.Generation, changed.Spec.Template.Spec.Domain.CPU.Cores = 4, 8
 		got := status(t, View{VM: changed, VMI: made})
-		if got.DesiredGeneration != 4 || got.ObservedGeneration != 3 || conditionsOf(got)["RestartRequired"] != "True RestartRequired" {
+		if got.DesiredGeneration != 4 || got.ObservedGeneration != 3 ||
+			conditionsOf(got)["RestartRequired"] != "True RestartRequired" {
 			t.Errorf("%+v", got)
 		}
 		for _, c := range got.Conditions {
-			if c.Type == v1.VirtualMachineRestartRequired && c.Message != "a non-live-updatable field was changed in the template spec: spec.template.spec.domain.cpu.cores" {
+			if c.Type == v1.VirtualMachineRestartRequired &&
+				c.Message != "a non-live-updatable field was changed in the template spec: "+
+					"spec.template.spec.domain.cpu.cores" {
 				t.Errorf("message %q", c.Message)
 			}
 		}
@@ -205,7 +260,10 @@ func TestStatus(t *testing.T) {
 	})
 	t.Run("paused, then not", func(t *testing.T) {
 		vm := testVM(v1.RunStrategyAlways)
-		got := status(t, View{VM: vm, VMI: testVMI(v1.Running, with(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedByUser"))})
+		got := status(t, View{
+			VM:  vm,
+			VMI: testVMI(v1.Running, with(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedByUser")),
+		})
 		if conditionsOf(got)["Paused"] != "True PausedByUser" {
 			t.Errorf("%+v", got.Conditions)
 		}
@@ -215,11 +273,17 @@ func TestStatus(t *testing.T) {
 		}
 	})
 	t.Run("failures", func(t *testing.T) {
-		view := View{VM: testVM(v1.RunStrategyHalted), Failure: "quota", FailureReason: vmicontroller.ReasonFailedCreate}
+		view := View{
+			VM: testVM(v1.RunStrategyHalted), Failure: "quota", FailureReason: vmicontroller.ReasonFailedCreate,
+		}
 		if got := status(t, view); conditionsOf(got)["Failure"] != "True FailedCreate" {
 			t.Errorf("%+v", got.Conditions)
 		}
-		view = View{VM: testVM(v1.RunStrategyAlways), VMI: testVMI(v1.Pending, with(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, vmicontroller.ReasonFailedCreate))}
+		view = View{
+			VM: testVM(v1.RunStrategyAlways),
+			VMI: testVMI(v1.Pending,
+				with(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, vmicontroller.ReasonFailedCreate)),
+		}
 		if got := status(t, view); conditionsOf(got)["Failure"] != "True FailedCreate" {
 			t.Errorf("%+v", got.Conditions)
 		}
@@ -238,7 +302,10 @@ func TestStatus(t *testing.T) {
 	})
 	t.Run("no node, then one", func(t *testing.T) {
 		const podScheduled = v1.VirtualMachineInstanceConditionType(corev1.PodScheduled)
-		view := View{VM: testVM(v1.RunStrategyAlways), VMI: testVMI(v1.Scheduling, with(podScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable))}
+		view := View{
+			VM:  testVM(v1.RunStrategyAlways),
+			VMI: testVMI(v1.Scheduling, with(podScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable)),
+		}
 		got := status(t, view)
 		if conditionsOf(got)["PodScheduled"] != "False Unschedulable" {
 			t.Errorf("%+v", got.Conditions)
@@ -267,8 +334,13 @@ func TestInstance(t *testing.T) {
 	want := &v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "demo", Namespace: "default",
-			Labels:          map[string]string{"app": "web", "kubevirt.io/vm": "demo"},
-			Annotations:     map[string]string{"note": "x", "kubevirt.io/vm-generation": "3", rollout.TemplateHashAnnotation: got.Annotations[rollout.TemplateHashAnnotation], rollout.InterfacesAnnotation: "{}"},
+			Labels: map[string]string{"app": "web", "kubevirt.io/vm": "demo"},
+			Annotations: map[string]string{
+				"note":                         "x",
+				"kubevirt.io/vm-generation":    "3",
+				rollout.TemplateHashAnnotation: got.Annotations[rollout.TemplateHashAnnotation],
+				rollout.InterfacesAnnotation:   "{}",
+			},
 			Finalizers:      []string{v1.VirtualMachineInstanceFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},
 		},
@@ -290,7 +362,8 @@ func TestInstance(t *testing.T) {
 	vm.Spec.Template.ObjectMeta.Labels[v1.VirtualMachineLabel] = "mine"
 	vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{UUID: "given"}
 	got, err = Instance(vm, false)
-	if err != nil || got.Labels[v1.VirtualMachineLabel] != "mine" || got.Spec.Domain.Firmware.UUID != "given" || got.Spec.StartStrategy != nil {
+	if err != nil || got.Labels[v1.VirtualMachineLabel] != "mine" || got.Spec.Domain.Firmware.UUID != "given" ||
+		got.Spec.StartStrategy != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -306,7 +379,10 @@ func TestRestartMessage(t *testing.T) {
 		change func(*v1.VirtualMachineInstanceSpec)
 		want   string
 	}{
-		"taken out": {func(s *v1.VirtualMachineInstanceSpec) { s.Domain.CPU = nil }, words + ": it was removed, or says now what the guest has anyway"},
+		"taken out": {
+			func(s *v1.VirtualMachineInstanceSpec) { s.Domain.CPU = nil },
+			words + ": it was removed, or says now what the guest has anyway",
+		},
 		"volume": {
 			func(s *v1.VirtualMachineInstanceSpec) { s.Volumes = append(s.Volumes, v1.Volume{Name: "more"}) },
 			words + ": spec.template.spec.volumes[more]",

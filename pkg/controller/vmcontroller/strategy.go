@@ -63,6 +63,9 @@ type View struct {
 	// Snapshotted says which volumes a snapshot would have. Unsettled says that this is not known yet.
 	Snapshotted []v1.VolumeSnapshotStatus
 	Unsettled   bool
+	// Misfit is why the guest must not go on from the memory that it is to be resumed from; empty when it may, and for
+	// a VM that boots.
+	Misfit string
 }
 
 // Action is what to do with the VMI.

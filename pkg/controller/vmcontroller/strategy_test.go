@@ -24,8 +24,10 @@ func testVM(strategy v1.VirtualMachineRunStrategy, change ...func(*v1.VirtualMac
 		Spec: v1.VirtualMachineSpec{
 			RunStrategy: &strategy,
 			Template: &v1.VirtualMachineInstanceTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x"}},
-				Spec:       v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{CPU: &v1.CPU{Cores: 2}}},
+				ObjectMeta: metav1.ObjectMeta{
+					Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x"},
+				},
+				Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{CPU: &v1.CPU{Cores: 2}}},
 			},
 		},
 		Status: v1.VirtualMachineStatus{RunStrategy: strategy},
@@ -58,7 +60,9 @@ func requested(actions ...v1.StateChangeRequestAction) []v1.VirtualMachineStateC
 }
 
 func failure(count int, uid types.UID, retryIn time.Duration) *v1.VirtualMachineStartFailure {
-	return &v1.VirtualMachineStartFailure{ConsecutiveFailCount: count, LastFailedVMIUID: uid, RetryAfterTimestamp: new(at(-retryIn))}
+	return &v1.VirtualMachineStartFailure{
+		ConsecutiveFailCount: count, LastFailedVMIUID: uid, RetryAfterTimestamp: new(at(-retryIn)),
+	}
 }
 
 func failed(count int, uid types.UID, retryIn time.Duration) func(*v1.VirtualMachine) {
@@ -66,7 +70,8 @@ func failed(count int, uid types.UID, retryIn time.Duration) func(*v1.VirtualMac
 }
 
 // testVMI went through the phases, the last one now, each of them that long ago.
-func testVMI(phase v1.VirtualMachineInstancePhase, change ...func(*v1.VirtualMachineInstance)) *v1.VirtualMachineInstance {
+func testVMI(phase v1.VirtualMachineInstancePhase, change ...func(*v1.VirtualMachineInstance),
+) *v1.VirtualMachineInstance {
 	vmi := &v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "vmi"},
 		Status:     v1.VirtualMachineInstanceStatus{Phase: phase},
@@ -111,19 +116,23 @@ func TestDecide(t *testing.T) {
 			Decision{Action: Delete, Wanted: true, StartFailure: failure(1, "vmi", 10*time.Second)},
 		},
 		{
-			"Always: ran and crashed", testVM(always), testVMI(v1.Failed, since(v1.Running, time.Minute), since(v1.Failed, 0)),
+			"Always: ran and crashed", testVM(always),
+			testVMI(v1.Failed, since(v1.Running, time.Minute), since(v1.Failed, 0)),
 			Decision{Action: Delete, Wanted: true, StartFailure: failure(1, "vmi", 0)},
 		},
 		{
-			"Always: crashed again", testVM(always, failed(1, "before", 0)), testVMI(v1.Failed, since(v1.Running, time.Minute), since(v1.Failed, 0)),
+			"Always: crashed again", testVM(always, failed(1, "before", 0)),
+			testVMI(v1.Failed, since(v1.Running, time.Minute), since(v1.Failed, 0)),
 			Decision{Action: Delete, Wanted: true, StartFailure: failure(2, "vmi", 20*time.Second)},
 		},
 		{
-			"Always: crashed after health", testVM(always, failed(4, "before", 0)), testVMI(v1.Failed, since(v1.Running, time.Hour), since(v1.Failed, 0)),
+			"Always: crashed after health", testVM(always, failed(4, "before", 0)),
+			testVMI(v1.Failed, since(v1.Running, time.Hour), since(v1.Failed, 0)),
 			Decision{Action: Delete, Wanted: true, StartFailure: failure(1, "vmi", 0)},
 		},
 		{
-			"Always: failure counted already", testVM(always, failed(2, "vmi", 5*time.Second)), testVMI(v1.Failed, since(v1.Failed, 0)),
+			"Always: failure counted already", testVM(always, failed(2, "vmi", 5*time.Second)),
+			testVMI(v1.Failed, since(v1.Failed, 0)),
 			Decision{Action: Delete, Wanted: true, StartFailure: failure(2, "vmi", 5*time.Second)},
 		},
 		{
@@ -135,50 +144,92 @@ func TestDecide(t *testing.T) {
 			Decision{Action: Create, Wanted: true, StartFailure: failure(2, "before", 0)},
 		},
 		{
-			"Always: runs after failures", testVM(always, failed(2, "before", 0)), testVMI(v1.Running, since(v1.Running, 4*time.Minute)),
+			"Always: runs after failures", testVM(always, failed(2, "before", 0)),
+			testVMI(v1.Running, since(v1.Running, 4*time.Minute)),
 			Decision{Wanted: true, StartFailure: failure(2, "before", 0), RequeueAfter: 6 * time.Minute},
 		},
-		{"Always: healthy", testVM(always, failed(2, "before", 0)), testVMI(v1.Running, since(v1.Running, 10*time.Minute)), Decision{Wanted: true}},
-		{"Always: restart asked", testVM(always, requests(stop, start)), testVMI(v1.Running), Decision{Action: Delete, Wanted: true, Requests: requested(stop, start)}},
 		{
-			"Always: restart asked of a failing one", testVM(always, requests(stop, start), failed(3, "before", time.Minute)), testVMI(v1.Running),
+			"Always: healthy", testVM(always, failed(2, "before", 0)),
+			testVMI(v1.Running, since(v1.Running, 10*time.Minute)),
+			Decision{Wanted: true},
+		},
+		{
+			"Always: restart asked", testVM(always, requests(stop, start)), testVMI(v1.Running),
 			Decision{Action: Delete, Wanted: true, Requests: requested(stop, start)},
 		},
-		{"Always: restarting", testVM(always, requests(stop, start)), testVMI(v1.Running, deleted), Decision{Wanted: true, Requests: requested(stop, start)}},
-		{"Always: restart, old one gone", testVM(always, requests(stop, start)), nil, Decision{Action: Create, Wanted: true, Requests: requested(start)}},
 		{
-			"Always: restarted", testVM(always, requests(stop, start)), testVMI(v1.Scheduling, func(vmi *v1.VirtualMachineInstance) { vmi.UID = "new" }),
+			"Always: restart asked of a failing one",
+			testVM(always, requests(stop, start), failed(3, "before", time.Minute)), testVMI(v1.Running),
+			Decision{Action: Delete, Wanted: true, Requests: requested(stop, start)},
+		},
+		{
+			"Always: restarting", testVM(always, requests(stop, start)), testVMI(v1.Running, deleted),
+			Decision{Wanted: true, Requests: requested(stop, start)},
+		},
+		{
+			"Always: restart, old one gone", testVM(always, requests(stop, start)), nil,
+			Decision{Action: Create, Wanted: true, Requests: requested(start)},
+		},
+		{
+			"Always: restarted", testVM(always, requests(stop, start)),
+			testVMI(v1.Scheduling, func(vmi *v1.VirtualMachineInstance) { vmi.UID = "new" }),
 			Decision{Wanted: true},
 		},
 
 		{"RerunOnFailure: starts", testVM(rerun, never), nil, Decision{Action: Create, Wanted: true}},
-		{"RerunOnFailure: starts when switched to", testVM(rerun, func(vm *v1.VirtualMachine) { vm.Status.RunStrategy = halted }), nil, Decision{Action: Create, Wanted: true}},
+		{
+			"RerunOnFailure: starts when switched to",
+			testVM(rerun, func(vm *v1.VirtualMachine) { vm.Status.RunStrategy = halted }), nil,
+			Decision{Action: Create, Wanted: true},
+		},
 		{"RerunOnFailure: shut down", testVM(rerun), testVMI(v1.Succeeded), Decision{Action: Delete}},
 		{"RerunOnFailure: shut down and removed", testVM(rerun), nil, Decision{}},
 		{
 			"RerunOnFailure: crashed", testVM(rerun), testVMI(v1.Failed, since(v1.Failed, 0)),
-			Decision{Action: Delete, Wanted: true, Requests: requested(start), StartFailure: failure(1, "vmi", 10*time.Second)},
+			Decision{
+				Action: Delete, Wanted: true, Requests: requested(start),
+				StartFailure: failure(1, "vmi", 10*time.Second),
+			},
 		},
 		{
 			"RerunOnFailure: waits", testVM(rerun, requests(start), failed(1, "before", 3*time.Second)), nil,
-			Decision{Wanted: true, Requests: requested(start), StartFailure: failure(1, "before", 3*time.Second), RequeueAfter: 3 * time.Second},
+			Decision{
+				Wanted: true, Requests: requested(start), StartFailure: failure(1, "before", 3*time.Second),
+				RequeueAfter: 3 * time.Second,
+			},
 		},
 		{
 			"RerunOnFailure: again", testVM(rerun, requests(start), failed(1, "before", 0)), nil,
 			Decision{Action: Create, Wanted: true, Requests: requested(start), StartFailure: failure(1, "before", 0)},
 		},
-		{"RerunOnFailure: stopped", testVM(rerun, requests(stop), failed(1, "before", 0)), testVMI(v1.Running), Decision{Action: Delete, Wanted: true, Requests: requested(stop)}},
+		{
+			"RerunOnFailure: stopped", testVM(rerun, requests(stop), failed(1, "before", 0)), testVMI(v1.Running),
+			Decision{Action: Delete, Wanted: true, Requests: requested(stop)},
+		},
 		{"RerunOnFailure: stopped, gone", testVM(rerun, requests(stop)), nil, Decision{}},
-		{"RerunOnFailure: started again", testVM(rerun, requests(start)), testVMI(v1.Succeeded), Decision{Action: Delete, Wanted: true, Requests: requested(start)}},
+		{
+			"RerunOnFailure: started again", testVM(rerun, requests(start)), testVMI(v1.Succeeded),
+			Decision{Action: Delete, Wanted: true, Requests: requested(start)},
+		},
 
 		{"Manual: nothing asked", testVM(manual), nil, Decision{}},
-		{"Manual: started", testVM(manual, requests(start)), nil, Decision{Action: Create, Wanted: true, Requests: requested(start)}},
+		{
+			"Manual: started", testVM(manual, requests(start)), nil,
+			Decision{Action: Create, Wanted: true, Requests: requested(start)},
+		},
 		{"Manual: start done", testVM(manual, requests(start)), testVMI(v1.Scheduling), Decision{Wanted: true}},
 		{"Manual: crashed", testVM(manual), testVMI(v1.Failed), Decision{}},
-		{"Manual: started after a crash", testVM(manual, requests(start)), testVMI(v1.Failed), Decision{Action: Delete, Wanted: true, Requests: requested(start)}},
-		{"Manual: stopped", testVM(manual, requests(stop)), testVMI(v1.Running), Decision{Action: Delete, Wanted: true, Requests: requested(stop)}},
 		{
-			"Manual: stop of another instance", testVM(manual, requests(stop)), testVMI(v1.Running, func(vmi *v1.VirtualMachineInstance) { vmi.UID = "new" }),
+			"Manual: started after a crash", testVM(manual, requests(start)), testVMI(v1.Failed),
+			Decision{Action: Delete, Wanted: true, Requests: requested(start)},
+		},
+		{
+			"Manual: stopped", testVM(manual, requests(stop)), testVMI(v1.Running),
+			Decision{Action: Delete, Wanted: true, Requests: requested(stop)},
+		},
+		{
+			"Manual: stop of another instance", testVM(manual, requests(stop)),
+			testVMI(v1.Running, func(vmi *v1.VirtualMachineInstance) { vmi.UID = "new" }),
 			Decision{Wanted: true},
 		},
 
@@ -192,7 +243,10 @@ func TestDecide(t *testing.T) {
 		{"Once: crashed", testVM(once), testVMI(v1.Failed), Decision{}},
 		{"Once: shut down", testVM(once), testVMI(v1.Succeeded), Decision{}},
 		{"Once: removed", testVM(once), nil, Decision{}},
-		{"Once: stopped", testVM(once, requests(stop)), testVMI(v1.Running), Decision{Action: Delete, Wanted: true, Requests: requested(stop)}},
+		{
+			"Once: stopped", testVM(once, requests(stop)), testVMI(v1.Running),
+			Decision{Action: Delete, Wanted: true, Requests: requested(stop)},
+		},
 
 		{"running: true", testVM("", legacy(true)), nil, Decision{Action: Create, Wanted: true}},
 		{"running: false", testVM("", legacy(false)), testVMI(v1.Running), Decision{Action: Delete}},
@@ -201,7 +255,10 @@ func TestDecide(t *testing.T) {
 		{"deleted, instance on its way out", testVM(always, going), testVMI(v1.Running, deleted), Decision{}},
 		{"deleted, instance gone", testVM(always, going), nil, Decision{}},
 		{
-			"deleted, instance orphaned", testVM(always, going, func(vm *v1.VirtualMachine) { vm.Finalizers = []string{metav1.FinalizerOrphanDependents} }),
+			"deleted, instance orphaned",
+			testVM(always, going, func(vm *v1.VirtualMachine) {
+				vm.Finalizers = []string{metav1.FinalizerOrphanDependents}
+			}),
 			testVMI(v1.Running),
 			Decision{},
 		},
@@ -225,7 +282,9 @@ func legacy(running bool) func(*v1.VirtualMachine) {
 
 func TestDecidePaused(t *testing.T) {
 	vm := testVM(v1.RunStrategyManual, requests(v1.StartRequest))
-	vm.Status.StateChangeRequests[0].Data = map[string]string{v1.StartRequestDataPausedKey: v1.StartRequestDataPausedTrue}
+	vm.Status.StateChangeRequests[0].Data = map[string]string{
+		v1.StartRequestDataPausedKey: v1.StartRequestDataPausedTrue,
+	}
 	got, err := Decide(View{VM: vm, Now: now})
 	if err != nil || got.Action != Create || !got.Paused {
 		t.Errorf("%+v, %v", got, err)
@@ -282,7 +341,8 @@ func TestEvictionIsNoFailure(t *testing.T) {
 		vm := testVM(v1.RunStrategyAlways)
 		vm.Status.StartFailure = &v1.VirtualMachineStartFailure{ConsecutiveFailCount: 1, LastFailedVMIUID: "before"}
 		d, err := Decide(View{VM: vm, VMI: evicted, Now: now})
-		if err != nil || d.Action != Delete || d.StartFailure == nil || int32(d.StartFailure.ConsecutiveFailCount) != want {
+		if err != nil || d.Action != Delete || d.StartFailure == nil ||
+			int32(d.StartFailure.ConsecutiveFailCount) != want {
 			t.Errorf("ran %v: %+v, %v", ran, d, err)
 		}
 	}
@@ -296,7 +356,8 @@ func TestNodeLossIsNoFailure(t *testing.T) {
 	vm := testVM(v1.RunStrategyAlways)
 	vm.Status.StartFailure = earlier
 	d, err := Decide(View{VM: vm, VMI: lost, Now: now})
-	if err != nil || d.Action != Delete || d.StartFailure == nil || d.StartFailure.ConsecutiveFailCount != 1 || d.RequeueAfter != 0 {
+	if err != nil || d.Action != Delete || d.StartFailure == nil || d.StartFailure.ConsecutiveFailCount != 1 ||
+		d.RequeueAfter != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -48,7 +48,8 @@ func admitted(t *testing.T, vm *v1.VirtualMachine, migratable bool) *v1.VirtualM
 	}
 	if !migratable {
 		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
-			Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Reason: "DisksNotLiveMigratable",
+			Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse,
+			Reason:  "DisksNotLiveMigratable",
 			Message: "a claim is ReadWriteOnce",
 		}}
 	}
@@ -68,8 +69,9 @@ func asMap(t *testing.T, vm *v1.VirtualMachine) map[string]any {
 	return out
 }
 
-// What the rules say of an edit before it is made is what virt-controller makes of it: a verdict "restart" goes with the
-// condition RestartRequired, which names the field, and no other one does; hotplug and migration with a changed VMI.
+// What the rules say of an edit before it is made is what virt-controller makes of it: a verdict "restart" goes with
+// the condition RestartRequired, which names the field, and no other one does; hotplug and migration with a changed
+// VMI.
 func TestVerdictsComeTrue(t *testing.T) {
 	const (
 		small = "domain: {memory: {guest: 128Mi}}"
@@ -77,13 +79,19 @@ func TestVerdictsComeTrue(t *testing.T) {
 		huge  = "domain: {cpu: {sockets: 1, cores: 2}, memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}}"
 		fixed = "domain: {cpu: {sockets: 1, dedicatedCpuPlacement: true}, memory: {guest: 1Gi}}"
 		asked = "domain: {resources: {requests: {memory: 1Gi, cpu: 2}}}"
-		pod   = "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}}]}}\nnetworks: [{name: default, pod: {}}]"
-		red   = "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}}, {name: red, bridge: {}}]}}\n" +
+		pod   = "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, " +
+			"masquerade: {}}]}}\nnetworks: [{name: default, pod: {}}]"
+		red = "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}}, " +
+			"{name: red, bridge: {}}]}}\n" +
 			"networks: [{name: default, pod: {}}, {name: red, multus: {networkName: red-net}}]"
-		plain = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}\nvolumes: [{name: root, containerDisk: {image: x}}]"
-		data  = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}, {name: data, disk: {bus: scsi}}]}}\n" +
-			"volumes: [{name: root, containerDisk: {image: x}}, {name: data, persistentVolumeClaim: {claimName: c, hotpluggable: true}}]"
-		drive = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}, {name: cd, cdrom: {}}]}}\nvolumes: [{name: root, containerDisk: {image: x}}]"
+		plain = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, " +
+			"disk: {bus: virtio}}]}}\nvolumes: [{name: root, containerDisk: {image: x}}]"
+		data = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}, {name: data, " +
+			"disk: {bus: scsi}}]}}\n" +
+			"volumes: [{name: root, containerDisk: {image: x}}, {name: data, persistentVolumeClaim: {claimName: " +
+			"c, hotpluggable: true}}]"
+		drive = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}, {name: cd, " +
+			"cdrom: {}}]}}\nvolumes: [{name: root, containerDisk: {image: x}}]"
 	)
 	disc := drive[:len(drive)-1] + ", {name: cd, persistentVolumeClaim: {claimName: c, hotpluggable: true}}]"
 	change := func(from, old, text string) string {
@@ -98,65 +106,198 @@ func TestVerdictsComeTrue(t *testing.T) {
 		// want are the effects by path below the template's spec.
 		want string
 	}{
-		"sockets that were not given":        {before: small, after: change(small, "domain: {", "domain: {cpu: {sockets: 2}, "), want: "domain.cpu: hotplug"},
-		"sockets beside cores not given":     {before: "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}", after: "domain: {cpu: {cores: 2, sockets: 2}, memory: {guest: 1Gi}}", want: "domain.cpu.sockets: hotplug"},
-		"sockets":                            {before: large, after: change(large, "sockets: 2", "sockets: 4"), want: "domain.cpu.sockets: hotplug"},
-		"sockets beyond the bound":           {before: large, after: change(large, "sockets: 2", "sockets: 100"), want: "domain.cpu.sockets: restart"},
-		"fewer sockets":                      {before: large, after: change(large, "sockets: 2", "sockets: 1"), want: "domain.cpu.sockets: restart"},
-		"sockets no more given":              {before: large, after: change(large, "cpu: {sockets: 2}, ", ""), want: "domain.cpu: restart"},
-		"one socket, written out":            {before: small, after: change(small, "domain: {", "domain: {cpu: {sockets: 1}, "), want: "domain.cpu: live"},
-		"the bound, written out":             {before: large, after: change(large, "sockets: 2", "sockets: 2, maxSockets: 8"), want: "domain.cpu.maxSockets: restart"},
-		"one core, written out":              {before: large, after: change(large, "sockets: 2", "sockets: 2, cores: 1"), want: "domain.cpu.cores: live"},
-		"cores":                              {before: large, after: change(large, "sockets: 2", "sockets: 2, cores: 2"), want: "domain.cpu.cores: restart"},
-		"cores and sockets":                  {before: large, after: change(large, "sockets: 2", "sockets: 4, cores: 2"), want: "domain.cpu.cores: restart, domain.cpu.sockets: hotplug"},
-		"staged sockets":                     {before: large, after: change(large, "sockets: 2", "sockets: 4"), staged: true, want: "domain.cpu.sockets: restart"},
-		"sockets of its own":                 {before: fixed, after: change(fixed, "sockets: 1", "sockets: 2"), want: "domain.cpu.sockets: migration"},
-		"sockets of its own, not migratable": {before: fixed, after: change(fixed, "sockets: 1", "sockets: 2"), pinned: true, want: "domain.cpu.sockets: restart"},
-		"the bound of sockets":               {before: large, after: change(large, "sockets: 2", "sockets: 2, maxSockets: 16"), want: "domain.cpu.maxSockets: restart"},
-		"memory without room":                {before: small, after: change(small, "128Mi", "256Mi"), want: "domain.memory.guest: restart"},
-		"memory with room":                   {before: large, after: change(large, "1Gi", "2Gi"), want: "domain.memory.guest: hotplug"},
-		"memory beyond the bound":            {before: large, after: change(large, "1Gi", "64Gi"), want: "domain.memory.guest: restart"},
-		"memory not whole pages":             {before: large, after: change(large, "1Gi", "2000000001"), want: "domain.memory.guest: restart"},
-		"less memory":                        {before: large, after: change(large, "1Gi", "512Mi"), want: "domain.memory.guest: restart"},
-		"memory written otherwise":           {before: large, after: change(large, "1Gi", "1024Mi")},
-		"staged memory":                      {before: large, after: change(large, "1Gi", "2Gi"), staged: true, want: "domain.memory.guest: restart"},
-		"huge pages":                         {before: huge, after: change(huge, "guest: 1Gi", "guest: 2Gi"), want: "domain.memory.guest: migration"},
-		"huge pages, not migratable":         {before: huge, after: change(huge, "guest: 1Gi", "guest: 2Gi"), pinned: true, want: "domain.memory.guest: restart"},
-		"memory that was the request's":      {before: asked, after: change(asked, "domain: {", "domain: {memory: {guest: 2Gi}, "), want: "domain.memory: hotplug"},
-		"the request's, written out":         {before: asked, after: change(asked, "domain: {", "domain: {memory: {guest: 1Gi}, "), want: "domain.memory: live"},
-		"a request":                          {before: asked, after: change(asked, "cpu: 2", "cpu: 3"), want: "domain.resources.requests.cpu: restart"},
-		"a node selector":                    {before: small, after: small + "\nnodeSelector: {a: b}", want: "nodeSelector: live"},
-		"a node selector, staged":            {before: small, after: small + "\nnodeSelector: {a: b}", staged: true, want: "nodeSelector: restart"},
-		"no node selector":                   {before: small + "\nnodeSelector: {a: b}", after: small, want: "nodeSelector: live"},
-		"no node selector, staged":           {before: small + "\nnodeSelector: {a: b}", after: small, staged: true, want: "nodeSelector: restart"},
-		"another node":                       {before: small + "\nnodeSelector: {kubernetes.io/hostname: node1}", after: small + "\nnodeSelector: {kubernetes.io/hostname: node2}", want: "nodeSelector[kubernetes.io/hostname]: live"},
-		"an affinity":                        {before: small, after: small + "\naffinity: {podAntiAffinity: {}}", want: "affinity: live"},
-		"another affinity, staged":           {before: small + "\naffinity: {podAntiAffinity: {}}", after: small + "\naffinity: {podAntiAffinity: {}, podAffinity: {}}", staged: true, want: "affinity.podAffinity: restart"},
-		"a toleration":                       {before: small, after: small + "\ntolerations: [{key: a, operator: Exists}]", want: "tolerations[0]: live"},
-		"another toleration":                 {before: small + "\ntolerations: [{key: a, operator: Exists}]", after: small + "\ntolerations: [{key: b, operator: Exists}]", want: "tolerations[0].key: live"},
-		"a toleration, staged":               {before: small, after: small + "\ntolerations: [{key: a, operator: Exists}]", staged: true, want: "tolerations[0]: restart"},
-		"placement and cores":                {before: small, after: change(small, "domain: {", "domain: {cpu: {cores: 2}, ") + "\nnodeSelector: {a: b}", want: "domain.cpu: restart, nodeSelector: live"},
-		"placement and size":                 {before: large, after: change(large, "1Gi", "2Gi") + "\nnodeSelector: {a: b}", want: "domain.memory.guest: hotplug, nodeSelector: live"},
-		"other nodes to spread over":         {before: small, after: small + "\ntopologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]", want: "topologySpreadConstraints[0]: restart"},
-		"a link":                             {before: red, after: change(red, "{name: red, bridge: {}}", "{name: red, bridge: {}, state: down}"), want: "domain.devices.interfaces[red].state: live"},
-		"an interface comes":                 {before: pod, after: red, want: "domain.devices.interfaces[red]: migration, networks[red]: migration"},
-		"an interface, staged":               {before: pod, after: red, staged: true, want: "domain.devices.interfaces[red]: restart, networks[red]: restart"},
-		"an interface, not migratable":       {before: pod, after: red, pinned: true, want: "domain.devices.interfaces[red]: restart, networks[red]: restart"},
-		"an interface goes":                  {before: red, after: change(red, "{name: red, bridge: {}}", "{name: red, bridge: {}, state: absent}"), want: "domain.devices.interfaces[red].state: hotplug"},
-		"an interface is cut out":            {before: red, after: pod, want: "domain.devices.interfaces[red]: restart, networks[red]: restart"},
-		"another model":                      {before: red, after: change(red, "bridge: {}", "bridge: {}, model: e1000e"), want: "domain.devices.interfaces[red].model: restart"},
-		"another network":                    {before: red, after: change(red, "red-net", "blue-net"), want: "networks[red].multus.networkName: restart"},
-		"a disk comes":                       {before: plain, after: data, want: "domain.devices.disks[data]: hotplug, volumes[data]: hotplug"},
-		"a disk comes, staged":               {before: plain, after: data, staged: true, want: "domain.devices.disks[data]: restart, volumes[data]: restart"},
-		"a disk goes":                        {before: data, after: plain, want: "domain.devices.disks[data]: hotplug, volumes[data]: hotplug"},
-		"another claim":                      {before: data, after: change(data, "claimName: c", "claimName: d"), want: "volumes[data].persistentVolumeClaim.claimName: hotplug"},
-		"a disk for good":                    {before: plain, after: change(data, ", hotpluggable: true", ""), want: "domain.devices.disks[data]: restart, volumes[data]: restart"},
-		"another image":                      {before: plain, after: change(plain, "image: x", "image: z"), want: "volumes[root].containerDisk.image: restart"},
-		"a disc":                             {before: drive, after: disc, want: "volumes[cd]: hotplug"},
-		"no disc":                            {before: disc, after: drive, want: "volumes[cd]: hotplug"},
-		"a drive":                            {before: plain, after: drive, want: "domain.devices.disks[cd]: restart"},
-		"a drive and its disc":               {before: plain, after: disc, want: "domain.devices.disks[cd]: restart, volumes[cd]: restart"},
-		"a drive and its disc go":            {before: disc, after: plain, want: "domain.devices.disks[cd]: restart, volumes[cd]: hotplug"},
+		"sockets that were not given": {
+			before: small, after: change(small, "domain: {", "domain: {cpu: {sockets: 2}, "),
+			want: "domain.cpu: hotplug",
+		},
+		"sockets beside cores not given": {
+			before: "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}",
+			after:  "domain: {cpu: {cores: 2, sockets: 2}, memory: {guest: 1Gi}}", want: "domain.cpu.sockets: hotplug",
+		},
+		"sockets": {
+			before: large, after: change(large, "sockets: 2", "sockets: 4"), want: "domain.cpu.sockets: hotplug",
+		},
+		"sockets beyond the bound": {
+			before: large, after: change(large, "sockets: 2", "sockets: 100"), want: "domain.cpu.sockets: restart",
+		},
+		"fewer sockets": {
+			before: large, after: change(large, "sockets: 2", "sockets: 1"), want: "domain.cpu.sockets: restart",
+		},
+		"sockets no more given": {
+			before: large, after: change(large, "cpu: {sockets: 2}, ", ""), want: "domain.cpu: restart",
+		},
+		"one socket, written out": {
+			before: small, after: change(small, "domain: {", "domain: {cpu: {sockets: 1}, "), want: "domain.cpu: live",
+		},
+		"the bound, written out": {
+			before: large, after: change(large, "sockets: 2", "sockets: 2, maxSockets: 8"),
+			want: "domain.cpu.maxSockets: restart",
+		},
+		"one core, written out": {
+			before: large, after: change(large, "sockets: 2", "sockets: 2, cores: 1"), want: "domain.cpu.cores: live",
+		},
+		"cores": {
+			before: large, after: change(large, "sockets: 2", "sockets: 2, cores: 2"),
+			want: "domain.cpu.cores: restart",
+		},
+		"cores and sockets": {
+			before: large, after: change(large, "sockets: 2", "sockets: 4, cores: 2"),
+			want: "domain.cpu.cores: restart, domain.cpu.sockets: hotplug",
+		},
+		"staged sockets": {
+			before: large, after: change(large, "sockets: 2", "sockets: 4"), staged: true,
+			want: "domain.cpu.sockets: restart",
+		},
+		"sockets of its own": {
+			before: fixed, after: change(fixed, "sockets: 1", "sockets: 2"), want: "domain.cpu.sockets: migration",
+		},
+		"sockets of its own, not migratable": {
+			before: fixed, after: change(fixed, "sockets: 1", "sockets: 2"), pinned: true,
+			want: "domain.cpu.sockets: restart",
+		},
+		"the bound of sockets": {
+			before: large, after: change(large, "sockets: 2", "sockets: 2, maxSockets: 16"),
+			want: "domain.cpu.maxSockets: restart",
+		},
+		"memory without room": {
+			before: small, after: change(small, "128Mi", "256Mi"), want: "domain.memory.guest: restart",
+		},
+		"memory with room": {before: large, after: change(large, "1Gi", "2Gi"), want: "domain.memory.guest: hotplug"},
+		"memory beyond the bound": {
+			before: large, after: change(large, "1Gi", "64Gi"), want: "domain.memory.guest: restart",
+		},
+		"memory not whole pages": {
+			before: large, after: change(large, "1Gi", "2000000001"), want: "domain.memory.guest: restart",
+		},
+		"less memory": {
+			before: large, after: change(large, "1Gi", "512Mi"), want: "domain.memory.guest: restart",
+		},
+		"memory written otherwise": {before: large, after: change(large, "1Gi", "1024Mi")},
+		"staged memory": {
+			before: large, after: change(large, "1Gi", "2Gi"), staged: true, want: "domain.memory.guest: restart",
+		},
+		"huge pages": {
+			before: huge, after: change(huge, "guest: 1Gi", "guest: 2Gi"), want: "domain.memory.guest: migration",
+		},
+		"huge pages, not migratable": {
+			before: huge, after: change(huge, "guest: 1Gi", "guest: 2Gi"), pinned: true,
+			want: "domain.memory.guest: restart",
+		},
+		"memory that was the request's": {
+			before: asked, after: change(asked, "domain: {", "domain: {memory: {guest: 2Gi}, "),
+			want: "domain.memory: hotplug",
+		},
+		"the request's, written out": {
+			before: asked, after: change(asked, "domain: {", "domain: {memory: {guest: 1Gi}, "),
+			want: "domain.memory: live",
+		},
+		"a request": {
+			before: asked, after: change(asked, "cpu: 2", "cpu: 3"), want: "domain.resources.requests.cpu: restart",
+		},
+		"a node selector": {before: small, after: small + "\nnodeSelector: {a: b}", want: "nodeSelector: live"},
+		"a node selector, staged": {
+			before: small, after: small + "\nnodeSelector: {a: b}", staged: true, want: "nodeSelector: restart",
+		},
+		"no node selector": {before: small + "\nnodeSelector: {a: b}", after: small, want: "nodeSelector: live"},
+		"no node selector, staged": {
+			before: small + "\nnodeSelector: {a: b}", after: small, staged: true, want: "nodeSelector: restart",
+		},
+		"another node": {
+			before: small + "\nnodeSelector: {kubernetes.io/hostname: node1}",
+			after:  small + "\nnodeSelector: {kubernetes.io/hostname: node2}",
+			want:   "nodeSelector[kubernetes.io/hostname]: live",
+		},
+		"an affinity": {before: small, after: small + "\naffinity: {podAntiAffinity: {}}", want: "affinity: live"},
+		"another affinity, staged": {
+			before: small + "\naffinity: {podAntiAffinity: {}}",
+			after:  small + "\naffinity: {podAntiAffinity: {}, podAffinity: {}}", staged: true,
+			want: "affinity.podAffinity: restart",
+		},
+		"a toleration": {
+			before: small, after: small + "\ntolerations: [{key: a, operator: Exists}]", want: "tolerations[0]: live",
+		},
+		"another toleration": {
+			before: small + "\ntolerations: [{key: a, operator: Exists}]",
+			after:  small + "\ntolerations: [{key: b, operator: Exists}]", want: "tolerations[0].key: live",
+		},
+		"a toleration, staged": {
+			before: small, after: small + "\ntolerations: [{key: a, operator: Exists}]", staged: true,
+			want: "tolerations[0]: restart",
+		},
+		"placement and cores": {
+			before: small, after: change(small, "domain: {", "domain: {cpu: {cores: 2}, ") + "\nnodeSelector: {a: b}",
+			want: "domain.cpu: restart, nodeSelector: live",
+		},
+		"placement and size": {
+			before: large, after: change(large, "1Gi", "2Gi") + "\nnodeSelector: {a: b}",
+			want: "domain.memory.guest: hotplug, nodeSelector: live",
+		},
+		"other nodes to spread over": {
+			before: small,
+			after: small +
+				"\ntopologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]",
+			want: "topologySpreadConstraints[0]: restart",
+		},
+		"a link": {
+			before: red, after: change(red, "{name: red, bridge: {}}", "{name: red, bridge: {}, state: down}"),
+			want: "domain.devices.interfaces[red].state: live",
+		},
+		"an interface comes": {
+			before: pod, after: red, want: "domain.devices.interfaces[red]: migration, networks[red]: migration",
+		},
+		"an interface, staged": {
+			before: pod, after: red, staged: true,
+			want: "domain.devices.interfaces[red]: restart, networks[red]: restart",
+		},
+		"an interface, not migratable": {
+			before: pod, after: red, pinned: true,
+			want: "domain.devices.interfaces[red]: restart, networks[red]: restart",
+		},
+		"an interface goes": {
+			before: red, after: change(red, "{name: red, bridge: {}}", "{name: red, bridge: {}, state: absent}"),
+			want: "domain.devices.interfaces[red].state: hotplug",
+		},
+		"an interface is cut out": {
+			before: red, after: pod, want: "domain.devices.interfaces[red]: restart, networks[red]: restart",
+		},
+		"another model": {
+			before: red, after: change(red, "bridge: {}", "bridge: {}, model: e1000e"),
+			want: "domain.devices.interfaces[red].model: restart",
+		},
+		"another network": {
+			before: red, after: change(red, "red-net", "blue-net"), want: "networks[red].multus.networkName: restart",
+		},
+		"a disk comes": {
+			before: plain, after: data, want: "domain.devices.disks[data]: hotplug, volumes[data]: hotplug",
+		},
+		"a disk comes, staged": {
+			before: plain, after: data, staged: true,
+			want: "domain.devices.disks[data]: restart, volumes[data]: restart",
+		},
+		"a disk goes": {
+			before: data, after: plain, want: "domain.devices.disks[data]: hotplug, volumes[data]: hotplug",
+		},
+		"another claim": {
+			before: data, after: change(data, "claimName: c", "claimName: d"),
+			want: "volumes[data].persistentVolumeClaim.claimName: hotplug",
+		},
+		"a disk for good": {
+			before: plain, after: change(data, ", hotpluggable: true", ""),
+			want: "domain.devices.disks[data]: restart, volumes[data]: restart",
+		},
+		"another image": {
+			before: plain, after: change(plain, "image: x", "image: z"),
+			want: "volumes[root].containerDisk.image: restart",
+		},
+		"a disc":  {before: drive, after: disc, want: "volumes[cd]: hotplug"},
+		"no disc": {before: disc, after: drive, want: "volumes[cd]: hotplug"},
+		"a drive": {before: plain, after: drive, want: "domain.devices.disks[cd]: restart"},
+		"a drive and its disc": {
+			before: plain, after: disc, want: "domain.devices.disks[cd]: restart, volumes[cd]: restart",
+		},
+		"a drive and its disc go": {
+			before: disc, after: plain, want: "domain.devices.disks[cd]: restart, volumes[cd]: hotplug",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			was, is := edited(t, 1, tc.before), edited(t, 2, tc.after)
@@ -191,7 +332,8 @@ func TestVerdictsComeTrue(t *testing.T) {
 			}
 			for _, path := range restart {
 				field, _, _ := strings.Cut(path, "]")
-				if name != "the bound, written out" && !strings.Contains(message, field) && !strings.Contains(message, strings.Replace(field, "networks[", "domain.devices.interfaces[", 1)) &&
+				if name != "the bound, written out" && !strings.Contains(message, field) &&
+					!strings.Contains(message, strings.Replace(field, "networks[", "domain.devices.interfaces[", 1)) &&
 					!strings.Contains(message, strings.Replace(field, "volumes[", "domain.devices.disks[", 1)) &&
 					!strings.Contains(message, strings.Replace(field, "domain.devices.disks[", "volumes[", 1)) {
 					t.Errorf("RestartRequired does not name %s: %s", path, message)
@@ -229,9 +371,16 @@ func TestVerdictOfWhatIsTakenBack(t *testing.T) {
 	)
 	vmi := admitted(t, edited(t, 1, made), true)
 	for name, tc := range map[string]struct{ after, want, message string }{
-		"the grace period": {cores, "spec.template.spec.terminationGracePeriodSeconds: live the guest has it", "domain.cpu.cores"},
-		"the cores":        {grace, "spec.template.spec.domain.cpu.cores: live the guest has it", "terminationGracePeriodSeconds"},
-		"neither":          {other, "spec.template.spec.terminationGracePeriodSeconds: restart", "domain.cpu.cores, spec.template.spec.terminationGracePeriodSeconds"},
+		"the grace period": {
+			cores, "spec.template.spec.terminationGracePeriodSeconds: live the guest has it", "domain.cpu.cores",
+		},
+		"the cores": {
+			grace, "spec.template.spec.domain.cpu.cores: live the guest has it", "terminationGracePeriodSeconds",
+		},
+		"neither": {
+			other, "spec.template.spec.terminationGracePeriodSeconds: restart",
+			"domain.cpu.cores, spec.template.spec.terminationGracePeriodSeconds",
+		},
 	} {
 		was, is := edited(t, 2, both), edited(t, 3, tc.after)
 		before, after := asMap(t, was), asMap(t, is)

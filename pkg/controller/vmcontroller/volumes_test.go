@@ -12,9 +12,13 @@ import (
 
 // What of a VM's volumes its guest cannot have while it runs is what a restart is required for, with the reason.
 func TestVolumesAndRestart(t *testing.T) {
-	disc := v1.Volume{Name: "cd", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}, Hotpluggable: true,
-	}}}
+	disc := v1.Volume{
+		Name: "cd",
+		VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+			Hotpluggable:                      true,
+		}},
+	}
 	drive := v1.Disk{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSATA}}}
 	const changed = "a non-live-updatable field was changed in the template spec"
 	for name, tc := range map[string]struct {
@@ -31,8 +35,11 @@ func TestVolumesAndRestart(t *testing.T) {
 			changed + ": spec.template.spec.volumes[cd] (vmRolloutStrategy is Stage)",
 		},
 		"a drive": {
-			false, func(s *v1.VirtualMachineInstanceSpec) { s.Domain.Devices.Disks = append(s.Domain.Devices.Disks, drive) }, false,
-			changed + ": spec.template.spec.domain.devices.disks[cd] (a CD-ROM drive comes, goes and changes only then)",
+			false,
+			func(s *v1.VirtualMachineInstanceSpec) { s.Domain.Devices.Disks = append(s.Domain.Devices.Disks, drive) },
+			false,
+			changed +
+				": spec.template.spec.domain.devices.disks[cd] (a CD-ROM drive comes, goes and changes only then)",
 		},
 		"and more": {
 			false, func(s *v1.VirtualMachineInstanceSpec) {
@@ -40,7 +47,9 @@ func TestVolumesAndRestart(t *testing.T) {
 				s.Volumes = append(s.Volumes, disc)
 				s.Hostname = "other"
 			}, false,
-			changed + ": spec.template.spec.domain.devices.disks[cd] (a CD-ROM drive comes, goes and changes only then), spec.template.spec.hostname",
+			changed +
+				": spec.template.spec.domain.devices.disks[cd] (a CD-ROM drive comes, " +
+				"goes and changes only then), spec.template.spec.hostname",
 		},
 	} {
 		vm := testVM(v1.RunStrategyAlways)
@@ -69,9 +78,12 @@ func TestVolumesAndRestart(t *testing.T) {
 func TestDeclaredAtStart(t *testing.T) {
 	vm := testVM(v1.RunStrategyAlways)
 	for _, name := range []string{"b", "a"} {
-		vm.Spec.Template.Spec.Volumes = append(vm.Spec.Template.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
-			DataVolume: &v1.DataVolumeSource{Name: name, Hotpluggable: true},
-		}})
+		vm.Spec.Template.Spec.Volumes = append(vm.Spec.Template.Spec.Volumes, v1.Volume{
+			Name: name,
+			VolumeSource: v1.VolumeSource{
+				DataVolume: &v1.DataVolumeSource{Name: name, Hotpluggable: true},
+			},
+		})
 	}
 	made, err := Instance(vm, false)
 	if err != nil || made.Annotations[hotplug.DeclaredAnnotation] != "a,b" {

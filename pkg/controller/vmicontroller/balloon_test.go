@@ -21,7 +21,9 @@ func TestBalloonArguments(t *testing.T) {
 	}
 	plain := read()
 	kv.Spec.Configuration.MemBalloonStatsPeriod = new(uint32(0))
-	kv.Spec.Configuration.VirtualMachineOptions = &v1.VirtualMachineOptions{DisableFreePageReporting: &v1.DisableFreePageReporting{}}
+	kv.Spec.Configuration.VirtualMachineOptions = &v1.VirtualMachineOptions{
+		DisableFreePageReporting: &v1.DisableFreePageReporting{},
+	}
 	if got := read(); !slices.Equal(got, append(plain, "--balloon-period=0", "--keep-free-pages")) {
 		t.Errorf("%q, without: %q", got, plain)
 	}

@@ -34,15 +34,18 @@ func TestConsoleLog(t *testing.T) {
 			if got := len(pod.Spec.InitContainers) == 1; got != tc.want {
 				t.Fatalf("init containers %+v", pod.Spec.InitContainers)
 			}
-			if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+			if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted,
+				&pod.ObjectMeta, &pod.Spec)); !result.Allowed {
 				t.Errorf("not restricted: %s", result.ForbiddenDetail())
 			}
 			if !tc.want {
 				return
 			}
 			c := pod.Spec.InitContainers[0]
-			if c.Name != "guest-console-log" || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways || !c.VolumeMounts[0].ReadOnly ||
-				c.Image != pod.Spec.Containers[0].Image || c.Resources.Limits != nil || c.Resources.Requests.Memory().Value() > 10<<20 {
+			if c.Name != "guest-console-log" || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways ||
+				!c.VolumeMounts[0].ReadOnly ||
+				c.Image != pod.Spec.Containers[0].Image || c.Resources.Limits != nil ||
+				c.Resources.Requests.Memory().Value() > 10<<20 {
 				t.Errorf("%+v", c)
 			}
 		})
@@ -51,9 +54,13 @@ func TestConsoleLog(t *testing.T) {
 
 // A pod that would be Guaranteed by its launcher is so with the log, too.
 func TestConsoleLogIsGuaranteed(t *testing.T) {
-	two := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	two := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("2"),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	got := consoleLogResources(&corev1.ResourceRequirements{Requests: two, Limits: two})
-	if !got.Limits.Cpu().Equal(*got.Requests.Cpu()) || !got.Limits.Memory().Equal(*got.Requests.Memory()) || got.Limits.Cpu().IsZero() {
+	if !got.Limits.Cpu().Equal(*got.Requests.Cpu()) || !got.Limits.Memory().Equal(*got.Requests.Memory()) ||
+		got.Limits.Cpu().IsZero() {
 		t.Errorf("%+v", got)
 	}
 	limited := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}

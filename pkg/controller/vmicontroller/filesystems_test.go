@@ -18,7 +18,9 @@ func init() {
 		"shared claim":           `persistentVolumeClaim: {claimName: fs}`,
 		"shared read-only claim": `persistentVolumeClaim: {claimName: fs, readOnly: true}`,
 	} {
-		addPodCase(name, `spec: {domain: {devices: {filesystems: [{name: data, virtiofs: {}}]}}, volumes: [{name: data, `+volumes+`}]}`)
+		addPodCase(name,
+			`spec: {domain: {devices: {filesystems: [{name: data, virtiofs: {}}]}}, volumes: [{name: data, `+volumes+
+				`}]}`)
 	}
 	addPodCase("shared volumes and log", `
 spec:
@@ -45,7 +47,10 @@ func TestVirtiofsdResources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := virtiofsdResources(&corev1.ResourceRequirements{Requests: tc.requests, Limits: tc.limits})
-			for what, pair := range map[string][2]corev1.ResourceList{"requests": {got.Requests, tc.wantRequests}, "limits": {got.Limits, tc.wantLimits}} {
+			for what, pair := range map[string][2]corev1.ResourceList{
+				"requests": {got.Requests, tc.wantRequests},
+				"limits":   {got.Limits, tc.wantLimits},
+			} {
 				for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 					have, has := pair[0][resource]
 					want, wants := pair[1][resource]
@@ -62,10 +67,15 @@ func TestVirtiofsdResources(t *testing.T) {
 func TestDeviceAsFilesystem(t *testing.T) {
 	shares := func(vmi *v1.VirtualMachineInstance) {
 		vmi.Spec.Volumes = parseClaimVolume()
-		vmi.Spec.Domain.Devices.Filesystems = []v1.Filesystem{{Name: vmi.Spec.Volumes[0].Name, Virtiofs: &v1.FilesystemVirtiofs{}}}
+		vmi.Spec.Domain.Devices.Filesystems = []v1.Filesystem{
+			{Name: vmi.Spec.Volumes[0].Name, Virtiofs: &v1.FilesystemVirtiofs{}},
+		}
 	}
 	for mode, waits := range map[corev1.PersistentVolumeMode]bool{"Block": true, "Filesystem": false} {
-		view := View{VMI: testVMI(t, "", shares), Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", mode)}, Now: now}
+		view := View{
+			VMI:    testVMI(t, "", shares),
+			Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", mode)}, Now: now,
+		}
 		step := Next(view)
 		condition := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
 		if step.CreatePod == waits || (condition != nil) != waits {

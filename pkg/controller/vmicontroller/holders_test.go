@@ -17,7 +17,8 @@ import (
 )
 
 // leaseholder is a VMI that runs in a pod on node01.
-func leaseholder(t *testing.T, phase v1.VirtualMachineInstancePhase, change ...func(*v1.VirtualMachineInstance)) *v1.VirtualMachineInstance {
+func leaseholder(t *testing.T, phase v1.VirtualMachineInstancePhase, change ...func(*v1.VirtualMachineInstance),
+) *v1.VirtualMachineInstance {
 	t.Helper()
 	vmi := testVMI(t, phase, change...)
 	vmi.Namespace = "ns"
@@ -29,7 +30,9 @@ func leaseholder(t *testing.T, phase v1.VirtualMachineInstancePhase, change ...f
 func ofVMI(vmi *v1.VirtualMachineInstance) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Namespace = vmi.Namespace
-		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind)}
+		pod.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind),
+		}
 	}
 }
 
@@ -51,8 +54,12 @@ func leaseReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 		}
 	}
 	return &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithIndex(&v1.VirtualMachineInstance{}, VMIsByClaim, func(o client.Object) []string { return claimNames(o.(*v1.VirtualMachineInstance)) }).
-		WithIndex(&corev1.Pod{}, PodsByVMI, func(o client.Object) []string { return []string{string(metav1.GetControllerOfNoCopy(o).UID)} }).
+		WithIndex(&v1.VirtualMachineInstance{}, VMIsByClaim, func(o client.Object) []string {
+			return claimNames(o.(*v1.VirtualMachineInstance))
+		}).
+		WithIndex(&corev1.Pod{}, PodsByVMI, func(o client.Object) []string {
+			return []string{string(metav1.GetControllerOfNoCopy(o).UID)}
+		}).
 		Build()}
 }
 
@@ -67,17 +74,32 @@ func TestRemovedPodHoldsItsClaims(t *testing.T) {
 		node  *corev1.Node
 		want  bool
 	}{
-		"force-deleted":                        {vmi: leaseholder(t, v1.Running), node: leaseNode(corev1.ConditionTrue), want: true},
-		"force-deleted on a silent node":       {vmi: leaseholder(t, v1.Unknown), node: leaseNode(corev1.ConditionUnknown), want: true},
-		"force-deleted with its VMI":           {vmi: leaseholder(t, v1.Running, deleted), node: leaseNode(corev1.ConditionTrue), want: true},
-		"tainted though its kubelet answers":   {vmi: leaseholder(t, v1.Running), node: leaseNode(corev1.ConditionTrue, fence), want: true},
-		"fenced":                               {vmi: leaseholder(t, v1.Unknown), node: leaseNode(corev1.ConditionUnknown, fence)},
-		"its node was deleted":                 {vmi: leaseholder(t, v1.Unknown)},
-		"virt-handler has said that it ended":  {vmi: leaseholder(t, v1.Failed), node: leaseNode(corev1.ConditionTrue)},
-		"its kubelet has said that it ended":   {vmi: leaseholder(t, v1.Running), ended: true, node: leaseNode(corev1.ConditionTrue)},
-		"the pod is there":                     {vmi: leaseholder(t, v1.Running), pod: testPod(running), node: leaseNode(corev1.ConditionTrue)},
-		"its guest has not begun":              {vmi: leaseholder(t, v1.Scheduling), node: leaseNode(corev1.ConditionTrue)},
-		"a stranger ended that says it was it": {vmi: leaseholder(t, v1.Running), pod: testPod(ended(corev1.PodFailed, ""), stranger), node: leaseNode(corev1.ConditionTrue), want: true},
+		"force-deleted": {vmi: leaseholder(t, v1.Running), node: leaseNode(corev1.ConditionTrue), want: true},
+		"force-deleted on a silent node": {
+			vmi: leaseholder(t, v1.Unknown), node: leaseNode(corev1.ConditionUnknown), want: true,
+		},
+		"force-deleted with its VMI": {
+			vmi: leaseholder(t, v1.Running, deleted), node: leaseNode(corev1.ConditionTrue), want: true,
+		},
+		"tainted though its kubelet answers": {
+			vmi: leaseholder(t, v1.Running), node: leaseNode(corev1.ConditionTrue, fence), want: true,
+		},
+		"fenced": {
+			vmi: leaseholder(t, v1.Unknown), node: leaseNode(corev1.ConditionUnknown, fence),
+		},
+		"its node was deleted":                {vmi: leaseholder(t, v1.Unknown)},
+		"virt-handler has said that it ended": {vmi: leaseholder(t, v1.Failed), node: leaseNode(corev1.ConditionTrue)},
+		"its kubelet has said that it ended": {
+			vmi: leaseholder(t, v1.Running), ended: true, node: leaseNode(corev1.ConditionTrue),
+		},
+		"the pod is there": {
+			vmi: leaseholder(t, v1.Running), pod: testPod(running), node: leaseNode(corev1.ConditionTrue),
+		},
+		"its guest has not begun": {vmi: leaseholder(t, v1.Scheduling), node: leaseNode(corev1.ConditionTrue)},
+		"a stranger ended that says it was it": {
+			vmi: leaseholder(t, v1.Running), pod: testPod(ended(corev1.PodFailed, ""), stranger),
+			node: leaseNode(corev1.ConditionTrue), want: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var objects []client.Object
@@ -95,21 +117,24 @@ func TestRemovedPodHoldsItsClaims(t *testing.T) {
 				view.Pods = append(view.Pods, c.pod)
 			}
 			var err error
-			if view.Holders, err = r.holders(t.Context(), c.vmi, view.Pods); err != nil || (len(view.Holders) > 0) != c.want {
+			if view.Holders, err = r.holders(t.Context(), c.vmi, view.Pods); err != nil ||
+				(len(view.Holders) > 0) != c.want {
 				t.Fatalf("held by %v, %v", view.Holders, err)
 			}
 			step := Next(view)
 			if !c.want {
 				return
 			}
-			if step.Status.Phase != c.vmi.Status.Phase || step.RemoveFinalizer || step.RequeueAfter != holdersAgain && c.pod == nil {
+			if step.Status.Phase != c.vmi.Status.Phase || step.RemoveFinalizer ||
+				step.RequeueAfter != holdersAgain && c.pod == nil {
 				t.Errorf("it is let go: %+v", step)
 			}
 			if len(view.Pods) > 0 {
 				return
 			}
 			ready := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceReady)
-			if ready.Reason != ReasonEndNotConfirmed || !strings.Contains(ready.Message, "node01") || len(step.Events) != 1 {
+			if ready.Reason != ReasonEndNotConfirmed || !strings.Contains(ready.Message, "node01") ||
+				len(step.Events) != 1 {
 				t.Errorf("it says %+v, %+v", ready, step.Events)
 			}
 			view.VMI.Status = step.Status
@@ -123,9 +148,11 @@ func TestRemovedPodHoldsItsClaims(t *testing.T) {
 // Another VMI does not start on a claim that a removed pod still holds, and does as soon as its end is known.
 func TestClaimHeldByAnother(t *testing.T) {
 	disk := func(vmi *v1.VirtualMachineInstance) {
-		vmi.Spec.Volumes = []v1.Volume{{Name: "disk", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"},
-		}}}}
+		vmi.Spec.Volumes = []v1.Volume{
+			{Name: "disk", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"},
+			}}},
+		}
 	}
 	before := leaseholder(t, v1.Running, disk)
 	before.Name, before.UID = "before", "before"
@@ -142,7 +169,8 @@ func TestClaimHeldByAnother(t *testing.T) {
 	}
 	step := look()
 	reason := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
-	if step.CreatePod || step.RequeueAfter != holdersAgain || reason.Reason != ReasonClaimHeld || !strings.Contains(reason.Message, "VirtualMachineInstance before") {
+	if step.CreatePod || step.RequeueAfter != holdersAgain || reason.Reason != ReasonClaimHeld ||
+		!strings.Contains(reason.Message, "VirtualMachineInstance before") {
 		t.Errorf("a second guest on the disk: %+v", step)
 	}
 	before.Status.Phase = v1.Failed

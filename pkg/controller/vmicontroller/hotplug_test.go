@@ -13,9 +13,12 @@ import (
 // plugged is a VMI that runs with a hotplugged volume "data" on the claim "c", its launcher, and the claim.
 func plugged(status *v1.VolumeStatus) View {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vmi"}}
-	vmi.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}, Hotpluggable: true,
-	}}}}
+	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+			Hotpluggable:                      true,
+		}}},
+	}
 	vmi.Status.Phase, vmi.Status.NodeName = v1.Running, "node1"
 	vmi.Status.ActivePods = map[types.UID]string{"launcher": "node1"}
 	if status != nil {
@@ -28,14 +31,16 @@ func plugged(status *v1.VolumeStatus) View {
 			Spec:       corev1.PodSpec{NodeName: "node1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		}},
 		Claims: map[string]*corev1.PersistentVolumeClaim{"c": {
-			ObjectMeta: metav1.ObjectMeta{Name: "c"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+			ObjectMeta: metav1.ObjectMeta{Name: "c"},
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
 		}},
 	}
 }
 
 func volumeIn(phase v1.VolumePhase, uid types.UID) *v1.VolumeStatus {
 	return &v1.VolumeStatus{
-		Name: "data", Phase: phase, HotplugVolume: &v1.HotplugVolumeStatus{AttachPodName: "hp-" + string(uid), AttachPodUID: uid},
+		Name: "data", Phase: phase,
+		HotplugVolume:             &v1.HotplugVolumeStatus{AttachPodName: "hp-" + string(uid), AttachPodUID: uid},
 		PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "c"},
 	}
 }
@@ -43,7 +48,9 @@ func volumeIn(phase v1.VolumePhase, uid types.UID) *v1.VolumeStatus {
 func attachPod(uid types.UID, runs bool) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hp-" + string(uid), UID: uid}}
 	if runs {
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}
 	}
 	return pod
 }
@@ -63,30 +70,66 @@ func TestPlug(t *testing.T) {
 		deletes         []string
 		reason, message string
 	}{
-		"new":             {phase: v1.VolumeBound, reason: ReasonMissingAttachmentPod},
-		"announced":       {status: &v1.VolumeStatus{Name: "data", Phase: v1.VolumePending, HotplugVolume: &v1.HotplugVolumeStatus{}}, phase: v1.VolumeBound, creates: true},
-		"no claim":        {change: func(v *View) { v.Claims = nil }, phase: v1.VolumePending, reason: ReasonPVCNotReady, message: `PersistentVolumeClaim "c" does not exist in namespace "ns"`},
-		"pod starts":      {status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", false)}, phase: v1.VolumeBound, reason: ReasonAttachmentPodNotReady, message: "Waiting for attachment pod hp-a to run"},
-		"pod runs":        {status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", true)}, phase: v1.HotplugVolumeAttachedToNode, reason: ReasonSuccessfulCreate, message: "Created hotplug attachment pod hp-a, for volume data"},
-		"ready":           {status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{attachPod("a", true)}, phase: v1.VolumeReady},
+		"new": {phase: v1.VolumeBound, reason: ReasonMissingAttachmentPod},
+		"announced": {
+			status: &v1.VolumeStatus{Name: "data", Phase: v1.VolumePending, HotplugVolume: &v1.HotplugVolumeStatus{}},
+			phase:  v1.VolumeBound, creates: true,
+		},
+		"no claim": {
+			change: func(v *View) { v.Claims = nil }, phase: v1.VolumePending, reason: ReasonPVCNotReady,
+			message: `PersistentVolumeClaim "c" does not exist in namespace "ns"`,
+		},
+		"pod starts": {
+			status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", false)}, phase: v1.VolumeBound,
+			reason: ReasonAttachmentPodNotReady, message: "Waiting for attachment pod hp-a to run",
+		},
+		"pod runs": {
+			status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", true)},
+			phase: v1.HotplugVolumeAttachedToNode, reason: ReasonSuccessfulCreate,
+			message: "Created hotplug attachment pod hp-a, for volume data",
+		},
+		"ready": {
+			status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{attachPod("a", true)}, phase: v1.VolumeReady,
+		},
 		"ready, pod lost": {status: volumeIn(v1.VolumeReady, "a"), phase: v1.VolumeReady, creates: true},
-		"pod ended":       {status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{ended}, phase: v1.VolumeReady, deletes: []string{"hp-a"}},
-		"stray":           {status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{attachPod("a", true), attachPod("b", true)}, phase: v1.VolumeReady, deletes: []string{"hp-b"}},
+		"pod ended": {
+			status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{ended}, phase: v1.VolumeReady,
+			deletes: []string{"hp-a"},
+		},
+		"stray": {
+			status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{attachPod("a", true), attachPod("b", true)},
+			phase: v1.VolumeReady, deletes: []string{"hp-b"},
+		},
 		"removed": {
-			status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{attachPod("a", true)}, change: func(v *View) { v.VMI.Spec.Volumes = nil },
-			phase: v1.HotplugVolumeDetaching, message: "Deleting volume from guest",
+			status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{attachPod("a", true)},
+			change: func(v *View) { v.VMI.Spec.Volumes = nil },
+			phase:  v1.HotplugVolumeDetaching, message: "Deleting volume from guest",
 		},
 		"removed early": {
-			status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", false)}, change: func(v *View) { v.VMI.Spec.Volumes = nil },
+			status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", false)},
+			change: func(v *View) { v.VMI.Spec.Volumes = nil },
+			phase:  v1.HotplugVolumeUnMounted, deletes: []string{"hp-a"},
+		},
+		"detaching": {
+			status: volumeIn(v1.HotplugVolumeDetaching, "a"), pods: []*corev1.Pod{attachPod("a", true)},
+			phase: v1.HotplugVolumeDetaching,
+		},
+		"unmounted": {
+			status: volumeIn(v1.HotplugVolumeUnMounted, "a"), pods: []*corev1.Pod{attachPod("a", true)},
 			phase: v1.HotplugVolumeUnMounted, deletes: []string{"hp-a"},
 		},
-		"detaching": {status: volumeIn(v1.HotplugVolumeDetaching, "a"), pods: []*corev1.Pod{attachPod("a", true)}, phase: v1.HotplugVolumeDetaching},
-		"unmounted": {status: volumeIn(v1.HotplugVolumeUnMounted, "a"), pods: []*corev1.Pod{attachPod("a", true)}, phase: v1.HotplugVolumeUnMounted, deletes: []string{"hp-a"}},
-		"pod goes":  {status: volumeIn(v1.HotplugVolumeUnMounted, "a"), pods: []*corev1.Pod{deleted}, phase: v1.HotplugVolumeUnMounted},
-		"gone":      {status: volumeIn(v1.HotplugVolumeUnMounted, "a"), change: func(v *View) { v.VMI.Spec.Volumes = nil }, phase: "-"},
+		"pod goes": {
+			status: volumeIn(v1.HotplugVolumeUnMounted, "a"), pods: []*corev1.Pod{deleted},
+			phase: v1.HotplugVolumeUnMounted,
+		},
+		"gone": {
+			status: volumeIn(v1.HotplugVolumeUnMounted, "a"), change: func(v *View) { v.VMI.Spec.Volumes = nil },
+			phase: "-",
+		},
 		"another claim": {
 			status: volumeIn(v1.VolumeReady, "a"), pods: []*corev1.Pod{attachPod("a", true)},
-			change: func(v *View) { v.VMI.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "d" }, phase: v1.HotplugVolumeDetaching,
+			change: func(v *View) { v.VMI.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "d" },
+			phase:  v1.HotplugVolumeDetaching,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +143,8 @@ func TestPlug(t *testing.T) {
 			for _, s := range step.Status.VolumeStatus {
 				phase, reason, message = s.Phase, s.Reason, s.Message
 			}
-			if phase != tc.phase || tc.reason != "" && reason != tc.reason || tc.message != "" && message != tc.message {
+			if phase != tc.phase || tc.reason != "" && reason != tc.reason ||
+				tc.message != "" && message != tc.message {
 				t.Errorf("status is %q %q %q, want %q %q %q", phase, reason, message, tc.phase, tc.reason, tc.message)
 			}
 			if creates := len(step.CreateAttachments) > 0; creates != tc.creates {
@@ -128,20 +172,23 @@ func TestAttachment(t *testing.T) {
 		t.Errorf("it tolerates %+v", got)
 	}
 	container := pod.Spec.Containers[0]
-	if len(container.VolumeMounts) != 1 || container.VolumeMounts[0].MountPath != "/volumes/data" || len(container.VolumeDevices) != 0 {
+	if len(container.VolumeMounts) != 1 || container.VolumeMounts[0].MountPath != "/volumes/data" ||
+		len(container.VolumeDevices) != 0 {
 		t.Errorf("filesystem: %+v, %+v", container.VolumeMounts, container.VolumeDevices)
 	}
 	if owner := launcherOf(pod); owner == nil || owner.UID != "launcher" {
 		t.Errorf("owner %+v", owner)
 	}
-	fields := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	fields := required.NodeSelectorTerms[0].MatchFields
 	if len(fields) != 1 || !slices.Equal(fields[0].Values, []string{"node1"}) {
 		t.Errorf("node %+v", fields)
 	}
 	block := corev1.PersistentVolumeBlock
 	view.Claims["c"].Spec.VolumeMode = &block
 	container = Attachment(view.VMI, []string{"data"}, view.Pods[0], Facts{Claims: view.Claims}).Spec.Containers[0]
-	if len(container.VolumeDevices) != 1 || container.VolumeDevices[0].DevicePath != "/dev/virtkit-block/data" || len(container.VolumeMounts) != 0 {
+	if len(container.VolumeDevices) != 1 || container.VolumeDevices[0].DevicePath != "/dev/virtkit-block/data" ||
+		len(container.VolumeMounts) != 0 {
 		t.Errorf("block: %+v, %+v", container.VolumeMounts, container.VolumeDevices)
 	}
 }
@@ -151,14 +198,17 @@ func TestAttachment(t *testing.T) {
 func TestPlugUnnamed(t *testing.T) {
 	view := plugged(&v1.VolumeStatus{Name: "data", Phase: v1.VolumeBound, Reason: ReasonMissingAttachmentPod})
 	pod := attachPod("a", true)
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(view.Pods[0], corev1.SchemeGroupVersion.WithKind("Pod"))}
+	pod.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(view.Pods[0], corev1.SchemeGroupVersion.WithKind("Pod")),
+	}
 	view.Attachments, view.Unnamed = []*corev1.Pod{pod}, map[string]*corev1.Pod{"data": pod}
 	step := Next(view)
 	if len(step.CreateAttachments)+len(step.DeleteAttachments) > 0 {
 		t.Errorf("makes %v, deletes %v", step.CreateAttachments, step.DeleteAttachments)
 	}
 	status := step.Status.VolumeStatus[0]
-	if status.HotplugVolume.AttachPodUID != "a" || status.HotplugVolume.AttachPodName != "hp-a" || status.Phase != v1.HotplugVolumeAttachedToNode {
+	if status.HotplugVolume.AttachPodUID != "a" || status.HotplugVolume.AttachPodName != "hp-a" ||
+		status.Phase != v1.HotplugVolumeAttachedToNode {
 		t.Errorf("status %+v, %+v", status, status.HotplugVolume)
 	}
 }

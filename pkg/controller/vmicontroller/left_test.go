@@ -68,7 +68,8 @@ func TestLeave(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			step := Next(View{VMI: c.vmi, Pods: []*corev1.Pod{c.other, guests}, Now: now})
-			if gone := len(step.DeletePods) == 1 && step.DeletePods[0] == c.other; gone != c.gone || len(step.DeletePods) > 1 || step.RequeueAfter != c.again {
+			if gone := len(step.DeletePods) == 1 && step.DeletePods[0] == c.other; gone != c.gone ||
+				len(step.DeletePods) > 1 || step.RequeueAfter != c.again {
 				t.Errorf("deletes %d, again in %s", len(step.DeletePods), step.RequeueAfter)
 			}
 		})

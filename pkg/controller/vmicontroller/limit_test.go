@@ -47,18 +47,27 @@ func TestLimitMemory(t *testing.T) {
 		guest      int64   // else the guest's memory in the container, MiB
 		overcommit uint
 	}{
-		"none":            {vmi: "", ratio: 0},
-		"twice":           {vmi: "", ratio: 2, limited: true, times: 2},
-		"one and a half":  {vmi: "", ratio: 1.5, limited: true, times: 1.5},
-		"as much":         {vmi: "", ratio: 1, limited: true, times: 1},
-		"its own":         {vmi: `spec: {domain: {resources: {limits: {memory: 128Mi}}}}`, ratio: 2, limited: true, times: 1},
-		"CPUs of its own": {vmi: `spec: {domain: {cpu: {dedicatedCpuPlacement: true}}}`, ratio: 2, limited: true, times: 1},
-		"huge pages":      {vmi: `spec: {domain: {memory: {hugepages: {pageSize: 2Mi}}}}`, ratio: 2, limited: true, times: 2},
-		"requests little": {
-			vmi: `spec: {domain: {memory: {guest: 1Gi}, resources: {requests: {memory: 64Mi}}}}`, ratio: 2, limited: true,
-			guest: 1024,
+		"none":           {vmi: "", ratio: 0},
+		"twice":          {vmi: "", ratio: 2, limited: true, times: 2},
+		"one and a half": {vmi: "", ratio: 1.5, limited: true, times: 1.5},
+		"as much":        {vmi: "", ratio: 1, limited: true, times: 1},
+		"its own": {
+			vmi: `spec: {domain: {resources: {limits: {memory: 128Mi}}}}`, ratio: 2, limited: true, times: 1,
 		},
-		"overcommitted": {vmi: `spec: {domain: {memory: {guest: 4Gi}}}`, ratio: 2, limited: true, guest: 4096, overcommit: 800},
+		"CPUs of its own": {
+			vmi: `spec: {domain: {cpu: {dedicatedCpuPlacement: true}}}`, ratio: 2, limited: true, times: 1,
+		},
+		"huge pages": {
+			vmi: `spec: {domain: {memory: {hugepages: {pageSize: 2Mi}}}}`, ratio: 2, limited: true, times: 2,
+		},
+		"requests little": {
+			vmi: `spec: {domain: {memory: {guest: 1Gi}, resources: {requests: {memory: 64Mi}}}}`, ratio: 2,
+			limited: true,
+			guest:   1024,
+		},
+		"overcommitted": {
+			vmi: `spec: {domain: {memory: {guest: 4Gi}}}`, ratio: 2, limited: true, guest: 4096, overcommit: 800,
+		},
 		"without its overhead": {
 			vmi:   `spec: {domain: {resources: {overcommitGuestOverhead: true}}}`,
 			ratio: 1, limited: true, guest: 128,
@@ -122,12 +131,14 @@ func TestLimitsIn(t *testing.T) {
 		quotas []corev1.ResourceQuota
 		want   Limits
 	}{
-		"no quota":          {},
-		"a ratio alone":     {labels: ratio("3")},
-		"of requests":       {quotas: []corev1.ResourceQuota{quota(corev1.ResourceRequestsCPU, corev1.ResourceMemory)}},
-		"of CPU":            {quotas: []corev1.ResourceQuota{quota(corev1.ResourceLimitsCPU)}, want: Limits{CPU: true}},
-		"of memory":         {quotas: memory, want: Limits{MemoryRatio: 2}},
-		"of both, in two":   {quotas: append(memory, quota(corev1.ResourceLimitsCPU)), want: Limits{CPU: true, MemoryRatio: 2}},
+		"no quota":      {},
+		"a ratio alone": {labels: ratio("3")},
+		"of requests":   {quotas: []corev1.ResourceQuota{quota(corev1.ResourceRequestsCPU, corev1.ResourceMemory)}},
+		"of CPU":        {quotas: []corev1.ResourceQuota{quota(corev1.ResourceLimitsCPU)}, want: Limits{CPU: true}},
+		"of memory":     {quotas: memory, want: Limits{MemoryRatio: 2}},
+		"of both, in two": {
+			quotas: append(memory, quota(corev1.ResourceLimitsCPU)), want: Limits{CPU: true, MemoryRatio: 2},
+		},
 		"ratio":             {labels: ratio("1.25"), quotas: memory, want: Limits{MemoryRatio: 1.25}},
 		"ratio less than 1": {labels: ratio("0.5"), quotas: memory, want: Limits{MemoryRatio: 2}},
 		"no ratio":          {labels: ratio("much"), quotas: memory, want: Limits{MemoryRatio: 2}},
@@ -136,7 +147,8 @@ func TestLimitsIn(t *testing.T) {
 		"by configuration":  {labels: labels.Set{"tier": "shared"}, want: Limits{CPU: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := limitsIn(tc.labels, tc.quotas, labels.SelectorFromSet(labels.Set{"tier": "shared"})); got != tc.want {
+			if got := limitsIn(tc.labels, tc.quotas,
+				labels.SelectorFromSet(labels.Set{"tier": "shared"})); got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 		})
@@ -171,19 +183,23 @@ func TestReadLimits(t *testing.T) {
 
 // The configuration says what containers beside a guest's ask for, but for a guest with CPUs of its own.
 func TestSupportContainers(t *testing.T) {
-	given := &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("77Mi")}}
+	given := &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("77Mi")},
+	}
 	facts := func(f *Facts) { f.Config.Support = config.Support{ConsoleLog: given, Attachment: given} }
 	log := plan(t, `spec: {domain: {devices: {logSerialConsole: true}}}`, facts).Spec.InitContainers[0]
 	if got := log.Resources.Requests.Memory().String(); got != "77Mi" {
 		t.Errorf("guest-console-log requests %s", got)
 	}
-	log = plan(t, `spec: {domain: {cpu: {dedicatedCpuPlacement: true}, devices: {logSerialConsole: true}}}`, facts).Spec.InitContainers[0]
+	log = plan(t, `spec: {domain: {cpu: {dedicatedCpuPlacement: true}, devices: {logSerialConsole: true}}}`,
+		facts).Spec.InitContainers[0]
 	if got := log.Resources; got.Limits.Cpu().IsZero() || !got.Limits.Memory().Equal(*got.Requests.Memory()) {
 		t.Errorf("beside a guest with CPUs of its own %+v", got)
 	}
 	f := Facts{}
 	facts(&f)
-	if got := Attachment(&v1.VirtualMachineInstance{}, nil, &corev1.Pod{}, f).Spec.Containers[0].Resources; got.Requests.Memory().String() != "77Mi" || got.Limits != nil {
+	if got := Attachment(&v1.VirtualMachineInstance{}, nil, &corev1.Pod{},
+		f).Spec.Containers[0].Resources; got.Requests.Memory().String() != "77Mi" || got.Limits != nil {
 		t.Errorf("the attachment pod's %+v", got)
 	}
 }

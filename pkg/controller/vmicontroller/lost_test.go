@@ -11,7 +11,9 @@ import (
 
 func TestFenced(t *testing.T) {
 	node := func(ready corev1.ConditionStatus, taints ...string) *corev1.Node {
-		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+		n := &corev1.Node{
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+		}
 		for _, key := range taints {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
 		}
@@ -21,8 +23,10 @@ func TestFenced(t *testing.T) {
 		node *corev1.Node
 		want bool
 	}{
-		"silent":                    {node(corev1.ConditionUnknown, corev1.TaintNodeUnreachable), false},
-		"silent, out of service":    {node(corev1.ConditionUnknown, corev1.TaintNodeUnreachable, corev1.TaintNodeOutOfService), true},
+		"silent": {node(corev1.ConditionUnknown, corev1.TaintNodeUnreachable), false},
+		"silent, out of service": {
+			node(corev1.ConditionUnknown, corev1.TaintNodeUnreachable, corev1.TaintNodeOutOfService), true,
+		},
 		"out of service by mistake": {node(corev1.ConditionTrue, corev1.TaintNodeOutOfService), false},
 		"gone":                      {nil, false},
 	} {
@@ -35,12 +39,16 @@ func TestFenced(t *testing.T) {
 // A VMI whose node is lost ends when the node is fenced or its pod is gone, and not before.
 func TestNodeLoss(t *testing.T) {
 	outOfService := &corev1.Node{
-		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
+		},
 	}
 	migrating := func(vmi *v1.VirtualMachineInstance) {
 		start := at(0)
-		vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{TargetPod: "target", TargetNode: "node02", StartTimestamp: &start}
+		vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+			TargetPod: "target", TargetNode: "node02", StartTimestamp: &start,
+		}
 		vmi.Status.ActivePods = map[types.UID]string{"pod-uid": "node01", "target": "node02"}
 	}
 	target := func(pod *corev1.Pod) {
@@ -57,15 +65,55 @@ func TestNodeLoss(t *testing.T) {
 		want  v1.VirtualMachineInstancePhase
 		again time.Duration
 	}{
-		{"unreachable", testVMI(t, v1.Unknown), []*corev1.Pod{testPod(running)}, &corev1.Node{}, time.Time{}, v1.Unknown, 0},
-		{"unreachable, pod on its way", testVMI(t, v1.Unknown), []*corev1.Pod{testPod(running, going)}, &corev1.Node{}, long, v1.Unknown, fencedAgain},
-		{"out of service", testVMI(t, v1.Unknown), []*corev1.Pod{testPod(running, going)}, outOfService, time.Time{}, v1.Failed, 0},
-		{"out of service, but virt-handler answers", testVMI(t, v1.Running), []*corev1.Pod{testPod(running, going)}, outOfService, time.Time{}, v1.Running, 0},
+		{
+			"unreachable", testVMI(t, v1.Unknown),
+			[]*corev1.Pod{testPod(running)},
+			&corev1.Node{},
+			time.Time{},
+			v1.Unknown, 0,
+		},
+		{
+			"unreachable, pod on its way", testVMI(t, v1.Unknown),
+			[]*corev1.Pod{testPod(running, going)},
+			&corev1.Node{}, long, v1.Unknown, fencedAgain,
+		},
+		{
+			"out of service", testVMI(t, v1.Unknown),
+			[]*corev1.Pod{testPod(running, going)},
+			outOfService,
+			time.Time{},
+			v1.Failed, 0,
+		},
+		{
+			"out of service, but virt-handler answers", testVMI(t, v1.Running),
+			[]*corev1.Pod{testPod(running, going)},
+			outOfService,
+			time.Time{},
+			v1.Running, 0,
+		},
 		{"pod gone, and its end known", testVMI(t, v1.Unknown), nil, &corev1.Node{}, time.Time{}, v1.Failed, 0},
-		{"source gone in mid-migration", testVMI(t, v1.Unknown, migrating), []*corev1.Pod{testPod(target)}, nil, time.Time{}, v1.Unknown, handlerGrace},
-		{"source gone in mid-migration, for long", testVMI(t, v1.Unknown, migrating), []*corev1.Pod{testPod(target)}, nil, long, v1.Failed, 0},
-		{"moved, which nobody has said yet", testVMI(t, v1.Running, migrating), []*corev1.Pod{testPod(left), testPod(target)}, nil, long, v1.Running, 0},
-		{"moved to a node that is lost and fenced", testVMI(t, v1.Running, migrating), []*corev1.Pod{testPod(left)}, nil, long, v1.Failed, 0},
+		{
+			"source gone in mid-migration", testVMI(t, v1.Unknown, migrating),
+			[]*corev1.Pod{testPod(target)},
+			nil,
+			time.Time{},
+			v1.Unknown, handlerGrace,
+		},
+		{
+			"source gone in mid-migration, for long", testVMI(t, v1.Unknown, migrating),
+			[]*corev1.Pod{testPod(target)},
+			nil, long, v1.Failed, 0,
+		},
+		{
+			"moved, which nobody has said yet", testVMI(t, v1.Running, migrating),
+			[]*corev1.Pod{testPod(left), testPod(target)},
+			nil, long, v1.Running, 0,
+		},
+		{
+			"moved to a node that is lost and fenced", testVMI(t, v1.Running, migrating),
+			[]*corev1.Pod{testPod(left)},
+			nil, long, v1.Failed, 0,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			step := Next(View{VMI: c.vmi, Pods: c.pods, Node: c.node, DeadSince: c.since, Now: now})
@@ -82,7 +130,10 @@ func TestNodeLoss(t *testing.T) {
 // The pods of a deleted VMI are removed from a node that is fenced, and from no other.
 func TestRemoveFenced(t *testing.T) {
 	node := func(name string, ready corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
-		n := &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+		n := &corev1.Node{
+			Spec:   corev1.NodeSpec{Taints: taints},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+		}
 		n.Name = name
 		return n
 	}
@@ -112,10 +163,17 @@ func TestTolerations(t *testing.T) {
 		own  []corev1.Toleration
 		want int
 	}{
-		"none":                 {nil, 1},
-		"another":              {[]corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}, 2},
-		"another effect":       {[]corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}, 2},
-		"says so itself":       {[]corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}}, 1},
+		"none":    {nil, 1},
+		"another": {[]corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}, 2},
+		"another effect": {
+			[]corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}, 2,
+		},
+		"says so itself": {
+			[]corev1.Toleration{
+				{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds},
+			},
+			1,
+		},
 		"tolerates all anyway": {[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, 1},
 	} {
 		if got := tolerations(c.own); len(got) != c.want {

@@ -30,26 +30,38 @@ func TestNetworkResources(t *testing.T) {
 	metav1.AddToGroupVersion(scheme, networkDefinition.GroupVersion())
 	scheme.AddKnownTypeWithName(networkDefinition, &unstructured.Unstructured{})
 	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		definitionOf("default", "card", "intel.com/sriov_a"), definitionOf("other", "card", "intel.com/sriov_b"), definitionOf("default", "plain", ""),
-		definitionOf("default", "own", "cpu"), definitionOf("default", "kube", "x.kubernetes.io/y"), definitionOf("default", "odd", "a/b c"),
+		definitionOf("default", "card", "intel.com/sriov_a"), definitionOf("other", "card", "intel.com/sriov_b"),
+		definitionOf("default", "plain", ""),
+		definitionOf("default", "own", "cpu"), definitionOf("default", "kube", "x.kubernetes.io/y"),
+		definitionOf("default", "odd", "a/b c"),
 	).Build()
 	for name, tc := range map[string]struct {
 		binding, definition string
 		want                map[string]string
 		err                 string
 	}{
-		"a card's":                {"sriov", "card", map[string]string{"red": "intel.com/sriov_a"}, ""},
-		"in another namespace":    {"sriov", "other/card", map[string]string{"red": "intel.com/sriov_b"}, ""},
-		"of a bridge":             {"bridge", "card", map[string]string{"red": "intel.com/sriov_a"}, ""},
-		"none":                    {"bridge", "plain", nil, ""},
-		"no definition":           {"bridge", "missing", nil, ""},
-		"none for a card":         {"sriov", "plain", nil, `network "red": NetworkAttachmentDefinition default/plain has no annotation k8s.v1.cni.cncf.io/resourceName`},
-		"no definition of a card": {"sriov", "missing", nil, `network "red": there is no NetworkAttachmentDefinition default/missing`},
-		"a resource of the pod's": {"bridge", "own", nil, `network "red": annotation k8s.v1.cni.cncf.io/resourceName of NetworkAttachmentDefinition default/own is not the name of a resource`},
-		"one of Kubernetes'":      {"bridge", "kube", nil, `is not the name of a resource`},
-		"no name":                 {"bridge", "odd", nil, `is not the name of a resource`},
+		"a card's":             {"sriov", "card", map[string]string{"red": "intel.com/sriov_a"}, ""},
+		"in another namespace": {"sriov", "other/card", map[string]string{"red": "intel.com/sriov_b"}, ""},
+		"of a bridge":          {"bridge", "card", map[string]string{"red": "intel.com/sriov_a"}, ""},
+		"none":                 {"bridge", "plain", nil, ""},
+		"no definition":        {"bridge", "missing", nil, ""},
+		"none for a card": {
+			"sriov", "plain", nil,
+			`network "red": NetworkAttachmentDefinition default/plain has no annotation k8s.v1.cni.cncf.io/resourceName`,
+		},
+		"no definition of a card": {
+			"sriov", "missing", nil, `network "red": there is no NetworkAttachmentDefinition default/missing`,
+		},
+		"a resource of the pod's": {
+			"bridge", "own", nil,
+			`network "red": annotation k8s.v1.cni.cncf.io/resourceName of NetworkAttachmentDefinition default/own is not the name of a resource`,
+		},
+		"one of Kubernetes'": {"bridge", "kube", nil, `is not the name of a resource`},
+		"no name":            {"bridge", "odd", nil, `is not the name of a resource`},
 	} {
-		vmi := parseVMI(t, `spec: {domain: {devices: {interfaces: [{name: red, `+tc.binding+`: {}}]}}, networks: [{name: red, multus: {networkName: `+tc.definition+`}}]}`)
+		vmi := parseVMI(t,
+			`spec: {domain: {devices: {interfaces: [{name: red, `+tc.binding+
+				`: {}}]}}, networks: [{name: red, multus: {networkName: `+tc.definition+`}}]}`)
 		got, err := NetworkResources(t.Context(), live, vmi)
 		if tc.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.err) {

@@ -20,7 +20,8 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func at(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
 
 // testVMI is in a phase, with its finalizer, with the pod of testPod recorded, and on node01 once it was handed over.
-func testVMI(t *testing.T, phase v1.VirtualMachineInstancePhase, change ...func(*v1.VirtualMachineInstance)) *v1.VirtualMachineInstance {
+func testVMI(t *testing.T, phase v1.VirtualMachineInstancePhase, change ...func(*v1.VirtualMachineInstance),
+) *v1.VirtualMachineInstance {
 	t.Helper()
 	vmi := parseVMI(t, "")
 	vmi.Finalizers = []string{v1.VirtualMachineInstanceFinalizer}
@@ -76,15 +77,18 @@ func ended(phase corev1.PodPhase, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		bound(pod)
 		pod.Status.Phase = phase
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: names.ContainerCompute, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: message},
-		}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: names.ContainerCompute, State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: message},
+			}},
+		}
 	}
 }
 
 func unschedulable(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes",
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/2 nodes",
 	}}
 }
 
@@ -127,7 +131,9 @@ func TestNext(t *testing.T) {
 	}
 	noFinalizer := func(vmi *v1.VirtualMachineInstance) { vmi.Finalizers = nil }
 	reported := func(vmi *v1.VirtualMachineInstance) {
-		conditions.Set(&vmi.Status.Conditions, notSynchronized(ReasonFailedPvcNotFound, `PersistentVolumeClaim "data" does not exist in namespace "default"`), now)
+		conditions.Set(&vmi.Status.Conditions,
+			notSynchronized(ReasonFailedPvcNotFound,
+				`PersistentVolumeClaim "data" does not exist in namespace "default"`), now)
 	}
 
 	cases := []struct {
@@ -152,10 +158,17 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"claim there",
-			View{VMI: testVMI(t, v1.Pending, withClaim, reported), Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", "Block")}},
+			View{
+				VMI:    testVMI(t, v1.Pending, withClaim, reported),
+				Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", "Block")},
+			},
 			outcome{Phase: v1.Pending, Create: true, Conditions: []string{"Synchronized=False FailedPvcNotFound"}},
 		},
-		{"pod fresh", View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod()}}, outcome{Again: 900 * time.Millisecond}},
+		{
+			"pod fresh",
+			View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod()}},
+			outcome{Again: 900 * time.Millisecond},
+		},
 		{
 			"pod waits",
 			View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod(old)}},
@@ -164,7 +177,10 @@ func TestNext(t *testing.T) {
 		{
 			"pod unschedulable",
 			View{VMI: testVMI(t, v1.Pending, reported), Pods: []*corev1.Pod{testPod(unschedulable)}},
-			outcome{Phase: v1.Scheduling, Conditions: []string{notRunning, "PodScheduled=False Unschedulable"}, Moments: []string{"Scheduling"}},
+			outcome{
+				Phase: v1.Scheduling, Conditions: []string{notRunning, "PodScheduled=False Unschedulable"},
+				Moments: []string{"Scheduling"},
+			},
 		},
 		{
 			"pod bound",
@@ -173,31 +189,53 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"pod bound after it was unschedulable",
-			View{VMI: testVMI(t, v1.Scheduling, since(v1.Pending, 3*time.Second), since(v1.Scheduling, 2*time.Second), func(vmi *v1.VirtualMachineInstance) {
-				conditions.Set(&vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: "PodScheduled", Status: corev1.ConditionFalse}, now)
-			}), Pods: []*corev1.Pod{testPod(bound)}},
+			View{
+				VMI: testVMI(t, v1.Scheduling, since(v1.Pending, 3*time.Second), since(v1.Scheduling, 2*time.Second),
+					func(vmi *v1.VirtualMachineInstance) {
+						conditions.Set(&vmi.Status.Conditions,
+							v1.VirtualMachineInstanceCondition{Type: "PodScheduled", Status: corev1.ConditionFalse},
+							now)
+					}),
+				Pods: []*corev1.Pod{testPod(bound)},
+			},
 			outcome{Phase: v1.Scheduled, NodeLabel: "node01", Conditions: []string{notRunning}, Moments: all},
 		},
 		{
 			"pod deleted while pending",
 			View{VMI: testVMI(t, v1.Scheduling), Pods: []*corev1.Pod{testPod(going)}},
-			outcome{Phase: v1.Failed, Reason: v1.PodTerminatingReason, Conditions: []string{"Ready=False PodTerminating"}, Moments: []string{"Failed"}},
+			outcome{
+				Phase: v1.Failed, Reason: v1.PodTerminatingReason, Conditions: []string{"Ready=False PodTerminating"},
+				Moments: []string{"Failed"},
+			},
 		},
 		{
 			"pod gone while pending",
 			View{VMI: testVMI(t, v1.Scheduling)},
-			outcome{Phase: v1.Failed, Reason: v1.PodNotExistsReason, Conditions: []string{"Ready=False PodNotExists"}, Moments: []string{"Failed"}},
+			outcome{
+				Phase: v1.Failed, Reason: v1.PodNotExistsReason, Conditions: []string{"Ready=False PodNotExists"},
+				Moments: []string{"Failed"},
+			},
 		},
 		{
 			"pod failed before the hand-over",
 			View{VMI: testVMI(t, v1.Scheduling), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, "no room"))}},
-			outcome{Phase: v1.Failed, Reason: "Error", Conditions: []string{"Ready=False Error"}, Moments: []string{"Failed"}},
+			outcome{
+				Phase: v1.Failed, Reason: "Error", Conditions: []string{"Ready=False Error"},
+				Moments: []string{"Failed"},
+			},
 		},
 
-		{"a stranger before its pod", View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod(running, stranger)}}, outcome{Create: true}},
+		{
+			"a stranger before its pod",
+			View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod(running, stranger)}},
+			outcome{Create: true},
+		},
 		{
 			"a stranger stays when its pod is over",
-			View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running, stranger), testPod(ended(corev1.PodFailed, ""))}},
+			View{
+				VMI:  testVMI(t, v1.Running),
+				Pods: []*corev1.Pod{testPod(running, stranger), testPod(ended(corev1.PodFailed, ""))},
+			},
 			outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: handlerGrace},
 		},
 		{
@@ -207,31 +245,80 @@ func TestNext(t *testing.T) {
 			}), Pods: []*corev1.Pod{testPod(running, stranger), testPod(ended(corev1.PodFailed, ""))}},
 			outcome{Phase: v1.Running, NodeLabel: "node01"},
 		},
-		{"running", View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running)}}, outcome{Phase: v1.Running, NodeLabel: "node01"}},
-		{"node unknown", View{VMI: testVMI(t, v1.Unknown), Pods: []*corev1.Pod{testPod(running)}}, outcome{Phase: v1.Unknown, NodeLabel: "node01"}},
-		{"pod over just now", View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, ""))}}, outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: handlerGrace}},
-		{"pod over a while ago", View{VMI: testVMI(t, v1.Running), DeadSince: now.Add(-10 * time.Second)}, outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: 5 * time.Second}},
+		{
+			"running",
+			View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running)}},
+			outcome{Phase: v1.Running, NodeLabel: "node01"},
+		},
+		{
+			"node unknown",
+			View{VMI: testVMI(t, v1.Unknown), Pods: []*corev1.Pod{testPod(running)}},
+			outcome{Phase: v1.Unknown, NodeLabel: "node01"},
+		},
+		{
+			"pod over just now",
+			View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, ""))}},
+			outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: handlerGrace},
+		},
+		{
+			"pod over a while ago",
+			View{VMI: testVMI(t, v1.Running), DeadSince: now.Add(-10 * time.Second)},
+			outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: 5 * time.Second},
+		},
 		{
 			"pod gone and nobody said so",
 			View{VMI: testVMI(t, v1.Unknown), DeadSince: now.Add(-time.Minute)},
-			outcome{Phase: v1.Failed, Reason: ReasonNodeUnresponsive, NodeLabel: "node01", Dead: true, Conditions: []string{"Ready=False NodeUnresponsive"}, Moments: []string{"Failed"}},
+			outcome{
+				Phase: v1.Failed, Reason: ReasonNodeUnresponsive, NodeLabel: "node01", Dead: true,
+				Conditions: []string{"Ready=False NodeUnresponsive"}, Moments: []string{"Failed"},
+			},
 		},
 		{
 			"pod succeeded and nobody said so",
-			View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(ended(corev1.PodSucceeded, ""))}, DeadSince: now.Add(-time.Minute)},
-			outcome{Phase: v1.Succeeded, Reason: "Error", NodeLabel: "node01", Dead: true, Conditions: []string{"Ready=False Error"}, Moments: []string{"Succeeded"}},
+			View{
+				VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(ended(corev1.PodSucceeded, ""))},
+				DeadSince: now.Add(-time.Minute),
+			},
+			outcome{
+				Phase: v1.Succeeded, Reason: "Error", NodeLabel: "node01", Dead: true,
+				Conditions: []string{"Ready=False Error"}, Moments: []string{"Succeeded"},
+			},
 		},
 
-		{"finished", View{VMI: testVMI(t, v1.Succeeded), Pods: []*corev1.Pod{testPod(ended(corev1.PodSucceeded, ""))}}, outcome{Phase: v1.Succeeded}},
-		{"finished but the launcher lingers", View{VMI: testVMI(t, v1.Failed, since(v1.Failed, 4*time.Second)), Pods: []*corev1.Pod{testPod(running)}}, outcome{Phase: v1.Failed, Moments: []string{"Failed"}, Again: 6 * time.Second}},
-		{"finished and the launcher stays", View{VMI: testVMI(t, v1.Failed, since(v1.Failed, time.Minute)), Pods: []*corev1.Pod{testPod(running)}}, outcome{Phase: v1.Failed, Moments: []string{"Failed"}, Delete: 1}},
+		{
+			"finished",
+			View{VMI: testVMI(t, v1.Succeeded), Pods: []*corev1.Pod{testPod(ended(corev1.PodSucceeded, ""))}},
+			outcome{Phase: v1.Succeeded},
+		},
+		{
+			"finished but the launcher lingers",
+			View{VMI: testVMI(t, v1.Failed, since(v1.Failed, 4*time.Second)), Pods: []*corev1.Pod{testPod(running)}},
+			outcome{Phase: v1.Failed, Moments: []string{"Failed"}, Again: 6 * time.Second},
+		},
+		{
+			"finished and the launcher stays",
+			View{VMI: testVMI(t, v1.Failed, since(v1.Failed, time.Minute)), Pods: []*corev1.Pod{testPod(running)}},
+			outcome{Phase: v1.Failed, Moments: []string{"Failed"}, Delete: 1},
+		},
 
-		{"deleted", View{VMI: testVMI(t, v1.Running, deleted), Pods: []*corev1.Pod{testPod(running)}}, outcome{Phase: v1.Running, Delete: 1}},
-		{"deleted, pod on its way", View{VMI: testVMI(t, v1.Running, deleted), Pods: []*corev1.Pod{testPod(running, going)}}, outcome{Phase: v1.Running}},
+		{
+			"deleted",
+			View{VMI: testVMI(t, v1.Running, deleted), Pods: []*corev1.Pod{testPod(running)}},
+			outcome{Phase: v1.Running, Delete: 1},
+		},
+		{
+			"deleted, pod on its way",
+			View{VMI: testVMI(t, v1.Running, deleted), Pods: []*corev1.Pod{testPod(running, going)}},
+			outcome{Phase: v1.Running},
+		},
 		{"deleted, pod gone", View{VMI: testVMI(t, v1.Running, deleted)}, outcome{Phase: v1.Running, Release: true}},
 		{"deleted before it had a pod", View{VMI: testVMI(t, "", deleted)}, outcome{Release: true}},
 		{"deleted, another's finalizer left", View{VMI: testVMI(t, "", deleted, noFinalizer)}, outcome{}},
-		{"deleted when finished", View{VMI: testVMI(t, v1.Failed, deleted), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, ""))}}, outcome{Phase: v1.Failed, Delete: 1}},
+		{
+			"deleted when finished",
+			View{VMI: testVMI(t, v1.Failed, deleted), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, ""))}},
+			outcome{Phase: v1.Failed, Delete: 1},
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -265,14 +352,16 @@ func TestHandOver(t *testing.T) {
 		vmi.Spec.Volumes = append(vmi.Spec.Volumes, parseClaimVolume()...)
 	})
 	got := Next(View{
-		VMI: vmi, Pods: []*corev1.Pod{testPod(bound)}, Created: map[types.UID]string{"pod-uid": purposeLauncher}, Now: now,
+		VMI: vmi, Pods: []*corev1.Pod{testPod(bound)}, Created: map[types.UID]string{"pod-uid": purposeLauncher},
+		Now:    now,
 		Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", corev1.PersistentVolumeBlock)},
 	}).Status
 	if got.NodeName != "node01" || got.ActivePods["pod-uid"] != "node01" || got.RuntimeUser != 107 ||
 		got.LauncherContainerImageVersion != "launcher:1" || *got.QOSClass != corev1.PodQOSBurstable {
 		t.Errorf("status %+v", got)
 	}
-	if len(got.VolumeStatus) != 2 || got.VolumeStatus[0].Name != "root" || got.VolumeStatus[0].PersistentVolumeClaimInfo != nil {
+	if len(got.VolumeStatus) != 2 || got.VolumeStatus[0].Name != "root" ||
+		got.VolumeStatus[0].PersistentVolumeClaimInfo != nil {
 		t.Fatalf("volumes %+v", got.VolumeStatus)
 	}
 	info := got.VolumeStatus[1].PersistentVolumeClaimInfo

@@ -37,18 +37,47 @@ func TestOwn(t *testing.T) {
 		view       View
 		own, stray bool
 	}{
-		"a tenant's, with our name, label and owner":       {View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()}}, false, true},
-		"a tenant's, beside the guest's":                   {View{VMI: testVMI(t, v1.Running, another), Pods: []*corev1.Pod{launcher()}}, false, true},
-		"another object's, with our name":                  {View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{testPod(running)}}, false, false},
-		"created a moment ago":                             {View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()}, Created: created(purposeLauncher)}, true, false},
-		"created, and another was recorded":                {View{VMI: testVMI(t, v1.Scheduled, another), Pods: []*corev1.Pod{launcher()}, Created: created(purposeLauncher)}, false, true},
-		"created for a migration":                          {View{VMI: testVMI(t, v1.Running, another), Pods: []*corev1.Pod{launcher()}, Created: created("migration")}, true, false},
-		"recorded":                                         {View{VMI: testVMI(t, v1.Running, recorded("node01")), Pods: []*corev1.Pod{launcher()}}, true, false},
-		"recorded, the guest has left":                     {View{VMI: testVMI(t, v1.Running, recorded("")), Pods: []*corev1.Pod{launcher()}}, true, false},
-		"while a pod is created":                           {View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()}, Creating: true}, false, false},
-		"stray, and has ended":                             {View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher(ended(corev1.PodFailed, ""))}}, false, false},
-		"stray, and goes":                                  {View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher(going)}}, false, false},
-		"not recorded by the virt-controller that made it": {View{VMI: testVMI(t, v1.Scheduling, unrecorded), Pods: []*corev1.Pod{launcher()}}, false, true},
+		"a tenant's, with our name, label and owner": {
+			View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()}}, false, true,
+		},
+		"a tenant's, beside the guest's": {
+			View{VMI: testVMI(t, v1.Running, another), Pods: []*corev1.Pod{launcher()}}, false, true,
+		},
+		"another object's, with our name": {
+			View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{testPod(running)}}, false, false,
+		},
+		"created a moment ago": {
+			View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()}, Created: created(purposeLauncher)},
+			true,
+			false,
+		},
+		"created, and another was recorded": {
+			View{
+				VMI: testVMI(t, v1.Scheduled, another), Pods: []*corev1.Pod{launcher()},
+				Created: created(purposeLauncher),
+			},
+			false, true,
+		},
+		"created for a migration": {
+			View{VMI: testVMI(t, v1.Running, another), Pods: []*corev1.Pod{launcher()}, Created: created("migration")},
+			true, false,
+		},
+		"recorded": {
+			View{VMI: testVMI(t, v1.Running, recorded("node01")), Pods: []*corev1.Pod{launcher()}}, true, false,
+		},
+		"recorded, the guest has left": {
+			View{VMI: testVMI(t, v1.Running, recorded("")), Pods: []*corev1.Pod{launcher()}}, true, false,
+		},
+		"while a pod is created": {
+			View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()}, Creating: true}, false, false,
+		},
+		"stray, and has ended": {
+			View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher(ended(corev1.PodFailed, ""))}}, false, false,
+		},
+		"stray, and goes": {View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher(going)}}, false, false},
+		"not recorded by the virt-controller that made it": {
+			View{VMI: testVMI(t, v1.Scheduling, unrecorded), Pods: []*corev1.Pod{launcher()}}, false, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.view.Now = now
@@ -71,11 +100,18 @@ func TestOwn(t *testing.T) {
 
 // Whoever may make pods could keep a VMI from ending, by a pod with a finalizer that said it was the VMI's.
 func TestForeignPodDoesNotHoldVMI(t *testing.T) {
-	foreign := testPod(running, launcherOfVMI, going, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/never"} })
-	if step := Next(View{VMI: testVMI(t, v1.Running, deleted, func(vmi *v1.VirtualMachineInstance) { vmi.Status.ActivePods = nil }), Pods: []*corev1.Pod{foreign}, Now: now}); !step.RemoveFinalizer {
+	foreign := testPod(running, launcherOfVMI, going, func(pod *corev1.Pod) {
+		pod.Finalizers = []string{"example.com/never"}
+	})
+	if step := Next(View{
+		VMI:  testVMI(t, v1.Running, deleted, func(vmi *v1.VirtualMachineInstance) { vmi.Status.ActivePods = nil }),
+		Pods: []*corev1.Pod{foreign}, Now: now,
+	}); !step.RemoveFinalizer {
 		t.Errorf("the finalizer stays: %+v", step)
 	}
-	if step := Next(View{VMI: testVMI(t, v1.Running, deleted), Pods: []*corev1.Pod{foreign}, Now: now}); step.RemoveFinalizer {
+	if step := Next(View{
+		VMI: testVMI(t, v1.Running, deleted), Pods: []*corev1.Pod{foreign}, Now: now,
+	}); step.RemoveFinalizer {
 		t.Error("the finalizer goes before the VMI's own pod")
 	}
 }

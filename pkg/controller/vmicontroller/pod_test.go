@@ -135,7 +135,10 @@ spec:
 	{name: "scheduler", vmi: `spec: {schedulerName: mine}`},
 	{name: "dns", vmi: `spec: {dnsPolicy: None, dnsConfig: {nameservers: [10.0.0.10], searches: [example.com]}}`},
 	{name: "architecture", vmi: `spec: {architecture: arm64}`},
-	{name: "architecture by configuration", vmi: `spec: {architecture: ""}`, facts: func(f *Facts) { f.Config.Architecture = "arm64" }},
+	{
+		name: "architecture by configuration", vmi: `spec: {architecture: ""}`,
+		facts: func(f *Facts) { f.Config.Architecture = "arm64" },
+	},
 
 	{name: "vcpus", vmi: `spec: {domain: {cpu: {cores: 2, sockets: 2, threads: 1}}}`},
 	{name: "cpu request", vmi: `spec: {domain: {resources: {requests: {cpu: 1500m}}}}`},
@@ -144,25 +147,53 @@ spec:
 	{name: "memory limit", vmi: `spec: {domain: {resources: {limits: {memory: 256Mi}}}}`},
 	{name: "room to grow", vmi: `spec: {domain: {cpu: {maxSockets: 4}, memory: {maxGuest: 512Mi}}}`},
 	{name: "added overhead", vmi: `spec: {domain: {memory: {reservedOverhead: {addedOverhead: 64Mi}}}}`},
-	{name: "overcommitted overhead", vmi: `spec: {domain: {resources: {limits: {memory: 256Mi}, overcommitGuestOverhead: true}}}`},
-	{name: "dedicated cpus", vmi: `spec: {domain: {cpu: {cores: 2, dedicatedCpuPlacement: true, isolateEmulatorThread: true}}}`},
-	{name: "dedicated cpus with limits", vmi: `spec: {domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: "1", memory: 256Mi}}}}`},
-	{name: "hugepages", vmi: `spec: {domain: {memory: {hugepages: {pageSize: 2Mi}}, resources: {limits: {memory: 256Mi}}}}`},
+	{
+		name: "overcommitted overhead",
+		vmi:  `spec: {domain: {resources: {limits: {memory: 256Mi}, overcommitGuestOverhead: true}}}`,
+	},
+	{
+		name: "dedicated cpus",
+		vmi:  `spec: {domain: {cpu: {cores: 2, dedicatedCpuPlacement: true, isolateEmulatorThread: true}}}`,
+	},
+	{
+		name: "dedicated cpus with limits",
+		vmi:  `spec: {domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: "1", memory: 256Mi}}}}`,
+	},
+	{
+		name: "hugepages",
+		vmi:  `spec: {domain: {memory: {hugepages: {pageSize: 2Mi}}, resources: {limits: {memory: 256Mi}}}}`,
+	},
 	{name: "no graphics", vmi: `spec: {domain: {devices: {autoattachGraphicsDevice: false}}}`},
 	{name: "tpm", vmi: `spec: {domain: {devices: {tpm: {}}}}`},
 	{name: "tpm persistent", vmi: persistentTPM},
 	{name: "kvm", facts: func(f *Facts) { f.KVM = true }},
 	{name: "kvm but emulation", facts: func(f *Facts) { f.KVM, f.Config.UseEmulation = true, true }},
 
-	{name: "realtime", vmi: `spec: {domain: {memory: {hugepages: {pageSize: 2Mi}}, cpu: {cores: 2, dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}, realtime: {}}}}`},
-	{name: "cpu features", vmi: `spec: {domain: {cpu: {features: [{name: aes}, {name: avx, policy: require}, {name: vmx, policy: force}, {name: pcid, policy: optional}, {name: svm, policy: disable}]}}}`},
-	{name: "time stamp counter", vmi: `{spec: {domain: {cpu: {features: [{name: invtsc, policy: require}]}}}, status: {topologyHints: {tscFrequency: 2500000000}}}`},
+	{
+		name: "realtime",
+		vmi:  `spec: {domain: {memory: {hugepages: {pageSize: 2Mi}}, cpu: {cores: 2, dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}, realtime: {}}}}`,
+	},
+	{
+		name: "cpu features",
+		vmi:  `spec: {domain: {cpu: {features: [{name: aes}, {name: avx, policy: require}, {name: vmx, policy: force}, {name: pcid, policy: optional}, {name: svm, policy: disable}]}}}`,
+	},
+	{
+		name: "time stamp counter",
+		vmi:  `{spec: {domain: {cpu: {features: [{name: invtsc, policy: require}]}}}, status: {topologyHints: {tscFrequency: 2500000000}}}`,
+	},
 	{name: "hyperv", vmi: hyperv, facts: func(f *Facts) { f.KVM = true }},
 	{name: "hyperv strictly", vmi: hyperv, facts: func(f *Facts) {
 		f.KVM, f.Config.Allowed.Gates = true, surface.Gates{surface.GateHypervStrictCheck: true}
 	}},
-	{name: "cpu of another architecture", vmi: `spec: {architecture: arm64, domain: {cpu: {model: max, features: [{name: aes}]}}}`, facts: func(f *Facts) { f.KVM = true }},
-	{name: "cpu model", vmi: `spec: {domain: {cpu: {model: Skylake-Server-v4}}}`, facts: func(f *Facts) { f.KVM = true }},
+	{
+		name:  "cpu of another architecture",
+		vmi:   `spec: {architecture: arm64, domain: {cpu: {model: max, features: [{name: aes}]}}}`,
+		facts: func(f *Facts) { f.KVM = true },
+	},
+	{
+		name: "cpu model", vmi: `spec: {domain: {cpu: {model: Skylake-Server-v4}}}`,
+		facts: func(f *Facts) { f.KVM = true },
+	},
 
 	{name: "container disk", vmi: `
 spec:
@@ -171,7 +202,10 @@ spec:
   - {name: data, containerDisk: {image: "registry.example/b:1", imagePullSecret: one}}
   - {name: more, containerDisk: {image: "registry.example/c:1", imagePullSecret: two}}`},
 	{name: "filesystem claim", vmi: `spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: fs}}]}`},
-	{name: "read-only claim", vmi: `spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: fs, readOnly: true}}]}`},
+	{
+		name: "read-only claim",
+		vmi:  `spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: fs, readOnly: true}}]}`,
+	},
 	{name: "block claim", vmi: `spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: block}}]}`},
 	{name: "access credentials", vmi: `
 spec:
@@ -180,8 +214,14 @@ spec:
   - sshPublicKey: {source: {secret: {secretName: keys.example}}, propagationMethod: {qemuGuestAgent: {users: [root]}}}
   - userPassword: {source: {secret: {secretName: passwords}}, propagationMethod: {qemuGuestAgent: {}}}`},
 	{name: "cloud-init inline", vmi: `spec: {volumes: [{name: seed, cloudInitNoCloud: {userData: "#cloud-config"}}]}`},
-	{name: "cloud-init secrets", vmi: `spec: {volumes: [{name: seed, cloudInitNoCloud: {secretRef: {name: user}, networkDataSecretRef: {name: net}}}]}`},
-	{name: "config drive secrets", vmi: `spec: {volumes: [{name: seed, cloudInitConfigDrive: {secretRef: {name: user}, networkDataSecretRef: {name: net}}}]}`},
+	{
+		name: "cloud-init secrets",
+		vmi:  `spec: {volumes: [{name: seed, cloudInitNoCloud: {secretRef: {name: user}, networkDataSecretRef: {name: net}}}]}`,
+	},
+	{
+		name: "config drive secrets",
+		vmi:  `spec: {volumes: [{name: seed, cloudInitConfigDrive: {secretRef: {name: user}, networkDataSecretRef: {name: net}}}]}`,
+	},
 	{name: "empty disk", vmi: `spec: {volumes: [{name: scratch, emptyDisk: {capacity: 1Gi}}]}`},
 	{name: "volume names that are taken", vmi: `
 spec:
@@ -189,16 +229,32 @@ spec:
   - {name: run, containerDisk: {image: "registry.example/a:1"}}
   - {name: disks, persistentVolumeClaim: {claimName: block}}`},
 
-	{name: "encrypted", vmi: `spec: {domain: {launchSecurity: {sev: {}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`},
-	{name: "encrypted with its state", vmi: `spec: {domain: {launchSecurity: {sev: {policy: {encryptedState: true}}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`},
+	{
+		name: "encrypted",
+		vmi:  `spec: {domain: {launchSecurity: {sev: {}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`,
+	},
+	{
+		name: "encrypted with its state",
+		vmi:  `spec: {domain: {launchSecurity: {sev: {policy: {encryptedState: true}}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`,
+	},
 	{name: "vsock", vmi: `spec: {domain: {devices: {autoattachVSOCK: true}}}`},
-	{name: "functions of network cards", vmi: `
+	{
+		name: "functions of network cards", vmi: `
 spec:
   domain: {devices: {interfaces: [{name: default, masquerade: {}}, {name: red, sriov: {}, macAddress: "02:00:00:00:00:07"}, {name: blue, sriov: {}}, {name: green, sriov: {}}]}}
-  networks: [{name: default, pod: {}}, {name: red, multus: {networkName: red-net}}, {name: blue, multus: {networkName: other/blue-net}}, {name: green, multus: {networkName: green-net}}]`, facts: func(f *Facts) {
-		f.NetworkResources = map[string]string{"red": "intel.com/sriov_a", "blue": "intel.com/sriov_b", "green": "intel.com/sriov_a"}
-	}},
-	{name: "devices of the node", vmi: `spec: {domain: {devices: {gpus: [{name: a, deviceName: v/gpu}, {name: b, deviceName: v/gpu}], hostDevices: [{name: c, deviceName: v/qat}]}}}`},
+  networks: [{name: default, pod: {}}, {name: red, multus: {networkName: red-net}}, {name: blue, multus: {networkName: other/blue-net}}, {name: green, multus: {networkName: green-net}}]`,
+		facts: func(f *Facts) {
+			f.NetworkResources = map[string]string{
+				"red":   "intel.com/sriov_a",
+				"blue":  "intel.com/sriov_b",
+				"green": "intel.com/sriov_a",
+			}
+		},
+	},
+	{
+		name: "devices of the node",
+		vmi:  `spec: {domain: {devices: {gpus: [{name: a, deviceName: v/gpu}, {name: b, deviceName: v/gpu}], hostDevices: [{name: c, deviceName: v/qat}]}}}`,
+	},
 
 	{name: "configuration", facts: func(f *Facts) {
 		f.Config.ImagePullPolicy = corev1.PullAlways
@@ -208,7 +264,10 @@ spec:
 		f.Config.MemoryOvercommit = 200
 		f.Config.CPUAllocationRatio = 4
 	}},
-	{name: "cpu request by configuration", facts: func(f *Facts) { f.Config.CPURequest = new(resource.MustParse("50m")) }},
+	{
+		name:  "cpu request by configuration",
+		facts: func(f *Facts) { f.Config.CPURequest = new(resource.MustParse("50m")) },
+	},
 }
 
 func TestPod(t *testing.T) {
@@ -221,7 +280,9 @@ func TestPod(t *testing.T) {
 	for _, c := range podCases {
 		t.Run(c.name, func(t *testing.T) {
 			pod := plan(t, c.vmi, c.facts)
-			if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); result.Allowed == hasHostPath(pod) { // those alone need a namespace that allows them
+			if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted,
+				&pod.ObjectMeta, &pod.Spec)); result.Allowed == hasHostPath(pod) {
+				// those alone need a namespace that allows them
 				t.Errorf("not restricted: %s", result.ForbiddenDetail())
 			}
 			got := render(t, c.vmi, c.facts)
@@ -363,12 +424,14 @@ func TestNamesOfLongNames(t *testing.T) {
 					t.Errorf("label %s=%s: %v", key, value, problems)
 				}
 			}
-			if pod.Annotations[v1.DomainAnnotation] != vmi || !slices.Contains(pod.Spec.Containers[0].Args, "--name="+vmi) {
+			if pod.Annotations[v1.DomainAnnotation] != vmi ||
+				!slices.Contains(pod.Spec.Containers[0].Args, "--name="+vmi) {
 				t.Error("the launcher is not told its VMI's whole name")
 			}
 		})
 	}
-	if one, other := LauncherName(strings.Repeat("a", 100)+"1", "1"), LauncherName(strings.Repeat("a", 100)+"2", "2"); one == other {
+	if one, other := LauncherName(strings.Repeat("a", 100)+"1",
+		"1"), LauncherName(strings.Repeat("a", 100)+"2", "2"); one == other {
 		t.Errorf("two VMIs have pods %s", one)
 	}
 }

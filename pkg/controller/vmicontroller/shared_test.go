@@ -47,7 +47,8 @@ func TestUnplugShared(t *testing.T) {
 		t.Fatalf("while the new pod starts: %+v", step)
 	}
 	view.Attachments[1] = attachPod("own", true)
-	if step := Next(view); len(step.DeleteAttachments) != 1 || step.DeleteAttachments[0].UID != "shared" || step.Status.VolumeStatus[0].Phase != v1.VolumeReady {
+	if step := Next(view); len(step.DeleteAttachments) != 1 || step.DeleteAttachments[0].UID != "shared" ||
+		step.Status.VolumeStatus[0].Phase != v1.VolumeReady {
 		t.Fatalf("when the new pod runs: %+v", step)
 	}
 }
@@ -65,7 +66,10 @@ func TestPlugWhileMoving(t *testing.T) {
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", UID: launcher, Controller: new(true)}}
 		return pod
 	}
-	view.Attachments = []*corev1.Pod{owned(attachPod("shared", true), "launcher"), owned(attachPod("left", true), "before"), owned(attachPod("next", true), "coming")}
+	view.Attachments = []*corev1.Pod{
+		owned(attachPod("shared", true), "launcher"), owned(attachPod("left", true), "before"),
+		owned(attachPod("next", true), "coming"),
+	}
 	view.Pods = append(view.Pods,
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "before"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "coming"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}})

@@ -21,13 +21,17 @@ import (
 
 // endsItself makes a pod's launcher end its guest 100 s after the last heartbeat.
 func endsItself(pod *corev1.Pod) {
-	pod.Spec.Containers = []corev1.Container{{Name: names.ContainerCompute, Args: []string{"--name=x", "--fence-after=1m40s"}}}
+	pod.Spec.Containers = []corev1.Container{
+		{Name: names.ContainerCompute, Args: []string{"--name=x", "--fence-after=1m40s"}},
+	}
 }
 
 func silentNode(name string, taints ...string) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
+		},
 	}
 	for _, key := range taints {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
@@ -52,27 +56,39 @@ func TestExpiry(t *testing.T) {
 		want    v1.VirtualMachineInstancePhase
 		again   time.Duration
 	}{
-		"just lost":             {testPod(running, endsItself), silentNode("node01"), 0, v1.Unknown, again},
-		"almost":                {testPod(running, endsItself), silentNode("node01"), needed - time.Millisecond, v1.Unknown, again},
+		"just lost": {testPod(running, endsItself), silentNode("node01"), 0, v1.Unknown, again},
+		"almost": {
+			testPod(running, endsItself), silentNode("node01"), needed - time.Millisecond, v1.Unknown, again,
+		},
 		"for certain":           {testPod(running, endsItself), silentNode("node01"), needed, v1.Failed, 0},
 		"its launcher does not": {testPod(running), silentNode("node01"), time.Hour, v1.Unknown, 0},
 		"another node":          {testPod(running, endsItself), silentNode("node02"), time.Hour, v1.Unknown, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			step := Next(View{VMI: testVMI(t, v1.Unknown), Pods: []*corev1.Pod{c.pod}, Node: c.node, Silence: silent(c.silence), Now: now})
+			step := Next(View{
+				VMI: testVMI(t, v1.Unknown), Pods: []*corev1.Pod{c.pod}, Node: c.node, Silence: silent(c.silence),
+				Now: now,
+			})
 			if step.Status.Phase != c.want || step.RequeueAfter != c.again || len(step.RemovePods) > 0 {
-				t.Errorf("phase %s, again after %s, removes %d pods", step.Status.Phase, step.RequeueAfter, len(step.RemovePods))
+				t.Errorf("phase %s, again after %s, removes %d pods", step.Status.Phase, step.RequeueAfter,
+					len(step.RemovePods))
 			}
 		})
 	}
 	// A VMI that virt-handler writes is nobody's to give up.
-	step := Next(View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running, endsItself)}, Node: silentNode("node01"), Silence: silent(time.Hour), Now: now})
+	step := Next(View{
+		VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running, endsItself)}, Node: silentNode("node01"),
+		Silence: silent(time.Hour), Now: now,
+	})
 	if step.Status.Phase != v1.Running {
 		t.Errorf("a guest that runs is %s", step.Status.Phase)
 	}
 	// The pod of the VMI that was given up makes room.
 	for silence, want := range map[time.Duration]int{needed - 1: 0, needed: 1} {
-		step := Next(View{VMI: testVMI(t, v1.Failed, deleted), Pods: []*corev1.Pod{testPod(running, going, endsItself)}, Node: silentNode("node01"), Silence: silent(silence), Now: now})
+		step := Next(View{
+			VMI: testVMI(t, v1.Failed, deleted), Pods: []*corev1.Pod{testPod(running, going, endsItself)},
+			Node: silentNode("node01"), Silence: silent(silence), Now: now,
+		})
 		if len(step.RemovePods) != want || step.RemoveFinalizer {
 			t.Errorf("after %s: %+v", silence, step)
 		}
@@ -97,7 +113,9 @@ func newSilentCluster(t *testing.T) *silentCluster {
 	}
 	c := &silentCluster{t: t, members: []string{"a", "b", "c"}}
 	c.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
-		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, into client.Object,
+			options ...client.GetOption,
+		) error {
 			c.gets++
 			if c.fails != nil {
 				return c.fails
@@ -228,7 +246,10 @@ func TestFenceAfter(t *testing.T) {
 		{v1.RunStrategyAlways, owned("VirtualMachineInstanceReplicaSet"), time.Minute},
 		{v1.RunStrategyAlways, testVMI(t, v1.Pending), 0},
 	} {
-		vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: c.vmi.Namespace, Name: "vm"}, Spec: v1.VirtualMachineSpec{RunStrategy: &c.strategy}}
+		vm := &v1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.vmi.Namespace, Name: "vm"},
+			Spec:       v1.VirtualMachineSpec{RunStrategy: &c.strategy},
+		}
 		from := fake.NewClientBuilder().WithScheme(scheme).WithObjects([]client.Object{vm}...).Build()
 		if got, err := FenceAfter(t.Context(), from, c.vmi, time.Minute); err != nil || got != c.want {
 			t.Errorf("%s, %v: %s, %v", c.strategy, c.vmi.OwnerReferences, got, err)
@@ -258,13 +279,29 @@ func TestRemediation(t *testing.T) {
 		pods []*corev1.Pod
 		want v1.VirtualMachineInstancePhase
 	}{
-		"it has begun":          {silentNode("node01", corev1.TaintNodeUnreachable, medik8s), []*corev1.Pod{testPod(running)}, v1.Unknown},
-		"its pods are evicted":  {silentNode("node01", corev1.TaintNodeUnreachable, medik8s), []*corev1.Pod{testPod(running, going)}, v1.Unknown},
-		"strategy taint":        {silentNode("node01", medik8s, corev1.TaintNodeOutOfService), []*corev1.Pod{testPod(running, going)}, v1.Failed},
-		"machine deletion":      {nil, nil, v1.Failed},
-		"the node is back soon": {&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: medik8s}}}}, []*corev1.Pod{testPod(running)}, v1.Unknown},
+		"it has begun": {
+			silentNode("node01", corev1.TaintNodeUnreachable, medik8s), []*corev1.Pod{testPod(running)}, v1.Unknown,
+		},
+		"its pods are evicted": {
+			silentNode("node01", corev1.TaintNodeUnreachable, medik8s),
+			[]*corev1.Pod{testPod(running, going)},
+			v1.Unknown,
+		},
+		"strategy taint": {
+			silentNode("node01", medik8s, corev1.TaintNodeOutOfService),
+			[]*corev1.Pod{testPod(running, going)},
+			v1.Failed,
+		},
+		"machine deletion": {nil, nil, v1.Failed},
+		"the node is back soon": {
+			&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: medik8s}}}},
+			[]*corev1.Pod{testPod(running)},
+			v1.Unknown,
+		},
 	} {
-		step := Next(View{VMI: testVMI(t, v1.Unknown), Pods: c.pods, Node: c.node, DeadSince: now.Add(-time.Minute), Now: now})
+		step := Next(View{
+			VMI: testVMI(t, v1.Unknown), Pods: c.pods, Node: c.node, DeadSince: now.Add(-time.Minute), Now: now,
+		})
 		if step.Status.Phase != c.want {
 			t.Errorf("%s: %s", name, step.Status.Phase)
 		}

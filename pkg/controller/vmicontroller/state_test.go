@@ -18,20 +18,24 @@ import (
 const persistentTPM = `spec: {domain: {devices: {tpm: {persistent: true}}}}`
 
 func ownedByVM(vmi *v1.VirtualMachineInstance) {
-	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: vmi.Name, UID: "vm-uid"}, v1.VirtualMachineGroupVersionKind)}
+	vmi.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(&metav1.ObjectMeta{Name: vmi.Name, UID: "vm-uid"}, v1.VirtualMachineGroupVersionKind),
+	}
 }
 
 func TestStateClaim(t *testing.T) {
 	vmi := parseVMI(t, persistentTPM)
 	alone := StateClaim(vmi, config.Config{})
 	if !strings.HasPrefix(alone.Name, "persistent-state-for-demo-") || alone.Labels[vmstate.Prefix] != "demo" ||
-		alone.OwnerReferences[0].UID != vmi.UID || alone.Spec.StorageClassName != nil || alone.Spec.AccessModes[0] != corev1.ReadWriteOnce {
+		alone.OwnerReferences[0].UID != vmi.UID || alone.Spec.StorageClassName != nil ||
+		alone.Spec.AccessModes[0] != corev1.ReadWriteOnce {
 		t.Errorf("claim of a VMI %+v", alone)
 	}
 	ownedByVM(vmi)
 	fast := config.Config{VMStateStorageClass: "fast"}
 	owned := StateClaim(vmi, fast)
-	if owned.OwnerReferences[0].UID != "vm-uid" || owned.OwnerReferences[0].Kind != "VirtualMachine" || *owned.Spec.StorageClassName != "fast" ||
+	if owned.OwnerReferences[0].UID != "vm-uid" || owned.OwnerReferences[0].Kind != "VirtualMachine" ||
+		*owned.Spec.StorageClassName != "fast" ||
 		owned.Spec.AccessModes[0] != corev1.ReadWriteMany {
 		t.Errorf("claim of a VM %+v", owned)
 	}
@@ -63,20 +67,55 @@ func TestWhichStateClaim(t *testing.T) {
 		claims []*corev1.PersistentVolumeClaim
 		want   string
 	}{
-		"none":       {},
-		"its own":    {[]*corev1.PersistentVolumeClaim{named("a")}, "a"},
-		"the oldest": {[]*corev1.PersistentVolumeClaim{named("a"), named("b", func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Hour) })}, "b"},
+		"none":    {},
+		"its own": {[]*corev1.PersistentVolumeClaim{named("a")}, "a"},
+		"the oldest": {
+			[]*corev1.PersistentVolumeClaim{
+				named("a"), named("b", func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Hour) }),
+			},
+			"b",
+		},
 		"the one to which it moved": {[]*corev1.PersistentVolumeClaim{
-			named("a", func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Hour) }), named("b", moved), named("c"),
+			named("a", func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Hour) }),
+			named("b", moved), named("c"),
 		}, "b"},
 		"the one to which it moved last": {[]*corev1.PersistentVolumeClaim{
-			named("a", moved), named("b", moved, func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Second) }), named("c"),
+			named("a", moved),
+			named("b", moved, func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Second) }),
+			named("c"),
 		}, "b"},
-		"a user's":          {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil })}, "a"},
-		"of another VM":     {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences[0].UID = "of the same name, before" })}, ""},
-		"for another VM":    {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.Labels[vmstate.Prefix] = "other" })}, ""},
-		"is being deleted":  {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(at(0)) })}, ""},
-		"is a block device": {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block })}, ""},
+		"a user's": {
+			[]*corev1.PersistentVolumeClaim{
+				named("a", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil }),
+			},
+			"a",
+		},
+		"of another VM": {
+			[]*corev1.PersistentVolumeClaim{
+				named("a", func(c *corev1.PersistentVolumeClaim) {
+					c.OwnerReferences[0].UID = "of the same name, before"
+				}),
+			},
+			"",
+		},
+		"for another VM": {
+			[]*corev1.PersistentVolumeClaim{
+				named("a", func(c *corev1.PersistentVolumeClaim) { c.Labels[vmstate.Prefix] = "other" }),
+			},
+			"",
+		},
+		"is being deleted": {
+			[]*corev1.PersistentVolumeClaim{
+				named("a", func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(at(0)) }),
+			},
+			"",
+		},
+		"is a block device": {
+			[]*corev1.PersistentVolumeClaim{
+				named("a", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }),
+			},
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -116,7 +155,8 @@ func TestStateComesFirst(t *testing.T) {
 	view.Pods = []*corev1.Pod{pod}
 	statuses := Next(view).Status.VolumeStatus
 	if !slices.ContainsFunc(statuses, func(s v1.VolumeStatus) bool {
-		return s.Name == "restored" && s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName == "restored"
+		return s.Name == "restored" && s.PersistentVolumeClaimInfo != nil &&
+			s.PersistentVolumeClaimInfo.ClaimName == "restored"
 	}) {
 		t.Errorf("volumes in the status %+v", statuses)
 	}
@@ -134,10 +174,13 @@ func TestStateSettles(t *testing.T) {
 		target, source []func(*corev1.PersistentVolumeClaim)
 		adopt, retire  string
 	}{
-		"not there yet":             {names: source},
-		"there":                     {names: target, adopt: target},
-		"labelled":                  {names: target, target: []func(*corev1.PersistentVolumeClaim){labelled}, retire: source},
-		"done":                      {names: target, target: []func(*corev1.PersistentVolumeClaim){labelled}, source: []func(*corev1.PersistentVolumeClaim){gone}},
+		"not there yet": {names: source},
+		"there":         {names: target, adopt: target},
+		"labelled":      {names: target, target: []func(*corev1.PersistentVolumeClaim){labelled}, retire: source},
+		"done": {
+			names: target, target: []func(*corev1.PersistentVolumeClaim){labelled},
+			source: []func(*corev1.PersistentVolumeClaim){gone},
+		},
 		"the new one was deleted":   {names: target, target: []func(*corev1.PersistentVolumeClaim){gone}},
 		"that too, after its label": {names: target, target: []func(*corev1.PersistentVolumeClaim){labelled, gone}},
 	} {
@@ -145,14 +188,22 @@ func TestStateSettles(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				vmi := testVMI(t, v1.Running, func(vmi *v1.VirtualMachineInstance) {
 					vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
-					vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: test.names, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: test.names}}}
-					vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{SourcePersistentStatePVCName: source, TargetPersistentStatePVCName: target}
+					vmi.Status.VolumeStatus = []v1.VolumeStatus{
+						{
+							Name:                      test.names,
+							PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: test.names},
+						},
+					}
+					vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+						SourcePersistentStatePVCName: source, TargetPersistentStatePVCName: target,
+					}
 				})
 				old := StateClaim(vmi, config.Config{})
 				old.Name, old.CreationTimestamp = source, at(time.Hour)
 				migration := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "mig"}}
 				moved := MigrationStateClaim(migration, vmi, config.Config{})
-				if !IsMigrationState(moved, migration, vmi) || stateClaim(vmi, []*corev1.PersistentVolumeClaim{moved}) != nil {
+				if !IsMigrationState(moved, migration, vmi) ||
+					stateClaim(vmi, []*corev1.PersistentVolumeClaim{moved}) != nil {
 					t.Errorf("the claim of a migration: %+v", moved.ObjectMeta)
 				}
 				moved.Name, moved.CreationTimestamp = target, at(time.Minute)
@@ -162,7 +213,9 @@ func TestStateSettles(t *testing.T) {
 				for _, change := range test.source {
 					change(old)
 				}
-				view := View{VMI: vmi, Now: now, Claims: map[string]*corev1.PersistentVolumeClaim{source: old, target: moved}}
+				view := View{
+					VMI: vmi, Now: now, Claims: map[string]*corev1.PersistentVolumeClaim{source: old, target: moved},
+				}
 				if ends {
 					vmi.DeletionTimestamp = new(at(0))
 				} else {
@@ -176,7 +229,8 @@ func TestStateSettles(t *testing.T) {
 					return c.Name
 				}
 				if name(step.AdoptState) != test.adopt || name(step.RetireState) != test.retire {
-					t.Errorf("adopts %q, retires %q; want %q, %q", name(step.AdoptState), name(step.RetireState), test.adopt, test.retire)
+					t.Errorf("adopts %q, retires %q; want %q, %q", name(step.AdoptState), name(step.RetireState),
+						test.adopt, test.retire)
 				}
 				if busy := test.adopt+test.retire != ""; ends && step.RemoveFinalizer == busy {
 					t.Errorf("lets the VMI go: %t", step.RemoveFinalizer)
@@ -200,7 +254,9 @@ func TestStateMovedUnseen(t *testing.T) {
 		pod.Status.ContainerStatuses[0].State.Terminated.Message = message
 		vmi := testVMI(t, v1.Running, func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
-			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: source, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: source}}}
+			vmi.Status.VolumeStatus = []v1.VolumeStatus{
+				{Name: source, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: source}},
+			}
 			vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
 				TargetPod: pod.Name, SourcePersistentStatePVCName: source, TargetPersistentStatePVCName: target,
 			}

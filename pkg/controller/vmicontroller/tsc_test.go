@@ -32,7 +32,10 @@ func TestTSCShows(t *testing.T) {
 }
 
 func TestTSCOf(t *testing.T) {
-	if got := TSCOf(map[string]string{TSCFrequencyLabel: "2000000000", TSCScalableLabel: "true"}); got != (TSC{2 * ghz, true}) {
+	if got := TSCOf(map[string]string{
+		TSCFrequencyLabel: "2000000000",
+		TSCScalableLabel:  "true",
+	}); got != (TSC{2 * ghz, true}) {
 		t.Errorf("%+v", got)
 	}
 	for _, text := range []string{"", "-1", "fast"} {
@@ -50,12 +53,16 @@ func TestPickTSC(t *testing.T) {
 		used   []int64
 		want   int64
 	}{
-		"nothing known":           {0, []TSC{{}, {}}, nil, 0},
-		"the lowest":              {0, []TSC{{}, node(3 * ghz), node(2 * ghz)}, nil, 2 * ghz},
-		"as configured":           {ghz, []TSC{node(2 * ghz)}, nil, ghz},
-		"what a guest has":        {0, []TSC{node(2 * ghz), node(2*ghz + 9), node(2*ghz + 9)}, []int64{3 * ghz, 2*ghz + 5}, 2*ghz + 5},
-		"what several nodes have": {0, []TSC{node(2 * ghz), node(2*ghz + 9), node(2*ghz + 9), node(3 * ghz), node(3 * ghz)}, nil, 2*ghz + 9},
-		"no good any more":        {0, []TSC{node(2 * ghz)}, []int64{3 * ghz}, 2 * ghz},
+		"nothing known": {0, []TSC{{}, {}}, nil, 0},
+		"the lowest":    {0, []TSC{{}, node(3 * ghz), node(2 * ghz)}, nil, 2 * ghz},
+		"as configured": {ghz, []TSC{node(2 * ghz)}, nil, ghz},
+		"what a guest has": {
+			0, []TSC{node(2 * ghz), node(2*ghz + 9), node(2*ghz + 9)}, []int64{3 * ghz, 2*ghz + 5}, 2*ghz + 5,
+		},
+		"what several nodes have": {
+			0, []TSC{node(2 * ghz), node(2*ghz + 9), node(2*ghz + 9), node(3 * ghz), node(3 * ghz)}, nil, 2*ghz + 9,
+		},
+		"no good any more": {0, []TSC{node(2 * ghz)}, []int64{3 * ghz}, 2 * ghz},
 	} {
 		if got := pickTSC(c.lowest, c.nodes, c.used); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

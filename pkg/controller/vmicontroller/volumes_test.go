@@ -12,11 +12,12 @@ func hasHostPath(pod *corev1.Pod) bool {
 
 func init() {
 	for name, volumes := range map[string]string{
-		"config map":            `configMap: {name: settings, volumeLabel: OEMDRV}`,
-		"config map optional":   `configMap: {name: settings, optional: true}`,
-		"secret volume":         `secret: {secretName: keys}`,
-		"service account":       `serviceAccount: {serviceAccountName: robot}`,
-		"downward api":          `downwardAPI: {fields: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: sub/memory, resourceFieldRef: {resource: requests.memory}}]}`,
+		"config map":          `configMap: {name: settings, volumeLabel: OEMDRV}`,
+		"config map optional": `configMap: {name: settings, optional: true}`,
+		"secret volume":       `secret: {secretName: keys}`,
+		"service account":     `serviceAccount: {serviceAccountName: robot}`,
+		"downward " +
+			"api": `downwardAPI: {fields: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: sub/memory, resourceFieldRef: {resource: requests.memory}}]}`,
 		"ephemeral claim":       `ephemeral: {persistentVolumeClaim: {claimName: fs}}`,
 		"ephemeral block claim": `ephemeral: {persistentVolumeClaim: {claimName: block, readOnly: true}}`,
 		"downward metrics":      `downwardMetrics: {}`,

@@ -6,8 +6,10 @@ package volumesnapshots
 
 import (
 	"context"
+	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/controller/optional"
@@ -30,4 +32,46 @@ func (a *Access) Get(ctx context.Context, namespace, name string) (*snapshotv1.V
 		return nil, err
 	}
 	return snapshot, nil
+}
+
+// BoundKind is VolumeSnapshotContent.
+func BoundKind() optional.Kind {
+	return optional.Kind{
+		Version: snapshotv1.SchemeGroupVersion, Resource: "volumesnapshotcontents",
+		Object: &snapshotv1.VolumeSnapshotContent{},
+	}
+}
+
+// Bound reads the VolumeSnapshotContents of VolumeSnapshots. The driver's sidecar writes into them that it has cut a
+// volume, some writes before the snapshot controller says it in the VolumeSnapshot.
+type Bound struct{ *optional.Access }
+
+// Cut returns when the volume of a VolumeSnapshot was cut, if that is known and the VolumeSnapshot does not say it.
+func (b *Bound) Cut(ctx context.Context, snapshot *snapshotv1.VolumeSnapshot) (*metav1.Time, error) {
+	status := snapshot.Status
+	if status != nil && status.CreationTime != nil {
+		return nil, nil
+	}
+	// The snapshot controller's name for what it makes; the VolumeSnapshot names it a moment later.
+	name := "snapcontent-" + string(snapshot.UID)
+	if status != nil && status.BoundVolumeSnapshotContentName != nil {
+		name = *status.BoundVolumeSnapshotContentName
+	}
+	bound := &snapshotv1.VolumeSnapshotContent{}
+	found, err := b.Get(ctx, types.NamespacedName{Name: name}, bound)
+	if !found || err != nil {
+		return nil, err
+	}
+	return cutBy(bound, snapshot), nil
+}
+
+// cutBy returns when a VolumeSnapshotContent was cut for a VolumeSnapshot, nil when it was not, or for another one.
+func cutBy(bound *snapshotv1.VolumeSnapshotContent, snapshot *snapshotv1.VolumeSnapshot) *metav1.Time {
+	switch {
+	case bound.Spec.VolumeSnapshotRef.UID != snapshot.UID || bound.Spec.Source.VolumeHandle == nil:
+		return nil
+	case bound.Status == nil || bound.Status.SnapshotHandle == nil || bound.Status.CreationTime == nil:
+		return nil
+	}
+	return new(metav1.NewTime(time.Unix(0, *bound.Status.CreationTime)))
 }

@@ -24,7 +24,9 @@ func guest(name string, age time.Duration, change ...func(*v1.VirtualMachineInst
 		},
 		Status: v1.VirtualMachineInstanceStatus{
 			Phase: v1.Running, LauncherContainerImageVersion: before,
-			Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}},
+			Conditions: []v1.VirtualMachineInstanceCondition{
+				{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+			},
 		},
 	}
 	for _, change := range change {
@@ -63,13 +65,19 @@ func moving(instance *v1.VirtualMachineInstance) {
 }
 
 // job is a migration in a phase, that began it so long ago; ours if made here.
-func job(of, name string, phase v1.VirtualMachineInstanceMigrationPhase, ago time.Duration, ours bool) *v1.VirtualMachineInstanceMigration {
+func job(of, name string, phase v1.VirtualMachineInstanceMigrationPhase, ago time.Duration, ours bool,
+) *v1.VirtualMachineInstanceMigration {
 	m := &v1.VirtualMachineInstanceMigration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
-		Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: of},
-		Status: v1.VirtualMachineInstanceMigrationStatus{Phase: phase, PhaseTransitionTimestamps: []v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{
-			{Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(now.Add(-ago))},
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+		},
+		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: of},
+		Status: v1.VirtualMachineInstanceMigrationStatus{
+			Phase: phase,
+			PhaseTransitionTimestamps: []v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{
+				{Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(now.Add(-ago))},
+			},
+		},
 	}
 	if ours {
 		m.Annotations = map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""}
@@ -99,45 +107,128 @@ func TestNext(t *testing.T) {
 		mark, unmark, migrate, evict string
 		again                        time.Duration
 	}{
-		"nobody":                   {methods: both},
-		"up to date":               {vmis: guests{guest("a", 1, upToDate, unmarked)}, methods: both},
-		"up to date by now":        {vmis: guests{guest("a", 1, upToDate)}, methods: both, unmark: "a"},
-		"outdated":                 {vmis: guests{guest("a", 1, unmarked)}, outdated: 1, mark: "a"},
-		"no launcher known":        {vmis: guests{guest("a", 1, unmarked, func(i *v1.VirtualMachineInstance) { i.Status.LauncherContainerImageVersion = "" })}, methods: both},
-		"not begun":                {vmis: guests{guest("a", 1, unmarked, in(v1.Scheduling))}, methods: both},
-		"over":                     {vmis: guests{guest("a", 1, unmarked, in(v1.Failed))}, methods: both},
-		"on its way out":           {vmis: guests{guest("a", 1, deleted)}, methods: both},
-		"not running yet":          {vmis: guests{guest("a", 1, in(v1.Scheduled))}, methods: both, outdated: 1},
-		"moves":                    {vmis: guests{guest("a", 1)}, methods: both, outdated: 1, migrate: "a"},
-		"moves, or nothing":        {vmis: guests{guest("a", 1), guest("b", 2, stuck)}, methods: []v1.WorkloadUpdateMethod{move}, outdated: 2, migrate: "a"},
-		"is evicted":               {vmis: guests{guest("a", 1), guest("b", 2, stuck)}, methods: []v1.WorkloadUpdateMethod{evict}, outdated: 2, evict: "b a", again: time.Minute},
-		"each its way":             {vmis: guests{guest("a", 1), guest("b", 2, stuck)}, methods: both, outdated: 2, migrate: "a", evict: "b", again: time.Minute},
-		"during the roll-out":      {vmis: guests{guest("a", 1, unmarked), guest("b", 2, stuck)}, methods: both, unsettled: true, outdated: 2, mark: "a"},
-		"moves already":            {vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationRunning, 0, false)}, methods: both, outdated: 1},
-		"is about to":              {vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", "", 0, true)}, methods: both, outdated: 1},
-		"moves, says the VMI":      {vmis: guests{guest("a", 1, moving)}, methods: both, outdated: 1},
-		"moves, and could not":     {vmis: guests{guest("a", 1, stuck, moving)}, methods: both, outdated: 1},
-		"the oldest first":         {vmis: guests{guest("a", 1), guest("b", 3), guest("c", 2), guest("d", 4)}, methods: both, outdated: 4, migrate: "d b c"},
-		"others move":              {vmis: guests{guest("a", 1), guest("b", 2)}, jobs: jobs{job("x", "m", v1.MigrationRunning, 0, false), job("y", "n", v1.MigrationScheduling, 0, false)}, methods: both, outdated: 2, migrate: "b"},
-		"others wait":              {vmis: guests{guest("a", 1)}, jobs: jobs{job("x", "m", v1.MigrationPending, 0, false), job("y", "n", "", 0, false), job("z", "o", "", 0, false)}, methods: both, outdated: 1, migrate: "a"},
-		"ours wait":                {vmis: guests{guest("a", 1)}, jobs: jobs{job("x", "m", v1.MigrationPending, 0, true), job("y", "n", "", 0, true), job("z", "o", "", 0, true)}, methods: both, outdated: 1},
-		"more than may":            {vmis: guests{guest("a", 1)}, jobs: jobs{job("w", "l", v1.MigrationRunning, 0, true), job("x", "m", v1.MigrationRunning, 0, true), job("y", "n", v1.MigrationRunning, 0, true), job("z", "o", v1.MigrationRunning, 0, true)}, methods: both, outdated: 1},
-		"failed a moment ago":      {vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationFailed, 5*time.Second, true)}, methods: both, outdated: 1, again: 15 * time.Second},
-		"failed three times":       {vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "l", v1.MigrationFailed, 5*time.Minute, true), job("a", "m", v1.MigrationFailed, time.Minute, true), job("a", "n", v1.MigrationFailed, 30*time.Second, true)}, methods: both, outdated: 1, again: 50 * time.Second},
-		"failed a while ago":       {vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationFailed, time.Minute, true)}, methods: both, outdated: 1, migrate: "a"},
-		"failed, but not ours":     {vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationFailed, time.Second, false)}, methods: both, outdated: 1, migrate: "a"},
-		"a batch":                  {vmis: guests{guest("a", 1, stuck), guest("b", 2, stuck), guest("c", 3, stuck)}, methods: both, strategy: two, outdated: 3, evict: "c b", again: 10 * time.Second},
-		"a batch a moment ago":     {vmis: guests{guest("a", 1, stuck)}, methods: both, strategy: two, lastBatch: 4 * time.Second, outdated: 1, again: 6 * time.Second},
-		"those not tried yet":      {vmis: guests{guest("a", 1, stuck), guest("b", 2, stuck), guest("c", 3, stuck)}, methods: both, strategy: two, tried: map[types.UID]time.Time{"c": now.Add(-time.Minute), "b": now.Add(-time.Hour)}, outdated: 3, evict: "a b", again: 10 * time.Second},
-		"must move":                {vmis: guests{guest("a", 1, mustMoveNow)}, methods: both, migrate: "a"},
-		"must move, may not":       {vmis: guests{guest("a", 1, mustMoveNow)}, methods: []v1.WorkloadUpdateMethod{evict}},
-		"must move, and cannot":    {vmis: guests{guest("a", 1, mustMoveNow, stuck)}, methods: both},
-		"must move, ends":          {vmis: guests{guest("a", 1, mustMoveNow, deleted)}, methods: both},
-		"a batch, and one to move": {vmis: guests{guest("a", 1, stuck), guest("b", 2)}, methods: both, lastBatch: time.Second, outdated: 2, migrate: "b", again: 59 * time.Second},
+		"nobody":            {methods: both},
+		"up to date":        {vmis: guests{guest("a", 1, upToDate, unmarked)}, methods: both},
+		"up to date by now": {vmis: guests{guest("a", 1, upToDate)}, methods: both, unmark: "a"},
+		"outdated":          {vmis: guests{guest("a", 1, unmarked)}, outdated: 1, mark: "a"},
+		"no launcher known": {
+			vmis: guests{
+				guest("a", 1, unmarked, func(i *v1.VirtualMachineInstance) {
+					i.Status.LauncherContainerImageVersion = ""
+				}),
+			},
+			methods: both,
+		},
+		"not begun":       {vmis: guests{guest("a", 1, unmarked, in(v1.Scheduling))}, methods: both},
+		"over":            {vmis: guests{guest("a", 1, unmarked, in(v1.Failed))}, methods: both},
+		"on its way out":  {vmis: guests{guest("a", 1, deleted)}, methods: both},
+		"not running yet": {vmis: guests{guest("a", 1, in(v1.Scheduled))}, methods: both, outdated: 1},
+		"moves":           {vmis: guests{guest("a", 1)}, methods: both, outdated: 1, migrate: "a"},
+		"moves, or nothing": {
+			vmis: guests{guest("a", 1), guest("b", 2, stuck)}, methods: []v1.WorkloadUpdateMethod{move}, outdated: 2,
+			migrate: "a",
+		},
+		"is evicted": {
+			vmis: guests{guest("a", 1), guest("b", 2, stuck)}, methods: []v1.WorkloadUpdateMethod{evict}, outdated: 2,
+			evict: "b a", again: time.Minute,
+		},
+		"each its way": {
+			vmis: guests{guest("a", 1), guest("b", 2, stuck)}, methods: both, outdated: 2, migrate: "a", evict: "b",
+			again: time.Minute,
+		},
+		"during the roll-out": {
+			vmis: guests{guest("a", 1, unmarked), guest("b", 2, stuck)}, methods: both, unsettled: true, outdated: 2,
+			mark: "a",
+		},
+		"moves already": {
+			vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationRunning, 0, false)}, methods: both,
+			outdated: 1,
+		},
+		"is about to": {
+			vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", "", 0, true)}, methods: both, outdated: 1,
+		},
+		"moves, says the VMI":  {vmis: guests{guest("a", 1, moving)}, methods: both, outdated: 1},
+		"moves, and could not": {vmis: guests{guest("a", 1, stuck, moving)}, methods: both, outdated: 1},
+		"the oldest first": {
+			vmis: guests{guest("a", 1), guest("b", 3), guest("c", 2), guest("d", 4)}, methods: both, outdated: 4,
+			migrate: "d b c",
+		},
+		"others move": {
+			vmis: guests{guest("a", 1), guest("b", 2)},
+			jobs: jobs{
+				job("x", "m", v1.MigrationRunning, 0, false), job("y", "n", v1.MigrationScheduling, 0, false),
+			},
+			methods: both, outdated: 2, migrate: "b",
+		},
+		"others wait": {
+			vmis: guests{guest("a", 1)},
+			jobs: jobs{
+				job("x", "m", v1.MigrationPending, 0, false), job("y", "n", "", 0, false), job("z", "o", "", 0, false),
+			},
+			methods: both, outdated: 1, migrate: "a",
+		},
+		"ours wait": {
+			vmis: guests{guest("a", 1)},
+			jobs: jobs{
+				job("x", "m", v1.MigrationPending, 0, true), job("y", "n", "", 0, true), job("z", "o", "", 0, true),
+			},
+			methods: both, outdated: 1,
+		},
+		"more than may": {
+			vmis: guests{guest("a", 1)},
+			jobs: jobs{
+				job("w", "l", v1.MigrationRunning, 0, true), job("x", "m", v1.MigrationRunning, 0, true),
+				job("y", "n", v1.MigrationRunning, 0, true), job("z", "o", v1.MigrationRunning, 0, true),
+			},
+			methods: both, outdated: 1,
+		},
+		"failed a moment ago": {
+			vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationFailed, 5*time.Second, true)},
+			methods: both, outdated: 1, again: 15 * time.Second,
+		},
+		"failed three times": {
+			vmis: guests{guest("a", 1)},
+			jobs: jobs{
+				job("a", "l", v1.MigrationFailed, 5*time.Minute, true),
+				job("a", "m", v1.MigrationFailed, time.Minute, true),
+				job("a", "n", v1.MigrationFailed, 30*time.Second, true),
+			},
+			methods: both, outdated: 1, again: 50 * time.Second,
+		},
+		"failed a while ago": {
+			vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationFailed, time.Minute, true)},
+			methods: both, outdated: 1, migrate: "a",
+		},
+		"failed, but not ours": {
+			vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationFailed, time.Second, false)},
+			methods: both, outdated: 1, migrate: "a",
+		},
+		"a batch": {
+			vmis: guests{guest("a", 1, stuck), guest("b", 2, stuck), guest("c", 3, stuck)}, methods: both,
+			strategy: two, outdated: 3, evict: "c b", again: 10 * time.Second,
+		},
+		"a batch a moment ago": {
+			vmis: guests{guest("a", 1, stuck)}, methods: both, strategy: two, lastBatch: 4 * time.Second, outdated: 1,
+			again: 6 * time.Second,
+		},
+		"those not tried yet": {
+			vmis: guests{guest("a", 1, stuck), guest("b", 2, stuck), guest("c", 3, stuck)}, methods: both,
+			strategy: two, tried: map[types.UID]time.Time{"c": now.Add(-time.Minute), "b": now.Add(-time.Hour)},
+			outdated: 3, evict: "a b", again: 10 * time.Second,
+		},
+		"must move":             {vmis: guests{guest("a", 1, mustMoveNow)}, methods: both, migrate: "a"},
+		"must move, may not":    {vmis: guests{guest("a", 1, mustMoveNow)}, methods: []v1.WorkloadUpdateMethod{evict}},
+		"must move, and cannot": {vmis: guests{guest("a", 1, mustMoveNow, stuck)}, methods: both},
+		"must move, ends":       {vmis: guests{guest("a", 1, mustMoveNow, deleted)}, methods: both},
+		"a batch, and one to move": {
+			vmis: guests{guest("a", 1, stuck), guest("b", 2)}, methods: both, lastBatch: time.Second, outdated: 2,
+			migrate: "b", again: 59 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := View{
-				Strategy: v1.KubeVirtWorkloadUpdateStrategy{WorkloadUpdateMethods: test.methods}, Settled: !test.unsettled, Image: current, Limit: 3,
+				Strategy: v1.KubeVirtWorkloadUpdateStrategy{WorkloadUpdateMethods: test.methods},
+				Settled:  !test.unsettled, Image: current, Limit: 3,
 				VMIs: test.vmis, Migrations: test.jobs, Tried: test.tried, Now: now,
 			}
 			if test.strategy != nil {
@@ -163,7 +254,8 @@ func TestNext(t *testing.T) {
 				}
 			}
 			if step.Outdated != test.outdated || step.RequeueAfter != test.again {
-				t.Errorf("%d outdated, again in %s; want %d, %s", step.Outdated, step.RequeueAfter, test.outdated, test.again)
+				t.Errorf("%d outdated, again in %s; want %d, %s", step.Outdated, step.RequeueAfter, test.outdated,
+					test.again)
 			}
 		})
 	}

@@ -13,7 +13,9 @@ func TestDependents(t *testing.T) {
 	var d Dependents
 	set := types.NamespacedName{Namespace: "ns", Name: "set"}
 	instance := func(name string) *v1.VirtualMachineInstance {
-		return &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}}
+		return &v1.VirtualMachineInstance{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
+		}
 	}
 	expect := func(what string, shown map[types.UID]bool, wantUnseen int, wantStale bool) {
 		t.Helper()

@@ -81,7 +81,8 @@ func TestPlugin(t *testing.T) {
 	defer cancel()
 	k.wantRegistration(t)
 
-	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, "kvm.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, "kvm.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +93,15 @@ func TestPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	devices, err := list.Recv()
-	if err != nil || len(devices.Devices) != 3 || devices.Devices[2].ID != "kvm2" || devices.Devices[2].Health != pluginapi.Healthy {
+	if err != nil || len(devices.Devices) != 3 || devices.Devices[2].ID != "kvm2" ||
+		devices.Devices[2].Health != pluginapi.Healthy {
 		t.Errorf("devices %v, %v", devices, err)
 	}
-	got, err := client.Allocate(ctx, &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: []string{"kvm1"}}}})
-	if err != nil || len(got.ContainerResponses) != 1 || got.ContainerResponses[0].Devices[0].ContainerPath != "/dev/kvm" {
+	got, err := client.Allocate(ctx, &pluginapi.AllocateRequest{
+		ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: []string{"kvm1"}}},
+	})
+	if err != nil || len(got.ContainerResponses) != 1 ||
+		got.ContainerResponses[0].Devices[0].ContainerPath != "/dev/kvm" {
 		t.Errorf("allocated %v, %v", got, err)
 	}
 

@@ -22,8 +22,14 @@ func text(devices []*pluginapi.Device) []string {
 
 func TestPool(t *testing.T) {
 	p := &Pool{Variable: "PCI_RESOURCE_X"}
-	a := Unit{ID: "1", Healthy: true, NUMA: 1, Nodes: []string{"/dev/vfio/vfio", "/dev/vfio/1"}, Names: []string{"0000:01:00.0"}}
-	b := Unit{ID: "2", Healthy: true, NUMA: -1, Nodes: []string{"/dev/vfio/vfio", "/dev/vfio/2"}, Names: []string{"0000:02:00.0"}}
+	a := Unit{
+		ID: "1", Healthy: true, NUMA: 1, Nodes: []string{"/dev/vfio/vfio", "/dev/vfio/1"},
+		Names: []string{"0000:01:00.0"},
+	}
+	b := Unit{
+		ID: "2", Healthy: true, NUMA: -1, Nodes: []string{"/dev/vfio/vfio", "/dev/vfio/2"},
+		Names: []string{"0000:02:00.0"},
+	}
 	if devices, _ := p.Devices(); len(devices) != 0 {
 		t.Errorf("an empty pool has %v", devices)
 	}
@@ -40,7 +46,8 @@ func TestPool(t *testing.T) {
 	}
 	given, err := p.Allocate([]string{"2", "1"})
 	if err != nil || given.Envs["PCI_RESOURCE_X"] != "0000:02:00.0,0000:01:00.0" || len(given.Devices) != 3 ||
-		given.Devices[0].HostPath != "/dev/vfio/1" || given.Devices[2].ContainerPath != "/dev/vfio/vfio" || given.Devices[2].Permissions != "rwm" {
+		given.Devices[0].HostPath != "/dev/vfio/1" || given.Devices[2].ContainerPath != "/dev/vfio/vfio" ||
+		given.Devices[2].Permissions != "rwm" {
 		t.Errorf("given %v, %v", given, err)
 	}
 

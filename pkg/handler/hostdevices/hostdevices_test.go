@@ -38,13 +38,17 @@ func machine() fstest.MapFS {
 	sys := fstest.MapFS{
 		"devices/pci0000:00/0000:00:02.0/" + mdev + "/mdev_type/name": file("GRID T4-1Q\n"),
 		"devices/pci0000:00/0000:00:02.0/" + mdev + "/iommu_group":    link("../../../../kernel/iommu_groups/44"),
-		"bus/mdev/devices/" + mdev:                                    link("../../../devices/pci0000:00/0000:00:02.0/" + mdev),
-		"bus/usb/devices/usb1/uevent":                                 file("DEVTYPE=usb_device\nDEVNAME=bus/usb/001/001\nPRODUCT=1d6b/2/606\nBUSNUM=001\nDEVNUM=001\n"),
-		"bus/usb/devices/1-4:1.0/uevent":                              file("DEVTYPE=usb_interface\nPRODUCT=46d/c52b/1211\n"),
+		"bus/mdev/devices/" +
+			mdev: link("../../../devices/pci0000:00/0000:00:02.0/" + mdev),
+		"bus/usb/devices/usb1/uevent": file("DEVTYPE=usb_device\n" +
+			"DEVNAME=bus/usb/001/001\nPRODUCT=1d6b/2/606\nBUSNUM=001\nDEVNUM=001\n"),
+		"bus/usb/devices/1-4:1.0/uevent": file("DEVTYPE=usb_interface\nPRODUCT=46d/c52b/1211\n"),
 	}
 	pci := func(address, id, driver, group, numa string) {
 		dir := "bus/pci/devices/" + address + "/"
-		sys[dir+"uevent"] = file("DRIVER=" + driver + "\nPCI_CLASS=30000\nPCI_ID=" + id + "\nPCI_SLOT_NAME=" + address + "\n")
+		sys[dir+
+			"uevent"] = file("DRIVER=" + driver + "\nPCI_CLASS=30000\nPCI_ID=" + id + "\nPCI_SLOT_NAME=" + address +
+			"\n")
 		sys[dir+"numa_node"] = file(numa + "\n")
 		if group != "" {
 			sys[dir+"iommu_group"] = link("../../../kernel/iommu_groups/" + group)
@@ -57,7 +61,9 @@ func machine() fstest.MapFS {
 	pci("0000:00:02.0", "10DE:1EB9", "nvidia", "2", "0")
 	pci("0000:00:03.0", "1AF4:1000", "virtio-pci", "", "-1")
 	usb := func(port, product string, bus, device int) {
-		sys["bus/usb/devices/"+port+"/uevent"] = file(fmt.Sprintf("DEVTYPE=usb_device\nDEVNAME=bus/usb/%03d/%03d\nPRODUCT=%s\nBUSNUM=%03d\nDEVNUM=%03d\n", bus, device, product, bus, device))
+		sys["bus/usb/devices/"+port+
+			"/uevent"] = file(fmt.Sprintf("DEVTYPE=usb_device\nDEVNAME=bus/usb/%03d/%03d\nPRODUCT=%s\n"+
+			"BUSNUM=%03d\nDEVNUM=%03d\n", bus, device, product, bus, device))
 	}
 	usb("1-4", "46d/c52b/1211", 1, 4)
 	usb("1-5.1", "46d/c52b/1211", 1, 9)
@@ -93,21 +99,66 @@ func TestOffered(t *testing.T) {
 		want      map[string]Offered
 	}{
 		"nothing": {"{}", map[string]Offered{}},
-		"GPUs": {"{pciHostDevices: [{pciVendorSelector: '10de:1EB8', resourceName: v/gpu}]}", map[string]Offered{"v/gpu": {"PCI_RESOURCE_V_GPU", []deviceplugin.Unit{
-			{ID: "12", Healthy: true, NUMA: 1, Nodes: vfioNodes("12"), Names: []string{"0000:81:00.0"}},
-			{ID: "13", Healthy: false, NUMA: -1, Nodes: vfioNodes("13"), Names: []string{"0000:82:00.0"}}, // its device node is missing
-		}}}},
-		"one resource for both functions": {"{pciHostDevices: [{pciVendorSelector: '10de:10f8', resourceName: v/x}, {pciVendorSelector: '10de:1eb8', resourceName: v/x}]}", map[string]Offered{"v/x": {"PCI_RESOURCE_V_X", []deviceplugin.Unit{
-			{ID: "12", Healthy: true, NUMA: 1, Nodes: vfioNodes("12"), Names: []string{"0000:81:00.1"}},
-			{ID: "13", Healthy: false, NUMA: -1, Nodes: vfioNodes("13"), Names: []string{"0000:82:00.0"}},
-		}}}},
-		"others'":         {"{pciHostDevices: [{pciVendorSelector: '10de:1eb8', resourceName: v/gpu, externalResourceProvider: true}]}", map[string]Offered{}},
-		"the node's own":  {"{pciHostDevices: [{pciVendorSelector: '1af4:1000', resourceName: v/nic}]}", map[string]Offered{}},
-		"mediated device": {"{mediatedDevices: [{mdevNameSelector: GRID T4-1Q, resourceName: v/part}, {mdevNameSelector: GRID T4-2Q, resourceName: v/other}]}", map[string]Offered{"v/part": {"MDEV_PCI_RESOURCE_V_PART", []deviceplugin.Unit{{ID: "44", Healthy: true, NUMA: 0, Nodes: vfioNodes("44"), Names: []string{mdev}}}}}},
-		"USB": {"{usb: [{resourceName: v/kit, selectors: [{vendor: 046d, product: c52b}, {vendor: '0951', product: '1666'}]}, {resourceName: v/key, selectors: [{vendor: 46D, product: C52B}]}]}", map[string]Offered{
-			"v/kit": {"USB_RESOURCE_V_KIT", []deviceplugin.Unit{{ID: "1-4+2-1", Healthy: true, NUMA: -1, Nodes: []string{"/dev/bus/usb/001/004", "/dev/bus/usb/002/002"}, Names: []string{"1:4", "2:2"}}}},
-			"v/key": {"USB_RESOURCE_V_KEY", []deviceplugin.Unit{{ID: "1-5.1", Healthy: true, NUMA: -1, Nodes: []string{"/dev/bus/usb/001/009"}, Names: []string{"1:9"}}}},
-		}},
+		"GPUs": {
+			"{pciHostDevices: [{pciVendorSelector: '10de:1EB8', resourceName: v/gpu}]}",
+			map[string]Offered{"v/gpu": {"PCI_RESOURCE_V_GPU", []deviceplugin.Unit{
+				{ID: "12", Healthy: true, NUMA: 1, Nodes: vfioNodes("12"), Names: []string{"0000:81:00.0"}},
+				// its device node is missing
+				{ID: "13", Healthy: false, NUMA: -1, Nodes: vfioNodes("13"), Names: []string{"0000:82:00.0"}},
+			}}},
+		},
+		"one resource for both functions": {
+			"{pciHostDevices: [{pciVendorSelector: '10de:10f8', resourceName: v/x}, " +
+				"{pciVendorSelector: '10de:1eb8', resourceName: v/x}]}",
+			map[string]Offered{"v/x": {"PCI_RESOURCE_V_X", []deviceplugin.Unit{
+				{ID: "12", Healthy: true, NUMA: 1, Nodes: vfioNodes("12"), Names: []string{"0000:81:00.1"}},
+				{ID: "13", Healthy: false, NUMA: -1, Nodes: vfioNodes("13"), Names: []string{"0000:82:00.0"}},
+			}}},
+		},
+		"others'": {
+			"{pciHostDevices: [{pciVendorSelector: '10de:1eb8', resourceName: v/gpu, externalResourceProvider: true}]}",
+			map[string]Offered{},
+		},
+		"the node's own": {
+			"{pciHostDevices: [{pciVendorSelector: '1af4:1000', resourceName: v/nic}]}", map[string]Offered{},
+		},
+		"mediated device": {
+			"{mediatedDevices: [{mdevNameSelector: GRID T4-1Q, resourceName: v/part}, " +
+				"{mdevNameSelector: GRID T4-2Q, resourceName: v/other}]}",
+			map[string]Offered{
+				"v/part": {
+					"MDEV_PCI_RESOURCE_V_PART",
+					[]deviceplugin.Unit{
+						{ID: "44", Healthy: true, NUMA: 0, Nodes: vfioNodes("44"), Names: []string{mdev}},
+					},
+				},
+			},
+		},
+		"USB": {
+			"{usb: [{resourceName: v/kit, selectors: [{vendor: 046d, product: c52b}, {vendor: '0951', " +
+				"product: '1666'}]}, {resourceName: v/key, selectors: [{vendor: 46D, product: C52B}]}]}",
+			map[string]Offered{
+				"v/kit": {
+					"USB_RESOURCE_V_KIT",
+					[]deviceplugin.Unit{
+						{
+							ID: "1-4+2-1", Healthy: true, NUMA: -1,
+							Nodes: []string{"/dev/bus/usb/001/004", "/dev/bus/usb/002/002"},
+							Names: []string{"1:4", "2:2"},
+						},
+					},
+				},
+				"v/key": {
+					"USB_RESOURCE_V_KEY",
+					[]deviceplugin.Unit{
+						{
+							ID: "1-5.1", Healthy: true, NUMA: -1, Nodes: []string{"/dev/bus/usb/001/009"},
+							Names: []string{"1:9"},
+						},
+					},
+				},
+			},
+		},
 		"USB without selectors": {"{usb: [{resourceName: v/kit}]}", map[string]Offered{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +236,9 @@ func TestOffers(t *testing.T) {
 	})
 	defer cancel()
 
-	keys := permitted(t, "{usb: [{resourceName: v/key, selectors: [{vendor: 046d, product: c52b}]}], pciHostDevices: [{pciVendorSelector: 'ffff:0000', resourceName: v/none}]}")
+	keys := permitted(t,
+		"{usb: [{resourceName: v/key, selectors: [{vendor: 046d, product: c52b}]}], "+
+			"pciHostDevices: [{pciVendorSelector: 'ffff:0000', resourceName: v/none}]}")
 	allow(keys)
 	var registered *pluginapi.RegisterRequest
 	select {
@@ -196,7 +249,8 @@ func TestOffers(t *testing.T) {
 	if registered.ResourceName != "v/key" || registered.Endpoint != socket("v/key") {
 		t.Fatalf("registered %+v", registered)
 	}
-	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, registered.Endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, registered.Endpoint),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +275,12 @@ func TestOffers(t *testing.T) {
 	if got, want := health(), map[string]string{"1-4": "Healthy", "1-5.1": "Healthy"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("devices %v", got)
 	}
-	given, err := plugin.Allocate(ctx, &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: []string{"1-5.1"}}}})
-	if err != nil || len(given.ContainerResponses) != 1 || given.ContainerResponses[0].Envs["USB_RESOURCE_V_KEY"] != "1:9" || given.ContainerResponses[0].Devices[0].HostPath != "/dev/bus/usb/001/009" {
+	given, err := plugin.Allocate(ctx, &pluginapi.AllocateRequest{
+		ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: []string{"1-5.1"}}},
+	})
+	if err != nil || len(given.ContainerResponses) != 1 ||
+		given.ContainerResponses[0].Envs["USB_RESOURCE_V_KEY"] != "1:9" ||
+		given.ContainerResponses[0].Devices[0].HostPath != "/dev/bus/usb/001/009" {
 		t.Errorf("given %v, %v", given, err)
 	}
 	delete(sys, "bus/usb/devices/1-4/uevent") // the loop is between two looks

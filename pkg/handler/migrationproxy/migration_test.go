@@ -126,7 +126,10 @@ func TestNobodyThere(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	_, _ = pair(t)
-	server := &Server{Log: slog.New(slog.DiscardHandler), Peer: anybody, Open: func(types.UID, string) (Run, error) { return nil, errors.New("nobody waits") }}
+	server := &Server{
+		Log: slog.New(slog.DiscardHandler), Peer: anybody,
+		Open: func(types.UID, string) (Run, error) { return nil, errors.New("nobody waits") },
+	}
 	peer := httptest.NewServer(server.Handler())
 	defer peer.Close()
 	dial := func(ctx context.Context, address string) (net.Conn, error) {

@@ -63,13 +63,23 @@ func TestCPULabels(t *testing.T) {
 	}{
 		"older": {older, nil, `cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-model/Later cpu-model/Plain
 			cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel host-model-cpu/Plain`},
-		"newer": {newer, nil, `cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Better cpu-model/Later cpu-model/Plain
-			cpu-model-migration/Better cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel host-model-cpu/Better`},
-		"obsolete": {newer, map[string]bool{"Better": true, "Later": false}, `cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Later cpu-model/Plain
-			cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel host-model-cpu/Better obsolete`},
-		"by signature": {signed, nil, `cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Better cpu-model/Later cpu-model/Plain
+		"newer": {
+			newer, nil,
+			`cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Better cpu-model/Later cpu-model/Plain
+			cpu-model-migration/Better cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel host-model-cpu/Better`,
+		},
+		"obsolete": {
+			newer,
+			map[string]bool{"Better": true, "Later": false},
+			`cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Later cpu-model/Plain
+			cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel host-model-cpu/Better obsolete`,
+		},
+		"by signature": {
+			signed, nil,
+			`cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Better cpu-model/Later cpu-model/Plain
 			cpu-model-migration/Better cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel
-			host-model-cpu/Later host-model-required-features/new host-model-required-features/register host-model-required-features/x2apic`},
+			host-model-cpu/Later host-model-required-features/new host-model-required-features/register host-model-required-features/x2apic`,
+		},
 	} {
 		p, err := ReadProcessor(mapDir(t), &Hardware{CPU: *tc.cpu})
 		if err != nil {
@@ -101,7 +111,8 @@ func TestCPULabels(t *testing.T) {
 
 func TestHardwareLabels(t *testing.T) {
 	dir := mapDir(t)
-	hardware, err := ReadProcessor(dir, &Hardware{CPU: *newer, Enlightenments: []string{"base", "synic"}, TSC: 2_500_000_000, TSCScalable: true})
+	hardware, err := ReadProcessor(dir,
+		&Hardware{CPU: *newer, Enlightenments: []string{"base", "synic"}, TSC: 2_500_000_000, TSCScalable: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +125,9 @@ func TestHardwareLabels(t *testing.T) {
 	labels := CPULabels(read(hardware), read(emulated), func() (bool, map[string]bool) { return emulate, nil })
 	wanted, _ := labels()
 	for key, want := range map[string]string{
-		v1.HypervLabel + "base": "true", v1.HypervLabel + "synic": "true", v1.CPUTimerLabel + "tsc-frequency": "2500000000",
-		v1.CPUTimerLabel + "tsc-scalable": "true", v1.CPUModelVendorLabel + "Intel": "true",
+		v1.HypervLabel + "base": "true", v1.HypervLabel + "synic": "true",
+		v1.CPUTimerLabel + "tsc-frequency": "2500000000",
+		v1.CPUTimerLabel + "tsc-scalable":  "true", v1.CPUModelVendorLabel + "Intel": "true",
 	} {
 		if got := wanted.Labels[key]; got != want {
 			t.Errorf("%s=%s, want %s", key, got, want)
@@ -127,7 +139,8 @@ func TestHardwareLabels(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(wanted.Labels)); !slices.Equal(got, want) {
 		t.Errorf("emulated: %v, want %v", got, want)
 	}
-	labels = CPULabels(nil, func() (*Processor, error) { return nil, errors.New("no map") }, func() (bool, map[string]bool) { return false, nil })
+	labels = CPULabels(nil, func() (*Processor, error) { return nil, errors.New("no map") },
+		func() (bool, map[string]bool) { return false, nil })
 	if wanted, err := labels(); err == nil || len(wanted.Owned) > 0 {
 		t.Errorf("what is not known would be taken away: %v, %v", wanted.Owned, err)
 	}

@@ -25,7 +25,8 @@ import (
 )
 
 func TestPatch(t *testing.T) {
-	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), map[string]string{names.AnnotationHost: `{"kvm":true}`})
+	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		map[string]string{names.AnnotationHost: `{"kvm":true}`})
 	want := `{"metadata":{"annotations":{"kubevirt.io/heartbeat":"\"2026-01-02T03:04:05Z\"","virtkit.io/host":"{\"kvm\":true}"},"labels":{"kubevirt.io/schedulable":"true"}}}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v", got, err)
@@ -38,14 +39,16 @@ func TestRelabel(t *testing.T) {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}}
 	}
 	for want, node := range map[string]*corev1.Node{
-		`{"metadata":{"labels":{"own/a":"b","own/gone":null}}}`: node(map[string]string{"own/gone": "1", "other": "2"}, nil),
+		`{"metadata":{"labels":{"own/a":"b","own/gone":null}}}`: node(map[string]string{"own/gone": "1", "other": "2"},
+			nil),
 		"": node(map[string]string{"own/a": "b", "other": "2"}, nil),
 	} {
 		if got, err := Relabel(node, wanted); err != nil || string(got) != want {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	}
-	if got, err := Relabel(node(nil, map[string]string{v1.LabellerSkipNodeAnnotation: ""}), wanted); err != nil || got != nil {
+	if got, err := Relabel(node(nil, map[string]string{v1.LabellerSkipNodeAnnotation: ""}), wanted); err != nil ||
+		got != nil {
 		t.Errorf("a node that is to be skipped: %s, %v", got, err)
 	}
 }
@@ -144,7 +147,10 @@ func beating(t *testing.T, answer func(patch string) error) (h *Heartbeat, patch
 		}
 		return true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "7"}}, nil
 	})
-	return &Heartbeat{Nodes: client.CoreV1().Nodes(), Name: "n", Log: slog.New(slog.DiscardHandler), Now: time.Now, Address: "10.0.0.1"}, patches
+	return &Heartbeat{
+		Nodes: client.CoreV1().Nodes(), Name: "n", Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Address: "10.0.0.1",
+	}, patches
 }
 
 // Each heartbeat says what the one before was answered with, and what depends on the node's state is written on
@@ -184,7 +190,8 @@ func TestHeartbeatIsAcknowledged(t *testing.T) {
 	const change = `{"metadata":{"annotations":{"a":"b","gone":null},"resourceVersion":"7"}}`
 	all := *patches
 	if len(all) != 6 || all[1] != change || !strings.Contains(all[0], `"virtkit.io/heartbeat-taken":""`) ||
-		!strings.Contains(all[2], `"virtkit.io/heartbeat-taken":"7"`) || !strings.Contains(all[2], `"virtkit.io/handler-address":"10.0.0.1"`) {
+		!strings.Contains(all[2], `"virtkit.io/heartbeat-taken":"7"`) ||
+		!strings.Contains(all[2], `"virtkit.io/handler-address":"10.0.0.1"`) {
 		t.Errorf("%d patches: %s", len(all), strings.Join(all, "\n"))
 	}
 }
@@ -207,7 +214,8 @@ func TestFarewell(t *testing.T) {
 			t.Errorf("%+v: paused %t, %v", c, paused, err)
 		}
 		patch := (*patches)[0]
-		if strings.Contains(patch, `"virtkit.io/heartbeat-paused":"pod"`) != (c.pause != "") || !strings.Contains(patch, `"kubevirt.io/schedulable":"false"`) {
+		if strings.Contains(patch, `"virtkit.io/heartbeat-paused":"pod"`) != (c.pause != "") ||
+			!strings.Contains(patch, `"kubevirt.io/schedulable":"false"`) {
 			t.Errorf("%+v: %s", c, patch)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 // inOwnMounts runs a process with mounts of its own, after a script has made some.
 func inOwnMounts(t *testing.T, script string) *Process {
 	t.Helper()
-	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", script+"\necho ready\nexec sleep 1000")
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh",
+		"-ec", script+"\necho ready\nexec sleep 1000")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	check(t, err)
@@ -42,7 +43,8 @@ func TestAttachMount(t *testing.T) {
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "dev/volumes/data")
 	check(t, os.MkdirAll(source, 0o755))
 	check(t, os.MkdirAll(filepath.Join(dir, "dev"), 0o755))
-	from := inOwnMounts(t, "mount -t tmpfs none "+source+"; echo kept > "+source+"/disk.img; ln -s "+dir+" "+source+"/link")
+	from := inOwnMounts(t,
+		"mount -t tmpfs none "+source+"; echo kept > "+source+"/disk.img; ln -s "+dir+" "+source+"/link")
 	to := inOwnMounts(t, "mount -t tmpfs none "+filepath.Join(dir, "dev"))
 	for range 2 {
 		check(t, AttachMount(t.Context(), from, source, to, target, false))
@@ -98,14 +100,17 @@ func TestRefuseLinks(t *testing.T) {
 	claim := filepath.Join(dir, "claim")
 	check(t, os.MkdirAll(claim, 0o755))
 	check(t, os.Mkdir(filepath.Join(dir, "plain"), 0o755))
-	p := inOwnMounts(t, "mount -t tmpfs none "+claim+"; echo secret > "+claim+"/secret; ln -s secret "+claim+"/disk.img")
+	p := inOwnMounts(t,
+		"mount -t tmpfs none "+claim+"; echo secret > "+claim+"/secret; ln -s secret "+claim+"/disk.img")
 	image := fmt.Sprintf("/proc/%d/root%s/disk.img", p.PID, claim)
 	if _, err := os.ReadFile(image); err != nil {
 		t.Fatalf("before: %v", err)
 	}
 	check(t, os.Symlink(dir, filepath.Join(dir, "var-run"))) // as images have
 	for range 2 {
-		check(t, p.RefuseLinks(t.Context(), []string{filepath.Join(dir, "var-run/claim"), filepath.Join(dir, "none"), filepath.Join(dir, "plain")}))
+		check(t,
+			p.RefuseLinks(t.Context(),
+				[]string{filepath.Join(dir, "var-run/claim"), filepath.Join(dir, "none"), filepath.Join(dir, "plain")}))
 	}
 	if text, err := os.ReadFile(image); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("read %q through a link, %v", text, err)

@@ -26,9 +26,11 @@ func TestEnsureTunFollowsNoLink(t *testing.T) {
 		"block device": func(net string) error {
 			return unix.Mknod(filepath.Join(net, "tun"), unix.S_IFBLK|0o600, int(unix.Mkdev(10, 200)))
 		},
-		"FIFO":          func(net string) error { return unix.Mkfifo(filepath.Join(net, "tun"), 0o600) },
-		"directory":     func(net string) error { return os.Mkdir(filepath.Join(net, "tun"), 0o700) },
-		"its directory": func(net string) error { return errors.Join(os.Remove(net), os.Symlink(filepath.Dir(outside), net)) },
+		"FIFO":      func(net string) error { return unix.Mkfifo(filepath.Join(net, "tun"), 0o600) },
+		"directory": func(net string) error { return os.Mkdir(filepath.Join(net, "tun"), 0o700) },
+		"its directory": func(net string) error {
+			return errors.Join(os.Remove(net), os.Symlink(filepath.Dir(outside), net))
+		},
 	} {
 		p, root := fakeProcess(t)
 		net := filepath.Join(root, "dev/net")

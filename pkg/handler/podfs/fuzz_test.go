@@ -14,8 +14,10 @@ import (
 // A process is in a pod exactly if a path of its control groups has a directory that the kubelet made for that pod.
 func FuzzInPod(f *testing.F) {
 	for _, text := range []string{
-		"0::/kubepods/burstable/pod" + string(pod) + "/0123\n", "12:memory:/node1/kubepods/pod" + string(pod) + "/0123\n0::/\n",
-		"0::/../../pod" + string(pod) + "/0123\n", "0::/kubepods.slice/kubepods-burstable-pod0d9d4d5e_7a33_4b9c_8c0f_3a4f0f8d2b11.slice/cri-1\n",
+		"0::/kubepods/burstable/pod" + string(pod) + "/0123\n",
+		"12:memory:/node1/kubepods/pod" + string(pod) + "/0123\n0::/\n",
+		"0::/../../pod" + string(pod) + "/0123\n",
+		"0::/kubepods.slice/kubepods-burstable-pod0d9d4d5e_7a33_4b9c_8c0f_3a4f0f8d2b11.slice/cri-1\n",
 		"0::/a:b/pod" + string(pod) + "\n", "pod" + string(pod) + ":x:/\n", "0::\n::\n\n", "",
 	} {
 		f.Add(text, string(pod))
@@ -71,7 +73,8 @@ func FuzzMountInfo(f *testing.F) {
 	f.Add("", "")
 	f.Fuzz(func(t *testing.T, info, at string) {
 		found := mountedAt(info, at)
-		if found && at != "" && !strings.Contains(info, "/") && !strings.Contains(info, `\`) && !strings.Contains(info, at) {
+		if found && at != "" && !strings.Contains(info, "/") && !strings.Contains(info, `\`) &&
+			!strings.Contains(info, at) {
 			t.Errorf("%q is mounted, by %q", at, info)
 		}
 		if at == "" || strings.ContainsRune(at, 0) || !strings.HasPrefix(at, "/") {
@@ -98,12 +101,14 @@ func FuzzMountInfo(f *testing.F) {
 
 // The record of devices is the kubelet's own file, but what it does not look like is an error and no more.
 func FuzzCheckpoint(f *testing.F) {
-	f.Add([]byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"` + string(pod) + `","ContainerName":"compute","ResourceName":"a/b","DeviceIDs":{"-1":["1"]},"AllocResp":"GhoKCC9kZXYva3ZtEggvZGV2L2t2bRoCcnc="}],"RegisteredDevices":{"a/b":["1"]}},"Checksum":1}`))
+	f.Add([]byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"` + string(pod) +
+		`","ContainerName":"compute","ResourceName":"a/b","DeviceIDs":{"-1":["1"]},"AllocResp":"GhoKCC9kZXYva3ZtEggvZGV2L2t2bRoCcnc="}],"RegisteredDevices":{"a/b":["1"]}},"Checksum":1}`))
 	f.Add([]byte(`{"Data":null}`))
 	f.Add([]byte(`{`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, err := parseCheckpoint(text, pod)
-		if err == nil && len(got.nodes)+len(got.named) > 0 && !strings.Contains(string(text), string(pod)) && !strings.Contains(string(text), `\u`) {
+		if err == nil && len(got.nodes)+len(got.named) > 0 && !strings.Contains(string(text), string(pod)) &&
+			!strings.Contains(string(text), `\u`) {
 			t.Errorf("%v, of another pod", got)
 		}
 		if none, err := parseCheckpoint(text, ""); err == nil && len(none.nodes)+len(none.named) > 0 {
@@ -182,7 +187,10 @@ func FuzzDeviceRules(f *testing.F) {
 		kind, access, major, minor = kind%2+1, access%7+1, major%(1<<12), minor%(1<<20)
 		var rules []deviceRule
 		for ; len(raw) >= 6 && len(rules) < maxDevices; raw = raw[6:] {
-			rule := deviceRule{kind: uint16(raw[0])%2 + 1, access: uint16(raw[1])%7 + 1, major: int64(binary.LittleEndian.Uint16(raw[2:])), minor: int64(binary.LittleEndian.Uint16(raw[4:]))}
+			rule := deviceRule{
+				kind: uint16(raw[0])%2 + 1, access: uint16(raw[1])%7 + 1,
+				major: int64(binary.LittleEndian.Uint16(raw[2:])), minor: int64(binary.LittleEndian.Uint16(raw[4:])),
+			}
 			if rule.major == 1<<16-1 {
 				rule.major = -1
 			}
@@ -194,7 +202,8 @@ func FuzzDeviceRules(f *testing.F) {
 		for _, all := range [][]deviceRule{rules, append(defaultRules(), rules...)} {
 			want := uint64(0)
 			for _, r := range all {
-				if r.kind == kind && access&^r.access == 0 && (r.major < 0 || r.major == int64(major)) && (r.minor < 0 || r.minor == int64(minor)) {
+				if r.kind == kind && access&^r.access == 0 && (r.major < 0 || r.major == int64(major)) &&
+					(r.minor < 0 || r.minor == int64(minor)) {
 					want = 1
 				}
 			}

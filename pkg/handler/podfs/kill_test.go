@@ -27,7 +27,10 @@ func TestKill(t *testing.T) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"cgroup": cgroup, "stat": strconv.Itoa(cmd.Process.Pid) + " (sleep) S 1"} {
+		for name, text := range map[string]string{
+			"cgroup": cgroup,
+			"stat":   strconv.Itoa(cmd.Process.Pid) + " (sleep) S 1",
+		} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +91,8 @@ func TestLaunchersBesideAnOddOne(t *testing.T) {
 	if err := os.Symlink("run", RunPath(dir, "b")); err != nil { // ELOOP
 		t.Fatal(err)
 	}
-	if got, err := Launchers(dir); err == nil || !strings.Contains(err.Error(), "pod b") || len(got) != 1 || got[0] != "c" {
+	if got, err := Launchers(dir); err == nil || !strings.Contains(err.Error(), "pod b") || len(got) != 1 ||
+		got[0] != "c" {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -39,7 +39,8 @@ func TestAllowLocked(t *testing.T) {
 	}
 	write("launcher/cgroup", "0::/kubepods/pod1/c\n")
 	// 999999999 is of a process that has ended meanwhile.
-	write("1/root/sys/fs/cgroup/kubepods/pod1/c/cgroup.procs", strconv.Itoa(launcher)+"\n"+strconv.Itoa(other)+"\n999999999\n")
+	write("1/root/sys/fs/cgroup/kubepods/pod1/c/cgroup.procs",
+		strconv.Itoa(launcher)+"\n"+strconv.Itoa(other)+"\n999999999\n")
 	dir, err := os.Open(filepath.Join(proc, "launcher"))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,8 @@ func TestAllowLocked(t *testing.T) {
 	}
 	for _, pid := range []int{launcher, other} {
 		var got unix.Rlimit
-		if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, nil, &got); err != nil || got.Cur != bytes || got.Max != low.Max {
+		if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, nil, &got); err != nil || got.Cur != bytes ||
+			got.Max != low.Max {
 			t.Errorf("process %d: %+v, %v", pid, got, err)
 		}
 	}
@@ -77,7 +79,14 @@ func TestHandOverAll(t *testing.T) {
 	for range 2 {
 		check(t, p.HandOverAll("/dev/vfio", granted))
 	}
-	for name, given := range map[string]bool{"vfio": true, "12": true, "deep/1": true, "block": false, "link": false, "stolen": false} {
+	for name, given := range map[string]bool{
+		"vfio":   true,
+		"12":     true,
+		"deep/1": true,
+		"block":  false,
+		"link":   false,
+		"stolen": false,
+	} {
 		var stat unix.Stat_t
 		check(t, unix.Lstat(filepath.Join(root, "dev/vfio", name), &stat))
 		if (stat.Uid == names.User) != given {

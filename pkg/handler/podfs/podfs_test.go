@@ -247,7 +247,10 @@ func TestHandOver(t *testing.T) {
 	check(t, os.MkdirAll(filepath.Join(root, "claim"), 0o755))
 	check(t, unix.Mknod(filepath.Join(root, "claim/disk"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))))
 	check(t, os.Symlink("/claim", filepath.Join(root, "dev/elsewhere")))
-	for _, name := range []string{"/dev/file", "/dev/link", "/dev/none", "/dev/stolen", "/dev/elsewhere/disk", "/dev/../claim/disk", "/claim/disk"} {
+	for _, name := range []string{
+		"/dev/file", "/dev/link", "/dev/none", "/dev/stolen", "/dev/elsewhere/disk", "/dev/../claim/disk",
+		"/claim/disk",
+	} {
 		if err := p.HandOver(name, granted); err == nil {
 			t.Errorf("%s was handed over", name)
 		}
@@ -259,7 +262,9 @@ func TestHandOver(t *testing.T) {
 
 func TestSearch(t *testing.T) {
 	p, root := fakeProcess(t)
-	check(t, os.WriteFile(filepath.Join(root, "etc/resolv.conf"), []byte("search a\nnameserver 10.0.0.1\nsearch ns.svc.cluster.local svc.cluster.local\n"), 0o644))
+	check(t,
+		os.WriteFile(filepath.Join(root, "etc/resolv.conf"),
+			[]byte("search a\nnameserver 10.0.0.1\nsearch ns.svc.cluster.local svc.cluster.local\n"), 0o644))
 	got, err := p.Search()
 	if err != nil || !slices.Equal(got, []string{"ns.svc.cluster.local", "svc.cluster.local"}) {
 		t.Errorf("%q, %v", got, err)

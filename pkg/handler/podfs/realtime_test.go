@@ -18,7 +18,8 @@ func vcpu(t *testing.T, name string) (tid int) {
 	go func() {
 		runtime.LockOSThread() // and the thread ends with the goroutine
 		text := append([]byte(name), 0)
-		if _, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&text[0])), 0); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_NAME,
+			uintptr(unsafe.Pointer(&text[0])), 0); errno != 0 {
 			started <- 0
 			return
 		}

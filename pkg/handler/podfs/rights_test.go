@@ -35,7 +35,9 @@ func newRights(t *testing.T, cgroup string) rightsWorld {
 	w := rightsWorld{podWorld: newPodWorld(t)}
 	dir := filepath.Dir(w.proc)
 	w.host, w.plugins = filepath.Join(dir, "host"), filepath.Join(dir, "plugins")
-	for _, d := range []string{filepath.Join(w.proc, "1"), filepath.Join(w.host, "dev"), filepath.Join(w.host, "sys/fs"), w.plugins} {
+	for _, d := range []string{
+		filepath.Join(w.proc, "1"), filepath.Join(w.host, "dev"), filepath.Join(w.host, "sys/fs"), w.plugins,
+	} {
 		check(t, os.MkdirAll(d, 0o755))
 	}
 	check(t, os.Symlink(w.host, filepath.Join(w.proc, "1/root")))
@@ -75,7 +77,9 @@ func granting(t *testing.T, uid types.UID, container string, given *pluginapi.Co
 }
 
 func device(path, permissions string) *pluginapi.ContainerAllocateResponse {
-	return &pluginapi.ContainerAllocateResponse{Devices: []*pluginapi.DeviceSpec{{HostPath: path, ContainerPath: "/dev/x", Permissions: permissions}}}
+	return &pluginapi.ContainerAllocateResponse{
+		Devices: []*pluginapi.DeviceSpec{{HostPath: path, ContainerPath: "/dev/x", Permissions: permissions}},
+	}
 }
 
 // mknod makes a device node of the node's.
@@ -134,24 +138,34 @@ devices:
 		granting(t, pod, names.ContainerCompute, device("/dev/vfio", "")),
 		granting(t, pod, names.ContainerCompute, device("/dev/unplugged", "rw")),
 		granting(t, pod, names.ContainerCompute, device("/dev/file", "rw")),
-		granting(t, pod, names.ContainerCompute, &pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "vendor.com/gpu=0"}}}),
+		granting(t, pod, names.ContainerCompute,
+			&pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "vendor.com/gpu=0"}}}),
 		granting(t, pod, "sidecar", device("/dev/other", "rw")),
 		granting(t, "another-pod", names.ContainerCompute, device("/dev/sda", "rw")),
 	)
 	want := Devices{
-		Char(unix.Mkdev(60, 1)): everyAccess, Char(unix.Mkdev(60, 2)): everyAccess, Char(unix.Mkdev(60, 3)): everyAccess,
-		Char(unix.Mkdev(60, 4)): unix.BPF_DEVCG_ACC_READ, Char(unix.Mkdev(60, 5)): everyAccess, Block(unix.Mkdev(7, 9)): everyAccess,
+		Char(unix.Mkdev(60, 1)): everyAccess, Char(unix.Mkdev(60, 2)): everyAccess,
+		Char(unix.Mkdev(60, 3)): everyAccess,
+		Char(unix.Mkdev(60, 4)): unix.BPF_DEVCG_ACC_READ, Char(unix.Mkdev(60, 5)): everyAccess,
+		Block(unix.Mkdev(7, 9)): everyAccess,
 	}
 	if got := granted(); fmt.Sprint(got.rules()) != fmt.Sprint(want.rules()) {
 		t.Errorf("granted %v, want %v", got.rules(), want.rules())
 	}
-	for what, text := range map[string]string{"no JSON": "x", "no data": "{}", "no grant": `{"Data":{"PodDeviceEntries":[{"PodUID":"` + string(pod) + `","ContainerName":"compute","AllocResp":"/w=="}]}}`} {
+	for what, text := range map[string]string{
+		"no JSON": "x",
+		"no data": "{}",
+		"no grant": `{"Data":{"PodDeviceEntries":[{"PodUID":"` + string(pod) +
+			`","ContainerName":"compute","AllocResp":"/w=="}]}}`,
+	} {
 		check(t, os.WriteFile(filepath.Join(w.plugins, checkpoint), []byte(text), 0o600))
 		if got, err := Granted(w.proc, w.pods, w.plugins, pod); err == nil {
 			t.Errorf("%s: %v", what, got)
 		}
 	}
-	w.record(t, granting(t, pod, names.ContainerCompute, &pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "vendor.com/gpu=7"}}}))
+	w.record(t,
+		granting(t, pod, names.ContainerCompute,
+			&pluginapi.ContainerAllocateResponse{CdiDevices: []*pluginapi.CDIDevice{{Name: "vendor.com/gpu=7"}}}))
 	if got, err := Granted(w.proc, w.pods, w.plugins, pod); err == nil {
 		t.Errorf("a device that nobody describes: %v", got)
 	}
@@ -266,8 +280,10 @@ func TestRightsVersion2(t *testing.T) {
 		if err := unix.Mknod(node, d.Kind|0o600, int(d.Number)); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
 		}
-		out, err := exec.Command("sh", "-c", fmt.Sprintf("echo $$ > %s/cgroup.procs; exec 3<%s", dir, node)).CombinedOutput()
-		if err == nil || strings.Contains(string(out), "No such device") { // nobody has such a device here, but they may ask
+		out, err := exec.Command("sh",
+			"-c", fmt.Sprintf("echo $$ > %s/cgroup.procs; exec 3<%s", dir, node)).CombinedOutput()
+		if err == nil || strings.Contains(string(out), "No such device") {
+			// nobody has such a device here, but they may ask
 			return true
 		}
 		if !strings.Contains(string(out), "not permitted") {
@@ -289,7 +305,8 @@ func TestRightsVersion2(t *testing.T) {
 	want("plugged in", map[Device]bool{zero: true, kmsg: false, granted: true, plugged: true})
 	next := &Rights{Proc: w.proc, Pods: w.pods, Plugins: w.plugins, Dir: w.rights.Dir}
 	check(t, next.Allow(w.p, "volume/b", Block(unix.Mkdev(7, 250))))
-	want("another one, by the next virt-handler", map[Device]bool{zero: true, kmsg: false, granted: true, plugged: true})
+	want("another one, by the next virt-handler",
+		map[Device]bool{zero: true, kmsg: false, granted: true, plugged: true})
 	check(t, next.Deny(w.p, "volume/a"))
 	want("unplugged", map[Device]bool{zero: true, kmsg: false, granted: true, plugged: false})
 }

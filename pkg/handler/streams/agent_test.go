@@ -56,14 +56,16 @@ type execLauncher struct {
 	quiesced launcherpb.Quiesced
 }
 
-func (l *execLauncher) AskAgent(context.Context, *launcherpb.AskAgentRequest, ...grpc.CallOption) (*launcherpb.AskAgentResponse, error) {
+func (l *execLauncher) AskAgent(context.Context, *launcherpb.AskAgentRequest, ...grpc.CallOption,
+) (*launcherpb.AskAgentResponse, error) {
 	if l.info == "" {
 		return nil, grpcstatus.Error(codes.FailedPrecondition, "the guest agent does not answer")
 	}
 	return &launcherpb.AskAgentResponse{InfoJson: []byte(l.info)}, nil
 }
 
-func (l *execLauncher) Freeze(_ context.Context, r *launcherpb.FreezeRequest, _ ...grpc.CallOption) (*launcherpb.FreezeResponse, error) {
+func (l *execLauncher) Freeze(_ context.Context, r *launcherpb.FreezeRequest, _ ...grpc.CallOption,
+) (*launcherpb.FreezeResponse, error) {
 	l.after = r.UnfreezeAfter.AsDuration()
 	if !r.PauseWithoutAgent {
 		return &launcherpb.FreezeResponse{}, nil
@@ -75,7 +77,8 @@ func (l *execLauncher) Freeze(_ context.Context, r *launcherpb.FreezeRequest, _ 
 	return answer, nil
 }
 
-func (l *execLauncher) Exec(ctx context.Context, r *launcherpb.ExecRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[launcherpb.ExecResponse], error) {
+func (l *execLauncher) Exec(ctx context.Context, r *launcherpb.ExecRequest, _ ...grpc.CallOption,
+) (grpc.ServerStreamingClient[launcherpb.ExecResponse], error) {
 	l.request = r
 	l.answers.ctx = ctx
 	return l.answers, nil
@@ -90,7 +93,8 @@ func agentSetup(t *testing.T, l *execLauncher) *setup {
 const guestPath = "/v1/namespaces/default/virtualmachineinstances/demo/"
 
 func TestAskAgent(t *testing.T) {
-	s := agentSetup(t, &execLauncher{info: `{"guestAgentVersion":"1","hostname":"h","unheard":"of","userList":[{"userName":"root"}]}`})
+	s := agentSetup(t,
+		&execLauncher{info: `{"guestAgentVersion":"1","hostname":"h","unheard":"of","userList":[{"userName":"root"}]}`})
 	for path, want := range map[string]string{
 		"guestosinfo":    `{"kind":"VirtualMachineInstanceGuestAgentInfo","apiVersion":"kubevirt.io/v1","guestAgentVersion":"1","hostname":"h","os":{},"userList":[{"userName":"root"}],"fsInfo":{"disks":[]}}`,
 		"userlist":       `{"kind":"VirtualMachineInstanceGuestOSUserList","apiVersion":"kubevirt.io/v1","metadata":{},"items":[{"userName":"root"}]}`,
@@ -141,7 +145,8 @@ func TestFreezeTime(t *testing.T) {
 
 func (s *setup) exec(t *testing.T) *stream.Conn {
 	t.Helper()
-	conn, err := stream.Dial(t.Context(), &rest.Config{Host: s.http.URL}, guestPath+"exec", url.Values{}, stream.Options{Linger: 100 * time.Millisecond})
+	conn, err := stream.Dial(t.Context(), &rest.Config{Host: s.http.URL}, guestPath+"exec", url.Values{},
+		stream.Options{Linger: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,14 +211,24 @@ func TestExecFailures(t *testing.T) {
 	}{
 		"no program": {request, grpcstatus.Error(codes.NotFound, "no id"), string(exec.ReasonNoProgram), "no id"},
 		"no agent":   {request, grpcstatus.Error(codes.FailedPrecondition, "no agent"), "Conflict", "no agent"},
-		"invalid":    {request, grpcstatus.Error(codes.InvalidArgument, "there is no command"), "BadRequest", "there is no command"},
-		"odd words":  {request, grpcstatus.Error(codes.FailedPrecondition, "\x1b[2Jno\nagent"), "Conflict", " [2Jno agent"},
-		"silence":    {request, io.EOF, "Conflict", "how it ended"},
-		"not JSON":   {func(c *stream.Conn) { exec.WriteFrame(c, exec.ChannelRequest, []byte("x")) }, nil, "BadRequest", "read the request"},
+		"invalid": {
+			request, grpcstatus.Error(codes.InvalidArgument, "there is no command"), "BadRequest",
+			"there is no command",
+		},
+		"odd words": {
+			request, grpcstatus.Error(codes.FailedPrecondition, "\x1b[2Jno\nagent"), "Conflict", " [2Jno agent",
+		},
+		"silence": {request, io.EOF, "Conflict", "how it ended"},
+		"not JSON": {
+			func(c *stream.Conn) { exec.WriteFrame(c, exec.ChannelRequest, []byte("x")) }, nil, "BadRequest",
+			"read the request",
+		},
 		"not a request": {
 			func(c *stream.Conn) { exec.WriteFrame(c, exec.ChannelStdin, nil) }, nil, "BadRequest", "not a request",
 		},
-		"huge frame": {func(c *stream.Conn) { c.Write([]byte("\x00\xff\xff\xff\xff")) }, nil, "BadRequest", "too large"},
+		"huge frame": {
+			func(c *stream.Conn) { c.Write([]byte("\x00\xff\xff\xff\xff")) }, nil, "BadRequest", "too large",
+		},
 		"much input": {func(c *stream.Conn) {
 			exec.WriteJSON(c, exec.ChannelRequest, exec.Request{Command: []string{"id"}, Stdin: true})
 			exec.WriteAll(c, exec.ChannelStdin, make([]byte, exec.MaxInput+1))
@@ -223,7 +238,8 @@ func TestExecFailures(t *testing.T) {
 			conn := agentSetup(t, &execLauncher{answers: &answers{err: tc.err}}).exec(t)
 			tc.send(conn)
 			_, _, result := all(t, conn)
-			if f := result.Failure; f == nil || string(f.Reason) != tc.reason || !strings.Contains(f.Message, tc.message) {
+			if f := result.Failure; f == nil || string(f.Reason) != tc.reason ||
+				!strings.Contains(f.Message, tc.message) {
 				t.Errorf("%+v", f)
 			}
 		})
@@ -284,10 +300,16 @@ func TestFreezeOrPause(t *testing.T) {
 		body     string
 	}{
 		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_PAUSED, 200, `{"quiesced":"Paused"}`},
-		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_ALREADY_PAUSED, 200, `{"quiesced":"AlreadyPaused"}`},
+		{
+			"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_ALREADY_PAUSED, 200,
+			`{"quiesced":"AlreadyPaused"}`,
+		},
 		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_AGENT, 200, `{"quiesced":"Agent"}`},
 		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_UNSPECIFIED, 200, `{"quiesced":"Agent"}`},
-		{"?after=90s&withoutAgent=pause&memory=m", launcherpb.Quiesced_QUIESCED_PAUSED, 200, `{"quiesced":"Paused","memory":{"began":"1970-01-01T00:00:00Z","size":7}}`},
+		{
+			"?after=90s&withoutAgent=pause&memory=m", launcherpb.Quiesced_QUIESCED_PAUSED, 200,
+			`{"quiesced":"Paused","memory":{"began":"1970-01-01T00:00:00Z","size":7}}`,
+		},
 		{"?after=90s&withoutAgent=pause&memory=older", launcherpb.Quiesced_QUIESCED_PAUSED, 500, "older version"},
 		{"?after=90s&withoutAgent=pause", 99, 500, "does not know"},
 		{"?after=0s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_PAUSED, 400, "have a time"},

@@ -36,10 +36,13 @@ type copies struct {
 }
 
 func newCopies(err error, answers ...*launcherpb.CopyFileResponse) *copies {
-	return &copies{sent: make(chan *launcherpb.CopyFileRequest, 100), answers: answers, err: err, left: make(chan struct{})}
+	return &copies{
+		sent: make(chan *launcherpb.CopyFileRequest, 100), answers: answers, err: err, left: make(chan struct{}),
+	}
 }
 
-func (c *copies) CopyFile(ctx context.Context, _ ...grpc.CallOption) (grpc.BidiStreamingClient[launcherpb.CopyFileRequest, launcherpb.CopyFileResponse], error) {
+func (c *copies) CopyFile(ctx context.Context, _ ...grpc.CallOption,
+) (grpc.BidiStreamingClient[launcherpb.CopyFileRequest, launcherpb.CopyFileResponse], error) {
 	c.ctx = ctx
 	return c, nil
 }
@@ -70,12 +73,17 @@ func (c *copies) Recv() (*launcherpb.CopyFileResponse, error) {
 }
 
 func copyResult(bytes uint64) *launcherpb.CopyFileResponse {
-	return &launcherpb.CopyFileResponse{What: &launcherpb.CopyFileResponse_Result{Result: &launcherpb.CopyFileResult{Bytes: bytes, Sha256: "ab", Verified: true}}}
+	return &launcherpb.CopyFileResponse{
+		What: &launcherpb.CopyFileResponse_Result{
+			Result: &launcherpb.CopyFileResult{Bytes: bytes, Sha256: "ab", Verified: true},
+		},
+	}
 }
 
 func openCopy(t *testing.T, s *setup) *stream.Conn {
 	t.Helper()
-	conn, err := stream.Dial(t.Context(), &rest.Config{Host: s.http.URL}, guestPath+"copyfile", url.Values{}, stream.Options{Linger: 100 * time.Millisecond})
+	conn, err := stream.Dial(t.Context(), &rest.Config{Host: s.http.URL}, guestPath+"copyfile", url.Values{},
+		stream.Options{Linger: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,17 +127,23 @@ func copyEnd(t *testing.T, r io.Reader) (data string, opened copyfile.Opened, wr
 }
 
 func TestCopyFilePush(t *testing.T) {
-	c := newCopies(io.EOF, &launcherpb.CopyFileResponse{What: &launcherpb.CopyFileResponse_Opened{Opened: &launcherpb.CopyFileOpened{Path: "/etc/x"}}},
+	c := newCopies(io.EOF,
+		&launcherpb.CopyFileResponse{
+			What: &launcherpb.CopyFileResponse_Opened{Opened: &launcherpb.CopyFileOpened{Path: "/etc/x"}},
+		},
 		&launcherpb.CopyFileResponse{What: &launcherpb.CopyFileResponse_Written{Written: 7}}, copyResult(7))
 	conn := openCopy(t, copySetup(t, c))
 	mode := uint32(0o640)
-	exec.WriteJSON(conn, copyfile.ChannelRequest, copyfile.Request{Direction: copyfile.Push, Path: "/etc", Name: "x", IntoDirectory: true, Mode: &mode})
+	exec.WriteJSON(conn, copyfile.ChannelRequest,
+		copyfile.Request{Direction: copyfile.Push, Path: "/etc", Name: "x", IntoDirectory: true, Mode: &mode})
 	start := (<-c.sent).GetStart()
-	if start == nil || start.Pull || start.Path != "/etc" || start.Name != "x" || !start.IntoDirectory || start.GetMode() != 0o640 {
+	if start == nil || start.Pull || start.Path != "/etc" || start.Name != "x" || !start.IntoDirectory ||
+		start.GetMode() != 0o640 {
 		t.Errorf("start %v", start)
 	}
 	_, opened, written, result := copyEnd(t, conn)
-	if opened.Path != "/etc/x" || written != 7 || result.Bytes != 7 || result.SHA256 != "ab" || !result.Verified || result.Failure != nil {
+	if opened.Path != "/etc/x" || written != 7 || result.Bytes != 7 || result.SHA256 != "ab" || !result.Verified ||
+		result.Failure != nil {
 		t.Errorf("%+v, %d, %+v", opened, written, result)
 	}
 }
@@ -142,7 +156,8 @@ func TestCopyFilePasses(t *testing.T) {
 	exec.WriteFrame(conn, copyfile.ChannelData, []byte("one"))
 	exec.WriteFrame(conn, copyfile.ChannelData, []byte("two"))
 	exec.WriteFrame(conn, copyfile.ChannelData, nil)
-	if (<-c.sent).GetStart() == nil || string((<-c.sent).GetData()) != "one" || string((<-c.sent).GetData()) != "two" || (<-c.sent).GetEnd() == nil {
+	if (<-c.sent).GetStart() == nil || string((<-c.sent).GetData()) != "one" || string((<-c.sent).GetData()) != "two" ||
+		(<-c.sent).GetEnd() == nil {
 		t.Error("not what was sent")
 	}
 	conn.Close()
@@ -158,7 +173,12 @@ func TestCopyFilePasses(t *testing.T) {
 
 func TestCopyFilePull(t *testing.T) {
 	size, mode, big := uint64(1<<20), uint32(0o600), strings.Repeat("x", 1<<20)
-	c := newCopies(io.EOF, &launcherpb.CopyFileResponse{What: &launcherpb.CopyFileResponse_Opened{Opened: &launcherpb.CopyFileOpened{Path: "/x", Size: &size, Mode: &mode}}},
+	c := newCopies(io.EOF,
+		&launcherpb.CopyFileResponse{
+			What: &launcherpb.CopyFileResponse_Opened{
+				Opened: &launcherpb.CopyFileOpened{Path: "/x", Size: &size, Mode: &mode},
+			},
+		},
 		&launcherpb.CopyFileResponse{What: &launcherpb.CopyFileResponse_Data{Data: []byte(big)}}, copyResult(size))
 	conn := openCopy(t, copySetup(t, c))
 	exec.WriteJSON(conn, copyfile.ChannelRequest, copyfile.Request{Direction: copyfile.Pull, Path: "/x"})
@@ -186,29 +206,39 @@ func TestCopyFileFailures(t *testing.T) {
 		err             error
 		reason, message string
 	}{
-		"no file":       {pull, grpcstatus.Error(codes.NotFound, "/x: no such file"), "NoSuchFile", "/x: no such file"},
-		"denied":        {pull, grpcstatus.Error(codes.PermissionDenied, "/x: denied"), "FileDenied", "/x: denied"},
-		"full":          {pull, grpcstatus.Error(codes.OutOfRange, "/x: full"), "GuestFull", "/x: full"},
-		"directory":     {pull, grpcstatus.Error(codes.Aborted, "/x: \x1b[2Jdir"), "FileRefused", "/x:  [2Jdir"},
-		"damaged":       {pull, grpcstatus.Error(codes.DataLoss, "/x: sum"), "FileRefused", "/x: sum"},
-		"no agent":      {pull, grpcstatus.Error(codes.FailedPrecondition, "no agent"), "Conflict", "no agent"},
-		"invalid":       {pull, grpcstatus.Error(codes.InvalidArgument, "bad"), "BadRequest", "bad"},
-		"old launcher":  {pull, grpcstatus.Error(codes.Unimplemented, "unknown method"), "Conflict", "older virtkit"},
-		"silence":       {pull, io.EOF, "Conflict", "how the copy ended"},
-		"not JSON":      {func(c *stream.Conn) { exec.WriteFrame(c, copyfile.ChannelRequest, []byte("x")) }, nil, "BadRequest", "read the request"},
-		"not a request": {func(c *stream.Conn) { exec.WriteFrame(c, copyfile.ChannelData, nil) }, nil, "BadRequest", "not a request"},
+		"no file":      {pull, grpcstatus.Error(codes.NotFound, "/x: no such file"), "NoSuchFile", "/x: no such file"},
+		"denied":       {pull, grpcstatus.Error(codes.PermissionDenied, "/x: denied"), "FileDenied", "/x: denied"},
+		"full":         {pull, grpcstatus.Error(codes.OutOfRange, "/x: full"), "GuestFull", "/x: full"},
+		"directory":    {pull, grpcstatus.Error(codes.Aborted, "/x: \x1b[2Jdir"), "FileRefused", "/x:  [2Jdir"},
+		"damaged":      {pull, grpcstatus.Error(codes.DataLoss, "/x: sum"), "FileRefused", "/x: sum"},
+		"no agent":     {pull, grpcstatus.Error(codes.FailedPrecondition, "no agent"), "Conflict", "no agent"},
+		"invalid":      {pull, grpcstatus.Error(codes.InvalidArgument, "bad"), "BadRequest", "bad"},
+		"old launcher": {pull, grpcstatus.Error(codes.Unimplemented, "unknown method"), "Conflict", "older virtkit"},
+		"silence":      {pull, io.EOF, "Conflict", "how the copy ended"},
+		"not JSON": {
+			func(c *stream.Conn) { exec.WriteFrame(c, copyfile.ChannelRequest, []byte("x")) }, nil, "BadRequest",
+			"read the request",
+		},
+		"not a request": {
+			func(c *stream.Conn) { exec.WriteFrame(c, copyfile.ChannelData, nil) }, nil, "BadRequest", "not a request",
+		},
 		"nonsense": {func(c *stream.Conn) {
 			exec.WriteJSON(c, copyfile.ChannelRequest, copyfile.Request{Direction: copyfile.Pull, Path: "x"})
 		}, nil, "BadRequest", "no home directory"},
-		"huge request": {func(c *stream.Conn) { c.Write([]byte("\x00\xff\xff\xff\xff")) }, nil, "BadRequest", "too large"},
-		"huge frame":   {push(func(c *stream.Conn) { c.Write([]byte("\x01\xff\xff\xff\xff")) }), nil, "BadRequest", "too large"},
-		"odd frame":    {push(func(c *stream.Conn) { exec.WriteFrame(c, 9, []byte("x")) }), nil, "BadRequest", "not data"},
+		"huge request": {
+			func(c *stream.Conn) { c.Write([]byte("\x00\xff\xff\xff\xff")) }, nil, "BadRequest", "too large",
+		},
+		"huge frame": {
+			push(func(c *stream.Conn) { c.Write([]byte("\x01\xff\xff\xff\xff")) }), nil, "BadRequest", "too large",
+		},
+		"odd frame": {push(func(c *stream.Conn) { exec.WriteFrame(c, 9, []byte("x")) }), nil, "BadRequest", "not data"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := openCopy(t, copySetup(t, newCopies(tc.err)))
 			tc.send(conn)
 			_, _, _, result := copyEnd(t, conn)
-			if f := result.Failure; f == nil || string(f.Reason) != tc.reason || !strings.Contains(f.Message, tc.message) {
+			if f := result.Failure; f == nil || string(f.Reason) != tc.reason ||
+				!strings.Contains(f.Message, tc.message) {
 				t.Errorf("%+v", f)
 			}
 		})

@@ -83,7 +83,8 @@ func TestLogResumed(t *testing.T) {
 		got, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != test.code || test.code == http.StatusOK && string(got) != test.want {
-			t.Errorf("after %.20q: %d %q, %v; want %d %q", test.last, response.StatusCode, got, err, test.code, test.want)
+			t.Errorf("after %.20q: %d %q, %v; want %d %q", test.last, response.StatusCode, got, err, test.code,
+				test.want)
 		}
 	}
 }
@@ -118,7 +119,8 @@ func TestLogNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "GET "+guestPath+"log/serial?follow=true HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn,
+		"GET "+guestPath+"log/serial?follow=true HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(make([]byte, 1)); err != nil { // it has begun

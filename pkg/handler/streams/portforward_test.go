@@ -18,7 +18,8 @@ import (
 
 // loopback makes the setup's guest this machine.
 func (s *setup) loopback() {
-	s.server.Dial = func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error) {
+	s.server.Dial = func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16,
+	) (net.Conn, error) {
 		if vmi.Name != "demo" {
 			return nil, fmt.Errorf("VirtualMachineInstance %s does not run here", vmi)
 		}
@@ -146,7 +147,10 @@ func TestPortForwardRefusals(t *testing.T) {
 		reason string
 		text   string
 	}{
-		fmt.Sprintf("demo/portforward/%d", free):      {http.StatusConflict, string(stream.ReasonPortRefused), fmt.Sprintf("nothing listens on its port %d/tcp", free)},
+		fmt.Sprintf("demo/portforward/%d", free): {
+			http.StatusConflict, string(stream.ReasonPortRefused),
+			fmt.Sprintf("nothing listens on its port %d/tcp", free),
+		},
 		fmt.Sprintf("other/portforward/%d/tcp", free): {http.StatusConflict, "Conflict", "does not run here"},
 		"demo/portforward/0":                          {http.StatusBadRequest, "BadRequest", "1 to 65535"},
 		"demo/portforward/65536/udp":                  {http.StatusBadRequest, "BadRequest", "1 to 65535"},
@@ -154,7 +158,8 @@ func TestPortForwardRefusals(t *testing.T) {
 	} {
 		_, err := s.dialName(path, "")
 		var status apierrors.APIStatus
-		if !errors.As(err, &status) || status.Status().Code != want.code || string(status.Status().Reason) != want.reason || !strings.Contains(err.Error(), want.text) {
+		if !errors.As(err, &status) || status.Status().Code != want.code ||
+			string(status.Status().Reason) != want.reason || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -166,7 +171,8 @@ func TestGuestThatDoesNotAnswer(t *testing.T) {
 		return nil, context.DeadlineExceeded
 	}
 	_, err := s.dialName("demo/", "portforward/22")
-	if apierrors.ReasonForError(err) != stream.ReasonGuestUnreachable || !strings.Contains(err.Error(), "network is not up") {
+	if apierrors.ReasonForError(err) != stream.ReasonGuestUnreachable ||
+		!strings.Contains(err.Error(), "network is not up") {
 		t.Errorf("%v", err)
 	}
 }

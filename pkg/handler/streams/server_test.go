@@ -45,12 +45,14 @@ type launcher struct {
 	calls []string
 }
 
-func (l *launcher) Pause(context.Context, *launcherpb.PauseRequest, ...grpc.CallOption) (*launcherpb.PauseResponse, error) {
+func (l *launcher) Pause(context.Context, *launcherpb.PauseRequest, ...grpc.CallOption,
+) (*launcherpb.PauseResponse, error) {
 	l.calls = append(l.calls, "pause")
 	return &launcherpb.PauseResponse{}, l.err
 }
 
-func (l *launcher) Reset(context.Context, *launcherpb.ResetRequest, ...grpc.CallOption) (*launcherpb.ResetResponse, error) {
+func (l *launcher) Reset(context.Context, *launcherpb.ResetRequest, ...grpc.CallOption,
+) (*launcherpb.ResetResponse, error) {
 	l.calls = append(l.calls, "reset")
 	return &launcherpb.ResetResponse{}, l.err
 }
@@ -458,7 +460,8 @@ func TestCloseEndsStreams(t *testing.T) {
 func TestRequests(t *testing.T) {
 	s := newSetup(t)
 	put := func(path string) (int, string) {
-		r, err := http.NewRequest(http.MethodPut, s.http.URL+"/v1/namespaces/default/virtualmachineinstances/"+path, nil)
+		r, err := http.NewRequest(http.MethodPut, s.http.URL+"/v1/namespaces/default/virtualmachineinstances/"+path,
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -493,7 +496,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func (l *launcher) Screenshot(context.Context, *launcherpb.ScreenshotRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[launcherpb.ScreenshotPiece], error) {
+func (l *launcher) Screenshot(context.Context, *launcherpb.ScreenshotRequest, ...grpc.CallOption,
+) (grpc.ServerStreamingClient[launcherpb.ScreenshotPiece], error) {
 	l.calls = append(l.calls, "screenshot")
 	return &pictures{err: l.err, pieces: []string{"one ", "picture"}}, nil
 }

@@ -42,7 +42,8 @@ func TestVSOCKWithTLS(t *testing.T) {
 	server.StartTLS() // for its certificate
 	certificate := server.TLS.Certificates[0]
 	server.Close()
-	l, err := tls.Listen("tcp4", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}})
+	l, err := tls.Listen("tcp4", "127.0.0.1:0",
+		&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}})
 	if err != nil {
 		t.Fatal(err)
 	}

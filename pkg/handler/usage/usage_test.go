@@ -42,7 +42,8 @@ type launcher struct {
 	load  []float64
 }
 
-func (l *launcher) Stats(ctx context.Context, _ *launcherpb.StatsRequest, _ ...grpc.CallOption) (*launcherpb.StatsResponse, error) {
+func (l *launcher) Stats(ctx context.Context, _ *launcherpb.StatsRequest, _ ...grpc.CallOption,
+) (*launcherpb.StatsResponse, error) {
 	l.calls.Add(1)
 	if l.stats == nil {
 		<-ctx.Done()
@@ -51,7 +52,8 @@ func (l *launcher) Stats(ctx context.Context, _ *launcherpb.StatsRequest, _ ...g
 	return l.stats()
 }
 
-func (l *launcher) AskAgent(context.Context, *launcherpb.AskAgentRequest, ...grpc.CallOption) (*launcherpb.AskAgentResponse, error) {
+func (l *launcher) AskAgent(context.Context, *launcherpb.AskAgentRequest, ...grpc.CallOption,
+) (*launcherpb.AskAgentResponse, error) {
 	l.asks.Add(1)
 	return &launcherpb.AskAgentResponse{InfoJson: []byte(l.agent), Load: l.load}, nil
 }
@@ -59,7 +61,10 @@ func (l *launcher) AskAgent(context.Context, *launcherpb.AskAgentRequest, ...grp
 func ok() (*launcherpb.StatsResponse, error) { return &launcherpb.StatsResponse{CpuTime: 1}, nil }
 
 func guestOf(name string, l *launcher) Guest {
-	return Guest{VMI: types.NamespacedName{Namespace: "ns", Name: name}, Pod: types.UID("pod-" + name), Launcher: l, Agent: l.agent != ""}
+	return Guest{
+		VMI: types.NamespacedName{Namespace: "ns", Name: name}, Pod: types.UID("pod-" + name), Launcher: l,
+		Agent: l.agent != "",
+	}
 }
 
 func reader(t *testing.T, guests func() []Guest) *Reader {
@@ -83,7 +88,10 @@ func read(r *Reader, within time.Duration) (names []string, missing int) {
 func TestOneHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, bad := &launcher{stats: ok}, &launcher{}
-		r := &Reader{Log: slog.New(slog.DiscardHandler), Now: time.Now, Guests: func() []Guest { return []Guest{guestOf("good", good), guestOf("bad", bad)} }}
+		r := &Reader{
+			Log: slog.New(slog.DiscardHandler), Now: time.Now,
+			Guests: func() []Guest { return []Guest{guestOf("good", good), guestOf("bad", bad)} },
+		}
 		defer r.Close()
 		start := time.Now()
 		if names, missing := read(r, 2*time.Second); !slices.Equal(names, []string{"good"}) || missing != 1 {
@@ -177,11 +185,17 @@ func TestForgets(t *testing.T) {
 // The agent is asked once a minute, and what it says is told from the next reading on.
 func TestFilesystems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &launcher{stats: ok, agent: `{"fsInfo":{"disks":[
+		l := &launcher{
+			stats: ok, agent: `{"fsInfo":{"disks":[
 			{"diskName":"vda1","mountPoint":"/","fileSystemType":"ext4","totalBytes":100,"usedBytes":40},
 			{"diskName":"vda1","mountPoint":"/","fileSystemType":"ext4","totalBytes":1,"usedBytes":1},
-			{"diskName":"","mountPoint":"/\u001b[2J","fileSystemType":"x","totalBytes":7,"usedBytes":-1}]}}`, load: []float64{2, 1, 0.5}}
-		r := &Reader{Log: slog.New(slog.DiscardHandler), Now: time.Now, Guests: func() []Guest { return []Guest{guestOf("a", l)} }}
+			{"diskName":"","mountPoint":"/\u001b[2J","fileSystemType":"x","totalBytes":7,"usedBytes":-1}]}}`,
+			load: []float64{2, 1, 0.5},
+		}
+		r := &Reader{
+			Log: slog.New(slog.DiscardHandler), Now: time.Now,
+			Guests: func() []Guest { return []Guest{guestOf("a", l)} },
+		}
 		defer r.Close()
 		for range 10 {
 			read(r, time.Second)
@@ -191,8 +205,11 @@ func TestFilesystems(t *testing.T) {
 			t.Errorf("asked %d times in 100 s", n)
 		}
 		readings, _ := r.Read(context.Background(), nil, true)
-		want := []v1.VirtualMachineInstanceFileSystem{{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", TotalBytes: 100, UsedBytes: 40}}
-		if len(readings) != 1 || !reflect.DeepEqual(readings[0].Filesystems, want) || !slices.Equal(readings[0].Load, l.load) {
+		want := []v1.VirtualMachineInstanceFileSystem{
+			{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", TotalBytes: 100, UsedBytes: 40},
+		}
+		if len(readings) != 1 || !reflect.DeepEqual(readings[0].Filesystems, want) ||
+			!slices.Equal(readings[0].Load, l.load) {
 			t.Errorf("%+v", readings)
 		}
 	})
@@ -212,35 +229,49 @@ func whole() Reading {
 		Guest: Guest{
 			VMI: types.NamespacedName{Namespace: "prod", Name: "db"},
 			Labels: map[string]string{
-				"app.kubernetes.io/part-of": "shop", "app_kubernetes_io_part_of": "twice", "kubevirt.io/domain": "db", v1.NodeNameLabel: "node01",
+				"app.kubernetes.io/part-of": "shop", "app_kubernetes_io_part_of": "twice", "kubevirt.io/domain": "db",
+				v1.NodeNameLabel: "node01",
 			},
 			Interfaces: map[string]string{"tap0": "default"}, Disks: map[string]string{"vda": "root"},
-			Migration: &launcherpb.MigrationProgress{DataTotal: 100, DataProcessed: 60, DataRemaining: 40, DirtyRate: 5, Bandwidth: 20},
+			Migration: &launcherpb.MigrationProgress{
+				DataTotal: 100, DataProcessed: 60, DataRemaining: 40, DirtyRate: 5, Bandwidth: 20,
+			},
 		},
 		Stats: &launcherpb.StatsResponse{
 			CpuTime: 12_500_000_000, CpuUser: 9_000_000_000, CpuSystem: 3_500_000_000, Vcpus: 2,
 			VcpuTimes: []*launcherpb.StatsResponse_VCPU{
-				{Id: 0, State: 1, Time: 8_000_000_000, Wait: n(1_000_000), Delay: n(2_000_000)}, {Id: 1, State: 0}, {Id: 2, State: 77, Time: 1},
+				{Id: 0, State: 1, Time: 8_000_000_000, Wait: n(1_000_000), Delay: n(2_000_000)},
+				{Id: 1, State: 0},
+				{Id: 2, State: 77, Time: 1},
 			},
 			MemoryGuest: 128 << 20, MemoryResident: 200 << 20,
 			Memory: &launcherpb.GuestMemory{
-				Available: n(100), Usable: n(80), Unused: n(70), Cached: n(5), SwapIn: n(1), SwapOut: n(2), MajorFaults: n(3), MinorFaults: n(4), Maximum: n(128 << 20),
+				Available: n(100), Usable: n(80), Unused: n(70), Cached: n(5), SwapIn: n(1), SwapOut: n(2),
+				MajorFaults: n(3), MinorFaults: n(4), Maximum: n(128 << 20),
 			},
 			Interfaces: []*launcherpb.StatsResponse_Interface{{
-				Name: "tap0", Received: 1, ReceivedPackets: 2, ReceivedErrors: 3, ReceivedDropped: 4, Sent: 5, SentPackets: 6, SentErrors: 7, SentDropped: 8,
+				Name: "tap0", Received: 1, ReceivedPackets: 2, ReceivedErrors: 3, ReceivedDropped: 4, Sent: 5,
+				SentPackets: 6, SentErrors: 7, SentDropped: 8,
 			}},
 			Disks: []*launcherpb.StatsResponse_Disk{
-				{Name: "vda", Read: 1, ReadRequests: 2, ReadTime: 3_000_000_000, Written: 4, WriteRequests: 5, WriteTime: 6_000_000_000, FlushRequests: 7, FlushTime: 8_000_000_000},
+				{
+					Name: "vda", Read: 1, ReadRequests: 2, ReadTime: 3_000_000_000, Written: 4, WriteRequests: 5,
+					WriteTime: 6_000_000_000, FlushRequests: 7, FlushTime: 8_000_000_000,
+				},
 				{Name: "sda"},
 			},
 		},
-		Filesystems: []v1.VirtualMachineInstanceFileSystem{{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", TotalBytes: 100, UsedBytes: 40}},
-		Load:        []float64{1.5, 0.75, 0},
+		Filesystems: []v1.VirtualMachineInstanceFileSystem{
+			{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", TotalBytes: 100, UsedBytes: 40},
+		},
+		Load: []float64{1.5, 0.75, 0},
 	}
 }
 
 func TestWrite(t *testing.T) {
-	bare := Reading{Guest: Guest{VMI: types.NamespacedName{Namespace: "prod", Name: "bare"}}, Stats: &launcherpb.StatsResponse{}}
+	bare := Reading{
+		Guest: Guest{VMI: types.NamespacedName{Namespace: "prod", Name: "bare"}}, Stats: &launcherpb.StatsResponse{},
+	}
 	var out bytes.Buffer
 	w := metrics.NewWriter(&out)
 	Write(w, "node01", []Reading{whole(), bare}, 1)
@@ -266,7 +297,8 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range metrics.Families() {
-		if f.From == metrics.Handler && f != metrics.HandlerReady && f != metrics.StorageStuck && families[f.Name] == nil {
+		if f.From == metrics.Handler && f != metrics.HandlerReady && f != metrics.StorageStuck &&
+			families[f.Name] == nil {
 			t.Errorf("%s is not told", f.Name)
 		}
 	}

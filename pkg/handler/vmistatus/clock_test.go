@@ -25,7 +25,8 @@ func TestClockObstacles(t *testing.T) {
 		"emulated, so not told": {told, true, false},
 	} {
 		found := clockObstacles(c.vmi, c.emulated)
-		if len(found) > 0 != c.tied || c.tied && found[0].reason != v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable {
+		if len(found) > 0 != c.tied ||
+			c.tied && found[0].reason != v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}

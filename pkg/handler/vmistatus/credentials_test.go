@@ -18,7 +18,10 @@ func TestCredentials(t *testing.T) {
 		event  string
 	}{
 		{nil, "", ""},
-		{&launcherpb.AgentCredentials{Failure: "password of user ann: no such user\x1b[2J"}, corev1.ConditionFalse, "AccessCredentialsSyncFailed"},
+		{
+			&launcherpb.AgentCredentials{Failure: "password of user ann: no such user\x1b[2J"}, corev1.ConditionFalse,
+			"AccessCredentialsSyncFailed",
+		},
 		{&launcherpb.AgentCredentials{Failure: "password of user ann: no such user\x1b[2J"}, corev1.ConditionFalse, ""},
 		{&launcherpb.AgentCredentials{}, corev1.ConditionTrue, "AccessCredentialsSyncSuccess"},
 		{&launcherpb.AgentCredentials{}, corev1.ConditionTrue, ""},
@@ -32,7 +35,8 @@ func TestCredentials(t *testing.T) {
 		if len(events) > 0 {
 			event = events[0].Reason
 		}
-		if got.Status != step.status || event != step.event || step.status == corev1.ConditionFalse && got.Message != "password of user ann: no such user[2J" {
+		if got.Status != step.status || event != step.event ||
+			step.status == corev1.ConditionFalse && got.Message != "password of user ann: no such user[2J" {
 			t.Errorf("%v: %+v, %v", step.done, got, events)
 		}
 		old = c.list

@@ -25,7 +25,8 @@ func TestEvacuation(t *testing.T) {
 	}
 	vmi.Status.EvacuationNodeName = "node1"
 	next := Next(in)
-	if c := requested(next); c == nil || c.Status != corev1.ConditionTrue || c.Reason != v1.VirtualMachineInstanceReasonEvictionRequested {
+	if c := requested(next); c == nil || c.Status != corev1.ConditionTrue ||
+		c.Reason != v1.VirtualMachineInstanceReasonEvictionRequested {
 		t.Errorf("asked: %+v", c)
 	}
 	cancelled := next.DeepCopy()

@@ -16,14 +16,21 @@ import (
 func TestInterfaces(t *testing.T) {
 	in := Input{
 		VMI: &v1.VirtualMachineInstance{Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Devices: v1.Devices{
-			Interfaces: []v1.Interface{{Name: "blue", State: v1.InterfaceStateLinkDown}, {Name: "default"}, {Name: "red"}},
+			Interfaces: []v1.Interface{
+				{Name: "blue", State: v1.InterfaceStateLinkDown},
+				{Name: "default"},
+				{Name: "red"},
+			},
 		}}}},
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			network.AnnotationStatus: `[{"interface":"eth0","default":true},{"name":"ns/red","interface":"podb1f51a511f1"},{"name":"ns/blue","interface":"pod16477688c0e"}]`,
 		}}},
 		Plan: &network.Plan{Interfaces: []network.Interface{
 			{Name: "blue", Binding: network.Bridge, PodLink: "pod16477688c0e", MAC: "02:00:00:00:00:02"},
-			{Name: "default", Binding: network.Masquerade, PodLink: "eth0", MAC: "02:00:00:00:00:01", PodIPs: []netip.Addr{netip.MustParseAddr("10.128.1.5")}},
+			{
+				Name: "default", Binding: network.Masquerade, PodLink: "eth0", MAC: "02:00:00:00:00:01",
+				PodIPs: []netip.Addr{netip.MustParseAddr("10.128.1.5")},
+			},
 			{Name: "red", Binding: network.Bridge, PodLink: "podb1f51a511f1", MAC: "02:00:00:00:00:03"},
 		}},
 		Guest: &launcherpb.GuestState{AgentConnected: true, InterfacesJson: []byte(`[
@@ -32,10 +39,24 @@ func TestInterfaces(t *testing.T) {
 			{"interfaceName":"docker0","mac":"02:00:00:00:00:09","ipAddresses":["172.17.0.1"]}]`)},
 	}
 	want := []v1.VirtualMachineInstanceNetworkInterface{
-		{Name: "default", IP: "10.128.1.5", IPs: []string{"10.128.1.5"}, MAC: "02:00:00:00:00:01", InterfaceName: "eth1", PodInterfaceName: "eth0", InfoSource: "domain, guest-agent", LinkState: "up", QueueCount: 1},
-		{Name: "blue", MAC: "02:00:00:00:00:02", PodInterfaceName: "pod16477688c0e", InfoSource: "domain, multus-status", LinkState: "down", QueueCount: 1},
-		{Name: "red", IP: "192.0.2.7", IPs: []string{"192.0.2.7"}, MAC: "02:00:00:00:00:03", InterfaceName: "eth2", PodInterfaceName: "podb1f51a511f1", InfoSource: "domain, guest-agent, multus-status", LinkState: "up", QueueCount: 1},
-		{IP: "172.17.0.1", IPs: []string{"172.17.0.1"}, MAC: "02:00:00:00:00:09", InterfaceName: "docker0", InfoSource: "guest-agent"},
+		{
+			Name: "default", IP: "10.128.1.5", IPs: []string{"10.128.1.5"}, MAC: "02:00:00:00:00:01",
+			InterfaceName: "eth1", PodInterfaceName: "eth0", InfoSource: "domain, guest-agent", LinkState: "up",
+			QueueCount: 1,
+		},
+		{
+			Name: "blue", MAC: "02:00:00:00:00:02", PodInterfaceName: "pod16477688c0e",
+			InfoSource: "domain, multus-status", LinkState: "down", QueueCount: 1,
+		},
+		{
+			Name: "red", IP: "192.0.2.7", IPs: []string{"192.0.2.7"}, MAC: "02:00:00:00:00:03", InterfaceName: "eth2",
+			PodInterfaceName: "podb1f51a511f1", InfoSource: "domain, guest-agent, multus-status", LinkState: "up",
+			QueueCount: 1,
+		},
+		{
+			IP: "172.17.0.1", IPs: []string{"172.17.0.1"}, MAC: "02:00:00:00:00:09", InterfaceName: "docker0",
+			InfoSource: "guest-agent",
+		},
 	}
 	if diff := cmp.Diff(want, interfaces(in)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -47,27 +68,40 @@ func TestInterfaceComes(t *testing.T) {
 	in := Input{
 		VMI: &v1.VirtualMachineInstance{Spec: v1.VirtualMachineInstanceSpec{
 			Domain: v1.DomainSpec{Devices: v1.Devices{Interfaces: []v1.Interface{
-				{Name: "default", InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}}},
+				{
+					Name:                   "default",
+					InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}},
+				},
 				{Name: "red", InterfaceBindingMethod: v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}},
 			}}},
-			Networks: []v1.Network{*v1.DefaultPodNetwork(), {Name: "red", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red-net"}}}},
+			Networks: []v1.Network{
+				*v1.DefaultPodNetwork(),
+				{Name: "red", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red-net"}}},
+			},
 		}},
-		Pod:   &corev1.Pod{},
-		Plan:  &network.Plan{Interfaces: []network.Interface{{Name: "default", PodLink: "eth0"}, {Name: "out", PodLink: "pod1"}}},
+		Pod: &corev1.Pod{},
+		Plan: &network.Plan{
+			Interfaces: []network.Interface{{Name: "default", PodLink: "eth0"}, {Name: "out", PodLink: "pod1"}},
+		},
 		Guest: &launcherpb.GuestState{InterfaceLinks: map[string]string{"default": "up"}},
 	}
 	look := func() (rows, condition string) {
 		for _, row := range interfaces(in) {
 			rows += row.Name + ": " + row.InfoSource + "; "
 		}
-		c := conditionList{list: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceMigrationRequired, Message: "old"}}}
+		c := conditionList{
+			list: []v1.VirtualMachineInstanceCondition{
+				{Type: v1.VirtualMachineInstanceMigrationRequired, Message: "old"},
+			},
+		}
 		mustMove(in, &c)
 		for _, x := range c.list {
 			condition = x.Reason + ": " + x.Message
 		}
 		return rows, condition
 	}
-	const required = "AutoMigrationDueToLiveUpdate: The guest gets its new interface red in another pod: it has to migrate, or to be restarted."
+	const required = "AutoMigrationDueToLiveUpdate: The guest gets its new interface red in another pod: it has to " +
+		"migrate, or to be restarted."
 	if rows, condition := look(); rows != "default: domain; " || condition != required {
 		t.Errorf("in the pod it has: %q, %q", rows, condition)
 	}

@@ -52,19 +52,25 @@ func TestDepart(t *testing.T) {
 	in.VMI.Status = running
 	in.Outgoing = &Outgoing{UID: "m", Failed: true, Cancelled: true, Reason: "aborted\nby hand"}
 	over := Next(in)
-	if ms := over.MigrationState; !ms.Failed || !ms.Completed || ms.EndTimestamp == nil || ms.AbortStatus != v1.MigrationAbortSucceeded || ms.FailureReason != "abortedby hand" {
+	if ms := over.MigrationState; !ms.Failed || !ms.Completed || ms.EndTimestamp == nil ||
+		ms.AbortStatus != v1.MigrationAbortSucceeded || ms.FailureReason != "abortedby hand" {
 		t.Errorf("failed: %+v", ms)
 	}
 	if over.Phase != v1.Running || over.NodeName != "node1" {
 		t.Errorf("phase %s on %s", over.Phase, over.NodeName)
 	}
-	if events := Events(in.VMI.Status, over); len(events) != 1 || events[0].Type != corev1.EventTypeWarning || events[0].Reason != string(v1.Migrated) {
+	if events := Events(in.VMI.Status, over); len(events) != 1 || events[0].Type != corev1.EventTypeWarning ||
+		events[0].Reason != string(v1.Migrated) {
 		t.Errorf("events %+v", events)
 	}
 }
 
 func TestArrive(t *testing.T) {
-	in := Input{VMI: vmiOf(t, migratingVMI), Pod: pod(), Guest: guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_NONE }), Plan: plan(), Now: now}
+	in := Input{
+		VMI: vmiOf(t, migratingVMI), Pod: pod(),
+		Guest: guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_NONE }),
+		Plan:  plan(), Now: now,
+	}
 	in.Pod.UID = "pod2"
 	if ms := Arrive(in, node2).MigrationState; ms.TargetNodeAddress != "" {
 		t.Errorf("not prepared: %+v", ms)
@@ -115,7 +121,8 @@ func TestTargetCannotBePrepared(t *testing.T) {
 	if ms := Arrive(in, node2).MigrationState; !ms.Failed || ms.FailureReason != "target node node2: no image" {
 		t.Errorf("final: %+v", ms)
 	}
-	if ms := Arrive(Input{VMI: in.VMI, Pod: pod(), Now: now}, Target{Node: "node2", Prepared: true}).MigrationState; !ms.Failed {
+	if ms := Arrive(Input{VMI: in.VMI, Pod: pod(), Now: now},
+		Target{Node: "node2", Prepared: true}).MigrationState; !ms.Failed {
 		t.Errorf("no address: %+v", ms)
 	}
 }

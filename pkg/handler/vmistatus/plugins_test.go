@@ -13,9 +13,11 @@ import (
 func TestPluginStays(t *testing.T) {
 	for stays, want := range map[bool]string{false: "", true: v1.VirtualMachineInstanceReasonInterfaceNotMigratable} {
 		c := &conditionList{}
-		migratable(&v1.VirtualMachineInstance{}, nil, &network.Plan{Interfaces: []network.Interface{{Name: "red", Stays: stays}}}, true, c)
+		migratable(&v1.VirtualMachineInstance{}, nil,
+			&network.Plan{Interfaces: []network.Interface{{Name: "red", Stays: stays}}}, true, c)
 		for _, condition := range c.list {
-			if condition.Reason != want || stays && !strings.HasPrefix(condition.Message, `interface "red" has a network binding plugin`) {
+			if condition.Reason != want ||
+				stays && !strings.HasPrefix(condition.Message, `interface "red" has a network binding plugin`) {
 				t.Errorf("stays %v: %+v", stays, condition)
 			}
 		}

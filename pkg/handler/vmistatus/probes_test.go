@@ -29,7 +29,8 @@ func TestReadiness(t *testing.T) {
 			in.VMI.Spec.ReadinessProbe = tc.probe
 			in.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: tc.ready}}
 			for _, c := range Next(in).Conditions {
-				if c.Type == v1.VirtualMachineInstanceReady && (c.Status != tc.want || c.Status == corev1.ConditionFalse && c.Reason != ReasonNotReady) {
+				if c.Type == v1.VirtualMachineInstanceReady &&
+					(c.Status != tc.want || c.Status == corev1.ConditionFalse && c.Reason != ReasonNotReady) {
 					t.Errorf("%+v", c)
 				}
 			}
@@ -42,7 +43,8 @@ func TestLiveness(t *testing.T) {
 	in := Input{VMI: vmiOf(t, migratingVMI), Pod: pod(), Now: now, Plan: plan()}
 	in.VMI.Spec.LivenessProbe = &v1.Probe{}
 	in.Guest = &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, Reason: names.ReasonTerminated}
-	if next := Next(in); next.Phase != v1.Failed || next.Reason != ReasonNotAlive || !strings.Contains(message(next.Conditions, v1.VirtualMachineInstanceReady), "liveness probe") {
+	if next := Next(in); next.Phase != v1.Failed || next.Reason != ReasonNotAlive ||
+		!strings.Contains(message(next.Conditions, v1.VirtualMachineInstanceReady), "liveness probe") {
 		t.Errorf("%s %s %+v", next.Phase, next.Reason, next.Conditions)
 	}
 	in.Pod.DeletionTimestamp = &metav1.Time{Time: now}

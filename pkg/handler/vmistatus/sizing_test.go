@@ -19,7 +19,8 @@ func TestSize(t *testing.T) {
 	if topology := got.CurrentCPUTopology; topology.Sockets != 3 || topology.Cores != 2 {
 		t.Errorf("topology %+v", topology)
 	}
-	if m := got.Memory; m.GuestAtBoot.String() != "256Mi" || m.GuestRequested.String() != "320Mi" || m.GuestCurrent.String() != "288Mi" {
+	if m := got.Memory; m.GuestAtBoot.String() != "256Mi" || m.GuestRequested.String() != "320Mi" ||
+		m.GuestCurrent.String() != "288Mi" {
 		t.Errorf("memory %+v", m)
 	}
 	// A virt-handler that has not asked yet knows nothing better.
@@ -32,7 +33,9 @@ func TestSize(t *testing.T) {
 	in.Unsized = "no room"
 	failed := false
 	for _, c := range Next(in).Conditions {
-		failed = failed || c.Type == v1.VirtualMachineInstanceSynchronized && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "no room")
+		failed = failed ||
+			c.Type == v1.VirtualMachineInstanceSynchronized && c.Status == corev1.ConditionFalse &&
+				strings.Contains(c.Message, "no room")
 	}
 	if !failed {
 		t.Error("that it did not get its size is not told")
@@ -43,7 +46,8 @@ func TestMappedNUMAStays(t *testing.T) {
 	vmi := vmiOf(t, scheduled)
 	vmi.Spec.Domain.CPU.NUMA = &v1.NUMA{GuestMappingPassthrough: &v1.NUMAGuestMappingPassthrough{}}
 	for _, c := range Next(Input{VMI: vmi, Pod: pod(), Now: now, Guest: guest(nil)}).Conditions {
-		if c.Type == v1.VirtualMachineInstanceIsMigratable && (c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "guestMappingPassthrough")) {
+		if c.Type == v1.VirtualMachineInstanceIsMigratable &&
+			(c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "guestMappingPassthrough")) {
 			t.Errorf("%+v", c)
 		}
 	}

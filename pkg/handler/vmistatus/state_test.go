@@ -18,9 +18,11 @@ func TestStateMoves(t *testing.T) {
 	said := func(phase corev1.PodPhase, text string) *corev1.Pod {
 		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
 		if text != "" {
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: names.ContainerCompute, State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{Message: text},
-			}}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: names.ContainerCompute, State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{Message: text},
+				}},
+			}
 		}
 		return pod
 	}
@@ -46,9 +48,11 @@ func TestStateMoves(t *testing.T) {
 			vmi := &v1.VirtualMachineInstance{}
 			vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
 			vmi.Status.Phase, vmi.Status.NodeName = v1.Running, "node1"
-			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: source, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
-				ClaimName: source, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			}}}
+			vmi.Status.VolumeStatus = []v1.VolumeStatus{
+				{Name: source, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+					ClaimName: source, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				}},
+			}
 			vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
 				SourceNode: "node1", TargetNode: "node2", TargetNodeAddress: "10.0.0.2",
 				SourcePersistentStatePVCName: source, TargetPersistentStatePVCName: test.target,
@@ -64,7 +68,8 @@ func TestStateMoves(t *testing.T) {
 				}
 			}
 			info := got.VolumeStatus[0].PersistentVolumeClaimInfo
-			if len(got.VolumeStatus) != 1 || got.VolumeStatus[0].Name != test.want || info.ClaimName != test.want || len(info.AccessModes) != 1 {
+			if len(got.VolumeStatus) != 1 || got.VolumeStatus[0].Name != test.want || info.ClaimName != test.want ||
+				len(info.AccessModes) != 1 {
 				t.Errorf("volumes in the status %+v, want %s", got.VolumeStatus, test.want)
 			}
 			if vmi.Status.VolumeStatus[0].Name != source {
@@ -87,10 +92,15 @@ func TestAllObstacles(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{}
 	vmi.Spec.Domain.CPU = &v1.CPU{Model: v1.CPUModeHostPassthrough}
 	vmi.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node1"}
-	vmi.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
-	}}}}
-	for emulated, reason := range map[bool]string{false: v1.VirtualMachineInstanceReasonCPUModeNotMigratable, true: v1.VirtualMachineInstanceReasonNotMigratable} {
+	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}},
+	}
+	for emulated, reason := range map[bool]string{
+		false: v1.VirtualMachineInstanceReasonCPUModeNotMigratable,
+		true:  v1.VirtualMachineInstanceReasonNotMigratable,
+	} {
 		c := &conditionList{}
 		migratable(vmi, nil, nil, emulated, c)
 		for _, condition := range c.list {
@@ -101,7 +111,8 @@ func TestAllObstacles(t *testing.T) {
 			if emulated {
 				parts--
 			}
-			if condition.Reason != want || len(strings.Split(condition.Message, "; ")) < parts || strings.Contains(condition.Message, "cpu.model") == emulated {
+			if condition.Reason != want || len(strings.Split(condition.Message, "; ")) < parts ||
+				strings.Contains(condition.Message, "cpu.model") == emulated {
 				t.Errorf("%s, emulated %t: %s: %s", condition.Type, emulated, condition.Reason, condition.Message)
 			}
 		}
@@ -112,10 +123,14 @@ func TestAllObstacles(t *testing.T) {
 func TestTied(t *testing.T) {
 	const hostname = corev1.LabelHostname
 	only := func(key, node string) *corev1.Affinity {
-		requirements := []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}
-		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: requirements}},
-		}}}
+		requirements := []corev1.NodeSelectorRequirement{
+			{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+		}
+		return &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: requirements}},
+			}},
+		}
 	}
 	free := &corev1.PodSpec{}
 	for name, tc := range map[string]struct {
@@ -124,16 +139,29 @@ func TestTied(t *testing.T) {
 		pod      *corev1.PodSpec
 		want     string
 	}{
-		"free":                      {nil, nil, free, ""},
-		"to its node":               {map[string]string{hostname: "node1"}, nil, free, "spec.nodeSelector"},
-		"to another":                {map[string]string{hostname: "node2"}, nil, free, ""},
-		"to another, no pod":        {map[string]string{hostname: "node2"}, nil, nil, "spec.nodeSelector"},
-		"by a label that differs":   {map[string]string{hostname: "host1"}, nil, &corev1.PodSpec{NodeSelector: map[string]string{hostname: "host1"}}, "spec.nodeSelector"},
-		"from one to another":       {map[string]string{hostname: "host2"}, nil, &corev1.PodSpec{NodeSelector: map[string]string{hostname: "host1"}}, ""},
-		"by affinity":               {nil, only(hostname, "node1"), free, "spec.affinity.nodeAffinity"},
-		"by affinity, to another":   {nil, only(hostname, "node2"), free, ""},
-		"by affinity, as its pod":   {nil, only(hostname, "host1"), &corev1.PodSpec{Affinity: only(hostname, "host1")}, "spec.affinity.nodeAffinity"},
-		"by affinity, not its pod":  {nil, only(hostname, "host2"), &corev1.PodSpec{Affinity: only(hostname, "host1")}, ""},
+		"free":               {nil, nil, free, ""},
+		"to its node":        {map[string]string{hostname: "node1"}, nil, free, "spec.nodeSelector"},
+		"to another":         {map[string]string{hostname: "node2"}, nil, free, ""},
+		"to another, no pod": {map[string]string{hostname: "node2"}, nil, nil, "spec.nodeSelector"},
+		"by a label that differs": {
+			map[string]string{hostname: "host1"},
+			nil,
+			&corev1.PodSpec{NodeSelector: map[string]string{hostname: "host1"}}, "spec.nodeSelector",
+		},
+		"from one to another": {
+			map[string]string{hostname: "host2"},
+			nil,
+			&corev1.PodSpec{NodeSelector: map[string]string{hostname: "host1"}}, "",
+		},
+		"by affinity":             {nil, only(hostname, "node1"), free, "spec.affinity.nodeAffinity"},
+		"by affinity, to another": {nil, only(hostname, "node2"), free, ""},
+		"by affinity, as its pod": {
+			nil, only(hostname, "host1"), &corev1.PodSpec{Affinity: only(hostname, "host1")},
+			"spec.affinity.nodeAffinity",
+		},
+		"by affinity, not its pod": {
+			nil, only(hostname, "host2"), &corev1.PodSpec{Affinity: only(hostname, "host1")}, "",
+		},
 		"by affinity to other keys": {nil, only("zone", "node1"), free, ""},
 	} {
 		vmi := &v1.VirtualMachineInstance{}

@@ -65,7 +65,8 @@ func plan() *network.Plan {
 func guest(change func(*launcherpb.GuestState)) *launcherpb.GuestState {
 	g := &launcherpb.GuestState{
 		Lifecycle: launcherpb.Lifecycle_LIFECYCLE_RUNNING, Machine: "pc-q35-10.0",
-		MemoryAtBoot: 256 << 20, MemoryCurrent: 200 << 20, VolumeTargets: map[string]string{"root": "vda", "data": "vdb"},
+		MemoryAtBoot: 256 << 20, MemoryCurrent: 200 << 20,
+		VolumeTargets: map[string]string{"root": "vda", "data": "vdb"},
 	}
 	if change != nil {
 		change(g)
@@ -86,20 +87,32 @@ func TestNextGolden(t *testing.T) {
 		in   Input
 	}{
 		{"running", Input{VMI: vmiOf(t, scheduled), Pod: pod(), Guest: guest(nil), Plan: plan()}},
-		{"emulated-with-agent", Input{VMI: vmiOf(t, scheduled), Pod: pod(), Plan: plan(), Guest: guest(func(g *launcherpb.GuestState) {
-			g.Emulation, g.AgentConnected, g.FsfreezeStatus = true, true, "thawed"
-			g.GuestOsJson = []byte(`{"name":"Debian GNU/Linux","id":"debian","prettyName":"Debian\u001b[31m 13"}`)
-			g.InterfacesJson = []byte(`[{"interfaceName":"lo","ipAddresses":["127.0.0.1"]},
+		{
+			"emulated-with-agent",
+			Input{VMI: vmiOf(t, scheduled), Pod: pod(), Plan: plan(), Guest: guest(func(g *launcherpb.GuestState) {
+				g.Emulation, g.AgentConnected, g.FsfreezeStatus = true, true, "thawed"
+				g.GuestOsJson = []byte(`{"name":"Debian GNU/Linux","id":"debian","prettyName":"Debian\u001b[31m 13"}`)
+				g.InterfacesJson = []byte(`[{"interfaceName":"lo","ipAddresses":["127.0.0.1"]},
 				{"interfaceName":"enp1s0","mac":"02:00:00:00:00:07","ipAddresses":["10.0.2.2"]},
 				{"interfaceName":"docker0","mac":"02:42:00:00:00:01","ipAddresses":["172.17.0.1","nonsense"]}]`)
-		})}},
-		{"paused-io-error", Input{VMI: vmiOf(t, scheduled), Pod: pod(), Plan: plan(), Guest: guest(func(g *launcherpb.GuestState) {
-			g.Lifecycle, g.Reason = launcherpb.Lifecycle_LIFECYCLE_PAUSED, "ioerror"
-		})}},
-		{"crashed", Input{VMI: vmiOf(t, scheduled), Pod: pod(), Plan: plan(), Guest: guest(func(g *launcherpb.GuestState) {
-			g.Lifecycle, g.Reason = launcherpb.Lifecycle_LIFECYCLE_CRASHED, "panicked"
-		})}},
-		{"not-started", Input{VMI: vmiOf(t, scheduled), Pod: pod(), Failure: &Failure{Message: "volume root is in use"}}},
+			})},
+		},
+		{
+			"paused-io-error",
+			Input{VMI: vmiOf(t, scheduled), Pod: pod(), Plan: plan(), Guest: guest(func(g *launcherpb.GuestState) {
+				g.Lifecycle, g.Reason = launcherpb.Lifecycle_LIFECYCLE_PAUSED, "ioerror"
+			})},
+		},
+		{
+			"crashed",
+			Input{VMI: vmiOf(t, scheduled), Pod: pod(), Plan: plan(), Guest: guest(func(g *launcherpb.GuestState) {
+				g.Lifecycle, g.Reason = launcherpb.Lifecycle_LIFECYCLE_CRASHED, "panicked"
+			})},
+		},
+		{
+			"not-started",
+			Input{VMI: vmiOf(t, scheduled), Pod: pod(), Failure: &Failure{Message: "volume root is in use"}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.in.Now = now
@@ -138,7 +151,8 @@ func TestPhase(t *testing.T) {
 	unknown.Status.Phase = v1.Unknown
 	wasRunning := unknown.DeepCopy()
 	wasRunning.Status.PhaseTransitionTimestamps = append(wasRunning.Status.PhaseTransitionTimestamps,
-		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: v1.Running}, v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: v1.Unknown})
+		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: v1.Running},
+		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: v1.Unknown})
 	none := guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_NONE })
 	shuttingDown := guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_SHUTTING_DOWN })
 	off := guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_SHUTOFF })
@@ -147,9 +161,13 @@ func TestPhase(t *testing.T) {
 	})
 	evictedPod := pod()
 	evictedPod.Status.Phase = corev1.PodSucceeded
-	evictedPod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: names.ContainerCompute, State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{Message: `{"lifecycle":"LIFECYCLE_DESTROYED","reason":"terminated"}`},
-	}}}
+	evictedPod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: names.ContainerCompute, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{
+				Message: `{"lifecycle":"LIFECYCLE_DESTROYED","reason":"terminated"}`,
+			},
+		}},
+	}
 	failedPod := pod()
 	failedPod.Status.Phase = corev1.PodFailed
 	for _, test := range []struct {
@@ -161,7 +179,12 @@ func TestPhase(t *testing.T) {
 		{"nothing known", Input{}, v1.Scheduled, ""},
 		{"no domain yet", Input{Guest: none}, v1.Scheduled, ""},
 		{"failure to be tried again", Input{Guest: none, Failure: &Failure{Message: "m"}}, v1.Scheduled, ""},
-		{"final failure", Input{Guest: none, Failure: &Failure{Message: "m", Final: true}}, v1.Failed, ReasonCannotStart},
+		{
+			"final failure",
+			Input{Guest: none, Failure: &Failure{Message: "m", Final: true}},
+			v1.Failed,
+			ReasonCannotStart,
+		},
 		{"shutting down", Input{Guest: shuttingDown}, v1.Running, ""},
 		{"the guest's word counts more than the pod's", Input{Guest: off, Pod: failedPod}, v1.Succeeded, ""},
 		{"ended with its pod", Input{Guest: evicted}, v1.Failed, ReasonPodEnded},
@@ -204,12 +227,28 @@ func TestMigratable(t *testing.T) {
 	}{
 		{"shared claim", "", "", "", "", v1.BlockMigration},
 		{"claim of one node", "ReadWriteMany", "ReadWriteOnce", "DisksNotLiveMigratable", "", v1.BlockMigration},
-		{"ephemeral", "  - {name: root, containerDisk: {image: d}}\n  - {name: data, persistentVolumeClaim: {claimName: claim}}", "  - {name: data, ephemeral: {persistentVolumeClaim: {claimName: claim}}}", "", "", v1.BlockMigration},
-		{"host disk", "- {name: root, containerDisk: {image: d}}", "- {name: root, hostDisk: {path: /d/a.img, type: Disk}}", "DisksNotLiveMigratable", "", v1.BlockMigration},
-		{"shared host disk", "- {name: root, containerDisk: {image: d}}", "- {name: root, hostDisk: {path: /d/a.img, type: Disk, shared: true}}", "", "", v1.LiveMigration},
+		{
+			"ephemeral",
+			"  - {name: root, containerDisk: {image: d}}\n  - {name: data, persistentVolumeClaim: {claimName: claim}}",
+			"  - {name: data, ephemeral: {persistentVolumeClaim: {claimName: claim}}}", "", "", v1.BlockMigration,
+		},
+		{
+			"host disk", "- {name: root, containerDisk: {image: d}}",
+			"- {name: root, hostDisk: {path: /d/a.img, type: Disk}}", "DisksNotLiveMigratable", "", v1.BlockMigration,
+		},
+		{
+			"shared host disk", "- {name: root, containerDisk: {image: d}}",
+			"- {name: root, hostDisk: {path: /d/a.img, type: Disk, shared: true}}", "", "", v1.LiveMigration,
+		},
 		{"only shared claims", "  - {name: root, containerDisk: {image: d}}\n", "", "", "", v1.LiveMigration},
-		{"bridge", "masquerade", "bridge", "InterfaceNotLiveMigratable", "InterfaceNotLiveMigratable", v1.BlockMigration},
-		{"node selector", "spec:", "spec:\n  nodeSelector: {kubernetes.io/hostname: node1}", "NotMigratable", "NotMigratable", v1.BlockMigration},
+		{
+			"bridge", "masquerade", "bridge", "InterfaceNotLiveMigratable", "InterfaceNotLiveMigratable",
+			v1.BlockMigration,
+		},
+		{
+			"node selector", "spec:", "spec:\n  nodeSelector: {kubernetes.io/hostname: node1}", "NotMigratable",
+			"NotMigratable", v1.BlockMigration,
+		},
 		{
 			"affinity", "spec:", `spec:
   affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
@@ -227,7 +266,8 @@ func TestMigratable(t *testing.T) {
 			vmi := vmiOf(t, strings.Replace(scheduled, test.old, test.replacement, 1))
 			got := Next(Input{VMI: vmi, Guest: guest(nil), Plan: plan(), Now: now})
 			for kind, want := range map[v1.VirtualMachineInstanceConditionType]string{
-				v1.VirtualMachineInstanceIsMigratable: test.live, v1.VirtualMachineInstanceIsStorageLiveMigratable: test.storage,
+				v1.VirtualMachineInstanceIsMigratable:            test.live,
+				v1.VirtualMachineInstanceIsStorageLiveMigratable: test.storage,
 			} {
 				for _, c := range got.Conditions {
 					if c.Type == kind && (c.Reason != want || (c.Status == corev1.ConditionTrue) != (want == "")) {
@@ -250,12 +290,15 @@ func TestEvents(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	with := func(phase v1.VirtualMachineInstancePhase, conditions ...v1.VirtualMachineInstanceCondition) v1.VirtualMachineInstanceStatus {
+	with := func(phase v1.VirtualMachineInstancePhase, conditions ...v1.VirtualMachineInstanceCondition,
+	) v1.VirtualMachineInstanceStatus {
 		return v1.VirtualMachineInstanceStatus{Phase: phase, Conditions: conditions}
 	}
 	paused := v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue}
 	unsynced := func(m string) v1.VirtualMachineInstanceCondition {
-		return v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Message: m}
+		return v1.VirtualMachineInstanceCondition{
+			Type: v1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Message: m,
+		}
 	}
 	for _, test := range []struct {
 		old, next v1.VirtualMachineInstanceStatus
@@ -282,7 +325,8 @@ func TestEvents(t *testing.T) {
 func TestHostileGuest(t *testing.T) {
 	many := make([]string, 5000)
 	for i := range many {
-		many[i] = fmt.Sprintf(`{"interfaceName":"e%d","mac":"02:00:00:00:00:%02x","ipAddresses":["10.0.0.1"]}`, i, i%256)
+		many[i] = fmt.Sprintf(`{"interfaceName":"e%d","mac":"02:00:00:00:00:%02x","ipAddresses":["10.0.0.1"]}`, i,
+			i%256)
 	}
 	g := guest(func(g *launcherpb.GuestState) {
 		g.AgentConnected = true
@@ -312,7 +356,8 @@ func TestHostileGuest(t *testing.T) {
 func FuzzGuest(f *testing.F) {
 	f.Add([]byte(`{"name":"x"}`), []byte(`[{"mac":"a"}]`), `{"lifecycle":"LIFECYCLE_CRASHED"}`)
 	f.Fuzz(func(t *testing.T, os, interfaces []byte, end string) {
-		if len(guestOS(os).Name) > maxText || len(agentInterfaces(interfaces)) > maxInterfaces || len(lastWord(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: terminated(end)}}).Reason) > maxText {
+		if len(guestOS(os).Name) > maxText || len(agentInterfaces(interfaces)) > maxInterfaces ||
+			len(lastWord(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: terminated(end)}}).Reason) > maxText {
 			t.Error("a limit was passed")
 		}
 	})

@@ -24,7 +24,8 @@ func pair(t *testing.T) (c *Conn, guest *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, guest = &Conn{File: os.NewFile(uintptr(fds[0]), "vsock"), remote: Address{7, 22}}, os.NewFile(uintptr(fds[1]), "guest")
+	c, guest = &Conn{File: os.NewFile(uintptr(fds[0]), "vsock"), remote: Address{7, 22}},
+		os.NewFile(uintptr(fds[1]), "guest")
 	t.Cleanup(func() { _ = c.Close(); _ = guest.Close() })
 	return c, guest
 }

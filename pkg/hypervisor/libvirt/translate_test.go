@@ -137,9 +137,11 @@ func TestDescribe(t *testing.T) {
 // A tap receives what the guest sends, and what is not known is not zero.
 func TestStats(t *testing.T) {
 	got := stats(&libvirt.DomainStats{
-		Vcpu:    []libvirt.DomainStatsVcpu{{State: 1, Time: 5, WaitSet: true, Wait: 3}},
-		Balloon: &libvirt.DomainStatsBalloon{Current: 1024, Rss: 512, AvailableSet: true, Available: 900, UsableSet: true, Usable: 400},
-		Net:     []libvirt.DomainStatsNet{{Name: "tap0", RxBytes: 10, TxBytes: 20}},
+		Vcpu: []libvirt.DomainStatsVcpu{{State: 1, Time: 5, WaitSet: true, Wait: 3}},
+		Balloon: &libvirt.DomainStatsBalloon{
+			Current: 1024, Rss: 512, AvailableSet: true, Available: 900, UsableSet: true, Usable: 400,
+		},
+		Net: []libvirt.DomainStatsNet{{Name: "tap0", RxBytes: 10, TxBytes: 20}},
 	})
 	if v := got.VCPUs[0]; v.Wait == nil || *v.Wait != 3 || v.Delay != nil {
 		t.Errorf("vCPU %+v", v)
@@ -147,7 +149,8 @@ func TestStats(t *testing.T) {
 	if nic := got.Interfaces[0]; nic.Sent.Bytes != 10 || nic.Received.Bytes != 20 {
 		t.Errorf("interface %+v", nic)
 	}
-	if got.MemoryGuest != 1<<20 || got.MemoryResident != 512<<10 || got.MemoryUsed != 500<<10 || got.Memory.Unused != nil {
+	if got.MemoryGuest != 1<<20 || got.MemoryResident != 512<<10 || got.MemoryUsed != 500<<10 ||
+		got.Memory.Unused != nil {
 		t.Errorf("memory %+v", got)
 	}
 }

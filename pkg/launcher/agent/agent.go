@@ -182,6 +182,15 @@ func ParseFreezeStatus(reply string) (string, error) {
 	return r, nil
 }
 
+// ParseFrozen reads the reply to guest-fsfreeze-freeze: how many file systems it has frozen.
+func ParseFrozen(reply string) (int, error) {
+	var n int
+	if err := unwrap(reply, &n); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
 // clean shortens a string and drops what does not print; it ends up in status fields and terminals.
 func clean(s string) string {
 	if len(s) > maxString {

@@ -36,11 +36,15 @@ func TestAsk(t *testing.T) {
 	want := Report{
 		Version: "10.0.2",
 		OS: &v1.VirtualMachineInstanceGuestOSInfo{
-			Name: "Debian GNU/Linux", KernelRelease: "6.1.0-56-cloud-amd64", Version: "12 (bookworm)", PrettyName: "Debian GNU/Linux 12 (bookworm)",
-			VersionID: "12", KernelVersion: "#1 SMP", Machine: "x86_64", ID: "debian",
+			Name: "Debian GNU/Linux", KernelRelease: "6.1.0-56-cloud-amd64", Version: "12 (bookworm)",
+			PrettyName: "Debian GNU/Linux 12 (bookworm)",
+			VersionID:  "12", KernelVersion: "#1 SMP", Machine: "x86_64", ID: "debian",
 		},
 		Interfaces: []v1.VirtualMachineInstanceNetworkInterface{
-			{InterfaceName: "eth0", MAC: "02:00:00:aa:bb:cc", IP: "10.0.2.2", IPs: []string{"10.0.2.2", "fd00::2"}, InfoSource: "guest-agent"},
+			{
+				InterfaceName: "eth0", MAC: "02:00:00:aa:bb:cc", IP: "10.0.2.2", IPs: []string{"10.0.2.2", "fd00::2"},
+				InfoSource: "guest-agent",
+			},
 			{InterfaceName: "eth1", MAC: "02:00:00:00:00:01", InfoSource: "guest-agent"},
 		},
 		FreezeStatus: "thawed",
@@ -66,13 +70,20 @@ func TestAskOldAgent(t *testing.T) {
 }
 
 func TestHostileReplies(t *testing.T) {
-	for _, reply := range []string{"", "null", "[]", `{}`, `{"return":7}`, `{"return":{"version":7}}`, strings.Repeat("x", maxReply+1)} {
+	for _, reply := range []string{
+		"", "null", "[]", `{}`, `{"return":7}`, `{"return":{"version":7}}`, strings.Repeat("x", maxReply+1),
+	} {
 		if v, err := ParseVersion(reply); err == nil {
 			t.Errorf("%.40q gave %q", reply, v)
 		}
 	}
 	if _, err := ParseFreezeStatus(`{"return":"melted"}`); err == nil {
 		t.Error("an unknown freeze status was believed")
+	}
+	for _, reply := range []string{"", `{"return":"2"}`, `{"return":1e99}`, `{"return":1.5}`, `{"return":{}}`} {
+		if n, err := ParseFrozen(reply); err == nil {
+			t.Errorf("%q: %d file systems are frozen", reply, n)
+		}
 	}
 	v, err := ParseVersion(`{"return":{"version":"\u001b[2J` + strings.Repeat("v", 1000) + `"}}`)
 	if err != nil || strings.ContainsRune(v, 0x1b) || len(v) > maxString {
@@ -86,10 +97,12 @@ func TestHostileReplies(t *testing.T) {
 
 func TestAskInfo(t *testing.T) {
 	replies := map[string]string{
-		"guest-info": infoReply, "guest-get-osinfo": osReply, "guest-get-host-name": `{"return":{"host-name":"web\u001b"}}`,
-		"guest-get-timezone": `{"return":{"zone":"CET","offset":3600}}`,
-		"guest-get-users":    `{"return":[{"user":"root","login-time":1.5}` + strings.Repeat(`,{"user":"x"}`, 1000) + `]}`,
-		"guest-get-fsinfo":   `{"return":[{"name":"vda1","mountpoint":"/","type":"ext4","used-bytes":1,"total-bytes":2,"disk":[{"serial":"s","bus-type":"virtio"}]}]}`,
+		"guest-info": infoReply, "guest-get-osinfo": osReply,
+		"guest-get-host-name": `{"return":{"host-name":"web\u001b"}}`,
+		"guest-get-timezone":  `{"return":{"zone":"CET","offset":3600}}`,
+		"guest-get-users": `{"return":[{"user":"root","login-time":1.5}` + strings.Repeat(`,{"user":"x"}`, 1000) +
+			`]}`,
+		"guest-get-fsinfo": `{"return":[{"name":"vda1","mountpoint":"/","type":"ext4","used-bytes":1,"total-bytes":2,"disk":[{"serial":"s","bus-type":"virtio"}]}]}`,
 	}
 	info, err := AskInfo(func(c string) (string, error) {
 		for name, reply := range replies {
@@ -102,7 +115,8 @@ func TestAskInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.GAVersion != "10.0.2" || info.Hostname != "web" || info.Timezone != "CET, 3600" || info.OS.ID != "debian" || len(info.UserList) != maxUsers || info.UserList[0].LoginTime != 1.5 {
+	if info.GAVersion != "10.0.2" || info.Hostname != "web" || info.Timezone != "CET, 3600" || info.OS.ID != "debian" ||
+		len(info.UserList) != maxUsers || info.UserList[0].LoginTime != 1.5 {
 		t.Errorf("%+v", info)
 	}
 	want := []v1.VirtualMachineInstanceFileSystem{{
@@ -142,19 +156,24 @@ func TestCheckExec(t *testing.T) {
 
 func FuzzReplies(f *testing.F) {
 	for _, s := range []string{
-		infoReply, osReply, netReply, freezeReply, `{"return":{"pid":1}}`, `{"return":1}`, `{"return":{"count":1}}`, `{"return":{"count":1,"buf-b64":"YQ==","eof":true}}`,
-		`{"return":{"exited":true,"exitcode":1,"out-data":"b3V0","err-truncated":true}}`, `{"return":[{"user":"a","login-time":1}]}`,
+		infoReply, osReply, netReply, freezeReply, `{"return":{"pid":1}}`, `{"return":1}`, `{"return":{"count":1}}`,
+		`{"return":{"count":1,"buf-b64":"YQ==","eof":true}}`,
+		`{"return":{"exited":true,"exitcode":1,"out-data":"b3V0","err-truncated":true}}`,
+		`{"return":[{"user":"a","login-time":1}]}`,
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, reply string) {
-		if info, err := AskInfo(func(string) (string, error) { return reply, nil }); err == nil && len(info.UserList) > maxUsers {
+		if info, err := AskInfo(func(string) (string, error) {
+			return reply, nil
+		}); err == nil && len(info.UserList) > maxUsers {
 			t.Error("too many users")
 		}
 		if status, err := ParseExecStatus(reply); err == nil && len(status.Output) > len(reply) {
 			t.Error("more output than reply")
 		}
 		_, _ = ParseExec(reply)
+		_, _ = ParseFrozen(reply)
 		_, _ = ParseOpenFile(reply)
 		_, _ = ParseWriteFile(reply)
 		if data, _, err := ParseReadFile(reply); err == nil && len(data) > ReadChunk {

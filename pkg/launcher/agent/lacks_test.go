@@ -24,8 +24,10 @@ func TestParseLacks(t *testing.T) {
 	}{
 		"all":          {info(all, ""), nil},
 		"one disabled": {info(all, "guest-get-users"), []string{"guest-get-users"}},
-		"old":          {info(launcherpb.BasicCommands, ""), slices.Concat(launcherpb.KeyCommands, launcherpb.PasswordCommands)},
-		"silent":       {`{"return":{"version":"1"}}`, nil},
+		"old": {
+			info(launcherpb.BasicCommands, ""), slices.Concat(launcherpb.KeyCommands, launcherpb.PasswordCommands),
+		},
+		"silent": {`{"return":{"version":"1"}}`, nil},
 	} {
 		if got, err := ParseLacks(tc.reply); err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, %v", name, got, err)

@@ -15,20 +15,24 @@ func TestAskLoad(t *testing.T) {
 		reply    string
 		want     []float64
 	}{
-		"said":      {able, `{"return": {"load1m": 0.5, "load5m": 0.25, "load15m": 0}}`, []float64{0.5, 0.25, 0}},
-		"older":     {able[:1], `{"return": {"load1m": 0.5, "load5m": 0.25, "load15m": 0}}`, nil},
-		"forbidden": {[]v1.GuestAgentCommandInfo{{Name: "guest-get-load"}}, `{"return": {"load1m": 1, "load5m": 1, "load15m": 1}}`, nil},
-		"less":      {able, `{"return": {"load1m": 0.5}}`, nil},
-		"nonsense":  {able, `{"return": {"load1m": -1, "load5m": 1, "load15m": 1}}`, nil},
-		"no JSON":   {able, `load`, nil},
-		"an error":  {able, ``, nil},
+		"said":  {able, `{"return": {"load1m": 0.5, "load5m": 0.25, "load15m": 0}}`, []float64{0.5, 0.25, 0}},
+		"older": {able[:1], `{"return": {"load1m": 0.5, "load5m": 0.25, "load15m": 0}}`, nil},
+		"forbidden": {
+			[]v1.GuestAgentCommandInfo{{Name: "guest-get-load"}},
+			`{"return": {"load1m": 1, "load5m": 1, "load15m": 1}}`, nil,
+		},
+		"less":     {able, `{"return": {"load1m": 0.5}}`, nil},
+		"nonsense": {able, `{"return": {"load1m": -1, "load5m": 1, "load15m": 1}}`, nil},
+		"no JSON":  {able, `load`, nil},
+		"an error": {able, ``, nil},
 	} {
-		got := AskLoad(&v1.VirtualMachineInstanceGuestAgentInfo{SupportedCommands: tc.commands}, func(string) (string, error) {
-			if tc.reply == "" {
-				return "", errors.New("timed out")
-			}
-			return tc.reply, nil
-		})
+		got := AskLoad(&v1.VirtualMachineInstanceGuestAgentInfo{SupportedCommands: tc.commands},
+			func(string) (string, error) {
+				if tc.reply == "" {
+					return "", errors.New("timed out")
+				}
+				return tc.reply, nil
+			})
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}

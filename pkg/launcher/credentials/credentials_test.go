@@ -56,12 +56,19 @@ func TestPlanAndRead(t *testing.T) {
 	if p.Empty() || !NewPlan(&v1.VirtualMachineInstanceSpec{}).Empty() {
 		t.Error("Empty is wrong")
 	}
-	got, err := p.Read(secrets(t, map[string]string{"team/a": "ssh-rsa AAAA\nssh-rsa BBBB\n", "ann/k": "ssh-rsa AAAA\nssh-ed25519 CCCC", "passwords/root": "s3cret\n"}))
+	got, err := p.Read(secrets(t, map[string]string{
+		"team/a":         "ssh-rsa AAAA\nssh-rsa BBBB\n",
+		"ann/k":          "ssh-rsa AAAA\nssh-ed25519 CCCC",
+		"passwords/root": "s3cret\n",
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	wanted := Wanted{
-		Keys:      map[string][]string{"root": {"ssh-rsa AAAA", "ssh-rsa BBBB"}, "ann": {"ssh-rsa AAAA", "ssh-rsa BBBB", "ssh-ed25519 CCCC"}},
+		Keys: map[string][]string{
+			"root": {"ssh-rsa AAAA", "ssh-rsa BBBB"},
+			"ann":  {"ssh-rsa AAAA", "ssh-rsa BBBB", "ssh-ed25519 CCCC"},
+		},
 		Passwords: map[string]string{"root": "s3cret"},
 	}
 	if diff := cmp.Diff(wanted, got); diff != "" {
@@ -71,10 +78,12 @@ func TestPlanAndRead(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for name, value := range map[string]string{
-		"passwords/root": "two\nlines", "passwords/ann": "", "passwords/a;b": "x", "passwords/big": strings.Repeat("p", maxPassword+1),
+		"passwords/root": "two\nlines", "passwords/ann": "", "passwords/a;b": "x",
+		"passwords/big": strings.Repeat("p", maxPassword+1),
 	} {
 		_, err := plan(t).Read(secrets(t, map[string]string{name: value}))
-		if err == nil || !strings.HasPrefix(err.Error(), "secret passwords: ") || value != "" && strings.Contains(err.Error(), value) {
+		if err == nil || !strings.HasPrefix(err.Error(), "secret passwords: ") ||
+			value != "" && strings.Contains(err.Error(), value) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -104,7 +113,8 @@ func TestApply(t *testing.T) {
 		`{"execute":"guest-ssh-add-authorized-keys","arguments":{"keys":[],"reset":true,"username":"ann"}}`,
 		`{"execute":"guest-ssh-add-authorized-keys","arguments":{"keys":["ssh-rsa A"],"reset":true,"username":"ghost"}}`,
 		`{"execute":"guest-ssh-add-authorized-keys","arguments":{"keys":["ssh-rsa A"],"reset":true,"username":"root"}}`,
-		`{"execute":"guest-set-user-password","arguments":{"crypted":false,"password":"` + base64.StdEncoding.EncodeToString([]byte("hidden")) + `","username":"root"}}`,
+		`{"execute":"guest-set-user-password","arguments":{"crypted":false,"password":"` +
+			base64.StdEncoding.EncodeToString([]byte("hidden")) + `","username":"root"}}`,
 	}
 	if !slices.Equal(sent, want) {
 		t.Errorf("sent %s", strings.Join(sent, "\n"))

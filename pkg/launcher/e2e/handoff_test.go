@@ -60,7 +60,10 @@ func newMoving(t *testing.T) *moving {
 		t.Fatal(err)
 	}
 	m.source.waitConsole("login:", bootTime)
-	m.source.eventually(bootTime, "the guest agent", func() bool { _, err := m.run(m.source, "true"); return err == nil })
+	m.source.eventually(bootTime, "the guest agent", func() bool {
+		_, err := m.run(m.source, "true")
+		return err == nil
+	})
 	if _, err := m.run(m.source, counting); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +77,8 @@ func newMoving(t *testing.T) *moving {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.target.client.PrepareMigrationTarget(t.Context(), &pb.PrepareMigrationTargetRequest{VmiJson: text, NetworkPlanJson: plan}); err != nil {
+	if _, err := m.target.client.PrepareMigrationTarget(t.Context(),
+		&pb.PrepareMigrationTargetRequest{VmiJson: text, NetworkPlanJson: plan}); err != nil {
 		t.Fatal(err)
 	}
 	m.relay(names.SocketMigrationPeer, names.SocketLibvirt)
@@ -228,9 +232,11 @@ func (m *moving) count(p *pod) (n int) {
 // goesOn checks that the guest runs at the source with its memory, and that the migration failed.
 func (m *moving) goesOn() {
 	m.t.Helper()
-	state := m.source.waitState(m.states, time.Minute, "the migration has failed, and the guest runs", func(s *pb.GuestState) bool {
-		return s.Migration.GetPhase() == pb.MigrationPhase_MIGRATION_PHASE_FAILED && s.Lifecycle == pb.Lifecycle_LIFECYCLE_RUNNING
-	})
+	state := m.source.waitState(m.states, time.Minute, "the migration has failed, and the guest runs",
+		func(s *pb.GuestState) bool {
+			return s.Migration.GetPhase() == pb.MigrationPhase_MIGRATION_PHASE_FAILED &&
+				s.Lifecycle == pb.Lifecycle_LIFECYCLE_RUNNING
+		})
 	m.t.Logf("the migration failed: %s", state.Migration.Error)
 	m.before = m.count(m.source)
 	m.count(m.source)
@@ -310,7 +316,8 @@ func TestHandoffConnectionBreaks(t *testing.T) {
 	for range 10 {
 		m.let <- struct{}{}
 	}
-	if code, message := m.source.waitExit(30 * time.Second); code != 0 || !strings.Contains(message, "LIFECYCLE_MIGRATED") {
+	if code, message := m.source.waitExit(30 * time.Second); code != 0 ||
+		!strings.Contains(message, "LIFECYCLE_MIGRATED") {
 		t.Errorf("exit code %d, message %s", code, message)
 	}
 	m.count(m.target)
@@ -335,7 +342,9 @@ func TestSourceLauncherKilledBeforeRun(t *testing.T) {
 // until it has one, though it does nothing more.
 func (p *pod) waitStopped() {
 	p.t.Helper()
-	p.eventually(10*time.Second, "the pod's QEMU is stopped", func() bool { return processState(p.process("qemu")) == "T" })
+	p.eventually(10*time.Second, "the pod's QEMU is stopped", func() bool {
+		return processState(p.process("qemu")) == "T"
+	})
 }
 
 // processState is the letter of a process's state.

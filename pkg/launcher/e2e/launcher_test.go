@@ -18,12 +18,16 @@ import (
 func TestBootToLoginAndShutDown(t *testing.T) {
 	p := newPod(t, tinyVMI("demo"))
 	states := p.watch()
-	p.waitState(states, 5*time.Second, "no guest yet", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE })
+	p.waitState(states, 5*time.Second, "no guest yet", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE
+	})
 	state := p.mustStart()
-	if state.Lifecycle != pb.Lifecycle_LIFECYCLE_RUNNING || !state.Emulation || !strings.HasPrefix(state.Machine, "pc-q35-") {
+	if state.Lifecycle != pb.Lifecycle_LIFECYCLE_RUNNING || !state.Emulation ||
+		!strings.HasPrefix(state.Machine, "pc-q35-") {
 		t.Errorf("state after Start: %v", state)
 	}
-	if state.MemoryAtBoot != 128<<20 || state.VolumeTargets["disk0"] != "vda" || state.VolumeTargets["cloudinit"] != "vdb" {
+	if state.MemoryAtBoot != 128<<20 || state.VolumeTargets["disk0"] != "vda" ||
+		state.VolumeTargets["cloudinit"] != "vdb" {
 		t.Errorf("state after Start: %v", state)
 	}
 	p.waitConsole("seeded login:", 10*time.Second)
@@ -40,8 +44,12 @@ func TestBootToLoginAndShutDown(t *testing.T) {
 
 	began := time.Now()
 	p.shutdown(60 * time.Second)
-	p.waitState(states, 5*time.Second, "shutting down", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN })
-	p.waitState(states, 60*time.Second, "shut off", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTOFF })
+	p.waitState(states, 5*time.Second, "shutting down", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
+	})
+	p.waitState(states, 60*time.Second, "shut off", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTOFF
+	})
 	code, message := p.waitExit(5 * time.Second)
 	t.Logf("shut down in %v", time.Since(began))
 	if code != 0 || message != `{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"shutdown"}` {
@@ -66,7 +74,9 @@ func TestQEMUKilledIsACrash(t *testing.T) {
 	states := p.watch()
 	p.mustStart()
 	p.kill(p.process("qemu"), syscall.SIGKILL)
-	p.waitState(states, 10*time.Second, "crashed", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_CRASHED })
+	p.waitState(states, 10*time.Second, "crashed", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_CRASHED
+	})
 	code, message := p.waitExit(5 * time.Second)
 	if code != 1 || !strings.Contains(message, "CRASHED") {
 		t.Errorf("exit code %d, message %s", code, message)
@@ -88,17 +98,23 @@ func TestLibvirtdKilledGuestRunsOn(t *testing.T) {
 		_, err := p.client.Pause(t.Context(), &pb.PauseRequest{})
 		return err == nil
 	})
-	p.waitState(states, 5*time.Second, "paused", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED })
+	p.waitState(states, 5*time.Second, "paused", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED
+	})
 	if _, err := p.client.Unpause(t.Context(), &pb.UnpauseRequest{}); err != nil {
 		t.Error(err)
 	}
-	p.waitState(states, 5*time.Second, "running", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_RUNNING })
+	p.waitState(states, 5*time.Second, "running", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_RUNNING
+	})
 	if now := p.process("qemu"); now != qemu {
 		t.Errorf("QEMU was %d and is %d", qemu, now)
 	}
 	// And hears of its end. SIGTERM is an orderly shutdown.
 	p.kill(p.pid, syscall.SIGTERM)
-	p.waitState(states, 60*time.Second, "shut off", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTOFF })
+	p.waitState(states, 60*time.Second, "shut off", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTOFF
+	})
 	if code, message := p.waitExit(5 * time.Second); code != 0 {
 		t.Errorf("exit code %d, message %s", code, message)
 	}
@@ -111,7 +127,9 @@ func TestQEMUDiesWhileLibvirtdIsDead(t *testing.T) {
 	qemu := p.process("qemu")
 	p.kill(p.process("libvirtd"), syscall.SIGKILL)
 	p.kill(qemu, syscall.SIGKILL)
-	p.waitState(states, 20*time.Second, "crashed", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_CRASHED })
+	p.waitState(states, 20*time.Second, "crashed", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_CRASHED
+	})
 	if code, message := p.waitExit(5 * time.Second); code != 1 {
 		t.Errorf("exit code %d, message %s", code, message)
 	}
@@ -125,7 +143,9 @@ func TestGraceOverPowersOff(t *testing.T) {
 	}
 	began := time.Now()
 	p.shutdown(0)
-	p.waitState(states, 10*time.Second, "destroyed", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_DESTROYED })
+	p.waitState(states, 10*time.Second, "destroyed", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_DESTROYED
+	})
 	code, _ := p.waitExit(5 * time.Second)
 	t.Logf("powered off and gone in %v", time.Since(began))
 	if code != 0 {
@@ -141,7 +161,9 @@ func TestShutdownDuringBoot(t *testing.T) {
 	}
 	// The guest's firmware runs, and does not notice the first press of the button.
 	p.shutdown(3 * time.Minute)
-	p.waitState(states, 3*time.Minute, "shut off", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTOFF })
+	p.waitState(states, 3*time.Minute, "shut off", func(s *pb.GuestState) bool {
+		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTOFF
+	})
 	if code, _ := p.waitExit(5 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -157,7 +179,9 @@ func TestRebootAndResetKeepThePod(t *testing.T) {
 		if err := again(); err != nil {
 			t.Fatal(err)
 		}
-		p.eventually(90*time.Second, "another login prompt", func() bool { return strings.Count(p.console(), "login:") >= i+2 })
+		p.eventually(90*time.Second, "another login prompt", func() bool {
+			return strings.Count(p.console(), "login:") >= i+2
+		})
 	}
 	p.shutdown(0)
 	p.waitExit(10 * time.Second)

@@ -19,7 +19,8 @@ func (p *pod) logMemory() {
 		}
 		var out []string
 		for line := range strings.Lines(string(b)) {
-			if f := strings.Fields(line); len(f) == 3 && (f[0] == "Rss:" || f[0] == "Pss:" || f[0] == "Private_Dirty:") {
+			if f := strings.Fields(line); len(f) == 3 &&
+				(f[0] == "Rss:" || f[0] == "Pss:" || f[0] == "Private_Dirty:") {
 				out = append(out, f[0]+f[1])
 			}
 		}

@@ -187,13 +187,16 @@ func newPodOnClaims(t *testing.T, vmi *v1.VirtualMachineInstance, claims string,
 	}
 	p.write("termination-log", nil)
 	p.installDisk()
-	script := "set -- " + strings.Join(append([]string{"--name=" + vmi.Name, "--namespace=" + vmi.Namespace, "--uid=" + string(vmi.UID)}, args...), " ") + "\n" + setup
+	script := "set -- " +
+		strings.Join(append([]string{"--name=" + vmi.Name, "--namespace=" + vmi.Namespace, "--uid=" + string(vmi.UID)},
+			args...), " ") + "\n" + setup
 	// `set --` in the loop of mounts would lose the arguments.
 	script = strings.Replace(script, "set -e\n", "set -e\nARGS=\"$*\"\n", 1)
 	script = strings.Replace(script, `"$@"`, "$ARGS", 1)
 	p.cmd = exec.Command("unshare", "--pid", "--fork", "--mount", "--net", "--uts", "--ipc", "sh", "-c", script)
 	p.cmd.Env = append(os.Environ(), "ROOT="+rootfs, "DIR="+dir, "RUN="+names.RunDir, "DISKS="+names.DisksDir,
-		"CONTAINERDISKS="+names.ContainerDisksDir, "CLAIMS="+names.ClaimsDir, "CLAIMSFROM="+claims, "SECRETS="+names.SecretsDir)
+		"CONTAINERDISKS="+names.ContainerDisksDir, "CLAIMS="+names.ClaimsDir, "CLAIMSFROM="+claims,
+		"SECRETS="+names.SecretsDir)
 	if vmi.Spec.Domain.Devices.TPM != nil {
 		p.cmd.Env = append(p.cmd.Env, "TMP=yes") // as virt-controller's pods have it
 	}
@@ -276,7 +279,9 @@ func (p *pod) connect() {
 	}
 	var cred *unix.Ucred
 	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || credErr != nil {
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || credErr != nil {
 		p.t.Fatal(err, credErr)
 	}
 	if err := c.Close(); err != nil {
@@ -289,7 +294,8 @@ func (p *pod) connect() {
 	}
 	p.t.Cleanup(func() { _ = conn.Close() })
 	p.client = pb.NewLauncherClient(conn)
-	p.t.Logf("launcher answers after %v, pid %d uid %d", time.Since(p.began).Round(time.Millisecond), cred.Pid, cred.Uid)
+	p.t.Logf("launcher answers after %v, pid %d uid %d", time.Since(p.began).Round(time.Millisecond), cred.Pid,
+		cred.Uid)
 }
 
 // putCache gives the pod the capability cache of an earlier one.
@@ -301,7 +307,8 @@ func (p *pod) putCache() {
 		p.t.Fatal(err)
 	}
 	for _, f := range files {
-		out, err := exec.Command("install", "-o", "107", "-g", "107", f, filepath.Join(p.dir, "run", names.CapabilityCacheDir)).CombinedOutput()
+		out, err := exec.Command("install", "-o", "107", "-g", "107", f,
+			filepath.Join(p.dir, "run", names.CapabilityCacheDir)).CombinedOutput()
 		if err != nil {
 			p.t.Fatalf("%v\n%s", err, out)
 		}
@@ -375,7 +382,9 @@ func (p *pod) console() string {
 
 func (p *pod) waitConsole(text string, limit time.Duration) {
 	p.t.Helper()
-	p.eventually(limit, fmt.Sprintf("%q on the console", text), func() bool { return strings.Contains(p.console(), text) })
+	p.eventually(limit, fmt.Sprintf("%q on the console", text), func() bool {
+		return strings.Contains(p.console(), text)
+	})
 }
 
 func (p *pod) eventually(limit time.Duration, what string, ok func() bool) {
@@ -421,7 +430,8 @@ func (p *pod) watch() <-chan *pb.GuestState {
 }
 
 // waitState reads states until one is as wanted.
-func (p *pod) waitState(states <-chan *pb.GuestState, limit time.Duration, what string, ok func(*pb.GuestState) bool) *pb.GuestState {
+func (p *pod) waitState(states <-chan *pb.GuestState, limit time.Duration, what string, ok func(*pb.GuestState) bool,
+) *pb.GuestState {
 	p.t.Helper()
 	timeout := time.After(limit)
 	var last *pb.GuestState
@@ -510,7 +520,8 @@ func (p *pod) cleanup() {
 		}
 		<-p.exited
 	}
-	if logs, err := filepath.Glob(filepath.Join(p.dir, "run/cache/libvirt/qemu/log/*-swtpm.log")); err == nil && p.t.Failed() {
+	if logs, err := filepath.Glob(filepath.Join(p.dir, "run/cache/libvirt/qemu/log/*-swtpm.log")); err == nil &&
+		p.t.Failed() {
 		for _, name := range logs {
 			b, err := os.ReadFile(name)
 			p.t.Logf("%s: %v\n%s", name, err, b)
@@ -536,9 +547,16 @@ func tinyVMI(name string) *v1.VirtualMachineInstance {
 	}
 	vmi.Spec.Volumes = []v1.Volume{
 		{Name: "disk0", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "tiny"}}},
-		{Name: "cloudinit", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "#cloud-config\nhostname: seeded\n"}}},
+		{
+			Name: "cloudinit",
+			VolumeSource: v1.VolumeSource{
+				CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "#cloud-config\nhostname: seeded\n"},
+			},
+		},
 	}
-	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "default", InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}}}}
+	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{
+		{Name: "default", InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}}},
+	}
 	vmi.Spec.Networks = []v1.Network{{Name: "default", NetworkSource: v1.NetworkSource{Pod: &v1.PodNetwork{}}}}
 	return vmi
 }

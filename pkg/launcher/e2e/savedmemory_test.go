@@ -55,7 +55,9 @@ func onOwnDisk(t *testing.T, name string) (vmi *v1.VirtualMachineInstance, claim
 			t.Error(err)
 		}
 	})
-	for _, directory := range []string{claims, filepath.Join(claims, "root"), filepath.Join(claims, filepath.Base(names.ResumeDir))} {
+	for _, directory := range []string{
+		claims, filepath.Join(claims, "root"), filepath.Join(claims, filepath.Base(names.ResumeDir)),
+	} {
 		if err := os.MkdirAll(directory, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +85,8 @@ func TestSavedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.ask("true")
-	boot := first.ask("mkdir -p /memory && mount -t tmpfs memory /memory && echo before > /memory/word && cat /proc/sys/kernel/random/boot_id")
+	boot := first.ask("mkdir -p /memory && mount -t tmpfs memory /memory && echo before > /memory/word && cat " +
+		"/proc/sys/kernel/random/boot_id")
 	// The claim for the memory, as virt-handler mounts it.
 	const volume = "vmsnapshot-memory-1"
 	mounted := filepath.Join("/proc", strconv.Itoa(first.pid), "root", names.HotplugDir, volume)

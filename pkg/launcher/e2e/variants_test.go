@@ -42,20 +42,31 @@ func TestVariantsStart(t *testing.T) {
 			vmi.Spec.Domain.Chassis = &v1.Chassis{Manufacturer: "m", Sku: "k"}
 		},
 		"named cpu with what TCG lacks": func(vmi *v1.VirtualMachineInstance) {
-			vmi.Spec.Domain.CPU = &v1.CPU{Model: "Skylake-Server", Features: []v1.CPUFeature{{Name: "vmx"}, {Name: "aes", Policy: "disable"}}}
+			vmi.Spec.Domain.CPU = &v1.CPU{
+				Model: "Skylake-Server", Features: []v1.CPUFeature{{Name: "vmx"}, {Name: "aes", Policy: "disable"}},
+			}
 		},
-		"host-passthrough": func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.CPU = &v1.CPU{Model: "host-passthrough"} },
-		"tpm":              func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{} },
+		"host-passthrough": func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.CPU = &v1.CPU{Model: "host-passthrough"}
+		},
+		"tpm": func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{} },
 		"watchdog and panic": func(vmi *v1.VirtualMachineInstance) {
-			vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{Name: "w", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{}}}
+			vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{
+				Name: "w", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{}},
+			}
 			vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: ptr(v1.Pvpanic)}, {Model: ptr(v1.Isa)}}
 		},
 		"inputs": func(vmi *v1.VirtualMachineInstance) {
-			vmi.Spec.Domain.Devices.Inputs = []v1.Input{{Name: "a", Type: v1.InputTypeTablet}, {Name: "b", Type: v1.InputTypeTablet, Bus: v1.InputBusVirtio}, {Name: "c", Type: v1.InputTypeKeyboard}}
+			vmi.Spec.Domain.Devices.Inputs = []v1.Input{
+				{Name: "a", Type: v1.InputTypeTablet},
+				{Name: "b", Type: v1.InputTypeTablet, Bus: v1.InputBusVirtio},
+				{Name: "c", Type: v1.InputTypeKeyboard},
+			}
 		},
 		"bare": func(vmi *v1.VirtualMachineInstance) {
 			d := &vmi.Spec.Domain.Devices
-			d.AutoattachGraphicsDevice, d.AutoattachSerialConsole, d.AutoattachMemBalloon = ptr(false), ptr(false), ptr(false)
+			d.AutoattachGraphicsDevice, d.AutoattachSerialConsole, d.AutoattachMemBalloon = ptr(false), ptr(false),
+				ptr(false)
 			d.DisableHotplug, d.Interfaces, vmi.Spec.Networks = true, nil, nil
 		},
 		"hyperv panic and clock": func(vmi *v1.VirtualMachineInstance) {
@@ -74,15 +85,24 @@ func TestVariantsStart(t *testing.T) {
 					DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: bus}},
 					BlockSize:  &v1.BlockSize{Custom: &v1.CustomBlockSize{Logical: 512, Physical: 4096}},
 				})
-				vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: n, VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("10Mi")}}})
+				vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{
+					Name:         n,
+					VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("10Mi")}},
+				})
 			}
 			vmi.Spec.Domain.Devices.Disks[1].DiskDevice = v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSATA}}
 		},
 		"features and clock": func(vmi *v1.VirtualMachineInstance) {
-			vmi.Spec.Domain.Features = &v1.Features{APIC: &v1.FeatureAPIC{}, SMM: &v1.FeatureState{}, KVM: &v1.FeatureKVM{Hidden: true}}
-			vmi.Spec.Domain.Clock = &v1.Clock{ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{OffsetSeconds: ptr(60)}}, Timer: &v1.Timer{
-				RTC: &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup}, PIT: &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay}, HPET: &v1.HPETTimer{Enabled: ptr(false)},
-			}}
+			vmi.Spec.Domain.Features = &v1.Features{
+				APIC: &v1.FeatureAPIC{}, SMM: &v1.FeatureState{}, KVM: &v1.FeatureKVM{Hidden: true},
+			}
+			vmi.Spec.Domain.Clock = &v1.Clock{
+				ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{OffsetSeconds: ptr(60)}},
+				Timer: &v1.Timer{
+					RTC: &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup},
+					PIT: &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay}, HPET: &v1.HPETTimer{Enabled: ptr(false)},
+				},
+			}
 		},
 		"no 64-bit hole": func(vmi *v1.VirtualMachineInstance) {
 			vmi.Annotations = map[string]string{v1.DisablePCIHole64: "true"}
@@ -133,10 +153,14 @@ func TestBootUEFI(t *testing.T) {
 // withClaim gives the guest a disk on the claim shared by the pods.
 func withClaim(name string) *v1.VirtualMachineInstance {
 	vmi := tinyVMI(name)
-	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks, v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
-	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"},
-	}}})
+	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks,
+		v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{
+		Name: "data",
+		VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"},
+		}},
+	})
 	vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "data", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
 		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")},
 	}}}
@@ -159,7 +183,9 @@ func TestTwoGuestsOneClaim(t *testing.T) {
 	}
 	second := newPodOnClaims(t, withClaim("second"), claims)
 	_, err := second.start()
-	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), `volume "data": PersistentVolumeClaim shared is in use by another virtual machine`) {
+	if status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(),
+			`volume "data": PersistentVolumeClaim shared is in use by another virtual machine`) {
 		t.Fatalf("the second start: %v", err)
 	}
 	// Once the first is gone, the second may have it.

@@ -121,7 +121,8 @@ func TestShutdown(t *testing.T) {
 func TestHandingOver(t *testing.T) {
 	for _, e := range Events {
 		next, _ := Next(HandingOver, e)
-		if want := map[Event]State{FinishHandOver: HandedOver, TakeBack: Migrating}; next != HandingOver && next != want[e] {
+		if want := map[Event]State{FinishHandOver: HandedOver, TakeBack: Migrating}; next != HandingOver &&
+			next != want[e] {
 			t.Errorf("%v leads to %v", e, next)
 		}
 	}

@@ -13,8 +13,10 @@ import (
 func TestEncode(t *testing.T) {
 	for want, m := range map[string]Message{
 		``: {},
-		`{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"shutdown"}`: {Lifecycle: launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, Reason: "shutdown"},
-		`{"lifecycle":"LIFECYCLE_MIGRATED","reason":""}`:        {Lifecycle: launcherpb.Lifecycle_LIFECYCLE_MIGRATED},
+		`{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"shutdown"}`: {
+			Lifecycle: launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, Reason: "shutdown",
+		},
+		`{"lifecycle":"LIFECYCLE_MIGRATED","reason":""}`: {Lifecycle: launcherpb.Lifecycle_LIFECYCLE_MIGRATED},
 		`{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"","stateSaved":true}`: {
 			Lifecycle: launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, StateSaved: true,
 		},
@@ -32,7 +34,8 @@ func TestEncode(t *testing.T) {
 // What is no message says nothing, rather than something that was not meant.
 func TestParseForeign(t *testing.T) {
 	for _, text := range []string{
-		"", "null", "[]", `"LIFECYCLE_SHUTOFF"`, "{}", `{"reason":"shutdown"}`, `{"lifecycle":"SHUTOFF"}`, `{"lifecycle":"lifecycle_shutoff"}`,
+		"", "null", "[]", `"LIFECYCLE_SHUTOFF"`, "{}", `{"reason":"shutdown"}`, `{"lifecycle":"SHUTOFF"}`,
+		`{"lifecycle":"lifecycle_shutoff"}`,
 		`{"lifecycle":3}`, `{"lifecycle":"LIFECYCLE_SHUTOFF"} and more`, "level=error msg=\"cannot start\"\n",
 	} {
 		if got := Parse(text); got != (Message{}) {
@@ -44,7 +47,9 @@ func TestParseForeign(t *testing.T) {
 func TestOf(t *testing.T) {
 	const text = `{"lifecycle":"LIFECYCLE_CRASHED","reason":"panicked"}`
 	status := func(container string, state corev1.ContainerState) *corev1.Pod {
-		return &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: container, State: state}}}}
+		return &corev1.Pod{
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: container, State: state}}},
+		}
 	}
 	over := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: text}}
 	want := Message{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_CRASHED, Reason: "panicked"}
@@ -52,8 +57,10 @@ func TestOf(t *testing.T) {
 		pod  *corev1.Pod
 		want Message
 	}{
-		"the launcher has ended":  {status(names.ContainerCompute, over), want},
-		"it runs":                 {status(names.ContainerCompute, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), Message{}},
+		"the launcher has ended": {status(names.ContainerCompute, over), want},
+		"it runs": {
+			status(names.ContainerCompute, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), Message{},
+		},
 		"another container ended": {status("sidecar", over), Message{}},
 		"nothing has begun":       {&corev1.Pod{}, Message{}},
 	} {

@@ -48,7 +48,8 @@ func must(t *testing.T, err error) {
 // The state goes from pod to pod, by restart and with a guest that moves, and only the last one's counts.
 func TestOwners(t *testing.T) {
 	claim, ctx := filepath.Join(t.TempDir(), "claim"), t.Context()
-	first, second, third := store(t, claim, "first"), store(t, claim, "second"), store(t, claim, "third, of a longer name")
+	first, second, third := store(t, claim, "first"), store(t, claim, "second"),
+		store(t, claim, "third, of a longer name")
 	must(t, first.Restore(ctx))
 	expect(t, first.Local, "")
 	must(t, first.Save(ctx)) // nothing yet

@@ -49,14 +49,16 @@ func TestServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		metrics.APIReady.Name, metrics.Consoles.Name, metrics.Info.Name, "kubevirt_workqueue_adds_total", "go_goroutines", "process_resident_memory_bytes",
+		metrics.APIReady.Name, metrics.Consoles.Name, metrics.Info.Name, "kubevirt_workqueue_adds_total",
+		"go_goroutines", "process_resident_memory_bytes",
 	} {
 		if families[name] == nil {
 			t.Errorf("%s is not told", name)
 		}
 	}
 	for name := range families {
-		if strings.HasPrefix(name, "workqueue_") || strings.HasPrefix(name, "rest_client_") || strings.HasPrefix(name, "apiserver_") {
+		if strings.HasPrefix(name, "workqueue_") || strings.HasPrefix(name, "rest_client_") ||
+			strings.HasPrefix(name, "apiserver_") {
 			t.Errorf("%s is told", name)
 		}
 	}
@@ -113,7 +115,8 @@ func TestSlow(t *testing.T) {
 
 func TestTimeOf(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"": defaultTime, "10": 9500 * time.Millisecond, "0.1": leastTime, "-1": defaultTime, "NaN": defaultTime, "1e300": defaultTime, "x": defaultTime,
+		"": defaultTime, "10": 9500 * time.Millisecond, "0.1": leastTime, "-1": defaultTime, "NaN": defaultTime,
+		"1e300": defaultTime, "x": defaultTime,
 	} {
 		if got := timeOf(http.Header{"X-Prometheus-Scrape-Timeout-Seconds": {text}}); got != want {
 			t.Errorf("%q: %s", text, got)

@@ -22,16 +22,26 @@ func TestGuard(t *testing.T) {
 		err  error
 		want int
 	}{
-		"nobody":         {who: func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }, want: http.StatusUnauthorized},
-		"a false token":  {who: func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, errors.New("bad") }, want: http.StatusUnauthorized},
-		"without right":  {who: known, may: authorizer.DecisionNoOpinion, want: http.StatusForbidden},
-		"denied":         {who: known, may: authorizer.DecisionDeny, want: http.StatusForbidden},
-		"no answer":      {who: known, may: authorizer.DecisionAllow, err: errors.New("down"), want: http.StatusServiceUnavailable},
+		"nobody": {
+			who:  func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil },
+			want: http.StatusUnauthorized,
+		},
+		"a false token": {
+			who:  func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, errors.New("bad") },
+			want: http.StatusUnauthorized,
+		},
+		"without right": {who: known, may: authorizer.DecisionNoOpinion, want: http.StatusForbidden},
+		"denied":        {who: known, may: authorizer.DecisionDeny, want: http.StatusForbidden},
+		"no answer": {
+			who: known, may: authorizer.DecisionAllow, err: errors.New("down"), want: http.StatusServiceUnavailable,
+		},
 		"with the right": {who: known, may: authorizer.DecisionAllow, want: http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			may := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-				if a.IsResourceRequest() || a.GetPath() != Path || a.GetVerb() != "get" || a.GetUser().GetName() != "prometheus" {
+			may := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes,
+			) (authorizer.Decision, string, error) {
+				if a.IsResourceRequest() || a.GetPath() != Path || a.GetVerb() != "get" ||
+					a.GetUser().GetName() != "prometheus" {
 					t.Errorf("asked for %+v", a)
 				}
 				return test.may, "", test.err

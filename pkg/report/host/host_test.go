@@ -11,7 +11,8 @@ func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"sys/module/kvm_intel/parameters/nested": "Y\n",
-		"proc/cpuinfo":                           "processor\t: 0\nmodel name\t: Xeon 9\nflags\t\t: fpu vmx hypervisor\n\nprocessor\t: 1\nmodel name\t: other\n",
+		"proc/cpuinfo": "processor\t: 0\nmodel name\t: Xeon 9\nflags\t\t: fpu vmx hypervisor\n\n" +
+			"processor\t: 1\nmodel name\t: other\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -8,7 +8,9 @@ import (
 
 // FuzzParse reads an annotation that anybody may have written who may edit migrations.
 func FuzzParse(f *testing.F) {
-	f.Add((&Progress{Mode: "PreCopy", Time: time.Unix(1000000000, 0).UTC(), TotalBytes: 100, RemainingBytes: 50}).String())
+	f.Add((&Progress{
+		Mode: "PreCopy", Time: time.Unix(1000000000, 0).UTC(), TotalBytes: 100, RemainingBytes: 50,
+	}).String())
 	f.Add("")
 	f.Add("null")
 	f.Add(`{"totalBytes":18446744073709551615,"remainingBytes":18446744073709551614,"bandwidthBytesPerSecond":1}`)

@@ -27,16 +27,26 @@ func TestFrames(t *testing.T) {
 	for _, want := range []struct {
 		channel Channel
 		payload string
-	}{{ChannelRequest, `{"command":["id"]}`}, {ChannelStdout, string(big[:MaxFrame])}, {ChannelStdout, "xxxxxxx"}, {ChannelStdin, ""}} {
+	}{
+		{ChannelRequest, `{"command":["id"]}`},
+		{ChannelStdout, string(big[:MaxFrame])},
+		{ChannelStdout, "xxxxxxx"},
+		{ChannelStdin, ""},
+	} {
 		channel, payload, err := ReadFrame(r)
 		if err != nil || channel != want.channel || string(payload) != want.payload {
-			t.Fatalf("channel %d, %d bytes, %v; want %d, %d bytes", channel, len(payload), err, want.channel, len(want.payload))
+			t.Fatalf("channel %d, %d bytes, %v; want %d, %d bytes", channel, len(payload), err, want.channel,
+				len(want.payload))
 		}
 	}
 	if _, _, err := ReadFrame(r); !errors.Is(err, io.EOF) {
 		t.Errorf("end: %v", err)
 	}
-	for text, want := range map[string]error{"\x01\x00": io.ErrUnexpectedEOF, "\x01\x00\x00\x00\x02a": io.ErrUnexpectedEOF, "\x01\xff\xff\xff\xff": ErrTooLarge} {
+	for text, want := range map[string]error{
+		"\x01\x00":              io.ErrUnexpectedEOF,
+		"\x01\x00\x00\x00\x02a": io.ErrUnexpectedEOF,
+		"\x01\xff\xff\xff\xff":  ErrTooLarge,
+	} {
 		if _, _, err := ReadFrame(bytes.NewReader([]byte(text))); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", text, err, want)
 		}

@@ -71,16 +71,17 @@ var (
 
 func TestRefusals(t *testing.T) {
 	for want, server := range map[string]string{
-		"begins with":          "SSH-2.0-x1\r\n",
-		"3.8 or newer":         "RFB 003.003\n",
-		`"go away"`:            version + "\x00\x00\x00\x00\x07go away",
-		"password":             version + "\x01\x02",
-		`"no more"`:            version + "\x01\x01\x00\x00\x00\x01\x00\x00\x00\x07no more",
-		"4294967295 bytes":     version + "\x00\xff\xff\xff\xff",
-		"65535×65535":          version + "\x01\x01\x00\x00\x00\x00\xff\xff\xff\xff" + strings.Repeat("\x00", 20),
-		io.EOF.Error():         "",
-		"unexpected EOF":       "RFB",
-		"a name of 4294967295": version + "\x01\x01\x00\x00\x00\x00\x00\x01\x00\x01" + strings.Repeat("\x00", 16) + "\xff\xff\xff\xff",
+		"begins with":      "SSH-2.0-x1\r\n",
+		"3.8 or newer":     "RFB 003.003\n",
+		`"go away"`:        version + "\x00\x00\x00\x00\x07go away",
+		"password":         version + "\x01\x02",
+		`"no more"`:        version + "\x01\x01\x00\x00\x00\x01\x00\x00\x00\x07no more",
+		"4294967295 bytes": version + "\x00\xff\xff\xff\xff",
+		"65535×65535":      version + "\x01\x01\x00\x00\x00\x00\xff\xff\xff\xff" + strings.Repeat("\x00", 20),
+		io.EOF.Error():     "",
+		"unexpected EOF":   "RFB",
+		"a name of 4294967295": version + "\x01\x01\x00\x00\x00\x00\x00\x01\x00\x01" + strings.Repeat("\x00", 16) +
+			"\xff\xff\xff\xff",
 	} {
 		_, err := Open(&wire{Reader: strings.NewReader(server)}, true)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -110,14 +111,23 @@ func TestRawAndCopy(t *testing.T) {
 
 func TestHextile(t *testing.T) {
 	data := []byte{
-		2 | 4 | 8, 255, 0, 0, 0, 0, 255, 0, 0, 1, 0x10, 0x10, // background red, foreground green, one rectangle at 1,0 of 2×1
+		// background red, foreground green, one rectangle at 1,0 of 2×1
+		2 | 4 | 8, 255, 0, 0, 0, 0, 255, 0, 0, 1, 0x10, 0x10,
 		8 | 16, 1, 0, 0, 255, 0, 0x33, 0xff, // as before, a blue rectangle that reaches beyond the tile
 	}
 	c := open(t, updateOf(rectangle{0, 0, 20, 5, encodingHextile, data}))
 	if _, err := c.Next(); err != nil {
 		t.Fatal(err)
 	}
-	for p, want := range map[image.Point]color.RGBA{{X: 0, Y: 0}: red, {X: 1, Y: 0}: green, {X: 2, Y: 0}: green, {X: 3, Y: 0}: red, {X: 19, Y: 3}: blue, {X: 18, Y: 3}: red, {X: 19, Y: 6}: black} {
+	for p, want := range map[image.Point]color.RGBA{
+		{X: 0, Y: 0}:  red,
+		{X: 1, Y: 0}:  green,
+		{X: 2, Y: 0}:  green,
+		{X: 3, Y: 0}:  red,
+		{X: 19, Y: 3}: blue,
+		{X: 18, Y: 3}: red,
+		{X: 19, Y: 6}: black,
+	} {
 		if got := at(c, p.X, p.Y); got != want {
 			t.Errorf("%v is %v, want %v", p, got, want)
 		}
@@ -202,7 +212,11 @@ func TestHostileUpdates(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, message := range map[string][]byte{"cut": {3, 0, 0, 0, 0, 0, 0, 2, 'h', 'i'}, "palette": {1, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6}, "bell": {2}} {
+	for name, message := range map[string][]byte{
+		"cut":     {3, 0, 0, 0, 0, 0, 0, 2, 'h', 'i'},
+		"palette": {1, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6},
+		"bell":    {2},
+	} {
 		u, err := open(t, message).Next()
 		if err != nil || u.Bell != (name == "bell") {
 			t.Errorf("%s: %+v %v", name, u, err)
@@ -261,11 +275,22 @@ func TestConversation(t *testing.T) {
 
 func FuzzServer(f *testing.F) {
 	z := func(data ...byte) []byte { return (&zrle{}).rectangle(f, data...) }
-	f.Add(append(hello(20, 20), updateOf(rectangle{0, 0, 20, 5, encodingHextile, []byte{30, 255, 0, 0, 0, 0, 255, 0, 0, 1, 0x10, 0x10}})...))
-	for _, tile := range [][]byte{{0, 1, 2, 3}, {1, 1, 2, 3}, {2, 1, 2, 3, 4, 5, 6, 0xff, 0xff}, {128, 1, 2, 3, 3}, {130, 1, 2, 3, 4, 5, 6, 128, 3}} {
-		f.Add(append(hello(20, 20), updateOf(rectangle{0, 0, 2, 2, encodingZRLE, z(tile...)}, rectangle{1, 1, 2, 2, encodingCopyRect, make([]byte, 4)})...))
+	f.Add(append(hello(20, 20),
+		updateOf(rectangle{0, 0, 20, 5, encodingHextile, []byte{30, 255, 0, 0, 0, 0, 255, 0, 0, 1, 0x10, 0x10}})...))
+	for _, tile := range [][]byte{
+		{0, 1, 2, 3},
+		{1, 1, 2, 3},
+		{2, 1, 2, 3, 4, 5, 6, 0xff, 0xff},
+		{128, 1, 2, 3, 3},
+		{130, 1, 2, 3, 4, 5, 6, 128, 3},
+	} {
+		f.Add(append(hello(20, 20),
+			updateOf(rectangle{0, 0, 2, 2, encodingZRLE, z(tile...)},
+				rectangle{1, 1, 2, 2, encodingCopyRect, make([]byte, 4)})...))
 	}
-	f.Add(append(hello(20, 20), updateOf(rectangle{0, 0, 100, 100, encodingDesktopSize, nil}, rectangle{0, 0, 0, 0, encodingPointerShape, nil})...))
+	f.Add(append(hello(20, 20),
+		updateOf(rectangle{0, 0, 100, 100, encodingDesktopSize, nil},
+			rectangle{0, 0, 0, 0, encodingPointerShape, nil})...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 28 {
 			data[18], data[20] = 0, 0 // a small screen, for speed

@@ -14,13 +14,16 @@ func TestOf(t *testing.T) {
 		want   *v1.PersistentVolumeClaimVolumeSource
 	}{
 		"claim": {
-			v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain}},
+			v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain},
+			},
 			&v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain},
 		},
 		"DataVolume": {
 			v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "d", Hotpluggable: true}},
 			&v1.PersistentVolumeClaimVolumeSource{
-				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "d"}, Hotpluggable: true,
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "d"},
+				Hotpluggable:                      true,
 			},
 		},
 		"neither": {v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{}}, nil},

@@ -41,7 +41,8 @@ template:
 	if got := Left(spec); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if said := LeftText(spec, "team-b"); !strings.Contains(said, "Secret keys") || !strings.Contains(said, "namespace team-b") {
+	if said := LeftText(spec, "team-b"); !strings.Contains(said, "Secret keys") ||
+		!strings.Contains(said, "namespace team-b") {
 		t.Errorf("says %q", said)
 	}
 	if said := LeftText(&v1.VirtualMachineSpec{}, "team-b"); said != "" {

@@ -28,11 +28,16 @@ var (
 
 func TestSet(t *testing.T) {
 	first, last := condition{Type: "First", Status: yes}, condition{Type: "Last", Status: no}
-	old := condition{Type: "A", Status: yes, Reason: "Old", Message: "old", LastTransitionTime: before, LastProbeTime: probed}
+	old := condition{
+		Type: "A", Status: yes, Reason: "Old", Message: "old", LastTransitionTime: before, LastProbeTime: probed,
+	}
 	for name, tc := range map[string]struct{ have, next, want condition }{
 		"the status stays": {
 			have: old, next: condition{Type: "A", Status: yes, Reason: "New", Message: "new"},
-			want: condition{Type: "A", Status: yes, Reason: "New", Message: "new", LastTransitionTime: before, LastProbeTime: probed},
+			want: condition{
+				Type: "A", Status: yes, Reason: "New", Message: "new", LastTransitionTime: before,
+				LastProbeTime: probed,
+			},
 		},
 		"the status stays, and a time is given": {
 			have: old, next: condition{Type: "A", Status: yes, LastTransitionTime: given},
@@ -66,7 +71,8 @@ func TestSet(t *testing.T) {
 	}
 	list := []condition{first}
 	Set(&list, condition{Type: "A", Status: yes}, now)
-	if want := []condition{first, {Type: "A", Status: yes, LastTransitionTime: second}}; !reflect.DeepEqual(list, want) {
+	if want := []condition{first, {Type: "A", Status: yes, LastTransitionTime: second}}; !reflect.DeepEqual(list,
+		want) {
 		t.Errorf("a new one: %+v", list)
 	}
 }

@@ -29,7 +29,8 @@ func TestMatchVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := Plan{Sources: map[string]domain.Source{
-		"matching": {Path: image, Format: FormatRaw, Blocks: &domain.Blocks{}}, "plain": {Path: image, Format: FormatRaw},
+		"matching": {Path: image, Format: FormatRaw, Blocks: &domain.Blocks{}},
+		"plain":    {Path: image, Format: FormatRaw},
 	}}
 	got, err := apply(context.Background(), plan, nil)
 	if err != nil {
@@ -46,7 +47,12 @@ func TestMatchVolume(t *testing.T) {
 func TestTagsInConfigDrive(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{}
 	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "front", Tag: "front", MacAddress: "02:00:00:00:00:01"}}
-	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "data", Tag: "data", Serial: "S1", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{
+		{
+			Name: "data", Tag: "data", Serial: "S1",
+			DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+		},
+	}
 	files, err := configDrive(vmi, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)

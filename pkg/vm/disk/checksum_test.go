@@ -44,18 +44,21 @@ func TestChecksum(t *testing.T) {
 func TestSeeds(t *testing.T) {
 	spec := &v1.VirtualMachineInstanceSpec{}
 	for name, source := range map[string]v1.VolumeSource{
-		"seed": {CloudInitNoCloud: &v1.CloudInitNoCloudSource{}}, "drive": {CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{}},
+		"seed":    {CloudInitNoCloud: &v1.CloudInitNoCloudSource{}},
+		"drive":   {CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{}},
 		"answers": {Sysprep: &v1.SysprepSource{}}, "root": {ContainerDisk: &v1.ContainerDiskSource{}},
 	} {
 		spec.Volumes = append(spec.Volumes, v1.Volume{Name: name, VolumeSource: source})
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: name})
 	}
-	spec.Volumes = append(spec.Volumes, v1.Volume{Name: "unused", VolumeSource: v1.VolumeSource{Sysprep: &v1.SysprepSource{}}})
+	spec.Volumes = append(spec.Volumes,
+		v1.Volume{Name: "unused", VolumeSource: v1.VolumeSource{Sysprep: &v1.SysprepSource{}}})
 	if got := Seeds(spec); len(got) != 3 {
 		t.Errorf("seeds %v", got)
 	}
 	rest := WithoutSeeds(spec)
-	if len(rest.Volumes) != 1 || rest.Volumes[0].Name != "root" || len(rest.Domain.Devices.Disks) != 1 || len(spec.Volumes) != 5 {
+	if len(rest.Volumes) != 1 || rest.Volumes[0].Name != "root" || len(rest.Domain.Devices.Disks) != 1 ||
+		len(spec.Volumes) != 5 {
 		t.Errorf("without: %+v", rest)
 	}
 }

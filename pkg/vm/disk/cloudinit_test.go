@@ -22,17 +22,30 @@ func TestNoCloud(t *testing.T) {
 		want          map[string]string
 	}{
 		{name: "nothing", want: map[string]string{"user-data": "", "meta-data": meta}},
-		{name: "plain", src: v1.CloudInitNoCloudSource{UserData: "u", NetworkData: "n"}, want: map[string]string{"user-data": "u", "meta-data": meta, "network-config": "n"}},
-		{name: "base64", src: v1.CloudInitNoCloudSource{UserDataBase64: "dXNlcg==", NetworkDataBase64: "bmV0"}, want: map[string]string{"user-data": "user", "meta-data": meta, "network-config": "net"}},
-		{name: "secrets", user: "su", network: "sn", want: map[string]string{"user-data": "su", "meta-data": meta, "network-config": "sn"}},
+		{
+			name: "plain", src: v1.CloudInitNoCloudSource{UserData: "u", NetworkData: "n"},
+			want: map[string]string{"user-data": "u", "meta-data": meta, "network-config": "n"},
+		},
+		{
+			name: "base64", src: v1.CloudInitNoCloudSource{UserDataBase64: "dXNlcg==", NetworkDataBase64: "bmV0"},
+			want: map[string]string{"user-data": "user", "meta-data": meta, "network-config": "net"},
+		},
+		{
+			name: "secrets", user: "su", network: "sn",
+			want: map[string]string{"user-data": "su", "meta-data": meta, "network-config": "sn"},
+		},
 		{
 			name: "keys", keys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB"},
-			want: map[string]string{"user-data": "", "meta-data": `{"instance-id":"web.example.ns","local-hostname":"web","public-keys":{"0":"ssh-ed25519 AAAA a","1":"ssh-rsa BBBB"}}`},
+			want: map[string]string{
+				"user-data": "",
+				"meta-data": `{"instance-id":"web.example.ns","local-hostname":"web","public-keys":{"0":"ssh-ed25519 AAAA a","1":"ssh-rsa BBBB"}}`,
+			},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			volume := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitNoCloud: &tc.src}}
-			label, files, err := seed(vmi, volume, Facts{UserData: []byte(tc.user), NetworkData: []byte(tc.network), PublicKeys: tc.keys})
+			label, files, err := seed(vmi, volume,
+				Facts{UserData: []byte(tc.user), NetworkData: []byte(tc.network), PublicKeys: tc.keys})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +63,8 @@ func TestNoCloud(t *testing.T) {
 	}
 }
 
-// A guest whose VM was renamed is the instance that it was, so that cloud-init does not take its start for a first boot.
+// A guest whose VM was renamed is the instance that it was, so that cloud-init does not take its start for a first
+// boot.
 func TestInstanceIDOfRenamed(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "new", Annotations: map[string]string{identity.KnownAs: "old"},
@@ -67,17 +81,23 @@ func TestInstanceIDOfRenamed(t *testing.T) {
 }
 
 func TestNoCloudInstanceType(t *testing.T) {
-	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Annotations: map[string]string{v1.InstancetypeAnnotation: "own"}}}
+	vmi := &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "web", Annotations: map[string]string{v1.InstancetypeAnnotation: "own"},
+		},
+	}
 	volume := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "u"}}}
 	_, files, err := seed(vmi, volume, Facts{})
-	if got := string(files["meta-data"]); err != nil || got != `{"instance-type":"own","instance-id":"web.ns","local-hostname":"web"}` {
+	if got := string(files["meta-data"]); err != nil ||
+		got != `{"instance-type":"own","instance-id":"web.ns","local-hostname":"web"}` {
 		t.Errorf("%s, %v", got, err)
 	}
 }
 
 func TestConfigDrive(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "web.example", Annotations: map[string]string{v1.InstancetypeAnnotation: "own", v1.ClusterInstancetypeAnnotation: "u1.small"},
+		Namespace: "ns", Name: "web.example",
+		Annotations: map[string]string{v1.InstancetypeAnnotation: "own", v1.ClusterInstancetypeAnnotation: "u1.small"},
 	}}
 	vmi.Spec.Domain.Firmware = &v1.Firmware{UUID: "1f0c"}
 	const (
@@ -92,12 +112,24 @@ func TestConfigDrive(t *testing.T) {
 		facts Facts
 		want  map[string]string
 	}{
-		{name: "plain", src: v1.CloudInitConfigDriveSource{UserData: "u", NetworkData: "{}"}, want: map[string]string{user: "u", meta: begin + "}", network: "{}"}},
-		{name: "base64", src: v1.CloudInitConfigDriveSource{UserDataBase64: "dXNlcg=="}, want: map[string]string{user: "user", meta: begin + "}"}},
-		{name: "secrets", facts: Facts{UserData: []byte("su"), NetworkData: []byte("sn")}, want: map[string]string{user: "su", meta: begin + "}", network: "sn"}},
+		{
+			name: "plain", src: v1.CloudInitConfigDriveSource{UserData: "u", NetworkData: "{}"},
+			want: map[string]string{user: "u", meta: begin + "}", network: "{}"},
+		},
+		{
+			name: "base64", src: v1.CloudInitConfigDriveSource{UserDataBase64: "dXNlcg=="},
+			want: map[string]string{user: "user", meta: begin + "}"},
+		},
+		{
+			name: "secrets", facts: Facts{UserData: []byte("su"), NetworkData: []byte("sn")},
+			want: map[string]string{user: "su", meta: begin + "}", network: "sn"},
+		},
 		{
 			name: "keys", facts: Facts{PublicKeys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB"}},
-			want: map[string]string{user: "", meta: begin + `,"public_keys":{"0":"ssh-ed25519 AAAA a","1":"ssh-rsa BBBB"}}`},
+			want: map[string]string{
+				user: "",
+				meta: begin + `,"public_keys":{"0":"ssh-ed25519 AAAA a","1":"ssh-rsa BBBB"}}`,
+			},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -118,8 +150,11 @@ func TestConfigDrive(t *testing.T) {
 			}
 		})
 	}
-	bad := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserDataBase64: "%"}}}
-	if _, _, err := seed(vmi, bad, Facts{}); err == nil || !strings.HasPrefix(err.Error(), "cloudInitConfigDrive.userDataBase64: ") {
+	bad := &v1.Volume{
+		VolumeSource: v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserDataBase64: "%"}},
+	}
+	if _, _, err := seed(vmi, bad, Facts{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "cloudInitConfigDrive.userDataBase64: ") {
 		t.Errorf("not base64: %v", err)
 	}
 }

@@ -42,7 +42,8 @@ func TestLookConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, volume+"/1/2/3/4/5/6/7/8", nil)
-	if _, err := inspect(vmi, dirs); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `volume "vol": file name "1/2/3/4/5/6/7/" has more than 7 parts`) {
+	if _, err := inspect(vmi, dirs); !errors.Is(err, ErrInvalid) ||
+		!strings.Contains(err.Error(), `volume "vol": file name "1/2/3/4/5/6/7/" has more than 7 parts`) {
 		t.Errorf("too deep: %v", err)
 	}
 }
@@ -56,21 +57,27 @@ func TestConfigurationPlan(t *testing.T) {
 		label    string
 		readOnly bool
 	}{
-		"config map":      {asDisk, configMap, "cfgdata", true},
-		"labelled":        {asCDRom, v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{VolumeLabel: "OEMDRV"}}, "OEMDRV", true},
-		"secret":          {sata, v1.VolumeSource{Secret: &v1.SecretVolumeSource{VolumeLabel: "cidata"}}, "cidata", false},
-		"downward API":    {asDisk, v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{VolumeLabel: "down"}}, "down", true},
+		"config map": {asDisk, configMap, "cfgdata", true},
+		"labelled": {
+			asCDRom, v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{VolumeLabel: "OEMDRV"}}, "OEMDRV", true,
+		},
+		"secret": {sata, v1.VolumeSource{Secret: &v1.SecretVolumeSource{VolumeLabel: "cidata"}}, "cidata", false},
+		"downward API": {
+			asDisk, v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{VolumeLabel: "down"}}, "down", true,
+		},
 		"service account": {asDisk, v1.VolumeSource{ServiceAccount: &v1.ServiceAccountVolumeSource{}}, "cfgdata", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan, err := NewPlan(vmiWith(tc.device, tc.source), Dirs{Disks: "/disks"}, map[string]Facts{"vol": {Files: map[string][]byte{"a": []byte("b")}}})
+			plan, err := NewPlan(vmiWith(tc.device, tc.source), Dirs{Disks: "/disks"},
+				map[string]Facts{"vol": {Files: map[string][]byte{"a": []byte("b")}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(plan.Steps) != 1 || plan.Steps[0].Path != "/disks/vol.iso" {
 				t.Fatalf("%+v", plan.Steps)
 			}
-			if label := strings.TrimRight(string(plan.Steps[0].Data[sectorPrimary*isoSector+40:][:32]), " "); label != tc.label {
+			if label := strings.TrimRight(string(plan.Steps[0].Data[sectorPrimary*isoSector+40:][:32]),
+				" "); label != tc.label {
 				t.Errorf("label %q, want %q", label, tc.label)
 			}
 			if got := plan.Sources["vol"].ReadOnly; got != tc.readOnly {
@@ -81,7 +88,11 @@ func TestConfigurationPlan(t *testing.T) {
 }
 
 func TestEphemeral(t *testing.T) {
-	source := v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "golden"}}}
+	source := v1.VolumeSource{
+		Ephemeral: &v1.EphemeralVolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "golden"},
+		},
+	}
 	for name, tc := range map[string]struct {
 		vmi   *v1.VirtualMachineInstance
 		facts Facts
@@ -90,7 +101,8 @@ func TestEphemeral(t *testing.T) {
 		"ephemeral-block": {vmiWith(asDisk, source), Facts{Block: true, Size: 1 << 30}},
 		"ephemeral-cdrom": {vmiWith(asCDRom, source), Facts{Exists: true, Size: 1 << 20}},
 	} {
-		plan, err := NewPlan(tc.vmi, Dirs{Disks: "/disks", Claims: "/claims", BlockDevices: "/dev/block"}, map[string]Facts{"vol": tc.facts})
+		plan, err := NewPlan(tc.vmi, Dirs{Disks: "/disks", Claims: "/claims", BlockDevices: "/dev/block"},
+			map[string]Facts{"vol": tc.facts})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +114,8 @@ func TestEphemeral(t *testing.T) {
 	}
 
 	dirs := podDirs(t)
-	if _, err := inspect(vmiWith(asDisk, source), dirs); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "claim golden has no disk.img") {
+	if _, err := inspect(vmiWith(asDisk, source), dirs); !errors.Is(err, ErrInvalid) ||
+		!strings.Contains(err.Error(), "claim golden has no disk.img") {
 		t.Errorf("without an image: %v", err)
 	}
 	write(t, dirs.Claims+"/vol/disk.img", make([]byte, 1000))
@@ -125,15 +138,23 @@ func TestFindKernel(t *testing.T) {
 		kernel, initrd, want string
 	}{
 		{"/boot/vmlinuz", "", ""},
-		{"/boot/vmlinuz", "/boot/initrd", "firmware.kernelBoot.container.initrdPath: image k: there is no file /boot/initrd"},
+		{
+			"/boot/vmlinuz", "/boot/initrd",
+			"firmware.kernelBoot.container.initrdPath: image k: there is no file /boot/initrd",
+		},
 		{"/boot/link", "", "kernelPath: image k: /boot/link is not a regular file"},
 		{"/../../boot/vmlinuz", "", ""},
 		{"/boot", "", "/boot is not a regular file"},
 	} {
 		vmi := &v1.VirtualMachineInstance{}
-		vmi.Spec.Domain.Firmware = &v1.Firmware{KernelBoot: &v1.KernelBoot{Container: &v1.KernelBootContainer{Image: "k", KernelPath: tc.kernel, InitrdPath: tc.initrd}}}
+		vmi.Spec.Domain.Firmware = &v1.Firmware{
+			KernelBoot: &v1.KernelBoot{
+				Container: &v1.KernelBootContainer{Image: "k", KernelPath: tc.kernel, InitrdPath: tc.initrd},
+			},
+		}
 		got, err := FindKernel(vmi, dirs)
-		if tc.want == "" && (err != nil || got.Kernel != dirs.KernelBoot+"/boot/vmlinuz") || tc.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tc.want)) {
+		if tc.want == "" && (err != nil || got.Kernel != dirs.KernelBoot+"/boot/vmlinuz") ||
+			tc.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%q %q: %+v, %v", tc.kernel, tc.initrd, got, err)
 		}
 	}

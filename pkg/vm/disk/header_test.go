@@ -37,10 +37,16 @@ func TestReadHeader(t *testing.T) {
 		{name: "cut off", data: qcow2(3, 1, nil)[:60], err: "cut off"},
 		{name: "cut off v3", data: qcow2(3, 1, nil)[:80], err: "cut off"},
 		{name: "qcow", data: qcow2(1, 1, nil), err: "qcow version 1"},
-		{name: "backing file", data: qcow2(3, 1<<20, func(b []byte) { binary.BigEndian.PutUint64(b[8:], 0x200) }), err: "backing file"},
+		{
+			name: "backing file", data: qcow2(3, 1<<20, func(b []byte) { binary.BigEndian.PutUint64(b[8:], 0x200) }),
+			err: "backing file",
+		},
 		{name: "data file", data: qcow2(3, 1<<20, func(b []byte) { b[79] = 4 }), err: "another file"},
 		{name: "corrupt", data: qcow2(3, 1<<20, func(b []byte) { b[79] = 2 }), err: "corrupt"},
-		{name: "dirty is fine", data: qcow2(3, 1<<20, func(b []byte) { b[79] = 1 }), want: Header{FormatQcow2, 1 << 20}},
+		{
+			name: "dirty is fine", data: qcow2(3, 1<<20, func(b []byte) { b[79] = 1 }),
+			want: Header{FormatQcow2, 1 << 20},
+		},
 		{name: "encrypted", data: qcow2(2, 1<<20, func(b []byte) { b[35] = 1 }), err: "encrypted"},
 		{name: "no size", data: qcow2(3, 0, nil), err: "0 bytes"},
 		{name: "huge", data: qcow2(3, 1<<63, nil), err: "broken"},

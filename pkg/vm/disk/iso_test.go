@@ -129,7 +129,8 @@ func TestImageTrees(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: isoinfo -p: %v\n%s", name, err, table)
 		}
-		if name == "tree" && !regexp.MustCompile(`(?m)^ +3: +1 [0-9a-f]+ OPENSTACK$[^$]+^ +6: +3 [0-9a-f]+ LATEST$`).Match(table) {
+		if name == "tree" &&
+			!regexp.MustCompile(`(?m)^ +3: +1 [0-9a-f]+ OPENSTACK$[^$]+^ +6: +3 [0-9a-f]+ LATEST$`).Match(table) {
 			t.Errorf("the path table:\n%s", table)
 		}
 	}
@@ -148,7 +149,17 @@ func TestImageIsReproducible(t *testing.T) {
 }
 
 func TestImageRefuses(t *testing.T) {
-	for _, names := range [][]string{{""}, {"/a"}, {"a/"}, {"a//b"}, {"a/../b"}, {"./a"}, {"a", "a/b"}, {"1/2/3/4/5/6/7/8"}, {strings.Repeat("a", 104)}} {
+	for _, names := range [][]string{
+		{""},
+		{"/a"},
+		{"a/"},
+		{"a//b"},
+		{"a/../b"},
+		{"./a"},
+		{"a", "a/b"},
+		{"1/2/3/4/5/6/7/8"},
+		{strings.Repeat("a", 104)},
+	} {
 		files := map[string][]byte{}
 		for _, name := range names {
 			files[name] = nil

@@ -30,7 +30,9 @@ func vmiWith(d v1.DiskDevice, v v1.VolumeSource) *v1.VirtualMachineInstance {
 
 func claimSource(readOnly bool) v1.VolumeSource {
 	return v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pvc", ReadOnly: readOnly},
+		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{
+			ClaimName: "pvc", ReadOnly: readOnly,
+		},
 	}}
 }
 
@@ -61,8 +63,11 @@ func TestNewPlan(t *testing.T) {
 		vmi   *v1.VirtualMachineInstance
 		facts Facts
 	}{
-		"container-disk":       {vmiWith(asDisk, containerDisk), qcow2Image},
-		"container-disk-raw":   {vmiWith(asDisk, containerDisk), Facts{Path: "/containers/vol/disk/a.img", Header: Header{FormatRaw, 1 << 20}}},
+		"container-disk": {vmiWith(asDisk, containerDisk), qcow2Image},
+		"container-disk-raw": {
+			vmiWith(asDisk, containerDisk),
+			Facts{Path: "/containers/vol/disk/a.img", Header: Header{FormatRaw, 1 << 20}},
+		},
 		"container-disk-cdrom": {vmiWith(asCDRom, containerDisk), qcow2Image},
 		"container-disk-readonly": {
 			vmiWith(v1.DiskDevice{Disk: &v1.DiskTarget{ReadOnly: true}}, containerDisk), qcow2Image,
@@ -73,21 +78,30 @@ func TestNewPlan(t *testing.T) {
 		"claim-block":    {vmiWith(asDisk, claimSource(false)), Facts{Block: true}},
 		"claim-empty":    {vmiWith(asDisk, claimSource(false)), Facts{Free: 10<<20 + 5}},
 		"claim-empty-capacity": {
-			withClaimInfo(vmiWith(asDisk, claimSource(false)), v1.PersistentVolumeClaimInfo{Capacity: storage("1Gi"), FilesystemOverhead: ptr(v1.Percent("0.055"))}),
+			withClaimInfo(vmiWith(asDisk, claimSource(false)),
+				v1.PersistentVolumeClaimInfo{Capacity: storage("1Gi"), FilesystemOverhead: ptr(v1.Percent("0.055"))}),
 			Facts{Free: 500 << 30},
 		},
 		"claim-empty-request": {
-			withClaimInfo(vmiWith(asDisk, claimSource(false)), v1.PersistentVolumeClaimInfo{Requests: storage("1Gi")}), Facts{Free: 500 << 30},
+			withClaimInfo(vmiWith(asDisk, claimSource(false)), v1.PersistentVolumeClaimInfo{Requests: storage("1Gi")}),
+			Facts{Free: 500 << 30},
 		},
 		"claim-empty-small": {
-			withClaimInfo(vmiWith(asDisk, claimSource(false)), v1.PersistentVolumeClaimInfo{Capacity: storage("64Mi")}), Facts{Free: 60<<20 + 4096},
+			withClaimInfo(vmiWith(asDisk, claimSource(false)), v1.PersistentVolumeClaimInfo{Capacity: storage("64Mi")}),
+			Facts{Free: 60<<20 + 4096},
 		},
-		"cloud-init":      {vmiWith(asDisk, cloudInit), Facts{}},
-		"config-drive":    {vmiWith(asDisk, v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserData: "x"}}), Facts{}},
+		"cloud-init": {vmiWith(asDisk, cloudInit), Facts{}},
+		"config-drive": {
+			vmiWith(asDisk, v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserData: "x"}}),
+			Facts{},
+		},
 		"cloud-init-sata": {vmiWith(v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSATA}}, cloudInit), Facts{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dirs := Dirs{Disks: "/disks", ContainerDisks: "/containers", Claims: "/claims", BlockDevices: "/dev/block", Secrets: "/secrets"}
+			dirs := Dirs{
+				Disks: "/disks", ContainerDisks: "/containers", Claims: "/claims", BlockDevices: "/dev/block",
+				Secrets: "/secrets",
+			}
 			plan, err := NewPlan(tc.vmi, dirs, map[string]Facts{"vol": tc.facts})
 			if err != nil {
 				t.Fatal(err)
@@ -133,7 +147,9 @@ func TestNewPlanRefuses(t *testing.T) {
 		facts Facts
 		want  string
 	}{
-		"unknown volume":  {vmiWith(asDisk, v1.VolumeSource{}), Facts{}, `volume "vol": this kind of volume is not supported`},
+		"unknown volume": {
+			vmiWith(asDisk, v1.VolumeSource{}), Facts{}, `volume "vol": this kind of volume is not supported`,
+		},
 		"no capacity":     {vmiWith(asDisk, emptyDisk("0")), Facts{}, "emptyDisk.capacity"},
 		"no room":         {vmiWith(asDisk, claimSource(false)), Facts{Free: 100}, "claim pvc has no room"},
 		"empty read-only": {vmiWith(asDisk, claimSource(true)), Facts{}, "claim pvc has no disk.img"},

@@ -20,9 +20,13 @@ func podDirs(t *testing.T) Dirs {
 	root := t.TempDir()
 	d := Dirs{
 		Disks: filepath.Join(root, "disks"), ContainerDisks: filepath.Join(root, "containers"),
-		Claims: filepath.Join(root, "claims"), BlockDevices: filepath.Join(root, "block"), Secrets: filepath.Join(root, "secrets"), Credentials: filepath.Join(root, "credentials"),
+		Claims: filepath.Join(root, "claims"), BlockDevices: filepath.Join(root, "block"),
+		Secrets: filepath.Join(root, "secrets"), Credentials: filepath.Join(root, "credentials"),
 	}
-	for _, dir := range []string{d.Disks, d.ContainerDisks + "/vol/disk", d.Claims + "/vol", d.BlockDevices, d.Secrets + "/vol", d.Secrets + "/vol-networkdata", d.Credentials + "/keys"} {
+	for _, dir := range []string{
+		d.Disks, d.ContainerDisks + "/vol/disk", d.Claims + "/vol", d.BlockDevices, d.Secrets + "/vol",
+		d.Secrets + "/vol-networkdata", d.Credentials + "/keys",
+	} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +150,8 @@ func TestContainerDiskLinksAreNotFollowed(t *testing.T) {
 	if err := os.Symlink(secret, dirs.ContainerDisks+"/vol/disk/a.img"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inspect(vmiWith(asDisk, containerDisk), dirs); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := inspect(vmiWith(asDisk, containerDisk), dirs); err == nil ||
+		!strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -259,8 +264,10 @@ func TestCloudInitKeys(t *testing.T) {
 	dirs := podDirs(t)
 	vmi := vmiWith(asDisk, cloudInit)
 	vmi.Spec.AccessCredentials = []v1.AccessCredential{{SSHPublicKey: &v1.SSHPublicKeyAccessCredential{
-		Source:            v1.SSHPublicKeyAccessCredentialSource{Secret: &v1.AccessCredentialSecretSource{SecretName: "keys"}},
-		PropagationMethod: v1.SSHPublicKeyAccessCredentialPropagationMethod{NoCloud: &v1.NoCloudSSHPublicKeyAccessCredentialPropagation{}},
+		Source: v1.SSHPublicKeyAccessCredentialSource{Secret: &v1.AccessCredentialSecretSource{SecretName: "keys"}},
+		PropagationMethod: v1.SSHPublicKeyAccessCredentialPropagationMethod{
+			NoCloud: &v1.NoCloudSSHPublicKeyAccessCredentialPropagation{},
+		},
 	}}}
 	write(t, dirs.Credentials+"/keys/b", []byte("ssh-ed25519 BBBB\r\n\n# no key\nssh-rsa AAAA\n"))
 	write(t, dirs.Credentials+"/keys/a", []byte("ssh-rsa AAAA"))

@@ -15,11 +15,14 @@ func TestSysprep(t *testing.T) {
 	dirs := Dirs{Secrets: t.TempDir(), Disks: t.TempDir()}
 	vmi := &v1.VirtualMachineInstance{}
 	vmi.Spec.Volumes = []v1.Volume{{Name: "answers", VolumeSource: v1.VolumeSource{Sysprep: &v1.SysprepSource{}}}}
-	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "answers", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSATA}}}}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{
+		{Name: "answers", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSATA}}},
+	}
 	write := func(name, text string) {
 		t.Helper()
 		file := filepath.Join(dirs.Secrets, "answers", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+			os.WriteFile(file, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +44,8 @@ func TestSysprep(t *testing.T) {
 		t.Fatalf("%+v", plan)
 	}
 	image := plan.Steps[0].Data
-	if label := strings.TrimSpace(string(image[sectorPrimary*isoSector+40 : sectorPrimary*isoSector+72])); !strings.EqualFold(label, "unattendCD") {
+	if label := strings.TrimSpace(string(image[sectorPrimary*isoSector+40 : sectorPrimary*isoSector+
+		72])); !strings.EqualFold(label, "unattendCD") {
 		t.Errorf("the label is %q", label)
 	}
 	for text, want := range map[string]bool{"<unattend/>": true, "AutoUnattend.xml": true, "how the kubelet": false} {

@@ -18,7 +18,8 @@ var virtio = v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}
 // fourDisks are three virtio disks, of which one asks for an I/O thread of its own, and a scsi disk.
 func fourDisks(vmi *v1.VirtualMachineInstance, f *Facts) {
 	addDisk(vmi, f, v1.Disk{Name: "own", DiskDevice: virtio, DedicatedIOThread: ptr(true)}, claim, rawFile)
-	addDisk(vmi, f, v1.Disk{Name: "slow", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}}, claim, rawFile)
+	addDisk(vmi, f, v1.Disk{Name: "slow", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}}, claim,
+		rawFile)
 }
 
 func on() *v1.FeatureState  { return &v1.FeatureState{} }
@@ -83,15 +84,20 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		vmi.Spec.Domain.Devices.Interfaces[0].Tag = "front"
 	},
 	"lun": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		addDisk(vmi, f, v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{}}}, claim, Source{Path: "/dev/virtkit-block/data", Block: true, Format: "raw", DirectIO: true})
+		addDisk(vmi, f, v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{}}}, claim,
+			Source{Path: "/dev/virtkit-block/data", Block: true, Format: "raw", DirectIO: true})
 	},
 	"lun-readonly": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		addDisk(vmi, f, v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{Bus: v1.DiskBusSCSI, ReadOnly: true}}}, claim, Source{Path: "/dev/virtkit-block/data", Block: true, Format: "raw", DirectIO: true})
+		addDisk(vmi, f,
+			v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{Bus: v1.DiskBusSCSI, ReadOnly: true}}},
+			claim, Source{Path: "/dev/virtkit-block/data", Block: true, Format: "raw", DirectIO: true})
 	},
 	"hyperv": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Features = &v1.Features{Hyperv: &v1.FeatureHyperv{
-			Relaxed: on(), VAPIC: on(), Spinlocks: &v1.FeatureSpinlocks{Retries: ptr(uint32(8191))}, VPIndex: on(), Runtime: on(), SyNIC: on(),
-			SyNICTimer: &v1.SyNICTimer{Direct: on()}, Reset: off(), VendorID: &v1.FeatureVendorID{VendorID: "KVM Hv"}, Frequencies: on(), Reenlightenment: on(),
+			Relaxed: on(), VAPIC: on(), Spinlocks: &v1.FeatureSpinlocks{Retries: ptr(uint32(8191))}, VPIndex: on(),
+			Runtime: on(), SyNIC: on(),
+			SyNICTimer: &v1.SyNICTimer{Direct: on()}, Reset: off(), VendorID: &v1.FeatureVendorID{VendorID: "KVM Hv"},
+			Frequencies: on(), Reenlightenment: on(),
 			TLBFlush: &v1.TLBFlush{Direct: on(), Extended: off()}, IPI: on(), EVMCS: off(),
 		}}
 	},
@@ -101,11 +107,17 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	},
 	"hyperv-off": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Features = &v1.Features{Hyperv: &v1.FeatureHyperv{
-			Spinlocks: &v1.FeatureSpinlocks{FeatureState: *off()}, VendorID: &v1.FeatureVendorID{FeatureState: *off(), VendorID: "x"}, SyNICTimer: &v1.SyNICTimer{FeatureState: *off()},
+			Spinlocks:  &v1.FeatureSpinlocks{FeatureState: *off()},
+			VendorID:   &v1.FeatureVendorID{FeatureState: *off(), VendorID: "x"},
+			SyNICTimer: &v1.SyNICTimer{FeatureState: *off()},
 		}}
 	},
 	"hyperv-timer-without-clock": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Features = &v1.Features{Hyperv: &v1.FeatureHyperv{Spinlocks: &v1.FeatureSpinlocks{}, VPIndex: on(), SyNIC: on(), SyNICTimer: &v1.SyNICTimer{}}}
+		vmi.Spec.Domain.Features = &v1.Features{
+			Hyperv: &v1.FeatureHyperv{
+				Spinlocks: &v1.FeatureSpinlocks{}, VPIndex: on(), SyNIC: on(), SyNICTimer: &v1.SyNICTimer{},
+			},
+		}
 		vmi.Spec.Domain.Clock = &v1.Clock{Timer: &v1.Timer{Hyperv: &v1.HypervTimer{Enabled: ptr(false)}}}
 	},
 	"hyperv-passthrough": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
@@ -113,7 +125,10 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	},
 	"hyperv-emulated": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		f.KVM = false
-		vmi.Spec.Domain.Features = &v1.Features{ACPI: *off(), Hyperv: &v1.FeatureHyperv{Relaxed: on()}, HypervPassthrough: &v1.HyperVPassthrough{Enabled: ptr(false)}}
+		vmi.Spec.Domain.Features = &v1.Features{
+			ACPI: *off(), Hyperv: &v1.FeatureHyperv{Relaxed: on()},
+			HypervPassthrough: &v1.HyperVPassthrough{Enabled: ptr(false)},
+		}
 	},
 	"acpi-tables": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		f.Secrets = "/secrets"
@@ -196,10 +211,14 @@ func TestHotpluggedTuning(t *testing.T) {
 	if d.Driver.Queues == nil || *d.Driver.Queues != 2 || d.Driver.IOThread == nil || *d.Driver.IOThread != 1 {
 		t.Errorf("driver %+v", d.Driver)
 	}
-	if own, err := Hotplugged(vmi, "new", rawFile, nil, FirstPluggedThread); err != nil || *own.Driver.IOThread != FirstPluggedThread {
+	if own, err := Hotplugged(vmi, "new", rawFile, nil, FirstPluggedThread); err != nil ||
+		*own.Driver.IOThread != FirstPluggedThread {
 		t.Errorf("a thread of its own: %+v, %v", own, err)
 	}
-	for policy, want := range map[v1.IOThreadsPolicy]bool{v1.IOThreadsPolicyAuto: true, v1.IOThreadsPolicySupplementalPool: false} {
+	for policy, want := range map[v1.IOThreadsPolicy]bool{
+		v1.IOThreadsPolicyAuto:             true,
+		v1.IOThreadsPolicySupplementalPool: false,
+	} {
 		vmi.Spec.Domain.IOThreadsPolicy = &policy
 		disk := hotplug.Disk(&vmi.Spec, "new")
 		if disk.DedicatedIOThread = nil; OwnThread(&vmi.Spec, "new") {
@@ -220,7 +239,8 @@ func TestTaggedDevices(t *testing.T) {
 	devices := &vmi.Spec.Domain.Devices
 	devices.Disks[0].Tag, devices.Disks[0].Serial = "system", "S1"
 	devices.Disks[1].Tag, devices.Disks[1].Disk.Bus = "seed", v1.DiskBusSCSI
-	devices.Interfaces = append(devices.Interfaces, v1.Interface{Name: "back", Model: "e1000", Tag: "back", MacAddress: "02:00:00:00:00:01"})
+	devices.Interfaces = append(devices.Interfaces,
+		v1.Interface{Name: "back", Model: "e1000", Tag: "back", MacAddress: "02:00:00:00:00:01"})
 	devices.Interfaces[0].Tag = "front"
 	got, err := TaggedDevices(vmi)
 	if err != nil || len(got) != 4 {

@@ -37,19 +37,27 @@ func baseline() (*v1.VirtualMachineInstance, *Facts) {
 		{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "tiny"}}},
 		{Name: "seed", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "x"}}},
 	}
-	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "default", InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}}}}
+	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{
+		{Name: "default", InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}}},
+	}
 	vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
 	return vmi, &Facts{
-		KVM:          true,
-		Balloon:      Balloon{Period: 10},
-		Emulator:     "/usr/bin/qemu-system-x86_64",
-		Firmware:     Firmware{Code: "/fw/CODE.fd", Vars: "/fw/VARS.fd", SecureCode: "/fw/CODE.secure.fd", SecureVars: "/fw/VARS.secure.fd"},
+		KVM:      true,
+		Balloon:  Balloon{Period: 10},
+		Emulator: "/usr/bin/qemu-system-x86_64",
+		Firmware: Firmware{
+			Code: "/fw/CODE.fd", Vars: "/fw/VARS.fd", SecureCode: "/fw/CODE.secure.fd",
+			SecureVars: "/fw/VARS.secure.fd",
+		},
 		NVRAM:        "/run/nvram.fd",
 		Ignition:     "/disks/.ignition.json",
 		SerialSocket: "/run/serial0.sock", SerialLog: "/run/serial0.log",
 		VNCSocket: "/run/vnc.sock", AgentSocket: "/run/agent.sock",
 		Disks: map[string]Source{
-			"root": {Path: "/disks/root.qcow2", Format: "qcow2", DirectIO: true, Backing: &Source{Path: "/containers/root/disk/a.qcow2", Format: "qcow2", ReadOnly: true}},
+			"root": {
+				Path: "/disks/root.qcow2", Format: "qcow2", DirectIO: true,
+				Backing: &Source{Path: "/containers/root/disk/a.qcow2", Format: "qcow2", ReadOnly: true},
+			},
 			"seed": {Path: "/disks/seed.iso", Format: "raw", DirectIO: true, ReadOnly: true},
 		},
 		Network: network.Plan{Interfaces: []network.Interface{{
@@ -76,7 +84,8 @@ func disk0(vmi *v1.VirtualMachineInstance) *v1.Disk { return &vmi.Spec.Domain.De
 // cases has one case a supported field; each has a golden file.
 var cases = together(baseCases, sizingCases)
 
-func together(all ...map[string]func(*v1.VirtualMachineInstance, *Facts)) map[string]func(*v1.VirtualMachineInstance, *Facts) {
+func together(all ...map[string]func(*v1.VirtualMachineInstance, *Facts),
+) map[string]func(*v1.VirtualMachineInstance, *Facts) {
 	out := map[string]func(*v1.VirtualMachineInstance, *Facts){}
 	for _, some := range all {
 		maps.Copy(out, some)
@@ -89,7 +98,9 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"emulated":      func(_ *v1.VirtualMachineInstance, f *Facts) { f.KVM = false },
 	"uuid-from-vmi": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Firmware = nil },
 	"smbios": func(_ *v1.VirtualMachineInstance, f *Facts) {
-		f.SMBIOS = v1.SMBiosConfiguration{Manufacturer: "Acme", Product: "Cloud", Version: "7", Sku: "a-1", Family: "Virtual"}
+		f.SMBIOS = v1.SMBiosConfiguration{
+			Manufacturer: "Acme", Product: "Cloud", Version: "7", Sku: "a-1", Family: "Virtual",
+		}
 	},
 	"ignition": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Annotations = map[string]string{v1.IgnitionAnnotation: "{}"}
@@ -109,7 +120,9 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		vmi.Annotations = map[string]string{v1.DisablePCIHole64: "true"}
 		vmi.Spec.Domain.Devices.DisableHotplug = true
 	},
-	"machine-i440fx": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Machine = &v1.Machine{Type: "pc"} },
+	"machine-i440fx": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Spec.Domain.Machine = &v1.Machine{Type: "pc"}
+	},
 	"bios-serial": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{BIOS: &v1.BIOS{UseSerial: ptr(true)}}
 	},
@@ -155,26 +168,34 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"features": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Features = &v1.Features{
 			ACPI: v1.FeatureState{Enabled: ptr(false)}, APIC: &v1.FeatureAPIC{EndOfInterrupt: true},
-			SMM: &v1.FeatureState{}, KVM: &v1.FeatureKVM{Hidden: true}, Pvspinlock: &v1.FeatureState{Enabled: ptr(false)},
+			SMM: &v1.FeatureState{}, KVM: &v1.FeatureKVM{Hidden: true},
+			Pvspinlock: &v1.FeatureState{Enabled: ptr(false)},
 		}
 	},
 	"features-emulated": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		f.KVM = false
 		vmi.Spec.Domain.Features = &v1.Features{
-			APIC: &v1.FeatureAPIC{FeatureState: v1.FeatureState{Enabled: ptr(false)}}, KVM: &v1.FeatureKVM{Hidden: true}, Pvspinlock: &v1.FeatureState{},
+			APIC: &v1.FeatureAPIC{FeatureState: v1.FeatureState{Enabled: ptr(false)}},
+			KVM:  &v1.FeatureKVM{Hidden: true}, Pvspinlock: &v1.FeatureState{},
 		}
 	},
 	"clock-timezone": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Clock = &v1.Clock{ClockOffset: v1.ClockOffset{Timezone: ptr(v1.ClockOffsetTimezone("Europe/Paris"))}}
+		vmi.Spec.Domain.Clock = &v1.Clock{
+			ClockOffset: v1.ClockOffset{Timezone: ptr(v1.ClockOffsetTimezone("Europe/Paris"))},
+		}
 	},
 	"clock-utc": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Clock = &v1.Clock{ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{}}}
 	},
 	"clock-offset-timers": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Clock = &v1.Clock{ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{OffsetSeconds: ptr(-3600)}}, Timer: &v1.Timer{
-			RTC: &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup, Track: v1.TrackWall}, PIT: &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay},
-			HPET: &v1.HPETTimer{Enabled: ptr(false)}, KVM: &v1.KVMTimer{}, Hyperv: &v1.HypervTimer{},
-		}}
+		vmi.Spec.Domain.Clock = &v1.Clock{
+			ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{OffsetSeconds: ptr(-3600)}},
+			Timer: &v1.Timer{
+				RTC:  &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup, Track: v1.TrackWall},
+				PIT:  &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay},
+				HPET: &v1.HPETTimer{Enabled: ptr(false)}, KVM: &v1.KVMTimer{}, Hyperv: &v1.HypervTimer{},
+			},
+		}
 	},
 	"reboot-policy": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.RebootPolicy = ptr(v1.RebootPolicyTerminate)
@@ -195,11 +216,17 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		vmi.Spec.Domain.Devices.AutoattachInputDevice = ptr(true)
 	},
 	"inputs": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.Inputs = []v1.Input{{Name: "a", Type: v1.InputTypeTablet, Bus: v1.InputBusVirtio}, {Name: "b", Type: v1.InputTypeKeyboard}}
+		vmi.Spec.Domain.Devices.Inputs = []v1.Input{
+			{Name: "a", Type: v1.InputTypeTablet, Bus: v1.InputBusVirtio},
+			{Name: "b", Type: v1.InputTypeKeyboard},
+		}
 	},
 	"rng": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Devices.Rng = &v1.Rng{} },
 	"watchdog": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{Name: "dog", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{Action: v1.WatchdogActionPoweroff}}}
+		vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{
+			Name:           "dog",
+			WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{Action: v1.WatchdogActionPoweroff}},
+		}
 	},
 	"tpm": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{} },
 	"tpm-persistent": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
@@ -209,7 +236,9 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: ptr(v1.Isa)}}
 	},
 	"disable-hotplug": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Devices.DisableHotplug = true },
-	"interface-model": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Devices.Interfaces[0].Model = "e1000e" },
+	"interface-model": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Spec.Domain.Devices.Interfaces[0].Model = "e1000e"
+	},
 	"interface-boot-order": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Devices.Interfaces[0].BootOrder = ptr(uint(1))
 	},
@@ -233,7 +262,9 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		disk0(vmi).ErrorPolicy = ptr(v1.DiskErrorPolicyReport)
 	},
 	"disk-block-size": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		disk0(vmi).BlockSize = &v1.BlockSize{Custom: &v1.CustomBlockSize{Logical: 4096, Physical: 4096, DiscardGranularity: ptr(uint(4096))}}
+		disk0(vmi).BlockSize = &v1.BlockSize{
+			Custom: &v1.CustomBlockSize{Logical: 4096, Physical: 4096, DiscardGranularity: ptr(uint(4096))},
+		}
 	},
 	"disk-no-direct-io": func(_ *v1.VirtualMachineInstance, f *Facts) {
 		src := f.Disks["root"]
@@ -246,23 +277,33 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		f.Disks["root"] = src
 	},
 	"disk-readonly": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		addDisk(vmi, f, v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI, ReadOnly: true}}}, claim, rawFile)
+		addDisk(vmi, f,
+			v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI, ReadOnly: true}}},
+			claim, rawFile)
 	},
 	"claim-file": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		addDisk(vmi, f, v1.Disk{Name: "data"}, claim, rawFile)
 	},
 	"claim-block": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		addDisk(vmi, f, v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}, claim, Source{Path: "/dev/virtkit-block/data", Block: true, Format: "raw", DirectIO: true})
+		addDisk(vmi, f, v1.Disk{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}, claim,
+			Source{Path: "/dev/virtkit-block/data", Block: true, Format: "raw", DirectIO: true})
 	},
 	"empty-disk": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		addDisk(vmi, f, v1.Disk{Name: "scratch", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
-			v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{}}, Source{Path: "/disks/scratch.qcow2", Format: "qcow2", DirectIO: true})
+		addDisk(vmi, f,
+			v1.Disk{Name: "scratch", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
+			v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{}},
+			Source{Path: "/disks/scratch.qcow2", Format: "qcow2", DirectIO: true})
 	},
 	"cdrom": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		addDisk(vmi, f, v1.Disk{Name: "iso", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}}, claim, Source{Path: "/claims/iso/disk.img", Format: "raw"})
+		addDisk(vmi, f, v1.Disk{Name: "iso", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}}, claim,
+			Source{Path: "/claims/iso/disk.img", Format: "raw"})
 	},
 	"cdrom-tray-scsi": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		addDisk(vmi, f, v1.Disk{Name: "iso", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI, Tray: v1.TrayStateOpen}}}, claim, Source{Path: "/claims/iso/disk.img", Format: "raw"})
+		addDisk(vmi, f,
+			v1.Disk{
+				Name:       "iso",
+				DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI, Tray: v1.TrayStateOpen}},
+			}, claim, Source{Path: "/claims/iso/disk.img", Format: "raw"})
 	},
 }
 
@@ -333,9 +374,18 @@ func TestBuildRefuses(t *testing.T) {
 		change func(*v1.VirtualMachineInstance, *Facts)
 		want   string
 	}{
-		{"no memory", func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Memory = nil }, "spec.domain.memory.guest: the guest's memory is not set"},
-		{"no volume", func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Volumes = nil }, `spec.domain.devices.disks[0]: no volume is named "root"`},
-		{"no image", func(_ *v1.VirtualMachineInstance, f *Facts) { delete(f.Disks, "seed") }, `spec.domain.devices.disks[1]: volume "seed" has no image`},
+		{
+			"no memory", func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Memory = nil },
+			"spec.domain.memory.guest: the guest's memory is not set",
+		},
+		{
+			"no volume", func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Volumes = nil },
+			`spec.domain.devices.disks[0]: no volume is named "root"`,
+		},
+		{
+			"no image", func(_ *v1.VirtualMachineInstance, f *Facts) { delete(f.Disks, "seed") },
+			`spec.domain.devices.disks[1]: volume "seed" has no image`,
+		},
 		{"lun", func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 			disk0(vmi).DiskDevice = v1.DiskDevice{LUN: &v1.LunTarget{}}
 		}, "disks[0].lun: the guest's SCSI commands go to the volume's device, and it has none"},
@@ -345,13 +395,18 @@ func TestBuildRefuses(t *testing.T) {
 		{"virtio cdrom", func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 			disk0(vmi).DiskDevice = v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusVirtio}}
 		}, "virtio has no CD-ROMs"},
-		{"no plan", func(_ *v1.VirtualMachineInstance, f *Facts) { f.Network.Interfaces = nil }, `interface "default" is not in the network plan`},
+		{
+			"no plan", func(_ *v1.VirtualMachineInstance, f *Facts) { f.Network.Interfaces = nil },
+			`interface "default" is not in the network plan`,
+		},
 		{"no firmware", func(vmi *v1.VirtualMachineInstance, f *Facts) {
 			f.Firmware = Firmware{}
 			vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{EFI: &v1.EFI{}}
 		}, "has no UEFI firmware"},
 		{"s390 watchdog", func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-			vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{WatchdogDevice: v1.WatchdogDevice{Diag288: &v1.Diag288Watchdog{}}}
+			vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{
+				WatchdogDevice: v1.WatchdogDevice{Diag288: &v1.Diag288Watchdog{}},
+			}
 		}, "only i6300esb exists"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -368,15 +423,23 @@ func TestBuildRefuses(t *testing.T) {
 func TestTargets(t *testing.T) {
 	var spec v1.VirtualMachineInstanceSpec
 	for name, bus := range map[string]v1.DiskBus{"a": v1.DiskBusSATA} {
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: name, DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: bus}}})
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks,
+			v1.Disk{Name: name, DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: bus}}})
 	}
 	for range 28 {
 		n := string(rune('A' + len(spec.Domain.Devices.Disks)))
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: n})
 	}
-	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "z", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}})
+	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks,
+		v1.Disk{Name: "z", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}})
 	got := Targets(&spec)
-	for name, want := range map[string]string{"a": "sda", "B": "vda", string(rune('A' + 27)): "vdaa", string(rune('A' + 28)): "vdab", "z": "sdb"} {
+	for name, want := range map[string]string{
+		"a":                    "sda",
+		"B":                    "vda",
+		string(rune('A' + 27)): "vdaa",
+		string(rune('A' + 28)): "vdab",
+		"z":                    "sdb",
+	} {
 		if got[name] != want {
 			t.Errorf("%s is %s, want %s", name, got[name], want)
 		}

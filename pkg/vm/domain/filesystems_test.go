@@ -9,7 +9,8 @@ import (
 func init() {
 	share := func(vmi *v1.VirtualMachineInstance) {
 		for _, name := range []string{"app-config", "data"} {
-			vmi.Spec.Domain.Devices.Filesystems = append(vmi.Spec.Domain.Devices.Filesystems, v1.Filesystem{Name: name, Virtiofs: &v1.FilesystemVirtiofs{}})
+			vmi.Spec.Domain.Devices.Filesystems = append(vmi.Spec.Domain.Devices.Filesystems,
+				v1.Filesystem{Name: name, Virtiofs: &v1.FilesystemVirtiofs{}})
 			vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: name, VolumeSource: claim})
 		}
 	}

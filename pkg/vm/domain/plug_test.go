@@ -9,7 +9,9 @@ import (
 )
 
 func TestPluggedInterface(t *testing.T) {
-	plan := network.Plan{Interfaces: []network.Interface{{Name: "red", Tap: "tapred", MAC: "02:00:00:00:00:01", MTU: 1400, Queues: 2}}}
+	plan := network.Plan{
+		Interfaces: []network.Interface{{Name: "red", Tap: "tapred", MAC: "02:00:00:00:00:01", MTU: 1400, Queues: 2}},
+	}
 	for name, tc := range map[string]struct {
 		change func(*v1.VirtualMachineInstance, *v1.Interface)
 		want   string

@@ -25,11 +25,16 @@ var sizingCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		f.CPUs = []HostCPU{{ID: 9, Core: 1}, {ID: 1, Core: 1}}
 	},
 	"dedicated-cpus-isolated": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		vmi.Spec.Domain.CPU = &v1.CPU{Sockets: 1, Cores: 2, Threads: 1, DedicatedCPUPlacement: true, IsolateEmulatorThread: true}
+		vmi.Spec.Domain.CPU = &v1.CPU{
+			Sockets: 1, Cores: 2, Threads: 1, DedicatedCPUPlacement: true, IsolateEmulatorThread: true,
+		}
 		f.CPUs = []HostCPU{{ID: 4, Core: 4}, {ID: 5, Core: 5}, {ID: 6, Core: 6}}
 	},
 	"numa-passthrough": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		vmi.Spec.Domain.CPU = &v1.CPU{Sockets: 1, Cores: 3, Threads: 1, DedicatedCPUPlacement: true, NUMA: &v1.NUMA{GuestMappingPassthrough: &v1.NUMAGuestMappingPassthrough{}}}
+		vmi.Spec.Domain.CPU = &v1.CPU{
+			Sockets: 1, Cores: 3, Threads: 1, DedicatedCPUPlacement: true,
+			NUMA: &v1.NUMA{GuestMappingPassthrough: &v1.NUMAGuestMappingPassthrough{}},
+		}
 		vmi.Spec.Domain.Memory.Hugepages = &v1.Hugepages{PageSize: "2Mi"}
 		f.CPUs = []HostCPU{{ID: 8, Core: 8, Node: 1}, {ID: 3, Core: 3}, {ID: 2, Core: 2}}
 	},
@@ -47,7 +52,8 @@ func TestPlacementNeedsCPUs(t *testing.T) {
 	vmi, facts := baseline()
 	vmi.Spec.Domain.CPU = &v1.CPU{Sockets: 2, DedicatedCPUPlacement: true, IsolateEmulatorThread: true}
 	facts.CPUs = []HostCPU{{ID: 1}, {ID: 2}}
-	if _, err := Build(vmi, *facts); err == nil || !strings.Contains(err.Error(), "has 2 CPUs of its own and the guest needs 3") {
+	if _, err := Build(vmi, *facts); err == nil ||
+		!strings.Contains(err.Error(), "has 2 CPUs of its own and the guest needs 3") {
 		t.Errorf("two CPUs for three threads: %v", err)
 	}
 }

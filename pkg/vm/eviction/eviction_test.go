@@ -14,7 +14,9 @@ func guest(change ...func(*v1.VirtualMachineInstance)) *v1.VirtualMachineInstanc
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm"}}
 	vmi.Status = v1.VirtualMachineInstanceStatus{
 		Phase: v1.Running, NodeName: "one", ActivePods: map[types.UID]string{"a": "one"},
-		Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}},
+		Conditions: []v1.VirtualMachineInstanceCondition{
+			{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+		},
 	}
 	for _, c := range change {
 		c(vmi)
@@ -55,27 +57,86 @@ func TestDecide(t *testing.T) {
 		cluster v1.EvictionStrategy
 		want    Verdict
 	}{
-		"nobody says":                  {guest(), a, "", Verdict{Allow: true}},
-		"None":                         {guest(with(v1.EvictionStrategyNone)), a, v1.EvictionStrategyLiveMigrate, Verdict{Allow: true}},
-		"LiveMigrate":                  {guest(with(v1.EvictionStrategyLiveMigrate)), a, "", Verdict{Mark: true, Message: triggered}},
-		"the cluster's":                {guest(), a, v1.EvictionStrategyLiveMigrate, Verdict{Mark: true, Message: triggered}},
-		"again":                        {guest(with(v1.EvictionStrategyLiveMigrate), marked), a, "", Verdict{Message: inProgress}},
-		"marked for where it was":      {guest(with(v1.EvictionStrategyLiveMigrate), marked, func(vmi *v1.VirtualMachineInstance) { vmi.Status.NodeName = "two"; vmi.Status.ActivePods["a"] = "two" }), a, "", Verdict{Mark: true, Message: triggered}},
-		"LiveMigrate, tied":            {guest(with(v1.EvictionStrategyLiveMigrate), tied), a, "", Verdict{Message: "VMI vm is configured with an eviction strategy but is not live-migratable: it is tied to its node"}},
-		"LiveMigrate, unknown yet":     {guest(with(v1.EvictionStrategyLiveMigrate), func(vmi *v1.VirtualMachineInstance) { vmi.Status.Conditions = nil }), a, "", Verdict{Message: "VMI vm is configured with an eviction strategy but is not live-migratable: its node has not said yet whether it can move"}},
-		"IfPossible":                   {guest(with(v1.EvictionStrategyLiveMigrateIfPossible)), a, "", Verdict{Mark: true, Message: triggered}},
-		"IfPossible, tied":             {guest(with(v1.EvictionStrategyLiveMigrateIfPossible), tied), a, "", Verdict{Allow: true}},
-		"External":                     {guest(with(v1.EvictionStrategyExternal), tied), a, "", Verdict{Mark: true, Message: triggered}},
-		"not running yet":              {guest(with(v1.EvictionStrategyLiveMigrate), phase(v1.Scheduled)), a, "", Verdict{Allow: true}},
-		"over":                         {guest(with(v1.EvictionStrategyLiveMigrate), phase(v1.Failed)), a, "", Verdict{Allow: true}},
-		"being deleted":                {guest(with(v1.EvictionStrategyLiveMigrate), func(vmi *v1.VirtualMachineInstance) { vmi.DeletionTimestamp = &metav1.Time{} }), a, "", Verdict{Allow: true}},
-		"node lost":                    {guest(with(v1.EvictionStrategyLiveMigrate), phase(v1.Unknown)), a, "", Verdict{Mark: true, Message: triggered}},
-		"the pod to which it moves":    {guest(with(v1.EvictionStrategyLiveMigrate), moving), b, "", Verdict{Message: `the guest of VMI "ns/vm" is moving to this pod`}},
-		"the pod that it leaves":       {guest(with(v1.EvictionStrategyLiveMigrate), moving), a, "", Verdict{Mark: true, Message: triggered}},
-		"somebody else's pod":          {guest(with(v1.EvictionStrategyLiveMigrate)), b, "", Verdict{Allow: true}},
-		"what a failed migration left": {guest(with(v1.EvictionStrategyLiveMigrate), moving, func(vmi *v1.VirtualMachineInstance) { vmi.Status.MigrationState.Completed = true }), b, "", Verdict{Allow: true}},
-		"attachment":                   {guest(), Pod{UID: "h", Node: "one", Attachment: true}, "", Verdict{Message: `the pod holds a volume that is plugged into VMI "ns/vm", and goes with the guest's own pod`}},
-		"attachment of an ended guest": {guest(phase(v1.Succeeded)), Pod{UID: "h", Node: "one", Attachment: true}, "", Verdict{Allow: true}},
+		"nobody says": {guest(), a, "", Verdict{Allow: true}},
+		"None": {
+			guest(with(v1.EvictionStrategyNone)), a, v1.EvictionStrategyLiveMigrate, Verdict{Allow: true},
+		},
+		"LiveMigrate":   {guest(with(v1.EvictionStrategyLiveMigrate)), a, "", Verdict{Mark: true, Message: triggered}},
+		"the cluster's": {guest(), a, v1.EvictionStrategyLiveMigrate, Verdict{Mark: true, Message: triggered}},
+		"again":         {guest(with(v1.EvictionStrategyLiveMigrate), marked), a, "", Verdict{Message: inProgress}},
+		"marked for where it was": {
+			guest(with(v1.EvictionStrategyLiveMigrate), marked, func(vmi *v1.VirtualMachineInstance) {
+				vmi.Status.NodeName = "two"
+				vmi.Status.ActivePods["a"] = "two"
+			}),
+			a, "",
+			Verdict{Mark: true, Message: triggered},
+		},
+		"LiveMigrate, tied": {
+			guest(with(v1.EvictionStrategyLiveMigrate), tied), a, "",
+			Verdict{
+				Message: "VMI vm is configured with an eviction strategy but is not " +
+					"live-migratable: it is tied to its node",
+			},
+		},
+		"LiveMigrate, unknown yet": {
+			guest(with(v1.EvictionStrategyLiveMigrate), func(vmi *v1.VirtualMachineInstance) {
+				vmi.Status.Conditions = nil
+			}),
+			a, "",
+			Verdict{
+				Message: "VMI vm is configured with an eviction strategy but is not live-migratable: its node has " +
+					"not said yet whether it can move",
+			},
+		},
+		"IfPossible": {
+			guest(with(v1.EvictionStrategyLiveMigrateIfPossible)), a, "", Verdict{Mark: true, Message: triggered},
+		},
+		"IfPossible, tied": {guest(with(v1.EvictionStrategyLiveMigrateIfPossible), tied), a, "", Verdict{Allow: true}},
+		"External": {
+			guest(with(v1.EvictionStrategyExternal), tied), a, "", Verdict{Mark: true, Message: triggered},
+		},
+		"not running yet": {
+			guest(with(v1.EvictionStrategyLiveMigrate), phase(v1.Scheduled)), a, "", Verdict{Allow: true},
+		},
+		"over": {guest(with(v1.EvictionStrategyLiveMigrate), phase(v1.Failed)), a, "", Verdict{Allow: true}},
+		"being deleted": {
+			guest(with(v1.EvictionStrategyLiveMigrate), func(vmi *v1.VirtualMachineInstance) {
+				vmi.DeletionTimestamp = &metav1.Time{}
+			}),
+			a, "",
+			Verdict{Allow: true},
+		},
+		"node lost": {
+			guest(with(v1.EvictionStrategyLiveMigrate), phase(v1.Unknown)), a, "",
+			Verdict{Mark: true, Message: triggered},
+		},
+		"the pod to which it moves": {
+			guest(with(v1.EvictionStrategyLiveMigrate), moving), b, "",
+			Verdict{Message: `the guest of VMI "ns/vm" is moving to this pod`},
+		},
+		"the pod that it leaves": {
+			guest(with(v1.EvictionStrategyLiveMigrate), moving), a, "", Verdict{Mark: true, Message: triggered},
+		},
+		"somebody else's pod": {guest(with(v1.EvictionStrategyLiveMigrate)), b, "", Verdict{Allow: true}},
+		"what a failed migration left": {
+			guest(with(v1.EvictionStrategyLiveMigrate), moving, func(vmi *v1.VirtualMachineInstance) {
+				vmi.Status.MigrationState.Completed = true
+			}),
+			b, "",
+			Verdict{Allow: true},
+		},
+		"attachment": {
+			guest(),
+			Pod{UID: "h", Node: "one", Attachment: true},
+			"",
+			Verdict{
+				Message: `the pod holds a volume that is plugged into VMI "ns/vm", and goes with the guest's own pod`,
+			},
+		},
+		"attachment of an ended guest": {
+			guest(phase(v1.Succeeded)), Pod{UID: "h", Node: "one", Attachment: true}, "", Verdict{Allow: true},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Decide(tc.vmi, tc.pod, tc.cluster); got != tc.want {

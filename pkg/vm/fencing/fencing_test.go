@@ -10,13 +10,16 @@ import (
 
 // The inequalities that the proof in the package's comment rests on, and those that let a fence come about.
 func TestTimes(t *testing.T) {
-	for _, after := range []time.Duration{10 * time.Second, 40 * time.Second, 90 * time.Second, 10 * time.Minute, 24 * time.Hour} {
+	for _, after := range []time.Duration{
+		10 * time.Second, 40 * time.Second, 90 * time.Second, 10 * time.Minute, 24 * time.Hour,
+	} {
 		f, g, p, q := SilentFor(after), HealthyWithin(after), PollWithin(after), AskWithin(after)
 		if safe := g + p + q*101/100; f*99/100 <= safe {
 			t.Errorf("%s: a member may be silent and healthy: %s, %s", after, f, safe)
 		}
 		// Witnesses agree, and a round is over, before the launcher's time is.
-		if late := f + f/100 + HeartbeatPeriod(after) + AskEvery(after) + q; late >= after*95/100 && after >= 40*time.Second {
+		if late := f + f/100 + HeartbeatPeriod(after) + AskEvery(after) + q; late >= after*95/100 &&
+			after >= 40*time.Second {
 			t.Errorf("%s: witnesses come after %s", after, late)
 		}
 		// A node that beats is healthy at each poll.
@@ -100,7 +103,10 @@ func (w *world) beat(name string) {
 }
 
 func (w *world) poll(change func(*Poll)) time.Duration {
-	p := Poll{Asked: w.now, Answered: w.now + time.Second, Beat: "x", Set: Set{"a", "b", "lost"}, Members: map[string]Member{}}
+	p := Poll{
+		Asked: w.now, Answered: w.now + time.Second, Beat: "x", Set: Set{"a", "b", "lost"},
+		Members: map[string]Member{},
+	}
 	for name, m := range w.beats {
 		p.Members[name] = m
 	}
@@ -133,12 +139,14 @@ func TestCount(t *testing.T) {
 		"the API server was away":  {steps: 12},
 		"a heartbeat":              {beats: []string{"a", "b"}, steps: 1, change: func(p *Poll) { p.Beat = "y" }},
 		"paused":                   {beats: []string{"a", "b"}, steps: 1, change: func(p *Poll) { p.Paused = true }},
-		"another set":              {beats: []string{"a", "b"}, steps: 1, change: func(p *Poll) { p.Set = Set{"a", "b", "c", "lost"} }},
-		"too small a set":          {beats: []string{"a", "b"}, steps: 1, change: func(p *Poll) { p.Set = Set{"a", "lost"} }},
-		"no set":                   {beats: []string{"a", "b"}, steps: 1, change: func(p *Poll) { p.Set = nil }},
-		"a poll failed":            {beats: []string{"a", "b"}, steps: 1, fail: true},
-		"a poll was late":          {beats: []string{"a", "b"}, steps: 1, jump: 2 * time.Second},
-		"a node was deleted":       {beats: []string{"a"}, steps: 12, change: func(p *Poll) { delete(p.Members, "b") }},
+		"another set": {
+			beats: []string{"a", "b"}, steps: 1, change: func(p *Poll) { p.Set = Set{"a", "b", "c", "lost"} },
+		},
+		"too small a set":    {beats: []string{"a", "b"}, steps: 1, change: func(p *Poll) { p.Set = Set{"a", "lost"} }},
+		"no set":             {beats: []string{"a", "b"}, steps: 1, change: func(p *Poll) { p.Set = nil }},
+		"a poll failed":      {beats: []string{"a", "b"}, steps: 1, fail: true},
+		"a poll was late":    {beats: []string{"a", "b"}, steps: 1, jump: 2 * time.Second},
+		"a node was deleted": {beats: []string{"a"}, steps: 12, change: func(p *Poll) { delete(p.Members, "b") }},
 	} {
 		w := &world{beats: map[string]Member{}}
 		for range 6 {

@@ -65,11 +65,15 @@ type simulation struct {
 
 func newSimulation(t *testing.T, seed uint64, size int) *simulation {
 	s := &simulation{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), apiUp: true, objects: map[string]*record{}, counts: map[string]*Count{}, fenced: map[string]bool{},
+		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), apiUp: true, objects: map[string]*record{},
+		counts: map[string]*Count{}, fenced: map[string]bool{},
 	}
 	s.rate = s.skew()
 	for i := range size {
-		n := &simNode{name: fmt.Sprintf("n%d", i), index: i, up: true, api: true, rate: s.skew(), boot: time.Duration(s.rnd.Int64N(int64(time.Hour)))}
+		n := &simNode{
+			name: fmt.Sprintf("n%d", i), index: i, up: true, api: true, rate: s.skew(),
+			boot: time.Duration(s.rnd.Int64N(int64(time.Hour))),
+		}
 		n.acknowledged = n.clock(0)
 		n.nextBeat = time.Duration(s.rnd.Int64N(int64(HeartbeatPeriod(simT))))
 		n.heard = n.clock(0)
@@ -201,7 +205,10 @@ func (s *simulation) poll() {
 			c.Fail()
 			continue
 		}
-		p := Poll{Asked: s.clock(), Answered: s.clock() + 100*time.Millisecond, Beat: fmt.Sprint(o.beat), Paused: o.paused, Set: o.set, Members: map[string]Member{}}
+		p := Poll{
+			Asked: s.clock(), Answered: s.clock() + 100*time.Millisecond, Beat: fmt.Sprint(o.beat), Paused: o.paused,
+			Set: o.set, Members: map[string]Member{},
+		}
 		for _, name := range o.set {
 			if other := s.objects[name]; other != nil {
 				p.Members[name] = Member{Version: other.version, Taken: other.taken}
@@ -345,7 +352,8 @@ func TestOutageEndsNothing(t *testing.T) {
 		}
 		for _, n := range s.nodes {
 			if n.dead || s.fenced[n.name] || s.objects[n.name].paused {
-				t.Errorf("%d nodes: %s: dead %t, fenced %t, paused %t", size, n.name, n.dead, s.fenced[n.name], s.objects[n.name].paused)
+				t.Errorf("%d nodes: %s: dead %t, fenced %t, paused %t", size, n.name, n.dead, s.fenced[n.name],
+					s.objects[n.name].paused)
 			}
 		}
 	}

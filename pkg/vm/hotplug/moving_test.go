@@ -13,13 +13,18 @@ func machine(phases map[string]v1.VolumePhase, gone ...string) *v1.VirtualMachin
 	vmi := &v1.VirtualMachineInstance{}
 	for name, phase := range phases {
 		vmi.Status.VolumeStatus = append(vmi.Status.VolumeStatus, v1.VolumeStatus{
-			Name: name, Phase: phase, Target: "sda", HotplugVolume: &v1.HotplugVolumeStatus{AttachPodName: "old-" + name, AttachPodUID: "old"},
+			Name: name, Phase: phase, Target: "sda",
+			HotplugVolume:             &v1.HotplugVolumeStatus{AttachPodName: "old-" + name, AttachPodUID: "old"},
 			PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: name},
 		})
 		if !slices.Contains(gone, name) {
-			vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}, Hotpluggable: true,
-			}}})
+			vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{
+				Name: name,
+				VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+					PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+					Hotpluggable:                      true,
+				}},
+			})
 		}
 	}
 	return vmi
@@ -31,13 +36,21 @@ func TestMoving(t *testing.T) {
 		want []string
 		busy string
 	}{
-		"none":            {vmi: machine(nil)},
-		"one":             {machine(map[string]v1.VolumePhase{"a": v1.VolumeReady}), []string{"a"}, ""},
-		"not here yet":    {machine(map[string]v1.VolumePhase{"a": v1.VolumeBound}), nil, ""},
-		"gone already":    {machine(map[string]v1.VolumePhase{"a": v1.HotplugVolumeUnMounted}), nil, ""},
-		"being plugged":   {machine(map[string]v1.VolumePhase{"a": v1.HotplugVolumeMounted}), nil, `volume "a" is being plugged in`},
-		"being unplugged": {machine(map[string]v1.VolumePhase{"a": v1.HotplugVolumeDetaching}), nil, `volume "a" is being taken away`},
-		"to be unplugged": {machine(map[string]v1.VolumePhase{"a": v1.VolumeReady}, "a"), []string{"a"}, `volume "a" is being taken away`},
+		"none":         {vmi: machine(nil)},
+		"one":          {machine(map[string]v1.VolumePhase{"a": v1.VolumeReady}), []string{"a"}, ""},
+		"not here yet": {machine(map[string]v1.VolumePhase{"a": v1.VolumeBound}), nil, ""},
+		"gone already": {machine(map[string]v1.VolumePhase{"a": v1.HotplugVolumeUnMounted}), nil, ""},
+		"being plugged": {
+			machine(map[string]v1.VolumePhase{"a": v1.HotplugVolumeMounted}), nil, `volume "a" is being plugged in`,
+		},
+		"being unplugged": {
+			machine(map[string]v1.VolumePhase{"a": v1.HotplugVolumeDetaching}), nil, `volume "a" is being taken away`,
+		},
+		"to be unplugged": {
+			machine(map[string]v1.VolumePhase{"a": v1.VolumeReady}, "a"),
+			[]string{"a"},
+			`volume "a" is being taken away`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, busy := Moving(test.vmi)
@@ -55,15 +68,22 @@ func TestMoving(t *testing.T) {
 
 // After the move the volumes that the guest has are in the pod of its new node; the others begin anew.
 func TestHandOver(t *testing.T) {
-	vmi := machine(map[string]v1.VolumePhase{"has": v1.VolumeReady, "waits": v1.VolumeBound, "went": v1.HotplugVolumeUnMounted})
+	vmi := machine(map[string]v1.VolumePhase{
+		"has":   v1.VolumeReady,
+		"waits": v1.VolumeBound,
+		"went":  v1.HotplugVolumeUnMounted,
+	})
 	vmi.Status.VolumeStatus = append(vmi.Status.VolumeStatus, v1.VolumeStatus{Name: "root"})
-	vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{MigrationUID: "m", TargetAttachmentPodUID: "new"}
+	vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+		MigrationUID: "m", TargetAttachmentPodUID: "new",
+	}
 	list := vmi.DeepCopy().Status.VolumeStatus
 	HandOver(vmi, list)
 	for _, s := range list {
 		switch s.Name {
 		case "has":
-			if s.Phase != v1.VolumeReady || s.HotplugVolume.AttachPodUID != "new" || s.HotplugVolume.AttachPodName != TargetAttachment("m", []string{"has"}) || s.Target != "sda" {
+			if s.Phase != v1.VolumeReady || s.HotplugVolume.AttachPodUID != "new" ||
+				s.HotplugVolume.AttachPodName != TargetAttachment("m", []string{"has"}) || s.Target != "sda" {
 				t.Errorf("%+v %+v", s, s.HotplugVolume)
 			}
 		case "waits":

@@ -11,7 +11,9 @@ func TestName(t *testing.T) {
 	for known, want := range map[string]string{
 		"": "vm", "old": "old", "old.shop": "old.shop", "../../etc/x": "vm", "a/b": "vm", "..": "vm", "Old": "vm",
 	} {
-		vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: "vm", Annotations: map[string]string{KnownAs: known}}}
+		vmi := &v1.VirtualMachineInstance{
+			ObjectMeta: metav1.ObjectMeta{Name: "vm", Annotations: map[string]string{KnownAs: known}},
+		}
 		if got := Name(vmi); got != want {
 			t.Errorf("%q: %q, want %q", known, got, want)
 		}

@@ -113,7 +113,8 @@ func fieldsOf(t reflect.Type, prefix string) []string {
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}
-		if prefix == "" && of.Kind() == reflect.Struct && of.PkgPath() == reflect.TypeFor[v1beta1.CPUPreferences]().PkgPath() {
+		if prefix == "" && of.Kind() == reflect.Struct &&
+			of.PkgPath() == reflect.TypeFor[v1beta1.CPUPreferences]().PkgPath() {
 			out = append(out, fieldsOf(of, name+".")...)
 			continue
 		}
@@ -178,7 +179,10 @@ func set(t *testing.T, document, path, value string) string {
 func made(t *testing.T, it, preference string) string {
 	t.Helper()
 	vm := &v1.VirtualMachine{}
-	vm.Spec.DataVolumeTemplates = []v1.DataVolumeTemplateSpec{{Spec: cdiv1.DataVolumeSpec{Storage: &cdiv1.StorageSpec{}}}, {Spec: cdiv1.DataVolumeSpec{PVC: &corev1.PersistentVolumeClaimSpec{}}}}
+	vm.Spec.DataVolumeTemplates = []v1.DataVolumeTemplateSpec{
+		{Spec: cdiv1.DataVolumeSpec{Storage: &cdiv1.StorageSpec{}}},
+		{Spec: cdiv1.DataVolumeSpec{PVC: &corev1.PersistentVolumeClaimSpec{}}},
+	}
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: *parse[v1.VirtualMachineInstanceSpec](t,
 		`{domain: {devices: {disks: [{name: disk, disk: {}}, {name: cd, cdrom: {}}, {name: lun, lun: {}}], interfaces: [{name: default}],
 		  panicDevices: [{}], sound: {name: s}}}, networks: [{name: default, pod: {}}], volumes: [{name: disk}, {name: cd}, {name: lun}]}`)}

@@ -30,12 +30,17 @@ func (r revisions) Read(_ context.Context, _, name string, into runtime.Object) 
 func FuzzRevision(f *testing.F) {
 	const group = `"apiVersion":"instancetype.kubevirt.io/v1beta1"`
 	for _, data := range []string{
-		`{` + group + `,"kind":"VirtualMachineInstancetype","metadata":{"name":"a"},"spec":{"cpu":{"guest":2},"memory":{"guest":"1Gi"}}}`,
-		`{` + group + `,"kind":"VirtualMachineClusterInstancetype","spec":{"cpu":{"guest":4294967295},"memory":{"guest":"-9Ei","overcommitPercent":-1}}}`,
-		`{` + group + `,"kind":"VirtualMachinePreference","spec":{"cpu":{"preferredCPUTopology":"spread","spreadOptions":{"ratio":0,"across":"x"}}}}`,
-		`{` + group + `,"kind":"VirtualMachineClusterPreference","spec":{"requirements":{"cpu":{"guest":9},"memory":{"guest":"1e-9"}},"devices":{"preferredDiskBus":"x"}}}`,
+		`{` + group +
+			`,"kind":"VirtualMachineInstancetype","metadata":{"name":"a"},"spec":{"cpu":{"guest":2},"memory":{"guest":"1Gi"}}}`,
+		`{` + group +
+			`,"kind":"VirtualMachineClusterInstancetype","spec":{"cpu":{"guest":4294967295},"memory":{"guest":"-9Ei","overcommitPercent":-1}}}`,
+		`{` + group +
+			`,"kind":"VirtualMachinePreference","spec":{"cpu":{"preferredCPUTopology":"spread","spreadOptions":{"ratio":0,"across":"x"}}}}`,
+		`{` + group +
+			`,"kind":"VirtualMachineClusterPreference","spec":{"requirements":{"cpu":{"guest":9},"memory":{"guest":"1e-9"}},"devices":{"preferredDiskBus":"x"}}}`,
 		`{` + group + `,"kind":"virtualmachineinstancetypes","spec":{"cpu":{"guest":2}}}`,
-		`{` + group + `,"kind":"virtualmachinepreference"}`, `{` + group + `,"kind":"VirtualMachineInstancetype","spec":null}`, `{` + group + `,"kind":""}`,
+		`{` + group + `,"kind":"virtualmachinepreference"}`,
+		`{` + group + `,"kind":"VirtualMachineInstancetype","spec":null}`, `{` + group + `,"kind":""}`,
 		`{"apiVersion":"instancetype.kubevirt.io/v1alpha1","kind":"VirtualMachineInstancetype","spec":"bm8="}`,
 		`null`, `[]`, `{`, ``, `{"kind":7}`,
 	} {
@@ -63,7 +68,8 @@ func FuzzRevision(f *testing.F) {
 			if role == Preference {
 				object = resolved.Preference
 			}
-			if object == nil || (object.Instancetype != nil) != (role == Instancetype) || (object.Preference != nil) != (role == Preference) {
+			if object == nil || (object.Instancetype != nil) != (role == Instancetype) ||
+				(object.Preference != nil) != (role == Preference) {
 				t.Fatalf("as %s %q is %+v", role, data, object)
 			}
 			if template, _ := Expand(vm, resolved); template == nil {

@@ -37,7 +37,10 @@ func (s shelf) Read(_ context.Context, namespace, name string, into runtime.Obje
 
 // What a DataVolume is cloned from tells as the claim will.
 func TestInferFromDataVolume(t *testing.T) {
-	labels := map[string]string{"instancetype.kubevirt.io/default-instancetype": "small", "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype"}
+	labels := map[string]string{
+		"instancetype.kubevirt.io/default-instancetype":      "small",
+		"instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+	}
 	claim := func(labels map[string]string) *corev1.PersistentVolumeClaim {
 		pvc := &corev1.PersistentVolumeClaim{}
 		pvc.Labels = labels
@@ -54,22 +57,48 @@ func TestInferFromDataVolume(t *testing.T) {
 		template, want string
 		there          shelf
 	}{
-		"no template, no claim":  {`{metadata: {name: other}}`, `PersistentVolumeClaim "dv", of volume "root", does not exist`, nil},
-		"no template":            {`{metadata: {name: other}}`, "", shelf{"claim ns/dv": claim(labels)}},
-		"template":               {`{metadata: {name: dv, labels: {instancetype.kubevirt.io/default-instancetype: small, instancetype.kubevirt.io/default-instancetype-kind: VirtualMachineInstancetype}}}`, "", nil},
-		"import":                 {`{metadata: {name: dv}, spec: {source: {http: {url: x}}}}`, `dataVolumeTemplate "dv", of volume "root", has no label`, nil},
-		"clone":                  {clone, "", shelf{"claim images/golden": claim(labels)}},
-		"clone of nothing":       {clone, `PersistentVolumeClaim "golden", of volume "root", does not exist`, nil},
-		"clone without labels":   {clone, `PersistentVolumeClaim "golden", of volume "root", has no label`, shelf{"claim images/golden": claim(nil)}},
-		"clone from here":        {`{metadata: {name: dv}, spec: {source: {pvc: {name: golden}}}}`, "", shelf{"claim ns/golden": claim(labels)}},
-		"DataSource":             {named, "", shelf{"source images/fedora": source(labels, &cdiv1.DataVolumeSourcePVC{Name: "gone"})}},
-		"no DataSource":          {named, `DataSource images/fedora, of volume "root", does not exist`, nil},
-		"DataSource's claim":     {named, "", shelf{"source images/fedora": source(nil, &cdiv1.DataVolumeSourcePVC{Name: "golden"}), "claim images/golden": claim(labels)}},
-		"DataSource of no claim": {named, `DataSource images/fedora, of volume "root", has no label`, shelf{"source images/fedora": source(nil, nil)}},
+		"no template, no claim": {
+			`{metadata: {name: other}}`, `PersistentVolumeClaim "dv", of volume "root", does not exist`, nil,
+		},
+		"no template": {`{metadata: {name: other}}`, "", shelf{"claim ns/dv": claim(labels)}},
+		"template": {
+			`{metadata: {name: dv, labels: {instancetype.kubevirt.io/default-instancetype: small, instancetype.kubevirt.io/default-instancetype-kind: VirtualMachineInstancetype}}}`,
+			"", nil,
+		},
+		"import": {
+			`{metadata: {name: dv}, spec: {source: {http: {url: x}}}}`,
+			`dataVolumeTemplate "dv", of volume "root", has no label`, nil,
+		},
+		"clone":            {clone, "", shelf{"claim images/golden": claim(labels)}},
+		"clone of nothing": {clone, `PersistentVolumeClaim "golden", of volume "root", does not exist`, nil},
+		"clone without labels": {
+			clone, `PersistentVolumeClaim "golden", of volume "root", has no label`,
+			shelf{"claim images/golden": claim(nil)},
+		},
+		"clone from here": {
+			`{metadata: {name: dv}, spec: {source: {pvc: {name: golden}}}}`, "",
+			shelf{"claim ns/golden": claim(labels)},
+		},
+		"DataSource": {
+			named, "", shelf{"source images/fedora": source(labels, &cdiv1.DataVolumeSourcePVC{Name: "gone"})},
+		},
+		"no DataSource": {named, `DataSource images/fedora, of volume "root", does not exist`, nil},
+		"DataSource's claim": {
+			named, "",
+			shelf{
+				"source images/fedora": source(nil, &cdiv1.DataVolumeSourcePVC{Name: "golden"}),
+				"claim images/golden":  claim(labels),
+			},
+		},
+		"DataSource of no claim": {
+			named, `DataSource images/fedora, of volume "root", has no label`,
+			shelf{"source images/fedora": source(nil, nil)},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := &v1.VirtualMachine{}
-			text := `{metadata: {namespace: ns}, spec: {instancetype: {inferFromVolume: root}, dataVolumeTemplates: [` + test.template + `], template: {spec: {volumes: [{name: root, dataVolume: {name: dv}}]}}}}`
+			text := `{metadata: {namespace: ns}, spec: {instancetype: {inferFromVolume: root}, dataVolumeTemplates: [` +
+				test.template + `], template: {spec: {volumes: [{name: root, dataVolume: {name: dv}}]}}}}`
 			if err := yaml.UnmarshalStrict([]byte(text), vm); err != nil {
 				t.Fatal(err)
 			}

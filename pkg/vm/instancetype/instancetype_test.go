@@ -24,10 +24,16 @@ func resolved(t *testing.T, it, preference string) Resolved {
 	t.Helper()
 	var out Resolved
 	if it != "" {
-		out.Instancetype = &Object{Role: Instancetype, Kind: "VirtualMachineClusterInstancetype", Name: "it", Instancetype: parse[v1beta1.VirtualMachineInstancetypeSpec](t, it)}
+		out.Instancetype = &Object{
+			Role: Instancetype, Kind: "VirtualMachineClusterInstancetype", Name: "it",
+			Instancetype: parse[v1beta1.VirtualMachineInstancetypeSpec](t, it),
+		}
 	}
 	if preference != "" {
-		out.Preference = &Object{Role: Preference, Kind: "VirtualMachinePreference", Name: "pref", Preference: parse[v1beta1.VirtualMachinePreferenceSpec](t, preference)}
+		out.Preference = &Object{
+			Role: Preference, Kind: "VirtualMachinePreference", Name: "pref",
+			Preference: parse[v1beta1.VirtualMachinePreferenceSpec](t, preference),
+		}
 	}
 	return out
 }
@@ -36,10 +42,13 @@ const small = "{cpu: {guest: 2}, memory: {guest: 1Gi}}"
 
 func TestExpand(t *testing.T) {
 	for name, test := range map[string]struct{ it, preference, spec, want string }{
-		"nothing": {"", "", "domain: {memory: {guest: 1Gi}, devices: {}}", "domain: {memory: {guest: 1Gi}, devices: {}}"},
+		"nothing": {
+			"", "", "domain: {memory: {guest: 1Gi}, devices: {}}", "domain: {memory: {guest: 1Gi}, devices: {}}",
+		},
 		"size": {
 			small, "", "domain: {devices: {autoattachPodInterface: false}}",
-			"domain: {cpu: {sockets: 2, cores: 1, threads: 1}, memory: {guest: 1Gi}, devices: {autoattachPodInterface: false}}",
+			"domain: {cpu: {sockets: 2, cores: 1, threads: 1}, memory: {guest: 1Gi}, " +
+				"devices: {autoattachPodInterface: false}}",
 		},
 		"everything of an instance type": {
 			`{cpu: {guest: 1, model: Nehalem, maxSockets: 4, dedicatedCPUPlacement: true, isolateEmulatorThread: true, numa: {}, realtime: {mask: "0"}},
@@ -53,7 +62,8 @@ func TestExpand(t *testing.T) {
 			  devices: {autoattachPodInterface: false, gpus: [{name: g, deviceName: x}], hostDevices: [{name: h, deviceName: z}]}}}`,
 		},
 		"devices of a preference": {
-			"", `devices: {preferredDiskBus: virtio, preferredCdromBus: scsi, preferredLunBus: scsi, preferredDiskCache: none, preferredDiskIO: threads, preferredDiskDedicatedIoThread: true,
+			"",
+			`devices: {preferredDiskBus: virtio, preferredCdromBus: scsi, preferredLunBus: scsi, preferredDiskCache: none, preferredDiskIO: threads, preferredDiskDedicatedIoThread: true,
 			  preferredDiskBlockSize: {custom: {logical: 512, physical: 512}}, preferredInterfaceModel: e1000, preferredInterfaceMasquerade: {}, preferredRng: {}, preferredTPM: {},
 			  preferredAutoattachGraphicsDevice: false, preferredAutoattachMemBalloon: false, preferredAutoattachSerialConsole: true, preferredAutoattachInputDevice: true,
 			  preferredInputBus: virtio, preferredInputType: tablet, preferredDisableHotplug: true, preferredPanicDeviceModel: isa, preferredSoundModel: ac97,
@@ -73,7 +83,8 @@ func TestExpand(t *testing.T) {
 			  networks: [{name: default, pod: {}}], volumes: [{name: own}, {name: cd}, {name: lun}, {name: listless}]}`,
 		},
 		"the rest of a preference": {
-			"", `{machine: {preferredMachineType: pc-q35-9.2}, preferredArchitecture: amd64, preferredSubdomain: s, preferredTerminationGracePeriodSeconds: 5,
+			"",
+			`{machine: {preferredMachineType: pc-q35-9.2}, preferredArchitecture: amd64, preferredSubdomain: s, preferredTerminationGracePeriodSeconds: 5,
 			  cpu: {preferredCPUFeatures: [{name: vmx}, {name: own, policy: forbid}]}, clock: {preferredClockOffset: {utc: {}}, preferredTimer: {kvm: {}}},
 			  features: {preferredAcpi: {enabled: false}, preferredApic: {}, preferredHyperv: {}, preferredKvm: {hidden: true}, preferredPvspinlock: {}, preferredSmm: {}},
 			  firmware: {preferredUseBios: true, preferredUseBiosSerial: true}}`,
@@ -83,13 +94,27 @@ func TestExpand(t *testing.T) {
 			  features: {acpi: {enabled: false}, apic: {}, hyperv: {}, kvm: {hidden: true}, pvspinlock: {}, smm: {}},
 			  firmware: {bootloader: {bios: {useSerial: true}}}, devices: {autoattachPodInterface: false}}}`,
 		},
-		"UEFI":                   {"", "firmware: {preferredEfi: {}}", "domain: {devices: {autoattachPodInterface: false}}", "domain: {firmware: {bootloader: {efi: {}}}, features: {smm: {enabled: true}}, devices: {autoattachPodInterface: false}}"},
-		"UEFI as it was":         {"", "firmware: {preferredUseEfi: true, preferredUseSecureBoot: false}", "domain: {devices: {autoattachPodInterface: false}}", "domain: {firmware: {bootloader: {efi: {secureBoot: false}}}, devices: {autoattachPodInterface: false}}"},
-		"firmware is the user's": {"", "firmware: {preferredEfi: {}}", "domain: {firmware: {bootloader: {bios: {}}}, devices: {autoattachPodInterface: false}}", "domain: {firmware: {bootloader: {bios: {}}}, devices: {autoattachPodInterface: false}}"},
+		"UEFI": {
+			"", "firmware: {preferredEfi: {}}", "domain: {devices: {autoattachPodInterface: false}}",
+			"domain: {firmware: {bootloader: {efi: {}}}, features: {smm: {enabled: true}}, " +
+				"devices: {autoattachPodInterface: false}}",
+		},
+		"UEFI as it was": {
+			"", "firmware: {preferredUseEfi: true, preferredUseSecureBoot: false}",
+			"domain: {devices: {autoattachPodInterface: false}}",
+			"domain: {firmware: {bootloader: {efi: {secureBoot: false}}}, devices: {autoattachPodInterface: false}}",
+		},
+		"firmware is the user's": {
+			"", "firmware: {preferredEfi: {}}",
+			"domain: {firmware: {bootloader: {bios: {}}}, devices: {autoattachPodInterface: false}}",
+			"domain: {firmware: {bootloader: {bios: {}}}, devices: {autoattachPodInterface: false}}",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := &v1.VirtualMachine{}
-			vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: *parse[v1.VirtualMachineInstanceSpec](t, test.spec)}
+			vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{
+				Spec: *parse[v1.VirtualMachineInstanceSpec](t, test.spec),
+			}
 			before := vm.DeepCopy()
 			got, errs := Expand(vm, resolved(t, test.it, test.preference))
 			if len(errs) > 0 {
@@ -120,14 +145,21 @@ func TestConflicts(t *testing.T) {
 	  memory: {guest: 1Gi, maxGuest: 2Gi, hugepages: {pageSize: 2Mi}}, nodeSelector: {a: b}, schedulerName: mine, annotations: {a: b},
 	  gpus: [{name: g, deviceName: x}], hostDevices: [{name: h, deviceName: z}], ioThreadsPolicy: shared, ioThreads: {}, launchSecurity: {}}`
 	for spec, want := range map[string]string{
-		"domain: {cpu: {sockets: 1}, devices: {}}":                                                                                                                 "domain.cpu.sockets",
-		"domain: {cpu: {cores: 1, threads: 1}, devices: {}}":                                                                                                       "domain.cpu.cores domain.cpu.threads",
-		"domain: {cpu: {model: x, maxSockets: 3}, devices: {}}":                                                                                                    "domain.cpu.maxSockets domain.cpu.model",
-		"domain: {cpu: {dedicatedCpuPlacement: true, isolateEmulatorThread: true, numa: {}, realtime: {}}, devices: {}}":                                           "domain.cpu.dedicatedCpuPlacement domain.cpu.isolateEmulatorThread domain.cpu.numa domain.cpu.realtime",
-		"domain: {memory: {guest: 1Gi, maxGuest: 1Gi, hugepages: {}}, devices: {}}":                                                                                "domain.memory.guest domain.memory.hugepages domain.memory.maxGuest",
-		"domain: {resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}, devices: {}}":                                                       "domain.resources.requests.cpu domain.resources.limits.cpu domain.resources.requests.memory domain.resources.limits.memory",
-		"domain: {ioThreadsPolicy: auto, ioThreads: {}, launchSecurity: {}, devices: {gpus: [{name: a, deviceName: b}], hostDevices: [{name: a, deviceName: b}]}}": "domain.devices.gpus domain.devices.hostDevices domain.ioThreadsPolicy domain.ioThreads domain.launchSecurity",
-		"{schedulerName: other, nodeSelector: {a: c}, domain: {devices: {}}}":                                                                                      "nodeSelector[a] schedulerName",
+		"domain: {cpu: {sockets: 1}, devices: {}}":              "domain.cpu.sockets",
+		"domain: {cpu: {cores: 1, threads: 1}, devices: {}}":    "domain.cpu.cores domain.cpu.threads",
+		"domain: {cpu: {model: x, maxSockets: 3}, devices: {}}": "domain.cpu.maxSockets domain.cpu.model",
+		"domain: {cpu: {dedicatedCpuPlacement: true, isolateEmulatorThread: true, numa: {}, " +
+			"realtime: {}}, devices: {}}": "domain.cpu.dedicatedCpuPlacement domain.cpu.isolateEmulatorThread " +
+			"domain.cpu.numa domain.cpu.realtime",
+		"domain: {memory: {guest: 1Gi, maxGuest: 1Gi, " +
+			"hugepages: {}}, devices: {}}": "domain.memory.guest domain.memory.hugepages domain.memory.maxGuest",
+		"domain: {resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, " +
+			"memory: 1Gi}}, devices: {}}": "domain.resources.requests.cpu domain.resources.limits.cpu " +
+			"domain.resources.requests.memory domain.resources.limits.memory",
+		"domain: {ioThreadsPolicy: auto, ioThreads: {}, launchSecurity: {}, devices: {gpus: [{name: a, " +
+			"deviceName: b}], hostDevices: [{name: a, deviceName: b}]}}": "domain.devices.gpus " +
+			"domain.devices.hostDevices domain.ioThreadsPolicy domain.ioThreads domain.launchSecurity",
+		"{schedulerName: other, nodeSelector: {a: c}, domain: {devices: {}}}": "nodeSelector[a] schedulerName",
 	} {
 		vm := &v1.VirtualMachine{}
 		vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: *parse[v1.VirtualMachineInstanceSpec](t, spec)}
@@ -143,7 +175,8 @@ func TestConflicts(t *testing.T) {
 	vm := &v1.VirtualMachine{}
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
 	vm.Spec.Template.ObjectMeta.Annotations = map[string]string{"a": "c"}
-	if _, errs := Expand(vm, resolved(t, full, "")); len(errs) != 1 || errs[0].Field != "spec.template.metadata.annotations[a]" {
+	if _, errs := Expand(vm, resolved(t, full, "")); len(errs) != 1 ||
+		errs[0].Field != "spec.template.metadata.annotations[a]" {
 		t.Errorf("annotations: %v", errs)
 	}
 	vm.Spec.Template.ObjectMeta.Annotations["a"] = "b"
@@ -190,14 +223,16 @@ func TestUnevenSpread(t *testing.T) {
 func TestCapture(t *testing.T) {
 	vm := &v1.VirtualMachine{}
 	vm.Name, vm.Namespace, vm.UID = "vm", "default", "vm-uid"
-	object := parse[v1beta1.VirtualMachineClusterInstancetype](t, "{metadata: {name: u1, uid: abc, generation: 3, managedFields: [{manager: m}]}, spec: "+small+"}")
+	object := parse[v1beta1.VirtualMachineClusterInstancetype](t,
+		"{metadata: {name: u1, uid: abc, generation: 3, managedFields: [{manager: m}]}, spec: "+small+"}")
 	it := &Object{Role: Instancetype, Kind: "VirtualMachineClusterInstancetype", Name: "u1", object: object}
 	it.take()
 	revision, err := Capture(vm, it)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if revision.Name != "vm-u1-v1beta1-abc-3" || revision.OwnerReferences[0].UID != "vm-uid" || strings.Contains(string(revision.Data.Raw), "managedFields") {
+	if revision.Name != "vm-u1-v1beta1-abc-3" || revision.OwnerReferences[0].UID != "vm-uid" ||
+		strings.Contains(string(revision.Data.Raw), "managedFields") {
 		t.Errorf("%s %+v", revision.Name, revision)
 	}
 	back := &Object{Role: Instancetype, Name: "u1"}

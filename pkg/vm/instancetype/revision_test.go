@@ -26,8 +26,10 @@ func TestSameRevision(t *testing.T) {
 		change func(*v1beta1.VirtualMachineInstancetype)
 		want   bool
 	}{
-		"as it was":    {func(*v1beta1.VirtualMachineInstancetype) {}, true},
-		"labelled":     {func(it *v1beta1.VirtualMachineInstancetype) { it.Labels = map[string]string{"a": "b"} }, true},
+		"as it was": {func(*v1beta1.VirtualMachineInstancetype) {}, true},
+		"labelled": {
+			func(it *v1beta1.VirtualMachineInstancetype) { it.Labels = map[string]string{"a": "b"} }, true,
+		},
 		"another size": {func(it *v1beta1.VirtualMachineInstancetype) { it.Spec.CPU.Guest = 2 }, false},
 	} {
 		second, err := Capture(vm, capture(tt.change))

@@ -7,20 +7,28 @@ import (
 )
 
 func TestPlanOf(t *testing.T) {
-	const everything = "3:remote 4:event 3:util.json 3:util.object 3:util.dbus 3:util.netlink 3:node_device 3:rpc 3:access"
+	const everything = "3:remote 4:event 3:util.json 3:util.object 3:util.dbus 3:util.netlink " +
+		"3:node_device 3:rpc 3:access"
 	for name, c := range map[string]struct {
 		labels, annotations map[string]string
 		cluster             uint
 		want                Plan
 	}{
-		"nothing asked for":      {cluster: 0, want: Plan{}},
-		"the cluster's level":    {cluster: 3, want: Plan{Verbosity: 3}},
-		"its own":                {labels: map[string]string{LabelVerbosity: "4"}, cluster: 3, want: Plan{Verbosity: 4}},
-		"malformed":              {labels: map[string]string{LabelVerbosity: "loud"}, cluster: 3, want: Plan{Verbosity: 3}},
-		"just not debugging":     {labels: map[string]string{LabelVerbosity: "4", LabelDebug: "no"}, want: Plan{Verbosity: 4}},
-		"debugging":              {labels: map[string]string{LabelDebug: "TruE"}, want: Plan{Filters: everything + " 1:*"}},
-		"virtiofsd":              {labels: map[string]string{LabelVirtiofsd: "True"}, want: Plan{Virtiofsd: true}},
-		"level 10 is KubeVirt's": {labels: map[string]string{LabelVerbosity: "10"}, want: Plan{Verbosity: 9, Filters: everything + " 1:*", Virtiofsd: true}},
+		"nothing asked for":   {cluster: 0, want: Plan{}},
+		"the cluster's level": {cluster: 3, want: Plan{Verbosity: 3}},
+		"its own":             {labels: map[string]string{LabelVerbosity: "4"}, cluster: 3, want: Plan{Verbosity: 4}},
+		"malformed": {
+			labels: map[string]string{LabelVerbosity: "loud"}, cluster: 3, want: Plan{Verbosity: 3},
+		},
+		"just not debugging": {
+			labels: map[string]string{LabelVerbosity: "4", LabelDebug: "no"}, want: Plan{Verbosity: 4},
+		},
+		"debugging": {labels: map[string]string{LabelDebug: "TruE"}, want: Plan{Filters: everything + " 1:*"}},
+		"virtiofsd": {labels: map[string]string{LabelVirtiofsd: "True"}, want: Plan{Virtiofsd: true}},
+		"level 10 is KubeVirt's": {
+			labels: map[string]string{LabelVerbosity: "10"},
+			want:   Plan{Verbosity: 9, Filters: everything + " 1:*", Virtiofsd: true},
+		},
 		"level 5, of the cluster": {cluster: 5, want: Plan{Verbosity: 5, Filters: everything +
 			" 3:util.threadjob 3:cpu.cpu 3:qemu.qemu_monitor 3:qemu.qemu_monitor_json 3:conf.domain_addr 1:*"}},
 		"level 6": {cluster: 6, want: Plan{
@@ -35,7 +43,9 @@ func TestPlanOf(t *testing.T) {
 			annotations: map[string]string{AnnotationFilters: " 2:qemu.qemu_monitor  3:* "},
 			want:        Plan{Filters: "2:qemu.qemu_monitor 3:*"},
 		},
-		"malformed filters": {annotations: map[string]string{AnnotationFilters: "1:*\"\nlog_outputs=\"1:file:/x"}, want: Plan{}},
+		"malformed filters": {
+			annotations: map[string]string{AnnotationFilters: "1:*\"\nlog_outputs=\"1:file:/x"}, want: Plan{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := PlanOf(c.labels, c.annotations, c.cluster); got != c.want {
@@ -78,11 +88,12 @@ func TestParseFilters(t *testing.T) {
 	}
 }
 
-// FuzzParseFilters parses libvirt's log filters. Whatever they are, what is returned is a list that libvirt knows, has no
-// byte that would end the string it is written into, and parses as itself.
+// FuzzParseFilters parses libvirt's log filters. Whatever they are, what is returned is a list that libvirt knows, has
+// no byte that would end the string it is written into, and parses as itself.
 func FuzzParseFilters(f *testing.F) {
 	for _, text := range []string{
-		"1:*", "3:remote 4:event 1:*", "2:+qemu.qemu_monitor", "1:a\"\nlog_outputs = \"1:file:/x", "1:\\", "1:a\u00a02:b", "0:a", ":", "1::",
+		"1:*", "3:remote 4:event 1:*", "2:+qemu.qemu_monitor", "1:a\"\nlog_outputs = \"1:file:/x", "1:\\",
+		"1:a\u00a02:b", "0:a", ":", "1::",
 	} {
 		f.Add(text)
 	}

@@ -15,10 +15,12 @@ func TestUnderWay(t *testing.T) {
 		state           *state
 		underWay, begun bool
 	}{
-		"never migrated":                 {nil, false, false},
-		"told to the nodes":              {&state{TargetPod: "b"}, true, false},
-		"being sent":                     {&state{TargetPod: "b", StartTimestamp: now}, true, true},
-		"succeeded":                      {&state{StartTimestamp: now, EndTimestamp: now, Completed: true}, false, false},
+		"never migrated":    {nil, false, false},
+		"told to the nodes": {&state{TargetPod: "b"}, true, false},
+		"being sent":        {&state{TargetPod: "b", StartTimestamp: now}, true, true},
+		"succeeded": {
+			&state{StartTimestamp: now, EndTimestamp: now, Completed: true}, false, false,
+		},
 		"failed":                         {&state{StartTimestamp: now, EndTimestamp: now, Failed: true}, false, false},
 		"cancelled before it began":      {&state{EndTimestamp: now, Failed: true}, false, false},
 		"failed, the end is not noted":   {&state{StartTimestamp: now, Failed: true}, false, false},
@@ -43,12 +45,15 @@ func TestRefusal(t *testing.T) {
 		"nothing is said": {},
 		"it can":          {status: corev1.ConditionTrue},
 		"nobody knows":    {status: corev1.ConditionUnknown},
-		"it cannot":       {status: corev1.ConditionFalse, want: "Cannot migrate VMI, Reason: HostDevice, Message: it has one"},
+		"it cannot": {
+			status: corev1.ConditionFalse, want: "Cannot migrate VMI, Reason: HostDevice, Message: it has one",
+		},
 	} {
 		vmi := &v1.VirtualMachineInstance{}
 		if c.status != "" {
 			vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
-				Type: v1.VirtualMachineInstanceIsMigratable, Status: c.status, Reason: "HostDevice", Message: "it has one",
+				Type: v1.VirtualMachineInstanceIsMigratable, Status: c.status, Reason: "HostDevice",
+				Message: "it has one",
 			}}
 		}
 		if got := Refusal(vmi); got != c.want {

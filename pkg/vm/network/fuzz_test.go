@@ -64,7 +64,8 @@ func FuzzAttachments(f *testing.F) {
 			}
 		}
 		red, network := vmi.Spec.Domain.Devices.Interfaces[1], vmi.Spec.Networks[1]
-		if Connected(annotations, vmi.Namespace, &red, &network) && !strings.Contains(asked, "red-net") && !strings.Contains(asked, "\\u") {
+		if Connected(annotations, vmi.Namespace, &red, &network) && !strings.Contains(asked, "red-net") &&
+			!strings.Contains(asked, "\\u") {
 			t.Errorf("connected by %q", asked)
 		}
 	})

@@ -69,7 +69,10 @@ func multusPod() Pod {
 		Name: "podb1f51a511f1", MAC: "5a:00:00:00:00:01", MTU: 1400,
 		Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")},
 		Routes:    []Route{{Destination: netip.MustParsePrefix("192.0.2.0/24")}},
-	}, Link{Name: "pod16477688c0e", MAC: "5a:00:00:00:00:02", MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix("2001:db8::7/64")}})
+	}, Link{
+		Name: "pod16477688c0e", MAC: "5a:00:00:00:00:02", MTU: 1500,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("2001:db8::7/64")},
+	})
 	return pod
 }
 
@@ -181,10 +184,19 @@ func TestNewPlanErrors(t *testing.T) {
 		name, spec, want string
 		pod              Pod
 	}{
-		{"no network", `domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}`, `no network is named "a"`, flannelPod()},
+		{
+			"no network", `domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}`, `no network is named "a"`,
+			flannelPod(),
+		},
 		{"no multus", strings.ReplaceAll(multusSpec, "red", "green"), "install Multus", flannelPod()},
-		{"not by multus", strings.ReplaceAll(multusSpec, "red", "green"), "NetworkAttachmentDefinition other/green-net", multusPod()},
-		{"masquerade elsewhere", strings.Replace(multusSpec, "name: red, bridge", "name: red, masquerade", 1), "is for the pod network", multusPod()},
+		{
+			"not by multus", strings.ReplaceAll(multusSpec, "red", "green"),
+			"NetworkAttachmentDefinition other/green-net", multusPod(),
+		},
+		{
+			"masquerade elsewhere", strings.Replace(multusSpec, "name: red, bridge", "name: red, masquerade", 1),
+			"is for the pod network", multusPod(),
+		},
 		{"no binding", `
 domain: {devices: {interfaces: [{name: a}]}}
 networks: [{name: a, pod: {}}]`, "set masquerade", flannelPod()},
@@ -222,9 +234,13 @@ func TestNewPlanKeepsMAC(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	got := Annotations(vmiOf(t, strings.Replace(multusSpec, "name: red, bridge: {}", "name: red, bridge: {}, macAddress: '02:00:00:00:00:09'", 1)), nil)
-	want := map[string]string{AnnotationNetworks: `[{"name":"red-net","namespace":"other","mac":"02:00:00:00:00:09","interface":"podb1f51a511f1"},` +
-		`{"name":"blue-net","namespace":"ns1","interface":"pod16477688c0e"}]`}
+	got := Annotations(vmiOf(t,
+		strings.Replace(multusSpec, "name: red, bridge: {}", "name: red, bridge: {}, macAddress: '02:00:00:00:00:09'",
+			1)), nil)
+	want := map[string]string{
+		AnnotationNetworks: `[{"name":"red-net","namespace":"other","mac":"02:00:00:00:00:09","interface":"podb1f51a511f1"},` +
+			`{"name":"blue-net","namespace":"ns1","interface":"pod16477688c0e"}]`,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -238,11 +254,15 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestAttachments(t *testing.T) {
-	list, known := Attachments(map[string]string{AnnotationStatus: `[{"name":"virt-local","interface":"eth0","default":true},{"name":"ns1/red-net","interface":"podb1f51a511f1","mac":"5a:00:00:00:00:01","dns":{}}]`})
+	list, known := Attachments(map[string]string{
+		AnnotationStatus: `[{"name":"virt-local","interface":"eth0","default":true},{"name":"ns1/red-net","interface":"podb1f51a511f1","mac":"5a:00:00:00:00:01","dns":{}}]`,
+	})
 	if !known || len(list) != 2 || list[1].Interface != "podb1f51a511f1" {
 		t.Errorf("%v %v", list, known)
 	}
-	for _, bad := range []map[string]string{nil, {AnnotationStatus: "x"}, {AnnotationStatus: "[" + strings.Repeat(" ", maxStatus) + "]"}} {
+	for _, bad := range []map[string]string{
+		nil, {AnnotationStatus: "x"}, {AnnotationStatus: "[" + strings.Repeat(" ", maxStatus) + "]"},
+	} {
 		if list, known := Attachments(bad); known || len(list) > 0 {
 			t.Errorf("%v %v", list, known)
 		}

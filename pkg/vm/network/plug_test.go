@@ -35,16 +35,26 @@ status: {phase: Running, interfaces: [{name: default}]}
 		has             string
 		here, elsewhere string
 	}{
-		"has all":         {plan, asked, "default red", "", ""},
-		"has it here":     {plan, asked, "default", "red", ""},
-		"before":          {&Plan{Interfaces: plan.Interfaces[:1]}, nil, "default", "", "red"},
-		"another network": {plan, map[string]string{AnnotationNetworks: strings.ReplaceAll(asked[AnnotationNetworks], "red-net", "blue-net")}, "default", "", "red"},
-		"another address": {plan, map[string]string{AnnotationNetworks: strings.ReplaceAll(asked[AnnotationNetworks], "AA", "BB")}, "default", "", "red"},
-		"unreadable":      {plan, map[string]string{AnnotationNetworks: "red-net"}, "default", "", "red"},
-		"no plan":         {nil, asked, "", "", ""},
-		"not told":        {plan, asked, "", "default red", ""},
+		"has all":     {plan, asked, "default red", "", ""},
+		"has it here": {plan, asked, "default", "red", ""},
+		"before":      {&Plan{Interfaces: plan.Interfaces[:1]}, nil, "default", "", "red"},
+		"another network": {
+			plan,
+			map[string]string{AnnotationNetworks: strings.ReplaceAll(asked[AnnotationNetworks], "red-net", "blue-net")},
+			"default", "", "red",
+		},
+		"another address": {
+			plan,
+			map[string]string{AnnotationNetworks: strings.ReplaceAll(asked[AnnotationNetworks], "AA", "BB")},
+			"default", "", "red",
+		},
+		"unreadable": {plan, map[string]string{AnnotationNetworks: "red-net"}, "default", "", "red"},
+		"no plan":    {nil, asked, "", "", ""},
+		"not told":   {plan, asked, "", "default red", ""},
 	} {
-		here, elsewhere := Lacking(vmi, tc.plan, tc.annotations, func(n string) bool { return slices.Contains(strings.Fields(tc.has), n) })
+		here, elsewhere := Lacking(vmi, tc.plan, tc.annotations, func(n string) bool {
+			return slices.Contains(strings.Fields(tc.has), n)
+		})
 		if strings.Join(here, " ") != tc.here || strings.Join(elsewhere, " ") != tc.elsewhere {
 			t.Errorf("%s: here %q, elsewhere %q", name, here, elsewhere)
 		}

@@ -38,21 +38,30 @@ func TestSRIOV(t *testing.T) {
 		t.Fatalf("plan %+v", plan)
 	}
 	for i := range want {
-		if diff := cmp.Diff(want[i].PCI+want[i].MAC+want[i].PodLink+want[i].Name, plan.Interfaces[i+1].PCI+plan.Interfaces[i+1].MAC+plan.Interfaces[i+1].PodLink+plan.Interfaces[i+1].Name); diff != "" {
+		if diff := cmp.Diff(want[i].PCI+want[i].MAC+want[i].PodLink+want[i].Name,
+			plan.Interfaces[i+1].PCI+plan.Interfaces[i+1].MAC+plan.Interfaces[i+1].PodLink+
+				plan.Interfaces[i+1].Name); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if got := plan.Interfaces[i+1]; got.Binding != SRIOV || got.Tap != "" || got.BridgeLink != "" || got.Guest.IsValid() {
+		if got := plan.Interfaces[i+1]; got.Binding != SRIOV || got.Tap != "" || got.BridgeLink != "" ||
+			got.Guest.IsValid() {
 			t.Errorf("made in the pod: %+v", got)
 		}
 	}
-	here, elsewhere := Lacking(vmi, &plan, map[string]string{AnnotationNetworks: Annotations(vmi, nil)[AnnotationNetworks]}, func(name string) bool { return name == "default" })
+	here, elsewhere := Lacking(vmi, &plan,
+		map[string]string{AnnotationNetworks: Annotations(vmi, nil)[AnnotationNetworks]}, func(name string) bool {
+			return name == "default"
+		})
 	if len(here)+len(elsewhere) > 0 {
 		t.Errorf("to be plugged in %v, after a migration %v", here, elsewhere)
 	}
 	if got := PlugObstacle(&vmi.Spec.Domain.Devices.Interfaces[1], &vmi.Spec.Networks[1]); got == "" {
 		t.Error("a function of a network card can be plugged in")
 	}
-	if got, want := Definitions(vmi), (map[string][2]string{"red": {"other", "red-net"}, "blue": {"ns1", "blue-net"}}); !cmp.Equal(got, want) {
+	if got, want := Definitions(vmi), (map[string][2]string{
+		"red":  {"other", "red-net"},
+		"blue": {"ns1", "blue-net"},
+	}); !cmp.Equal(got, want) {
 		t.Errorf("definitions %v", got)
 	}
 }
@@ -62,8 +71,11 @@ func TestSRIOVErrors(t *testing.T) {
 		pod  Pod
 		want string
 	}{
-		"no Multus":     {ptpPod(), `interface "red": network "red" needs Multus, which does not run on this node`},
-		"not connected": {sriovPod(`[{"name":"cbr0","interface":"eth0","default":true}]`), `interface "red": network "red": Multus has not connected the pod to NetworkAttachmentDefinition other/red-net`},
+		"no Multus": {ptpPod(), `interface "red": network "red" needs Multus, which does not run on this node`},
+		"not connected": {
+			sriovPod(`[{"name":"cbr0","interface":"eth0","default":true}]`),
+			`interface "red": network "red": Multus has not connected the pod to NetworkAttachmentDefinition other/red-net`,
+		},
 	} {
 		if _, err := NewPlan(vmiOf(t, sriovSpec), tc.pod); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%s: %v", name, err)

@@ -45,8 +45,11 @@ func TestSRIOV(t *testing.T) {
 	if VFIO(spec) {
 		t.Error("one that is absent is there")
 	}
-	got := Environment([]string{"PCIDEVICE_INTEL_COM_SRIOV=0000:3b:02.0", "KUBEVIRT_RESOURCE_NAME_red-1=intel.com/sriov", "KUBEVIRT_X=y"})
-	if len(got) != 2 || got[Variable(NetworkPCI, "intel.com/sriov")] != "0000:3b:02.0" || got[NetworkResource("red-1")] != "intel.com/sriov" {
+	got := Environment([]string{
+		"PCIDEVICE_INTEL_COM_SRIOV=0000:3b:02.0", "KUBEVIRT_RESOURCE_NAME_red-1=intel.com/sriov", "KUBEVIRT_X=y",
+	})
+	if len(got) != 2 || got[Variable(NetworkPCI, "intel.com/sriov")] != "0000:3b:02.0" ||
+		got[NetworkResource("red-1")] != "intel.com/sriov" {
 		t.Errorf("environment %v", got)
 	}
 }
@@ -55,8 +58,15 @@ func TestVariables(t *testing.T) {
 	if got := Variable(PCI, "nvidia.com/TU104GL-Tesla"); got != "PCI_RESOURCE_NVIDIA_COM_TU104GL-TESLA" {
 		t.Error(got)
 	}
-	got := Environment([]string{"PATH=/bin", "PCI_RESOURCE_A_B=0000:01:00.0,", "USB_RESOURCE_X=1:2,1:3", "PCI_RESOURCES=x", "MDEV_PCI_RESOURCE_C=u"})
-	if want := map[string]string{"PCI_RESOURCE_A_B": "0000:01:00.0,", "USB_RESOURCE_X": "1:2,1:3", "MDEV_PCI_RESOURCE_C": "u"}; !maps.Equal(got, want) {
+	got := Environment([]string{
+		"PATH=/bin", "PCI_RESOURCE_A_B=0000:01:00.0,", "USB_RESOURCE_X=1:2,1:3", "PCI_RESOURCES=x",
+		"MDEV_PCI_RESOURCE_C=u",
+	})
+	if want := map[string]string{
+		"PCI_RESOURCE_A_B":    "0000:01:00.0,",
+		"USB_RESOURCE_X":      "1:2,1:3",
+		"MDEV_PCI_RESOURCE_C": "u",
+	}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if Environment([]string{"PATH=/bin"}) != nil {
@@ -70,9 +80,11 @@ func TestVariables(t *testing.T) {
 func TestLocks(t *testing.T) {
 	required, not := v1.MemLockRequirement(v1.MemLockRequired), v1.MemLockRequirement(v1.MemLockNotRequired)
 	overhead := func(lock *v1.MemLockRequirement) *v1.VirtualMachineInstanceSpec {
-		return &v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Memory: &v1.Memory{ReservedOverhead: &v1.ReservedOverhead{
-			AddedOverhead: resource.NewQuantity(1<<30, resource.BinarySI), MemLock: lock,
-		}}}}
+		return &v1.VirtualMachineInstanceSpec{
+			Domain: v1.DomainSpec{Memory: &v1.Memory{ReservedOverhead: &v1.ReservedOverhead{
+				AddedOverhead: resource.NewQuantity(1<<30, resource.BinarySI), MemLock: lock,
+			}}},
+		}
 	}
 	for name, c := range map[string]struct {
 		spec *v1.VirtualMachineInstanceSpec
@@ -82,7 +94,12 @@ func TestLocks(t *testing.T) {
 		"not said":     {overhead(nil), false},
 		"not required": {overhead(&not), false},
 		"required":     {overhead(&required), true},
-		"a device":     {&v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Devices: v1.Devices{HostDevices: []v1.HostDevice{{}}}}}, true},
+		"a device": {
+			&v1.VirtualMachineInstanceSpec{
+				Domain: v1.DomainSpec{Devices: v1.Devices{HostDevices: []v1.HostDevice{{}}}},
+			},
+			true,
+		},
 	} {
 		if got := Locks(c.spec); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -66,10 +66,19 @@ func TestMachine(t *testing.T) {
 		generation *v1beta1.VirtualMachinePoolNameGeneration
 		want       []string
 	}{
-		"disks":        {nil, []string{"root-7", "root-7", "shared", "m", "s", "u", "net", "u", "net", "a", "b"}},
-		"switched off": {&v1beta1.VirtualMachinePoolNameGeneration{AppendIndexToConfigMapRefs: new(false)}, []string{"root-7", "root-7", "shared", "m", "s", "u", "net", "u", "net", "a", "b"}},
-		"config maps":  {&v1beta1.VirtualMachinePoolNameGeneration{AppendIndexToConfigMapRefs: new(true)}, []string{"root-7", "root-7", "shared", "m-7", "s", "u", "net", "u", "net", "a-7", "b"}},
-		"secrets":      {&v1beta1.VirtualMachinePoolNameGeneration{AppendIndexToSecretRefs: new(true)}, []string{"root-7", "root-7", "shared", "m", "s-7", "u-7", "net-7", "u-7", "net-7", "a", "b-7"}},
+		"disks": {nil, []string{"root-7", "root-7", "shared", "m", "s", "u", "net", "u", "net", "a", "b"}},
+		"switched off": {
+			&v1beta1.VirtualMachinePoolNameGeneration{AppendIndexToConfigMapRefs: new(false)},
+			[]string{"root-7", "root-7", "shared", "m", "s", "u", "net", "u", "net", "a", "b"},
+		},
+		"config maps": {
+			&v1beta1.VirtualMachinePoolNameGeneration{AppendIndexToConfigMapRefs: new(true)},
+			[]string{"root-7", "root-7", "shared", "m-7", "s", "u", "net", "u", "net", "a-7", "b"},
+		},
+		"secrets": {
+			&v1beta1.VirtualMachinePoolNameGeneration{AppendIndexToSecretRefs: new(true)},
+			[]string{"root-7", "root-7", "shared", "m", "s-7", "u-7", "net-7", "u-7", "net-7", "a", "b-7"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := &Template{VirtualMachineTemplate: parse(t, template), NameGeneration: tc.generation}
@@ -78,9 +87,12 @@ func TestMachine(t *testing.T) {
 			if diff := cmp.Diff(tc.want, names(vm)); diff != "" {
 				t.Errorf("names -want +got\n%s", diff)
 			}
-			if vm.Name != "web-7" || vm.Namespace != "ns" || vm.Labels["app"] != "web" || vm.Annotations["note"] != "x" || !metav1.IsControlledBy(vm, pool) ||
-				vm.Labels[v1.VirtualMachinePoolRevisionName] != "web-3" || vm.Spec.DataVolumeTemplates[0].Name != "root-7" ||
-				vm.Spec.Template.ObjectMeta.Labels["tier"] != "front" || vm.Spec.Template.ObjectMeta.Labels[v1.VirtualMachinePoolRevisionName] != "web-3" {
+			if vm.Name != "web-7" || vm.Namespace != "ns" || vm.Labels["app"] != "web" ||
+				vm.Annotations["note"] != "x" || !metav1.IsControlledBy(vm, pool) ||
+				vm.Labels[v1.VirtualMachinePoolRevisionName] != "web-3" ||
+				vm.Spec.DataVolumeTemplates[0].Name != "root-7" ||
+				vm.Spec.Template.ObjectMeta.Labels["tier"] != "front" ||
+				vm.Spec.Template.ObjectMeta.Labels[v1.VirtualMachinePoolRevisionName] != "web-3" {
 				t.Errorf("%+v", vm)
 			}
 			if diff := cmp.Diff(before, of.VirtualMachineTemplate); diff != "" {
@@ -88,14 +100,16 @@ func TestMachine(t *testing.T) {
 			}
 		})
 	}
-	if vm := Machine(pool, &Template{VirtualMachineTemplate: &v1beta1.VirtualMachineTemplateSpec{}}, 0, ""); vm.Name != "web-0" || len(vm.Labels) > 0 {
+	if vm := Machine(pool, &Template{VirtualMachineTemplate: &v1beta1.VirtualMachineTemplateSpec{}},
+		0, ""); vm.Name != "web-0" || len(vm.Labels) > 0 {
 		t.Errorf("of nothing: %+v", vm)
 	}
 }
 
 func TestOrdinal(t *testing.T) {
 	for name, want := range map[string]int{
-		"web-0": 0, "web-12": 12, "web-012": -1, "web-": -1, "web": -1, "web-x": -1, "web--1": -1, "web-1-2": -1, "other-1": -1, "web-99999999999999999999": -1,
+		"web-0": 0, "web-12": 12, "web-012": -1, "web-": -1, "web": -1, "web-x": -1, "web--1": -1, "web-1-2": -1,
+		"other-1": -1, "web-99999999999999999999": -1,
 	} {
 		got, ok := Ordinal("web", name)
 		if !ok {

@@ -27,13 +27,18 @@ func TestCompare(t *testing.T) {
 		before, after string
 		want          []Change
 	}{
-		"same":     {"{a: {b: [1, 2]}}", "{a: {b: [1, 2]}}", nil},
-		"scalar":   {"{a: {b: 1}}", "{a: {b: 2}}", []Change{{"a.b", 1.0, 2.0}}},
-		"comes":    {"{a: {}}", "{a: {b: {c: x}}}", []Change{{"a.b", nil, map[string]any{"c": "x"}}}},
-		"goes":     {"{a: true}", "{}", []Change{{"a", true, nil}}},
-		"kind":     {"{a: {b: 1}}", "{a: [1]}", []Change{{"a", map[string]any{"b": 1.0}, []any{1.0}}}},
-		"by name":  {"{l: [{name: a, v: 1}, {name: b, v: 2}]}", "{l: [{name: b, v: 3}, {name: a, v: 1}]}", []Change{{"l[b].v", 2.0, 3.0}}},
-		"one less": {"{l: [{name: a}, {name: b}]}", "{l: [{name: b}]}", []Change{{"l[a]", map[string]any{"name": "a"}, nil}}},
+		"same":   {"{a: {b: [1, 2]}}", "{a: {b: [1, 2]}}", nil},
+		"scalar": {"{a: {b: 1}}", "{a: {b: 2}}", []Change{{"a.b", 1.0, 2.0}}},
+		"comes":  {"{a: {}}", "{a: {b: {c: x}}}", []Change{{"a.b", nil, map[string]any{"c": "x"}}}},
+		"goes":   {"{a: true}", "{}", []Change{{"a", true, nil}}},
+		"kind":   {"{a: {b: 1}}", "{a: [1]}", []Change{{"a", map[string]any{"b": 1.0}, []any{1.0}}}},
+		"by name": {
+			"{l: [{name: a, v: 1}, {name: b, v: 2}]}", "{l: [{name: b, v: 3}, {name: a, v: 1}]}",
+			[]Change{{"l[b].v", 2.0, 3.0}},
+		},
+		"one less": {
+			"{l: [{name: a}, {name: b}]}", "{l: [{name: b}]}", []Change{{"l[a]", map[string]any{"name": "a"}, nil}},
+		},
 		"new list": {"{}", "{l: [{name: a}], e: []}", []Change{{"l[a]", nil, map[string]any{"name": "a"}}}},
 		"old list": {"{l: [1]}", "{}", []Change{{"l[0]", 1.0, nil}}},
 		"by index": {"{l: [1, 2]}", "{l: [1, 3, 4]}", []Change{{"l[1]", 2.0, 3.0}, {"l[2]", nil, 4.0}}},
@@ -47,8 +52,12 @@ func TestCompare(t *testing.T) {
 }
 
 func TestBeyond(t *testing.T) {
-	template := object(t, "{domain: {cpu: {cores: 4}}, volumes: [{name: root, containerDisk: {image: x}}, {name: new, emptyDisk: {capacity: 1Gi}}], nodeSelector: {a: b}}")
-	instance := object(t, "{domain: {cpu: {cores: 2, sockets: 1}, machine: {type: q35}}, volumes: [{name: root, containerDisk: {image: x, imagePullPolicy: Always}}, {name: plugged}]}")
+	template := object(t,
+		"{domain: {cpu: {cores: 4}}, volumes: [{name: root, containerDisk: {image: x}}, {name: new, "+
+			"emptyDisk: {capacity: 1Gi}}], nodeSelector: {a: b}}")
+	instance := object(t,
+		"{domain: {cpu: {cores: 2, sockets: 1}, machine: {type: q35}}, volumes: [{name: root, "+
+			"containerDisk: {image: x, imagePullPolicy: Always}}, {name: plugged}]}")
 	if got := strings.Join(Beyond(template, instance), " "); got != "domain.cpu.cores nodeSelector volumes[new]" {
 		t.Errorf("%s", got)
 	}
@@ -71,29 +80,102 @@ func TestEffectOf(t *testing.T) {
 		{Change{Path: "spec.running", After: true}, "live", "live starts the guest"},
 		{Change{Path: "spec.updateVolumesStrategy"}, "live", "live"},
 		{Change{Path: "spec.template.spec.domain.cpu.cores"}, "restart", "start"},
-		{Change{Path: "spec.template.metadata.labels.app"}, "restart the instance and its pod have it from their next start on", "start"},
-		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", After: "down"}, "live pulls its cable", "start"},
-		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", Before: "down"}, "live plugs its cable in", "start"},
-		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", After: "absent"}, "hotplug unplugs the interface", "start"},
-		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", Before: "absent", After: "up"}, "hotplug plugs the interface in, for which the guest may have to migrate", "start"},
-		{Change{Path: "spec.template.spec.domain.devices.interfaces[red]", After: map[string]any{"name": "red", "bridge": map[string]any{}}}, "migration plugged in when the guest has migrated, unless vmRolloutStrategy is Stage", "start"},
-		{Change{Path: "spec.template.spec.domain.devices.interfaces[red]", After: map[string]any{"name": "red", "masquerade": map[string]any{}}}, "restart", "start"},
-		{Change{Path: "spec.template.spec.domain.devices.interfaces[red]", Before: map[string]any{"name": "red", "state": "absent"}}, "live the guest has unplugged it", "start"},
-		{Change{Path: "spec.template.spec.domain.devices.interfaces[red]", Before: map[string]any{"name": "red"}}, "restart", "start"},
-		{Change{Path: "spec.template.spec.networks[red]", After: map[string]any{"name": "red", "multus": map[string]any{"networkName": "n"}}}, "migration plugged in when the guest has migrated, unless vmRolloutStrategy is Stage", "start"},
-		{Change{Path: "spec.template.spec.networks[red].multus.networkName", Before: "a", After: "b"}, "restart", "start"},
+		{
+			Change{Path: "spec.template.metadata.labels.app"},
+			"restart the instance and its pod have it from their next start on", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", After: "down"},
+			"live pulls its cable", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", Before: "down"},
+			"live plugs its cable in", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", After: "absent"},
+			"hotplug unplugs the interface", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", Before: "absent", After: "up"},
+			"hotplug plugs the interface in, for which the guest may have to migrate", "start",
+		},
+		{
+			Change{
+				Path:  "spec.template.spec.domain.devices.interfaces[red]",
+				After: map[string]any{"name": "red", "bridge": map[string]any{}},
+			},
+			"migration plugged in when the guest has migrated, unless vmRolloutStrategy is Stage", "start",
+		},
+		{
+			Change{
+				Path:  "spec.template.spec.domain.devices.interfaces[red]",
+				After: map[string]any{"name": "red", "masquerade": map[string]any{}},
+			},
+			"restart", "start",
+		},
+		{
+			Change{
+				Path:   "spec.template.spec.domain.devices.interfaces[red]",
+				Before: map[string]any{"name": "red", "state": "absent"},
+			},
+			"live the guest has unplugged it", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.devices.interfaces[red]", Before: map[string]any{"name": "red"}},
+			"restart", "start",
+		},
+		{
+			Change{
+				Path:  "spec.template.spec.networks[red]",
+				After: map[string]any{"name": "red", "multus": map[string]any{"networkName": "n"}},
+			},
+			"migration plugged in when the guest has migrated, unless vmRolloutStrategy is Stage", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.networks[red].multus.networkName", Before: "a", After: "b"},
+			"restart",
+			"start",
+		},
 		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].model", After: "e1000"}, "restart", "start"},
-		{Change{Path: "spec.template.spec.domain.cpu.sockets", Before: 1.0, After: 2.0}, "hotplug up to maxSockets, unless vmRolloutStrategy is Stage", "start"},
-		{Change{Path: "spec.template.spec.domain.cpu.sockets", Before: int64(1), After: int64(2)}, "hotplug up to maxSockets, unless vmRolloutStrategy is Stage", "start"},
-		{Change{Path: "spec.template.spec.domain.cpu.sockets", Before: 2.0, After: 1.0}, "restart a guest that runs keeps its sockets", "start"},
-		{Change{Path: "spec.template.spec.domain.cpu.sockets", After: 2.0}, "restart a guest that runs keeps its sockets", "start"},
-		{Change{Path: "spec.template.spec.domain.memory.guest", Before: "1Gi", After: "2Gi"}, "hotplug between what the guest was started with and maxGuest, unless vmRolloutStrategy is Stage", "start"},
-		{Change{Path: "spec.instancetype.name"}, "restart what is only more sockets and memory, within the guest's bounds, at once", "start"},
+		{
+			Change{Path: "spec.template.spec.domain.cpu.sockets", Before: 1.0, After: 2.0},
+			"hotplug up to maxSockets, unless vmRolloutStrategy is Stage", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.cpu.sockets", Before: int64(1), After: int64(2)},
+			"hotplug up to maxSockets, unless vmRolloutStrategy is Stage", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.cpu.sockets", Before: 2.0, After: 1.0},
+			"restart a guest that runs keeps its sockets", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.cpu.sockets", After: 2.0},
+			"restart a guest that runs keeps its sockets", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.domain.memory.guest", Before: "1Gi", After: "2Gi"},
+			"hotplug between what the guest was started with and maxGuest, unless vmRolloutStrategy is Stage", "start",
+		},
+		{
+			Change{Path: "spec.instancetype.name"},
+			"restart what is only more sockets and memory, within the guest's bounds, at once", "start",
+		},
 		{Change{Path: "spec.preference"}, "restart", "start"},
 		{Change{Path: "spec.templates"}, "live", "live"},
-		{Change{Path: "spec.template.spec.nodeSelector[kubernetes.io/os]"}, "live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start"},
-		{Change{Path: "spec.template.spec.affinity.nodeAffinity"}, "live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start"},
-		{Change{Path: "spec.template.spec.tolerations[0].key"}, "live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start"},
+		{
+			Change{Path: "spec.template.spec.nodeSelector[kubernetes.io/os]"},
+			"live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.affinity.nodeAffinity"},
+			"live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.tolerations[0].key"},
+			"live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start",
+		},
 		{Change{Path: "spec.template.spec.topologySpreadConstraints[0]"}, "restart", "start"},
 	} {
 		for running, want := range map[bool]string{true: test.running, false: test.stopped} {
@@ -119,10 +201,11 @@ func TestEffectIn(t *testing.T) {
 		return "{volumes: [" + out + "], domain: {devices: {disks: [" + disks + "]}}}"
 	}
 	const (
-		claim, other = "persistentVolumeClaim: {claimName: c, hotpluggable: true}", "persistentVolumeClaim: {claimName: d, hotpluggable: true}"
-		data, fixed  = "dataVolume: {name: c, hotpluggable: true}", "persistentVolumeClaim: {claimName: c}"
-		disk, sata   = "disk: {bus: scsi}", "cdrom: {}"
-		scsi         = "cdrom: {bus: scsi}"
+		claim, other = "persistentVolumeClaim: {claimName: c, hotpluggable: true}",
+			"persistentVolumeClaim: {claimName: d, hotpluggable: true}"
+		data, fixed = "dataVolume: {name: c, hotpluggable: true}", "persistentVolumeClaim: {claimName: c}"
+		disk, sata  = "disk: {bus: scsi}", "cdrom: {}"
+		scsi        = "cdrom: {bus: scsi}"
 	)
 	const volumePath, diskPath = "spec.template.spec.volumes[a]", "spec.template.spec.domain.devices.disks[a]"
 	for name, test := range map[string]struct {
@@ -130,22 +213,44 @@ func TestEffectIn(t *testing.T) {
 		// want are the changes with their effects, by path without what goes before.
 		want string
 	}{
-		"a disk comes":    {with("", ""), with(disk, claim), "disk: hotplug plugs the disk in; volume: hotplug plugs the disk in"},
-		"a disk goes":     {with(disk, data), with("", ""), "disk: hotplug unplugs the disk; volume: hotplug unplugs the disk"},
-		"another claim":   {with(disk, claim), with(disk, other), "volume.persistentVolumeClaim.claimName: hotplug unplugs the disk and plugs it in as it is then"},
-		"another serial":  {with(disk, claim), with(disk+", serial: s", claim), "disk.serial: hotplug unplugs the disk and plugs it in as it is then"},
-		"for good":        {with("", ""), with(disk, fixed), "disk: restart; volume: restart"},
-		"no more":         {with(disk, claim), with(disk, fixed), "volume.persistentVolumeClaim.hotpluggable: restart"},
-		"inject":          {with(sata, ""), with(sata, claim), "volume: hotplug puts the disc into the drive"},
-		"eject":           {with(sata, claim), with(sata, ""), "volume: hotplug takes the disc out of the drive"},
-		"swap":            {with(sata, claim), with(sata, other), "volume.persistentVolumeClaim.claimName: hotplug swaps the disc in the drive"},
-		"drive comes":     {with("", ""), with(sata, ""), "disk: restart " + noteDrive},
-		"drive and disc":  {with("", ""), with(sata, claim), "disk: restart " + noteDrive + "; volume: restart " + noteDrive},
-		"drive goes":      {with(sata, ""), with("", ""), "disk: restart " + noteDrive},
-		"both go":         {with(sata, claim), with("", ""), "disk: restart " + noteDrive + "; volume: hotplug takes the disc out of the drive"},
-		"on scsi":         {with("", ""), with(scsi, claim), "disk: hotplug plugs the disk in; volume: hotplug plugs the disk in"},
-		"empty on scsi":   {with("", ""), with(scsi, ""), "disk: restart " + noteDrive},
-		"goes from scsi":  {with(scsi, claim), with("", ""), "disk: hotplug unplugs the disk; volume: hotplug unplugs the disk"},
+		"a disk comes": {
+			with("", ""), with(disk, claim), "disk: hotplug plugs the disk in; volume: hotplug plugs the disk in",
+		},
+		"a disk goes": {
+			with(disk, data), with("", ""), "disk: hotplug unplugs the disk; volume: hotplug unplugs the disk",
+		},
+		"another claim": {
+			with(disk, claim), with(disk, other),
+			"volume.persistentVolumeClaim.claimName: hotplug unplugs the disk and plugs it in as it is then",
+		},
+		"another serial": {
+			with(disk, claim), with(disk+", serial: s", claim),
+			"disk.serial: hotplug unplugs the disk and plugs it in as it is then",
+		},
+		"for good": {with("", ""), with(disk, fixed), "disk: restart; volume: restart"},
+		"no more":  {with(disk, claim), with(disk, fixed), "volume.persistentVolumeClaim.hotpluggable: restart"},
+		"inject":   {with(sata, ""), with(sata, claim), "volume: hotplug puts the disc into the drive"},
+		"eject":    {with(sata, claim), with(sata, ""), "volume: hotplug takes the disc out of the drive"},
+		"swap": {
+			with(sata, claim), with(sata, other),
+			"volume.persistentVolumeClaim.claimName: hotplug swaps the disc in the drive",
+		},
+		"drive comes": {with("", ""), with(sata, ""), "disk: restart " + noteDrive},
+		"drive and disc": {
+			with("", ""), with(sata, claim), "disk: restart " + noteDrive + "; volume: restart " + noteDrive,
+		},
+		"drive goes": {with(sata, ""), with("", ""), "disk: restart " + noteDrive},
+		"both go": {
+			with(sata, claim), with("", ""),
+			"disk: restart " + noteDrive + "; volume: hotplug takes the disc out of the drive",
+		},
+		"on scsi": {
+			with("", ""), with(scsi, claim), "disk: hotplug plugs the disk in; volume: hotplug plugs the disk in",
+		},
+		"empty on scsi": {with("", ""), with(scsi, ""), "disk: restart " + noteDrive},
+		"goes from scsi": {
+			with(scsi, claim), with("", ""), "disk: hotplug unplugs the disk; volume: hotplug unplugs the disk",
+		},
 		"inject on scsi":  {with(scsi, ""), with(scsi, claim), "volume: hotplug puts the disc into the drive"},
 		"drive changes":   {with(sata, ""), with(sata+", serial: s", ""), "disk.serial: restart " + noteDrive},
 		"another volume":  {with("", ""), with("", "emptyDisk: {}"), "volume: restart"},

@@ -88,6 +88,8 @@ type Resume struct {
 	// Restore is the VirtualMachineRestore that put the disks back to the memory's moment. For each the guest is
 	// resumed once.
 	Restore types.UID `json:"restore"`
+	// Disks are the claims that the restore made, by volume: they alone fit the memory.
+	Disks map[string]types.UID `json:"disks,omitempty"`
 	// MACs are the addresses that the guest's interfaces had, by name, where the VM's template gives none.
 	MACs map[string]string `json:"macs,omitempty"`
 }

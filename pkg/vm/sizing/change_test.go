@@ -21,15 +21,35 @@ func TestChange(t *testing.T) {
 		// domain is what of the instance's spec is to be from now on, as JSON; empty when nothing changes.
 		domain, refused string
 	}{
-		"the same":          {template: `{cpu: {sockets: 1}, memory: {guest: 256Mi}}`},
-		"nothing said":      {template: `{cpu: {cores: 2}, memory: {maxGuest: 1Gi}}`},
-		"more sockets":      {template: `{cpu: {sockets: 3}}`, domain: `{"resources":{"requests":{"cpu":"5","memory":"128Mi"},"limits":{"memory":"512Mi"}},"cpu":{"cores":2,"sockets":3,"maxSockets":4},"memory":{"guest":"256Mi","maxGuest":"1Gi"}}`},
-		"too many sockets":  {template: `{cpu: {sockets: 5}}`, refused: `{"domain.cpu.sockets":"5 is more than the 4 that the guest was started with room for, maxSockets"}`},
-		"more memory":       {template: `{memory: {guest: 512Mi}}`, domain: `{"resources":{"requests":{"cpu":"1","memory":"384Mi"},"limits":{"memory":"768Mi"}},"cpu":{"cores":2,"sockets":1,"maxSockets":4},"memory":{"guest":"512Mi","maxGuest":"1Gi"}}`},
-		"too much memory":   {template: `{memory: {guest: 2Gi}}`, refused: `{"domain.memory.guest":"2Gi is more than the 1Gi that the guest was started with room for, maxGuest"}`},
-		"less than at boot": {template: `{memory: {guest: 128Mi}}`, refused: `{"domain.memory.guest":"128Mi is less than the 256Mi that the guest was started with"}`},
-		"odd memory":        {template: `{memory: {guest: 300M}}`, refused: `{"domain.memory.guest":"300M is not a multiple of 2Mi"}`},
-		"staged":            {template: `{cpu: {sockets: 2}, memory: {guest: 512Mi}}`, staged: true, refused: `{"domain.cpu.sockets":"vmRolloutStrategy is Stage","domain.memory.guest":"vmRolloutStrategy is Stage"}`},
+		"the same":     {template: `{cpu: {sockets: 1}, memory: {guest: 256Mi}}`},
+		"nothing said": {template: `{cpu: {cores: 2}, memory: {maxGuest: 1Gi}}`},
+		"more sockets": {
+			template: `{cpu: {sockets: 3}}`,
+			domain:   `{"resources":{"requests":{"cpu":"5","memory":"128Mi"},"limits":{"memory":"512Mi"}},"cpu":{"cores":2,"sockets":3,"maxSockets":4},"memory":{"guest":"256Mi","maxGuest":"1Gi"}}`,
+		},
+		"too many sockets": {
+			template: `{cpu: {sockets: 5}}`,
+			refused:  `{"domain.cpu.sockets":"5 is more than the 4 that the guest was started with room for, maxSockets"}`,
+		},
+		"more memory": {
+			template: `{memory: {guest: 512Mi}}`,
+			domain:   `{"resources":{"requests":{"cpu":"1","memory":"384Mi"},"limits":{"memory":"768Mi"}},"cpu":{"cores":2,"sockets":1,"maxSockets":4},"memory":{"guest":"512Mi","maxGuest":"1Gi"}}`,
+		},
+		"too much memory": {
+			template: `{memory: {guest: 2Gi}}`,
+			refused:  `{"domain.memory.guest":"2Gi is more than the 1Gi that the guest was started with room for, maxGuest"}`,
+		},
+		"less than at boot": {
+			template: `{memory: {guest: 128Mi}}`,
+			refused:  `{"domain.memory.guest":"128Mi is less than the 256Mi that the guest was started with"}`,
+		},
+		"odd memory": {
+			template: `{memory: {guest: 300M}}`, refused: `{"domain.memory.guest":"300M is not a multiple of 2Mi"}`,
+		},
+		"staged": {
+			template: `{cpu: {sockets: 2}, memory: {guest: 512Mi}}`, staged: true,
+			refused: `{"domain.cpu.sockets":"vmRolloutStrategy is Stage","domain.memory.guest":"vmRolloutStrategy is Stage"}`,
+		},
 		"fewer sockets": {
 			template: `{cpu: {sockets: 1}}`, refused: `{"domain.cpu.sockets":"a guest that runs keeps its 2 sockets"}`,
 			instance: `{spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4}}}, status: {currentCPUTopology: {sockets: 2}}}`,
@@ -39,11 +59,13 @@ func TestChange(t *testing.T) {
 			instance: `{spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4}}}, status: {currentCPUTopology: {sockets: 1}}}`,
 		},
 		"memory without room": {
-			template: `{memory: {guest: 2Gi}}`, refused: `{"domain.memory.guest":"2Gi is more than the 1Gi that the guest was started with room for, maxGuest"}`,
+			template: `{memory: {guest: 2Gi}}`,
+			refused:  `{"domain.memory.guest":"2Gi is more than the 1Gi that the guest was started with room for, maxGuest"}`,
 			instance: `{spec: {domain: {devices: {}, memory: {guest: 1Gi}}}}`,
 		},
 		"memory back": {
-			template: `{memory: {guest: 256Mi}}`, domain: `{"resources":{},"memory":{"guest":"256Mi","maxGuest":"1Gi"}}`,
+			template: `{memory: {guest: 256Mi}}`,
+			domain:   `{"resources":{},"memory":{"guest":"256Mi","maxGuest":"1Gi"}}`,
 			instance: `{spec: {domain: {devices: {}, memory: {guest: 512Mi, maxGuest: 1Gi}}}, status: {memory: {guestAtBoot: 256Mi}}}`,
 		},
 	} {

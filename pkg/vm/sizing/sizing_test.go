@@ -45,21 +45,36 @@ func TestDefaults(t *testing.T) {
 		sockets uint32
 		guest   int64
 	}{
-		"ratio":              {ratio, `{cpu: {sockets: 2, cores: 2}, memory: {guest: 1Gi}}`, 8, 4 * gib},
-		"no ratio":           {Bounds{Ratio: 1}, `{cpu: {sockets: 2}, memory: {guest: 1Gi}}`, 2, 0},
-		"a small guest":      {ratio, `{cpu: {sockets: 1}, memory: {guest: 512Mi}}`, 4, 0},
-		"many vCPUs":         {ratio, `{cpu: {sockets: 40, cores: 2}, memory: {guest: 1Gi}}`, 127, 4 * gib},
-		"too many vCPUs":     {ratio, `{cpu: {sockets: 4000, cores: 2}, memory: {guest: 1Gi}}`, 4000, 4 * gib},
-		"bounds":             {Bounds{Ratio: 4, MaxSockets: 3, MaxGuest: 2*gib + 1}, `{cpu: {sockets: 2}, memory: {guest: 1Gi}}`, 3, 2 * gib},
-		"beyond the bounds":  {Bounds{Ratio: 4, MaxSockets: 1, MaxGuest: gib}, `{cpu: {sockets: 2}, memory: {guest: 2Gi}}`, 2, 0},
-		"no ACPI":            {ratio, `{cpu: {sockets: 2}, memory: {guest: 1Gi}, features: {acpi: {enabled: false}}}`, 0, 0},
-		"odd memory":         {ratio, `{cpu: {sockets: 1}, memory: {guest: 1073741825}}`, 4, 0},
-		"huge pages":         {ratio, `{cpu: {sockets: 1}, memory: {guest: 2Gi, hugepages: {pageSize: 1Gi}}}`, 4, 8 * gib},
+		"ratio":          {ratio, `{cpu: {sockets: 2, cores: 2}, memory: {guest: 1Gi}}`, 8, 4 * gib},
+		"no ratio":       {Bounds{Ratio: 1}, `{cpu: {sockets: 2}, memory: {guest: 1Gi}}`, 2, 0},
+		"a small guest":  {ratio, `{cpu: {sockets: 1}, memory: {guest: 512Mi}}`, 4, 0},
+		"many vCPUs":     {ratio, `{cpu: {sockets: 40, cores: 2}, memory: {guest: 1Gi}}`, 127, 4 * gib},
+		"too many vCPUs": {ratio, `{cpu: {sockets: 4000, cores: 2}, memory: {guest: 1Gi}}`, 4000, 4 * gib},
+		"bounds": {
+			Bounds{Ratio: 4, MaxSockets: 3, MaxGuest: 2*gib + 1},
+			`{cpu: {sockets: 2}, memory: {guest: 1Gi}}`, 3,
+			2 * gib,
+		},
+		"beyond the bounds": {
+			Bounds{Ratio: 4, MaxSockets: 1, MaxGuest: gib}, `{cpu: {sockets: 2}, memory: {guest: 2Gi}}`, 2, 0,
+		},
+		"no ACPI": {
+			ratio, `{cpu: {sockets: 2}, memory: {guest: 1Gi}, features: {acpi: {enabled: false}}}`, 0, 0,
+		},
+		"odd memory": {ratio, `{cpu: {sockets: 1}, memory: {guest: 1073741825}}`, 4, 0},
+		"huge pages": {
+			ratio, `{cpu: {sockets: 1}, memory: {guest: 2Gi, hugepages: {pageSize: 1Gi}}}`, 4, 8 * gib,
+		},
 		"between huge pages": {ratio, `{cpu: {sockets: 1}, memory: {guest: 1025Mi, hugepages: {pageSize: 1Gi}}}`, 4, 0},
 		"encrypted":          {ratio, `{cpu: {sockets: 1}, launchSecurity: {sev: {}}, memory: {guest: 1Gi}}`, 4, 0},
-		"encrypted state":    {ratio, `{cpu: {sockets: 1}, launchSecurity: {sev: {policy: {encryptedState: true}}}, memory: {guest: 1Gi}}`, 0, 0},
-		"realtime":           {ratio, `{cpu: {sockets: 1, realtime: {}}, memory: {guest: 1Gi}}`, 4, 0},
-		"mapped NUMA":        {ratio, `{cpu: {sockets: 1, numa: {guestMappingPassthrough: {}}}, memory: {guest: 1Gi}}`, 0, 0},
+		"encrypted state": {
+			ratio, `{cpu: {sockets: 1}, launchSecurity: {sev: {policy: {encryptedState: true}}}, memory: {guest: 1Gi}}`,
+			0, 0,
+		},
+		"realtime": {ratio, `{cpu: {sockets: 1, realtime: {}}, memory: {guest: 1Gi}}`, 4, 0},
+		"mapped NUMA": {
+			ratio, `{cpu: {sockets: 1, numa: {guestMappingPassthrough: {}}}, memory: {guest: 1Gi}}`, 0, 0,
+		},
 		"no memory":          {ratio, `{cpu: {sockets: 1}}`, 4, 0},
 		"more than there is": {ratio, `{cpu: {sockets: 1}, memory: {guest: 1Ei}}`, 4, 0},
 	} {
@@ -84,12 +99,19 @@ func TestMemory(t *testing.T) {
 		want   string
 		said   bool
 	}{
-		"nothing":           {v1.DomainSpec{}, "0", false},
-		"the guest's":       {v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, Resources: v1.ResourceRequirements{Requests: list("2Gi")}}, "1Gi", true},
-		"the pod's request": {v1.DomainSpec{Resources: v1.ResourceRequirements{Requests: list("2Gi"), Limits: list("3Gi")}}, "2Gi", true},
-		"the pod's limit":   {v1.DomainSpec{Resources: v1.ResourceRequirements{Limits: list("3Gi")}}, "3Gi", true},
-		"one huge page":     {v1.DomainSpec{Memory: &v1.Memory{Hugepages: &v1.Hugepages{PageSize: "2Mi"}}}, "2Mi", true},
-		"a page of no size": {v1.DomainSpec{Memory: &v1.Memory{Hugepages: &v1.Hugepages{PageSize: "large"}}}, "0", false},
+		"nothing": {v1.DomainSpec{}, "0", false},
+		"the guest's": {
+			v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, Resources: v1.ResourceRequirements{Requests: list("2Gi")}},
+			"1Gi", true,
+		},
+		"the pod's request": {
+			v1.DomainSpec{Resources: v1.ResourceRequirements{Requests: list("2Gi"), Limits: list("3Gi")}}, "2Gi", true,
+		},
+		"the pod's limit": {v1.DomainSpec{Resources: v1.ResourceRequirements{Limits: list("3Gi")}}, "3Gi", true},
+		"one huge page":   {v1.DomainSpec{Memory: &v1.Memory{Hugepages: &v1.Hugepages{PageSize: "2Mi"}}}, "2Mi", true},
+		"a page of no size": {
+			v1.DomainSpec{Memory: &v1.Memory{Hugepages: &v1.Hugepages{PageSize: "large"}}}, "0", false,
+		},
 	} {
 		if got, said := Memory(&c.domain); got.String() != c.want || said != c.said {
 			t.Errorf("%s: %s, %t", name, got.String(), said)

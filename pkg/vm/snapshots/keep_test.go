@@ -35,7 +35,9 @@ spec:
 	}
 	restores := former.Restores()
 	if len(restores) != 3 || *restores[0].DataVolumeName != "root-dv" || restores[1].DataVolumeName != nil ||
-		restores[2] != (v1beta1.VolumeRestore{VolumeName: "persistent-state-for-vm", PersistentVolumeClaimName: "state"}) {
+		restores[2] != (v1beta1.VolumeRestore{
+			VolumeName: "persistent-state-for-vm", PersistentVolumeClaimName: "state",
+		}) {
 		t.Errorf("restores %+v", restores)
 	}
 	now := metav1.Now()
@@ -65,7 +67,9 @@ func TestKeeps(t *testing.T) {
 		"does not":     {map[string]string{KeepAnnotation: "false"}, false},
 		"takes back":   {map[string]string{UndoAnnotation: "r"}, true},
 	} {
-		if r := (&v1beta1.VirtualMachineRestore{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}}); Keeps(r) != tc.keeps {
+		if r := (&v1beta1.VirtualMachineRestore{
+			ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations},
+		}); Keeps(r) != tc.keeps {
 			t.Errorf("%s: keeps %t", name, Keeps(r))
 		}
 	}
@@ -73,7 +77,9 @@ func TestKeeps(t *testing.T) {
 
 // FuzzReadFormer reads what tenants may have put into a ControllerRevision.
 func FuzzReadFormer(f *testing.F) {
-	f.Add([]byte(`{"uid":"u","spec":{"template":{"spec":{"volumes":[{"name":"a","dataVolume":{"name":"b"}}]}}},"state":"s"}`))
+	f.Add(
+		[]byte(
+			`{"uid":"u","spec":{"template":{"spec":{"volumes":[{"name":"a","dataVolume":{"name":"b"}}]}}},"state":"s"}`))
 	f.Add([]byte(`{"uid":"u","spec":{"template":{"spec":{"volumes":[{"name":"a","persistentVolumeClaim":null}]}}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		former, err := ReadFormer(data)
@@ -82,7 +88,8 @@ func FuzzReadFormer(f *testing.F) {
 		}
 		names := ClaimNames(&former.Spec)
 		for _, r := range former.Restores() {
-			if r.PersistentVolumeClaimName == "" || r.PersistentVolumeClaimName != former.State && !slices.Contains(names, r.PersistentVolumeClaimName) {
+			if r.PersistentVolumeClaimName == "" ||
+				r.PersistentVolumeClaimName != former.State && !slices.Contains(names, r.PersistentVolumeClaimName) {
 				t.Errorf("%q: restores %+v of claims %v", data, r, names)
 			}
 		}

@@ -2,9 +2,11 @@ package snapshots
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
@@ -54,6 +56,32 @@ func MemoryNever(text string) bool { return strings.Contains(text, noMemory) }
 // MemoryReason reports a text that MemoryTrouble has said.
 func MemoryReason(text string) bool {
 	return strings.HasPrefix(text, noMemory) || strings.HasPrefix(text, noMemoryYet)
+}
+
+// ResumeTrouble returns why the guest of a VM must not go on from the memory that mark names; empty when it may. The
+// restore must be the last one of the VM, and its volumes must be on the claims that the restore made: a guest that
+// goes on with other disks destroys what is on them. found are the claims of the VM's volumes that exist, by name.
+func ResumeTrouble(
+	vm *v1.VirtualMachine, mark *savedmemory.Resume, found map[string]*corev1.PersistentVolumeClaim,
+) string {
+	if !strings.HasSuffix(vm.Annotations[LastAnnotation], "-"+string(mark.Restore)) {
+		return "the restore that it is of is not the VM's last one"
+	}
+	for _, name := range slices.Sorted(maps.Keys(mark.Disks)) {
+		claim := ""
+		if volume := hotplug.Volume(&vm.Spec.Template.Spec, name); volume != nil {
+			claim = claimName(volume)
+		}
+		switch {
+		case claim == "":
+			return fmt.Sprintf("volume %s, which the guest has a disk of, is not on a claim any more", name)
+		case found[claim] == nil:
+			return fmt.Sprintf("claim %s of volume %s does not exist", claim, name)
+		case found[claim].UID != mark.Disks[name]:
+			return fmt.Sprintf("claim %s of volume %s is not the one that the restore made", claim, name)
+		}
+	}
+	return ""
 }
 
 // neverMemory is why no snapshot of the guest, as it was started, can have its memory.

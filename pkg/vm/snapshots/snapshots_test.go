@@ -15,8 +15,15 @@ import (
 
 func TestClassesOf(t *testing.T) {
 	classes := Classes{
-		Provisioners: map[string]string{"one": "a", "two": "b", "none": "c", "unclear": "d", "profile": "b", "gone": "b"},
-		Preferred:    map[string]string{"profile": "b1", "gone": "b9"},
+		Provisioners: map[string]string{
+			"one":     "a",
+			"two":     "b",
+			"none":    "c",
+			"unclear": "d",
+			"profile": "b",
+			"gone":    "b",
+		},
+		Preferred: map[string]string{"profile": "b1", "gone": "b9"},
 		Snapshots: []Class{
 			{Name: "a1", Driver: "a"},
 			{Name: "b1", Driver: "b"},
@@ -52,9 +59,13 @@ func onClaim(name, claim string, hotpluggable bool) v1.Volume {
 
 func TestVolumes(t *testing.T) {
 	yes := true
-	late := v1.DataVolumeTemplateSpec{Spec: cdiv1.DataVolumeSpec{Storage: &cdiv1.StorageSpec{StorageClassName: new("csi")}}}
+	late := v1.DataVolumeTemplateSpec{
+		Spec: cdiv1.DataVolumeSpec{Storage: &cdiv1.StorageSpec{StorageClassName: new("csi")}},
+	}
 	late.Name = "late"
-	ephemeral := &v1.EphemeralVolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"}}
+	ephemeral := &v1.EphemeralVolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"},
+	}
 	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1.VirtualMachineSpec{
 		DataVolumeTemplates: []v1.DataVolumeTemplateSpec{late},
 		Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: v1.VirtualMachineInstanceSpec{
@@ -73,7 +84,11 @@ func TestVolumes(t *testing.T) {
 		Volumes: []v1.Volume{onClaim("data", "a", false), onClaim("plugged", "d", true), dump},
 	}}
 	facts := Facts{
-		Claims:  map[string]*corev1.PersistentVolumeClaim{"a": claimOf("csi"), "b": claimOf("local"), "d": claimOf("csi")},
+		Claims: map[string]*corev1.PersistentVolumeClaim{
+			"a": claimOf("csi"),
+			"b": claimOf("local"),
+			"d": claimOf("csi"),
+		},
 		State:   claimOf("csi"),
 		Classes: Classes{Provisioners: map[string]string{"csi": "x"}, Snapshots: []Class{{Name: "snap", Driver: "x"}}},
 	}

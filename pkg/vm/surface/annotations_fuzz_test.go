@@ -13,7 +13,8 @@ import (
 // and since it may hold passwords the refusal says the same of every other text.
 func FuzzIgnition(f *testing.F) {
 	for _, config := range []string{
-		`{"ignition": {"version": "3.4.0"}}`, "{}", " {} ", "null", " null", "[]", "7", `"{}"`, "{", "{}{}", "passwd: secret",
+		`{"ignition": {"version": "3.4.0"}}`, "{}", " {} ", "null", " null", "[]", "7", `"{}"`, "{", "{}{}",
+		"passwd: secret",
 		`{"a":1e999}`, `{"\ud800":"\u0000"}`, "\ufeff{}", "\x00", "\xff{}", strings.Repeat(`{"a":`, 20000),
 	} {
 		f.Add(config)
@@ -27,7 +28,8 @@ func FuzzIgnition(f *testing.F) {
 			t.Errorf("without one: %q", got)
 		case got != "" && got != refusal:
 			t.Errorf("%q is refused with %q", config, got)
-		case got == "" && config != "" && (!json.Valid([]byte(config)) || strings.TrimLeft(config, " \t\r\n")[0] != '{'):
+		case got == "" && config != "" &&
+			(!json.Valid([]byte(config)) || strings.TrimLeft(config, " \t\r\n")[0] != '{'):
 			t.Errorf("%q is admitted", config)
 		}
 	})

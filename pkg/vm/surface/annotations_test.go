@@ -11,18 +11,28 @@ import (
 
 func TestValidateAnnotations(t *testing.T) {
 	for name, tc := range map[string]struct{ key, value, want string }{
-		"anything":          {"example.com/a", "b", ""},
-		"hook sidecars":     {hookSidecars, `[{"image": "x"}]`, "metadata.annotations[hooks.kubevirt.io/hookSidecars]: not supported by virtkit"},
-		"no hook sidecars":  {hookSidecars, "", ""},
-		"ignition":          {v1.IgnitionAnnotation, `{"ignition": {"version": "3.4.0"}}`, ""},
-		"ignition as YAML":  {v1.IgnitionAnnotation, "passwd: secret", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object that Ignition reads"},
-		"ignition's number": {v1.IgnitionAnnotation, "7", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object"},
-		"log filters":       {v1.CustomLibvirtLogFiltersAnnotation, "2:qemu.qemu_monitor 3:*", ""},
+		"anything": {"example.com/a", "b", ""},
+		"hook sidecars": {
+			hookSidecars, `[{"image": "x"}]`,
+			"metadata.annotations[hooks.kubevirt.io/hookSidecars]: not supported by virtkit",
+		},
+		"no hook sidecars": {hookSidecars, "", ""},
+		"ignition":         {v1.IgnitionAnnotation, `{"ignition": {"version": "3.4.0"}}`, ""},
+		"ignition as YAML": {
+			v1.IgnitionAnnotation, "passwd: secret",
+			"metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object that Ignition reads",
+		},
+		"ignition's number": {
+			v1.IgnitionAnnotation, "7", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object",
+		},
+		"log filters": {v1.CustomLibvirtLogFiltersAnnotation, "2:qemu.qemu_monitor 3:*", ""},
 		"log filters that end the string": {
 			v1.CustomLibvirtLogFiltersAnnotation, "1:*\"\nlog_outputs=\"1:file:/x",
 			`metadata.annotations[kubevirt.io/libvirt-log-filters]: the name of "1:*\"" has more than letters, digits and any of _.*; write libvirt's log filters with spaces between, such as 3:remote 3:rpc 1:qemu`,
 		},
-		"ignition's null": {v1.IgnitionAnnotation, "null", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object"},
+		"ignition's null": {
+			v1.IgnitionAnnotation, "null", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := instance(t, "{}")
@@ -65,10 +75,14 @@ func TestMachineWarnings(t *testing.T) {
 	vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{}}}
 	want := []string{
 		"spec.running is deprecated; use spec.runStrategy",
-		"spec.template.metadata.annotations[kubevirt.io/keep-launcher-alive-after-failure] has no effect in virtkit: a launcher pod whose guest failed stays until its instance goes; see virtctl logs",
-		"spec.template.metadata.annotations[kubevirt.io/placePCIDevicesOnRootComplex] has no effect in virtkit: devices are behind PCIe root ports, where they can be plugged and unplugged",
+		"spec.template.metadata.annotations[kubevirt.io/keep-launcher-alive-after-failure] has no effect in " +
+			"virtkit: a launcher pod whose guest failed stays until its instance goes; see virtctl logs",
+		"spec.template.metadata.annotations[kubevirt.io/placePCIDevicesOnRootComplex] has no effect in virtkit: " +
+			"devices are behind PCIe root ports, where they can be plugged and unplugged",
 	}
-	want = append(want, "spec.template.spec.domain.memory.guest: 64Mi is too little for a guest with UEFI firmware to boot; that takes 128Mi")
+	want = append(want,
+		"spec.template.spec.domain.memory.guest: 64Mi is too little for a guest with UEFI firmware "+
+			"to boot; that takes 128Mi")
 	if diff := cmp.Diff(want, MachineWarnings(vm)); diff != "" {
 		t.Error(diff)
 	}

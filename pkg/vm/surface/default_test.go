@@ -37,7 +37,10 @@ domain:
   devices: {autoattachPodInterface: false}
 `,
 		},
-		"input device": {Defaults{}, `domain: {devices: {autoattachInputDevice: true, autoattachPodInterface: false}}`, `
+		"input device": {
+			Defaults{},
+			`domain: {devices: {autoattachInputDevice: true, autoattachPodInterface: false}}`,
+			`
 architecture: amd64
 terminationGracePeriodSeconds: 30
 domain:
@@ -45,7 +48,8 @@ domain:
   cpu: {cores: 1, sockets: 1, threads: 1}
   features: {acpi: {enabled: true}}
   devices: {autoattachInputDevice: true, autoattachPodInterface: false, inputs: [{name: default-0, bus: usb, type: tablet}]}
-`},
+`,
+		},
 		"what is said stays": {testDefaults, `
 architecture: amd64
 terminationGracePeriodSeconds: 0
@@ -100,7 +104,10 @@ domain:
     inputs: [{name: i, bus: usb, type: tablet}]
 networks: [{name: nic, pod: {}}]
 `},
-		"memory from the limit": {Defaults{}, `domain: {resources: {limits: {memory: 3Gi}}, devices: {autoattachPodInterface: false}}`, `
+		"memory from the limit": {
+			Defaults{},
+			`domain: {resources: {limits: {memory: 3Gi}}, devices: {autoattachPodInterface: false}}`,
+			`
 architecture: amd64
 terminationGracePeriodSeconds: 30
 domain:
@@ -110,8 +117,12 @@ domain:
   resources: {limits: {memory: 3Gi}, requests: {memory: 3Gi}}
   features: {acpi: {enabled: true}}
   devices: {autoattachPodInterface: false}
-`},
-		"request of the guest's memory": {Defaults{MemoryOvercommit: 100}, `domain: {memory: {guest: 1Gi}, devices: {autoattachPodInterface: false}}`, `
+`,
+		},
+		"request of the guest's memory": {
+			Defaults{MemoryOvercommit: 100},
+			`domain: {memory: {guest: 1Gi}, devices: {autoattachPodInterface: false}}`,
+			`
 architecture: amd64
 terminationGracePeriodSeconds: 30
 domain:
@@ -121,8 +132,12 @@ domain:
   resources: {requests: {memory: 1Gi}}
   features: {acpi: {enabled: true}}
   devices: {autoattachPodInterface: false}
-`},
-		"the pod's plan overcommits": {Defaults{MemoryOvercommit: 200}, `domain: {memory: {guest: 1Gi}, devices: {autoattachPodInterface: false}}`, `
+`,
+		},
+		"the pod's plan overcommits": {
+			Defaults{MemoryOvercommit: 200},
+			`domain: {memory: {guest: 1Gi}, devices: {autoattachPodInterface: false}}`,
+			`
 architecture: amd64
 terminationGracePeriodSeconds: 30
 domain:
@@ -131,7 +146,8 @@ domain:
   memory: {guest: 1Gi}
   features: {acpi: {enabled: true}}
   devices: {autoattachPodInterface: false}
-`},
+`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := &v1.VirtualMachineInstance{Spec: *parse[v1.VirtualMachineInstanceSpec](t, tc.before)}

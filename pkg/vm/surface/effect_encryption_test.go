@@ -4,7 +4,8 @@ import "maps"
 
 func init() { maps.Copy(examples, encryptionExamples) }
 
-const withSEV = "domain: {memory: {guest: 1Gi}, firmware: {bootloader: {efi: {secureBoot: false}}}, launchSecurity: {sev: {policy: {}}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
+const withSEV = "domain: {memory: {guest: 1Gi}, firmware: {bootloader: {efi: {secureBoot: false}}}, " +
+	"launchSecurity: {sev: {policy: {}}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
 
 var encryptionExamples = map[string]struct{ before, value string }{
 	"domain.launchSecurity.sev":                       {value: "{}"},

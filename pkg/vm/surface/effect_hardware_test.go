@@ -5,14 +5,20 @@ import "maps"
 func init() { maps.Copy(examples, hardwareExamples) }
 
 const (
-	withSecret   = "{domain: {memory: {guest: 1Gi}, devices: {}}, volumes: [{name: root, secret: {secretName: s}}]}"
-	withDrives   = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
-	withLUN      = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, lun: {}}]}}\nvolumes: [{name: root, persistentVolumeClaim: {claimName: c}}]"
-	withTwoCPUs  = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}], interfaces: [{name: default, masquerade: {}}]}}"
-	withPool     = "domain: {ioThreadsPolicy: supplementalPool, memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
-	withCard     = "domain: {memory: {guest: 1Gi}, devices: {sound: {name: a}, disks: [{name: root, disk: {bus: virtio}}]}}"
-	withVendor   = "domain: {memory: {guest: 1Gi}, features: {hyperv: {vendorid: {vendorid: x}}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
-	withEnlights = "domain: {memory: {guest: 1Gi}, features: {hyperv: {synictimer: {}, tlbflush: {}, spinlocks: {}}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
+	withSecret = "{domain: {memory: {guest: 1Gi}, devices: {}}, volumes: [{name: root, secret: {secretName: s}}]}"
+	withDrives = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
+	withLUN    = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, " +
+		"lun: {}}]}}\nvolumes: [{name: root, persistentVolumeClaim: {claimName: c}}]"
+	withTwoCPUs = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}, devices: {disks: [{name: root, " +
+		"disk: {bus: virtio}}], interfaces: [{name: default, masquerade: {}}]}}"
+	withPool = "domain: {ioThreadsPolicy: supplementalPool, memory: {guest: 1Gi}, " +
+		"devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
+	withCard = "domain: {memory: {guest: 1Gi}, devices: {sound: {name: a}, disks: [{name: root, " +
+		"disk: {bus: virtio}}]}}"
+	withVendor = "domain: {memory: {guest: 1Gi}, features: {hyperv: {vendorid: {vendorid: x}}}, " +
+		"devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
+	withEnlights = "domain: {memory: {guest: 1Gi}, features: {hyperv: {synictimer: {}, tlbflush: {}, " +
+		"spinlocks: {}}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
 )
 
 var hardwareExamples = map[string]struct{ before, value string }{

@@ -5,8 +5,10 @@ import "maps"
 func init() { maps.Copy(examples, hostDeviceExamples) }
 
 const (
-	withGPU        = "domain: {memory: {guest: 1Gi}, devices: {gpus: [{name: a, deviceName: v/gpu}], disks: [{name: root, disk: {bus: virtio}}]}}"
-	withHostDevice = "domain: {memory: {guest: 1Gi}, devices: {hostDevices: [{name: a, deviceName: v/device}], disks: [{name: root, disk: {bus: virtio}}]}}"
+	withGPU = "domain: {memory: {guest: 1Gi}, devices: {gpus: [{name: a, deviceName: v/gpu}], " +
+		"disks: [{name: root, disk: {bus: virtio}}]}}"
+	withHostDevice = "domain: {memory: {guest: 1Gi}, devices: {hostDevices: [{name: a, deviceName: v/device}], " +
+		"disks: [{name: root, disk: {bus: virtio}}]}}"
 )
 
 var hostDeviceExamples = map[string]struct{ before, value string }{

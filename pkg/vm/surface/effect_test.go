@@ -35,65 +35,78 @@ volumes: [{name: root, containerDisk: {image: x}}]
 `
 
 const (
-	withCDROM   = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, cdrom: {}}], interfaces: [{name: default, masquerade: {}}]}}"
+	withCDROM = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, cdrom: {}}], " +
+		"interfaces: [{name: default, masquerade: {}}]}}"
 	withClaim   = "volumes: [{name: root, persistentVolumeClaim: {claimName: c}}]"
 	withData    = "volumes: [{name: root, dataVolume: {name: d}}]"
 	withSeed    = "volumes: [{name: root, cloudInitNoCloud: {userData: x}}]"
 	withDrive   = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
 	withEmpty   = "volumes: [{name: root, emptyDisk: {capacity: 1Gi}}]"
-	withNothing = "{domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}], interfaces: [{name: default}]}}}"
+	withNothing = "{domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}], " +
+		"interfaces: [{name: default}]}}}"
 )
 
 // examples sets each field of the table to a value that must show. Values are YAML; before changes sections of
 // the base, for the object that is compared with too.
 var examples = map[string]struct{ before, value string }{
-	"priorityClassName":                                        {value: "high"},
-	"domain.resources.requests.cpu":                            {value: "1"},
-	"domain.resources.requests.memory":                         {value: "2Gi"},
-	"domain.resources.limits.cpu":                              {value: "1"},
-	"domain.resources.limits.memory":                           {value: "2Gi"},
-	"domain.cpu.cores":                                         {value: "2"},
-	"domain.cpu.sockets":                                       {value: "2"},
-	"domain.cpu.threads":                                       {value: "2"},
-	"domain.cpu.maxSockets":                                    {value: "4"},
-	"domain.cpu.dedicatedCpuPlacement":                         {value: "true"},
-	"domain.cpu.isolateEmulatorThread":                         {before: withDedicated, value: "true"},
-	"domain.cpu.realtime.mask":                                 {before: withDedicated, value: `"0"`},
-	"domain.cpu.numa.guestMappingPassthrough":                  {before: withDedicated, value: "{}"},
-	"domain.memory.maxGuest":                                   {value: "2Gi"},
-	"domain.memory.hugepages.pageSize":                         {value: "2Mi"},
-	"domain.memory.reservedOverhead.addedOverhead":             {value: "64Mi"},
-	"domain.resources.overcommitGuestOverhead":                 {value: "true"},
-	"domain.cpu.model":                                         {value: "Nehalem"},
-	"domain.cpu.features.name":                                 {value: "vmx"},
-	"domain.cpu.features.policy":                               {before: "domain: {cpu: {features: [{name: vmx}]}, memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}", value: "disable"},
-	"domain.memory.guest":                                      {value: "2Gi"},
-	"domain.machine.type":                                      {value: "pc-q35-9.2"},
-	"domain.firmware.uuid":                                     {value: "5d307ca9-b3ef-428c-8861-06e72d69f223"},
-	"domain.firmware.bootloader.bios.useSerial":                {value: "true"},
-	"domain.firmware.bootloader.efi":                           {value: "{}"},
-	"domain.firmware.bootloader.efi.secureBoot":                {before: "domain: {firmware: {bootloader: {efi: {}}}, memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}", value: "false"},
-	"domain.firmware.serial":                                   {value: "s"},
-	"domain.clock.utc":                                         {value: "{}"},
-	"domain.clock.utc.offsetSeconds":                           {value: "5"},
-	"domain.clock.timezone":                                    {value: "Europe/Vienna"},
-	"domain.clock.timer.hpet.tickPolicy":                       {value: "delay"},
-	"domain.clock.timer.hpet.present":                          {value: "false"},
-	"domain.clock.timer.kvm.present":                           {value: "false"},
-	"domain.clock.timer.pit.tickPolicy":                        {value: "delay"},
-	"domain.clock.timer.pit.present":                           {value: "false"},
-	"domain.clock.timer.rtc.tickPolicy":                        {value: "catchup"},
-	"domain.clock.timer.rtc.present":                           {value: "false"},
-	"domain.clock.timer.rtc.track":                             {value: "wall"},
-	"domain.clock.timer.hyperv.present":                        {value: "false"},
-	"domain.features.acpi.enabled":                             {value: "false"},
-	"domain.features.apic.enabled":                             {value: "false"},
-	"domain.features.apic.endOfInterrupt":                      {value: "true"},
-	"domain.features.smm.enabled":                              {value: "true"},
-	"domain.features.kvm.hidden":                               {value: "true"},
-	"domain.features.pvspinlock.enabled":                       {value: "false"},
-	"domain.devices.disableHotplug":                            {value: "true"},
-	"domain.devices.disks.name":                                {before: "volumes: [{name: root, containerDisk: {image: x}}, {name: other, emptyDisk: {capacity: 1Gi}}]", value: "other"},
+	"priorityClassName":                            {value: "high"},
+	"domain.resources.requests.cpu":                {value: "1"},
+	"domain.resources.requests.memory":             {value: "2Gi"},
+	"domain.resources.limits.cpu":                  {value: "1"},
+	"domain.resources.limits.memory":               {value: "2Gi"},
+	"domain.cpu.cores":                             {value: "2"},
+	"domain.cpu.sockets":                           {value: "2"},
+	"domain.cpu.threads":                           {value: "2"},
+	"domain.cpu.maxSockets":                        {value: "4"},
+	"domain.cpu.dedicatedCpuPlacement":             {value: "true"},
+	"domain.cpu.isolateEmulatorThread":             {before: withDedicated, value: "true"},
+	"domain.cpu.realtime.mask":                     {before: withDedicated, value: `"0"`},
+	"domain.cpu.numa.guestMappingPassthrough":      {before: withDedicated, value: "{}"},
+	"domain.memory.maxGuest":                       {value: "2Gi"},
+	"domain.memory.hugepages.pageSize":             {value: "2Mi"},
+	"domain.memory.reservedOverhead.addedOverhead": {value: "64Mi"},
+	"domain.resources.overcommitGuestOverhead":     {value: "true"},
+	"domain.cpu.model":                             {value: "Nehalem"},
+	"domain.cpu.features.name":                     {value: "vmx"},
+	"domain.cpu.features.policy": {
+		before: "domain: {cpu: {features: [{name: vmx}]}, memory: {guest: 1Gi}, devices: {disks: [{name: root, " +
+			"disk: {bus: virtio}}]}}",
+		value: "disable",
+	},
+	"domain.memory.guest":                       {value: "2Gi"},
+	"domain.machine.type":                       {value: "pc-q35-9.2"},
+	"domain.firmware.uuid":                      {value: "5d307ca9-b3ef-428c-8861-06e72d69f223"},
+	"domain.firmware.bootloader.bios.useSerial": {value: "true"},
+	"domain.firmware.bootloader.efi":            {value: "{}"},
+	"domain.firmware.bootloader.efi.secureBoot": {
+		before: "domain: {firmware: {bootloader: {efi: {}}}, memory: {guest: 1Gi}, devices: {disks: [{name: root, " +
+			"disk: {bus: virtio}}]}}",
+		value: "false",
+	},
+	"domain.firmware.serial":              {value: "s"},
+	"domain.clock.utc":                    {value: "{}"},
+	"domain.clock.utc.offsetSeconds":      {value: "5"},
+	"domain.clock.timezone":               {value: "Europe/Vienna"},
+	"domain.clock.timer.hpet.tickPolicy":  {value: "delay"},
+	"domain.clock.timer.hpet.present":     {value: "false"},
+	"domain.clock.timer.kvm.present":      {value: "false"},
+	"domain.clock.timer.pit.tickPolicy":   {value: "delay"},
+	"domain.clock.timer.pit.present":      {value: "false"},
+	"domain.clock.timer.rtc.tickPolicy":   {value: "catchup"},
+	"domain.clock.timer.rtc.present":      {value: "false"},
+	"domain.clock.timer.rtc.track":        {value: "wall"},
+	"domain.clock.timer.hyperv.present":   {value: "false"},
+	"domain.features.acpi.enabled":        {value: "false"},
+	"domain.features.apic.enabled":        {value: "false"},
+	"domain.features.apic.endOfInterrupt": {value: "true"},
+	"domain.features.smm.enabled":         {value: "true"},
+	"domain.features.kvm.hidden":          {value: "true"},
+	"domain.features.pvspinlock.enabled":  {value: "false"},
+	"domain.devices.disableHotplug":       {value: "true"},
+	"domain.devices.disks.name": {
+		before: "volumes: [{name: root, containerDisk: {image: x}}, {name: other, emptyDisk: {capacity: 1Gi}}]",
+		value:  "other",
+	},
 	"domain.devices.disks.disk.bus":                            {value: "scsi"},
 	"domain.devices.disks.disk.readonly":                       {value: "true"},
 	"domain.devices.disks.cdrom.bus":                           {before: withCDROM, value: "usb"},
@@ -107,98 +120,153 @@ var examples = map[string]struct{ before, value string }{
 	"domain.devices.disks.blockSize.custom.discardGranularity": {value: "4096"},
 	"domain.devices.disks.shareable":                           {value: "true"},
 	"domain.devices.disks.errorPolicy":                         {value: "report"},
-	"domain.devices.watchdog.name":                             {before: "domain: {memory: {guest: 1Gi}, devices: {watchdog: {name: a, i6300esb: {}}}}", value: "b"},
-	"domain.devices.watchdog.i6300esb":                         {value: "{}"},
-	"domain.devices.watchdog.i6300esb.action":                  {before: "domain: {memory: {guest: 1Gi}, devices: {watchdog: {name: a, i6300esb: {}}}}", value: "poweroff"},
-	"domain.devices.interfaces.name":                           {before: "networks: [{name: default, pod: {}}, {name: other, pod: {}}]", value: "other"},
-	"domain.devices.interfaces.model":                          {value: "e1000"},
-	"domain.devices.interfaces.bridge":                         {before: withNothing, value: "{}"},
-	"domain.devices.interfaces.masquerade":                     {before: withNothing, value: "{}"},
-	"domain.devices.interfaces.sriov":                          {before: withMultusNothing, value: "{}"},
-	"domain.devices.interfaces.binding.name":                   {before: withNothing, value: "l2bridge"},
-	"domain.devices.interfaces.ports.name":                     {before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}, ports: [{port: 80}]}]}}", value: "http"},
-	"domain.devices.interfaces.ports.protocol":                 {before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}, ports: [{port: 80}]}]}}", value: "UDP"},
-	"domain.devices.interfaces.ports.port":                     {value: "80"},
-	"domain.devices.interfaces.macAddress":                     {value: "'02:00:00:00:00:01'"},
-	"domain.devices.interfaces.bootOrder":                      {value: "1"},
-	"domain.devices.interfaces.state":                          {value: "down"},
-	"domain.devices.inputs.bus":                                {before: "domain: {memory: {guest: 1Gi}, devices: {inputs: [{name: a}]}}", value: "virtio"},
-	"domain.devices.inputs.type":                               {before: "domain: {memory: {guest: 1Gi}, devices: {inputs: [{name: a}]}}", value: "keyboard"},
-	"domain.devices.inputs.name":                               {value: "a"},
-	"domain.devices.autoattachPodInterface":                    {before: "{domain: {memory: {guest: 1Gi}, devices: {}}, networks: null}", value: "false"},
-	"domain.devices.autoattachGraphicsDevice":                  {value: "false"},
-	"domain.devices.autoattachSerialConsole":                   {value: "false"},
-	"domain.devices.logSerialConsole":                          {value: "true"},
-	"domain.devices.autoattachMemBalloon":                      {value: "false"},
-	"domain.devices.autoattachInputDevice":                     {value: "true"},
-	"domain.devices.rng":                                       {value: "{}"},
-	"domain.devices.panicDevices.model":                        {value: "isa"},
-	"domain.devices.tpm.persistent":                            {value: "true"},
-	"domain.firmware.bootloader.efi.persistent":                {before: "domain: {firmware: {bootloader: {efi: {}}}, memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}", value: "true"},
-	"domain.devices.tpm.enabled":                               {value: "true"},
-	"domain.devices.video.type":                                {value: "virtio"},
-	"domain.chassis.manufacturer":                              {value: "a"},
-	"domain.chassis.version":                                   {value: "a"},
-	"domain.chassis.serial":                                    {value: "a"},
-	"domain.chassis.asset":                                     {value: "a"},
-	"domain.chassis.sku":                                       {value: "a"},
-	"domain.rebootPolicy":                                      {value: "Terminate"},
-	"nodeSelector":                                             {value: "{a: b}"},
-	"affinity":                                                 {value: "{nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}}"},
-	"schedulerName":                                            {value: "mine"},
-	"tolerations":                                              {value: "[{operator: Exists}]"},
-	"topologySpreadConstraints":                                {value: "[{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]"},
-	"terminationGracePeriodSeconds":                            {value: "5"},
-	"volumes.name":                                             {before: "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: a}]}}", value: "a"},
-	"volumes.persistentVolumeClaim.claimName":                  {before: withClaim, value: "d"},
-	"volumes.persistentVolumeClaim.readOnly":                   {before: withClaim, value: "true"},
-	"volumes.persistentVolumeClaim.hotpluggable":               {before: withClaim, value: "true"},
-	"volumes.dataVolume.name":                                  {before: withData, value: "e"},
-	"volumes.dataVolume.hotpluggable":                          {before: withData, value: "true"},
-	"volumes.cloudInitNoCloud.secretRef.name":                  {before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "s"},
-	"volumes.cloudInitNoCloud.userDataBase64":                  {before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "eA=="},
-	"volumes.cloudInitNoCloud.userData":                        {before: withSeed, value: "other"},
-	"volumes.cloudInitNoCloud.networkDataSecretRef.name":       {before: withSeed, value: "s"},
-	"volumes.cloudInitNoCloud.networkDataBase64":               {before: withSeed, value: "eA=="},
-	"volumes.cloudInitNoCloud.networkData":                     {before: withSeed, value: "other"},
-	"volumes.cloudInitConfigDrive.secretRef.name":              {before: "volumes: [{name: root, cloudInitConfigDrive: {}}]", value: "s"},
-	"volumes.cloudInitConfigDrive.userDataBase64":              {before: "volumes: [{name: root, cloudInitConfigDrive: {}}]", value: "eA=="},
-	"volumes.cloudInitConfigDrive.userData":                    {before: withDrive, value: "other"},
-	"volumes.cloudInitConfigDrive.networkDataSecretRef.name":   {before: withDrive, value: "s"},
-	"volumes.cloudInitConfigDrive.networkDataBase64":           {before: withDrive, value: "eA=="},
-	"volumes.cloudInitConfigDrive.networkData":                 {before: withDrive, value: "other"},
-	"volumes.sysprep.secret.name":                              {before: "volumes: [{name: root, sysprep: {}}]", value: "s"},
-	"volumes.sysprep.configMap.name":                           {before: "volumes: [{name: root, sysprep: {}}]", value: "c"},
-	"volumes.containerDisk.image":                              {value: "other"},
-	"volumes.containerDisk.imagePullSecret":                    {value: "s"},
-	"volumes.containerDisk.path":                               {value: "/disk/b.img"},
-	"volumes.containerDisk.imagePullPolicy":                    {value: "Always"},
-	"volumes.emptyDisk.capacity":                               {before: withEmpty, value: "2Gi"},
-	"hostname":                                                 {value: "h"},
-	"subdomain":                                                {value: "s"},
-	"networks.name":                                            {before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: a, masquerade: {}}]}}", value: "a"},
-	"networks.pod":                                             {before: "networks: [{name: default}]", value: "{}"},
-	"networks.pod.vmNetworkCIDR":                               {value: "10.9.0.0/24"},
-	"networks.multus.networkName":                              {before: withMultus, value: "other/blue"},
-	"networks.multus.default":                                  {before: withMultus, value: "true"},
-	"dnsPolicy":                                                {value: "Default"},
-	"dnsConfig":                                                {value: "{nameservers: [1.1.1.1]}"},
+	"domain.devices.watchdog.name": {
+		before: "domain: {memory: {guest: 1Gi}, devices: {watchdog: {name: a, i6300esb: {}}}}", value: "b",
+	},
+	"domain.devices.watchdog.i6300esb": {value: "{}"},
+	"domain.devices.watchdog.i6300esb.action": {
+		before: "domain: {memory: {guest: 1Gi}, devices: {watchdog: {name: a, i6300esb: {}}}}", value: "poweroff",
+	},
+	"domain.devices.interfaces.name": {
+		before: "networks: [{name: default, pod: {}}, {name: other, pod: {}}]", value: "other",
+	},
+	"domain.devices.interfaces.model":        {value: "e1000"},
+	"domain.devices.interfaces.bridge":       {before: withNothing, value: "{}"},
+	"domain.devices.interfaces.masquerade":   {before: withNothing, value: "{}"},
+	"domain.devices.interfaces.sriov":        {before: withMultusNothing, value: "{}"},
+	"domain.devices.interfaces.binding.name": {before: withNothing, value: "l2bridge"},
+	"domain.devices.interfaces.ports.name": {
+		before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}, " +
+			"ports: [{port: 80}]}]}}",
+		value: "http",
+	},
+	"domain.devices.interfaces.ports.protocol": {
+		before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}, " +
+			"ports: [{port: 80}]}]}}",
+		value: "UDP",
+	},
+	"domain.devices.interfaces.ports.port": {value: "80"},
+	"domain.devices.interfaces.macAddress": {value: "'02:00:00:00:00:01'"},
+	"domain.devices.interfaces.bootOrder":  {value: "1"},
+	"domain.devices.interfaces.state":      {value: "down"},
+	"domain.devices.inputs.bus": {
+		before: "domain: {memory: {guest: 1Gi}, devices: {inputs: [{name: a}]}}", value: "virtio",
+	},
+	"domain.devices.inputs.type": {
+		before: "domain: {memory: {guest: 1Gi}, devices: {inputs: [{name: a}]}}", value: "keyboard",
+	},
+	"domain.devices.inputs.name": {value: "a"},
+	"domain.devices.autoattachPodInterface": {
+		before: "{domain: {memory: {guest: 1Gi}, devices: {}}, networks: null}", value: "false",
+	},
+	"domain.devices.autoattachGraphicsDevice": {value: "false"},
+	"domain.devices.autoattachSerialConsole":  {value: "false"},
+	"domain.devices.logSerialConsole":         {value: "true"},
+	"domain.devices.autoattachMemBalloon":     {value: "false"},
+	"domain.devices.autoattachInputDevice":    {value: "true"},
+	"domain.devices.rng":                      {value: "{}"},
+	"domain.devices.panicDevices.model":       {value: "isa"},
+	"domain.devices.tpm.persistent":           {value: "true"},
+	"domain.firmware.bootloader.efi.persistent": {
+		before: "domain: {firmware: {bootloader: {efi: {}}}, memory: {guest: 1Gi}, devices: {disks: [{name: root, " +
+			"disk: {bus: virtio}}]}}",
+		value: "true",
+	},
+	"domain.devices.tpm.enabled":  {value: "true"},
+	"domain.devices.video.type":   {value: "virtio"},
+	"domain.chassis.manufacturer": {value: "a"},
+	"domain.chassis.version":      {value: "a"},
+	"domain.chassis.serial":       {value: "a"},
+	"domain.chassis.asset":        {value: "a"},
+	"domain.chassis.sku":          {value: "a"},
+	"domain.rebootPolicy":         {value: "Terminate"},
+	"nodeSelector":                {value: "{a: b}"},
+	"affinity": {
+		value: "{nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}}",
+	},
+	"schedulerName": {value: "mine"},
+	"tolerations":   {value: "[{operator: Exists}]"},
+	"topologySpreadConstraints": {
+		value: "[{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]",
+	},
+	"terminationGracePeriodSeconds": {value: "5"},
+	"volumes.name": {
+		before: "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: a}]}}", value: "a",
+	},
+	"volumes.persistentVolumeClaim.claimName":    {before: withClaim, value: "d"},
+	"volumes.persistentVolumeClaim.readOnly":     {before: withClaim, value: "true"},
+	"volumes.persistentVolumeClaim.hotpluggable": {before: withClaim, value: "true"},
+	"volumes.dataVolume.name":                    {before: withData, value: "e"},
+	"volumes.dataVolume.hotpluggable":            {before: withData, value: "true"},
+	"volumes.cloudInitNoCloud.secretRef.name": {
+		before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "s",
+	},
+	"volumes.cloudInitNoCloud.userDataBase64": {
+		before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "eA==",
+	},
+	"volumes.cloudInitNoCloud.userData":                  {before: withSeed, value: "other"},
+	"volumes.cloudInitNoCloud.networkDataSecretRef.name": {before: withSeed, value: "s"},
+	"volumes.cloudInitNoCloud.networkDataBase64":         {before: withSeed, value: "eA=="},
+	"volumes.cloudInitNoCloud.networkData":               {before: withSeed, value: "other"},
+	"volumes.cloudInitConfigDrive.secretRef.name": {
+		before: "volumes: [{name: root, cloudInitConfigDrive: {}}]", value: "s",
+	},
+	"volumes.cloudInitConfigDrive.userDataBase64": {
+		before: "volumes: [{name: root, cloudInitConfigDrive: {}}]", value: "eA==",
+	},
+	"volumes.cloudInitConfigDrive.userData":                  {before: withDrive, value: "other"},
+	"volumes.cloudInitConfigDrive.networkDataSecretRef.name": {before: withDrive, value: "s"},
+	"volumes.cloudInitConfigDrive.networkDataBase64":         {before: withDrive, value: "eA=="},
+	"volumes.cloudInitConfigDrive.networkData":               {before: withDrive, value: "other"},
+	"volumes.sysprep.secret.name": {
+		before: "volumes: [{name: root, sysprep: {}}]", value: "s",
+	},
+	"volumes.sysprep.configMap.name":        {before: "volumes: [{name: root, sysprep: {}}]", value: "c"},
+	"volumes.containerDisk.image":           {value: "other"},
+	"volumes.containerDisk.imagePullSecret": {value: "s"},
+	"volumes.containerDisk.path":            {value: "/disk/b.img"},
+	"volumes.containerDisk.imagePullPolicy": {value: "Always"},
+	"volumes.emptyDisk.capacity":            {before: withEmpty, value: "2Gi"},
+	"hostname":                              {value: "h"},
+	"subdomain":                             {value: "s"},
+	"networks.name": {
+		before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: a, masquerade: {}}]}}", value: "a",
+	},
+	"networks.pod":                {before: "networks: [{name: default}]", value: "{}"},
+	"networks.pod.vmNetworkCIDR":  {value: "10.9.0.0/24"},
+	"networks.multus.networkName": {before: withMultus, value: "other/blue"},
+	"networks.multus.default":     {before: withMultus, value: "true"},
+	"dnsPolicy":                   {value: "Default"},
+	"dnsConfig":                   {value: "{nameservers: [1.1.1.1]}"},
 
-	"accessCredentials.sshPublicKey.source.secret.secretName":               {before: withKeys("qemuGuestAgent: {users: [a]}"), value: "other"},
-	"accessCredentials.sshPublicKey.propagationMethod.noCloud":              {before: withKeys("") + "\n" + withSeed, value: "{}"},
-	"accessCredentials.sshPublicKey.propagationMethod.configDrive":          {before: withKeys("") + "\n" + withDrive, value: "{}"},
-	"accessCredentials.sshPublicKey.propagationMethod.qemuGuestAgent.users": {before: withKeys("qemuGuestAgent: {users: [a]}"), value: "[b]"},
-	"accessCredentials.userPassword.source.secret.secretName":               {before: withPassword, value: "other"},
-	"accessCredentials.userPassword.propagationMethod.qemuGuestAgent":       {before: "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {}}}]", value: "{}"},
+	"accessCredentials.sshPublicKey.source.secret.secretName": {
+		before: withKeys("qemuGuestAgent: {users: [a]}"), value: "other",
+	},
+	"accessCredentials.sshPublicKey.propagationMethod.noCloud": {before: withKeys("") + "\n" + withSeed, value: "{}"},
+	"accessCredentials.sshPublicKey.propagationMethod.configDrive": {
+		before: withKeys("") + "\n" + withDrive, value: "{}",
+	},
+	"accessCredentials.sshPublicKey.propagationMethod.qemuGuestAgent.users": {
+		before: withKeys("qemuGuestAgent: {users: [a]}"), value: "[b]",
+	},
+	"accessCredentials.userPassword.source.secret.secretName": {before: withPassword, value: "other"},
+	"accessCredentials.userPassword.propagationMethod.qemuGuestAgent": {
+		before: "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {}}}]",
+		value:  "{}",
+	},
 }
 
-const withDedicated = "domain: {cpu: {dedicatedCpuPlacement: true}, memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
+const withDedicated = "domain: {cpu: {dedicatedCpuPlacement: true}, memory: {guest: 1Gi, " +
+	"hugepages: {pageSize: 2Mi}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
 
-const withMultus = "{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, bridge: {}}]}}, networks: [{name: default, multus: {networkName: red}}]}"
+const withMultus = "{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, bridge: {}}]}}, " +
+	"networks: [{name: default, multus: {networkName: red}}]}"
 
-const withMultusNothing = "{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default}]}}, networks: [{name: default, multus: {networkName: red}}]}"
+const withMultusNothing = "{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default}]}}, " +
+	"networks: [{name: default, multus: {networkName: red}}]}"
 
-const withPassword = "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {qemuGuestAgent: {}}}}]"
+const withPassword = "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, " +
+	"propagationMethod: {qemuGuestAgent: {}}}}]"
 
 func withKeys(way string) string {
 	return "accessCredentials: [{sshPublicKey: {source: {secret: {secretName: s}}, propagationMethod: {" + way + "}}}]"
@@ -263,7 +331,8 @@ func merged(t *testing.T, sections string) map[string]any {
 
 // lists are the elements of paths that are lists of objects.
 var lists = map[string]bool{
-	"disks": true, "filesystems": true, "interfaces": true, "inputs": true, "ports": true, "panicDevices": true, "gpus": true, "hostDevices": true, "volumes": true, "networks": true, "cpu.features": true,
+	"disks": true, "filesystems": true, "interfaces": true, "inputs": true, "ports": true, "panicDevices": true,
+	"gpus": true, "hostDevices": true, "volumes": true, "networks": true, "cpu.features": true,
 	"accessCredentials": true, "httpHeaders": true,
 }
 
@@ -303,7 +372,9 @@ func produced(t *testing.T, spec map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm", UID: "c0ffee00-0000-4000-8000-000000000000"}}
+	object := &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm", UID: "c0ffee00-0000-4000-8000-000000000000"},
+	}
 	if err := yaml.UnmarshalStrict(text, &object.Spec); err != nil {
 		t.Fatal(err)
 	}
@@ -321,13 +392,17 @@ func produced(t *testing.T, spec map[string]any) string {
 		fmt.Fprintf(&out, "%s: %s\n", what, text)
 	}
 
-	pod := vmicontroller.Pod(object, vmicontroller.Facts{Config: config.Default(), Image: "launcher", ImagePullPolicy: corev1.PullIfNotPresent})
+	pod := vmicontroller.Pod(object,
+		vmicontroller.Facts{Config: config.Default(), Image: "launcher", ImagePullPolicy: corev1.PullIfNotPresent})
 	show("pod", pod, nil)
 
 	plan, err := network.NewPlan(object, network.Pod{
 		Links: []network.Link{{
-			Name: "eth0", MAC: "02:aa:bb:cc:dd:ee", MTU: 1450, Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.5/24")},
-			Routes: []network.Route{{Destination: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1")}},
+			Name: "eth0", MAC: "02:aa:bb:cc:dd:ee", MTU: 1450,
+			Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.5/24")},
+			Routes: []network.Route{
+				{Destination: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1")},
+			},
 		}},
 		Search:  []string{"default.svc.cluster.local"},
 		Plugins: network.Plugins{"l2bridge": {DomainAttachmentType: v1.ManagedTap}},
@@ -343,10 +418,13 @@ func produced(t *testing.T, spec map[string]any) string {
 		}
 		// So it does with the keys in the Secrets.
 		f.PublicKeys = disk.KeySecrets(&object.Spec, &volume)
-		f.Block = slices.ContainsFunc(object.Spec.Domain.Devices.Disks, func(d v1.Disk) bool { return d.LUN != nil && d.Name == volume.Name })
+		f.Block = slices.ContainsFunc(object.Spec.Domain.Devices.Disks, func(d v1.Disk) bool {
+			return d.LUN != nil && d.Name == volume.Name
+		})
 		facts[volume.Name] = f
 	}
-	disks, err := disk.NewPlan(object, disk.Dirs{Disks: "/d", ContainerDisks: "/c", Claims: "/v", BlockDevices: "/b", Secrets: "/s"}, facts)
+	disks, err := disk.NewPlan(object,
+		disk.Dirs{Disks: "/d", ContainerDisks: "/c", Claims: "/v", BlockDevices: "/b", Secrets: "/s"}, facts)
 	show("disks", disks, err)
 	show("agent", credentials.NewPlan(&object.Spec), nil)
 
@@ -358,10 +436,15 @@ func produced(t *testing.T, spec map[string]any) string {
 	for _, kvm := range []bool{true, false} {
 		built, err := domain.Build(object, domain.Facts{
 			Kernel: kernel, Initrd: initrd,
-			KVM: kvm, CPUs: []domain.HostCPU{{ID: 2, Core: 2}, {ID: 3, Core: 2}}, Emulator: "/qemu", NVRAM: "/nvram", Disks: disks.Sources, Network: plan,
+			KVM: kvm, CPUs: []domain.HostCPU{{ID: 2, Core: 2}, {ID: 3, Core: 2}}, Emulator: "/qemu", NVRAM: "/nvram",
+			Disks: disks.Sources, Network: plan,
 			Firmware:     domain.Firmware{Code: "/code", Vars: "/vars", SecureCode: "/scode", SecureVars: "/svars"},
-			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent", USBSockets: []string{"/usb"}, Secrets: "/s",
-			PluginVariables: map[string]string{"MDEV_PCI_RESOURCE_V_GPU": "f3e5c1a0-2f5d-4a43-9a3c-0a6c7c8d9e01", "PCI_RESOURCE_V_DEVICE": "0000:01:00.0"},
+			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent",
+			USBSockets: []string{"/usb"}, Secrets: "/s",
+			PluginVariables: map[string]string{
+				"MDEV_PCI_RESOURCE_V_GPU": "f3e5c1a0-2f5d-4a43-9a3c-0a6c7c8d9e01",
+				"PCI_RESOURCE_V_DEVICE":   "0000:01:00.0",
+			},
 		})
 		var xml string
 		if err == nil {

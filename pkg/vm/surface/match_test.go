@@ -26,16 +26,31 @@ func TestMatchPolicy(t *testing.T) {
 		policies []v1alpha1.MigrationPolicy
 		want     string
 	}{
-		"none":               {},
-		"no selectors":       {[]v1alpha1.MigrationPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, ""},
-		"empty selectors":    {[]v1alpha1.MigrationPolicy{policyFor("all", nil, nil)}, "all"},
-		"another value":      {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"app": "db"}, nil)}, ""},
-		"a missing label":    {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"zone": ""}, nil)}, ""},
-		"both must match":    {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"app": "web"}, labels{"team": "b"})}, ""},
-		"the most labels":    {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"app": "web"}, nil), policyFor("b", nil, labels{"team": "a", "tier": "gold"})}, "b"},
-		"the VMI's over the": {[]v1alpha1.MigrationPolicy{policyFor("a", nil, labels{"team": "a"}), policyFor("b", labels{"app": "web"}, nil)}, "b"},
-		"the first by name":  {[]v1alpha1.MigrationPolicy{policyFor("b", labels{"app": "web"}, nil), policyFor("a", labels{"tier": "gold"}, nil)}, "a"},
-		"one that is going":  {[]v1alpha1.MigrationPolicy{leaving, policyFor("all", nil, nil)}, "all"},
+		"none":            {},
+		"no selectors":    {[]v1alpha1.MigrationPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, ""},
+		"empty selectors": {[]v1alpha1.MigrationPolicy{policyFor("all", nil, nil)}, "all"},
+		"another value":   {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"app": "db"}, nil)}, ""},
+		"a missing label": {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"zone": ""}, nil)}, ""},
+		"both must match": {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"app": "web"}, labels{"team": "b"})}, ""},
+		"the most labels": {
+			[]v1alpha1.MigrationPolicy{
+				policyFor("a", labels{"app": "web"}, nil), policyFor("b", nil, labels{"team": "a", "tier": "gold"}),
+			},
+			"b",
+		},
+		"the VMI's over the": {
+			[]v1alpha1.MigrationPolicy{
+				policyFor("a", nil, labels{"team": "a"}), policyFor("b", labels{"app": "web"}, nil),
+			},
+			"b",
+		},
+		"the first by name": {
+			[]v1alpha1.MigrationPolicy{
+				policyFor("b", labels{"app": "web"}, nil), policyFor("a", labels{"tier": "gold"}, nil),
+			},
+			"a",
+		},
+		"one that is going": {[]v1alpha1.MigrationPolicy{leaving, policyFor("all", nil, nil)}, "all"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -57,16 +72,28 @@ func TestConfigured(t *testing.T) {
 		spec v1alpha1.MigrationPolicySpec
 		set  func(*v1.MigrationConfiguration)
 	}{
-		"nothing":       {v1alpha1.MigrationPolicySpec{}, func(*v1.MigrationConfiguration) {}},
-		"auto-converge": {v1alpha1.MigrationPolicySpec{AllowAutoConverge: new(true)}, func(c *v1.MigrationConfiguration) { c.AllowAutoConverge = new(true) }},
-		"bandwidth": {v1alpha1.MigrationPolicySpec{BandwidthPerMigration: new(resource.MustParse("1Gi"))}, func(c *v1.MigrationConfiguration) {
-			c.BandwidthPerMigration = new(resource.MustParse("1Gi"))
-		}},
-		"time": {v1alpha1.MigrationPolicySpec{CompletionTimeoutPerGiB: new(int64(7))}, func(c *v1.MigrationConfiguration) { c.CompletionTimeoutPerGiB = new(int64(7)) }},
+		"nothing": {v1alpha1.MigrationPolicySpec{}, func(*v1.MigrationConfiguration) {}},
+		"auto-converge": {
+			v1alpha1.MigrationPolicySpec{AllowAutoConverge: new(true)},
+			func(c *v1.MigrationConfiguration) { c.AllowAutoConverge = new(true) },
+		},
+		"bandwidth": {
+			v1alpha1.MigrationPolicySpec{BandwidthPerMigration: new(resource.MustParse("1Gi"))},
+			func(c *v1.MigrationConfiguration) {
+				c.BandwidthPerMigration = new(resource.MustParse("1Gi"))
+			},
+		},
+		"time": {
+			v1alpha1.MigrationPolicySpec{CompletionTimeoutPerGiB: new(int64(7))},
+			func(c *v1.MigrationConfiguration) { c.CompletionTimeoutPerGiB = new(int64(7)) },
+		},
 		"post-copy": {v1alpha1.MigrationPolicySpec{AllowPostCopy: new(true)}, func(c *v1.MigrationConfiguration) {
 			c.AllowPostCopy, c.AllowWorkloadDisruption = new(true), new(true)
 		}},
-		"disruption": {v1alpha1.MigrationPolicySpec{AllowPostCopy: new(true), AllowWorkloadDisruption: new(false)}, func(c *v1.MigrationConfiguration) { c.AllowPostCopy = new(true) }},
+		"disruption": {
+			v1alpha1.MigrationPolicySpec{AllowPostCopy: new(true), AllowWorkloadDisruption: new(false)},
+			func(c *v1.MigrationConfiguration) { c.AllowPostCopy = new(true) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := cluster.DeepCopy()

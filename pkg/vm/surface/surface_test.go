@@ -100,20 +100,46 @@ func TestUnsupported(t *testing.T) {
 		spec string
 		want []string // fields
 	}{
-		"inline":               {`domain: {devices: {gpus: [{name: g, claimName: c, requestName: r}]}}`, []string{"spec.domain.devices.gpus[0].claimName", "spec.domain.devices.gpus[0].requestName"}},
-		"in a list":            {`domain: {devices: {disks: [{name: root, changedBlockTracking: true}]}}`, []string{"spec.domain.devices.disks[0].changedBlockTracking"}},
-		"marker object":        {`domain: {devices: {interfaces: [{name: a, slirp: {}}]}}`, []string{"spec.domain.devices.interfaces[0].slirp"}},
-		"section":              {`utilityVolumes: [{name: a}]`, []string{"spec.utilityVolumes"}},
-		"resource":             {`domain: {resources: {requests: {example.com/x: 1, memory: 1Gi}}}`, []string{"spec.domain.resources.requests.example.com/x"}},
-		"switch on":            {`domain: {devices: {disks: [{name: a, changedBlockTracking: true}]}}`, []string{"spec.domain.devices.disks[0].changedBlockTracking"}},
-		"switch off":           {`domain: {devices: {blockMultiQueue: false, disks: [{name: a, changedBlockTracking: false}]}}`, nil},
+		"inline": {
+			`domain: {devices: {gpus: [{name: g, claimName: c, requestName: r}]}}`,
+			[]string{"spec.domain.devices.gpus[0].claimName", "spec.domain.devices.gpus[0].requestName"},
+		},
+		"in a list": {
+			`domain: {devices: {disks: [{name: root, changedBlockTracking: true}]}}`,
+			[]string{"spec.domain.devices.disks[0].changedBlockTracking"},
+		},
+		"marker object": {
+			`domain: {devices: {interfaces: [{name: a, slirp: {}}]}}`,
+			[]string{"spec.domain.devices.interfaces[0].slirp"},
+		},
+		"section": {`utilityVolumes: [{name: a}]`, []string{"spec.utilityVolumes"}},
+		"resource": {
+			`domain: {resources: {requests: {example.com/x: 1, memory: 1Gi}}}`,
+			[]string{"spec.domain.resources.requests.example.com/x"},
+		},
+		"switch on": {
+			`domain: {devices: {disks: [{name: a, changedBlockTracking: true}]}}`,
+			[]string{"spec.domain.devices.disks[0].changedBlockTracking"},
+		},
+		"switch off": {
+			`domain: {devices: {blockMultiQueue: false, disks: [{name: a, changedBlockTracking: false}]}}`, nil,
+		},
 		"switch off elsewhere": {`domain: {features: {hyperv: {relaxed: {enabled: false}}}}`, nil},
-		"empty":                {`{accessCredentials: [], domain: {ioThreadsPolicy: null, devices: {filesystems: []}}, livenessProbe: null}`, nil},
-		"several":              {`{utilityVolumes: [{name: a}], resourceClaims: [{name: b}]}`, []string{"spec.resourceClaims", "spec.utilityVolumes"}},
-		"volume":               {`volumes: [{name: root, dataVolume: {name: x}}]`, nil},
-		"hotpluggable":         {`volumes: [{name: root, persistentVolumeClaim: {claimName: x, hotpluggable: true}}]`, nil},
-		"hotplug of CDI":       {`volumes: [{name: root, dataVolume: {name: x, hotpluggable: true}}]`, nil},
-		"whole trees":          {`{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}, tolerations: [{key: a, tolerationSeconds: 3}], dnsConfig: {options: [{name: ndots}]}}`, nil},
+		"empty": {
+			`{accessCredentials: [], domain: {ioThreadsPolicy: null, devices: {filesystems: []}}, livenessProbe: null}`,
+			nil,
+		},
+		"several": {
+			`{utilityVolumes: [{name: a}], resourceClaims: [{name: b}]}`,
+			[]string{"spec.resourceClaims", "spec.utilityVolumes"},
+		},
+		"volume":         {`volumes: [{name: root, dataVolume: {name: x}}]`, nil},
+		"hotpluggable":   {`volumes: [{name: root, persistentVolumeClaim: {claimName: x, hotpluggable: true}}]`, nil},
+		"hotplug of CDI": {`volumes: [{name: root, dataVolume: {name: x, hotpluggable: true}}]`, nil},
+		"whole trees": {
+			`{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}, tolerations: [{key: a, tolerationSeconds: 3}], dnsConfig: {options: [{name: ndots}]}}`,
+			nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := instance(t, tc.spec)
@@ -128,9 +154,11 @@ func TestUnsupported(t *testing.T) {
 		})
 	}
 	t.Run("virtual machine", func(t *testing.T) {
-		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}}}`)
+		vm := machine(t,
+			`{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}}}`)
 		got := Message(unsupported(vm.Spec, machineTree(), specPath))
-		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.launchSecurity.tdx" + tail + remedies["launchSecurity.tdx"]
+		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.launchSecurity.tdx" + tail +
+			remedies["launchSecurity.tdx"]
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

@@ -10,7 +10,10 @@ import (
 
 func TestValidateInstallation(t *testing.T) {
 	for name, tc := range map[string]struct{ spec, want string }{
-		"limits": {`{configuration: {apiConfiguration: {restClient: {rateLimiter: {tokenBucketRateLimiter: {qps: 5, burst: 10}}}}, controllerConfiguration: {restClient: {}}}}`, ``},
+		"limits": {
+			`{configuration: {apiConfiguration: {restClient: {rateLimiter: {tokenBucketRateLimiter: {qps: 5, burst: 10}}}}, controllerConfiguration: {restClient: {}}}}`,
+			``,
+		},
 		"no requests": {
 			`{configuration: {handlerConfiguration: {restClient: {rateLimiter: {tokenBucketRateLimiter: {qps: 0, burst: 10}}}}}}`,
 			`spec.configuration.handlerConfiguration.restClient.rateLimiter.tokenBucketRateLimiter.qps: must be at least 1`,
@@ -27,16 +30,28 @@ func TestValidateInstallation(t *testing.T) {
 			`{configuration: {webhookConfiguration: {restClient: {rateLimiter: {tokenBucketRateLimiter: {qps: 5, burst: 5}}}}}}`,
 			`spec.configuration.webhookConfiguration: not supported by virtkit`,
 		},
-		"TLS 1.2":      {`{configuration: {tlsConfiguration: {minTLSVersion: VersionTLS12}}}`, ``},
-		"TLS 1.1":      {`{configuration: {tlsConfiguration: {minTLSVersion: VersionTLS11}}}`, `spec.configuration.tlsConfiguration.minTLSVersion: "VersionTLS11" is not supported; use VersionTLS12 or VersionTLS13`},
-		"ciphers":      {`{configuration: {tlsConfiguration: {ciphers: [TLS_RSA_WITH_AES_128_CBC_SHA]}}}`, `spec.configuration.tlsConfiguration.ciphers: not supported by virtkit`},
-		"uninstall":    {`{uninstallStrategy: BlockUninstallIfWorkloadsExist}`, ``},
-		"remove":       {`{uninstallStrategy: RemoveWorkloads}`, `spec.uninstallStrategy: "RemoveWorkloads" is not supported; use BlockUninstallIfWorkloadsExist`},
+		"TLS 1.2": {`{configuration: {tlsConfiguration: {minTLSVersion: VersionTLS12}}}`, ``},
+		"TLS 1.1": {
+			`{configuration: {tlsConfiguration: {minTLSVersion: VersionTLS11}}}`,
+			`spec.configuration.tlsConfiguration.minTLSVersion: "VersionTLS11" is not supported; use VersionTLS12 or VersionTLS13`,
+		},
+		"ciphers": {
+			`{configuration: {tlsConfiguration: {ciphers: [TLS_RSA_WITH_AES_128_CBC_SHA]}}}`,
+			`spec.configuration.tlsConfiguration.ciphers: not supported by virtkit`,
+		},
+		"uninstall": {`{uninstallStrategy: BlockUninstallIfWorkloadsExist}`, ``},
+		"remove": {
+			`{uninstallStrategy: RemoveWorkloads}`,
+			`spec.uninstallStrategy: "RemoveWorkloads" is not supported; use BlockUninstallIfWorkloadsExist`,
+		},
 		"Prometheus":   {`{monitorNamespace: prom, monitorAccount: stack}`, ``},
 		"other images": {`{imageRegistry: registry.example}`, `spec.imageRegistry: not supported by virtkit`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}, Spec: *parse[v1.KubeVirtSpec](t, tc.spec)}
+			kv := &v1.KubeVirt{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"},
+				Spec:       *parse[v1.KubeVirtSpec](t, tc.spec),
+			}
 			got := Message(ValidateKubeVirt(kv, nil))
 			if tc.want == "" && got != "" || !strings.HasPrefix(got, tc.want) {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
@@ -64,7 +79,10 @@ func TestInstallationRemedies(t *testing.T) {
 		`{configuration: {tlsConfiguration: {ciphers: [a]}}}`:                                                                      "TLS 1.3",
 		`{configuration: {webhookConfiguration: {restClient: {rateLimiter: {}}}}}`:                                                 "apiConfiguration",
 	} {
-		kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}, Spec: *parse[v1.KubeVirtSpec](t, spec)}
+		kv := &v1.KubeVirt{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"},
+			Spec:       *parse[v1.KubeVirtSpec](t, spec),
+		}
 		if got := Message(ValidateKubeVirt(kv, nil)); !strings.Contains(got, want) {
 			t.Errorf("%s: %s\nlacks %q", spec, got, want)
 		}

@@ -7,27 +7,69 @@ import (
 
 func TestValidateCredentials(t *testing.T) {
 	keys := func(way string) string {
-		return "accessCredentials: [{sshPublicKey: {source: {secret: {secretName: s}}, propagationMethod: {" + way + "}}}]"
+		return "accessCredentials: [{sshPublicKey: {source: {secret: {secretName: s}}, propagationMethod: {" + way +
+			"}}}]"
 	}
 	const withDrive = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
 	const withSeed = "volumes: [{name: root, cloudInitNoCloud: {userData: x}}]"
 	for name, tc := range map[string]struct{ spec, want string }{
-		"credential of nothing":       {"accessCredentials: [{}]", `spec.accessCredentials[0]: is empty; use sshPublicKey or userPassword`},
-		"credential of both":          {"accessCredentials: [{sshPublicKey: {source: {secret: {secretName: s}}, propagationMethod: {qemuGuestAgent: {users: [a]}}}, userPassword: {source: {secret: {secretName: s}}, propagationMethod: {qemuGuestAgent: {}}}}]", `spec.accessCredentials[0]: is both`},
-		"password":                    {"accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {qemuGuestAgent: {}}}}]", ``},
-		"password by no way":          {"accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {}}}]", `spec.accessCredentials[0].userPassword.propagationMethod: is not set; use qemuGuestAgent`},
-		"password from nowhere":       {"accessCredentials: [{userPassword: {source: {}, propagationMethod: {qemuGuestAgent: {}}}}]", `spec.accessCredentials[0].userPassword.source.secret.secretName: is not set`},
-		"keys by agent":               {keys("qemuGuestAgent: {users: [root, a.b]}"), ``},
-		"keys by no way":              {keys(""), `spec.accessCredentials[0].sshPublicKey.propagationMethod: is not set; use noCloud, configDrive or qemuGuestAgent`},
-		"keys by two ways":            {keys("noCloud: {}, qemuGuestAgent: {users: [a]}"), `spec.accessCredentials[0].sshPublicKey.propagationMethod: is more than one`},
-		"keys of nobody":              {keys("qemuGuestAgent: {users: []}"), `spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users: is empty`},
-		"keys of a strange user":      {keys("qemuGuestAgent: {users: ['a:b']}"), `spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users[0]: "a:b" is not the name of a user`},
-		"keys of one user twice":      {keys("qemuGuestAgent: {users: [a, a]}"), `spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users[1]: "a" is the name of another user too`},
-		"keys by cloud-init":          {keys("noCloud: {}") + "\n" + withSeed, ``},
-		"keys by absent cloud-init":   {keys("noCloud: {}"), `spec.accessCredentials[0].sshPublicKey.propagationMethod.noCloud: needs a volume with cloudInitNoCloud`},
-		"keys by absent config drive": {keys("configDrive: {}"), `spec.accessCredentials[0].sshPublicKey.propagationMethod.configDrive: needs a volume with cloudInitConfigDrive`},
-		"keys by config drive":        {keys("configDrive: {}") + "\n" + withDrive, ``},
-		"keys by the other drive":     {keys("configDrive: {}") + "\n" + withSeed, `spec.accessCredentials[0].sshPublicKey.propagationMethod.configDrive: needs a volume with cloudInitConfigDrive`},
+		"credential of nothing": {
+			"accessCredentials: [{}]", `spec.accessCredentials[0]: is empty; use sshPublicKey or userPassword`,
+		},
+		"credential of both": {
+			"accessCredentials: [{sshPublicKey: {source: {secret: {secretName: s}}, " +
+				"propagationMethod: {qemuGuestAgent: {users: [a]}}}, userPassword: {source: {secret: {secretName: " +
+				"s}}, propagationMethod: {qemuGuestAgent: {}}}}]",
+			`spec.accessCredentials[0]: is both`,
+		},
+		"password": {
+			"accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, " +
+				"propagationMethod: {qemuGuestAgent: {}}}}]",
+			``,
+		},
+		"password by no way": {
+			"accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {}}}]",
+			`spec.accessCredentials[0].userPassword.propagationMethod: is not set; use qemuGuestAgent`,
+		},
+		"password from nowhere": {
+			"accessCredentials: [{userPassword: {source: {}, propagationMethod: {qemuGuestAgent: {}}}}]",
+			`spec.accessCredentials[0].userPassword.source.secret.secretName: is not set`,
+		},
+		"keys by agent": {keys("qemuGuestAgent: {users: [root, a.b]}"), ``},
+		"keys by no way": {
+			keys(""),
+			`spec.accessCredentials[0].sshPublicKey.propagationMethod: is not set; use noCloud, configDrive or qemuGuestAgent`,
+		},
+		"keys by two ways": {
+			keys("noCloud: {}, qemuGuestAgent: {users: [a]}"),
+			`spec.accessCredentials[0].sshPublicKey.propagationMethod: is more than one`,
+		},
+		"keys of nobody": {
+			keys("qemuGuestAgent: {users: []}"),
+			`spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users: is empty`,
+		},
+		"keys of a strange user": {
+			keys("qemuGuestAgent: {users: ['a:b']}"),
+			`spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users[0]: "a:b" is not the name of a user`,
+		},
+		"keys of one user twice": {
+			keys("qemuGuestAgent: {users: [a, a]}"),
+			`spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users[1]: "a" is the name of another user too`,
+		},
+		"keys by cloud-init": {keys("noCloud: {}") + "\n" + withSeed, ``},
+		"keys by absent cloud-init": {
+			keys("noCloud: {}"),
+			`spec.accessCredentials[0].sshPublicKey.propagationMethod.noCloud: needs a volume with cloudInitNoCloud`,
+		},
+		"keys by absent config drive": {
+			keys("configDrive: {}"),
+			`spec.accessCredentials[0].sshPublicKey.propagationMethod.configDrive: needs a volume with cloudInitConfigDrive`,
+		},
+		"keys by config drive": {keys("configDrive: {}") + "\n" + withDrive, ``},
+		"keys by the other drive": {
+			keys("configDrive: {}") + "\n" + withSeed,
+			`spec.accessCredentials[0].sshPublicKey.propagationMethod.configDrive: needs a volume with cloudInitConfigDrive`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := instance(t, tc.spec)

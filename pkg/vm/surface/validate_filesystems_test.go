@@ -26,26 +26,55 @@ func TestValidateFilesystems(t *testing.T) {
 		"downward API":    {share("downwardAPI: {fields: [{path: a, fieldRef: {fieldPath: metadata.name}}]}"), ``},
 		"claim":           {share("persistentVolumeClaim: {claimName: c}"), ``},
 		"data volume":     {share("dataVolume: {name: c}"), ``},
-		"longest":         {of("filesystems: [{name: "+long[1:]+", virtiofs: {}}]", "{name: "+long[1:]+", configMap: {name: c}}"), ``},
-		"with a disk":     {of("disks: [{name: b, disk: {}}], filesystems: [{name: a, virtiofs: {}}]", "{name: a, configMap: {name: c}}, {name: b, containerDisk: {image: x}}"), ``},
-		"no kind":         {of("filesystems: [{name: a}]", "{name: a, configMap: {name: c}}"), at + ".virtiofs: is not set; write virtiofs: {}"},
-		"no name":         {of("filesystems: [{virtiofs: {}}]", ""), at + ".name: is not set"},
-		"no volume":       {of("filesystems: [{name: a, virtiofs: {}}]", ""), at + `.name: no volume is named "a"`},
-		"twice":           {of("filesystems: [{name: a, virtiofs: {}}, {name: a, virtiofs: {}}]", "{name: a, configMap: {name: c}}"), `spec.domain.devices.filesystems[1].name: the volume is another file system already`},
-		"disk, too":       {of("disks: [{name: a, disk: {}}], filesystems: [{name: a, virtiofs: {}}]", "{name: a, configMap: {name: c}}"), at + ".name: the volume is another disk already; a volume can be one disk, or one file system"},
-		"long name":       {of("filesystems: [{name: "+long+", virtiofs: {}}]", "{name: "+long+", configMap: {name: c}}"), at + ".name: has 37 characters; a file system's can have 36"},
-		"container disk":  {share("containerDisk: {image: x}"), at + `: the volume "a" cannot be a file system; use a persistentVolumeClaim`},
-		"cloud-init":      {share("cloudInitNoCloud: {userData: x}"), at + `: the volume "a" cannot be a file system`},
-		"ephemeral":       {share("ephemeral: {persistentVolumeClaim: {claimName: c}}"), at + `: the volume "a" cannot be a file system`},
-		"plugged in":      {share("persistentVolumeClaim: {claimName: c, hotpluggable: true}"), at + `: the volume "a" is hotpluggable`},
+		"longest": {
+			of("filesystems: [{name: "+long[1:]+", virtiofs: {}}]", "{name: "+long[1:]+", configMap: {name: c}}"), ``,
+		},
+		"with a disk": {
+			of("disks: [{name: b, disk: {}}], filesystems: [{name: a, virtiofs: {}}]",
+				"{name: a, configMap: {name: c}}, {name: b, containerDisk: {image: x}}"),
+			``,
+		},
+		"no kind": {
+			of("filesystems: [{name: a}]", "{name: a, configMap: {name: c}}"),
+			at + ".virtiofs: is not set; write virtiofs: {}",
+		},
+		"no name":   {of("filesystems: [{virtiofs: {}}]", ""), at + ".name: is not set"},
+		"no volume": {of("filesystems: [{name: a, virtiofs: {}}]", ""), at + `.name: no volume is named "a"`},
+		"twice": {
+			of("filesystems: [{name: a, virtiofs: {}}, {name: a, virtiofs: {}}]", "{name: a, configMap: {name: c}}"),
+			`spec.domain.devices.filesystems[1].name: the volume is another file system already`,
+		},
+		"disk, too": {
+			of("disks: [{name: a, disk: {}}], filesystems: [{name: a, virtiofs: {}}]",
+				"{name: a, configMap: {name: c}}"),
+			at + ".name: the volume is another disk already; a volume can be one disk, or one file system",
+		},
+		"long name": {
+			of("filesystems: [{name: "+long+", virtiofs: {}}]", "{name: "+long+", configMap: {name: c}}"),
+			at + ".name: has 37 characters; a file system's can have 36",
+		},
+		"container disk": {
+			share("containerDisk: {image: x}"),
+			at + `: the volume "a" cannot be a file system; use a persistentVolumeClaim`,
+		},
+		"cloud-init": {share("cloudInitNoCloud: {userData: x}"), at + `: the volume "a" cannot be a file system`},
+		"ephemeral": {
+			share("ephemeral: {persistentVolumeClaim: {claimName: c}}"),
+			at + `: the volume "a" cannot be a file system`,
+		},
+		"plugged in": {
+			share("persistentVolumeClaim: {claimName: c, hotpluggable: true}"), at + `: the volume "a" is hotpluggable`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := filesystemErrors(t, tc.spec, Gates{GateVirtiofsStorage: true}); tc.want == "" && got != "" || !strings.HasPrefix(got, tc.want) {
+			if got := filesystemErrors(t, tc.spec, Gates{GateVirtiofsStorage: true}); tc.want == "" && got != "" ||
+				!strings.HasPrefix(got, tc.want) {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
 	}
-	if got := filesystemErrors(t, share("dataVolume: {name: c}"), nil); !strings.HasPrefix(got, at+": is not allowed in this installation; an administrator can add EnableVirtioFsStorageVolumes") {
+	if got := filesystemErrors(t, share("dataVolume: {name: c}"), nil); !strings.HasPrefix(got,
+		at+": is not allowed in this installation; an administrator can add EnableVirtioFsStorageVolumes") {
 		t.Errorf("gate closed: %s", got)
 	}
 	if got := filesystemErrors(t, share("secret: {secretName: c}"), nil); got != "" {
@@ -62,5 +91,6 @@ func filesystemErrors(t *testing.T, text string, open Gates) string {
 		t.Fatal(err)
 	}
 	DefaultVirtualMachineInstance(vmi, Defaults{})
-	return Message(append(ValidateVirtualMachineInstance(vmi, Actor{}), validateGates(&vmi.Spec, open, field.NewPath("spec"))...))
+	return Message(append(ValidateVirtualMachineInstance(vmi, Actor{}),
+		validateGates(&vmi.Spec, open, field.NewPath("spec"))...))
 }

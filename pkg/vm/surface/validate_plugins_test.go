@@ -7,10 +7,19 @@ import (
 
 func TestValidateBindingOfInterfaces(t *testing.T) {
 	for name, tc := range map[string]struct{ nic, want string }{
-		"alone":   {`{name: a, binding: {name: x}}`, ``},
-		"beside":  {`{name: a, binding: {name: x}, bridge: {}}`, `spec.domain.devices.interfaces[0].binding: is beside masquerade, bridge or sriov; keep one`},
-		"no name": {`{name: a, binding: {name: ""}}`, `spec.domain.devices.interfaces[0].binding.name: is not set; it names a network binding plugin`},
-		"ports":   {`{name: a, binding: {name: x}, ports: [{port: 80}]}`, `spec.domain.devices.interfaces[0].ports: have no meaning with a network binding plugin`},
+		"alone": {`{name: a, binding: {name: x}}`, ``},
+		"beside": {
+			`{name: a, binding: {name: x}, bridge: {}}`,
+			`spec.domain.devices.interfaces[0].binding: is beside masquerade, bridge or sriov; keep one`,
+		},
+		"no name": {
+			`{name: a, binding: {name: ""}}`,
+			`spec.domain.devices.interfaces[0].binding.name: is not set; it names a network binding plugin`,
+		},
+		"ports": {
+			`{name: a, binding: {name: x}, ports: [{port: 80}]}`,
+			`spec.domain.devices.interfaces[0].ports: have no meaning with a network binding plugin`,
+		},
 	} {
 		vmi := instance(t, "domain: {devices: {interfaces: ["+tc.nic+"]}}\nnetworks: [{name: a, pod: {}}]")
 		errs := validateInterfaces(&vmi.Spec, specPath)

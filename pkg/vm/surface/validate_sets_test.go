@@ -45,22 +45,48 @@ func TestValidateReplicaSet(t *testing.T) {
 		old, with string
 		want      string
 	}{
-		"good":                    {"", "", ""},
-		"named":                   {"metadata: {", "metadata: {name: test, ", ""},
-		"expressions":             {"matchLabels: {app: web}", "matchExpressions: [{key: app, operator: In, values: [web]}]", ""},
-		"negative":                {"replicas: 2", "replicas: -1", "spec.replicas: must not be negative; 0 keeps the set without members"},
-		"none":                    {"replicas: 2", "replicas: 0", ""},
-		"no template":             {goodSet, "selector: {matchLabels: {app: web}}", "spec.template: is not set; it describes the guests"},
-		"no selector":             {"selector: {matchLabels: {app: web}}", "", "spec.selector: is not set; give it matchLabels that spec.template.metadata.labels has too"},
-		"empty selector":          {"{matchLabels: {app: web}}", "{}", "spec.selector: is empty, which would select everything in the namespace"},
-		"selector elsewhere":      {"{matchLabels: {app: web}}", "{matchLabels: {app: db}}", `spec.selector: "app=db" does not match spec.template.metadata.labels ("app=web")`},
-		"bad operator":            {"matchLabels: {app: web}", "matchExpressions: [{key: app, operator: Near}]", "spec.selector.matchExpressions[0].operator: not a valid selector operator"},
-		"bad label":               {"labels: {app: web}", `labels: {app: web, "a b": c}`, "spec.template.metadata.labels"},
-		"reserved label":          {"labels: {app: web}", "labels: {app: web, kubevirt.io/nodeName: n}", "spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself"},
-		"bad name":                {"metadata: {", "metadata: {name: A_, ", `spec.template.metadata.name: "A_" cannot begin a name`},
+		"good":        {"", "", ""},
+		"named":       {"metadata: {", "metadata: {name: test, ", ""},
+		"expressions": {"matchLabels: {app: web}", "matchExpressions: [{key: app, operator: In, values: [web]}]", ""},
+		"negative": {
+			"replicas: 2", "replicas: -1", "spec.replicas: must not be negative; 0 keeps the set without members",
+		},
+		"none": {"replicas: 2", "replicas: 0", ""},
+		"no template": {
+			goodSet, "selector: {matchLabels: {app: web}}", "spec.template: is not set; it describes the guests",
+		},
+		"no selector": {
+			"selector: {matchLabels: {app: web}}", "",
+			"spec.selector: is not set; give it matchLabels that spec.template.metadata.labels has too",
+		},
+		"empty selector": {
+			"{matchLabels: {app: web}}", "{}",
+			"spec.selector: is empty, which would select everything in the namespace",
+		},
+		"selector elsewhere": {
+			"{matchLabels: {app: web}}", "{matchLabels: {app: db}}",
+			`spec.selector: "app=db" does not match spec.template.metadata.labels ("app=web")`,
+		},
+		"bad operator": {
+			"matchLabels: {app: web}", "matchExpressions: [{key: app, operator: Near}]",
+			"spec.selector.matchExpressions[0].operator: not a valid selector operator",
+		},
+		"bad label": {"labels: {app: web}", `labels: {app: web, "a b": c}`, "spec.template.metadata.labels"},
+		"reserved label": {
+			"labels: {app: web}", "labels: {app: web, kubevirt.io/nodeName: n}",
+			"spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself",
+		},
+		"bad name": {
+			"metadata: {", "metadata: {name: A_, ", `spec.template.metadata.name: "A_" cannot begin a name`,
+		},
 		"what is made is checked": {"guest: 1Gi", "guest: 0", "spec.template.spec.domain.memory.guest"},
-		"unsupported":             {"devices: {}", "devices: {}, launchSecurity: {tdx: {}}", "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit"},
-		"unsupported, its own":    {"metadata: {", "metadata: {namespace: x, ", "spec.template.metadata.namespace: not supported by virtkit"},
+		"unsupported": {
+			"devices: {}", "devices: {}, launchSecurity: {tdx: {}}",
+			"spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit",
+		},
+		"unsupported, its own": {
+			"metadata: {", "metadata: {namespace: x, ", "spec.template.metadata.namespace: not supported by virtkit",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := &v1.VirtualMachineInstanceReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
@@ -71,7 +97,9 @@ func TestValidateReplicaSet(t *testing.T) {
 			}
 		})
 	}
-	set := &v1.VirtualMachineInstanceReplicaSet{Spec: *edited[v1.VirtualMachineInstanceReplicaSetSpec](t, goodSet, "", "")}
+	set := &v1.VirtualMachineInstanceReplicaSet{
+		Spec: *edited[v1.VirtualMachineInstanceReplicaSetSpec](t, goodSet, "", ""),
+	}
 	old := set.DeepCopy()
 	old.Spec.Paused = true
 	if !ReplicaSetSettled(set, set.DeepCopy()) || ReplicaSetSettled(set, old) || ReplicaSetSettled(set, nil) {
@@ -86,34 +114,101 @@ func TestValidatePool(t *testing.T) {
 		old, with string
 		want      string
 	}{
-		"good":                 {},
-		"long name":            {name: long, want: "metadata.name: has 53 characters; 52 is the most, since the names of its VMs have a dash and a number more"},
-		"negative":             {old: "replicas: 2", with: "replicas: -1", want: "spec.replicas: must not be negative"},
-		"no template":          {old: goodPool, with: "selector: {matchLabels: {app: web}}", want: "spec.virtualMachineTemplate: is not set; it describes the VMs"},
-		"no selector":          {old: "selector: {matchLabels: {app: web}}", want: "spec.selector: is not set"},
-		"selector elsewhere":   {old: "{matchLabels: {app: web}}", with: "{matchLabels: {app: db}}", want: `spec.selector: "app=db" does not match spec.virtualMachineTemplate.metadata.labels ("app=web")`},
-		"one at a time":        {old: "replicas: 2", with: "maxUnavailable: 1", want: ""},
-		"a half at a time":     {old: "replicas: 2", with: "maxUnavailable: 50%", want: ""},
-		"none at a time":       {old: "replicas: 2", with: "maxUnavailable: 0", want: "spec.maxUnavailable: must be 1 or more"},
-		"no percent at a time": {old: "replicas: 2", with: "maxUnavailable: 0%", want: `spec.maxUnavailable: "0%" is neither a number nor a percentage from 1% to 100%`},
-		"too many at a time":   {old: "replicas: 2", with: "maxUnavailable: 101%", want: `spec.maxUnavailable: "101%" is neither`},
-		"a number in quotes":   {old: "replicas: 2", with: "maxUnavailable: '5'", want: `spec.maxUnavailable: "5" is neither`},
-		"words at a time":      {old: "replicas: 2", with: "maxUnavailable: some%", want: `spec.maxUnavailable: "some%" is neither`},
-		"two ways in":          {old: "replicas: 2", with: "scaleInStrategy: {unmanaged: {}, proactive: {}}", want: "spec.scaleInStrategy: has several strategies; keep one of unmanaged, opportunistic and proactive"},
-		"two ways to update":   {old: "replicas: 2", with: "updateStrategy: {opportunistic: {}, proactive: {}}", want: "spec.updateStrategy: has several strategies"},
-		"the oldest first":     {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Oldest}}}", want: ""},
-		"any first":            {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Any}}}", want: `spec.scaleInStrategy.proactive.selectionPolicy.sortPolicy: "Any" is not supported; use AscendingOrder, DescendingOrder, Newest, Oldest or Random`},
-		"state is kept":        {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Offline}}", want: ""},
-		"memory is kept":       {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Online}}"},
-		"state is kept for whom somebody deletes": {old: "replicas: 2", with: "scaleInStrategy: {opportunistic: {statePreservation: Offline}}", want: `spec.scaleInStrategy.opportunistic.statePreservation: "Offline" is not supported; use Disabled`},
-		"bad labels":              {old: "replicas: 2", with: "updateStrategy: {proactive: {selectionPolicy: {selectors: {labelSelector: {matchExpressions: [{key: a, operator: x}]}}}}}", want: "spec.updateStrategy.proactive.selectionPolicy.selectors.labelSelector.matchExpressions[0].operator"},
-		"bad nodes":               {old: "replicas: 2", with: "updateStrategy: {proactive: {selectionPolicy: {selectors: {nodeSelectorRequirementMatcher: [{key: a, operator: x}]}}}}", want: `spec.updateStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher[0]: operator "x" is none of In`},
-		"nodes without values":    {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {selectors: {nodeSelectorRequirementMatcher: [{key: a, operator: In}]}}}}", want: "spec.scaleInStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher[0]"},
-		"heals":                   {old: "replicas: 2", with: "autohealing: {startUpFailureThreshold: 2, minFailingToStartDuration: 1m}", want: ""},
-		"heals at once":           {old: "replicas: 2", with: "autohealing: {startUpFailureThreshold: 0}", want: "spec.autohealing.startUpFailureThreshold: must be 1 or more; leave it out for 3"},
-		"heals before":            {old: "replicas: 2", with: "autohealing: {minFailingToStartDuration: -1m}", want: "spec.autohealing.minFailingToStartDuration: must not be negative"},
-		"unsupported":             {old: "devices: {}", with: "devices: {}, launchSecurity: {tdx: {}}", want: "spec.virtualMachineTemplate.spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit"},
-		"unsupported, its own":    {old: "metadata: {", with: "metadata: {name: x, ", want: "spec.virtualMachineTemplate.metadata.name: not supported by virtkit"},
+		"good": {},
+		"long name": {
+			name: long,
+			want: "metadata.name: has 53 characters; 52 is the most, since the names of its VMs have " +
+				"a dash and a number more",
+		},
+		"negative": {old: "replicas: 2", with: "replicas: -1", want: "spec.replicas: must not be negative"},
+		"no template": {
+			old: goodPool, with: "selector: {matchLabels: {app: web}}",
+			want: "spec.virtualMachineTemplate: is not set; it describes the VMs",
+		},
+		"no selector": {old: "selector: {matchLabels: {app: web}}", want: "spec.selector: is not set"},
+		"selector elsewhere": {
+			old: "{matchLabels: {app: web}}", with: "{matchLabels: {app: db}}",
+			want: `spec.selector: "app=db" does not match spec.virtualMachineTemplate.metadata.labels ("app=web")`,
+		},
+		"one at a time":    {old: "replicas: 2", with: "maxUnavailable: 1", want: ""},
+		"a half at a time": {old: "replicas: 2", with: "maxUnavailable: 50%", want: ""},
+		"none at a time": {
+			old: "replicas: 2", with: "maxUnavailable: 0", want: "spec.maxUnavailable: must be 1 or more",
+		},
+		"no percent at a time": {
+			old: "replicas: 2", with: "maxUnavailable: 0%",
+			want: `spec.maxUnavailable: "0%" is neither a number nor a percentage from 1% to 100%`,
+		},
+		"too many at a time": {
+			old: "replicas: 2", with: "maxUnavailable: 101%", want: `spec.maxUnavailable: "101%" is neither`,
+		},
+		"a number in quotes": {
+			old: "replicas: 2", with: "maxUnavailable: '5'", want: `spec.maxUnavailable: "5" is neither`,
+		},
+		"words at a time": {
+			old: "replicas: 2", with: "maxUnavailable: some%", want: `spec.maxUnavailable: "some%" is neither`,
+		},
+		"two ways in": {
+			old: "replicas: 2", with: "scaleInStrategy: {unmanaged: {}, proactive: {}}",
+			want: "spec.scaleInStrategy: has several strategies; keep one of unmanaged, opportunistic and proactive",
+		},
+		"two ways to update": {
+			old: "replicas: 2", with: "updateStrategy: {opportunistic: {}, proactive: {}}",
+			want: "spec.updateStrategy: has several strategies",
+		},
+		"the oldest first": {
+			old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Oldest}}}", want: "",
+		},
+		"any first": {
+			old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Any}}}",
+			want: `spec.scaleInStrategy.proactive.selectionPolicy.sortPolicy: "Any" is not supported; use AscendingOrder, DescendingOrder, Newest, Oldest or Random`,
+		},
+		"state is kept": {
+			old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Offline}}", want: "",
+		},
+		"memory is kept": {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Online}}"},
+		"state is kept for whom somebody deletes": {
+			old: "replicas: 2", with: "scaleInStrategy: {opportunistic: {statePreservation: Offline}}",
+			want: `spec.scaleInStrategy.opportunistic.statePreservation: "Offline" is not supported; use Disabled`,
+		},
+		"bad labels": {
+			old: "replicas: 2",
+			with: "updateStrategy: {proactive: {selectionPolicy: {selectors: {labelSelector: {matchExpressions: " +
+				"[{key: a, operator: x}]}}}}}",
+			want: "spec.updateStrategy.proactive.selectionPolicy.selectors.labelSelector.matchExpressions[0].operator",
+		},
+		"bad nodes": {
+			old: "replicas: 2",
+			with: "updateStrategy: {proactive: {selectionPolicy: {selectors: {nodeSelectorRequirementMatcher: " +
+				"[{key: a, operator: x}]}}}}",
+			want: `spec.updateStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher[0]: operator "x" is none of In`,
+		},
+		"nodes without values": {
+			old: "replicas: 2",
+			with: "scaleInStrategy: {proactive: {selectionPolicy: {selectors: {nodeSelectorRequirementMatcher: " +
+				"[{key: a, operator: In}]}}}}",
+			want: "spec.scaleInStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher[0]",
+		},
+		"heals": {
+			old: "replicas: 2", with: "autohealing: {startUpFailureThreshold: 2, minFailingToStartDuration: 1m}",
+			want: "",
+		},
+		"heals at once": {
+			old: "replicas: 2", with: "autohealing: {startUpFailureThreshold: 0}",
+			want: "spec.autohealing.startUpFailureThreshold: must be 1 or more; leave it out for 3",
+		},
+		"heals before": {
+			old: "replicas: 2", with: "autohealing: {minFailingToStartDuration: -1m}",
+			want: "spec.autohealing.minFailingToStartDuration: must not be negative",
+		},
+		"unsupported": {
+			old: "devices: {}", with: "devices: {}, launchSecurity: {tdx: {}}",
+			want: "spec.virtualMachineTemplate.spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit",
+		},
+		"unsupported, its own": {
+			old: "metadata: {", with: "metadata: {name: x, ",
+			want: "spec.virtualMachineTemplate.metadata.name: not supported by virtkit",
+		},
 		"what it makes is not it": {old: "runStrategy: Always, ", want: ""}, // InPool has that
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +227,8 @@ func TestValidatePool(t *testing.T) {
 		pool := &v1beta1.VirtualMachinePool{Spec: *edited[v1beta1.VirtualMachinePoolSpec](t, goodPool, "", "")}
 		old := pool.DeepCopy()
 		old.Spec.Selector.MatchLabels = map[string]string{"app": "db"}
-		if got := Message(ValidateVirtualMachinePool(pool, old)); got != "spec.selector: cannot be changed, since it says which VMs are the pool's; make another pool" {
+		const fixed = "spec.selector: cannot be changed, since it says which VMs are the pool's; make another pool"
+		if got := Message(ValidateVirtualMachinePool(pool, old)); got != fixed {
 			t.Error(got)
 		}
 		if !PoolSettled(pool, pool.DeepCopy()) || PoolSettled(pool, old) || PoolSettled(pool, nil) {
@@ -145,14 +241,16 @@ func TestInPool(t *testing.T) {
 	vm := machine(t, `{template: {spec: {domain: {memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}}}`)
 	vm.Name = ""
 	got := Message(InPool(ValidateVirtualMachine(vm, Defaults{})))
-	if want := "spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, RerunOnFailure, Manual, Halted or Once"; got != want {
+	if want := "spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, " +
+		"RerunOnFailure, Manual, Halted or Once"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
 func TestPoolWarnings(t *testing.T) {
 	for spec, want := range map[string]int{
-		`{}`: 0, `{scaleInStrategy: {proactive: {statePreservation: Offline}}}`: 0, `{scaleInStrategy: {proactive: {statePreservation: Online}}}`: 1,
+		`{}`: 0, `{scaleInStrategy: {proactive: {statePreservation: Offline}}}`: 0,
+		`{scaleInStrategy: {proactive: {statePreservation: Online}}}`: 1,
 	} {
 		pool := &v1beta1.VirtualMachinePool{Spec: *parse[v1beta1.VirtualMachinePoolSpec](t, spec)}
 		if got := PoolWarnings(pool); len(got) != want {

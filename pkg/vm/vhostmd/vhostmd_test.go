@@ -21,9 +21,11 @@ func report(t *testing.T) Report {
 	t.Helper()
 	return NewReport(Host{
 		Name: "node1", Product: "QEMU 10.0.3", Sockets: 2, PageSize: 4096, Now: time.Unix(1000000000, 0),
-		Stat:    "cpu  1000 200 300 9999 5 0 1 0 0 0\ncpu0 500 100 150 5000 2 0 0 0 0 0\n",
-		Meminfo: "MemTotal:       16000000 kB\nMemFree:         4000000 kB\nBuffers:          500000 kB\nCached:          2500000 kB\nSwapCached:        10000 kB\nSwapTotal:       1000000 kB\nSwapFree:         900000 kB\n",
-		VMStat:  "pgpgin 7\npswpin 3\npswpout 5\n",
+		Stat: "cpu  1000 200 300 9999 5 0 1 0 0 0\ncpu0 500 100 150 5000 2 0 0 0 0 0\n",
+		Meminfo: "MemTotal:       16000000 kB\nMemFree:         4000000 kB\nBuffers:          500000 kB\n" +
+			"Cached:          2500000 kB\nSwapCached:        10000 kB\nSwapTotal:       1000000 kB\n" +
+			"SwapFree:         900000 kB\n",
+		VMStat: "pgpgin 7\npswpin 3\npswpout 5\n",
 	}, Guest{CPUTime: 1500 * time.Millisecond, VCPUs: 2, Memory: 128 << 20})
 }
 
@@ -34,7 +36,8 @@ func TestReport(t *testing.T) {
 	}
 	const name = "testdata/report.xml"
 	if *update {
-		if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(name, append(got, '\n'), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll("testdata", 0o755),
+			os.WriteFile(name, append(got, '\n'), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +96,8 @@ func TestDisk(t *testing.T) {
 	for _, b := range content {
 		sum += uint32(b)
 	}
-	if string(want[:4]) != "mvbd" || binary.BigEndian.Uint32(want[8:]) != sum || !bytes.HasSuffix(content, []byte("</metrics>\n")) {
+	if string(want[:4]) != "mvbd" || binary.BigEndian.Uint32(want[8:]) != sum ||
+		!bytes.HasSuffix(content, []byte("</metrics>\n")) {
 		t.Errorf("header %x", want[:16])
 	}
 }

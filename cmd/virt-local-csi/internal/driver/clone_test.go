@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/pool"
 )
 
-// A snapshot of a volume that is mounted, and a clone of it, can be mounted beside it, with file systems as large as they
-// are; what was written before is in them, and their sectors are their source's.
+// A snapshot of a volume that is mounted, and a clone of it, can be mounted beside it, with file systems as large as
+// they are; what was written before is in them, and their sectors are their source's.
 func TestClonesOfMountedVolume(t *testing.T) {
 	p := openPool(t)
 	if !p.Reflinks {
@@ -33,7 +33,9 @@ func TestClonesOfMountedVolume(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(source, "file"), []byte("after"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			restored := pool.Volume{Name: id + "-r", Size: 2 * size, FSType: fsType, Source: pool.Source{Snapshot: id + "-s"}}
+			restored := pool.Volume{
+				Name: id + "-r", Size: 2 * size, FSType: fsType, Source: pool.Source{Snapshot: id + "-s"},
+			}
 			if _, err := p.Create(t.Context(), restored); err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,9 @@ func TestFaults(t *testing.T) {
 	if err != nil || !slices.Equal(good, want) {
 		t.Errorf("%+v, %v", good, err)
 	}
-	for _, bad := range []string{"CreateVolume", "CreateVolume=delay", "CreateVolume=fail:x", "Create=fail", "CreateVolume=break"} {
+	for _, bad := range []string{
+		"CreateVolume", "CreateVolume=delay", "CreateVolume=fail:x", "Create=fail", "CreateVolume=break",
+	} {
 		if _, err := parseFaults(bad); err == nil || !strings.Contains(err.Error(), "CreateVolume=delay:2s") {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -34,7 +36,8 @@ func TestFaults(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
-	if err := f.inject(t.Context(), "CreateSnapshot", "other", "CreateSnapshot=fail:1"); status.Code(err) != codes.Unavailable {
+	if err := f.inject(t.Context(), "CreateSnapshot", "other",
+		"CreateSnapshot=fail:1"); status.Code(err) != codes.Unavailable {
 		t.Errorf("each has its own count: %v", err)
 	}
 	if err := f.inject(t.Context(), "CreateSnapshot", "s", "CreateSnapshot=fail"); status.Code(err) != codes.Internal {
@@ -73,8 +76,10 @@ func TestPages(t *testing.T) {
 
 func TestCodes(t *testing.T) {
 	for err, want := range map[error]codes.Code{
-		pool.ErrFull: codes.ResourceExhausted, pool.ErrInUse: codes.FailedPrecondition, pool.ErrNotFound: codes.NotFound,
-		pool.ErrExists: codes.AlreadyExists, context.DeadlineExceeded: codes.DeadlineExceeded, errors.New("x"): codes.Internal,
+		pool.ErrFull: codes.ResourceExhausted, pool.ErrInUse: codes.FailedPrecondition,
+		pool.ErrNotFound: codes.NotFound,
+		pool.ErrExists:   codes.AlreadyExists, context.DeadlineExceeded: codes.DeadlineExceeded,
+		errors.New("x"):                     codes.Internal,
 		status.Error(codes.OutOfRange, "x"): codes.OutOfRange,
 	} {
 		if got := status.Code(asStatus(fmt.Errorf("do: %w", err))); got != want {
@@ -108,24 +113,39 @@ func TestWantedVolume(t *testing.T) {
 		{"one node", Name, func(r *csi.CreateVolumeRequest) {
 			r.Parameters[Placement], r.AccessibilityRequirements = "node", node2
 		}, codes.OK, pool.Volume{Size: 4096, Node: "node2"}},
-		{"no node", Name, func(r *csi.CreateVolumeRequest) { r.Parameters[Placement] = "node" }, codes.ResourceExhausted, pool.Volume{}},
+		{
+			"no node", Name, func(r *csi.CreateVolumeRequest) { r.Parameters[Placement] = "node" },
+			codes.ResourceExhausted,
+			pool.Volume{},
+		},
 		{"one node for many", Name, func(r *csi.CreateVolumeRequest) {
 			r.Parameters[Placement], r.AccessibilityRequirements = "node", node2
 			r.VolumeCapabilities[0].AccessMode.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 		}, codes.InvalidArgument, pool.Volume{}},
-		{"unknown placement", Name, func(r *csi.CreateVolumeRequest) { r.Parameters[Placement] = "rack" }, codes.InvalidArgument, pool.Volume{}},
+		{
+			"unknown placement", Name, func(r *csi.CreateVolumeRequest) { r.Parameters[Placement] = "rack" },
+			codes.InvalidArgument,
+			pool.Volume{},
+		},
 		{"limit", Name, func(r *csi.CreateVolumeRequest) {
 			r.CapacityRange = &csi.CapacityRange{RequiredBytes: 1, LimitBytes: 5}
 		}, codes.OutOfRange, pool.Volume{}},
 		{"backwards", Name, func(r *csi.CreateVolumeRequest) {
 			r.CapacityRange = &csi.CapacityRange{RequiredBytes: 2, LimitBytes: 1}
 		}, codes.InvalidArgument, pool.Volume{}},
-		{"any size", Name, func(r *csi.CreateVolumeRequest) { r.CapacityRange = nil }, codes.OK, pool.Volume{Size: defaultSize}},
+		{
+			"any size", Name, func(r *csi.CreateVolumeRequest) { r.CapacityRange = nil }, codes.OK,
+			pool.Volume{Size: defaultSize},
+		},
 		{"other file system", Name, func(r *csi.CreateVolumeRequest) {
-			r.VolumeCapabilities[0].AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ntfs"}}
+			r.VolumeCapabilities[0].AccessType = &csi.VolumeCapability_Mount{
+				Mount: &csi.VolumeCapability_MountVolume{FsType: "ntfs"},
+			}
 		}, codes.InvalidArgument, pool.Volume{}},
 		{"ext4", Name, func(r *csi.CreateVolumeRequest) {
-			r.VolumeCapabilities[0].AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}}
+			r.VolumeCapabilities[0].AccessType = &csi.VolumeCapability_Mount{
+				Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"},
+			}
 		}, codes.OK, pool.Volume{Size: 1 << 20, FSType: "ext4"}},
 		{"plain cannot clone", Plain, func(r *csi.CreateVolumeRequest) {
 			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
@@ -146,7 +166,8 @@ func TestWantedVolume(t *testing.T) {
 }
 
 func TestMountInfo(t *testing.T) {
-	got := parseMounts("36 35 7:3 / /data\\040x rw,noatime shared:1 - xfs /dev/loop3 rw\n37 35 0:5 /loop4 /dev/x rw - devtmpfs udev rw\nshort\n")
+	got := parseMounts("36 35 7:3 / /data\\040x rw,noatime shared:1 - xfs /dev/loop3 rw\n" +
+		"37 35 0:5 /loop4 /dev/x rw - devtmpfs udev rw\nshort\n")
 	want := []mountPoint{{"7:3", "/", "/data x"}, {"0:5", "/loop4", "/dev/x"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)

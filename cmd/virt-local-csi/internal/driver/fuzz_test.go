@@ -9,7 +9,8 @@ import (
 // FuzzFaults reads the parameter faults of classes. What it takes can be written again, and means the same.
 func FuzzFaults(f *testing.F) {
 	for _, text := range []string{
-		"CreateVolume=delay:20ms CreateSnapshot=fail:2  NodeStageVolume=fail", "CreateVolume", "=fail", "CreateVolume=fail:-3",
+		"CreateVolume=delay:20ms CreateSnapshot=fail:2  NodeStageVolume=fail", "CreateVolume", "=fail",
+		"CreateVolume=fail:-3",
 		"CreateVolume=delay:-1h", "CreateVolume=delay:9999999h", "CreateVolume=fail:99999999999999999999",
 	} {
 		f.Add(text)

@@ -33,7 +33,8 @@ func TestOrphans(t *testing.T) {
 		},
 	}
 	waiting := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "claim"}}
-	owned, err := findOwners(t.Context(), fake.NewClientset(waiting, volume("bound", driver.Plain), volume("foreign", "x")),
+	owned, err := findOwners(t.Context(),
+		fake.NewClientset(waiting, volume("bound", driver.Plain), volume("foreign", "x")),
 		snapshotfake.NewSimpleClientset(content)) //nolint:staticcheck // it has no other: no apply configurations
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,8 @@ func TestOrphans(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// Nothing is removed, or the nil pool would be missed.
-	if err := Remove(nil, got, []string{"a", "bound"}); err == nil || !strings.Contains(err.Error(), `"bound" is no data`) {
+	if err := Remove(nil, got, []string{"a", "bound"}); err == nil ||
+		!strings.Contains(err.Error(), `"bound" is no data`) {
 		t.Errorf("%v", err)
 	}
 }

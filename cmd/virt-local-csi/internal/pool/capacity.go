@@ -92,23 +92,40 @@ func (p *Pool) holdings() ([]holding, error) {
 	return all, nil
 }
 
-// reserve runs make if there is room for size more bytes; nobody else takes the room meanwhile.
+// reserve runs make if there is room for size more bytes; nobody else takes that room meanwhile. For a moment at the
+// end what was made counts twice.
 func (p *Pool) reserve(size int64, make func() error) error {
+	if err := p.promise(size); err != nil {
+		return err
+	}
+	defer p.forget(size)
+	err := make()
+	if errors.Is(err, unix.ENOSPC) {
+		err = fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return err
+}
+
+// promise takes room for what is about to be made, and forget gives it back once that is made and has its own.
+func (p *Pool) promise(size int64) error {
 	p.room.Lock()
 	defer p.room.Unlock()
 	available, err := p.Available()
 	if err != nil {
 		return err
 	}
-	if size > available {
+	if left := available - p.pending; size > left {
 		return fmt.Errorf("%w for %d bytes: %d are available beside what was promised to other volumes", ErrFull, size,
-			available)
+			max(left, 0))
 	}
-	err = make()
-	if errors.Is(err, unix.ENOSPC) {
-		err = fmt.Errorf("%w: %w", ErrFull, err)
-	}
-	return err
+	p.pending += size
+	return nil
+}
+
+func (p *Pool) forget(size int64) {
+	p.room.Lock()
+	defer p.room.Unlock()
+	p.pending -= size
 }
 
 func freeBytes(dir string) (int64, error) {

@@ -11,7 +11,8 @@ import (
 )
 
 // clone makes to a file with from's content: by sharing its blocks, in constant time, or else by copying what is not a
-// hole. A copy of a file that is being written would be of no one instant; its caller sees to that.
+// hole. It is not on the disk yet. A copy of a file that is being written would be of no one instant; its caller sees
+// to that.
 func (p *Pool) clone(ctx context.Context, from, to string) (err error) {
 	source, err := os.Open(from)
 	if err != nil {
@@ -30,9 +31,6 @@ func (p *Pool) clone(ctx context.Context, from, to string) (err error) {
 		}
 	} else if err := copySparse(ctx, source, target); err != nil {
 		return fmt.Errorf("copy image: %w", err)
-	}
-	if err := target.Sync(); err != nil {
-		return fmt.Errorf("clone image: %w", err)
 	}
 	return nil
 }

@@ -26,7 +26,9 @@ func memory(t *testing.T) string {
 // FuzzID gives the pool identifiers that callers have made up: none leads out of it, none finds what is not there, and
 // what is made under a name is found by its ID and gone when it is removed.
 func FuzzID(f *testing.F) {
-	for _, id := range []string{"pvc-1", "..", "../../etc", "a/b", "", ".", "-x", "a~", "snapshots.x", strings.Repeat("x", 300), "a\x00b", "ä"} {
+	for _, id := range []string{
+		"pvc-1", "..", "../../etc", "a/b", "", ".", "-x", "a~", "snapshots.x", strings.Repeat("x", 300), "a\x00b", "ä",
+	} {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
@@ -56,7 +58,8 @@ func FuzzID(f *testing.F) {
 			if err != nil {
 				t.Fatalf("make volume %q: %v", id, err)
 			}
-			if !plainName.MatchString(v.ID) || filepath.Dir(p.path(volumes, v.ID)) != filepath.Join(p.Root, volumes.dir) {
+			if !plainName.MatchString(v.ID) ||
+				filepath.Dir(p.path(volumes, v.ID)) != filepath.Join(p.Root, volumes.dir) {
 				t.Errorf("volume %q has ID %q", id, v.ID)
 			}
 			if found, err := p.Volume(v.ID); err != nil || found.Name != v.Name {
@@ -76,10 +79,11 @@ func FuzzID(f *testing.F) {
 }
 
 // FuzzRecord has the records of a volume, of its nodes and of a snapshot be anything, as a disk that was full or was
-// written by another version may have left them. The pool answers or refuses, what it answers is in bounds, and it erases
-// what it cannot read no more than it hands it out.
+// written by another version may have left them. The pool answers or refuses, what it answers is in bounds, and it
+// erases what it cannot read no more than it hands it out.
 func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"id":"v","name":"v","size":4096,"fsType":"xfs","family":"v","source":{"snapshot":"s"}}`), []byte(`[{"node":"node1","init":{"boot":"b","namespace":1,"start":2}}]`))
+	f.Add([]byte(`{"id":"v","name":"v","size":4096,"fsType":"xfs","family":"v","source":{"snapshot":"s"}}`),
+		[]byte(`[{"node":"node1","init":{"boot":"b","namespace":1,"start":2}}]`))
 	f.Add([]byte(`{"size":-1}`), []byte(`null`))
 	f.Add([]byte(`{"id":"../../etc","size":9223372036854775807}`), []byte(`{}`))
 	f.Add([]byte(``), []byte(`[`))

@@ -52,8 +52,9 @@ type Pool struct {
 
 	// host is a directory of the file system that has pool.img; empty without that.
 	host string
-	// room keeps two from taking the same room.
-	room sync.Mutex
+	// room keeps two from taking the same room; pending is what is promised to those that are being made, bytes.
+	room    sync.Mutex
+	pending int64
 }
 
 // The kinds of what is in a pool: directories, and the file in each entry that describes it.
@@ -134,16 +135,19 @@ func (p *Pool) lock(k kind, id string) (unlock func(), err error) {
 // putBack takes back the beginning of a removal that did not go on, for somebody asks for the entry.
 func (p *Pool) putBack(k kind, id string) error { return os.Rename(p.aside(k, id), p.path(k, id)) }
 
-// publish makes what was made under new/ visible, whole.
+// publish makes what was made under new/ visible, whole and on the disk. The disk is made to write as late as can be,
+// and so as seldom: one write of the file system's log has all that came before.
 func (p *Pool) publish(k kind, id string) error {
 	from := filepath.Join(p.Root, making, id)
-	if err := files.SyncDirectory(from); err != nil {
-		return err
+	for _, path := range []string{filepath.Join(from, k.record), filepath.Join(from, "image"), from} {
+		if err := files.Sync(path); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(from, p.path(k, id)); err != nil {
 		return err
 	}
-	return files.SyncDirectory(filepath.Join(p.Root, k.dir))
+	return files.Sync(filepath.Join(p.Root, k.dir))
 }
 
 // begin makes a directory to make an entry in, and takes away what an interrupted attempt has left.

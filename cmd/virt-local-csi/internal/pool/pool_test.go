@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // open makes a pool in a directory, without reflinks: what it does with files is the same.
@@ -264,7 +266,11 @@ func TestRoom(t *testing.T) {
 	}{
 		{"nothing", nil, 0},
 		{"empty and full volumes", []holding{{"a", 10 * gib, 0}, {"b", 10 * gib, 10 * gib}}, 10 * gib},
-		{"a snapshot shares all with its volume", []holding{{"a", 10 * gib, 4 * gib}, {"a", 4 * gib, 4 * gib}}, 10 * gib},
+		{
+			"a snapshot shares all with its volume",
+			[]holding{{"a", 10 * gib, 4 * gib}, {"a", 4 * gib, 4 * gib}},
+			10 * gib,
+		},
 		{"a clone, too", []holding{{"a", 10 * gib, 10 * gib}, {"a", 10 * gib, 10 * gib}}, 10 * gib},
 		{"more blocks than size", []holding{{"a", gib, 2 * gib}}, 0},
 	} {
@@ -277,6 +283,31 @@ func TestRoom(t *testing.T) {
 	}
 	if got := room(gib, 2*gib); got != 0 {
 		t.Errorf("no room: %d", got)
+	}
+}
+
+// Nobody else has the room for what is being made, and no one waits for its being made.
+func TestReserve(t *testing.T) {
+	p := open(t)
+	available, err := p.Available()
+	if err != nil {
+		t.Fatal(err)
+	}
+	half, failure := available/2+available/8, errors.New("no")
+	err = p.reserve(half, func() error {
+		if err := p.reserve(half, func() error { return nil }); !errors.Is(err, ErrFull) {
+			t.Errorf("beside one that takes more than half of it: %v", err)
+		}
+		return p.reserve(available/8, func() error { return failure })
+	})
+	if !errors.Is(err, failure) {
+		t.Errorf("the error of making it: %v", err)
+	}
+	if err := p.reserve(half, func() error { return unix.ENOSPC }); !errors.Is(err, ErrFull) {
+		t.Errorf("a disk that is full: %v", err)
+	}
+	if p.pending != 0 {
+		t.Errorf("%d bytes stay promised to nobody", p.pending)
 	}
 }
 

@@ -56,12 +56,17 @@ type Snapshot struct {
 }
 
 // writeRecord replaces a record at once; it is on the disk when it returns.
-func writeRecord(path string, record any) error {
+func writeRecord(path string, record any) error { return putRecord(path, record, files.ReplaceDurably) }
+
+// beginRecord makes the record of an entry that is yet to be published.
+func beginRecord(path string, record any) error { return putRecord(path, record, os.WriteFile) }
+
+func putRecord(path string, record any, put func(string, []byte, fs.FileMode) error) error {
 	data, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return err
 	}
-	return files.ReplaceDurably(path, append(data, '\n'), 0o600)
+	return put(path, append(data, '\n'), 0o600)
 }
 
 func readRecord(path string, record any) error {

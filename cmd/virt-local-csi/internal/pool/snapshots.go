@@ -57,7 +57,7 @@ func (p *Pool) makeSnapshot(ctx context.Context, s Snapshot) error {
 		return err
 	}
 	if err = p.clone(ctx, p.Image(s.Volume), filepath.Join(dir, "image")); err == nil {
-		err = writeRecord(filepath.Join(dir, snapshots.record), s)
+		err = beginRecord(filepath.Join(dir, snapshots.record), s)
 	}
 	if err == nil {
 		err = p.publish(snapshots, s.ID)

@@ -155,7 +155,7 @@ func (p *Pool) makeVolume(ctx context.Context, v Volume, from string) error {
 		err = mkfs(v.FSType, image, v.Size)
 	}
 	if err == nil {
-		err = writeRecord(filepath.Join(dir, volumes.record), v)
+		err = beginRecord(filepath.Join(dir, volumes.record), v)
 	}
 	if err == nil {
 		err = p.publish(volumes, v.ID)
@@ -214,11 +214,13 @@ func (p *Pool) Grow(id string, size int64) (Volume, error) {
 	if err != nil || size <= v.Size {
 		return v, err
 	}
-	err = p.reserve(size-v.Size, func() error { return os.Truncate(p.Image(id), size) })
-	if err == nil {
+	err = p.reserve(size-v.Size, func() error {
+		if err := os.Truncate(p.Image(id), size); err != nil {
+			return err
+		}
 		v.Size = size
-		err = p.save(v)
-	}
+		return p.save(v)
+	})
 	if err != nil {
 		return v, fmt.Errorf("expand volume %q: %w", id, err)
 	}

@@ -20,11 +20,13 @@ import (
 
 // The CRDs are those of the version that is linked.
 func TestCRDs(t *testing.T) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/kubernetes-csi/external-snapshotter/client/v8").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "config/crd/snapshot.storage.k8s.io_*.yaml"))
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)),
+		"config/crd/snapshot.storage.k8s.io_*.yaml"))
 	if err != nil || len(files) != 3 {
 		t.Fatalf("%v, %v", files, err)
 	}
@@ -43,11 +45,13 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// A class of the provisioner before is replaced and keeps its annotations; one of the user's is left alone; what is made
-// twice is the same.
+// A class of the provisioner before is replaced and keeps its annotations; one of the user's is left alone; what is
+// made twice is the same.
 func TestClasses(t *testing.T) {
 	annotations := map[string]string{defaultClass: "false", "by": "user"}
-	old := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: Local, Annotations: annotations}, Provisioner: oldProvisioner}
+	old := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: Local, Annotations: annotations}, Provisioner: oldProvisioner,
+	}
 	before := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name}}
 	theirs := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: LocalNode}, Provisioner: "example.org/theirs"}
 	//nolint:staticcheck // there is no other: it is generated without apply configurations
@@ -57,7 +61,11 @@ func TestClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{Local: driver.Name, LocalNode: "example.org/theirs", LocalPlain: driver.Plain} {
+	for name, want := range map[string]string{
+		Local:      driver.Name,
+		LocalNode:  "example.org/theirs",
+		LocalPlain: driver.Plain,
+	} {
 		class, err := c.kubernetes.StorageV1().StorageClasses().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil || class.Provisioner != want {
 			t.Errorf("%s: %+v, %v", name, class, err)
@@ -76,7 +84,8 @@ func TestClasses(t *testing.T) {
 			t.Errorf("%s, one of them made before: %+v", d.Name, spec)
 		}
 	}
-	if _, err := c.snapshots.SnapshotV1().VolumeSnapshotClasses().Get(t.Context(), Local, metav1.GetOptions{}); err != nil {
+	if _, err := c.snapshots.SnapshotV1().VolumeSnapshotClasses().Get(t.Context(),
+		Local, metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 }

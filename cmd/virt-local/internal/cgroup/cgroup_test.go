@@ -14,7 +14,8 @@ func TestParseMountinfo(t *testing.T) {
 	}{
 		{
 			name: "version 2",
-			in:   "25 1 0:22 / /sys rw - sysfs sysfs rw\n30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
+			in: "25 1 0:22 / /sys rw - sysfs sysfs rw\n" +
+				"30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
 			mode: "v2",
 			want: []Hierarchy{{Path: "/sys/fs/cgroup", Unified: true}},
 		},

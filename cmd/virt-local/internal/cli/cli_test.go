@@ -42,8 +42,14 @@ func TestDecide(t *testing.T) {
 		{"again", func(*upOptions) {}, 2, ""},
 		{"the default number changes nothing", func(o *upOptions) { o.nodes = 1 }, 2, ""},
 		{"grow", func(o *upOptions) { o.nodes, o.nodesGiven = 3, true }, 3, ""},
-		{"shrink", func(o *upOptions) { o.nodes, o.nodesGiven = 1, true }, 0, "cannot shrink: virt-local down --name test"},
-		{"another's directory", func(o *upOptions) { o.which = &which{name: "other"} }, 0, `belongs to the instance "test"`},
+		{
+			"shrink", func(o *upOptions) { o.nodes, o.nodesGiven = 1, true }, 0,
+			"cannot shrink: virt-local down --name test",
+		},
+		{
+			"another's directory", func(o *upOptions) { o.which = &which{name: "other"} }, 0,
+			`belongs to the instance "test"`,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -84,8 +90,14 @@ func TestChooseStorage(t *testing.T) {
 		{"from before, kept", "", "hostpath", false, false, "hostpath", ""},
 		{"chosen before, down", "hostpath", "", false, false, "hostpath", ""},
 		{"taken over", "hostpath", "csi", false, false, "csi", ""},
-		{"taken over while it runs", "hostpath", "csi", false, true, "", "virt-local down --keep-data --name test first"},
-		{"from before, taken over while it runs", "", "csi", false, true, "", "virt-local down --keep-data --name test first"},
+		{
+			"taken over while it runs", "hostpath", "csi", false, true, "",
+			"virt-local down --keep-data --name test first",
+		},
+		{
+			"from before, taken over while it runs", "", "csi", false, true, "",
+			"virt-local down --keep-data --name test first",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := &instance.Instance{Name: "test", StateDir: t.TempDir(), Storage: c.has}
@@ -111,13 +123,21 @@ func TestChooseStorage(t *testing.T) {
 
 func TestStatusOutput(t *testing.T) {
 	s := cluster.Status{
-		Name: "test", StateDir: "/state", Server: "https://10.99.0.1:6443", Kubeconfig: "/k", AuditLog: "/state/audit.log",
+		Name: "test", StateDir: "/state", Server: "https://10.99.0.1:6443", Kubeconfig: "/k",
+		AuditLog: "/state/audit.log",
 		Components: []cluster.ProcessStatus{
 			{Name: "control-plane", Running: true, PID: 10, AgeSeconds: 90, MemoryBytes: 350 << 20, Log: "/l"},
 			{Name: "kubelet", Node: "node1", Log: "/l2"},
 		},
-		Nodes: []cluster.NodeStatus{{Name: "node1", IP: "10.99.0.11", PodNet: "10.128.1.0/24", Message: "it is not Ready: x"}},
-		Kept:  []provision.Data{{Volume: "pvc-1", Path: "/state/volumes/pvc-1", Bytes: 5<<20 + 1, Remove: "sudo rm -rf '/state/volumes/pvc-1'"}},
+		Nodes: []cluster.NodeStatus{
+			{Name: "node1", IP: "10.99.0.11", PodNet: "10.128.1.0/24", Message: "it is not Ready: x"},
+		},
+		Kept: []provision.Data{
+			{
+				Volume: "pvc-1", Path: "/state/volumes/pvc-1", Bytes: 5<<20 + 1,
+				Remove: "sudo rm -rf '/state/volumes/pvc-1'",
+			},
+		},
 	}
 	var out bytes.Buffer
 	if err := printStatus(&out, s); err != nil {
@@ -145,9 +165,10 @@ KEPT DATA              SIZE    REMOVE IT WITH
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantJSON := `{"name":"test","stateDir":"/state","server":"https://10.99.0.1:6443","kubeconfig":"/k","auditLog":"/state/audit.log","ready":false,` +
-		`"components":[{"name":"control-plane","running":true,"pid":10,"ageSeconds":90,"memoryBytes":367001600,"log":"/l"},{"name":"kubelet","node":"node1","running":false,"log":"/l2"}],` +
-		`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"}],"kept":[{"volume":"pvc-1","path":"/state/volumes/pvc-1","bytes":5242881,"remove":"sudo rm -rf '/state/volumes/pvc-1'"}]}`
+	wantJSON :=
+		`{"name":"test","stateDir":"/state","server":"https://10.99.0.1:6443","kubeconfig":"/k","auditLog":"/state/audit.log","ready":false,` +
+			`"components":[{"name":"control-plane","running":true,"pid":10,"ageSeconds":90,"memoryBytes":367001600,"log":"/l"},{"name":"kubelet","node":"node1","running":false,"log":"/l2"}],` +
+			`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"}],"kept":[{"volume":"pvc-1","path":"/state/volumes/pvc-1","bytes":5242881,"remove":"sudo rm -rf '/state/volumes/pvc-1'"}]}`
 	if diff := cmp.Diff(wantJSON, string(b)); diff != "" {
 		t.Error(diff)
 	}
@@ -280,7 +301,8 @@ func TestFindNodes(t *testing.T) {
 	if found, err := findNodes(in, []string{"node2", "node1"}); err != nil || len(found) != 2 || found[0].Number != 2 {
 		t.Errorf("found %v, %v", found, err)
 	}
-	if _, err := findNodes(in, []string{"node1", "node3"}); err == nil || !strings.Contains(err.Error(), "there are node1, node2") {
+	if _, err := findNodes(in, []string{"node1", "node3"}); err == nil ||
+		!strings.Contains(err.Error(), "there are node1, node2") {
 		t.Errorf("a node that is not there: %v", err)
 	}
 }

@@ -50,11 +50,14 @@ func (f fake) Stop(context.Context) error { f.note("stop " + f.name); return f.s
 
 func TestStackOrder(t *testing.T) {
 	r := new(recorder)
-	s := Stack{Components: []Component{fake{recorder: r, name: "a"}, fake{recorder: r, name: "b"}}, Report: func(name string, ready bool, _ time.Duration) {
-		if ready {
-			r.note("report " + name)
-		}
-	}}
+	s := Stack{
+		Components: []Component{fake{recorder: r, name: "a"}, fake{recorder: r, name: "b"}},
+		Report: func(name string, ready bool, _ time.Duration) {
+			if ready {
+				r.note("report " + name)
+			}
+		},
+	}
 	if err := s.Up(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +84,8 @@ func TestStackStopsAtTheFirstErrorUpAndGoesOnDown(t *testing.T) {
 		t.Error("went on after an error")
 	}
 	err := s.Down(context.Background())
-	if err == nil || !strings.Contains(err.Error(), "stop a: stuck a") || !strings.Contains(err.Error(), "stop b: stuck b") {
+	if err == nil || !strings.Contains(err.Error(), "stop a: stuck a") ||
+		!strings.Contains(err.Error(), "stop b: stuck b") {
 		t.Errorf("down: %v", err)
 	}
 }
@@ -104,7 +108,9 @@ func (d dying) Ready(context.Context) error {
 func TestUpStartsWhatWasEnding(t *testing.T) {
 	for deaths, want := range map[int]string{0: "", 1: "", 2: "wait for a: its process has ended; see its log"} {
 		r, left := new(recorder), deaths
-		s := Stack{Components: []Component{Together{Components: []Component{dying{fake{recorder: r, name: "a"}, &left}}}}}
+		s := Stack{
+			Components: []Component{Together{Components: []Component{dying{fake{recorder: r, name: "a"}, &left}}}},
+		}
 		err := s.Up(context.Background())
 		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != want {
 			t.Errorf("%d: %v", deaths, err)
@@ -189,7 +195,9 @@ func TestPoll(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the door is shut") {
 		t.Errorf("got %v", err)
 	}
-	if err := Poll(context.Background(), time.Hour, func(context.Context) error { return Permanent(errors.New("never")) }); err == nil || err.Error() != "never" {
+	if err := Poll(context.Background(), time.Hour, func(context.Context) error {
+		return Permanent(errors.New("never"))
+	}); err == nil || err.Error() != "never" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -33,7 +33,10 @@ func (fakeCluster) Service(namespace, name string) *corev1.Service {
 	switch name {
 	case "web":
 		svc.Spec.ClusterIP = "10.192.0.20"
-		svc.Spec.Ports = []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}, {Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53}}
+		svc.Spec.Ports = []corev1.ServicePort{
+			{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80},
+			{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
+		}
 	case "db", "many":
 		svc.Spec.ClusterIP = corev1.ClusterIPNone
 	case "ext":
@@ -54,7 +57,10 @@ func (f fakeCluster) ByIP(ip string) *corev1.Service {
 func (fakeCluster) Endpoints(_, service string) []*discoveryv1.EndpointSlice {
 	yes, no, port, tcp, name, host := true, false, int32(5432), corev1.ProtocolTCP, "sql", "db-0"
 	ready, unready := discoveryv1.EndpointConditions{Ready: &yes}, discoveryv1.EndpointConditions{Ready: &no}
-	slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Protocol: &tcp, Port: &port}}}
+	slice := &discoveryv1.EndpointSlice{
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Protocol: &tcp, Port: &port}},
+	}
 	switch service {
 	case "db":
 		slice.Endpoints = []discoveryv1.Endpoint{
@@ -64,7 +70,8 @@ func (fakeCluster) Endpoints(_, service string) []*discoveryv1.EndpointSlice {
 		}
 	case "many":
 		for i := range 60 {
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.128.3.%d", i+1)}, Conditions: ready})
+			slice.Endpoints = append(slice.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.128.3.%d", i+1)}, Conditions: ready})
 		}
 	}
 	return []*discoveryv1.EndpointSlice{slice}
@@ -78,15 +85,25 @@ func TestLookup(t *testing.T) {
 	}{
 		{"web.default.svc.cluster.local.", "A web.default.svc.cluster.local. 10.192.0.20"},
 		{"WEB.Default.svc.cluster.local.", "A WEB.Default.svc.cluster.local. 10.192.0.20"},
-		{"db.default.svc.cluster.local.", "A db.default.svc.cluster.local. 10.128.1.5, A db.default.svc.cluster.local. 10.128.2.6"},
+		{
+			"db.default.svc.cluster.local.",
+			"A db.default.svc.cluster.local. 10.128.1.5, A db.default.svc.cluster.local. 10.128.2.6",
+		},
 		{"db-0.db.default.svc.cluster.local.", "A db-0.db.default.svc.cluster.local. 10.128.1.5"},
 		{"10-128-2-6.db.default.svc.cluster.local.", "A 10-128-2-6.db.default.svc.cluster.local. 10.128.2.6"},
 		{"10-128-2-7.db.default.svc.cluster.local.", "nothing"},
 		{"x.web.default.svc.cluster.local.", "nothing"},
-		{"_http._tcp.web.default.svc.cluster.local.", "SRV _http._tcp.web.default.svc.cluster.local. web.default.svc.cluster.local.:80"},
+		{
+			"_http._tcp.web.default.svc.cluster.local.",
+			"SRV _http._tcp.web.default.svc.cluster.local. web.default.svc.cluster.local.:80",
+		},
 		{"_http._udp.web.default.svc.cluster.local.", "nothing"},
 		{"_tcp.web.default.svc.cluster.local.", "empty"},
-		{"_sql._tcp.db.default.svc.cluster.local.", "SRV _sql._tcp.db.default.svc.cluster.local. db-0.db.default.svc.cluster.local.:5432, SRV _sql._tcp.db.default.svc.cluster.local. 10-128-2-6.db.default.svc.cluster.local.:5432"},
+		{
+			"_sql._tcp.db.default.svc.cluster.local.",
+			"SRV _sql._tcp.db.default.svc.cluster.local. db-0.db.default.svc.cluster.local.:5432, " +
+				"SRV _sql._tcp.db.default.svc.cluster.local. 10-128-2-6.db.default.svc.cluster.local.:5432",
+		},
 		{"ext.default.svc.cluster.local.", "CNAME ext.default.svc.cluster.local. example.org."},
 		{"none.default.svc.cluster.local.", "nothing"},
 		{"default.svc.cluster.local.", "empty"},
@@ -166,13 +183,16 @@ func serve(t *testing.T) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
-		done <- Server{Cluster: fakeCluster{}, Upstream: func(_ context.Context, _ string, query []byte) ([]byte, error) {
-			if !strings.Contains(string(query), "example") {
-				return nil, errors.New("no name server")
-			}
-			query[2] |= 0x80 // a response
-			return query, nil
-		}}.Serve(ctx, udp, tcp)
+		done <- Server{
+			Cluster: fakeCluster{},
+			Upstream: func(_ context.Context, _ string, query []byte) ([]byte, error) {
+				if !strings.Contains(string(query), "example") {
+					return nil, errors.New("no name server")
+				}
+				query[2] |= 0x80 // a response
+				return query, nil
+			},
+		}.Serve(ctx, udp, tcp)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -217,10 +237,12 @@ func TestServer(t *testing.T) {
 			t.Errorf("%s: answers %v", network, m.Answers)
 		}
 		// IPv6 of a name that exists is nothing, not an error: clients would else give up on the name.
-		if m := ask1(t, network, server, "web.default.svc.cluster.local.", dnsmessage.TypeAAAA); m.RCode != dnsmessage.RCodeSuccess || len(m.Answers) != 0 {
+		if m := ask1(t, network, server, "web.default.svc.cluster.local.",
+			dnsmessage.TypeAAAA); m.RCode != dnsmessage.RCodeSuccess || len(m.Answers) != 0 {
 			t.Errorf("%s: AAAA: %v %v", network, m.RCode, m.Answers)
 		}
-		if m := ask1(t, network, server, "none.default.svc.cluster.local.", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeNameError || len(m.Authorities) != 1 {
+		if m := ask1(t, network, server, "none.default.svc.cluster.local.",
+			dnsmessage.TypeA); m.RCode != dnsmessage.RCodeNameError || len(m.Authorities) != 1 {
 			t.Errorf("%s: unknown name: %v", network, m)
 		}
 		if m := ask1(t, network, server, "example.org.", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeSuccess {
@@ -230,10 +252,12 @@ func TestServer(t *testing.T) {
 			t.Errorf("%s: no upstream: %v", network, m.RCode)
 		}
 	}
-	if m := ask1(t, "udp", server, "many.default.svc.cluster.local.", dnsmessage.TypeA); !m.Truncated || len(m.Answers) != 0 {
+	if m := ask1(t, "udp", server, "many.default.svc.cluster.local.", dnsmessage.TypeA); !m.Truncated ||
+		len(m.Answers) != 0 {
 		t.Errorf("60 addresses over UDP: truncated=%v, %d answers", m.Truncated, len(m.Answers))
 	}
-	if m := ask1(t, "tcp", server, "many.default.svc.cluster.local.", dnsmessage.TypeA); m.Truncated || len(m.Answers) != 60 {
+	if m := ask1(t, "tcp", server, "many.default.svc.cluster.local.", dnsmessage.TypeA); m.Truncated ||
+		len(m.Answers) != 60 {
 		t.Errorf("60 addresses over TCP: truncated=%v, %d answers", m.Truncated, len(m.Answers))
 	}
 	m := ask1(t, "udp", server, "_http._tcp.web.default.svc.cluster.local.", dnsmessage.TypeSRV)
@@ -244,7 +268,10 @@ func TestServer(t *testing.T) {
 
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03web\x00\x00\x01\x00\x01"))
-	s := Server{Cluster: fakeCluster{}, Upstream: func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("none") }}
+	s := Server{
+		Cluster:  fakeCluster{},
+		Upstream: func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("none") },
+	}
 	f.Fuzz(func(_ *testing.T, query []byte) {
 		s.answer(context.Background(), "udp", query)
 	})

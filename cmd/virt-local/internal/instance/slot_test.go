@@ -66,7 +66,9 @@ func TestValidateName(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	for _, name := range []string{"", "-a", "a-", "A", "a.b", "a/b", "..", "01234567890123456789012345678901234567890"} {
+	for _, name := range []string{
+		"", "-a", "a-", "A", "a.b", "a/b", "..", "01234567890123456789012345678901234567890",
+	} {
 		if ValidateName(name) == nil {
 			t.Errorf("%q is accepted", name)
 		}

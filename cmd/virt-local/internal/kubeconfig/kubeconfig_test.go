@@ -25,7 +25,9 @@ contexts:
   context: {cluster: work, user: me, namespace: mine}
 `
 
-var credentials = Credentials{Server: "https://10.99.0.1:6443", CA: []byte("ca"), Certificate: []byte("crt"), CertificateKey: []byte("key")}
+var credentials = Credentials{
+	Server: "https://10.99.0.1:6443", CA: []byte("ca"), Certificate: []byte("crt"), CertificateKey: []byte("key"),
+}
 
 func TestMergeAndRemove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")

@@ -17,7 +17,8 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func TestFiles(t *testing.T) {
 	in := &instance.Instance{Name: "test", StateDir: "/state", Slot: 3, Nodes: 2, Created: time.Unix(0, 0)}
-	files, err := Files(in.NodeList()[1], Tools{Runc: "/usr/sbin/runc", CNI: "/usr/lib/cni"}, "/state/pki", []byte("nameserver 192.0.2.1\n"))
+	files, err := Files(in.NodeList()[1], Tools{Runc: "/usr/sbin/runc", CNI: "/usr/lib/cni"}, "/state/pki",
+		[]byte("nameserver 192.0.2.1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +49,14 @@ func TestFiles(t *testing.T) {
 
 func TestResolvConf(t *testing.T) {
 	tests := []struct{ name, in, want string }{
-		{"plain", "# by hand\nnameserver 192.0.2.1\nsearch example.org\n", "nameserver 192.0.2.1\nsearch example.org\n"},
-		{"systemd-resolved", "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch lan\n", "options edns0 trust-ad\nsearch lan\nnameserver 10.192.0.10\n"},
+		{
+			"plain", "# by hand\nnameserver 192.0.2.1\nsearch example.org\n",
+			"nameserver 192.0.2.1\nsearch example.org\n",
+		},
+		{
+			"systemd-resolved", "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch lan\n",
+			"options edns0 trust-ad\nsearch lan\nnameserver 10.192.0.10\n",
+		},
 		{"IPv6, which nodes have not", "nameserver fd00::1\nnameserver 192.0.2.1\n", "nameserver 192.0.2.1\n"},
 		{"none", "", "nameserver 10.192.0.10\n"},
 	}

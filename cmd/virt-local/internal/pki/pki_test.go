@@ -65,7 +65,9 @@ func TestEnsure(t *testing.T) {
 		if c.Server {
 			usage = x509.ExtKeyUsageServerAuth
 		}
-		if _, err := crt.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+		if _, err := crt.Verify(x509.VerifyOptions{
+			Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
+		}); err != nil {
 			t.Errorf("%s: %v", c.Name, err)
 		}
 		for _, ip := range c.IPs {
@@ -78,7 +80,9 @@ func TestEnsure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+	if _, err := server.Verify(x509.VerifyOptions{
+		Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}); err == nil {
 		t.Error("the front proxy's certificate is good for a client of the API server too")
 	}
 

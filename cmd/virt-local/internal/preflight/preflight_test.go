@@ -24,7 +24,8 @@ func complete() Machine {
 }
 
 func TestCheck(t *testing.T) {
-	if tools, err := Check(complete()); err != nil || tools != (node.Tools{Runc: "/usr/sbin/runc", CNI: "/usr/lib/cni"}) {
+	if tools, err := Check(complete()); err != nil ||
+		tools != (node.Tools{Runc: "/usr/sbin/runc", CNI: "/usr/lib/cni"}) {
 		t.Errorf("got %+v, %v", tools, err)
 	}
 	tests := []struct {

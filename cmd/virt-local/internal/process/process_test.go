@@ -11,11 +11,14 @@ import (
 )
 
 func TestParseStat(t *testing.T) {
-	st, err := parseStat("42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123456 1000 100 18446744073709551615\n")
+	st, err := parseStat("42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123456 1000 " +
+		"100 18446744073709551615\n")
 	if err != nil || st != (Stat{Parent: 7, State: 'S', Start: 123456}) {
 		t.Errorf("got %+v, %v", st, err)
 	}
-	for _, bad := range []string{"", "42", "42 (x) S 1", "42 (x) S y 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"} {
+	for _, bad := range []string{
+		"", "42", "42 (x) S 1", "42 (x) S y 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20",
+	} {
 		if _, err := parseStat(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -125,7 +128,8 @@ func TestFindAndChildren(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if none, err := Find("100"); err != nil || slices.ContainsFunc(none, func(id ID) bool { return id.PID == cmd.Process.Pid }) {
+	if none, err := Find("100"); err != nil ||
+		slices.ContainsFunc(none, func(id ID) bool { return id.PID == cmd.Process.Pid }) {
 		t.Errorf("an argument's beginning was enough: %v, %v", none, err)
 	}
 	children, err := Children(os.Getpid())

@@ -38,7 +38,8 @@ func run(t *testing.T, dir string, objects ...runtime.Object) kubernetes.Interfa
 func settled(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	claim := newClaim("settled", Name, corev1.PersistentVolumeFilesystem)
-	if _, err := client.CoreV1().PersistentVolumeClaims("ns").Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().PersistentVolumeClaims("ns").Create(t.Context(),
+		claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the provisioner works", func() bool { return !gone(t, client, "pvc-settled-uid") })
@@ -73,9 +74,12 @@ func kept(t *testing.T, path string) {
 	}
 }
 
-func newVolume(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
+func newVolume(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy,
+) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-fs-uid", UID: "volume-uid", Annotations: map[string]string{annotationProvisionedBy: Name}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-fs-uid", UID: "volume-uid", Annotations: map[string]string{annotationProvisionedBy: Name},
+		},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: policy, StorageClassName: Class,
 			ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "fs", UID: "fs-uid"},
@@ -185,11 +189,13 @@ func TestErasureAfterKill(t *testing.T) {
 		settled(t, client)
 		kept(t, filepath.Join(dir, ".erase", "pvc-fs-uid", "disk.img"))
 		disk := Disk{Dir: dir}
-		if names, err := Unowned(t.Context(), client, disk); err != nil || !slices.Equal(names, []string{"pvc-fs-uid"}) {
+		if names, err := Unowned(t.Context(), client, disk); err != nil ||
+			!slices.Equal(names, []string{"pvc-fs-uid"}) {
 			t.Errorf("unowned: %v, %v", names, err)
 		}
 		got, err := disk.Describe("pvc-fs-uid")
-		if err != nil || !strings.Contains(got.Remove, "pvc-fs-uid.json'") || !strings.HasSuffix(got.Path, "/.erase/pvc-fs-uid") {
+		if err != nil || !strings.Contains(got.Remove, "pvc-fs-uid.json'") ||
+			!strings.HasSuffix(got.Path, "/.erase/pvc-fs-uid") {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -200,7 +206,8 @@ func TestEraseOld(t *testing.T) {
 	dir := t.TempDir()
 	data := precious(t, dir, "pvc-fs-uid")
 	waiting := newClaim("waiting", Name, corev1.PersistentVolumeFilesystem)
-	client := fake.NewClientset(newVolume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete), waiting, StorageClass())
+	client := fake.NewClientset(newVolume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete), waiting,
+		StorageClass())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- EraseOld(ctx, client, Disk{Dir: dir}) }()

@@ -82,10 +82,16 @@ func (m *memory) Volumes() ([]string, error) {
 func newClaim(name, provisioner string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolumeClaim {
 	class := Class
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), Annotations: map[string]string{annotationProvisioner: provisioner}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name + "-uid"),
+			Annotations: map[string]string{annotationProvisioner: provisioner},
+		},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: &class, VolumeMode: &mode, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("50Mi")}},
+			StorageClassName: &class, VolumeMode: &mode,
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("50Mi")},
+			},
 		},
 	}
 }
@@ -129,13 +135,17 @@ func TestRun(t *testing.T) {
 		}
 		return v
 	}
-	eventually(t, "both claims have a volume", func() bool { return volume("pvc-fs-uid") != nil && volume("pvc-block-uid") != nil })
+	eventually(t, "both claims have a volume", func() bool {
+		return volume("pvc-fs-uid") != nil && volume("pvc-block-uid") != nil
+	})
 	fs, block := volume("pvc-fs-uid"), volume("pvc-block-uid")
 	if fs.Spec.HostPath == nil || fs.Spec.HostPath.Path != "/v/pvc-fs-uid" || fs.Spec.ClaimRef.Name != "fs" ||
-		fs.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || fs.Spec.AccessModes[0] != corev1.ReadWriteMany {
+		fs.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete ||
+		fs.Spec.AccessModes[0] != corev1.ReadWriteMany {
 		t.Errorf("file system volume %+v", fs.Spec)
 	}
-	if block.Spec.Local == nil || block.Spec.Local.Path != "/v/pvc-block-uid.dev" || *block.Spec.VolumeMode != corev1.PersistentVolumeBlock || block.Spec.NodeAffinity == nil {
+	if block.Spec.Local == nil || block.Spec.Local.Path != "/v/pvc-block-uid.dev" ||
+		*block.Spec.VolumeMode != corev1.PersistentVolumeBlock || block.Spec.NodeAffinity == nil {
 		t.Errorf("block volume %+v", block.Spec)
 	}
 	eventually(t, "the refused claim has an event", func() bool {
@@ -147,7 +157,8 @@ func TestRun(t *testing.T) {
 	if volume("pvc-other-uid") != nil || volume("pvc-selecting-uid") != nil {
 		t.Error("made a volume for another provisioner, or for a selector")
 	}
-	if names, err := store.Volumes(); err != nil || !slices.Contains(names, "pvc-gone-uid") || !slices.Contains(names, "by-hand") {
+	if names, err := store.Volumes(); err != nil || !slices.Contains(names, "pvc-gone-uid") ||
+		!slices.Contains(names, "by-hand") {
 		t.Errorf("orphans: %v, %v", names, err)
 	}
 

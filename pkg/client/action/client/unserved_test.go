@@ -22,16 +22,20 @@ func TestUnserved(t *testing.T) {
 		err              error
 		unserved, noPath bool
 	}{
-		"a list":              {noPath(""), true, true},
-		"an object":           {noPath("demo"), true, true},
-		"wrapped":             {fmt.Errorf("list: %w", noPath("")), true, true},
-		"a nameless Status":   {&apierrors.StatusError{ErrStatus: nameless}, true, false},
-		"no such object":      {apierrors.NewNotFound(vms, "demo"), false, false},
-		"another refusal":     {apierrors.NewForbidden(vms, "", nil), false, false},
-		"another server's":    {apierrors.NewGenericServerResponse(http.StatusBadGateway, "GET", vms, "", "bad gateway", 0, true), false, false},
+		"a list":            {noPath(""), true, true},
+		"an object":         {noPath("demo"), true, true},
+		"wrapped":           {fmt.Errorf("list: %w", noPath("")), true, true},
+		"a nameless Status": {&apierrors.StatusError{ErrStatus: nameless}, true, false},
+		"no such object":    {apierrors.NewNotFound(vms, "demo"), false, false},
+		"another refusal":   {apierrors.NewForbidden(vms, "", nil), false, false},
+		"another server's": {
+			apierrors.NewGenericServerResponse(http.StatusBadGateway, "GET", vms, "", "bad gateway", 0, true), false,
+			false,
+		},
 		"nothing of a server": {errors.New("404"), false, false},
 	} {
-		if unserved, noPath := Unserved(test.err), NoPath(test.err); unserved != test.unserved || noPath != test.noPath {
+		if unserved, noPath := Unserved(test.err), NoPath(test.err); unserved != test.unserved ||
+			noPath != test.noPath {
 			t.Errorf("%s: unserved %v, no path %v; want %v, %v", name, unserved, noPath, test.unserved, test.noPath)
 		}
 	}

@@ -17,7 +17,10 @@ import (
 const all = "/apis/clone.kubevirt.io/v1beta1/namespaces/default/virtualmachineclones"
 
 func TestNew(t *testing.T) {
-	out := New("default", "c", Options{Source: "snap", FromSnapshot: true, Target: "copy", MACs: map[string]string{"default": "02-00-00-00-00-17"}, Serial: "s"})
+	out := New("default", "c", Options{
+		Source: "snap", FromSnapshot: true, Target: "copy", MACs: map[string]string{"default": "02-00-00-00-00-17"},
+		Serial: "s",
+	})
 	data, err := json.Marshal(out.Spec)
 	want := `{"source":{"apiGroup":"snapshot.kubevirt.io","kind":"VirtualMachineSnapshot","name":"snap"},"target":{"apiGroup":"kubevirt.io","kind":"VirtualMachine","name":"copy"},"template":{},"newMacAddresses":{"default":"02-00-00-00-00-17"},"newSMBiosSerial":"s"}`
 	if err != nil || string(data) != want {
@@ -37,13 +40,18 @@ func TestWait(t *testing.T) {
 			api := clienttest.New(t)
 			object := New("default", "c", Options{Source: "demo"})
 			object.Status.Phase = tc.phase
-			object.Status.Conditions = []clonev1beta1.Condition{{Type: clonev1beta1.ConditionReady, Status: "False", Message: "the source is gone"}}
+			object.Status.Conditions = []clonev1beta1.Condition{
+				{Type: clonev1beta1.ConditionReady, Status: "False", Message: "the source is gone"},
+			}
 			api.Put(all, &clonev1beta1.VirtualMachineCloneList{
-				TypeMeta: metav1.TypeMeta{APIVersion: clonev1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineCloneList"},
-				Items:    []clonev1beta1.VirtualMachineClone{*object},
+				TypeMeta: metav1.TypeMeta{
+					APIVersion: clonev1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineCloneList",
+				},
+				Items: []clonev1beta1.VirtualMachineClone{*object},
 			})
 			_, err := Wait(t.Context(), api.Client(), "default", "c", func(string) {})
-			if tc.wrong == "" && err != nil || tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)) {
+			if tc.wrong == "" && err != nil ||
+				tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)) {
 				t.Errorf("%v", err)
 			}
 		})

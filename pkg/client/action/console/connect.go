@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/stream"
 )
@@ -41,7 +42,7 @@ func connect(
 			if _, err := wait.Until(ctx, api, namespace, name, runningOrStopped(again)); err != nil {
 				return nil, err
 			}
-		case again && wait.Passing(err):
+		case again && client.Passing(err):
 			waiting()
 		default:
 			return nil, fmt.Errorf("console of %s/%s: %w", namespace, name, err)

@@ -42,7 +42,8 @@ func TestRecorder(t *testing.T) {
 
 func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{
-		`plain`: "plain", `\r\n\t\e\\\"`: "\r\n\t\x1b\\\"", `\x1b\x3Z`: "\x1b\x03Z", `\0\101\400`: "\x00A", `\u20ac\U0001F600`: "€😀",
+		`plain`: "plain", `\r\n\t\e\\\"`: "\r\n\t\x1b\\\"", `\x1b\x3Z`: "\x1b\x03Z", `\0\101\400`: "\x00A",
+		`\u20ac\U0001F600`: "€😀",
 	} {
 		got, err := Unescape(in)
 		if in == `\0\101\400` {

@@ -181,7 +181,10 @@ func TestReconnect(t *testing.T) {
 	first, second, third := newGuest(), newGuest(), newGuest()
 	var events []Event
 	out := &buffer{}
-	ended := run(t, &Session{Dial: dials(first, second, third), Out: out, Reconnect: true, Notify: func(e Event, _ error) { events = append(events, e) }})
+	ended := run(t, &Session{
+		Dial: dials(first, second, third), Out: out, Reconnect: true,
+		Notify: func(e Event, _ error) { events = append(events, e) },
+	})
 	write(t, first.out, "1")
 	first.out.Close()
 	write(t, second.out, "2")
@@ -247,7 +250,10 @@ func TestCancel(t *testing.T) {
 	connected := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- (&Session{Dial: dials(g), In: in, StopInput: func() { in.Close() }, Out: io.Discard, Reconnect: true, Notify: func(Event, error) { close(connected) }}).Run(ctx)
+		ended <- (&Session{
+			Dial: dials(g), In: in, StopInput: func() { in.Close() }, Out: io.Discard, Reconnect: true,
+			Notify: func(Event, error) { close(connected) },
+		}).Run(ctx)
 	}()
 	<-connected
 	cancel()

@@ -56,15 +56,23 @@ func TestVMGolden(t *testing.T) {
 		"cloud-init-network": with(func(o *Options) { o.CloudInit = CloudInit{NetworkData: "eQ=="} }),
 		"cloud-init-none":    with(func(o *Options) { o.CloudInit = CloudInit{Source: "None", User: "me"} }),
 		"cloud-init-asked":   with(func(o *Options) { o.CloudInit = CloudInit{Source: "nocloud"} }),
-		"config-drive":       with(func(o *Options) { o.CloudInit = CloudInit{Source: "configdrive", User: "me", GAManageSSH: &yes} }),
-		"instancetype":       with(func(o *Options) { o.Instancetype, o.Preference = "u1.small", "VirtualMachinePreference/fedora" }),
+		"config-drive": with(func(o *Options) {
+			o.CloudInit = CloudInit{Source: "configdrive", User: "me", GAManageSSH: &yes}
+		}),
+		"instancetype": with(func(o *Options) {
+			o.Instancetype, o.Preference = "u1.small", "VirtualMachinePreference/fedora"
+		}),
 		"instancetype-namespaced": with(func(o *Options) {
 			o.Instancetype = "virtualmachineinstancetype/u1"
 			o.Volumes = []Volume{{Kind: ContainerDisk, Source: "x"}, {Kind: Claim, Source: "c", Plain: true}}
 		}),
 		"inferred": with(func(o *Options) {
 			o.InferInstancetype, o.InferPreference = Inference{Explicit: true}, Inference{Explicit: true, From: "b"}
-			o.Volumes = []Volume{{Kind: Claim, Source: "a", BootOrder: 2}, {Kind: Claim, Source: "b", BootOrder: 1}, {Kind: Claim, Source: "c", ReadOnly: true}}
+			o.Volumes = []Volume{
+				{Kind: Claim, Source: "a", BootOrder: 2},
+				{Kind: Claim, Source: "b", BootOrder: 1},
+				{Kind: Claim, Source: "c", ReadOnly: true},
+			}
 		}),
 		"inferred-if-there": with(func(o *Options) { o.Volumes = []Volume{{Kind: Claim, Source: "a"}} }),
 		"not-inferred": with(func(o *Options) {
@@ -80,26 +88,65 @@ func TestVMGolden(t *testing.T) {
 				{Kind: Import, Import: DataSource{Type: "pvc", Source: "images/gold", Size: "20Gi"}, BootOrder: 1},
 				{Kind: Import, Import: DataSource{Type: "blank", Size: "1Gi"}},
 				{Kind: Import, Name: "snap", Import: DataSource{Type: "snapshot", Source: "images/snap"}},
-				{Kind: Import, Name: "gcs", Import: DataSource{Type: "gcs", URL: "gs://x", SecretRef: "s", Size: "1Gi"}},
-				{Kind: Import, Name: "http", Import: DataSource{Type: "http", URL: "https://x", SecretRef: "s", CertConfigMap: "c", ExtraHeaders: []string{"A: b"}, SecretExtraHeaders: []string{"t"}, Size: "1Gi"}},
-				{Kind: Import, Name: "imageio", Import: DataSource{Type: "imageio", URL: "https://x", DiskID: "d", SecretRef: "s", CertConfigMap: "c", Size: "1Gi"}},
-				{Kind: Import, Name: "registry", Import: DataSource{Type: "registry", URL: "docker://x", PullMethod: "node", SecretRef: "s", CertConfigMap: "c", Size: "1Gi"}},
+				{
+					Kind: Import, Name: "gcs",
+					Import: DataSource{Type: "gcs", URL: "gs://x", SecretRef: "s", Size: "1Gi"},
+				},
+				{
+					Kind: Import, Name: "http",
+					Import: DataSource{
+						Type: "http", URL: "https://x", SecretRef: "s", CertConfigMap: "c",
+						ExtraHeaders: []string{"A: b"}, SecretExtraHeaders: []string{"t"}, Size: "1Gi",
+					},
+				},
+				{
+					Kind: Import, Name: "imageio",
+					Import: DataSource{
+						Type: "imageio", URL: "https://x", DiskID: "d", SecretRef: "s", CertConfigMap: "c", Size: "1Gi",
+					},
+				},
+				{
+					Kind: Import, Name: "registry",
+					Import: DataSource{
+						Type: "registry", URL: "docker://x", PullMethod: "node", SecretRef: "s", CertConfigMap: "c",
+						Size: "1Gi",
+					},
+				},
 				{Kind: Import, Name: "stream", Import: DataSource{Type: "registry", ImageStream: "x", Size: "1Gi"}},
-				{Kind: Import, Name: "s3", Import: DataSource{Type: "s3", URL: "s3://x", SecretRef: "s", CertConfigMap: "c", Size: "1Gi"}},
-				{Kind: Import, Name: "vddk", Import: DataSource{Type: "vddk", URL: "https://x", UUID: "u", ThumbPrint: "t", SecretRef: "s", BackingFile: "b", InitImageURL: "i", Size: "1Gi"}},
+				{
+					Kind: Import, Name: "s3",
+					Import: DataSource{Type: "s3", URL: "s3://x", SecretRef: "s", CertConfigMap: "c", Size: "1Gi"},
+				},
+				{
+					Kind: Import, Name: "vddk",
+					Import: DataSource{
+						Type: "vddk", URL: "https://x", UUID: "u", ThumbPrint: "t", SecretRef: "s", BackingFile: "b",
+						InitImageURL: "i", Size: "1Gi",
+					},
+				},
 			}
 		}),
 		"inferred-from-import": with(func(o *Options) {
 			o.Volumes = []Volume{{Kind: Import, Name: "a", Import: DataSource{Type: "ds", Source: "fedora"}}}
 		}),
-		"sysprep":        with(func(o *Options) { o.Sysprep = Sysprep{Name: "answers"} }),
-		"sysprep-secret": with(func(o *Options) { o.Preference, o.Sysprep = "windows", Sysprep{Name: "answers", Type: "Secret"} }),
+		"sysprep": with(func(o *Options) { o.Sysprep = Sysprep{Name: "answers"} }),
+		"sysprep-secret": with(func(o *Options) {
+			o.Preference, o.Sysprep = "windows", Sysprep{Name: "answers", Type: "Secret"}
+		}),
 		"access-credentials": with(func(o *Options) {
 			o.CloudInit.User = "me"
-			o.AccessCredentials = []AccessCredential{{Source: "keys"}, {Type: "ssh", Source: "more", Method: "ga", User: "you"}, {Type: "password", Source: "pws"}}
+			o.AccessCredentials = []AccessCredential{
+				{Source: "keys"},
+				{Type: "ssh", Source: "more", Method: "ga", User: "you"},
+				{Type: "password", Source: "pws"},
+			}
 		}),
-		"access-credentials-nocloud":     with(func(o *Options) { o.AccessCredentials = []AccessCredential{{Source: "keys", Method: "noCloud"}} }),
-		"access-credentials-configdrive": with(func(o *Options) { o.AccessCredentials = []AccessCredential{{Source: "keys", Method: "configdrive"}} }),
+		"access-credentials-nocloud": with(func(o *Options) {
+			o.AccessCredentials = []AccessCredential{{Source: "keys", Method: "noCloud"}}
+		}),
+		"access-credentials-configdrive": with(func(o *Options) {
+			o.AccessCredentials = []AccessCredential{{Source: "keys", Method: "configdrive"}}
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm, err := VM(o)
@@ -117,19 +164,25 @@ func TestVMGolden(t *testing.T) {
 
 func TestVMRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		`name: "" is no name`:                               func(o *Options) { o.Name = "" },
-		`run-strategy: "Never" is not one of`:               func(o *Options) { o.RunStrategy = "Never" },
-		`memory: "x" is not a quantity`:                     func(o *Options) { o.Memory = "x" },
-		`memory: "0": must be more than 0`:                  func(o *Options) { o.Memory = "0" },
-		`termination-grace-period: -1: must not`:            func(o *Options) { o.TerminationGracePeriodSeconds = -1 },
-		`volume demo-containerdisk-0: the image is missing`: func(o *Options) { o.Volumes = []Volume{{Kind: ContainerDisk}} },
-		`volume x: unknown kind "tape"`:                     func(o *Options) { o.Volumes = []Volume{{Kind: "tape", Name: "x"}} },
+		`name: "" is no name`:                    func(o *Options) { o.Name = "" },
+		`run-strategy: "Never" is not one of`:    func(o *Options) { o.RunStrategy = "Never" },
+		`memory: "x" is not a quantity`:          func(o *Options) { o.Memory = "x" },
+		`memory: "0": must be more than 0`:       func(o *Options) { o.Memory = "0" },
+		`termination-grace-period: -1: must not`: func(o *Options) { o.TerminationGracePeriodSeconds = -1 },
+		`volume demo-containerdisk-0: the image is missing`: func(o *Options) {
+			o.Volumes = []Volume{{Kind: ContainerDisk}}
+		},
+		`volume x: unknown kind "tape"`: func(o *Options) { o.Volumes = []Volume{{Kind: "tape", Name: "x"}} },
 		`volume a: another volume has the same name`: func(o *Options) {
 			o.Volumes = []Volume{{Kind: Empty, Source: "1Gi", Name: "a"}, {Kind: Empty, Source: "1Gi", Name: "a"}}
 		},
-		`instancetype: "flavour" is not one of virtualmachineinstancetype, `: func(o *Options) { o.Instancetype = "flavour/x" },
-		`preference: "X" is no name`:                                         func(o *Options) { o.Preference = "X" },
-		`infer-instancetype: there is no volume to infer from`:               func(o *Options) { o.InferInstancetype.Explicit = true },
+		`instancetype: "flavour" is not one of virtualmachineinstancetype, `: func(o *Options) {
+			o.Instancetype = "flavour/x"
+		},
+		`preference: "X" is no name`: func(o *Options) { o.Preference = "X" },
+		`infer-instancetype: there is no volume to infer from`: func(o *Options) {
+			o.InferInstancetype.Explicit = true
+		},
 		`infer-preference-from: there is no volume named "x"`: func(o *Options) {
 			o.InferPreference = Inference{Explicit: true, From: "x"}
 		},
@@ -145,7 +198,10 @@ func TestVMRefuses(t *testing.T) {
 			o.Volumes = []Volume{{Kind: Claim, Name: "a", Source: "x/y"}}
 		},
 		`volume a: boot order 1 is that of volume c too`: func(o *Options) {
-			o.Volumes = []Volume{{Kind: Claim, Source: "c", BootOrder: 1}, {Kind: Claim, Name: "a", Source: "d", BootOrder: 1}}
+			o.Volumes = []Volume{
+				{Kind: Claim, Source: "c", BootOrder: 1},
+				{Kind: Claim, Name: "a", Source: "d", BootOrder: 1},
+			}
 		},
 		`disk-bus: "ide" is not one of virtio, sata, scsi, usb`: func(o *Options) { o.DiskBus = "ide" },
 		`disk-bus: sata has no read-only disks, as a is`: func(o *Options) {
@@ -159,17 +215,23 @@ func TestVMRefuses(t *testing.T) {
 			o.Volumes = []Volume{{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "blank"}}}
 		},
 		`volume-import: src "x" is not NAMESPACE/NAME`: func(o *Options) {
-			o.Volumes = []Volume{{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "pvc", Source: "x"}}}
+			o.Volumes = []Volume{
+				{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "pvc", Source: "x"}},
+			}
 		},
 		`volume-import: exactly one of url and imagestream`: func(o *Options) {
-			o.Volumes = []Volume{{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "registry"}}}
+			o.Volumes = []Volume{
+				{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "registry"}},
+			}
 		},
 		`volume-import: type "tape" is not one of`: func(o *Options) {
 			o.Volumes = []Volume{{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "tape"}}}
 		},
 		`volume-sysprep: type "tape" is not one of`: func(o *Options) { o.Sysprep = Sysprep{Name: "a", Type: "tape"} },
 		`volume-sysprep: src is missing`:            func(o *Options) { o.Sysprep = Sysprep{Type: "secret"} },
-		`access-cred: user is missing`:              func(o *Options) { o.AccessCredentials = []AccessCredential{{Source: "a"}} },
+		`access-cred: user is missing`: func(o *Options) {
+			o.AccessCredentials = []AccessCredential{{Source: "a"}}
+		},
 		`access-cred: method nocloud and --cloud-init configDrive do not go`: func(o *Options) {
 			o.CloudInit.Source = CloudInitConfigDrive
 			o.AccessCredentials = []AccessCredential{{Source: "a", Method: "nocloud"}}
@@ -201,7 +263,8 @@ func TestVMRefuses(t *testing.T) {
 // Names that the server takes are taken here, too, and no others.
 func TestNames(t *testing.T) {
 	for _, name := range []string{
-		"demo", "demo.shop", strings.Repeat("a", 64), strings.Repeat("a", 253), strings.Repeat("a", 254), "", "-a", "A", "a..b",
+		"demo", "demo.shop", strings.Repeat("a", 64), strings.Repeat("a", 253), strings.Repeat("a", 254), "", "-a", "A",
+		"a..b",
 	} {
 		o := Options{
 			Name: "demo", RunStrategy: "Always", Memory: "1Gi",
@@ -251,10 +314,14 @@ func TestKindsGolden(t *testing.T) {
 			})
 		},
 		"kind-instancetype-namespaced": func() (*unstructured.Unstructured, error) {
-			return Instancetype(InstancetypeOptions{Scope: Scope{Name: "it", Namespaced: true, Namespace: "shop"}, CPU: 1, Memory: "1Gi"})
+			return Instancetype(InstancetypeOptions{
+				Scope: Scope{Name: "it", Namespaced: true, Namespace: "shop"}, CPU: 1, Memory: "1Gi",
+			})
 		},
 		"kind-preference": func() (*unstructured.Unstructured, error) {
-			return Preference(PreferenceOptions{Scope: Scope{Name: "p"}, VolumeStorageClass: "fast", MachineType: "q35", CPUTopology: "preferCores"})
+			return Preference(PreferenceOptions{
+				Scope: Scope{Name: "p"}, VolumeStorageClass: "fast", MachineType: "q35", CPUTopology: "preferCores",
+			})
 		},
 		"kind-preference-namespaced": func() (*unstructured.Unstructured, error) {
 			return Preference(PreferenceOptions{Scope: Scope{Name: "p", Namespaced: true}})

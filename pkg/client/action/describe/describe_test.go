@@ -54,7 +54,8 @@ func TestGet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.APIVersion != action.ReportVersion || r.Kind != Kind || r.VM == nil || r.VMI == nil || r.Why == nil || r.Why.Summary == "" {
+	if r.APIVersion != action.ReportVersion || r.Kind != Kind || r.VM == nil || r.VMI == nil || r.Why == nil ||
+		r.Why.Summary == "" {
 		t.Errorf("got %+v", r)
 	}
 	if want := []Pod{{Name: "virt-launcher-vm-x", Phase: "Pending", Node: "one"}}; !slices.Equal(r.Pods, want) {
@@ -90,16 +91,21 @@ func TestGet(t *testing.T) {
 
 func TestNothingToDescribe(t *testing.T) {
 	api := clienttest.New(t)
-	api.Put(kv+"virtualmachines", v1.VirtualMachineList{Items: []v1.VirtualMachine{{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}}})
-	if _, err := Get(t.Context(), api.Client(), "ns", "vm", now); !errors.Is(err, action.ErrNotFound) || !strings.Contains(err.Error(), "vms") {
+	api.Put(kv+"virtualmachines",
+		v1.VirtualMachineList{Items: []v1.VirtualMachine{{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}}})
+	if _, err := Get(t.Context(), api.Client(), "ns", "vm", now); !errors.Is(err, action.ErrNotFound) ||
+		!strings.Contains(err.Error(), "vms") {
 		t.Errorf("no machine: %v", err)
 	}
 	api.Put(kv+"virtualmachines/vm", http.HandlerFunc(http.NotFound))
 	if _, err := Get(t.Context(), api.Client(), "ns", "vm", now); !errors.Is(err, action.ErrNotInstalled) {
 		t.Errorf("no virtkit: %v", err)
 	}
-	api.Put("/api/v1/nodes", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) }))
-	if _, err := Get(t.Context(), api.Client(), "ns", "vm", now); err == nil || !strings.HasPrefix(err.Error(), "read nodes: ") {
+	api.Put("/api/v1/nodes", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "broken", http.StatusInternalServerError)
+	}))
+	if _, err := Get(t.Context(), api.Client(), "ns", "vm", now); err == nil ||
+		!strings.HasPrefix(err.Error(), "read nodes: ") {
 		t.Errorf("a broken server: %v", err)
 	}
 }

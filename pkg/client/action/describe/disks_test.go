@@ -14,8 +14,12 @@ func TestDisks(t *testing.T) {
 		{Name: "bay", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSATA}}},
 		{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}},
 	}
-	vmi.Spec.Volumes = []v1.Volume{{Name: "cd", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "iso", Hotpluggable: true}}}}
-	vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "cd", Phase: v1.VolumeReady, Target: "sdb", HotplugVolume: &v1.HotplugVolumeStatus{}}}
+	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "cd", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "iso", Hotpluggable: true}}},
+	}
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{
+		{Name: "cd", Phase: v1.VolumeReady, Target: "sdb", HotplugVolume: &v1.HotplugVolumeStatus{}},
+	}
 	want := []Disk{
 		{Name: "cd", Source: "dataVolume iso", Device: "cdrom scsi", Target: "sdb", Phase: "Ready", Hotplug: true},
 		{Name: "bay", Source: "empty", Device: "cdrom sata"},

@@ -31,7 +31,9 @@ func (w *world) Raw(_ context.Context, resource, _, name string) (map[string]any
 	return w.live, nil
 }
 
-func (w *world) TryPatch(_ context.Context, _, _, _ string, kind types.PatchType, patch []byte, opts metav1.PatchOptions) (map[string]any, error) {
+func (w *world) TryPatch(_ context.Context, _, _, _ string, kind types.PatchType, patch []byte,
+	opts metav1.PatchOptions,
+) (map[string]any, error) {
 	w.patches = append(w.patches, string(kind)+" "+opts.FieldManager+" "+string(patch))
 	return w.then, nil
 }
@@ -84,8 +86,12 @@ kind: Secret
 metadata: {name: s}
 `
 	w := &world{running: true}
-	w.live = read(t, "{metadata: {name: vm, resourceVersion: '1'}, spec: {runStrategy: Always, template: {spec: {domain: {cpu: {cores: 2}}}}}, status: {x: 1}}")[0]
-	w.then = read(t, "{metadata: {name: vm, resourceVersion: '2'}, spec: {runStrategy: Always, template: {spec: {domain: {cpu: {cores: 4}}}}}, status: {x: 2}}")[0]
+	w.live = read(t,
+		"{metadata: {name: vm, resourceVersion: '1'}, spec: {runStrategy: Always, template: {spec: {domain: {cpu: "+
+			"{cores: 2}}}}}, status: {x: 1}}")[0]
+	w.then = read(t,
+		"{metadata: {name: vm, resourceVersion: '2'}, spec: {runStrategy: Always, template: {spec: {domain: {cpu: "+
+			"{cores: 4}}}}}, status: {x: 2}}")[0]
 	report, err := Diff(t.Context(), w, read(t, manifest), Options{Namespace: "ns", FieldManager: "kubectl"})
 	if err != nil {
 		t.Fatal(err)
@@ -101,12 +107,14 @@ metadata: {name: s}
 	if string(data) != want || !report.Differs() {
 		t.Errorf("%s", data)
 	}
-	if got := strings.Join(w.patches, "\n"); got != `application/merge-patch+json kubectl {"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","spec":{"template":{"spec":{"domain":{"cpu":{"cores":4}}}}}}` {
+	wantPatch := `application/merge-patch+json kubectl {"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","spec":{"template":{"spec":{"domain":{"cpu":{"cores":4}}}}}}`
+	if got := strings.Join(w.patches, "\n"); got != wantPatch {
 		t.Errorf("%s", got)
 	}
 
 	w.then = w.live
-	report, err = Diff(t.Context(), w, read(t, manifest), Options{Namespace: "ns", ServerSide: true, FieldManager: "me"})
+	report, err = Diff(t.Context(), w, read(t, manifest),
+		Options{Namespace: "ns", ServerSide: true, FieldManager: "me"})
 	if err != nil || report.Differs() || !strings.HasPrefix(w.patches[1], "application/apply-patch+yaml me {") {
 		t.Errorf("%+v, %v, %q", report, err, w.patches)
 	}
@@ -121,8 +129,8 @@ metadata: {name: s}
 	}
 }
 
-// kubectl apply writes annotations into its own annotation even of a manifest that has none; applied again, that manifest
-// removes no annotation that is another's.
+// kubectl apply writes annotations into its own annotation even of a manifest that has none; applied again, that
+// manifest removes no annotation that is another's.
 func TestDiffWithoutAnnotations(t *testing.T) {
 	w := &world{live: read(t, `{metadata: {name: vm, annotations: {virtkit.io/renamed-from: old,
 		kubectl.kubernetes.io/last-applied-configuration:
@@ -162,18 +170,34 @@ func TestDiffOfSize(t *testing.T) {
 		strategy      v1.VMRolloutStrategy
 		want          string
 	}{
-		"sockets": {"{memory: {guest: 128Mi}}", "{cpu: {sockets: 2}, memory: {guest: 128Mi}}", "", "domain.cpu hotplug if the node has no room, after a migration"},
-		"memory":  {"{memory: {guest: 128Mi}}", "{memory: {guest: 256Mi}}", "", "domain.memory.guest restart 256Mi is more than the 128Mi that the guest was started with room for, maxGuest"},
-		"staged":  {"{cpu: {sockets: 1}}", "{cpu: {sockets: 2}}", v1.VMRolloutStrategyStage, "domain.cpu.sockets restart vmRolloutStrategy is Stage"},
-		"unknown": {"{cpu: {sockets: 1}}", "{cpu: {sockets: 2}}", "unknown", "domain.cpu.sockets hotplug if the node has no room, after a migration; unless vmRolloutStrategy is Stage, which your account may not read"},
+		"sockets": {
+			"{memory: {guest: 128Mi}}", "{cpu: {sockets: 2}, memory: {guest: 128Mi}}", "",
+			"domain.cpu hotplug if the node has no room, after a migration",
+		},
+		"memory": {
+			"{memory: {guest: 128Mi}}", "{memory: {guest: 256Mi}}", "",
+			"domain.memory.guest restart 256Mi is more than the 128Mi that the guest was started " +
+				"with room for, maxGuest",
+		},
+		"staged": {
+			"{cpu: {sockets: 1}}", "{cpu: {sockets: 2}}", v1.VMRolloutStrategyStage,
+			"domain.cpu.sockets restart vmRolloutStrategy is Stage",
+		},
+		"unknown": {
+			"{cpu: {sockets: 1}}", "{cpu: {sockets: 2}}", "unknown",
+			"domain.cpu.sockets hotplug if the node has no room, after a migration; " +
+				"unless vmRolloutStrategy is Stage, which your account may not read",
+		},
 	} {
 		w := &world{running: true, live: template(c.before), then: template(c.after), vmi: vmi, strategy: c.strategy}
-		report, err := Diff(t.Context(), w, read(t, "{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: vm}}"), Options{})
+		report, err := Diff(t.Context(), w,
+			read(t, "{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: vm}}"), Options{})
 		if err != nil || len(report.Objects[0].Changes) != 1 {
 			t.Fatalf("%s: %+v, %v", name, report, err)
 		}
 		change := report.Objects[0].Changes[0]
-		if got := strings.TrimPrefix(change.Path, "spec.template.spec.") + " " + string(change.Effect) + " " + change.Note; got != c.want {
+		if got := strings.TrimPrefix(change.Path, "spec.template.spec.") + " " + string(change.Effect) + " " +
+			change.Note; got != c.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -195,7 +219,8 @@ func TestThreeWay(t *testing.T) {
 			}
 			return read(t, text)[0]
 		}
-		if got := threeWay(one(test.original), one(test.modified), one(test.live)); !reflect.DeepEqual(got, one(test.want)) {
+		if got := threeWay(one(test.original), one(test.modified), one(test.live)); !reflect.DeepEqual(got,
+			one(test.want)) {
 			t.Errorf("%s: %v, want %s", name, got, test.want)
 		}
 	}
@@ -206,7 +231,11 @@ func TestRead(t *testing.T) {
 	if len(objects) != 3 || objects[2]["c"] != 1.0 {
 		t.Errorf("%v", objects)
 	}
-	for name, text := range map[string]string{"no YAML": "a: [", "a list": "- a", "too large": "a: " + strings.Repeat("x", maxManifest)} {
+	for name, text := range map[string]string{
+		"no YAML":   "a: [",
+		"a list":    "- a",
+		"too large": "a: " + strings.Repeat("x", maxManifest),
+	} {
 		if _, err := Read(strings.NewReader(text)); err == nil {
 			t.Errorf("%s: no error", name)
 		}

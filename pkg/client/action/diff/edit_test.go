@@ -13,7 +13,9 @@ import (
 )
 
 // Patch keeps what is stored.
-func (w *world) Patch(_ context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool, _ runtime.Object) error {
+func (w *world) Patch(_ context.Context, resource, namespace, name string, kind types.PatchType, patch []byte,
+	dryRun bool, _ runtime.Object,
+) error {
 	w.patches = append(w.patches, strings.Join([]string{"store", resource, namespace, name, string(patch)}, " "))
 	return nil
 }
@@ -32,16 +34,32 @@ func TestEdit(t *testing.T) {
 		patch   string
 		err     string
 	}{
-		"a field":            {replace: [2]string{"cores: 2", "cores: 4"}, patch: `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":4}}}}}}`},
-		"a field less":       {replace: [2]string{"labels: {a: b}", "labels: {}"}, patch: `{"metadata":{"labels":{"a":null}}}`},
-		"the server's":       {replace: [2]string{"ready: true", "ready: false"}, patch: `{}`},
-		"another name":       {replace: [2]string{"name: web", "name: db"}, err: "cannot be changed"},
-		"another version":    {replace: [2]string{"kubevirt.io/v1", "kubevirt.io/v2"}, err: "apiVersion cannot be changed"},
-		"no YAML":            {replace: [2]string{"spec: {", "spec: ["}, err: "yaml"},
-		"two objects":        {replace: [2]string{"status:", "---\n" + editedVM + "---\nstatus:"}, err: "there are 3 objects"},
-		"others changed it":  {replace: [2]string{"cores: 2", "cores: 4"}, live: [2]string{"cores: 2", "cores: 3"}, err: "changed by others"},
-		"others' status":     {replace: [2]string{"cores: 2", "cores: 4"}, live: [2]string{"ready: true", "ready: false"}, patch: `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":4}}}}}}`},
-		"others' annotation": {replace: [2]string{"cores: 2", "cores: 4"}, live: [2]string{"labels:", "annotations: {x: y}, labels:"}, err: "changed by others"},
+		"a field": {
+			replace: [2]string{"cores: 2", "cores: 4"},
+			patch:   `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":4}}}}}}`,
+		},
+		"a field less": {
+			replace: [2]string{"labels: {a: b}", "labels: {}"}, patch: `{"metadata":{"labels":{"a":null}}}`,
+		},
+		"the server's": {replace: [2]string{"ready: true", "ready: false"}, patch: `{}`},
+		"another name": {replace: [2]string{"name: web", "name: db"}, err: "cannot be changed"},
+		"another version": {
+			replace: [2]string{"kubevirt.io/v1", "kubevirt.io/v2"}, err: "apiVersion cannot be changed",
+		},
+		"no YAML":     {replace: [2]string{"spec: {", "spec: ["}, err: "yaml"},
+		"two objects": {replace: [2]string{"status:", "---\n" + editedVM + "---\nstatus:"}, err: "there are 3 objects"},
+		"others changed it": {
+			replace: [2]string{"cores: 2", "cores: 4"}, live: [2]string{"cores: 2", "cores: 3"},
+			err: "changed by others",
+		},
+		"others' status": {
+			replace: [2]string{"cores: 2", "cores: 4"}, live: [2]string{"ready: true", "ready: false"},
+			patch: `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":4}}}}}}`,
+		},
+		"others' annotation": {
+			replace: [2]string{"cores: 2", "cores: 4"}, live: [2]string{"labels:", "annotations: {x: y}, labels:"},
+			err: "changed by others",
+		},
 	} {
 		after := strings.Replace(editedVM, c.replace[0], c.replace[1], 1)
 		w := &world{live: read(t, strings.Replace(editedVM, c.live[0], c.live[1], 1))[0], running: true}
@@ -60,7 +78,8 @@ func TestEdit(t *testing.T) {
 		if diff := cmp.Diff([]string{string(types.MergePatchType) + " virtctl " + c.patch}, w.patches); diff != "" {
 			t.Errorf("%s, -want +got\n%s", name, diff)
 		}
-		if !object.Running || len(object.Changes) != 1 || object.Changes[0].Path != "spec.template.spec.domain.cpu.cores" {
+		if !object.Running || len(object.Changes) != 1 ||
+			object.Changes[0].Path != "spec.template.spec.domain.cpu.cores" {
 			t.Errorf("%s: verdict %+v", name, object)
 		}
 		w.patches = nil

@@ -35,19 +35,35 @@ func allPolicies() Policies {
 
 // healthy is a cluster with two nodes where all is well.
 func healthy() Facts {
-	class := storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}}, Provisioner: "driver"}
+	class := storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}},
+		Provisioner: "driver",
+	}
 	return Facts{
 		Now: now, Namespace: "default", RoundTrip: 3 * time.Millisecond,
 		Program: Program{
-			Version: version.Info{GitVersion: "v1"}, Name: "virtctl", Context: "here", Server: "https://here:6443", CertNotAfter: now.Add(1000 * time.Hour),
-			Path: map[string]string{"kubectl": "k", "kubectl-virt": "v", "kubectl_complete-virt": "c"},
+			Version: version.Info{GitVersion: "v1"}, Name: "virtctl", Context: "here", Server: "https://here:6443",
+			CertNotAfter: now.Add(1000 * time.Hour),
+			Path:         map[string]string{"kubectl": "k", "kubectl-virt": "v", "kubectl_complete-virt": "c"},
 		},
-		Server:          Read[apiversion.Info]{Value: apiversion.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1"}},
-		VirtAPI:         Read[version.Info]{Value: version.Info{GitVersion: "v1"}},
-		Resources:       Read[[]string]{Value: expected},
-		KubeVirt:        Read[*v1.KubeVirt]{Value: &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Status: v1.KubeVirtStatus{Phase: v1.KubeVirtPhaseDeployed}}},
-		Pods:            Read[[]corev1.Pod]{Value: []corev1.Pod{pod(names.VirtAPI, "one"), pod(names.VirtController, "two"), pod(names.VirtHandler, "one"), pod(names.VirtHandler, "two")}},
-		Authorities:     Read[[]Certificate]{Value: []Certificate{{NotAfter: now.Add(-time.Hour)}, {NotAfter: now.Add(1000 * time.Hour)}}},
+		Server:    Read[apiversion.Info]{Value: apiversion.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1"}},
+		VirtAPI:   Read[version.Info]{Value: version.Info{GitVersion: "v1"}},
+		Resources: Read[[]string]{Value: expected},
+		KubeVirt: Read[*v1.KubeVirt]{
+			Value: &v1.KubeVirt{
+				ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"},
+				Status:     v1.KubeVirtStatus{Phase: v1.KubeVirtPhaseDeployed},
+			},
+		},
+		Pods: Read[[]corev1.Pod]{
+			Value: []corev1.Pod{
+				pod(names.VirtAPI, "one"), pod(names.VirtController, "two"), pod(names.VirtHandler, "one"),
+				pod(names.VirtHandler, "two"),
+			},
+		},
+		Authorities: Read[[]Certificate]{
+			Value: []Certificate{{NotAfter: now.Add(-time.Hour)}, {NotAfter: now.Add(1000 * time.Hour)}},
+		},
 		Policies:        Read[Policies]{Value: allPolicies()},
 		SnapshotDrivers: Read[[]string]{Value: []string{"driver"}},
 		StorageClasses:  Read[[]storagev1.StorageClass]{Value: []storagev1.StorageClass{class}},
@@ -57,9 +73,13 @@ func healthy() Facts {
 
 func pod(component, node string) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: component + "-" + node, Labels: map[string]string{names.LabelComponent: component}},
-		Spec:       corev1.PodSpec{NodeName: node},
-		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: component + "-" + node, Labels: map[string]string{names.LabelComponent: component},
+		},
+		Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -78,11 +98,14 @@ func machine(name string) corev1.Node {
 			}},
 		},
 		Status: corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.37.1", ContainerRuntimeVersion: "containerd://2.4.2+unknown"},
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion: "v1.37.1", ContainerRuntimeVersion: "containerd://2.4.2+unknown",
+			},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			Allocatable: corev1.ResourceList{
-				names.ResourceKVM: resource.MustParse("100"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourceCPU: resource.MustParse("4"),
-				"hugepages-2Mi": resource.MustParse("64Mi"),
+				names.ResourceKVM: resource.MustParse("100"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+				corev1.ResourceCPU: resource.MustParse("4"),
+				"hugepages-2Mi":    resource.MustParse("64Mi"),
 			},
 		},
 	}
@@ -112,41 +135,129 @@ func TestChecks(t *testing.T) {
 		mend    string
 	}{
 		{"no kubectl", func(f *Facts) { f.Program.Path = nil }, "kubectl", OK, "nothing here needs it", ""},
-		{"no plugin", func(f *Facts) { delete(f.Program.Path, "kubectl-virt") }, "kubectl", Warning, "no kubectl-virt", "ln -s"},
-		{"no completion", func(f *Facts) { delete(f.Program.Path, "kubectl_complete-virt") }, "kubectl", Warning, "not completed", "plugins/"},
-		{"certificate expired", func(f *Facts) { f.Program.CertNotAfter = now.Add(-3 * time.Hour) }, "credentials", Failed, "expired 3h ago", "kubeconfig"},
-		{"certificate expires", func(f *Facts) { f.Program.CertNotAfter = now.Add(50 * time.Hour) }, "credentials", Warning, "in 2d", "kubeconfig"},
-		{"cluster is off", func(f *Facts) { f.Server.Err = errors.New("connection refused") }, "connection", Failed, "connection refused", "start the cluster"},
+		{
+			"no plugin", func(f *Facts) { delete(f.Program.Path, "kubectl-virt") }, "kubectl", Warning,
+			"no kubectl-virt", "ln -s",
+		},
+		{
+			"no completion", func(f *Facts) { delete(f.Program.Path, "kubectl_complete-virt") }, "kubectl", Warning,
+			"not completed", "plugins/",
+		},
+		{
+			"certificate expired", func(f *Facts) { f.Program.CertNotAfter = now.Add(-3 * time.Hour) }, "credentials",
+			Failed, "expired 3h ago", "kubeconfig",
+		},
+		{
+			"certificate expires", func(f *Facts) { f.Program.CertNotAfter = now.Add(50 * time.Hour) }, "credentials",
+			Warning, "in 2d", "kubeconfig",
+		},
+		{
+			"cluster is off", func(f *Facts) { f.Server.Err = errors.New("connection refused") }, "connection", Failed,
+			"connection refused", "start the cluster",
+		},
 		{"cluster is off, explained", func(f *Facts) {
 			f.Server.Err = errors.New("Get https://x: dial tcp")
 			f.Explain = func(error) string { return "cannot reach the cluster at https://x" }
 		}, "connection", Failed, "cannot reach the cluster at https://x", "start the cluster"},
-		{"logged out", func(f *Facts) { f.Server.Err = apierrors.NewUnauthorized("no") }, "connection", Failed, "does not answer", "log in"},
-		{"slow network", func(f *Facts) { f.RoundTrip = 2 * time.Second }, "connection", Warning, "answers in 2s", "slow"},
-		{"own clock", func(f *Facts) { f.Behind = 90 * time.Second }, "clock", Warning, "1m30s ahead of the cluster's", "NTP"},
+		{
+			"logged out", func(f *Facts) { f.Server.Err = apierrors.NewUnauthorized("no") }, "connection", Failed,
+			"does not answer", "log in",
+		},
+		{
+			"slow network", func(f *Facts) { f.RoundTrip = 2 * time.Second }, "connection", Warning, "answers in 2s",
+			"slow",
+		},
+		{
+			"own clock", func(f *Facts) { f.Behind = 90 * time.Second }, "clock", Warning,
+			"1m30s ahead of the cluster's", "NTP",
+		},
 		{"Kubernetes is old", func(f *Facts) { f.Server.Value.Minor = "33+" }, "version", Failed, "too old", "upgrade"},
-		{"no VolumeSnapshotClass", func(f *Facts) { f.SnapshotDrivers.Value = nil }, "snapshots", Warning, "no VolumeSnapshotClass", "create a VolumeSnapshotClass"},
-		{"no snapshot kinds", func(f *Facts) { f.SnapshotDrivers = Read[[]string]{Err: ErrNoSnapshots} }, "snapshots", OK, "cannot be snapshotted", "snapshot controller"},
-		{"a driver without a class", func(f *Facts) { f.SnapshotDrivers.Value = []string{"other"} }, "snapshots", OK, "not those of StorageClass local", ""},
-		{"no StorageClass", func(f *Facts) { f.StorageClasses.Value = nil }, "storage", Warning, "no StorageClass", "provisioner"},
-		{"no default StorageClass", func(f *Facts) { f.StorageClasses.Value[0].Annotations = nil }, "storage", Warning, "no StorageClass is the default", "kubectl annotate"},
-		{"not installed", func(f *Facts) { f.Resources.Err = action.ErrNotInstalled }, "installed", Failed, "not installed", "virtctl install"},
-		{"a resource is missing", func(f *Facts) { f.Resources.Value = expected[1:] }, "resources", Failed, "kubevirts", "virtctl install"},
-		{"no KubeVirt", func(f *Facts) { f.KubeVirt.Value = nil }, "phase", Failed, "no KubeVirt resource", "virtctl install"},
-		{"deploying", func(f *Facts) { f.KubeVirt.Value.Status.Phase = v1.KubeVirtPhaseDeploying }, "phase", Warning, "Deploying", "get pods"},
-		{"controller absent", func(f *Facts) { f.Pods.Value = slices.Delete(f.Pods.Value, 1, 2) }, names.VirtController, Failed, "does not run", "virtctl install"},
-		{"api not ready", func(f *Facts) { f.Pods.Value[0].Status.Conditions = nil }, names.VirtAPI, Failed, "none of 1 pods", "logs deployment/virt-api"},
-		{"api restarts", func(f *Facts) { f.Pods.Value[0].Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 9}} }, names.VirtAPI, Warning, "restarted 9 times", "--previous"},
-		{"pods may not be read", func(f *Facts) { f.Pods = Read[[]corev1.Pod]{Err: forbidden} }, "components", Skipped, "cannot tell", ""},
-		{"aggregated API is down", func(f *Facts) { f.VirtAPI.Err = errors.New("503") }, "subresources", Failed, "does not answer", "kubectl get apiservice"},
-		{"the aggregated API may not be asked", func(f *Facts) { f.VirtAPI.Err = forbidden }, "subresources", Skipped, "cannot tell", ""},
-		{"versions differ", func(f *Facts) { f.VirtAPI.Value.GitVersion = "v2" }, "subresources", Warning, "virt-api is v2, this program is v1", "virtctl install"},
-		{"webhook is down", func(f *Facts) { f.Admission = errors.New("failed calling webhook") }, "admission", Failed, "not admitted", "webhookconfigurations"},
+		{
+			"no VolumeSnapshotClass", func(f *Facts) { f.SnapshotDrivers.Value = nil }, "snapshots", Warning,
+			"no VolumeSnapshotClass", "create a VolumeSnapshotClass",
+		},
+		{
+			"no snapshot kinds", func(f *Facts) { f.SnapshotDrivers = Read[[]string]{Err: ErrNoSnapshots} },
+			"snapshots", OK, "cannot be snapshotted", "snapshot controller",
+		},
+		{
+			"a driver without a class", func(f *Facts) { f.SnapshotDrivers.Value = []string{"other"} }, "snapshots", OK,
+			"not those of StorageClass local", "",
+		},
+		{
+			"no StorageClass", func(f *Facts) { f.StorageClasses.Value = nil }, "storage", Warning, "no StorageClass",
+			"provisioner",
+		},
+		{
+			"no default StorageClass", func(f *Facts) { f.StorageClasses.Value[0].Annotations = nil }, "storage",
+			Warning, "no StorageClass is the default", "kubectl annotate",
+		},
+		{
+			"not installed", func(f *Facts) { f.Resources.Err = action.ErrNotInstalled }, "installed", Failed,
+			"not installed", "virtctl install",
+		},
+		{
+			"a resource is missing", func(f *Facts) { f.Resources.Value = expected[1:] }, "resources", Failed,
+			"kubevirts", "virtctl install",
+		},
+		{
+			"no KubeVirt", func(f *Facts) { f.KubeVirt.Value = nil }, "phase", Failed, "no KubeVirt resource",
+			"virtctl install",
+		},
+		{
+			"deploying", func(f *Facts) { f.KubeVirt.Value.Status.Phase = v1.KubeVirtPhaseDeploying }, "phase", Warning,
+			"Deploying", "get pods",
+		},
+		{
+			"controller absent", func(f *Facts) { f.Pods.Value = slices.Delete(f.Pods.Value, 1, 2) },
+			names.VirtController, Failed, "does not run", "virtctl install",
+		},
+		{
+			"api not ready", func(f *Facts) { f.Pods.Value[0].Status.Conditions = nil }, names.VirtAPI, Failed,
+			"none of 1 pods", "logs deployment/virt-api",
+		},
+		{
+			"api restarts",
+			func(f *Facts) { f.Pods.Value[0].Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 9}} },
+			names.VirtAPI, Warning, "restarted 9 times", "--previous",
+		},
+		{
+			"pods may not be read", func(f *Facts) { f.Pods = Read[[]corev1.Pod]{Err: forbidden} }, "components",
+			Skipped, "cannot tell", "",
+		},
+		{
+			"aggregated API is down", func(f *Facts) { f.VirtAPI.Err = errors.New("503") }, "subresources", Failed,
+			"does not answer", "kubectl get apiservice",
+		},
+		{
+			"the aggregated API may not be asked", func(f *Facts) { f.VirtAPI.Err = forbidden }, "subresources",
+			Skipped, "cannot tell", "",
+		},
+		{
+			"versions differ", func(f *Facts) { f.VirtAPI.Value.GitVersion = "v2" }, "subresources", Warning,
+			"virt-api is v2, this program is v1", "virtctl install",
+		},
+		{
+			"webhook is down", func(f *Facts) { f.Admission = errors.New("failed calling webhook") }, "admission",
+			Failed, "not admitted", "webhookconfigurations",
+		},
 		{"may not create VMs", func(f *Facts) { f.Admission = forbidden }, "admission", Skipped, "may not create", ""},
-		{"authority expired", func(f *Facts) { f.Authorities.Value = f.Authorities.Value[:1] }, "certificates", Failed, "expired 60m ago", "virt-controller"},
-		{"no authority", func(f *Facts) { f.Authorities.Value = nil }, "certificates", Failed, "no certificate authority", "virt-controller"},
-		{"no policies", func(f *Facts) { f.Policies.Value = Policies{} }, "policies", Failed, "virtkit-virt-handler-nodes", "virtctl install"},
-		{"a policy is not bound", func(f *Facts) { delete(f.Policies.Value.Bindings, "virtkit-virt-handler-nodes") }, "policies", Failed, "the binding of virtkit-virt-handler-nodes", "virtctl install"},
+		{
+			"authority expired", func(f *Facts) { f.Authorities.Value = f.Authorities.Value[:1] }, "certificates",
+			Failed, "expired 60m ago", "virt-controller",
+		},
+		{
+			"no authority", func(f *Facts) { f.Authorities.Value = nil }, "certificates", Failed,
+			"no certificate authority", "virt-controller",
+		},
+		{
+			"no policies", func(f *Facts) { f.Policies.Value = Policies{} }, "policies", Failed,
+			"virtkit-virt-handler-nodes", "virtctl install",
+		},
+		{
+			"a policy is not bound", func(f *Facts) { delete(f.Policies.Value.Bindings, "virtkit-virt-handler-nodes") },
+			"policies", Failed, "the binding of virtkit-virt-handler-nodes", "virtctl install",
+		},
 		{"a policy does not refuse", func(f *Facts) {
 			b := f.Policies.Value.Bindings["virtkit-virt-handler-nodes"]
 			b.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
@@ -157,36 +268,80 @@ func TestChecks(t *testing.T) {
 			p.Validations = nil
 			f.Policies.Value.Policies["virtkit-virt-handler-nodes"] = p
 		}, "policies", Warning, "virtkit-virt-handler-nodes", "virtctl install"},
-		{"policies may not be read", func(f *Facts) { f.Policies = Read[Policies]{Err: forbidden} }, "policies", Skipped, "cannot tell", ""},
-		{"nodes may not be read", func(f *Facts) { f.Nodes = Read[[]corev1.Node]{Err: forbidden} }, "nodes", Skipped, "cannot tell", ""},
+		{
+			"policies may not be read", func(f *Facts) { f.Policies = Read[Policies]{Err: forbidden} }, "policies",
+			Skipped, "cannot tell", "",
+		},
+		{
+			"nodes may not be read", func(f *Facts) { f.Nodes = Read[[]corev1.Node]{Err: forbidden} }, "nodes", Skipped,
+			"cannot tell", "",
+		},
 		{"no network plugin", func(f *Facts) {
-			first(f).Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: "NetworkPluginNotReady: cni plugin not initialized"}
+			first(f).Status.Conditions[0] = corev1.NodeCondition{
+				Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+				Message: "NetworkPluginNotReady: cni plugin not initialized",
+			}
 		}, "ready", Failed, "no pod network (CNI)", "kubectl describe node one"},
-		{"containerd is old", func(f *Facts) { first(f).Status.NodeInfo.ContainerRuntimeVersion = "containerd://2.0.5" }, "runtime", Failed, "cannot mount images", "2.1"},
-		{"cordoned", func(f *Facts) { first(f).Spec.Unschedulable = true }, "cordoned", Warning, "cordoned", "kubectl uncordon one"},
-		{"one node left", func(f *Facts) { first(f).Spec.Unschedulable = true }, "capacity", Warning, "only one node", "add a node"},
+		{
+			"containerd is old",
+			func(f *Facts) { first(f).Status.NodeInfo.ContainerRuntimeVersion = "containerd://2.0.5" }, "runtime",
+			Failed, "cannot mount images", "2.1",
+		},
+		{
+			"cordoned", func(f *Facts) { first(f).Spec.Unschedulable = true }, "cordoned", Warning, "cordoned",
+			"kubectl uncordon one",
+		},
+		{
+			"one node left", func(f *Facts) { first(f).Spec.Unschedulable = true }, "capacity", Warning,
+			"only one node", "add a node",
+		},
 		{"no node", func(f *Facts) { f.Nodes.Value = nil }, "capacity", Failed, "no node takes VMs", "get pods"},
-		{"no handler", func(f *Facts) { f.Pods.Value = slices.Delete(f.Pods.Value, 2, 3) }, names.VirtHandler, Failed, "no virt-handler runs", "describe daemonset"},
-		{"handler silent", func(f *Facts) { first(f).Annotations[v1.VirtHandlerHeartbeat] = `"2026-03-04T04:00:00Z"` }, names.VirtHandler, Failed, "66m ago", "logs"},
-		{"no KVM", func(f *Facts) { first(f).Annotations[names.AnnotationHost] = `{"kvm":false,"noKVM":"not loaded"}` }, "kvm", Warning, "emulated and slow: not loaded", "kvm_intel"},
-		{"no KVM in a guest", func(f *Facts) { first(f).Annotations[names.AnnotationHost] = `{"kvm":false,"virtualized":true}` }, "kvm", Warning, "emulated", "nested"},
+		{
+			"no handler", func(f *Facts) { f.Pods.Value = slices.Delete(f.Pods.Value, 2, 3) }, names.VirtHandler,
+			Failed, "no virt-handler runs", "describe daemonset",
+		},
+		{
+			"handler silent",
+			func(f *Facts) { first(f).Annotations[v1.VirtHandlerHeartbeat] = `"2026-03-04T04:00:00Z"` },
+			names.VirtHandler, Failed, "66m ago", "logs",
+		},
+		{
+			"no KVM",
+			func(f *Facts) { first(f).Annotations[names.AnnotationHost] = `{"kvm":false,"noKVM":"not loaded"}` }, "kvm",
+			Warning, "emulated and slow: not loaded", "kvm_intel",
+		},
+		{
+			"no KVM in a guest",
+			func(f *Facts) { first(f).Annotations[names.AnnotationHost] = `{"kvm":false,"virtualized":true}` }, "kvm",
+			Warning, "emulated", "nested",
+		},
 		{"KVM not used", func(f *Facts) {
 			f.KubeVirt.Value.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{UseEmulation: true}
 		}, "kvm", Warning, "useEmulation is set", "useEmulation"},
-		{"KVM not offered", func(f *Facts) { delete(first(f).Status.Allocatable, names.ResourceKVM) }, "kvm", Warning, "does not offer", "delete pod"},
-		{"node's clock", func(f *Facts) { first(f).ManagedFields[0].Time = &metav1.Time{Time: now.Add(time.Minute)} }, "clock", Warning, "behind the API server's", "NTP"},
+		{
+			"KVM not offered", func(f *Facts) { delete(first(f).Status.Allocatable, names.ResourceKVM) }, "kvm",
+			Warning, "does not offer", "delete pod",
+		},
+		{
+			"node's clock",
+			func(f *Facts) { first(f).ManagedFields[0].Time = &metav1.Time{Time: now.Add(time.Minute)} }, "clock",
+			Warning, "behind the API server's", "NTP",
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			f := healthy()
 			c.make(&f)
 			r := Examine(f)
-			at := slices.IndexFunc(r.Checks, func(got Check) bool { return got.Name == c.check && got.Status == c.status })
+			at := slices.IndexFunc(r.Checks, func(got Check) bool {
+				return got.Name == c.check && got.Status == c.status
+			})
 			if at < 0 {
 				t.Fatalf("no check %s is %s: %+v", c.check, c.status, r.Checks)
 			}
 			got := r.Checks[at]
-			if !strings.Contains(got.Message, c.message) || c.mend != "" && (len(got.Mend) == 0 || !strings.Contains(got.Mend[0], c.mend)) {
+			if !strings.Contains(got.Message, c.message) ||
+				c.mend != "" && (len(got.Mend) == 0 || !strings.Contains(got.Mend[0], c.mend)) {
 				t.Errorf("%+v", got)
 			}
 			if (r.Status == Failed) != (c.status == Failed) {

@@ -57,7 +57,8 @@ func TestEditQuoted(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	e.Command = Command(func(string) string { return `exit "3" #` })
-	if _, err := e.Edit(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), `editor exit "3" #: exit status 3`) {
+	if _, err := e.Edit(t.Context(), "a"); err == nil ||
+		!strings.Contains(err.Error(), `editor exit "3" #: exit status 3`) {
 		t.Errorf("an editor that fails: %v", err)
 	}
 }

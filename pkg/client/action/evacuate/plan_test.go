@@ -13,11 +13,14 @@ import (
 
 func node(name, memory string, change ...func(*corev1.Node)) corev1.Node {
 	n := corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.NodeSchedulable: "true", corev1.LabelHostname: name}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{v1.NodeSchedulable: "true", corev1.LabelHostname: name},
+		},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			Allocatable: corev1.ResourceList{
-				corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("110"),
+				corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse("4"),
+				corev1.ResourcePods: resource.MustParse("110"),
 			},
 		},
 	}
@@ -28,21 +31,31 @@ func node(name, memory string, change ...func(*corev1.Node)) corev1.Node {
 }
 
 // add puts a guest with 1 GiB on node one.
-func add(f *Facts, name string, strategy v1.EvictionStrategy, change ...func(*v1.VirtualMachineInstance, *corev1.Pod, *v1.VirtualMachine)) {
+func add(f *Facts, name string, strategy v1.EvictionStrategy,
+	change ...func(*v1.VirtualMachineInstance, *corev1.Pod, *v1.VirtualMachine),
+) {
 	vmi := v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	vmi.Spec.EvictionStrategy = &strategy
 	vmi.Status = v1.VirtualMachineInstanceStatus{
 		Phase: v1.Running, NodeName: "one", ActivePods: map[types.UID]string{types.UID("pod-" + name): "one"},
-		Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}},
+		Conditions: []v1.VirtualMachineInstanceCondition{
+			{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+		},
 	}
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "virt-launcher-" + name, UID: types.UID("pod-" + name)},
 		Spec: corev1.PodSpec{NodeName: "one", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourceCPU: resource.MustParse("100m")},
+			Requests: corev1.ResourceList{
+				corev1.ResourceMemory: resource.MustParse("1Gi"),
+				corev1.ResourceCPU:    resource.MustParse("100m"),
+			},
 		}}}},
 	}
 	always := v1.RunStrategyAlways
-	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("vm-" + name)}, Spec: v1.VirtualMachineSpec{RunStrategy: &always}}
+	vm := &v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("vm-" + name)},
+		Spec:       v1.VirtualMachineSpec{RunStrategy: &always},
+	}
 	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}
 	for _, c := range change {
 		c(&vmi, &pod, vm)
@@ -72,7 +85,8 @@ func TestPlan(t *testing.T) {
 	add(&f, "f-restarts", v1.EvictionStrategyLiveMigrateIfPossible, tied)
 	add(&f, "g-ends", v1.EvictionStrategyNone, manual)
 	add(&f, "h-marked", v1.EvictionStrategyExternal)
-	add(&f, "i-ends", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.OwnerReferences = nil })
+	add(&f, "i-ends", v1.EvictionStrategyNone,
+		func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.OwnerReferences = nil })
 	add(&f, "over", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
 		vmi.Status.Phase = v1.Failed
 	})
@@ -97,7 +111,8 @@ func TestPlan(t *testing.T) {
 		{Ends, "no VirtualMachine"},
 	} {
 		g := r.Guests[i]
-		if g.Outcome != want.outcome || !strings.Contains(g.Reason, want.reason) || want.reason == "" && g.Reason != "" {
+		if g.Outcome != want.outcome || !strings.Contains(g.Reason, want.reason) ||
+			want.reason == "" && g.Reason != "" {
 			t.Errorf("%s: %s, %q", g.Name, g.Outcome, g.Reason)
 		}
 		targets[g.Target]++
@@ -105,7 +120,8 @@ func TestPlan(t *testing.T) {
 	if targets["two"] != 2 || targets["three"] != 1 || targets["full"] != 0 {
 		t.Errorf("targets %v", targets)
 	}
-	if refusals := r.Guests[3].Refusals; len(refusals) != 3 || refusals[0].Reason != "it is cordoned" || !strings.Contains(refusals[1].Reason, "memory left") {
+	if refusals := r.Guests[3].Refusals; len(refusals) != 3 || refusals[0].Reason != "it is cordoned" ||
+		!strings.Contains(refusals[1].Reason, "memory left") {
 		t.Errorf("refusals %+v", refusals)
 	}
 }
@@ -122,14 +138,25 @@ func TestRefuses(t *testing.T) {
 		"fits":     {nil, nil, ""},
 		"cordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = true }, nil, "it is cordoned"},
 		"tainted":  {tainted, nil, "the VM does not tolerate its taint a=b:NoSchedule"},
-		"selector": {nil, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }, "it has not the label k=v"},
+		"selector": {
+			nil, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }, "it has not the label k=v",
+		},
 		"memory": {nil, func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("3Gi")
 		}, "it has 2Gi of memory left, and the VM's pod asks for 3Gi"},
 		"init container": {nil, func(p *corev1.Pod) {
-			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}}}}
+			p.Spec.InitContainers = []corev1.Container{
+				{
+					Resources: corev1.ResourceRequirements{
+						Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")},
+					},
+				},
+			}
 		}, "it has 4 of cpu left, and the VM's pod asks for 5"},
-		"device": {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["x/kvm"] = resource.MustParse("1") }, "it has 0 of x/kvm left, and the VM's pod asks for 1"},
+		"device": {
+			nil, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["x/kvm"] = resource.MustParse("1") },
+			"it has 0 of x/kvm left, and the VM's pod asks for 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node("two", "2Gi")

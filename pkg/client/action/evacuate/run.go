@@ -13,6 +13,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
 const (
@@ -148,9 +150,16 @@ func unanswered(err error) bool {
 func (e *evacuation) follow(ctx context.Context) error {
 	tick := time.NewTicker(e.o.Interval)
 	defer tick.Stop()
+	out := outage.Follow(ctx)
+	defer out.End()
 	for {
-		if err := e.look(ctx); err != nil {
+		switch err := e.look(ctx); {
+		case err != nil && (ctx.Err() != nil || !client.Passing(err)):
 			return e.late(ctx, err)
+		case err != nil:
+			out.Lost(ctx, err)
+		default:
+			out.Answered()
 		}
 		if !slices.ContainsFunc(e.report.Guests, func(g Guest) bool { return leaves(&g) && !over(&g) }) {
 			return nil

@@ -42,7 +42,8 @@ func (*cluster) KubeVirtList(context.Context) (*v1.KubeVirtList, error) {
 	return nil, errors.New("not asked")
 }
 
-func (c *cluster) VMIList(_ context.Context, _ string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error) {
+func (c *cluster) VMIList(_ context.Context, _ string, opts metav1.ListOptions,
+) (*v1.VirtualMachineInstanceList, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := &v1.VirtualMachineInstanceList{}
@@ -124,9 +125,14 @@ func states(r *Report) map[string]State {
 }
 
 func TestRun(t *testing.T) {
-	c, plan := start(map[string]v1.EvictionStrategy{"moves": v1.EvictionStrategyLiveMigrate, "restarts": v1.EvictionStrategyNone, "ends": v1.EvictionStrategyNone})
+	c, plan := start(map[string]v1.EvictionStrategy{
+		"moves":    v1.EvictionStrategyLiveMigrate,
+		"restarts": v1.EvictionStrategyNone,
+		"ends":     v1.EvictionStrategyNone,
+	})
 	told := 0
-	r, err := Run(t.Context(), c, plan, Options{Wait: true, Interval: time.Millisecond, Now: time.Now, Tell: func(*Report) { told++ }})
+	r, err := Run(t.Context(), c, plan,
+		Options{Wait: true, Interval: time.Millisecond, Now: time.Now, Tell: func(*Report) { told++ }})
 	if got := states(r); err != nil || got["moves"] != Left || got["restarts"] != Left || got["ends"] != Stopped {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -136,9 +142,14 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunRefused(t *testing.T) {
-	c, plan := start(map[string]v1.EvictionStrategy{"moves": v1.EvictionStrategyLiveMigrate, "stays": v1.EvictionStrategyLiveMigrate})
+	c, plan := start(map[string]v1.EvictionStrategy{
+		"moves": v1.EvictionStrategyLiveMigrate,
+		"stays": v1.EvictionStrategyLiveMigrate,
+	})
 	r, err := Run(t.Context(), c, plan, Options{Wait: true, NoCordon: true, Interval: time.Millisecond, Now: time.Now})
-	if got := states(r); err == nil || !strings.Contains(err.Error(), "1 of the 2 guests of node one cannot leave it") || got["moves"] != Left || got["stays"] != Refused {
+	if got := states(r); err == nil ||
+		!strings.Contains(err.Error(), "1 of the 2 guests of node one cannot leave it") || got["moves"] != Left ||
+		got["stays"] != Refused {
 		t.Errorf("%v, %v", got, err)
 	}
 	if len(c.cordoned) != 0 {
@@ -153,7 +164,9 @@ func TestRunTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	now := time.Now()
-	r, err := Run(ctx, c, plan, Options{Wait: true, Interval: time.Millisecond, Now: func() time.Time { now = now.Add(time.Second); return now }})
+	r, err := Run(ctx, c, plan, Options{
+		Wait: true, Interval: time.Millisecond, Now: func() time.Time { now = now.Add(time.Second); return now },
+	})
 	if !errors.Is(err, action.ErrTimeout) || states(r)["moves"] != Asked || len(c.evicted) < 2 {
 		t.Errorf("%v, %v, %d evictions", states(r), err, len(c.evicted))
 	}
@@ -161,7 +174,8 @@ func TestRunTimeout(t *testing.T) {
 
 func TestRunDry(t *testing.T) {
 	c, plan := start(map[string]v1.EvictionStrategy{"moves": v1.EvictionStrategyLiveMigrate})
-	if _, err := Run(t.Context(), c, plan, Options{DryRun: true, Wait: true, Now: time.Now}); err != nil || !c.dry || len(c.cordoned) != 0 {
+	if _, err := Run(t.Context(), c, plan, Options{DryRun: true, Wait: true, Now: time.Now}); err != nil || !c.dry ||
+		len(c.cordoned) != 0 {
 		t.Errorf("%v, dry %t, cordoned %v", err, c.dry, c.cordoned)
 	}
 }
@@ -171,7 +185,9 @@ func TestStill(t *testing.T) {
 	e := &evacuation{report: &Report{Node: "one"}}
 	state := func(uid types.UID, failed bool) *v1.VirtualMachineInstance {
 		vmi := &v1.VirtualMachineInstance{}
-		vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{MigrationUID: uid, SourceNode: "one", TargetNode: "two", Failed: failed, FailureReason: "no memory"}
+		vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+			MigrationUID: uid, SourceNode: "one", TargetNode: "two", Failed: failed, FailureReason: "no memory",
+		}
 		return vmi
 	}
 	g := &Guest{State: Asked, vmi: state("old", true)}
@@ -203,7 +219,8 @@ func TestUnanswered(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	_, err := Run(ctx, c, plan, Options{Now: time.Now, Wait: true})
-	if err == nil || !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), "guests have not left it yet, and it is cordoned") {
+	if err == nil || !errors.Is(err, action.ErrTimeout) ||
+		!strings.Contains(err.Error(), "guests have not left it yet, and it is cordoned") {
 		t.Errorf("%v", err)
 	}
 }

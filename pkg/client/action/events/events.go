@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -180,7 +181,8 @@ const retry = time.Second
 // that ends is opened again where it was, also after the API server was away; where the server has forgotten that, what
 // is there now is not told again.
 func Watch(ctx context.Context, c *client.Client, s Selection, version string, show func(*corev1.Event) error) error {
-	w := &watcher{client: c, selection: s, version: version, show: show}
+	w := &watcher{client: c, selection: s, version: version, show: show, outage: outage.Follow(ctx)}
+	defer w.outage.End()
 	for {
 		err := w.watch(ctx)
 		if apierrors.IsGone(err) || apierrors.IsResourceExpired(err) {
@@ -197,6 +199,7 @@ func Watch(ctx context.Context, c *client.Client, s Selection, version string, s
 		case client.Refused(err):
 			return err
 		}
+		w.outage.Lost(ctx, err)
 		timer := time.NewTimer(retry)
 		select {
 		case <-ctx.Done():
@@ -215,6 +218,7 @@ type watcher struct {
 	show    func(*corev1.Event) error
 	// failed is what another watch would not mend.
 	failed error
+	outage *outage.Follower
 }
 
 // watch follows one watch to its end. Its error is the server's, nil when the connection ended.
@@ -225,6 +229,7 @@ func (w *watcher) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch events: %w", err)
 	}
+	w.outage.Answered()
 	defer body.Close()
 	for decoder := json.NewDecoder(body); ; {
 		var change struct {

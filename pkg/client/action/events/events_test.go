@@ -29,12 +29,30 @@ func TestMatch(t *testing.T) {
 		{Selection{Names: []string{"demo"}}, event("Pod", "virt-launcher-demo-abcde", "Normal"), true},
 		{Selection{Names: []string{"demo"}}, event("Pod", "virt-launcher-demo-two-abcde", "Normal"), false},
 		{Selection{Names: []string{"demo"}}, event("Pod", "hp-volume-demo-x7", "Normal"), true},
-		{Selection{Names: []string{"demo"}}, event("VirtualMachineInstanceMigration", "demo-migration-x", "Normal"), true},
-		{Selection{Names: []string{"vm"}, moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), false},
-		{Selection{Names: []string{"demo"}, moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), true},
+		{
+			Selection{Names: []string{"demo"}},
+			event("VirtualMachineInstanceMigration", "demo-migration-x", "Normal"),
+			true,
+		},
+		{
+			Selection{Names: []string{"vm"}, moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}},
+			event(migration, "kubevirt-migrate-vm-x", "Normal"), false,
+		},
+		{
+			Selection{Names: []string{"demo"}, moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}},
+			event(migration, "kubevirt-migrate-vm-x", "Normal"), true,
+		},
 		{Selection{Names: []string{"demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), false},
-		{Selection{Names: []string{"demo"}, Types: []string{"warning"}}, event("VirtualMachine", "demo", "Normal"), false},
-		{Selection{Names: []string{"demo"}, Types: []string{"warning"}}, event("VirtualMachine", "demo", "Warning"), true},
+		{
+			Selection{Names: []string{"demo"}, Types: []string{"warning"}},
+			event("VirtualMachine", "demo", "Normal"),
+			false,
+		},
+		{
+			Selection{Names: []string{"demo"}, Types: []string{"warning"}},
+			event("VirtualMachine", "demo", "Warning"),
+			true,
+		},
 		{Selection{Names: []string{"db", "demo"}}, event("VirtualMachine", "demo", "Normal"), true},
 		{Selection{Names: []string{"db", "demo"}}, event("VirtualMachine", "web", "Normal"), false},
 	} {
@@ -47,10 +65,17 @@ func TestMatch(t *testing.T) {
 // TestListKnowsMigrationsByTheirVM has migrations that are not called after the VM.
 func TestListKnowsMigrationsByTheirVM(t *testing.T) {
 	api := clienttest.New(t)
-	api.Put("/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstancemigrations", &v1.VirtualMachineInstanceMigrationList{Items: []v1.VirtualMachineInstanceMigration{
-		{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt-migrate-vm-a"}, Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: "demo"}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt-migrate-vm-b"}, Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: "other"}},
-	}})
+	api.Put("/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstancemigrations",
+		&v1.VirtualMachineInstanceMigrationList{Items: []v1.VirtualMachineInstanceMigration{
+			{
+				ObjectMeta: metav1.ObjectMeta{Name: "kubevirt-migrate-vm-a"},
+				Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: "demo"},
+			},
+			{
+				ObjectMeta: metav1.ObjectMeta{Name: "kubevirt-migrate-vm-b"},
+				Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: "other"},
+			},
+		}})
 	api.Put("/api/v1/namespaces/shop/events", &corev1.EventList{Items: []corev1.Event{
 		*event(migration, "kubevirt-migrate-vm-a", "Normal"), *event(migration, "kubevirt-migrate-vm-b", "Normal"),
 	}})

@@ -70,7 +70,9 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 		}
 	}))
 	full := errors.New("full")
-	if err := Watch(t.Context(), api.Client(), Selection{Namespace: "shop"}, "7", func(*corev1.Event) error { return full }); !errors.Is(err, full) {
+	if err := Watch(t.Context(), api.Client(), Selection{Namespace: "shop"}, "7", func(*corev1.Event) error {
+		return full
+	}); !errors.Is(err, full) {
 		t.Errorf("ended with %v", err)
 	}
 }

@@ -32,7 +32,10 @@ func newConsole(guest func(in io.Reader, out io.WriteCloser)) *fakeConsole {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	go guest(inR, outW)
-	return &fakeConsole{Reader: outR, Writer: inW, close: func() { inR.CloseWithError(net.ErrClosed); outR.CloseWithError(net.ErrClosed) }}
+	return &fakeConsole{
+		Reader: outR, Writer: inW,
+		close: func() { inR.CloseWithError(net.ErrClosed); outR.CloseWithError(net.ErrClosed) },
+	}
 }
 
 // shell is a guest with a login.
@@ -114,7 +117,10 @@ func TestRun(t *testing.T) {
 				t.Errorf("%+v", tr.Steps)
 			}
 		}},
-		{name: "wrong password", script: login, password: "wrong", code: 4, is: &ExitError{4}, err: "the script ended with code 4"},
+		{
+			name: "wrong password", script: login, password: "wrong", code: 4, is: &ExitError{4},
+			err: "the script ended with code 4",
+		},
 		{name: "groups", script: login + `
 send "uname\r"
 expect /kernel (?P<version>[\d.]+)-(\w)/
@@ -139,11 +145,20 @@ send "never"`, check: func(t *testing.T, tr *Transcript) {
 send "more\r"
 expect /two/`},
 		{name: "exit", script: `exit 42`, code: 42, is: &ExitError{42}, err: "the script ended with code 42"},
-		{name: "guest ends", script: login + "send \"poweroff\\r\"\nexpect /never/", code: 1, err: "line 10: the console ended while waiting for /never/"},
+		{
+			name: "guest ends", script: login + "send \"poweroff\\r\"\nexpect /never/", code: 1,
+			err: "line 10: the console ended while waiting for /never/",
+		},
 		{name: "eof", script: login + "send \"poweroff\\r\"\nexpect eof"},
 		{name: "no variable", script: `send "$x"`, code: 1, err: "line 1: variable $x has no value"},
-		{name: "timeout", script: login + "timeout 2m\nsend \"silence\\r\"\nexpect /never/", code: 8, is: action.ErrTimeout, err: "line 11: timed out waiting 2m0s for /never/"},
-		{name: "own timeout", script: "expect /never/ 7", code: 8, is: action.ErrTimeout, err: "timed out waiting 7s for /never/; the guest's last words: \"booting\\r\\ndemo login: \""},
+		{
+			name: "timeout", script: login + "timeout 2m\nsend \"silence\\r\"\nexpect /never/", code: 8,
+			is: action.ErrTimeout, err: "line 11: timed out waiting 2m0s for /never/",
+		},
+		{
+			name: "own timeout", script: "expect /never/ 7", code: 8, is: action.ErrTimeout,
+			err: "timed out waiting 7s for /never/; the guest's last words: \"booting\\r\\ndemo login: \"",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,7 +168,8 @@ expect /two/`},
 				}
 				tr, err := playOn(t, test.script, Options{Variables: map[string]string{"password": password}}, shell)
 				switch {
-				case test.err == "" && err != nil, test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
+				case test.err == "" && err != nil,
+					test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
 					t.Errorf("error %v, want %q", err, test.err)
 				}
 				if exit := (*ExitError)(nil); errors.As(test.is, &exit) {
@@ -242,7 +258,8 @@ func TestHostileGuest(t *testing.T) {
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := func(_ io.Reader, out io.WriteCloser) {}
-		if _, err := playOn(t, `send "x"`, Options{Timeout: 3 * time.Second}, deaf); !errors.Is(err, action.ErrTimeout) {
+		if _, err := playOn(t, `send "x"`, Options{Timeout: 3 * time.Second}, deaf); !errors.Is(err,
+			action.ErrTimeout) {
 			t.Error(err)
 		}
 		s, err := Parse("test", strings.NewReader(`expect "never"`))

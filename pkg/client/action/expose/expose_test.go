@@ -17,12 +17,29 @@ func TestService(t *testing.T) {
 		o    Options
 		want string // of the spec
 	}{
-		"port":          {Options{Name: "s", Port: 80}, "{ports: [{port: 80, protocol: TCP, targetPort: 0}], selector: {vmi.kubevirt.io/id: vm}, type: ClusterIP}"},
-		"target number": {Options{Name: "s", Port: 80, TargetPort: "8080"}, "{ports: [{port: 80, protocol: TCP, targetPort: 8080}], selector: {vmi.kubevirt.io/id: vm}, type: ClusterIP}"},
-		"target name":   {Options{Name: "s", Port: 80, TargetPort: "http"}, "{ports: [{port: 80, protocol: TCP, targetPort: http}], selector: {vmi.kubevirt.io/id: vm}, type: ClusterIP}"},
+		"port": {
+			Options{Name: "s", Port: 80},
+			"{ports: [{port: 80, protocol: TCP, targetPort: 0}], selector: {vmi.kubevirt.io/id: vm}, type: ClusterIP}",
+		},
+		"target number": {
+			Options{Name: "s", Port: 80, TargetPort: "8080"},
+			"{ports: [{port: 80, protocol: TCP, targetPort: 8080}], " +
+				"selector: {vmi.kubevirt.io/id: vm}, type: ClusterIP}",
+		},
+		"target name": {
+			Options{Name: "s", Port: 80, TargetPort: "http"},
+			"{ports: [{port: 80, protocol: TCP, targetPort: http}], " +
+				"selector: {vmi.kubevirt.io/id: vm}, type: ClusterIP}",
+		},
 		"everything": {
-			Options{Name: "s", Port: 53, Protocol: "udp", Type: "loadbalancer", NodePort: 30053, PortName: "dns", ClusterIP: "10.0.0.1", ExternalIP: "192.0.2.1", LoadBalancerIP: "192.0.2.2", IPFamily: "ipv6", IPFamilyPolicy: "singlestack"},
-			"{clusterIP: 10.0.0.1, externalIPs: [192.0.2.1], ipFamilies: [IPv6], ipFamilyPolicy: SingleStack, loadBalancerIP: 192.0.2.2, ports: [{name: dns, nodePort: 30053, port: 53, protocol: UDP, targetPort: 0}], selector: {vmi.kubevirt.io/id: vm}, type: LoadBalancer}",
+			Options{
+				Name: "s", Port: 53, Protocol: "udp", Type: "loadbalancer", NodePort: 30053, PortName: "dns",
+				ClusterIP: "10.0.0.1", ExternalIP: "192.0.2.1", LoadBalancerIP: "192.0.2.2", IPFamily: "ipv6",
+				IPFamilyPolicy: "singlestack",
+			},
+			"{clusterIP: 10.0.0.1, externalIPs: [192.0.2.1], ipFamilies: [IPv6], ipFamilyPolicy: SingleStack, " +
+				"loadBalancerIP: 192.0.2.2, ports: [{name: dns, nodePort: 30053, port: 53, protocol: UDP, " +
+				"targetPort: 0}], selector: {vmi.kubevirt.io/id: vm}, type: LoadBalancer}",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

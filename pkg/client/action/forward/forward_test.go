@@ -88,7 +88,8 @@ func status(code int32, reason metav1.StatusReason) metav1.Status {
 	return metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: string(reason)}
 }
 
-func (g *guest) PortForward(ctx context.Context, resource, _, name string, port uint16, protocol string) (*stream.Conn, error) {
+func (g *guest) PortForward(ctx context.Context, resource, _, name string, port uint16, protocol string,
+) (*stream.Conn, error) {
 	g.dials.Add(1)
 	if g.refuse != nil {
 		if err := g.refuse(resource, name); err != nil {
@@ -228,11 +229,14 @@ func TestFailedDialEndsNothing(t *testing.T) {
 		return nil
 	}
 	failed := make(chan Event, 10)
-	f := &Forwarder{Dial: To(g, Target{Namespace: "ns", Name: "vm", Instance: true}), Patience: time.Minute, Notify: func(e Event) {
-		if e.Kind == Failed {
-			failed <- e
-		}
-	}}
+	f := &Forwarder{
+		Dial: To(g, Target{Namespace: "ns", Name: "vm", Instance: true}), Patience: time.Minute,
+		Notify: func(e Event) {
+			if e.Kind == Failed {
+				failed <- e
+			}
+		},
+	}
 	address := serving(t, f, Port{TCP, 0, echo(t)})[0]
 	for _, err := range []*apierrors.StatusError{
 		{ErrStatus: status(409, stream.ReasonPortRefused)},
@@ -351,7 +355,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	deadline := time.Now().Add(30 * time.Second)
 	for runtime.NumGoroutine() > goroutines+5 || openFiles(t) > descriptors+5 {
 		if time.Now().After(deadline) {
-			t.Fatalf("after %d connections %d goroutines of %d and %d descriptors of %d", count, runtime.NumGoroutine(), goroutines, openFiles(t), descriptors)
+			t.Fatalf("after %d connections %d goroutines of %d and %d descriptors of %d", count, runtime.NumGoroutine(),
+				goroutines, openFiles(t), descriptors)
 		}
 		runtime.Gosched()
 	}
@@ -488,7 +493,8 @@ func TestDialTriesTheInstanceOfANameWithoutVM(t *testing.T) {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
 	}
 	_, err = Dial(t.Context(), g, Target{Namespace: "ns", Name: "none"}, port, TCP)
-	if want := `connect to port ` + fmt.Sprint(port) + `/tcp of ns/none: virtualmachines "none" not found`; err == nil || err.Error() != want {
+	if want := `connect to port ` + fmt.Sprint(port) +
+		`/tcp of ns/none: virtualmachines "none" not found`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -502,7 +508,9 @@ func TestParsePort(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "0", "x", "80:", "80:0", "sctp/80", "65536", "80:65536", "-1", "1:2:3", "/80", "udp/"} {
+	for _, text := range []string{
+		"", "0", "x", "80:", "80:0", "sctp/80", "65536", "80:65536", "-1", "1:2:3", "/80", "udp/",
+	} {
 		if got, err := ParsePort(text); err == nil {
 			t.Errorf("%s: %v", text, got)
 		}

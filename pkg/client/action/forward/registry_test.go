@@ -43,7 +43,8 @@ func session(t *testing.T, r Registry, id string, started time.Time) <-chan stru
 	ready, done, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := r.Serve(ctx, id, func() *Session { return s }, func() { close(ready) }, func() { close(done); cancel() }, done); err != nil {
+		if err := r.Serve(ctx, id, func() *Session { return s },
+			func() { close(ready) }, func() { close(done); cancel() }, done); err != nil {
 			t.Error(err)
 		}
 		if err := r.Remove(id); err != nil {
@@ -67,7 +68,8 @@ func TestRegistry(t *testing.T) {
 	if err != nil || len(sessions) != 2 || sessions[0].Name != "old" || sessions[1].Name != "young" {
 		t.Fatalf("list: %v, %v", sessions, err)
 	}
-	if p := sessions[0].Ports; len(p) != 1 || p[0] != (SessionPort{TCP, "127.0.0.1:8080", 8080, 80}) || sessions[0].Kind != "PortForward" {
+	if p := sessions[0].Ports; len(p) != 1 || p[0] != (SessionPort{TCP, "127.0.0.1:8080", 8080, 80}) ||
+		sessions[0].Kind != "PortForward" {
 		t.Errorf("session %+v", sessions[0])
 	}
 	s, err := r.Stop(t.Context(), "old")

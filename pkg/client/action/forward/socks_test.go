@@ -135,7 +135,8 @@ func TestSocksReplies(t *testing.T) {
 			t.Errorf("%s: %+v", what, e)
 		}
 	}
-	for _, greeting := range []string{"\x04\x01", "GET / HTTP/1.1\r\n\r\n", "\x05\x01\x02"} { // SOCKS4, HTTP, a password
+	for _, greeting := range []string{"\x04\x01", "GET / HTTP/1.1\r\n\r\n", "\x05\x01\x02"} {
+		// SOCKS4, HTTP, a password
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)

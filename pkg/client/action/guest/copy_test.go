@@ -74,7 +74,8 @@ func TestPushOfABrokenSource(t *testing.T) {
 		}
 	})
 	broken := errors.New("the disk is broken")
-	_, err := Push{Path: "/x", Source: io.MultiReader(strings.NewReader("half"), failing{broken})}.Run(t.Context(), open)
+	_, err := Push{Path: "/x", Source: io.MultiReader(strings.NewReader("half"), failing{broken})}.Run(t.Context(),
+		open)
 	if !errors.Is(err, broken) {
 		t.Errorf("%v", err)
 	}
@@ -92,10 +93,14 @@ func TestPushIsCompared(t *testing.T) {
 	hold, release := io.Pipe()
 	defer release.Close()
 	early := against(t, func(conn *stream.Conn) { exec.WriteJSON(conn, copyfile.ChannelResult, copyfile.Result{}) })
-	if _, err := (Push{Path: "/x", Source: hold}).Run(t.Context(), early); err == nil || !strings.Contains(err.Error(), "before all of it was sent") {
+	if _, err := (Push{Path: "/x", Source: hold}).Run(t.Context(), early); err == nil ||
+		!strings.Contains(err.Error(), "before all of it was sent") {
 		t.Errorf("early: %v", err)
 	}
-	for want, result := range map[string]copyfile.Result{"has counted 2": {Bytes: 2}, "another checksum": {Bytes: 3, SHA256: "ab"}} {
+	for want, result := range map[string]copyfile.Result{
+		"has counted 2":    {Bytes: 2},
+		"another checksum": {Bytes: 3, SHA256: "ab"},
+	} {
 		open := against(t, func(conn *stream.Conn) {
 			for {
 				if _, payload, err := exec.ReadFrame(conn); err != nil || len(payload) == 0 {
@@ -105,7 +110,8 @@ func TestPushIsCompared(t *testing.T) {
 			exec.WriteJSON(conn, copyfile.ChannelResult, result)
 		})
 		var about *FileError
-		if _, err := (Push{Path: "/x", Source: strings.NewReader("abc")}).Run(t.Context(), open); !errors.As(err, &about) || !strings.Contains(err.Error(), want) {
+		_, err := (Push{Path: "/x", Source: strings.NewReader("abc")}).Run(t.Context(), open)
+		if !errors.As(err, &about) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

@@ -28,7 +28,8 @@ import (
 // controlPlane starts an API server with what deletes namespaces, and no nodes; it ends with the test.
 func controlPlane(t *testing.T) *rest.Config {
 	t.Helper()
-	e, err := env.StartBare(t.Context(), "--controllers", "garbage-collector-controller,namespace-controller,serviceaccount-controller")
+	e, err := env.StartBare(t.Context(),
+		"--controllers", "garbage-collector-controller,namespace-controller,serviceaccount-controller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,8 @@ func patch(t *testing.T, i *Installer, o *unstructured.Unstructured, body string
 		t.Fatal(err)
 	}
 	retryAdmission(t, i, func(ctx context.Context) error {
-		_, err := client.Patch(ctx, o.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "test"}, subresources...)
+		_, err := client.Patch(ctx, o.GetName(), types.MergePatchType, []byte(body),
+			metav1.PatchOptions{FieldManager: "test"}, subresources...)
 		return err
 	})
 }
@@ -166,7 +168,8 @@ func TestInstallAndUninstall(t *testing.T) {
 				patch(t, i, o, `{"spec":{"caBundle":"Y2VydA=="}}`)
 			}
 		}
-		if diff := cmp.Diff(map[Change]int{Created: 2, Unchanged: len(all) - 2}, install(t, i, Settings{})); diff != "" {
+		if diff := cmp.Diff(map[Change]int{Created: 2, Unchanged: len(all) - 2},
+			install(t, i, Settings{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(map[Change]int{Unchanged: len(all)}, install(t, i, Settings{})); diff != "" {
@@ -176,7 +179,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if on, _, _ := unstructured.NestedBool(kv.Object, "spec", "configuration", "developerConfiguration", "useEmulation"); !on {
+		if on, _, _ := unstructured.NestedBool(kv.Object, "spec",
+			"configuration", "developerConfiguration", "useEmulation"); !on {
 			t.Error("the administrator's configuration is gone")
 		}
 		service, err := i.Client.Resource(apiservices).Get(ctx, "v1.subresources.kubevirt.io", metav1.GetOptions{})
@@ -203,7 +207,8 @@ func TestInstallAndUninstall(t *testing.T) {
 	})
 
 	t.Run("upgrade", func(t *testing.T) {
-		if diff := cmp.Diff(map[Change]int{Configured: 3, Unchanged: len(all) - 3}, install(t, i, Settings{Tag: "v2"})); diff != "" {
+		if diff := cmp.Diff(map[Change]int{Configured: 3, Unchanged: len(all) - 3},
+			install(t, i, Settings{Tag: "v2"})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
@@ -212,15 +217,18 @@ func TestInstallAndUninstall(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		err := i.Wait(short, all)
-		if !errors.Is(err, ErrNotReady) || !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), "virt-api (0 of 2 ready)") {
+		if !errors.Is(err, ErrNotReady) || !errors.Is(err, action.ErrTimeout) ||
+			!strings.Contains(err.Error(), "virt-api (0 of 2 ready)") {
 			t.Errorf("not ready: %v", err)
 		}
 		for _, o := range all {
 			switch o.GetKind() {
 			case "Deployment":
-				patch(t, i, o, `{"status":{"observedGeneration":9,"replicas":2,"updatedReplicas":2,"readyReplicas":2,"availableReplicas":2}}`, "status")
+				patch(t, i, o,
+					`{"status":{"observedGeneration":9,"replicas":2,"updatedReplicas":2,"readyReplicas":2,"availableReplicas":2}}`, "status")
 			case "DaemonSet":
-				patch(t, i, o, `{"status":{"observedGeneration":9,"desiredNumberScheduled":1,"updatedNumberScheduled":1,"numberAvailable":1,"currentNumberScheduled":1,"numberMisscheduled":0,"numberReady":1}}`, "status")
+				patch(t, i, o,
+					`{"status":{"observedGeneration":9,"desiredNumberScheduled":1,"updatedNumberScheduled":1,"numberAvailable":1,"currentNumberScheduled":1,"numberMisscheduled":0,"numberReady":1}}`, "status")
 			case "KubeVirt":
 				patch(t, i, o, `{"status":{"conditions":[{"type":"Available","status":"True"}]}}`, "status")
 			}
@@ -234,7 +242,8 @@ func TestInstallAndUninstall(t *testing.T) {
 
 	t.Run("uninstall refuses while there is a VM", func(t *testing.T) {
 		deleteAdmission(t, i, all)
-		create(t, i, `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"a","namespace":"default","finalizers":["kubevirt.io/virtualMachineControllerFinalize"]},
+		create(t, i,
+			`{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"a","namespace":"default","finalizers":["kubevirt.io/virtualMachineControllerFinalize"]},
 			"spec":{"runStrategy":"Halted","template":{"spec":{"domain":{"devices":{}}}}}}`)
 		_, err := i.Uninstall(ctx, all, UninstallOptions{Wait: true})
 		var guests *GuestsError
@@ -294,10 +303,12 @@ func TestInstallAndUninstall(t *testing.T) {
 		if err := i.Check(ctx); !errors.Is(err, ErrUnsuitable) {
 			t.Errorf("install: %v", err)
 		}
-		if _, err := i.Uninstall(ctx, all, UninstallOptions{DeleteVMs: true, Wait: true}); !errors.Is(err, ErrUnsuitable) {
+		if _, err := i.Uninstall(ctx, all, UninstallOptions{DeleteVMs: true, Wait: true}); !errors.Is(err,
+			ErrUnsuitable) {
 			t.Errorf("uninstall: %v", err)
 		}
-		if left := remaining(t, i); fmt.Sprint(left) != "[customresourcedefinition.apiextensions.k8s.io/virtualmachines.kubevirt.io]" {
+		const definition = "customresourcedefinition.apiextensions.k8s.io/virtualmachines.kubevirt.io"
+		if left := remaining(t, i); fmt.Sprint(left) != "["+definition+"]" {
 			t.Errorf("left: %v", left)
 		}
 	})
@@ -316,7 +327,9 @@ func create(t *testing.T, i *Installer, text string) {
 	t.Helper()
 	vm := object(t, text)
 	retryAdmission(t, i, func(ctx context.Context) error {
-		_, err := i.Client.Resource(schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}).Namespace(vm.GetNamespace()).Create(ctx, vm, metav1.CreateOptions{})
+		_, err := i.Client.Resource(schema.GroupVersionResource{
+			Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines",
+		}).Namespace(vm.GetNamespace()).Create(ctx, vm, metav1.CreateOptions{})
 		return err
 	})
 }

@@ -19,7 +19,11 @@ import (
 // operator defines the kinds of the Prometheus operator that count here.
 func operator(t *testing.T, i *Installer) {
 	t.Helper()
-	for plural, kind := range map[string]string{"servicemonitors": "ServiceMonitor", "prometheusrules": "PrometheusRule", "prometheuses": "Prometheus"} {
+	for plural, kind := range map[string]string{
+		"servicemonitors": "ServiceMonitor",
+		"prometheusrules": "PrometheusRule",
+		"prometheuses":    "Prometheus",
+	} {
 		crd := &unstructured.Unstructured{}
 		text := fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
@@ -89,7 +93,8 @@ func TestMonitoring(t *testing.T) {
 	put(t, i, serviceAccounts, "monitoring", `{apiVersion: v1, kind: ServiceAccount, metadata: {name: prometheus-k8s}}`)
 	account(DefaultAccount, true)
 	put(t, i, namespaces, "", `{apiVersion: v1, kind: Namespace, metadata: {name: prom}}`)
-	put(t, i, prometheuses, "prom", `{apiVersion: monitoring.coreos.com/v1, kind: Prometheus, metadata: {name: p}, spec: {serviceAccountName: stack-prometheus}}`)
+	put(t, i, prometheuses, "prom",
+		`{apiVersion: monitoring.coreos.com/v1, kind: Prometheus, metadata: {name: p}, spec: {serviceAccountName: stack-prometheus}}`)
 	account(Account{"prom", "stack-prometheus"}, true)
 
 	more, note, err = i.AddMonitoring(ctx, MonitoringAuto)
@@ -100,7 +105,8 @@ func TestMonitoring(t *testing.T) {
 	if _, err := i.Install(ctx, everything, false); err != nil {
 		t.Fatal(err)
 	}
-	binding, err := i.Client.Resource(rbac("clusterrolebindings")).Get(ctx, "kubevirt.io:metrics-reader", metav1.GetOptions{})
+	binding, err := i.Client.Resource(rbac("clusterrolebindings")).Get(ctx, "kubevirt.io:metrics-reader",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +126,8 @@ func TestMonitoring(t *testing.T) {
 	if _, err := i.Uninstall(ctx, everything, UninstallOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = i.Client.Resource(monitors).Namespace(names.Namespace).Get(ctx, "prometheus-kubevirt-rules", metav1.GetOptions{})
+	_, err = i.Client.Resource(monitors).Namespace(names.Namespace).Get(ctx, "prometheus-kubevirt-rules",
+		metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the ServiceMonitor after uninstalling: %v", err)
 	}

@@ -121,7 +121,8 @@ func TestOrder(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	changed := objects(t, Settings{
-		Registry: "registry.example.com:5000/vms/", Tag: "v1.2.3", PullPolicy: "Always", KubeletDir: "/var/lib/k0s/kubelet",
+		Registry: "registry.example.com:5000/vms/", Tag: "v1.2.3", PullPolicy: "Always",
+		KubeletDir:     "/var/lib/k0s/kubelet",
 		PodAnnotations: map[string]string{"example.com/build": "7"},
 	})
 	var images, policies, paths []string
@@ -145,7 +146,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	check("images", images, "registry.example.com:5000/vms/virt-launcher:v1.2.3", "registry.example.com:5000/vms/virt-server:v1.2.3")
+	check("images", images, "registry.example.com:5000/vms/virt-launcher:v1.2.3",
+		"registry.example.com:5000/vms/virt-server:v1.2.3")
 	check("pull policies", policies, "Always")
 	check("paths", paths,
 		"mountPath=/var/lib/kubelet/device-plugins", "mountPath=/var/lib/virtkit",
@@ -200,7 +202,12 @@ images:
 }
 
 func TestTagOf(t *testing.T) {
-	for version, want := range map[string]string{"v0.0.0-dev": "dev", "": "dev", "v1.2.3": "v1.2.3", "v1.2.3-rc.1": "v1.2.3-rc.1"} {
+	for version, want := range map[string]string{
+		"v0.0.0-dev":  "dev",
+		"":            "dev",
+		"v1.2.3":      "v1.2.3",
+		"v1.2.3-rc.1": "v1.2.3-rc.1",
+	} {
 		if got := TagOf(version); got != want {
 			t.Errorf("TagOf(%q) = %q, want %q", version, got, want)
 		}

@@ -57,17 +57,21 @@ workloads:
 	for _, name := range []string{names.VirtAPI, names.VirtController} {
 		d := decode[appsv1.Deployment](t, all, "Deployment", name)
 		pod := d.Spec.Template.Spec
-		if *d.Spec.Replicas != 1 || pod.Containers[0].ImagePullPolicy != corev1.PullAlways || pod.ImagePullSecrets[0].Name != "registry" {
+		if *d.Spec.Replicas != 1 || pod.Containers[0].ImagePullPolicy != corev1.PullAlways ||
+			pod.ImagePullSecrets[0].Name != "registry" {
 			t.Errorf("%s: %+v", name, d.Spec)
 		}
-		if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux", "infra": "yes"}, pod.NodeSelector); diff != "" {
+		if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux", "infra": "yes"},
+			pod.NodeSelector); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if n := len(pod.Tolerations); n != 2 || pod.Tolerations[0].Key != "CriticalAddonsOnly" || pod.Tolerations[1].Key != "infra" {
+		if n := len(pod.Tolerations); n != 2 || pod.Tolerations[0].Key != "CriticalAddonsOnly" ||
+			pod.Tolerations[1].Key != "infra" {
 			t.Errorf("%s: %+v", name, pod.Tolerations)
 		}
 		apart := pod.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-		if len(apart) != 2 || apart[0].Weight != 1 || apart[1].Weight != 5 || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		if len(apart) != 2 || apart[0].Weight != 1 || apart[1].Weight != 5 ||
+			pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 			t.Errorf("%s: %+v", name, pod.Affinity)
 		}
 		budget := decode[policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget", name).Spec
@@ -76,7 +80,8 @@ workloads:
 		}
 	}
 	pod := decode[appsv1.DaemonSet](t, all, "DaemonSet", names.VirtHandler).Spec.Template.Spec
-	if pod.NodeSelector["guests"] != "yes" || pod.NodeSelector["infra"] != "" || pod.ImagePullSecrets[0].Name != "registry" || pod.Affinity == nil {
+	if pod.NodeSelector["guests"] != "yes" || pod.NodeSelector["infra"] != "" ||
+		pod.ImagePullSecrets[0].Name != "registry" || pod.Affinity == nil {
 		t.Errorf("virt-handler: %+v", pod)
 	}
 	three := uint8(3)
@@ -84,7 +89,8 @@ workloads:
 	if d := decode[appsv1.Deployment](t, all, "Deployment", names.VirtAPI); *d.Spec.Replicas != 3 {
 		t.Errorf("%d replicas", *d.Spec.Replicas)
 	}
-	if budget := decode[policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget", names.VirtAPI).Spec; budget.MinAvailable == nil {
+	if budget := decode[policyv1.PodDisruptionBudget](t, all,
+		"PodDisruptionBudget", names.VirtAPI).Spec; budget.MinAvailable == nil {
 		t.Errorf("%+v", budget)
 	}
 	if got := (Settings{PullPolicy: "Never"}).following(spec).PullPolicy; got != "Never" {

@@ -21,7 +21,10 @@ import (
 const server = "https://here"
 
 func entry(at int64, verb lifecycle.Verb, undoes string) Entry {
-	return Entry{Time: time.Unix(at, 0), Server: server, Verb: verb, Undoes: undoes, Machines: []Machine{{Namespace: "ns", Name: "vm"}}}
+	return Entry{
+		Time: time.Unix(at, 0), Server: server, Verb: verb, Undoes: undoes,
+		Machines: []Machine{{Namespace: "ns", Name: "vm"}},
+	}
 }
 
 func TestFile(t *testing.T) {
@@ -113,9 +116,13 @@ func TestLast(t *testing.T) {
 	}{
 		"newest":          {number(entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, "")), 2},
 		"of this cluster": {number(entry(1, lifecycle.Start, ""), elsewhere), 1},
-		"walks back":      {number(entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, ""), entry(3, lifecycle.Start, at(2))), 1},
-		"after an undo":   {number(entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, at(1)), entry(3, lifecycle.Pause, "")), 3},
-		"nothing left":    {number(entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, at(1))), 0},
+		"walks back": {
+			number(entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, ""), entry(3, lifecycle.Start, at(2))), 1,
+		},
+		"after an undo": {
+			number(entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, at(1)), entry(3, lifecycle.Pause, "")), 3,
+		},
+		"nothing left": {number(entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, at(1))), 0},
 	} {
 		got, ok := Last(test.entries, server)
 		if ok != (test.want != 0) || ok && got.Time.Unix() != test.want {
@@ -153,7 +160,10 @@ func TestRenamedTo(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	entries := []Entry{entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, ""), entry(3, lifecycle.Start, "2"), entry(4, lifecycle.Delete, "")}
+	entries := []Entry{
+		entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, ""), entry(3, lifecycle.Start, "2"),
+		entry(4, lifecycle.Delete, ""),
+	}
 	for i := range entries {
 		entries[i].ID = strconv.Itoa(i + 1)
 	}
@@ -168,21 +178,25 @@ func TestFind(t *testing.T) {
 		"5": {}, "9": {},
 	} {
 		got, ok := Find(entries, server, id)
-		if ok != (want.ID != "") || got.ID != want.ID || got.Undone != want.Undone || got.Irreversible != want.Irreversible {
+		if ok != (want.ID != "") || got.ID != want.ID || got.Undone != want.Undone ||
+			got.Irreversible != want.Irreversible {
 			t.Errorf("%s: %+v, %v; want %+v", id, got, ok, want)
 		}
 	}
 }
 
 func vm(uid types.UID, strategy v1.VirtualMachineRunStrategy) *v1.VirtualMachine {
-	return &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1.VirtualMachineSpec{RunStrategy: &strategy}}
+	return &v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1.VirtualMachineSpec{RunStrategy: &strategy},
+	}
 }
 
 func vmi(uid types.UID, conditions ...v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstance {
 	out := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: uid}}
 	out.Status.Phase = v1.Running
 	for _, c := range conditions {
-		out.Status.Conditions = append(out.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: c, Status: corev1.ConditionTrue})
+		out.Status.Conditions = append(out.Status.Conditions,
+			v1.VirtualMachineInstanceCondition{Type: c, Status: corev1.ConditionTrue})
 	}
 	return out
 }
@@ -195,11 +209,13 @@ func TestPlanRestore(t *testing.T) {
 		out.Status.RestoreInProgress = in
 		return out
 	}
-	restore := func(kind snapshotv1beta1.ConditionType, status corev1.ConditionStatus, reason string) *snapshotv1beta1.VirtualMachineRestore {
+	restore := func(kind snapshotv1beta1.ConditionType, status corev1.ConditionStatus, reason string,
+	) *snapshotv1beta1.VirtualMachineRestore {
 		return &snapshotv1beta1.VirtualMachineRestore{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"},
 			Status: &snapshotv1beta1.VirtualMachineRestoreStatus{
-				Complete: new(false), Conditions: []snapshotv1beta1.Condition{{Type: kind, Status: status, Reason: reason}},
+				Complete:   new(false),
+				Conditions: []snapshotv1beta1.Condition{{Type: kind, Status: status, Reason: reason}},
 			},
 		}
 	}
@@ -215,29 +231,46 @@ func TestPlanRestore(t *testing.T) {
 		"under way": {lifecycle.RestoreKeep, State{VM: restored("", new("r"))}, "restore r of it is not done"},
 		"waits": {
 			lifecycle.RestoreKeep,
-			State{VM: restored("former-uid", nil), VMI: vmi("i"), Restore: restore("Progressing", "False", "the VM runs")},
-			"restore r is still under way (InProgress: the VM runs); wait until it is complete, or take it back with `kubectl delete vmrestore r -n ns`",
+			State{
+				VM: restored("former-uid", nil), VMI: vmi("i"), Restore: restore("Progressing", "False", "the VM runs"),
+			},
+			"restore r is still under way (InProgress: the VM runs); wait until it is complete, " +
+				"or take it back with `kubectl delete vmrestore r -n ns`",
 		},
 		"failed": {
 			lifecycle.RestoreKeep,
 			State{VM: restored("former-uid", nil), Restore: restore("Failure", "True", "no room")},
 			"restore ns/r failed: no room; it has replaced nothing",
 		},
-		"complete":       {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil), Restore: complete}, ""},
-		"another":        {lifecycle.RestoreKeep, State{VM: restored("other-uid", nil), Restore: complete}, "its spec is not that of restore r: it was restored again since"},
-		"restored again": {lifecycle.RestoreKeep, State{VM: restored("other-uid", nil)}, "its spec is not that of restore r: that is deleted, and was not complete, or it was restored again since"},
-		"runs":           {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil), VMI: vmi("i")}, "it has an instance; stop it first"},
-		"gone":           {lifecycle.RestoreKeep, State{}, "it does not exist any more"},
-		"nothing kept":   {lifecycle.Restore, State{VM: restored("r-uid", nil)}, "what it replaced was not kept"},
+		"complete": {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil), Restore: complete}, ""},
+		"another": {
+			lifecycle.RestoreKeep,
+			State{VM: restored("other-uid", nil), Restore: complete},
+			"its spec is not that of restore r: it was restored again since",
+		},
+		"restored again": {
+			lifecycle.RestoreKeep,
+			State{VM: restored("other-uid", nil)},
+			"its spec is not that of restore r: that is deleted, and was not complete, or it was restored again since",
+		},
+		"runs": {
+			lifecycle.RestoreKeep,
+			State{VM: restored("r-uid", nil), VMI: vmi("i")},
+			"it has an instance; stop it first",
+		},
+		"gone":         {lifecycle.RestoreKeep, State{}, "it does not exist any more"},
+		"nothing kept": {lifecycle.Restore, State{VM: restored("r-uid", nil)}, "what it replaced was not kept"},
 	} {
-		if got := Plan(test.verb, m, test.now).Refusal; !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
+		if got := Plan(test.verb, m, test.now).Refusal; !strings.HasPrefix(got, test.want) ||
+			test.want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }
 
 func TestPlan(t *testing.T) {
-	const halted, always, manual, once = v1.RunStrategyHalted, v1.RunStrategyAlways, v1.RunStrategyManual, v1.RunStrategyOnce
+	const halted, always, manual, once = v1.RunStrategyHalted, v1.RunStrategyAlways, v1.RunStrategyManual,
+		v1.RunStrategyOnce
 	machine := func(before v1.VirtualMachineRunStrategy) Machine {
 		return Machine{UID: "u", InstanceUID: "i", Before: before}
 	}
@@ -252,23 +285,61 @@ func TestPlan(t *testing.T) {
 		{"start that has not begun", lifecycle.Start, machine(halted), State{VM: vm("u", always)}, ""},
 		{"start, Manual", lifecycle.Start, machine(manual), State{VM: vm("u", manual), VMI: vmi("i")}, ""},
 		{"start, ended", lifecycle.Start, machine(manual), State{VM: vm("u", manual)}, "it is not running any more"},
-		{"start, halted", lifecycle.Start, machine(halted), State{VM: vm("u", halted)}, "its run strategy was changed since: it is Halted, not Always"},
+		{
+			"start, halted", lifecycle.Start, machine(halted),
+			State{VM: vm("u", halted)},
+			"its run strategy was changed since: it is Halted, not Always",
+		},
 		{"stop", lifecycle.Stop, machine(always), State{VM: vm("u", halted)}, ""},
 		{"stop under way", lifecycle.Stop, machine(always), State{VM: vm("u", halted), VMI: vmi("i")}, ""},
-		{"stop, Once", lifecycle.Stop, machine(once), State{VM: vm("u", halted)}, "its run strategy was Once, and a start would make it Always; set spec.runStrategy to Once instead"},
-		{"stop, started", lifecycle.Stop, machine(manual), State{VM: vm("u", manual), VMI: vmi("i")}, "it is running again"},
+		{
+			"stop, Once", lifecycle.Stop, machine(once),
+			State{VM: vm("u", halted)},
+			"its run strategy was Once, and a start would make it Always; set spec.runStrategy to Once instead",
+		},
+		{
+			"stop, started", lifecycle.Stop, machine(manual),
+			State{VM: vm("u", manual), VMI: vmi("i")},
+			"it is running again",
+		},
 		{"gone", lifecycle.Stop, machine(always), State{}, "it does not exist any more"},
-		{"another", lifecycle.Stop, machine(always), State{VM: vm("x", halted)}, "it was deleted since, and is another of the same name now"},
+		{
+			"another", lifecycle.Stop, machine(always),
+			State{VM: vm("x", halted)},
+			"it was deleted since, and is another of the same name now",
+		},
 		{"pause", lifecycle.Pause, machine(""), State{VMI: vmi("i", v1.VirtualMachineInstancePaused)}, ""},
 		{"pause, unpaused", lifecycle.Pause, machine(""), State{VMI: vmi("i")}, "it is not paused any more"},
-		{"pause, restarted", lifecycle.Pause, machine(""), State{VMI: vmi("j", v1.VirtualMachineInstancePaused)}, "it was started anew since"},
+		{
+			"pause, restarted", lifecycle.Pause, machine(""),
+			State{VMI: vmi("j", v1.VirtualMachineInstancePaused)},
+			"it was started anew since",
+		},
 		{"pause, stopped", lifecycle.Pause, machine(""), State{VM: vm("u", halted)}, "it is not running any more"},
 		{"unpause", lifecycle.Unpause, machine(""), State{VMI: vmi("i")}, ""},
-		{"unpause, paused", lifecycle.Unpause, machine(""), State{VMI: vmi("i", v1.VirtualMachineInstancePaused)}, "it is paused again"},
+		{
+			"unpause, paused", lifecycle.Unpause, machine(""),
+			State{VMI: vmi("i", v1.VirtualMachineInstancePaused)},
+			"it is paused again",
+		},
 		{"rename", lifecycle.Rename, Machine{UID: "u", RenamedTo: "new"}, State{VM: vm("u", halted)}, ""},
-		{"rename, runs", lifecycle.Rename, Machine{Namespace: "ns", UID: "u", RenamedTo: "new"}, State{VM: vm("u", always), VMI: vmi("i")}, "it has an instance; stop it first: `virtctl stop new -n ns`"},
-		{"rename, another", lifecycle.Rename, Machine{UID: "u", RenamedTo: "new"}, State{VM: vm("x", halted)}, "it was deleted since, and is another of the same name now"},
-		{"delete", lifecycle.Delete, machine(always), State{}, "what is deleted is gone; create it again from its manifest"},
+		{
+			"rename, runs", lifecycle.Rename,
+			Machine{Namespace: "ns", UID: "u", RenamedTo: "new"},
+			State{VM: vm("u", always), VMI: vmi("i")},
+			"it has an instance; stop it first: `virtctl stop new -n ns`",
+		},
+		{
+			"rename, another", lifecycle.Rename,
+			Machine{UID: "u", RenamedTo: "new"},
+			State{VM: vm("x", halted)},
+			"it was deleted since, and is another of the same name now",
+		},
+		{
+			"delete", lifecycle.Delete, machine(always),
+			State{},
+			"what is deleted is gone; create it again from its manifest",
+		},
 	} {
 		if got := Plan(test.verb, test.m, test.now); got.Refusal != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got.Refusal, test.want)
@@ -277,7 +348,9 @@ func TestPlan(t *testing.T) {
 }
 
 func TestReverse(t *testing.T) {
-	for _, verb := range []lifecycle.Verb{lifecycle.Start, lifecycle.Stop, lifecycle.Pause, lifecycle.Unpause, lifecycle.Rename} {
+	for _, verb := range []lifecycle.Verb{
+		lifecycle.Start, lifecycle.Stop, lifecycle.Pause, lifecycle.Unpause, lifecycle.Rename,
+	} {
 		back, why := Reverse(verb)
 		again, _ := Reverse(back)
 		if why != "" || again != verb {
@@ -285,7 +358,10 @@ func TestReverse(t *testing.T) {
 		}
 	}
 	var without []lifecycle.Verb
-	for _, verb := range []lifecycle.Verb{lifecycle.Restart, lifecycle.Reset, lifecycle.SoftReboot, lifecycle.Migrate, lifecycle.MigrateCancel, lifecycle.EvacuateCancel, lifecycle.Delete, "later"} {
+	for _, verb := range []lifecycle.Verb{
+		lifecycle.Restart, lifecycle.Reset, lifecycle.SoftReboot, lifecycle.Migrate, lifecycle.MigrateCancel,
+		lifecycle.EvacuateCancel, lifecycle.Delete, "later",
+	} {
 		if _, why := Reverse(verb); why == "" {
 			without = append(without, verb)
 		}

@@ -23,11 +23,13 @@ func machine(strategy v1.VirtualMachineRunStrategy) *v1.VirtualMachine {
 	}
 }
 
-func instance(phase v1.VirtualMachineInstancePhase, conditions ...v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstance {
+func instance(phase v1.VirtualMachineInstancePhase, conditions ...v1.VirtualMachineInstanceConditionType,
+) *v1.VirtualMachineInstance {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vmi"}}
 	vmi.Status.Phase = phase
 	for _, c := range conditions {
-		vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: c, Status: corev1.ConditionTrue})
+		vmi.Status.Conditions = append(vmi.Status.Conditions,
+			v1.VirtualMachineInstanceCondition{Type: c, Status: corev1.ConditionTrue})
 	}
 	return vmi
 }
@@ -44,7 +46,9 @@ func TestApplies(t *testing.T) {
 		vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{}
 		vmi.Status.EvacuationNodeName = "node1"
 	})
-	going := changed(instance(v1.Running), func(vmi *v1.VirtualMachineInstance) { vmi.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })
+	going := changed(instance(v1.Running), func(vmi *v1.VirtualMachineInstance) {
+		vmi.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	})
 	halted, always := machine(v1.RunStrategyHalted), machine(v1.RunStrategyAlways)
 	for _, test := range []struct {
 		verb Verb
@@ -111,7 +115,9 @@ func (w *world) VMIList(_ context.Context, _ string, opts metav1.ListOptions) (*
 
 func TestChoose(t *testing.T) {
 	owned := instance(v1.Running)
-	owned.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine(v1.RunStrategyAlways), v1.VirtualMachineGroupVersionKind)}
+	owned.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(machine(v1.RunStrategyAlways), v1.VirtualMachineGroupVersionKind),
+	}
 	lone := changed(instance(v1.Running), func(vmi *v1.VirtualMachineInstance) {
 		vmi.Name, vmi.Labels = "lone", map[string]string{"matches": "a=b"}
 	})
@@ -154,7 +160,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func migration(name string, phase v1.VirtualMachineInstanceMigrationPhase, made int64) v1.VirtualMachineInstanceMigration {
+func migration(name string, phase v1.VirtualMachineInstanceMigrationPhase, made int64,
+) v1.VirtualMachineInstanceMigration {
 	return v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.Unix(made, 0)},
 		Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: "vm"},
@@ -205,7 +212,9 @@ func TestFollow(t *testing.T) {
 			c.events.Modify(&m)
 		}
 		var seen []string
-		got, err := Follow(t.Context(), c, "ns", "m", func(m *v1.VirtualMachineInstanceMigration) { seen = append(seen, Progress(m)) })
+		got, err := Follow(t.Context(), c, "ns", "m", func(m *v1.VirtualMachineInstanceMigration) {
+			seen = append(seen, Progress(m))
+		})
 		if got == nil || got.Status.Phase != end {
 			t.Errorf("ends as %+v", got)
 		}

@@ -35,7 +35,8 @@ func (r *recorder) Delete(_ context.Context, resource, namespace, name string, o
 	return r.err
 }
 
-func (r *recorder) MigrationList(context.Context, string, metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error) {
+func (r *recorder) MigrationList(context.Context, string, metav1.ListOptions,
+) (*v1.VirtualMachineInstanceMigrationList, error) {
 	return &v1.VirtualMachineInstanceMigrationList{Items: r.migrations}, nil
 }
 
@@ -45,19 +46,25 @@ func TestDo(t *testing.T) {
 		verb Verb
 		o    Options
 	}{
-		`virtualmachines ns vm start {"paused":true}`:                              {Start, Options{Paused: true}},
-		`virtualmachineinstances ns vm pause {}`:                                   {Pause, Options{}},
-		`virtualmachineinstances ns vm unpause {"dryRun":["All"]}`:                 {Unpause, Options{DryRun: true}},
-		`virtualmachineinstances ns vm reset {}`:                                   {Reset, Options{}},
-		`virtualmachineinstances ns vm softreboot {}`:                              {SoftReboot, Options{}},
-		`virtualmachines ns vm migrate {"addedNodeSelector":{"a":"b"}}`:            {Migrate, Options{NodeSelector: map[string]string{"a": "b"}}},
-		`virtualmachines ns vm evacuate/cancel {"evacuationNodeName":""}`:          {EvacuateCancel, Options{}},
-		`delete virtualmachines ns vm {"gracePeriodSeconds":0,"dryRun":["All"]}`:   {Delete, Options{GracePeriodSeconds: &zero, DryRun: true}},
-		`virtualmachines ns vm start {}`:                                           {Start, Options{}},
-		`virtualmachines ns vm start {"dryRun":["All"]}`:                           {Start, Options{DryRun: true}},
-		`virtualmachines ns vm stop {}`:                                            {Stop, Options{}},
-		`virtualmachines ns vm stop {"gracePeriod":0}`:                             {Stop, Options{GracePeriodSeconds: &zero}},
-		`virtualmachines ns vm restart {"gracePeriodSeconds":60,"dryRun":["All"]}`: {Restart, Options{GracePeriodSeconds: &minute, DryRun: true}},
+		`virtualmachines ns vm start {"paused":true}`:              {Start, Options{Paused: true}},
+		`virtualmachineinstances ns vm pause {}`:                   {Pause, Options{}},
+		`virtualmachineinstances ns vm unpause {"dryRun":["All"]}`: {Unpause, Options{DryRun: true}},
+		`virtualmachineinstances ns vm reset {}`:                   {Reset, Options{}},
+		`virtualmachineinstances ns vm softreboot {}`:              {SoftReboot, Options{}},
+		`virtualmachines ns vm migrate {"addedNodeSelector":{"a":"b"}}`: {
+			Migrate, Options{NodeSelector: map[string]string{"a": "b"}},
+		},
+		`virtualmachines ns vm evacuate/cancel {"evacuationNodeName":""}`: {EvacuateCancel, Options{}},
+		`delete virtualmachines ns vm {"gracePeriodSeconds":0,"dryRun":["All"]}`: {
+			Delete, Options{GracePeriodSeconds: &zero, DryRun: true},
+		},
+		`virtualmachines ns vm start {}`:                 {Start, Options{}},
+		`virtualmachines ns vm start {"dryRun":["All"]}`: {Start, Options{DryRun: true}},
+		`virtualmachines ns vm stop {}`:                  {Stop, Options{}},
+		`virtualmachines ns vm stop {"gracePeriod":0}`:   {Stop, Options{GracePeriodSeconds: &zero}},
+		`virtualmachines ns vm restart {"gracePeriodSeconds":60,"dryRun":["All"]}`: {
+			Restart, Options{GracePeriodSeconds: &minute, DryRun: true},
+		},
 	} {
 		r := &recorder{}
 		if err := Do(t.Context(), r, do.verb, Target{Namespace: "ns", Name: "vm"}, do.o); err != nil {
@@ -76,7 +83,8 @@ func TestDoSaysWhatFailed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	cause = errors.New("VirtualMachine ns/vm: VM is not running")
-	if err := Do(t.Context(), &recorder{err: cause}, Stop, Target{Namespace: "ns", Name: "vm"}, Options{}); err.Error() != "stop VM ns/vm: VM is not running" {
+	if err := Do(t.Context(), &recorder{err: cause}, Stop, Target{Namespace: "ns", Name: "vm"},
+		Options{}); err.Error() != "stop VM ns/vm: VM is not running" {
 		t.Errorf("names the VM twice: %v", err)
 	}
 	if err := Do(t.Context(), &recorder{}, "explode", Target{Namespace: "ns", Name: "vm"}, Options{}); err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
@@ -95,7 +96,8 @@ const retryAfter = time.Second
 func Follow(
 	ctx context.Context, api Watcher, namespace, name string, report func(*v1.VirtualMachineInstanceMigration),
 ) (*v1.VirtualMachineInstanceMigration, error) {
-	f := &follower{api: api, namespace: namespace, name: name, report: report}
+	f := &follower{api: api, namespace: namespace, name: name, report: report, outage: outage.Follow(ctx)}
+	defer f.outage.End()
 	for {
 		err := f.round(ctx)
 		switch {
@@ -123,6 +125,7 @@ type follower struct {
 	namespace, name string
 	report          func(*v1.VirtualMachineInstanceMigration)
 	last            *v1.VirtualMachineInstanceMigration
+	outage          *outage.Follower
 }
 
 // round lists, then watches until the migration is final or the watch ends. Its error is for good.
@@ -130,11 +133,13 @@ func (f *follower) round(ctx context.Context) error {
 	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String()}
 	list, err := f.api.MigrationList(ctx, f.namespace, opts)
 	if err != nil {
-		if wait.Passing(err) {
+		if client.Passing(err) {
+			f.outage.Lost(ctx, err)
 			return nil
 		}
 		return fmt.Errorf("look at migration %s/%s: %w", f.namespace, f.name, err)
 	}
+	f.outage.Answered()
 	if len(list.Items) == 0 {
 		return fmt.Errorf("migration %s/%s was deleted: it is cancelled", f.namespace, f.name)
 	}
@@ -144,7 +149,7 @@ func (f *follower) round(ctx context.Context) error {
 	opts.ResourceVersion = list.ResourceVersion
 	events, err := f.api.Watch(ctx, client.Migrations, f.namespace, opts)
 	if err != nil {
-		if wait.Passing(err) || apierrors.IsResourceExpired(err) {
+		if client.Passing(err) || apierrors.IsResourceExpired(err) {
 			return nil
 		}
 		return fmt.Errorf("watch migration %s/%s: %w", f.namespace, f.name, err)

@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
 // API is what the package needs of a client.
@@ -107,6 +108,8 @@ func Follow(ctx context.Context, api API, s Selection, changed func([]Row) error
 // run loads and watches until ctx ends, and calls report after each change.
 func (f *follower) run(ctx context.Context) error {
 	api, s := f.api, f.selection
+	out := outage.Follow(ctx)
+	defer out.End()
 	for first := true; ; first = false {
 		objects, err := Get(ctx, api, s)
 		switch {
@@ -114,7 +117,10 @@ func (f *follower) run(ctx context.Context) error {
 			return ctx.Err()
 		case err != nil && (first || client.Refused(err)):
 			return err
-		case err == nil:
+		case err != nil:
+			out.Lost(ctx, err)
+		default:
+			out.Answered()
 			if err := f.load(objects); err != nil {
 				return err
 			}

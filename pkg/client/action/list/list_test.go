@@ -29,7 +29,9 @@ func vm(namespace, name string, status v1.VirtualMachinePrintableStatus) v1.Virt
 	return v1.VirtualMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(born)},
 		Spec: v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{
-			Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: 2, Sockets: 2}}},
+			Spec: v1.VirtualMachineInstanceSpec{
+				Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: 2, Sockets: 2}},
+			},
 		}},
 		Status: v1.VirtualMachineStatus{PrintableStatus: status, Ready: status == v1.VirtualMachineStatusRunning},
 	}
@@ -37,15 +39,25 @@ func vm(namespace, name string, status v1.VirtualMachinePrintableStatus) v1.Virt
 
 func instance(namespace, name string, owned bool) v1.VirtualMachineInstance {
 	i := v1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(born.Add(time.Minute))},
-		Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Resources: v1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceMemory: resource.MustParse("256Mi"), corev1.ResourceCPU: resource.MustParse("1500m"),
-		}}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(born.Add(time.Minute)),
+		},
+		Spec: v1.VirtualMachineInstanceSpec{
+			Domain: v1.DomainSpec{Resources: v1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceMemory: resource.MustParse("256Mi"), corev1.ResourceCPU: resource.MustParse("1500m"),
+			}}},
+		},
 		Status: v1.VirtualMachineInstanceStatus{
 			Phase: v1.Running, NodeName: "node1",
 			GuestOSInfo: v1.VirtualMachineInstanceGuestOSInfo{Name: "Debian", VersionID: "13"},
-			Interfaces:  []v1.VirtualMachineInstanceNetworkInterface{{IP: "10.0.0.1", IPs: []string{"10.0.0.1", "fd00::1"}}, {IP: "10.1.0.1"}, {}},
-			Conditions:  []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue}},
+			Interfaces: []v1.VirtualMachineInstanceNetworkInterface{
+				{IP: "10.0.0.1", IPs: []string{"10.0.0.1", "fd00::1"}},
+				{IP: "10.1.0.1"},
+				{},
+			},
+			Conditions: []v1.VirtualMachineInstanceCondition{
+				{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
+			},
 		},
 	}
 	if owned {
@@ -64,9 +76,14 @@ func text(rows []Row) string {
 }
 
 func TestRows(t *testing.T) {
-	vms := []v1.VirtualMachine{vm("b", "web", v1.VirtualMachineStatusRunning), vm("a", "off", v1.VirtualMachineStatusStopped), vm("a", "twin", v1.VirtualMachineStatusStopped)}
+	vms := []v1.VirtualMachine{
+		vm("b", "web", v1.VirtualMachineStatusRunning), vm("a", "off", v1.VirtualMachineStatusStopped),
+		vm("a", "twin", v1.VirtualMachineStatusStopped),
+	}
 	// "twin" is an instance of the same name that nobody made from the VM.
-	vmis := []v1.VirtualMachineInstance{instance("b", "web", true), instance("a", "lone", false), instance("a", "twin", false)}
+	vmis := []v1.VirtualMachineInstance{
+		instance("b", "web", true), instance("a", "lone", false), instance("a", "twin", false),
+	}
 	for kind, want := range map[Kind]string{
 		VMs: `
 a | off | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none> | <none>
@@ -105,8 +122,11 @@ type fake struct {
 
 func newFake() *fake {
 	return &fake{
-		watchers: map[string]chan *watch.FakeWatcher{client.VMs: make(chan *watch.FakeWatcher, 9), client.VMIs: make(chan *watch.FakeWatcher, 9)},
-		options:  map[string]metav1.ListOptions{},
+		watchers: map[string]chan *watch.FakeWatcher{
+			client.VMs:  make(chan *watch.FakeWatcher, 9),
+			client.VMIs: make(chan *watch.FakeWatcher, 9),
+		},
+		options: map[string]metav1.ListOptions{},
 	}
 }
 
@@ -142,7 +162,9 @@ func TestSelectorsReachTheRightLists(t *testing.T) {
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		f.vms = []v1.VirtualMachine{vm("a", "web", v1.VirtualMachineStatusStarting), vm("a", "off", v1.VirtualMachineStatusStopped)}
+		f.vms = []v1.VirtualMachine{
+			vm("a", "web", v1.VirtualMachineStatusStarting), vm("a", "off", v1.VirtualMachineStatusStopped),
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		reports := make(chan string, 9)
 		ended := make(chan error, 1)

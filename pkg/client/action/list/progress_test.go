@@ -17,17 +17,21 @@ type migrations struct {
 	asked int
 }
 
-func (m *migrations) MigrationList(context.Context, string, metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error) {
+func (m *migrations) MigrationList(context.Context, string, metav1.ListOptions,
+) (*v1.VirtualMachineInstanceMigrationList, error) {
 	m.asked++
 	return &v1.VirtualMachineInstanceMigrationList{Items: m.items}, m.err
 }
 
 func TestProgress(t *testing.T) {
-	migration := func(vmi, progress string, phase v1.VirtualMachineInstanceMigrationPhase) v1.VirtualMachineInstanceMigration {
+	migration := func(vmi, progress string, phase v1.VirtualMachineInstanceMigrationPhase,
+	) v1.VirtualMachineInstanceMigration {
 		return v1.VirtualMachineInstanceMigration{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: vmi, Annotations: map[string]string{names.AnnotationProgress: progress}},
-			Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: vmi},
-			Status:     v1.VirtualMachineInstanceMigrationStatus{Phase: phase},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: vmi, Annotations: map[string]string{names.AnnotationProgress: progress},
+			},
+			Spec:   v1.VirtualMachineInstanceMigrationSpec{VMIName: vmi},
+			Status: v1.VirtualMachineInstanceMigrationStatus{Phase: phase},
 		}
 	}
 	api := &migrations{items: []v1.VirtualMachineInstanceMigration{

@@ -29,7 +29,9 @@ func (a types) Read(_ context.Context, path string, _ url.Values, into any) erro
 // A VM that does not run has the size that its instance type gives it, or none that is known: never a wrong one.
 func TestSizes(t *testing.T) {
 	vm := func(name string, matcher *v1.InstancetypeMatcher, cpu *v1.CPU) v1.VirtualMachine {
-		out := v1.VirtualMachine{Spec: v1.VirtualMachineSpec{Instancetype: matcher, Template: &v1.VirtualMachineInstanceTemplateSpec{}}}
+		out := v1.VirtualMachine{
+			Spec: v1.VirtualMachineSpec{Instancetype: matcher, Template: &v1.VirtualMachineInstanceTemplateSpec{}},
+		}
 		out.Namespace, out.Name = "ns", name
 		out.Spec.Template.Spec.Domain.CPU = cpu
 		return out
@@ -45,11 +47,19 @@ func TestSizes(t *testing.T) {
 	}, nil)
 	const group = "/apis/instancetype.kubevirt.io/v1beta1/"
 	api := types{asked: map[string]int{}, there: map[string]string{
-		group + "virtualmachineclusterinstancetypes/u1.small":    `{"spec":{"cpu":{"guest":4},"memory":{"guest":"2Gi"}}}`,
-		group + "namespaces/ns/virtualmachineinstancetypes/mine": `{"spec":{"cpu":{"guest":3},"memory":{"guest":"1Gi"}}}`,
+		group + "virtualmachineclusterinstancetypes/u1.small": `{"spec":{"cpu":{"guest":4},"memory":{"guest":"2Gi"}}}`,
+		group +
+			"namespaces/ns/virtualmachineinstancetypes/mine": `{"spec":{"cpu":{"guest":3},"memory":{"guest":"1Gi"}}}`,
 	}}
 	Sizes(t.Context(), api, rows)
-	for i, want := range [][2]string{{"4", "2Gi"}, {"4", "2Gi"}, {"3", "1Gi"}, {"<none>", "<none>"}, {"1", "<none>"}, {"2", "<none>"}} {
+	for i, want := range [][2]string{
+		{"4", "2Gi"},
+		{"4", "2Gi"},
+		{"3", "1Gi"},
+		{"<none>", "<none>"},
+		{"1", "<none>"},
+		{"2", "<none>"},
+	} {
 		cells := rows[i].Cells(time.Time{}, false, true)
 		if got := [2]string(cells[6:8]); got != want {
 			t.Errorf("%s: %q, want %q", rows[i].Name, got, want)

@@ -16,8 +16,9 @@ func TestSortBy(t *testing.T) {
 	vms := []v1.VirtualMachine{old, unknown, vm("c", "web", v1.VirtualMachineStatusRunning)}
 	vmis := []v1.VirtualMachineInstance{instance("c", "web", true)}
 	for key, want := range map[string]string{
-		"name": "old unknown web", "namespace": "unknown old web", "status": "web unknown old", "ready": "unknown old web",
-		"node": "unknown old web", "ip": "unknown old web", "Age": "old web unknown", "cpu": "unknown old web",
+		"name": "old unknown web", "namespace": "unknown old web", "status": "web unknown old",
+		"ready": "unknown old web",
+		"node":  "unknown old web", "ip": "unknown old web", "Age": "old web unknown", "cpu": "unknown old web",
 		"memory": "unknown old web", "RUN STRATEGY": "unknown old web", "guest-os": "unknown old web",
 		".metadata.creationTimestamp": "unknown old web", "{.status.printableStatus}": "web unknown old",
 	} {

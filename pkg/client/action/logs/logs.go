@@ -17,6 +17,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -58,7 +59,8 @@ type Options struct {
 // Copy writes the log to w. Without Follow the guest must run, but for the launcher's log, which is there while its pod
 // is.
 func Copy(ctx context.Context, c *client.Client, namespace, name string, o Options, w io.Writer) error {
-	r := &reading{client: c, namespace: namespace, name: name, options: o, w: w}
+	r := &reading{client: c, namespace: namespace, name: name, options: o, w: w, outage: outage.Follow(ctx)}
+	defer r.outage.End()
 	if o.Source == Launcher {
 		return r.launcher(ctx)
 	}
@@ -82,6 +84,8 @@ type reading struct {
 	// last is the end of what was read, of the instance uid.
 	last []byte
 	uid  string
+	// outage says that the API server gives no answer; that a log cannot be opened is no sign of that.
+	outage *outage.Follower
 }
 
 // once reads until the server ends it.
@@ -90,6 +94,7 @@ func (r *reading) once(ctx context.Context) error {
 	if err != nil {
 		return r.noInstance(ctx, err)
 	}
+	r.outage.Answered()
 	if uid := string(vmi.UID); uid != r.uid {
 		first := r.uid == ""
 		r.uid, r.last = uid, nil
@@ -189,7 +194,8 @@ func (r *reading) again(ctx context.Context) (gone bool, err error) {
 	switch {
 	case errors.Is(err, action.ErrNotFound) || apierrors.IsNotFound(err):
 		return true, nil
-	case ctx.Err() == nil && r.uid != "" && wait.Passing(err):
+	case ctx.Err() == nil && r.uid != "" && client.Passing(err):
+		r.outage.Lost(ctx, err)
 		return false, nil // the server is away, and was there
 	}
 	return false, err

@@ -68,7 +68,8 @@ func TestGuestLog(t *testing.T) {
 		{Options{Source: Serial, Tail: 7, Since: since}, "since=2026-01-02T02%3A04%3A05Z&source=serial&tail=7"},
 	} {
 		var out bytes.Buffer
-		if err := Copy(t.Context(), api.Client(), "ns", "vm", test.options, &out); err != nil || out.String() != "one\ntwo\n" {
+		if err := Copy(t.Context(), api.Client(), "ns", "vm", test.options, &out); err != nil ||
+			out.String() != "one\ntwo\n" {
 			t.Errorf("%+v: %q, %v", test.options, out.String(), err)
 		}
 		asked := api.Asked("/log")
@@ -161,7 +162,7 @@ func TestFollowOverAnOutage(t *testing.T) {
 	gone := clienttest.New(t)
 	gone.Put(vmis+"/vm", away)
 	gone.Put(vms, away)
-	if err := Copy(t.Context(), gone.Client(), "ns", "vm", Options{Source: Serial, Follow: true}, io.Discard); err == nil {
+	if Copy(t.Context(), gone.Client(), "ns", "vm", Options{Source: Serial, Follow: true}, io.Discard) == nil {
 		t.Error("a server that was never there is waited for")
 	}
 }
@@ -174,10 +175,25 @@ func TestNoLog(t *testing.T) {
 		options Options
 		want    string
 	}{
-		{"may not", map[string]any{logPath: clienttest.Forbidden("log")}, Options{Follow: true}, "open the log of ns/vm: "},
+		{
+			"may not",
+			map[string]any{logPath: clienttest.Forbidden("log")},
+			Options{Follow: true},
+			"open the log of ns/vm: ",
+		},
 		{"has none", map[string]any{logPath: http.HandlerFunc(http.NotFound)}, Options{}, "open the log of ns/vm: "},
-		{"no pod", map[string]any{pods: corev1.PodList{}}, Options{Source: Launcher}, "instance ns/vm has no launcher pod yet; see why with `virtctl why vm`"},
-		{"stopped", map[string]any{vmis + "/vm": http.HandlerFunc(notFound)}, Options{}, "VM ns/vm does not run, and its logs are gone with its pod"},
+		{
+			"no pod",
+			map[string]any{pods: corev1.PodList{}},
+			Options{Source: Launcher},
+			"instance ns/vm has no launcher pod yet; see why with `virtctl why vm`",
+		},
+		{
+			"stopped",
+			map[string]any{vmis + "/vm": http.HandlerFunc(notFound)},
+			Options{},
+			"VM ns/vm does not run, and its logs are gone with its pod",
+		},
 		{"no VM", map[string]any{vms + "/vm": http.HandlerFunc(notFound)}, Options{}, "look at VM ns/vm: "},
 	} {
 		for path, answer := range test.put {
@@ -196,14 +212,19 @@ func TestNoLog(t *testing.T) {
 func notFound(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusNotFound)
-	fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found","details":{"name":"vm"}}`)
+	fmt.Fprint(w,
+		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found","details":{"name":"vm"}}`)
 }
 
 // The launcher's log is the youngest pod's.
 func TestLauncherLog(t *testing.T) {
 	api := running(t, "i")
 	pod := func(name string, minute int) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC)}}
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, CreationTimestamp: metav1.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC),
+			},
+		}
 	}
 	api.Put(pods, corev1.PodList{Items: []corev1.Pod{pod("old", 1), pod("new", 3), pod("middle", 2)}})
 	api.Put(pods+"/new/log", text("launched\n"))
@@ -212,11 +233,13 @@ func TestLauncherLog(t *testing.T) {
 	if err := Copy(t.Context(), api.Client(), "ns", "vm", o, &out); err != nil || out.String() != "launched\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
-	const want = "container=compute&follow=true&previous=true&sinceTime=1970-01-01T00%3A00%3A00Z&tailLines=5&timestamps=true"
+	const want = "container=compute&follow=true&previous=true&" +
+		"sinceTime=1970-01-01T00%3A00%3A00Z&tailLines=5&timestamps=true"
 	if got := api.Asked("/new/log")[0].URL.Query().Encode(); got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}
-	if got := api.Asked("/pods")[0].URL.Query().Get("labelSelector"); got != "kubevirt.io/created-by=i,"+names.LabelComponent+"=virt-launcher" {
+	const launchers = "kubevirt.io/created-by=i," + names.LabelComponent + "=virt-launcher"
+	if got := api.Asked("/pods")[0].URL.Query().Get("labelSelector"); got != launchers {
 		t.Errorf("chose pods by %q", got)
 	}
 }
@@ -235,7 +258,8 @@ func TestReaderHasGone(t *testing.T) {
 		cancel()
 		http.Error(w, "no", http.StatusServiceUnavailable)
 	}))
-	if err := Copy(ctx, api.Client(), "ns", "vm", Options{Source: Serial, Tail: -1, Follow: true}, io.Discard); !errors.Is(err, context.Canceled) {
+	err = Copy(ctx, api.Client(), "ns", "vm", Options{Source: Serial, Tail: -1, Follow: true}, io.Discard)
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
@@ -249,9 +273,13 @@ func TestElsewhere(t *testing.T) {
 	moved := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	vmi := func(change func(*v1.VirtualMachineInstanceMigrationState)) *v1.VirtualMachineInstance {
 		end := metav1.NewTime(moved)
-		ms := &v1.VirtualMachineInstanceMigrationState{Completed: true, EndTimestamp: &end, SourceNode: "node1", TargetNode: "node2"}
+		ms := &v1.VirtualMachineInstanceMigrationState{
+			Completed: true, EndTimestamp: &end, SourceNode: "node1", TargetNode: "node2",
+		}
 		change(ms)
-		out := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{NodeName: "node2", MigrationState: ms}}
+		out := &v1.VirtualMachineInstance{
+			Status: v1.VirtualMachineInstanceStatus{NodeName: "node2", MigrationState: ms},
+		}
 		out.Namespace, out.Name = "ns", "web"
 		return out
 	}
@@ -262,11 +290,15 @@ func TestElsewhere(t *testing.T) {
 		since time.Time
 		want  string
 	}{
-		"moved":           {vmi(as), time.Time{}, said},
-		"since before":    {vmi(as), moved.Add(-time.Hour), said},
-		"since then":      {vmi(as), moved.Add(time.Hour), ""},
-		"failed":          {vmi(func(ms *v1.VirtualMachineInstanceMigrationState) { ms.Failed = true }), time.Time{}, ""},
-		"on its way":      {vmi(func(ms *v1.VirtualMachineInstanceMigrationState) { ms.Completed, ms.EndTimestamp = false, nil }), time.Time{}, ""},
+		"moved":        {vmi(as), time.Time{}, said},
+		"since before": {vmi(as), moved.Add(-time.Hour), said},
+		"since then":   {vmi(as), moved.Add(time.Hour), ""},
+		"failed":       {vmi(func(ms *v1.VirtualMachineInstanceMigrationState) { ms.Failed = true }), time.Time{}, ""},
+		"on its way": {
+			vmi(func(ms *v1.VirtualMachineInstanceMigrationState) { ms.Completed, ms.EndTimestamp = false, nil }),
+			time.Time{},
+			"",
+		},
 		"never has moved": {&v1.VirtualMachineInstance{}, time.Time{}, ""},
 	} {
 		if got := Elsewhere(c.vmi, c.since); got != c.want {

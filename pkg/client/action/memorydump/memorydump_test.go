@@ -14,8 +14,13 @@ func TestReached(t *testing.T) {
 		removed bool
 		want    string
 	}{
-		"dumped":            {&v1.VirtualMachineMemoryDumpRequest{ClaimName: "dump", FileName: &file}, false, "claim dump has the memory of VM demo, in the file " + file},
-		"file not named":    {&v1.VirtualMachineMemoryDumpRequest{ClaimName: "dump"}, false, "claim dump has the memory of VM demo"},
+		"dumped": {
+			&v1.VirtualMachineMemoryDumpRequest{ClaimName: "dump", FileName: &file}, false,
+			"claim dump has the memory of VM demo, in the file " + file,
+		},
+		"file not named": {
+			&v1.VirtualMachineMemoryDumpRequest{ClaimName: "dump"}, false, "claim dump has the memory of VM demo",
+		},
 		"removed":           {nil, true, "VM demo has no claim for memory dumps any more; the dumps on it stay"},
 		"removed by others": {nil, false, "VM demo had its memory dumped, and let go of the claim since"},
 	} {

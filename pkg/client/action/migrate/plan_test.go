@@ -43,24 +43,40 @@ func node(t *testing.T, name, rest string) corev1.Node {
 
 func TestPlan(t *testing.T) {
 	nodes := []corev1.Node{
-		node(t, "node1", "{}"), node(t, "node3", "spec: {unschedulable: true, taints: [{key: gpu, effect: NoSchedule}]}"), node(t, "node2", "{}"),
+		node(t, "node1", "{}"),
+		node(t, "node3", "spec: {unschedulable: true, taints: [{key: gpu, effect: NoSchedule}]}"),
+		node(t, "node2", "{}"),
 		node(t, "node4", "metadata: {labels: {a: b}}"),
 	}
-	p := NewPlan(Facts{VMI: new(read[v1.VirtualMachineInstance](t, demo)), Nodes: nodes, Policies: []v1alpha1.MigrationPolicy{
-		read[v1alpha1.MigrationPolicy](t, "{metadata: {name: fast}, spec: {selectors: {virtualMachineInstanceSelector: {app: web}}, allowPostCopy: true}}"),
-	}})
+	p := NewPlan(Facts{
+		VMI: new(read[v1.VirtualMachineInstance](t, demo)), Nodes: nodes,
+		Policies: []v1alpha1.MigrationPolicy{
+			read[v1alpha1.MigrationPolicy](t,
+				"{metadata: {name: fast}, spec: {selectors: {virtualMachineInstanceSelector: {app: "+
+					"web}}, allowPostCopy: true}}"),
+		},
+	})
 	want := []Node{
 		{Name: "node2", Fits: true, Reasons: []string{}},
 		{Name: "node3", Reasons: []string{"it is cordoned", "the VM does not tolerate its taint gpu:NoSchedule"}},
-		{Name: "node4", Reasons: []string{"it takes no VMs: virt-handler does not run there, or has not said so (virtctl doctor)"}},
+		{
+			Name:    "node4",
+			Reasons: []string{"it takes no VMs: virt-handler does not run there, or has not said so (virtctl doctor)"},
+		},
 	}
 	if diff := cmp.Diff(want, p.Nodes); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Disk{{Volume: "root", How: Copied}, {Volume: "data", How: Shared}, {Volume: "scratch", How: Copied, Bytes: 2 << 30}, {Volume: "seed", How: Copied}}, p.Disks); diff != "" {
+	if diff := cmp.Diff([]Disk{
+		{Volume: "root", How: Copied},
+		{Volume: "data", How: Shared},
+		{Volume: "scratch", How: Copied, Bytes: 2 << 30},
+		{Volume: "seed", How: Copied},
+	}, p.Disks); diff != "" {
 		t.Error(diff)
 	}
-	if !p.Possible || p.Policy != "fast" || !*p.Configuration.AllowPostCopy || p.MemoryBytes != 1<<30 || p.DiskBytes != 2<<30 {
+	if !p.Possible || p.Policy != "fast" || !*p.Configuration.AllowPostCopy || p.MemoryBytes != 1<<30 ||
+		p.DiskBytes != 2<<30 {
 		t.Errorf("%+v", p)
 	}
 	if diff := cmp.Diff(p, p.DeepCopyObject()); diff != "" {
@@ -70,7 +86,8 @@ func TestPlan(t *testing.T) {
 
 func TestPlanObstacles(t *testing.T) {
 	running := func(name, vmi, phase string) v1.VirtualMachineInstanceMigration {
-		return read[v1.VirtualMachineInstanceMigration](t, "{metadata: {namespace: default, name: "+name+"}, spec: {vmiName: "+vmi+"}, status: {phase: "+phase+"}}")
+		return read[v1.VirtualMachineInstanceMigration](t,
+			"{metadata: {namespace: default, name: "+name+"}, spec: {vmiName: "+vmi+"}, status: {phase: "+phase+"}}")
 	}
 	away := []v1.VirtualMachineInstance{
 		read[v1.VirtualMachineInstance](t, "{metadata: {namespace: default, name: a}, status: {nodeName: node1}}"),
@@ -86,30 +103,46 @@ func TestPlanObstacles(t *testing.T) {
 		"to where it is":  {func(f *Facts) { f.To = "node1" }, "it is on node node1 already"},
 		"to nowhere":      {func(f *Facts) { f.To = "node9" }, `nodes "node9" not found`},
 		"a missing label": {func(f *Facts) { f.NodeSelector = map[string]string{"zone": "a"} }, "no node can take it"},
-		"affinity":        {func(f *Facts) { f.VMI.Spec.Affinity = affinity(t, "{key: kubernetes.io/hostname, operator: Exists}") }, "no node can take it"},
+		"affinity": {
+			func(f *Facts) { f.VMI.Spec.Affinity = affinity(t, "{key: kubernetes.io/hostname, operator: Exists}") },
+			"no node can take it",
+		},
 		"affinity met": {func(f *Facts) {
 			f.VMI.Spec.Affinity = affinity(t, "{key: kubernetes.io/hostname, operator: DoesNotExist}")
 		}, ""},
 		"not running": {func(f *Facts) { f.VMI.Status.Phase = v1.Scheduling }, "the guest does not run"},
 		"not migratable": {func(f *Facts) {
-			f.VMI.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Message: "a claim"}}
+			f.VMI.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+				{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Message: "a claim"},
+			}
 		}, "a claim"},
-		"its own": {func(f *Facts) { f.Migrations = append(f.Migrations, running("m", "demo", "Pending")) }, "wait: migration m of the same guest is under way"},
+		"its own": {
+			func(f *Facts) { f.Migrations = append(f.Migrations, running("m", "demo", "Pending")) },
+			"wait: migration m of the same guest is under way",
+		},
 		"away": {func(f *Facts) {
 			f.Instances = away
-			f.Migrations = []v1.VirtualMachineInstanceMigration{running("m", "a", "Running"), running("n", "b", "Scheduling"), running("o", "c", "Pending")}
+			f.Migrations = []v1.VirtualMachineInstanceMigration{
+				running("m", "a", "Running"), running("n", "b", "Scheduling"), running("o", "c", "Pending"),
+			}
 		}, "wait: 2 migrations run away from node node1, of 2 at a time (parallelOutboundMigrationsPerNode)"},
 		"over and to begin": {func(f *Facts) {
 			f.Instances = away
-			f.Migrations = []v1.VirtualMachineInstanceMigration{running("m", "a", "Succeeded"), running("n", "b", "Running")}
+			f.Migrations = []v1.VirtualMachineInstanceMigration{
+				running("m", "a", "Succeeded"), running("n", "b", "Running"),
+			}
 		}, ""},
 		"cluster": {func(f *Facts) {
-			f.KubeVirt = new(read[v1.KubeVirt](t, "{spec: {configuration: {migrations: {parallelMigrationsPerCluster: 1}}}}"))
+			f.KubeVirt = new(read[v1.KubeVirt](t,
+				"{spec: {configuration: {migrations: {parallelMigrationsPerCluster: 1}}}}"))
 			f.Migrations = []v1.VirtualMachineInstanceMigration{running("m", "z", "Running")}
 		}, "wait: 1 migrations run in the cluster, of 1 at a time (parallelMigrationsPerCluster)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := Facts{VMI: new(read[v1.VirtualMachineInstance](t, demo)), Nodes: []corev1.Node{node(t, "node1", "{}"), node(t, "node2", "{}")}}
+			f := Facts{
+				VMI:   new(read[v1.VirtualMachineInstance](t, demo)),
+				Nodes: []corev1.Node{node(t, "node1", "{}"), node(t, "node2", "{}")},
+			}
 			tc.change(&f)
 			p := NewPlan(f)
 			got := strings.Join(p.Obstacles, "; ")
@@ -124,7 +157,9 @@ func TestPlanObstacles(t *testing.T) {
 }
 
 func affinity(t *testing.T, term string) *corev1.Affinity {
-	return new(read[corev1.Affinity](t, "nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: ["+term+"]}]}}"))
+	return new(read[corev1.Affinity](t,
+		"nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: ["+term+
+			"]}]}}"))
 }
 
 func TestTolerates(t *testing.T) {

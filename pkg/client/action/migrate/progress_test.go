@@ -15,12 +15,41 @@ func TestSummary(t *testing.T) {
 		p    progress.Progress
 		want string
 	}{
-		"beginning": {progress.Progress{Mode: "PreCopy", TotalBytes: 1 << 30, RemainingBytes: 1 << 30}, "0 %, 1.0 GiB left"},
-		"running":   {progress.Progress{Mode: "PreCopy", TotalBytes: 1 << 30, RemainingBytes: 256 << 20, BandwidthBytesPerSecond: 120 << 20, DirtyBytesPerSecond: 20 << 20, Iteration: 2}, "75 %, 256 MiB left at 120 MiB/s, changes 20.0 MiB/s, about 3s"},
-		"throttled": {progress.Progress{Mode: "PreCopy", TotalBytes: 100 << 20, RemainingBytes: 20 << 20, BandwidthBytesPerSecond: 30 << 20, DirtyBytesPerSecond: 40 << 20, ThrottlePercent: 30, Iteration: 9}, "80 %, 20.0 MiB left at 30.0 MiB/s, changes 40.0 MiB/s, slowed down by 30 %, no end in sight"},
-		"post-copy": {progress.Progress{Mode: "PostCopy", TotalBytes: 100 << 20, RemainingBytes: 30 << 20, BandwidthBytesPerSecond: 10 << 20}, "70 %, 30.0 MiB left at 10.0 MiB/s, post-copy, about 3s"},
-		"paused":    {progress.Progress{Mode: "Paused", TotalBytes: 100 << 20, RemainingBytes: 512, BandwidthBytesPerSecond: 10 << 20}, "99 %, 512 B left at 10.0 MiB/s, stands still, about 1s"},
-		"done":      {progress.Progress{Mode: "PreCopy", Done: true, ProcessedBytes: 150 << 20, ElapsedSeconds: 2.34, DowntimeMilliseconds: 210}, "150 MiB copied in 2.3s, stood still for 210 ms"},
+		"beginning": {
+			progress.Progress{Mode: "PreCopy", TotalBytes: 1 << 30, RemainingBytes: 1 << 30}, "0 %, 1.0 GiB left",
+		},
+		"running": {
+			progress.Progress{
+				Mode: "PreCopy", TotalBytes: 1 << 30, RemainingBytes: 256 << 20, BandwidthBytesPerSecond: 120 << 20,
+				DirtyBytesPerSecond: 20 << 20, Iteration: 2,
+			},
+			"75 %, 256 MiB left at 120 MiB/s, changes 20.0 MiB/s, about 3s",
+		},
+		"throttled": {
+			progress.Progress{
+				Mode: "PreCopy", TotalBytes: 100 << 20, RemainingBytes: 20 << 20, BandwidthBytesPerSecond: 30 << 20,
+				DirtyBytesPerSecond: 40 << 20, ThrottlePercent: 30, Iteration: 9,
+			},
+			"80 %, 20.0 MiB left at 30.0 MiB/s, changes 40.0 MiB/s, slowed down by 30 %, no end in sight",
+		},
+		"post-copy": {
+			progress.Progress{
+				Mode: "PostCopy", TotalBytes: 100 << 20, RemainingBytes: 30 << 20, BandwidthBytesPerSecond: 10 << 20,
+			},
+			"70 %, 30.0 MiB left at 10.0 MiB/s, post-copy, about 3s",
+		},
+		"paused": {
+			progress.Progress{
+				Mode: "Paused", TotalBytes: 100 << 20, RemainingBytes: 512, BandwidthBytesPerSecond: 10 << 20,
+			},
+			"99 %, 512 B left at 10.0 MiB/s, stands still, about 1s",
+		},
+		"done": {
+			progress.Progress{
+				Mode: "PreCopy", Done: true, ProcessedBytes: 150 << 20, ElapsedSeconds: 2.34, DowntimeMilliseconds: 210,
+			},
+			"150 MiB copied in 2.3s, stood still for 210 ms",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Summary(&tc.p); got != tc.want {
@@ -29,7 +58,9 @@ func TestSummary(t *testing.T) {
 		})
 	}
 	for text, known := range map[string]bool{"": false, "{": false, `{"mode":"PreCopy"}`: true} {
-		m := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.AnnotationProgress: text}}}
+		m := &v1.VirtualMachineInstanceMigration{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.AnnotationProgress: text}},
+		}
 		if (Progress(m) != nil) != known {
 			t.Errorf("%q: %v", text, Progress(m))
 		}

@@ -16,8 +16,14 @@ func TestMake(t *testing.T) {
 		{Namespace: "a", Name: "off", Status: "Stopped"},
 		{Namespace: "b", Name: "done", Status: "Succeeded", Phase: v1.Succeeded, Node: "n1", Instance: true},
 	}, []*store.Node{{Name: "n2"}, {Name: "n1", Ready: true, Heartbeat: time.Unix(9, 0)}}, []*store.Migration{
-		{Namespace: "b", Name: "old", Machine: "web", Created: time.Unix(1, 0), Phase: v1.MigrationFailed, Failure: "no"},
-		{Namespace: "b", Name: "new", Machine: "web", Created: time.Unix(2, 0), Phase: v1.MigrationRunning, From: "n1", To: "n2"},
+		{
+			Namespace: "b", Name: "old", Machine: "web", Created: time.Unix(1, 0), Phase: v1.MigrationFailed,
+			Failure: "no",
+		},
+		{
+			Namespace: "b", Name: "new", Machine: "web", Created: time.Unix(2, 0), Phase: v1.MigrationRunning,
+			From: "n1", To: "n2",
+		},
 	})
 	var got []string
 	for _, m := range r.Machines {
@@ -40,8 +46,12 @@ func TestMake(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	before := &Report{
-		Machines: []Machine{{Namespace: "a", Name: "same", Status: "Running", Ready: true}, {Namespace: "a", Name: "web", Status: "Starting"}, {Namespace: "a", Name: "gone"}},
-		Nodes:    []Node{{Name: "n1", Ready: true, Schedulable: true}},
+		Machines: []Machine{
+			{Namespace: "a", Name: "same", Status: "Running", Ready: true},
+			{Namespace: "a", Name: "web", Status: "Starting"},
+			{Namespace: "a", Name: "gone"},
+		},
+		Nodes: []Node{{Name: "n1", Ready: true, Schedulable: true}},
 	}
 	now := &Report{
 		Machines: []Machine{
@@ -50,8 +60,13 @@ func TestChanges(t *testing.T) {
 			{Namespace: "a", Name: "web", Status: "Running", Node: "n1", IPs: []string{"10.0.0.1"}},
 			{Namespace: "a", Name: "bad", Status: "ErrorUnschedulable", Trouble: "no node has room"},
 		},
-		Nodes:      []Node{{Name: "n1", Cordoned: true}},
-		Migrations: []Migration{{Namespace: "a", Name: "m", VMI: "web", Phase: "Failed", SourceNode: "n1", TargetNode: "n2", FailureReason: "cancelled"}},
+		Nodes: []Node{{Name: "n1", Cordoned: true}},
+		Migrations: []Migration{
+			{
+				Namespace: "a", Name: "m", VMI: "web", Phase: "Failed", SourceNode: "n1", TargetNode: "n2",
+				FailureReason: "cancelled",
+			},
+		},
 	}
 	want := []string{
 		"VM a/web: Running, not ready, on n1, at 10.0.0.1",

@@ -47,7 +47,10 @@ type cluster struct {
 var errKilled = errors.New("killed")
 
 func newCluster(vms ...*v1.VirtualMachine) *cluster {
-	c := &cluster{vms: map[string]*v1.VirtualMachine{}, vmis: map[string]bool{}, objects: map[string]*metav1.ObjectMeta{}, version: 10, kill: -1}
+	c := &cluster{
+		vms: map[string]*v1.VirtualMachine{}, vmis: map[string]bool{}, objects: map[string]*metav1.ObjectMeta{},
+		version: 10, kill: -1,
+	}
 	for _, vm := range vms {
 		c.vms[vm.Name] = vm
 	}
@@ -103,7 +106,9 @@ func (c *cluster) collect() {
 		}
 	}
 	for key, o := range c.objects {
-		owners := slices.DeleteFunc(slices.Clone(o.OwnerReferences), func(o metav1.OwnerReference) bool { return !live[o.UID] })
+		owners := slices.DeleteFunc(slices.Clone(o.OwnerReferences), func(o metav1.OwnerReference) bool {
+			return !live[o.UID]
+		})
 		if len(owners) == 0 && len(o.OwnerReferences) > 0 {
 			delete(c.objects, key)
 			c.erased = append(c.erased, key)
@@ -169,7 +174,8 @@ func (c *cluster) May(_ context.Context, what authorizationv1.ResourceAttributes
 	return !slices.Contains(c.denied, what.Verb+"/"+what.Resource), nil
 }
 
-func (c *cluster) CreateVM(_ context.Context, _ string, vm *v1.VirtualMachine, dryRun bool) (*v1.VirtualMachine, error) {
+func (c *cluster) CreateVM(_ context.Context, _ string, vm *v1.VirtualMachine, dryRun bool,
+) (*v1.VirtualMachine, error) {
 	if dryRun {
 		return vm, nil
 	}

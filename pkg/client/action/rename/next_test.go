@@ -20,7 +20,9 @@ var request = Request{Namespace: "ns", Name: "old", To: "new"}
 
 func halted(name string, change ...func(*v1.VirtualMachine)) *v1.VirtualMachine {
 	strategy := v1.RunStrategyHalted
-	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"}}
+	vm := &v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"},
+	}
 	vm.Spec.RunStrategy = &strategy
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
 	for _, c := range change {
@@ -60,7 +62,9 @@ func owners(uids ...types.UID) []metav1.OwnerReference {
 }
 
 func disk(resource Resource, uids ...types.UID) Dependent {
-	return Dependent{Resource: resource, Meta: metav1.ObjectMeta{Namespace: "ns", Name: "disk", OwnerReferences: owners(uids...)}}
+	return Dependent{
+		Resource: resource, Meta: metav1.ObjectMeta{Namespace: "ns", Name: "disk", OwnerReferences: owners(uids...)},
+	}
 }
 
 func state(of string, uids ...types.UID) Dependent {
@@ -81,29 +85,51 @@ func TestNext(t *testing.T) {
 		want    Kind
 		refusal string
 	}{
-		"nothing is there":         {View{}, "", "virtualmachines.kubevirt.io \"old\" not found"},
-		"begin":                    {View{Old: old}, Mark, ""},
-		"killed when marked":       {View{Old: mine}, Create, ""},
-		"the heir is there":        {View{Old: mine, New: heir}, Remove, ""},
-		"the mark was taken away":  {View{Old: old, New: heir}, Mark, ""},
-		"a claim is not lent":      {View{Old: mine, New: heir, Dependents: []Dependent{disk(Claims, o)}}, Lend, ""},
-		"all is lent":              {View{Old: mine, New: heir, Dependents: []Dependent{disk(Claims, o, n), state("old", o, n), state("old")}}, Remove, ""},
-		"what must not be changed": {View{Old: mine, New: heir, Dependents: []Dependent{{Resource: Revisions, Meta: disk(Revisions, o).Meta, Fixed: true}}}, Remove, ""},
+		"nothing is there":        {View{}, "", "virtualmachines.kubevirt.io \"old\" not found"},
+		"begin":                   {View{Old: old}, Mark, ""},
+		"killed when marked":      {View{Old: mine}, Create, ""},
+		"the heir is there":       {View{Old: mine, New: heir}, Remove, ""},
+		"the mark was taken away": {View{Old: old, New: heir}, Mark, ""},
+		"a claim is not lent":     {View{Old: mine, New: heir, Dependents: []Dependent{disk(Claims, o)}}, Lend, ""},
+		"all is lent": {
+			View{Old: mine, New: heir, Dependents: []Dependent{disk(Claims, o, n), state("old", o, n), state("old")}},
+			Remove, "",
+		},
+		"what must not be changed": {
+			View{
+				Old: mine, New: heir,
+				Dependents: []Dependent{{Resource: Revisions, Meta: disk(Revisions, o).Meta, Fixed: true}},
+			},
+			Remove, "",
+		},
 		"changed since": {View{Old: halted("old", marked("new"), func(vm *v1.VirtualMachine) {
 			vm.Spec.Template.Spec.Hostname = "other"
 		}), New: heir}, Discard, ""},
 		"the discarded one goes":                 {View{Old: mine, New: waiting(t, old, going)}, Wait, ""},
 		"old goes":                               {View{Old: halted("old", marked("new"), going), New: heir}, Wait, ""},
 		"old goes with an heir that has no mark": {View{Old: halted("old", going), New: heir}, Wait, ""},
-		"old is gone":                            {View{New: heir, Dependents: []Dependent{state("old", n)}}, Adopt, ""},
-		"old was the controller":                 {View{New: heir, Dependents: []Dependent{disk(DataVolumes, n)}}, Adopt, ""},
-		"the collector is late":                  {View{New: heir, Dependents: []Dependent{disk(Claims, o, n)}}, Adopt, ""},
-		"a claim that was given":                 {View{New: heir, Dependents: []Dependent{state("old")}}, Adopt, ""},
+		"old is gone": {
+			View{New: heir, Dependents: []Dependent{state("old", n)}}, Adopt, "",
+		},
+		"old was the controller": {View{New: heir, Dependents: []Dependent{disk(DataVolumes, n)}}, Adopt, ""},
+		"the collector is late":  {View{New: heir, Dependents: []Dependent{disk(Claims, o, n)}}, Adopt, ""},
+		"a claim that was given": {View{New: heir, Dependents: []Dependent{state("old")}}, Adopt, ""},
 		"and another VM has the name": {
-			View{New: heir, Old: halted("old", func(vm *v1.VirtualMachine) { vm.UID = "later" }), Dependents: []Dependent{state("old")}}, Finish, "",
+			View{
+				New: heir, Old: halted("old", func(vm *v1.VirtualMachine) { vm.UID = "later" }),
+				Dependents: []Dependent{state("old")},
+			},
+			Finish, "",
 		},
 		"all is settled": {View{New: heir, Dependents: []Dependent{settled, state("new", n)}}, Finish, ""},
-		"done":           {View{New: halted("new", func(vm *v1.VirtualMachine) { vm.Annotations = map[string]string{identity.RenamedFrom: "old"} })}, Done, ""},
+		"done": {
+			View{
+				New: halted("new", func(vm *v1.VirtualMachine) {
+					vm.Annotations = map[string]string{identity.RenamedFrom: "old"}
+				}),
+			},
+			Done, "",
+		},
 
 		"taken":              {View{Old: old, New: halted("new")}, "", "VM ns/new exists already"},
 		"taken, and no old":  {View{New: halted("new")}, "", "virtualmachines.kubevirt.io \"old\" not found"},
@@ -117,8 +143,9 @@ func TestNext(t *testing.T) {
 		"is being deleted":      {View{Old: halted("old", going)}, "", "VM ns/old is being deleted"},
 		"goes to another":       {View{Old: halted("old", marked("third"))}, "", "is being renamed to third"},
 		"another waits":         {View{Old: old, Rivals: []string{"third"}}, "", "is being renamed to third, too"},
-		"runs":                  {View{Old: old, OldRuns: true}, "", "stop it first: `virtctl stop old -n ns`"},
-		"was started meanwhile": {View{Old: mine, New: heir, OldRuns: true}, "", "stop it first"},
+		"runs":                  {View{Old: manual, OldRuns: true}, "", "stop it first: `virtctl stop old -n ns`"},
+		"stops":                 {View{Old: old, OldRuns: true}, "", "`virtctl wait old --for=stopped -n ns`"},
+		"was started meanwhile": {View{Old: mine, New: heir, OldRuns: true}, "", "is being stopped"},
 		"Manual":                {View{Old: manual}, Mark, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +154,8 @@ func TestNext(t *testing.T) {
 			switch {
 			case test.refusal == "" && (got.Refusal != nil || got.Kind != test.want):
 				t.Errorf("%s, %v; want %s", got.Kind, got.Refusal, test.want)
-			case test.refusal != "" && (got.Refusal == nil || got.Kind != "" || !strings.Contains(got.Refusal.Error(), test.refusal)):
+			case test.refusal != "" &&
+				(got.Refusal == nil || got.Kind != "" || !strings.Contains(got.Refusal.Error(), test.refusal)):
 				t.Errorf("%s, %v; want refusal %q", got.Kind, got.Refusal, test.refusal)
 			}
 		})
@@ -146,7 +174,9 @@ func TestRefuse(t *testing.T) {
 		"run strategy RerunOnFailure":                         strategy(v1.RunStrategyRerunOnFailure),
 		"run strategy Once":                                   strategy(v1.RunStrategyOnce),
 		"belongs to VirtualMachinePool web": func(vm *v1.VirtualMachine) {
-			vm.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachinePool", Name: "web", Controller: new(true)}}
+			vm.OwnerReferences = []metav1.OwnerReference{
+				{Kind: "VirtualMachinePool", Name: "web", Controller: new(true)},
+			}
 		},
 		"was asked to start": func(vm *v1.VirtualMachine) {
 			vm.Status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
@@ -164,7 +194,8 @@ func TestRefuse(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := Refuse(halted("old", func(vm *v1.VirtualMachine) { vm.OwnerReferences = owners("app") }), false, nil); err != nil {
+	if err := Refuse(halted("old", func(vm *v1.VirtualMachine) { vm.OwnerReferences = owners("app") }),
+		false, nil); err != nil {
 		t.Errorf("an owner that is no controller: %v", err)
 	}
 }
@@ -178,29 +209,39 @@ func TestSuccessor(t *testing.T) {
 		vm.Annotations["description"] = "mine"
 		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "small"}
 		vm.Spec.Preference = &v1.PreferenceMatcher{Name: "fedora", RevisionName: "chosen"}
-		vm.Status.InstancetypeRef = &v1.InstancetypeStatusRef{Name: "small", ControllerRevisionRef: &v1.ControllerRevisionRef{Name: "old-small"}}
-		vm.Status.PreferenceRef = &v1.InstancetypeStatusRef{Name: "fedora", ControllerRevisionRef: &v1.ControllerRevisionRef{Name: "old-fedora"}}
+		vm.Status.InstancetypeRef = &v1.InstancetypeStatusRef{
+			Name: "small", ControllerRevisionRef: &v1.ControllerRevisionRef{Name: "old-small"},
+		}
+		vm.Status.PreferenceRef = &v1.InstancetypeStatusRef{
+			Name: "fedora", ControllerRevisionRef: &v1.ControllerRevisionRef{Name: "old-fedora"},
+		}
 	})
 	before := old.DeepCopy()
 	vm := waiting(t, old)
-	if vm.Name != "new" || vm.Labels["app"] != "web" || len(vm.Finalizers) > 0 || vm.Annotations["description"] != "mine" || vm.Annotations[identity.RenamedTo] != "" {
+	if vm.Name != "new" || vm.Labels["app"] != "web" || len(vm.Finalizers) > 0 ||
+		vm.Annotations["description"] != "mine" || vm.Annotations[identity.RenamedTo] != "" {
 		t.Errorf("%+v", vm.ObjectMeta)
 	}
 	if got := vm.Annotations[corev1.LastAppliedConfigAnnotation]; got != `{"metadata":{"name":"new"},"spec":{}}`+"\n" {
 		t.Errorf("last applied: %s", got)
 	}
-	if *vm.Spec.RunStrategy != v1.RunStrategyHalted || vm.Spec.Instancetype.RevisionName != "old-small" || vm.Spec.Preference.RevisionName != "chosen" {
+	if *vm.Spec.RunStrategy != v1.RunStrategyHalted || vm.Spec.Instancetype.RevisionName != "old-small" ||
+		vm.Spec.Preference.RevisionName != "chosen" {
 		t.Errorf("%+v", vm.Spec)
 	}
 	renaming, err := identity.RenamingOf(vm)
-	if err != nil || renaming.Name != "old" || renaming.UID != "uid-old" || renaming.RunStrategy != v1.RunStrategyManual {
+	if err != nil || renaming.Name != "old" || renaming.UID != "uid-old" ||
+		renaming.RunStrategy != v1.RunStrategyManual {
 		t.Errorf("%+v, %v", renaming, err)
 	}
 	template := vm.Spec.Template
-	if template.Spec.Domain.Firmware.UUID != identity.UUID("old") || template.Spec.Hostname != "old" || template.ObjectMeta.Annotations[identity.KnownAs] != "old" {
+	if template.Spec.Domain.Firmware.UUID != identity.UUID("old") || template.Spec.Hostname != "old" ||
+		template.ObjectMeta.Annotations[identity.KnownAs] != "old" {
 		t.Errorf("%+v", template)
 	}
-	if old.Spec.Template.Spec.Domain.Firmware != nil || old.Annotations["description"] != before.Annotations["description"] || *old.Spec.RunStrategy != v1.RunStrategyManual {
+	if old.Spec.Template.Spec.Domain.Firmware != nil ||
+		old.Annotations["description"] != before.Annotations["description"] ||
+		*old.Spec.RunStrategy != v1.RunStrategyManual {
 		t.Error("the old VM was changed")
 	}
 
@@ -211,7 +252,8 @@ func TestSuccessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	template = again.Spec.Template
-	if template.Spec.Domain.Firmware.UUID != "own" || template.Spec.Hostname != "host" || template.ObjectMeta.Annotations[identity.KnownAs] != "old" {
+	if template.Spec.Domain.Firmware.UUID != "own" || template.Spec.Hostname != "host" ||
+		template.ObjectMeta.Annotations[identity.KnownAs] != "old" {
 		t.Errorf("again: %+v", template)
 	}
 	back, err := Successor(again, Request{Namespace: "ns", Name: "third", To: "old"})
@@ -227,11 +269,13 @@ func TestAdopt(t *testing.T) {
 	successor := waiting(t, halted("old"))
 	dv := disk(DataVolumes, "uid-old", "uid-new")
 	dv.Meta.Labels = map[string]string{v1.CreatedByLabel: "uid-old"}
-	changes := adopt([]Dependent{dv, state("old", "uid-new"), state("old", "uid-other")}, "old", "uid-old", successor, true)
+	changes := adopt([]Dependent{dv, state("old", "uid-new"), state("old", "uid-other")}, "old", "uid-old", successor,
+		true)
 	if len(changes) != 2 {
 		t.Fatalf("%+v", changes)
 	}
-	if c := changes[0]; len(c.Owners) != 1 || c.Owners[0].UID != "uid-new" || !controls(c.Owners[0]) || c.Labels[v1.CreatedByLabel] != "uid-new" {
+	if c := changes[0]; len(c.Owners) != 1 || c.Owners[0].UID != "uid-new" || !controls(c.Owners[0]) ||
+		c.Labels[v1.CreatedByLabel] != "uid-new" {
 		t.Errorf("%+v", c)
 	}
 	if c := changes[1]; len(c.Owners) != 1 || controls(c.Owners[0]) || c.Labels[vmstate.Prefix] != "new" {

@@ -36,6 +36,10 @@ func Refuse(vm *v1.VirtualMachine, runs bool, rivals []string) error {
 			owner.Kind, owner.Name)
 	}
 	if runs {
+		if strategy, err := vm.RunStrategy(); err == nil && strategy == v1.RunStrategyHalted {
+			return refused("VM %s is being stopped; wait until it is: `virtctl wait %s --for=stopped -n %s`", name,
+				vm.Name, vm.Namespace)
+		}
 		return refused("VM %s has an instance; stop it first: %s", name, stop)
 	}
 	strategy, err := vm.RunStrategy()

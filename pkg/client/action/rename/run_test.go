@@ -79,7 +79,8 @@ func whole(t *testing.T, c *cluster, when string) {
 	if vm == nil || len(c.vms) != 1 {
 		t.Fatalf("%s: %v", when, c.vms)
 	}
-	if *vm.Spec.RunStrategy != v1.RunStrategyManual || vm.Annotations[identity.RenamingFrom] != "" || vm.Annotations[identity.RenamedFrom] != "old" {
+	if *vm.Spec.RunStrategy != v1.RunStrategyManual || vm.Annotations[identity.RenamingFrom] != "" ||
+		vm.Annotations[identity.RenamedFrom] != "old" {
 		t.Errorf("%s: %+v %s", when, vm.ObjectMeta, *vm.Spec.RunStrategy)
 	}
 	if len(c.objects) != 6 {
@@ -149,7 +150,8 @@ func TestRunStartedMeanwhile(t *testing.T) {
 	}
 	_, err := New(c, request).Run(t.Context(), interval)
 	var unfinished *UnfinishedError
-	if !errors.As(err, &unfinished) || !strings.Contains(err.Error(), "stop it first") || !strings.Contains(err.Error(), "`virtctl rename old new -n ns` goes on") {
+	if !errors.As(err, &unfinished) || !strings.Contains(err.Error(), "stop it first") ||
+		!strings.Contains(err.Error(), "`virtctl rename old new -n ns` goes on") {
 		t.Fatalf("%v", err)
 	}
 	if vm := c.vms["old"]; vm == nil || vm.DeletionTimestamp != nil {
@@ -240,7 +242,10 @@ func TestPlan(t *testing.T) {
 		t.Fatalf("%+v, %v, %d writes", plan, err, c.writes)
 	}
 	slices.Sort(plan.Passes)
-	want := []string{"controllerrevisions/disk", "datavolumes/disk", "persistentvolumeclaims/given", "persistentvolumeclaims/state", "secrets/disk", "services/disk"}
+	want := []string{
+		"controllerrevisions/disk", "datavolumes/disk", "persistentvolumeclaims/given", "persistentvolumeclaims/state",
+		"secrets/disk", "services/disk",
+	}
 	if !slices.Equal(plan.Passes, want) {
 		t.Errorf("%q", plan.Passes)
 	}
@@ -270,7 +275,10 @@ func TestPlanRights(t *testing.T) {
 	c := full()
 	c.denied = []string{"patch/controllerrevisions", "list/services"}
 	plan, err := New(c, request).Plan(t.Context())
-	if err != nil || !slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "controllerrevisions/disk") }) {
+	if err != nil ||
+		!slices.ContainsFunc(plan.Notes, func(n string) bool {
+			return strings.Contains(n, "controllerrevisions/disk")
+		}) {
 		t.Fatalf("%+v, %v", plan, err)
 	}
 	if _, err := New(c, request).Run(t.Context(), interval); err != nil {

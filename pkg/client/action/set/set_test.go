@@ -26,24 +26,53 @@ func TestChanges(t *testing.T) {
 		change func() (Change, error)
 		want   string // the spec, or the error
 	}{
-		"cpus":                {"{}", cpu(CPU{VCPUs: 4}), `{"template":{"spec":{"domain":{"cpu":{"sockets":4}}}}}`},
-		"cpus of cores":       {"{template: {spec: {domain: {cpu: {cores: 2, sockets: 1}}}}}", cpu(CPU{VCPUs: 4}), `{"template":{"spec":{"domain":{"cpu":{"cores":2,"sockets":2}}}}}`},
-		"cpus and cores":      {"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{VCPUs: 8, Cores: 4}), `{"template":{"spec":{"domain":{"cpu":{"cores":4,"sockets":2}}}}}`},
-		"threads":             {"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{Threads: 2}), `{"template":{"spec":{"domain":{"cpu":{"cores":2,"threads":2}}}}}`},
-		"odd":                 {"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{VCPUs: 3}), "3 vCPUs are no whole number of sockets, which have 2 each"},
-		"typed":               {"{instancetype: {name: small}}", cpu(CPU{VCPUs: 3}), `come from the instance type "small"; choose another, or '' for none: virtctl set instancetype web NAME`},
-		"memory":              {"{}", with(SetMemory, "2048Mi"), `{"template":{"spec":{"domain":{"memory":{"guest":"2Gi"}}}}}`},
-		"the same memory":     {"{template: {spec: {domain: {memory: {guest: 2048Mi}}}}}", with(SetMemory, "2Gi"), `{"template":{"spec":{"domain":{"memory":{"guest":"2048Mi"}}}}}`},
-		"negative memory":     {"{}", with(SetMemory, "-2Gi"), "less than 1Mi"},
-		"memory of a type":    {"{instancetype: {name: small}}", with(SetMemory, "2Gi"), `instance type "small"`},
-		"run strategy":        {"{running: true}", with(SetRunStrategy, "halted"), `{"runStrategy":"Halted"}`},
-		"no run strategy":     {"{}", with(SetRunStrategy, "Never"), `"Never" is not one of Always`},
-		"eviction":            {"{}", with(SetEvictionStrategy, "None"), `{"template":{"spec":{"evictionStrategy":"None"}}}`},
-		"type":                {"{instancetype: {name: a, revisionName: r}}", with(SetInstancetype, "b"), `{"instancetype":{"kind":"virtualmachineclusterinstancetype","name":"b"}}`},
-		"the same type":       {"{instancetype: {name: a, revisionName: r}}", with(SetInstancetype, "a"), `{"instancetype":{"name":"a","revisionName":"r"}}`},
-		"type of a namespace": {"{}", with(SetPreference, "VirtualMachinePreference/p"), `{"preference":{"kind":"virtualmachinepreference","name":"p"}}`},
-		"type taken away":     {"{instancetype: {name: a}, running: true}", with(SetInstancetype, ""), `{"running":true}`},
-		"no type":             {"{}", with(SetPreference, "virtualmachinepreference/"), "is not NAME or"},
+		"cpus": {"{}", cpu(CPU{VCPUs: 4}), `{"template":{"spec":{"domain":{"cpu":{"sockets":4}}}}}`},
+		"cpus of cores": {
+			"{template: {spec: {domain: {cpu: {cores: 2, sockets: 1}}}}}", cpu(CPU{VCPUs: 4}),
+			`{"template":{"spec":{"domain":{"cpu":{"cores":2,"sockets":2}}}}}`,
+		},
+		"cpus and cores": {
+			"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{VCPUs: 8, Cores: 4}),
+			`{"template":{"spec":{"domain":{"cpu":{"cores":4,"sockets":2}}}}}`,
+		},
+		"threads": {
+			"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{Threads: 2}),
+			`{"template":{"spec":{"domain":{"cpu":{"cores":2,"threads":2}}}}}`,
+		},
+		"odd": {
+			"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{VCPUs: 3}),
+			"3 vCPUs are no whole number of sockets, which have 2 each",
+		},
+		"typed": {
+			"{instancetype: {name: small}}", cpu(CPU{VCPUs: 3}),
+			`come from the instance type "small"; choose another, or '' for none: virtctl set instancetype web NAME`,
+		},
+		"memory": {"{}", with(SetMemory, "2048Mi"), `{"template":{"spec":{"domain":{"memory":{"guest":"2Gi"}}}}}`},
+		"the same memory": {
+			"{template: {spec: {domain: {memory: {guest: 2048Mi}}}}}", with(SetMemory, "2Gi"),
+			`{"template":{"spec":{"domain":{"memory":{"guest":"2048Mi"}}}}}`,
+		},
+		"negative memory":  {"{}", with(SetMemory, "-2Gi"), "less than 1Mi"},
+		"memory of a type": {"{instancetype: {name: small}}", with(SetMemory, "2Gi"), `instance type "small"`},
+		"run strategy":     {"{running: true}", with(SetRunStrategy, "halted"), `{"runStrategy":"Halted"}`},
+		"no run strategy":  {"{}", with(SetRunStrategy, "Never"), `"Never" is not one of Always`},
+		"eviction": {
+			"{}", with(SetEvictionStrategy, "None"), `{"template":{"spec":{"evictionStrategy":"None"}}}`,
+		},
+		"type": {
+			"{instancetype: {name: a, revisionName: r}}", with(SetInstancetype, "b"),
+			`{"instancetype":{"kind":"virtualmachineclusterinstancetype","name":"b"}}`,
+		},
+		"the same type": {
+			"{instancetype: {name: a, revisionName: r}}", with(SetInstancetype, "a"),
+			`{"instancetype":{"name":"a","revisionName":"r"}}`,
+		},
+		"type of a namespace": {
+			"{}", with(SetPreference, "VirtualMachinePreference/p"),
+			`{"preference":{"kind":"virtualmachinepreference","name":"p"}}`,
+		},
+		"type taken away": {"{instancetype: {name: a}, running: true}", with(SetInstancetype, ""), `{"running":true}`},
+		"no type":         {"{}", with(SetPreference, "virtualmachinepreference/"), "is not NAME or"},
 	} {
 		vm := &unstructured.Unstructured{Object: map[string]any{}}
 		var spec map[string]any
@@ -84,7 +113,8 @@ func (b *busy) Raw(context.Context, string, string, string) (map[string]any, err
 	}, nil
 }
 
-func (b *busy) TryPatch(ctx context.Context, _, _, _ string, _ types.PatchType, _ []byte, _ metav1.PatchOptions) (map[string]any, error) {
+func (b *busy) TryPatch(ctx context.Context, _, _, _ string, _ types.PatchType, _ []byte, _ metav1.PatchOptions,
+) (map[string]any, error) {
 	then, err := b.Raw(ctx, "", "", "")
 	then["spec"] = map[string]any{"changed": true}
 	if b.others > 0 {
@@ -94,7 +124,8 @@ func (b *busy) TryPatch(ctx context.Context, _, _, _ string, _ types.PatchType, 
 	return then, err
 }
 
-func (b *busy) Patch(_ context.Context, _, _, _ string, _ types.PatchType, patch []byte, _ bool, _ runtime.Object) error {
+func (b *busy) Patch(_ context.Context, _, _, _ string, _ types.PatchType, patch []byte, _ bool, _ runtime.Object,
+) error {
 	if b.conflicts > 0 {
 		b.conflicts--
 		return apierrors.NewConflict(schema.GroupResource{}, "web", nil)

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
 // Kind is one of the two.
@@ -230,6 +232,8 @@ func Wait(
 ) (*unstructured.Unstructured, error) {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
+	out := outage.Follow(ctx)
+	defer out.End()
 	var seen *unstructured.Unstructured
 	left := 0
 	for {
@@ -238,10 +242,12 @@ func Wait(
 			seen = set
 			left, err = members(ctx, c, kind, set)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && (seen == nil || !client.Passing(err)) {
 			return seen, err
 		}
+		out.Lost(ctx, err)
 		if err == nil {
+			out.Answered()
 			row := RowOf(set)
 			if row.Desired == replicas && row.Current == replicas && row.Ready == replicas && int64(left) <= replicas {
 				return set, nil

@@ -38,15 +38,19 @@ func (s *server) Read(_ context.Context, path string, query url.Values, into any
 	return json.Unmarshal(data, into)
 }
 
-func (s *server) MergeObject(_ context.Context, group, namespace, resource, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error) {
-	s.asked = append(s.asked, fmt.Sprintf("PATCH %s %s %s/%s/%s %s %t", group, namespace, resource, name, subresource, patch, dryRun))
+func (s *server) MergeObject(_ context.Context, group, namespace, resource, name, subresource string, patch []byte,
+	dryRun bool,
+) (*unstructured.Unstructured, error) {
+	s.asked = append(s.asked,
+		fmt.Sprintf("PATCH %s %s %s/%s/%s %s %t", group, namespace, resource, name, subresource, patch, dryRun))
 	return &unstructured.Unstructured{}, nil
 }
 
 const (
 	pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/ns/virtualmachinepools"
 	rss   = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancereplicasets"
-	three = "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: db, namespace: ns, resourceVersion: '7'}, spec: {replicas: 3}, status: {replicas: 3, readyReplicas: 2}}"
+	three = "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: db, namespace: ns, " +
+		"resourceVersion: '7'}, spec: {replicas: 3}, status: {replicas: 3, readyReplicas: 2}}"
 )
 
 func TestScale(t *testing.T) {
@@ -64,7 +68,8 @@ func TestScale(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{objects: map[string]string{pools + "/db": three}}
-			before, err := Scale(t.Context(), s, Request{Kind: Pool, Namespace: "ns", Name: "db", Replicas: 5, Current: tc.current, DryRun: tc.dryRun})
+			before, err := Scale(t.Context(), s,
+				Request{Kind: Pool, Namespace: "ns", Name: "db", Replicas: 5, Current: tc.current, DryRun: tc.dryRun})
 			if tc.err != "" {
 				var conflict *ConflictError
 				if err == nil || err.Error() != tc.err || !errors.As(err, &conflict) {
@@ -75,7 +80,8 @@ func TestScale(t *testing.T) {
 			if err != nil || before != 3 {
 				t.Fatalf("%d, %v", before, err)
 			}
-			if want := "PATCH /apis/pool.kubevirt.io/v1beta1 ns virtualmachinepools/db/scale " + tc.want; s.asked[1] != want {
+			if want := "PATCH /apis/pool.kubevirt.io/v1beta1 ns virtualmachinepools/db/scale " +
+				tc.want; s.asked[1] != want {
 				t.Errorf("got  %s\nwant %s", s.asked[1], want)
 			}
 		})
@@ -84,7 +90,11 @@ func TestScale(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	both := &server{objects: map[string]string{pools + "/db": three, rss + "/db": three, rss + "/web": three}}
-	for name, want := range map[string]string{"web": "vmirs", "db": "ns/db is a pool and a replica set; say vmpool/db or vmirs/db", "none": `pool or replica set "none" not found in namespace "ns"`} {
+	for name, want := range map[string]string{
+		"web":  "vmirs",
+		"db":   "ns/db is a pool and a replica set; say vmpool/db or vmirs/db",
+		"none": `pool or replica set "none" not found in namespace "ns"`,
+	} {
 		kind, err := Find(t.Context(), both, "ns", name)
 		got := kind.Short
 		if err != nil {
@@ -114,11 +124,18 @@ func TestList(t *testing.T) {
 	for i := range list.Items {
 		rows = append(rows, RowOf(&list.Items[i]))
 	}
-	want := []Row{{Namespace: "a", Name: "c", Current: 1, Ready: 1}, {Namespace: "x", Name: "b", Desired: 1, Paused: true, Failure: "FailedCreate: quota", Note: "paused; FailedCreate: quota"}}
+	want := []Row{
+		{Namespace: "a", Name: "c", Current: 1, Ready: 1},
+		{
+			Namespace: "x", Name: "b", Desired: 1, Paused: true, Failure: "FailedCreate: quota",
+			Note: "paused; FailedCreate: quota",
+		},
+	}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Error(diff)
 	}
-	if want := "GET /apis/kubevirt.io/v1/virtualmachineinstancereplicasets?labelSelector=app%3Dweb"; s.asked[0] != want {
+	const wanted = "GET /apis/kubevirt.io/v1/virtualmachineinstancereplicasets?labelSelector=app%3Dweb"
+	if s.asked[0] != wanted {
 		t.Error(s.asked[0])
 	}
 }
@@ -126,9 +143,11 @@ func TestList(t *testing.T) {
 func TestWait(t *testing.T) {
 	const vmis = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances"
 	member := func(uid string) string {
-		return "{metadata: {name: x, deletionTimestamp: '2026-01-02T03:04:05Z', ownerReferences: [{uid: " + uid + ", controller: true, apiVersion: a, kind: b, name: c}]}}"
+		return "{metadata: {name: x, deletionTimestamp: '2026-01-02T03:04:05Z', ownerReferences: [{uid: " + uid +
+			", controller: true, apiVersion: a, kind: b, name: c}]}}"
 	}
-	web := "{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: web, namespace: ns, uid: web}, spec: {replicas: 0}, status: {replicas: 0, readyReplicas: 0}}"
+	web := "{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: web, " +
+		"namespace: ns, uid: web}, spec: {replicas: 0}, status: {replicas: 0, readyReplicas: 0}}"
 	for name, tc := range map[string]struct {
 		kind     Kind
 		name     string
@@ -136,21 +155,41 @@ func TestWait(t *testing.T) {
 		objects  map[string]string
 		err      string
 	}{
-		"ready":     {ReplicaSet, "web", 3, map[string]string{rss + "/web": strings.Replace(three, "readyReplicas: 2", "readyReplicas: 3", 1), vmis: "{items: []}"}, ""},
-		"not ready": {Pool, "db", 3, map[string]string{pools + "/db": three, strings.Replace(vmis, "instances", "s", 1): "{items: []}"}, "waiting for vmpool ns/db to have 3 replicas: it has 3 of 3, 2 of them ready"},
-		"none left": {ReplicaSet, "web", 0, map[string]string{rss + "/web": web, vmis: "{items: [" + member("other") + "]}"}, ""},
-		"one goes":  {ReplicaSet, "web", 0, map[string]string{rss + "/web": web, vmis: "{items: [" + member("web") + "]}"}, "it has 0 of 0, 0 of them ready, and 1 more are being stopped"},
+		"ready": {
+			ReplicaSet, "web", 3,
+			map[string]string{
+				rss + "/web": strings.Replace(three, "readyReplicas: 2", "readyReplicas: 3", 1),
+				vmis:         "{items: []}",
+			},
+			"",
+		},
+		"not ready": {
+			Pool, "db", 3,
+			map[string]string{pools + "/db": three, strings.Replace(vmis, "instances", "s", 1): "{items: []}"},
+			"waiting for vmpool ns/db to have 3 replicas: it has 3 of 3, 2 of them ready",
+		},
+		"none left": {
+			ReplicaSet, "web", 0, map[string]string{rss + "/web": web, vmis: "{items: [" + member("other") + "]}"}, "",
+		},
+		"one goes": {
+			ReplicaSet, "web", 0,
+			map[string]string{rss + "/web": web, vmis: "{items: [" + member("web") + "]}"},
+			"it has 0 of 0, 0 of them ready, and 1 more are being stopped",
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		set, err := Wait(ctx, &server{objects: tc.objects}, tc.kind, "ns", tc.name, tc.replicas)
 		cancel()
-		if set == nil || tc.err == "" && err != nil || tc.err != "" && (!errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), tc.err)) {
+		if set == nil || tc.err == "" && err != nil ||
+			tc.err != "" && (!errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), tc.err)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := Wait(ctx, hanging{}, Pool, "ns", "db", 3); err == nil || !strings.HasSuffix(err.Error(), "timed out waiting for vmpool ns/db to have 3 replicas: the cluster gave no answer") {
+	if _, err := Wait(ctx, hanging{}, Pool, "ns", "db", 3); err == nil ||
+		!strings.HasSuffix(err.Error(),
+			"timed out waiting for vmpool ns/db to have 3 replicas: the cluster gave no answer") {
 		t.Errorf("a cluster that hangs: %v", err)
 	}
 }
@@ -165,7 +204,8 @@ func (hanging) Read(ctx context.Context, _ string, _ url.Values, _ any) error {
 
 func TestKindOf(t *testing.T) {
 	for word, want := range map[string]string{
-		"vmpool": "vmpool", "POOLS": "vmpool", "virtualmachinepools.pool.kubevirt.io": "vmpool", "vmirs": "vmirs", "virtualmachineinstancereplicaset": "vmirs", "vm": "",
+		"vmpool": "vmpool", "POOLS": "vmpool", "virtualmachinepools.pool.kubevirt.io": "vmpool", "vmirs": "vmirs",
+		"virtualmachineinstancereplicaset": "vmirs", "vm": "",
 	} {
 		if kind, ok := KindOf(word); kind.Short != want || ok != (want != "") {
 			t.Errorf("%s: %s", word, kind.Short)

@@ -15,17 +15,43 @@ func TestReached(t *testing.T) {
 		volumes     []string
 		indications []snapshotv1beta1.Indication
 	}{
-		"2 volumes, and the guest was frozen by its agent":           {[]string{"a", "b"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotGuestAgentIndication}},
-		"1 volume, and the guest has no agent that could freeze it":  {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotNoGuestAgentIndication}},
-		"1 volume, and the guest wrote again before all were taken":  {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotGuestAgentIndication, snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication}},
-		"1 volume, and the guest was paused":                         {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotPausedIndication}},
-		"1 volume, and the guest's memory, for which it stood still": {[]string{"a"}, []snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, vmsnapshots.WithMemory}},
-		"no volume, and the VM was stopped":                          {nil, nil},
+		"2 volumes, and the guest was frozen by its agent": {
+			[]string{"a", "b"},
+			[]snapshotv1beta1.Indication{
+				snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotGuestAgentIndication,
+			},
+		},
+		"1 volume, and the guest has no agent that could freeze it": {
+			[]string{"a"},
+			[]snapshotv1beta1.Indication{
+				snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotNoGuestAgentIndication,
+			},
+		},
+		"1 volume, and the guest wrote again before all were taken": {
+			[]string{"a"},
+			[]snapshotv1beta1.Indication{
+				snapshotv1beta1.VMSnapshotGuestAgentIndication, snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication,
+			},
+		},
+		"1 volume, and the guest was paused": {
+			[]string{"a"},
+			[]snapshotv1beta1.Indication{
+				snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotPausedIndication,
+			},
+		},
+		"1 volume, and the guest's memory, for which it stood still": {
+			[]string{"a"},
+			[]snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, vmsnapshots.WithMemory},
+		},
+		"no volume, and the VM was stopped": {nil, nil},
 	} {
 		s := New("default", "demo", "s1", Options{})
-		s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{SnapshotVolumes: &snapshotv1beta1.SnapshotVolumesLists{IncludedVolumes: tc.volumes}}
+		s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
+			SnapshotVolumes: &snapshotv1beta1.SnapshotVolumesLists{IncludedVolumes: tc.volumes},
+		}
 		for _, i := range tc.indications {
-			s.Status.SourceIndications = append(s.Status.SourceIndications, snapshotv1beta1.SourceIndication{Indication: i})
+			s.Status.SourceIndications = append(s.Status.SourceIndications,
+				snapshotv1beta1.SourceIndication{Indication: i})
 		}
 		if got := Reached(s); got != "virtualmachinesnapshot.snapshot.kubevirt.io/s1 is ready: "+want {
 			t.Errorf("%q, want %q", got, want)
@@ -38,7 +64,8 @@ func TestReachedRestore(t *testing.T) {
 	r := &snapshotv1beta1.VirtualMachineRestore{}
 	r.Spec.Target, r.Spec.VirtualMachineSnapshotName = corev1.TypedLocalObjectReference{Name: "demo"}, "s1"
 	r.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Restores: make([]snapshotv1beta1.VolumeRestore, 2)}
-	if got, want := ReachedRestore(r), "virtualmachine.kubevirt.io/demo is restored: it has the spec of snapshot s1 and 2 volumes of it"; got != want {
+	if got, want := ReachedRestore(r), "virtualmachine.kubevirt.io/demo is restored: it has the spec of "+
+		"snapshot s1 and 2 volumes of it"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

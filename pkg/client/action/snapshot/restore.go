@@ -69,9 +69,17 @@ func (e *NotReadyError) Error() string {
 }
 
 // RunsError is a VM that must be stopped before it is restored.
-type RunsError struct{ Namespace, Name string }
+type RunsError struct {
+	Namespace, Name string
+	// Stopping says that it is being stopped already.
+	Stopping bool
+}
 
 func (e *RunsError) Error() string {
+	if e.Stopping {
+		return fmt.Sprintf("VM %s/%s is being stopped, and is restored only when it is; wait with "+
+			"`virtctl wait %s --for=stopped -n %s`, or give --stop", e.Namespace, e.Name, e.Name, e.Namespace)
+	}
 	return fmt.Sprintf("VM %s/%s runs, and is restored only when it is stopped; stop it with `virtctl stop %s -n %s`, "+
 		"or give --stop", e.Namespace, e.Name, e.Name, e.Namespace)
 }
@@ -116,7 +124,9 @@ func Look(ctx context.Context, c *client.Client, namespace, name string, o Resto
 		return nil, fmt.Errorf("look whether VM %s/%s runs: %w", namespace, p.Target, err)
 	}
 	if p.Runs = err == nil && !vmi.IsFinal(); p.Runs && !o.Stop {
-		return nil, &RunsError{namespace, p.Target}
+		strategy, err := vm.RunStrategy()
+		stopping := vmi.DeletionTimestamp != nil || err == nil && strategy == v1.RunStrategyHalted
+		return nil, &RunsError{namespace, p.Target, stopping}
 	}
 	return p, nil
 }

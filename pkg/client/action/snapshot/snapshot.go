@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
@@ -137,6 +139,20 @@ func List(ctx context.Context, c *client.Client, namespace, selector, vm string)
 // Of reports whether a snapshot is one of a VM.
 func Of(s *snapshotv1beta1.VirtualMachineSnapshot, vm string) bool {
 	return s.Spec.Source.Kind == v1.VirtualMachineGroupVersionKind.Kind && s.Spec.Source.Name == vm
+}
+
+// CloneOf returns the name of the clone that has made a snapshot for itself, with its namespace where that is another,
+// and "" for a snapshot of nobody's clone. The clone removes it when it is done.
+func CloneOf(s *snapshotv1beta1.VirtualMachineSnapshot) string {
+	for _, o := range s.OwnerReferences {
+		if o.Kind == "VirtualMachineClone" && strings.HasPrefix(o.APIVersion, clones.Group+"/") {
+			return o.Name
+		}
+	}
+	if uid := s.Labels[clones.UIDLabel]; uid != "" {
+		return cmp.Or(s.Annotations[clones.CloneAnnotation], uid)
+	}
+	return ""
 }
 
 // Delete deletes a snapshot. It returns when the request is accepted.

@@ -88,9 +88,13 @@ func TestLook(t *testing.T) {
 		wrong   string
 		exists  bool
 	}{
-		"over its VM":   {exists: true},
-		"not ready":     {change: func(s *snapshotv1beta1.VirtualMachineSnapshot) { s.Status.ReadyToUse = nil }, wrong: "not ready to be restored"},
+		"over its VM": {exists: true},
+		"not ready": {
+			change: func(s *snapshotv1beta1.VirtualMachineSnapshot) { s.Status.ReadyToUse = nil },
+			wrong:  "not ready to be restored",
+		},
 		"it runs":       {runs: true, wrong: "VM default/demo runs"},
+		"it stops":      {runs: true, wrong: "wait with `virtctl wait demo --for=stopped -n default`"},
 		"stopped first": {runs: true, options: RestoreOptions{Stop: true}, exists: true},
 		"another":       {runs: true, options: RestoreOptions{Target: "copy", Patches: []string{"{}"}}},
 		"patched":       {options: RestoreOptions{Patches: []string{"{}"}}, wrong: "VM default/demo exists"},
@@ -98,9 +102,15 @@ func TestLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := clienttest.New(t)
 			api.Put(snapshots+"/snap", snap(tc.change))
-			api.Put(machines+"demo", demo())
+			vm := demo()
+			vm.Spec.Running, vm.Spec.RunStrategy = nil, new(v1.RunStrategyHalted)
+			if name == "it runs" {
+				vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
+			}
+			api.Put(machines+"demo", vm)
 			if tc.runs {
-				api.Put(instances+"demo", &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}})
+				api.Put(instances+"demo",
+					&v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}})
 			}
 			plan, err := Look(t.Context(), api.Client(), "default", "snap", tc.options)
 			switch {
@@ -147,16 +157,20 @@ func TestRequests(t *testing.T) {
 	api.Put(snapshots, echo)
 	api.Put(restores, echo)
 	c := api.Client()
-	options := Options{Deadline: &metav1.Duration{Duration: time.Minute}, Policy: snapshotv1beta1.VirtualMachineSnapshotContentRetain}
+	options := Options{
+		Deadline: &metav1.Duration{Duration: time.Minute}, Policy: snapshotv1beta1.VirtualMachineSnapshotContentRetain,
+	}
 	if _, err := Create(t.Context(), c, New("default", "demo", "snap", options), false); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRestore("default", "back", "snap", "copy", RestoreOptions{Stop: true, Keep: true, Ownership: "None", VolumePolicy: "InPlace", Patches: []string{"{}"}})
+	r := NewRestore("default", "back", "snap", "copy",
+		RestoreOptions{Stop: true, Keep: true, Ownership: "None", VolumePolicy: "InPlace", Patches: []string{"{}"}})
 	if _, err := CreateRestore(t.Context(), c, r, false); err != nil {
 		t.Fatal(err)
 	}
 	if undo := NewUndo("undo", r); r.Annotations["restore.virtkit.io/keep-replaced"] != "true" ||
-		undo.Annotations["restore.virtkit.io/undo"] != "back" || undo.Spec.Target.Name != "copy" || undo.Spec.VirtualMachineSnapshotName != "snap" || undo.Spec.VolumeRestorePolicy != nil {
+		undo.Annotations["restore.virtkit.io/undo"] != "back" || undo.Spec.Target.Name != "copy" ||
+		undo.Spec.VirtualMachineSnapshotName != "snap" || undo.Spec.VolumeRestorePolicy != nil {
 		t.Errorf("restore %v, undo %+v", r.Annotations, undo)
 	}
 	for i, want := range []string{
@@ -164,7 +178,8 @@ func TestRequests(t *testing.T) {
 		`{"patches":["{}"],"target":{"apiGroup":"kubevirt.io","kind":"VirtualMachine","name":"copy"},"targetReadinessPolicy":"StopTarget","virtualMachineSnapshotName":"snap","volumeOwnershipPolicy":"None","volumeRestorePolicy":"InPlace"}`,
 	} {
 		var object struct{ Spec, Status json.RawMessage }
-		if err := json.Unmarshal([]byte(bodies[i]), &object); err != nil || string(object.Spec) != want || object.Status != nil {
+		if err := json.Unmarshal([]byte(bodies[i]), &object); err != nil || string(object.Spec) != want ||
+			object.Status != nil {
 			t.Errorf("%s, status %s, %v; want %s", object.Spec, object.Status, err, want)
 		}
 	}
@@ -192,7 +207,9 @@ func changing(t *testing.T, list any, changes ...any) http.HandlerFunc {
 
 func listOf(items ...snapshotv1beta1.VirtualMachineSnapshot) *snapshotv1beta1.VirtualMachineSnapshotList {
 	return &snapshotv1beta1.VirtualMachineSnapshotList{
-		TypeMeta: metav1.TypeMeta{APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineSnapshotList"},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineSnapshotList",
+		},
 		ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: items,
 	}
 }
@@ -200,7 +217,9 @@ func listOf(items ...snapshotv1beta1.VirtualMachineSnapshot) *snapshotv1beta1.Vi
 func TestWait(t *testing.T) {
 	pending := snap(func(s *snapshotv1beta1.VirtualMachineSnapshot) { s.Status = nil })
 	failed := snap(func(s *snapshotv1beta1.VirtualMachineSnapshot) {
-		s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.Failed, Error: &snapshotv1beta1.Error{Message: new("too late")}}
+		s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
+			Phase: snapshotv1beta1.Failed, Error: &snapshotv1beta1.Error{Message: new("too late")},
+		}
 	})
 	for name, tc := range map[string]struct {
 		becomes []any
@@ -234,14 +253,16 @@ func TestWait(t *testing.T) {
 	}
 	api := clienttest.New(t)
 	api.Put(snapshots, listOf())
-	if _, err := Wait(t.Context(), api.Client(), "default", "snap", func(string) {}); !errors.Is(err, action.ErrNotFound) {
+	if _, err := Wait(t.Context(), api.Client(), "default", "snap", func(string) {}); !errors.Is(err,
+		action.ErrNotFound) {
 		t.Errorf("one that is gone: %v", err)
 	}
 }
 
 // A snapshot with memory has the guest go on when it is restored over its VM, and only then.
 func TestMemory(t *testing.T) {
-	if got := New("default", "demo", "snap", Options{Memory: true}).Annotations; got["virtkit.io/include-memory"] != "true" {
+	if got := New("default", "demo", "snap",
+		Options{Memory: true}).Annotations; got["virtkit.io/include-memory"] != "true" {
 		t.Errorf("%v", got)
 	}
 	if got := New("default", "demo", "snap", Options{}).Annotations; len(got) > 0 {
@@ -251,7 +272,8 @@ func TestMemory(t *testing.T) {
 		return func(s *snapshotv1beta1.VirtualMachineSnapshot) {
 			s.Status.SourceIndications = nil
 			for _, i := range indications {
-				s.Status.SourceIndications = append(s.Status.SourceIndications, snapshotv1beta1.SourceIndication{Indication: i})
+				s.Status.SourceIndications = append(s.Status.SourceIndications,
+					snapshotv1beta1.SourceIndication{Indication: i})
 			}
 		}
 	}
@@ -268,7 +290,8 @@ func TestMemory(t *testing.T) {
 		api := clienttest.New(t)
 		api.Put(snapshots+"/snap", snap(tc.change))
 		api.Put(machines+"demo", demo())
-		if plan, err := Look(t.Context(), api.Client(), "default", "snap", tc.options); err != nil || plan.Resumes != tc.want {
+		if plan, err := Look(t.Context(), api.Client(), "default", "snap", tc.options); err != nil ||
+			plan.Resumes != tc.want {
 			t.Errorf("%s: %+v %v", name, plan, err)
 		}
 	}

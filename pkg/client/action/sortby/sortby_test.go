@@ -24,8 +24,21 @@ func TestSort(t *testing.T) {
 	} {
 		rows := []row{
 			{"name": "a", "strategy": "Halted", "memory": "1Gi", "count": 9, "born": "2026-01-02T00:00:00Z"},
-			{"name": "b", "strategy": "Manual", "count": 10, "born": "2026-01-01T00:00:00Z", "list": []any{row{"at": 1}}},
-			{"name": "c", "strategy": "Always", "memory": "512Mi", "count": 1, "born": "2026-01-03T00:00:00Z", "list": []any{row{"at": 2}}},
+			{
+				"name":     "b",
+				"strategy": "Manual",
+				"count":    10,
+				"born":     "2026-01-01T00:00:00Z",
+				"list":     []any{row{"at": 1}},
+			},
+			{
+				"name":     "c",
+				"strategy": "Always",
+				"memory":   "512Mi",
+				"count":    1,
+				"born":     "2026-01-03T00:00:00Z",
+				"list":     []any{row{"at": 2}},
+			},
 		}
 		sorter, err := Parse(key, columns, func(r row) any { return r })
 		if err == nil {

@@ -58,7 +58,8 @@ func plant(t *testing.T, dir string, files map[string]string) {
 func same(t *testing.T, what string, got, want map[string]string) {
 	t.Helper()
 	if !maps.Equal(got, want) {
-		t.Errorf("%s: %d entries, want %d: %v, want %v", what, len(got), len(want), slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		t.Errorf("%s: %d entries, want %d: %v, want %v", what, len(got), len(want), slices.Sorted(maps.Keys(got)),
+			slices.Sorted(maps.Keys(want)))
 	}
 }
 
@@ -74,11 +75,19 @@ func TestCopy(t *testing.T) {
 		return &c
 	}
 	big := strings.Repeat("0123456789abcdef", 1<<17)
-	source := map[string]string{"dir": "/", "dir/a": "alpha", "dir/empty": "/", "dir/sub": "/", "dir/sub/big": big, "dir/none": ""}
+	source := map[string]string{
+		"dir":         "/",
+		"dir/a":       "alpha",
+		"dir/empty":   "/",
+		"dir/sub":     "/",
+		"dir/sub/big": big,
+		"dir/none":    "",
+	}
 	plant(t, here, source)
 	when := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
 	for _, name := range []string{"dir/a", "dir/sub"} {
-		if err := errors.Join(os.Chmod(filepath.Join(here, name), 0o750), os.Chtimes(filepath.Join(here, name), when, when)); err != nil {
+		if err := errors.Join(os.Chmod(filepath.Join(here, name), 0o750),
+			os.Chtimes(filepath.Join(here, name), when, when)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,12 +154,17 @@ func TestCopy(t *testing.T) {
 			t.Errorf("%s: %v %v %v", name, info.Mode(), info.ModTime(), err)
 		}
 	}
-	for _, bad := range [][2]string{{"nothing", "nothing in the guest: file does not exist"}, {"no-*", "no-* in the guest: file does not exist"}, {"new", "copy it with --recursive"}} {
+	for _, bad := range [][2]string{
+		{"nothing", "nothing in the guest: file does not exist"},
+		{"no-*", "no-* in the guest: file does not exist"},
+		{"new", "copy it with --recursive"},
+	} {
 		if err := plain.Download(ctx, []string{bad[0]}, back); err == nil || !strings.Contains(err.Error(), bad[1]) {
 			t.Errorf("%s: %v, want %q", bad[0], err, bad[1])
 		}
 	}
-	if err := plain.Download(ctx, []string{"a", "named"}, filepath.Join(back, "a")); err == nil || !strings.Contains(err.Error(), "is not a directory") {
+	if err := plain.Download(ctx, []string{"a", "named"}, filepath.Join(back, "a")); err == nil ||
+		!strings.Contains(err.Error(), "is not a directory") {
 		t.Error(err)
 	}
 }
@@ -172,7 +186,17 @@ func TestCopyCircle(t *testing.T) {
 }
 
 func TestNamesThatAGuestSays(t *testing.T) {
-	for name, ok := range map[string]bool{"a": true, ".profile": true, "a b": true, "": false, ".": false, "..": false, "../x": false, "/etc": false, `a\b`: false} {
+	for name, ok := range map[string]bool{
+		"a":        true,
+		".profile": true,
+		"a b":      true,
+		"":         false,
+		".":        false,
+		"..":       false,
+		"../x":     false,
+		"/etc":     false,
+		`a\b`:      false,
+	} {
 		if plain(name) != ok {
 			t.Errorf("%q: %v", name, !ok)
 		}

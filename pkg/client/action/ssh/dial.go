@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
-	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
@@ -70,7 +70,7 @@ func timedOut(err error) bool {
 // passing is whether time may mend err.
 func passing(err error) bool {
 	return forward.Refused(err) || forward.Unreachable(err) || stream.NotYet(err) ||
-		wait.Passing(err) || errors.Is(err, context.DeadlineExceeded)
+		client.Passing(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // HostName is what the host key of a guest is known by, as in KubeVirt: vm.NAME.NAMESPACE, or vmi.NAME.NAMESPACE for

@@ -24,9 +24,11 @@ func (silent) PortForward(ctx context.Context, _, _, _ string, _ uint16, _ strin
 
 // A guest that does not answer is not taken for a cluster that does not.
 func TestDialSilentGuest(t *testing.T) {
-	_, err := Dial(t.Context(), silent{}, forward.Target{Namespace: "shop", Name: "demo"}, 22, time.Millisecond, func(error) {})
+	_, err := Dial(t.Context(), silent{}, forward.Target{Namespace: "shop", Name: "demo"}, 22, time.Millisecond,
+		func(error) {})
 	var network *net.OpError
-	if !errors.Is(err, action.ErrTimeout) || errors.As(err, &network) || !strings.Contains(err.Error(), "does not answer on port 22") {
+	if !errors.Is(err, action.ErrTimeout) || errors.As(err, &network) ||
+		!strings.Contains(err.Error(), "does not answer on port 22") {
 		t.Errorf("%v", err)
 	}
 }

@@ -51,7 +51,12 @@ func (l listed) ListAt(into []os.FileInfo, offset int64) (int, error) {
 
 func (s hostileServer) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 	if r.Method != "List" {
-		return listed{hostileInfo{filepath.Base(r.Filepath), strings.HasSuffix(r.Filepath, "root") || strings.HasSuffix(r.Filepath, "dir")}}, nil
+		return listed{
+			hostileInfo{
+				filepath.Base(r.Filepath),
+				strings.HasSuffix(r.Filepath, "root") || strings.HasSuffix(r.Filepath, "dir"),
+			},
+		}, nil
 	}
 	var out listed
 	if strings.Count(r.Filepath, "/") > 2 { // deep enough
@@ -74,7 +79,8 @@ func (hostileServer) Fileread(*sftp.Request) (io.ReaderAt, error) {
 // files any names. Nothing outside of the target may come to be or change.
 func FuzzDownload(f *testing.F) {
 	for _, names := range []string{
-		"file\ndir", "../escaped", "..\n.\n/etc/passwd\ndir", "../../escaped\n..", "a/../../escaped", `..\escaped`, "\x00\n\xff\n", "dir/../../escaped", "-rf\n~\n$HOME", "/\n//", "...",
+		"file\ndir", "../escaped", "..\n.\n/etc/passwd\ndir", "../../escaped\n..", "a/../../escaped", `..\escaped`,
+		"\x00\n\xff\n", "dir/../../escaped", "-rf\n~\n$HOME", "/\n//", "...",
 	} {
 		f.Add(names)
 	}
@@ -84,7 +90,8 @@ func FuzzDownload(f *testing.F) {
 		}
 		dir := t.TempDir()
 		target := filepath.Join(dir, "outer", "target")
-		if err := errors.Join(os.MkdirAll(target, 0o755), os.WriteFile(filepath.Join(dir, "escaped"), []byte("mine"), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(target, 0o755),
+			os.WriteFile(filepath.Join(dir, "escaped"), []byte("mine"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		guest, here := net.Pipe()
@@ -103,7 +110,10 @@ func FuzzDownload(f *testing.F) {
 		_ = client.Close()
 		_ = here.Close()
 		<-served
-		for path, want := range map[string][]string{dir: {"escaped", "outer"}, filepath.Join(dir, "outer"): {"target"}} {
+		for path, want := range map[string][]string{
+			dir:                         {"escaped", "outer"},
+			filepath.Join(dir, "outer"): {"target"},
+		} {
 			entries, err := os.ReadDir(path)
 			if err != nil {
 				t.Fatal(err)

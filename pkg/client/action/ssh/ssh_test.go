@@ -42,7 +42,10 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{&sshd.Server{HostKey: host, Keys: []ssh.PublicKey{signer.PublicKey()}, Dir: filepath.Join(dir, "guest")}, key, filepath.Join(dir, "key"), dir}
+	m := &machine{
+		&sshd.Server{HostKey: host, Keys: []ssh.PublicKey{signer.PublicKey()}, Dir: filepath.Join(dir, "guest")}, key,
+		filepath.Join(dir, "key"), dir,
+	}
 	if err := os.Mkdir(m.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +92,10 @@ func (m *machine) dial(t *testing.T) net.Conn {
 }
 
 func (m *machine) login() Login {
-	return Login{User: "me", Host: "vm.demo.shop", Port: 22, Auth: Auth{Identities: []string{m.keyFile}, Who: "me@demo"}, Keys: HostKeys{File: filepath.Join(m.dir, "ssh", "known_hosts"), Checking: AcceptNew}}
+	return Login{
+		User: "me", Host: "vm.demo.shop", Port: 22, Auth: Auth{Identities: []string{m.keyFile}, Who: "me@demo"},
+		Keys: HostKeys{File: filepath.Join(m.dir, "ssh", "known_hosts"), Checking: AcceptNew},
+	}
 }
 
 func (m *machine) client(t *testing.T) *ssh.Client {
@@ -134,24 +140,61 @@ func TestLogin(t *testing.T) {
 		{name: "default key", change: func(_ *testing.T, m *machine, l *Login) {
 			l.Auth.Identities, l.Auth.Defaults = nil, []string{filepath.Join(m.dir, "no-such-key"), m.keyFile}
 		}},
-		{name: "named key is missing", change: func(_ *testing.T, m *machine, l *Login) { l.Auth.Identities = []string{"no-such-key"} }, err: "identity file no-such-key: no such file"},
-		{name: "encrypted key", change: func(t *testing.T, m *machine, _ *Login) { m.writeKey(t, "phrase") }, give: []string{"wrong", "phrase"}, asked: "Enter passphrase for key"},
-		{name: "encrypted key, nobody to ask", change: func(t *testing.T, m *machine, l *Login) { m.writeKey(t, "phrase"); l.Auth.Prompt = nil }, err: "it is encrypted, and there is no terminal"},
+		{
+			name:   "named key is missing",
+			change: func(_ *testing.T, m *machine, l *Login) { l.Auth.Identities = []string{"no-such-key"} },
+			err:    "identity file no-such-key: no such file",
+		},
+		{
+			name: "encrypted key", change: func(t *testing.T, m *machine, _ *Login) { m.writeKey(t, "phrase") },
+			give: []string{"wrong", "phrase"}, asked: "Enter passphrase for key",
+		},
+		{
+			name:   "encrypted key, nobody to ask",
+			change: func(t *testing.T, m *machine, l *Login) { m.writeKey(t, "phrase"); l.Auth.Prompt = nil },
+			err:    "it is encrypted, and there is no terminal",
+		},
 		{name: "agent", change: func(t *testing.T, m *machine, l *Login) {
 			m.writeKey(t, "phrase") // the agent has it, nobody is asked
 			l.Auth.AgentSocket = serveAgent(t, m.key)
 		}},
-		{name: "agent is gone", change: func(_ *testing.T, m *machine, l *Login) { l.Auth.AgentSocket = filepath.Join(m.dir, "no-agent") }},
-		{name: "password", change: func(_ *testing.T, m *machine, l *Login) { m.Password, l.Auth.Identities = "secret", nil }, give: []string{"wrong", "secret"}, asked: "me@demo's password: "},
+		{
+			name:   "agent is gone",
+			change: func(_ *testing.T, m *machine, l *Login) { l.Auth.AgentSocket = filepath.Join(m.dir, "no-agent") },
+		},
+		{
+			name:   "password",
+			change: func(_ *testing.T, m *machine, l *Login) { m.Password, l.Auth.Identities = "secret", nil },
+			give:   []string{"wrong", "secret"}, asked: "me@demo's password: ",
+		},
 		{name: "questions", change: func(_ *testing.T, m *machine, l *Login) {
 			m.Password, m.Interactive, l.Auth.Identities = "secret", true, nil
 		}, give: []string{"secret"}, asked: "(me@demo) What is the [31mword? "},
-		{name: "denied", change: func(_ *testing.T, m *machine, l *Login) { m.Keys = nil; l.Auth.Prompt = nil }, is: ErrDenied, err: "me@vm.demo.shop: permission denied (tried publickey)"},
-		{name: "host key, asked", change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking = Ask }, give: []string{"perhaps", "yes"}, asked: "The authenticity of host 'vm.demo.shop'"},
-		{name: "host key, refused", change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking = Ask }, give: []string{"no"}, err: "host key verification failed"},
-		{name: "host key, nobody to ask", change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking = Ask; l.Keys.Prompt = nil }, err: "trust it with --strict-host-key-checking=accept-new"},
-		{name: "host key, strict", change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking = Strict }, err: "the host key of vm.demo.shop is not known"},
-		{name: "host key, no file", change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking, l.Keys.File = Strict, "" }},
+		{
+			name: "denied", change: func(_ *testing.T, m *machine, l *Login) { m.Keys = nil; l.Auth.Prompt = nil },
+			is: ErrDenied, err: "me@vm.demo.shop: permission denied (tried publickey)",
+		},
+		{
+			name: "host key, asked", change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking = Ask },
+			give: []string{"perhaps", "yes"}, asked: "The authenticity of host 'vm.demo.shop'",
+		},
+		{
+			name: "host key, refused", change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking = Ask },
+			give: []string{"no"}, err: "host key verification failed",
+		},
+		{
+			name:   "host key, nobody to ask",
+			change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking = Ask; l.Keys.Prompt = nil },
+			err:    "trust it with --strict-host-key-checking=accept-new",
+		},
+		{
+			name: "host key, strict", change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking = Strict },
+			err: "the host key of vm.demo.shop is not known",
+		},
+		{
+			name:   "host key, no file",
+			change: func(_ *testing.T, _ *machine, l *Login) { l.Keys.Checking, l.Keys.File = Strict, "" },
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := newMachine(t)
@@ -165,10 +208,13 @@ func TestLogin(t *testing.T) {
 			if err == nil {
 				client.Close()
 			}
-			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) || test.is != nil && !errors.Is(err, test.is) {
+			if test.err == "" && err != nil ||
+				test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) ||
+				test.is != nil && !errors.Is(err, test.is) {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
-			if test.asked != "" && (len(user.asked) == 0 || !strings.HasPrefix(user.asked[0], test.asked)) || test.asked == "" && test.err == "" && len(user.asked) > 0 {
+			if test.asked != "" && (len(user.asked) == 0 || !strings.HasPrefix(user.asked[0], test.asked)) ||
+				test.asked == "" && test.err == "" && len(user.asked) > 0 {
 				t.Errorf("asked %q", user.asked)
 			}
 		})
@@ -226,7 +272,8 @@ func TestHostKeyIsRemembered(t *testing.T) {
 	for _, checking := range []Checking{Strict, AcceptNew, Ask} {
 		l.Keys.Checking = checking
 		_, err := Connect(t.Context(), m.dial(t), l)
-		if changed := (*HostKeyError)(nil); !errors.As(err, &changed) || !strings.Contains(err.Error(), "known_hosts:1 has another") {
+		if changed := (*HostKeyError)(nil); !errors.As(err, &changed) ||
+			!strings.Contains(err.Error(), "known_hosts:1 has another") {
 			t.Errorf("%s: %v", checking, err)
 		}
 	}
@@ -259,7 +306,8 @@ func TestSession(t *testing.T) {
 	}
 	var status *StatusError
 	for _, code := range []int{1, 42, 255} {
-		if _, _, err := run(&Session{Command: fmt.Sprint("exit ", code)}); !errors.As(err, &status) || status.Code != code {
+		if _, _, err := run(&Session{Command: fmt.Sprint("exit ", code)}); !errors.As(err, &status) ||
+			status.Code != code {
 			t.Errorf("code %d: %v", code, err)
 		}
 	}
@@ -275,11 +323,14 @@ func TestSession(t *testing.T) {
 	}
 	signals := make(chan ssh.Signal, 1)
 	signals <- ssh.SIGTERM
-	if _, _, err := run(&Session{Command: "wait", Signals: signals}); !errors.As(err, &status) || status.Code != 143 || status.Signal != "TERM" {
+	if _, _, err := run(&Session{Command: "wait", Signals: signals}); !errors.As(err, &status) || status.Code != 143 ||
+		status.Signal != "TERM" {
 		t.Errorf("signal: %v", err)
 	}
 	resize := func(_ context.Context, changed func(int, int)) { changed(120, 40) }
-	if out, _, err := run(&Session{Command: "size twice", Terminal: true, Term: "vt100", Width: 80, Height: 24, Resizes: resize}); out != "vt100 80x24\n120x40\n" || err != nil {
+	if out, _, err := run(&Session{
+		Command: "size twice", Terminal: true, Term: "vt100", Width: 80, Height: 24, Resizes: resize,
+	}); out != "vt100 80x24\n120x40\n" || err != nil {
 		t.Errorf("sizes %q %v", out, err)
 	}
 	in, keys := io.Pipe()
@@ -313,7 +364,8 @@ func TestSessionEndsWithItsContext(t *testing.T) {
 	m := newMachine(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	out := writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })
-	if err := (&Session{Command: "wait", Out: out, Err: io.Discard}).Run(ctx, m.client(t)); !errors.Is(err, context.Canceled) {
+	if err := (&Session{Command: "wait", Out: out, Err: io.Discard}).Run(ctx, m.client(t)); !errors.Is(err,
+		context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -332,7 +384,8 @@ func TestNothingIsShownBeforeTheTerminalIsReady(t *testing.T) {
 		})
 		s := &Session{Command: "both", Out: early, Err: early, Started: func() {
 			// Another command's end is proof that the first one has had time to write.
-			if err := (&Session{Command: "both", Out: io.Discard, Err: io.Discard}).Run(t.Context(), client); err != nil {
+			other := &Session{Command: "both", Out: io.Discard, Err: io.Discard}
+			if err := other.Run(t.Context(), client); err != nil {
 				t.Error(err)
 			}
 			ready.Store(true)
@@ -440,7 +493,10 @@ func TestParseForward(t *testing.T) {
 	if got, err := ParseForward("0.0.0.0:1080", false, true); err != nil || got != (Forward{Listen: "0.0.0.0:1080"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, text := range []string{"", "80", "80:web", "80:web:0", "80:web:x", "x:web:80", "80::80", "[::1:80:web:80", "80:web:70000", "a:80:web:80:1"} {
+	for _, text := range []string{
+		"", "80", "80:web", "80:web:0", "80:web:x", "x:web:80", "80::80", "[::1:80:web:80", "80:web:70000",
+		"a:80:web:80:1",
+	} {
 		if got, err := ParseForward(text, false, false); err == nil {
 			t.Errorf("%q is understood: %+v", text, got)
 		}

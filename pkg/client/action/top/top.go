@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
@@ -150,13 +151,13 @@ func (r *Report) Sort(by string) error {
 }
 
 // Watch reads every interval and gives each pair of readings to show, until ctx ends or show fails. The first pair
-// comes after the first interval. A reading that fails ends it when the server refuses, or when lost is nil; else lost
-// gets the error of the first of those that fail one after the other.
+// comes after the first interval. A reading that fails ends it when the server refuses, or unless it is patient.
 func Watch(
 	ctx context.Context, c *client.Client, namespace string, interval time.Duration, show func(*Report) error,
-	lost func(error),
+	patient bool,
 ) error {
-	read := watched{client: c, namespace: namespace, lost: lost}
+	read := watched{client: c, namespace: namespace, patient: patient, outage: outage.Follow(ctx)}
+	defer read.outage.End()
 	before, ok, err := read.next(ctx)
 	if err != nil {
 		return err
@@ -188,8 +189,8 @@ func Watch(
 type watched struct {
 	client    *client.Client
 	namespace string
-	lost      func(error)
-	away      bool
+	patient   bool
+	outage    *outage.Follower
 }
 
 // next reads once; ok is false where nobody answers.
@@ -198,15 +199,12 @@ func (r *watched) next(ctx context.Context) (now stats.List, ok bool, err error)
 	switch {
 	case ctx.Err() != nil:
 		return now, false, ctx.Err()
-	case err != nil && (r.lost == nil || client.Refused(err)):
+	case err != nil && (!r.patient || client.Refused(err)):
 		return now, false, err
 	case err != nil:
-		if !r.away {
-			r.lost(err)
-		}
-		r.away = true
+		r.outage.Lost(ctx, err)
 		return now, false, nil
 	}
-	r.away = false
+	r.outage.Answered()
 	return now, true, nil
 }

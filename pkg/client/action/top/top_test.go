@@ -24,7 +24,8 @@ func reading(at time.Time, cpu map[string]uint64) stats.List {
 func TestRates(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	before := reading(start, map[string]uint64{"busy": 1e9, "idle": 5e9, "restarted": 9e9, "stopped": 1e9})
-	after := reading(start.Add(2*time.Second), map[string]uint64{"busy": 4e9, "idle": 5e9, "restarted": 1e9, "new": 1e9})
+	after := reading(start.Add(2*time.Second),
+		map[string]uint64{"busy": 4e9, "idle": 5e9, "restarted": 1e9, "new": 1e9})
 	after.Unreachable = []stats.Unreachable{{Node: "two", Error: "no"}}
 	r := Rates(before, after)
 	if err := r.Sort("cpu"); err != nil {
@@ -34,7 +35,8 @@ func TestRates(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	want := Row{
-		Namespace: "default", Name: "busy", Node: "one", CPU: 1500, VCPUs: 2, Memory: 1 << 30, MemoryUsed: 1 << 20, MemoryResident: 4e9,
+		Namespace: "default", Name: "busy", Node: "one", CPU: 1500, VCPUs: 2, Memory: 1 << 30, MemoryUsed: 1 << 20,
+		MemoryResident:  4e9,
 		NetworkReceived: 1_500_000, NetworkSent: 750_000, DiskRead: 375_000, DiskWritten: 187_500,
 	}
 	if r.Items[0] != want {
@@ -51,7 +53,14 @@ func TestSort(t *testing.T) {
 		{Name: "b", CPU: 2, MemoryResident: 1, NetworkSent: 9, DiskRead: 1, Node: "y"},
 		{Name: "c", CPU: 2, MemoryResident: 2, NetworkSent: 1, DiskRead: 5, Node: "y"},
 	}}
-	for by, want := range map[string]string{"cpu": "bca", "memory": "acb", "network": "bac", "disk": "acb", "node": "bca", "name": "abc"} {
+	for by, want := range map[string]string{
+		"cpu":     "bca",
+		"memory":  "acb",
+		"network": "bac",
+		"disk":    "acb",
+		"node":    "bca",
+		"name":    "abc",
+	} {
 		if err := r.Sort(by); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
 // TestWatchOutlivesAnOutage has readings that fail: one outage is told once, and without someone to tell it ends.
@@ -31,14 +32,13 @@ func TestWatchOutlivesAnOutage(t *testing.T) {
 			_, _ = w.Write([]byte(`{"items":[]}`))
 		}))
 		losses, reports := 0, 0
-		var lost func(error)
-		if patient {
-			lost = func(error) { losses++ }
-		}
-		err := Watch(t.Context(), api.Client(), "shop", time.Millisecond, func(*Report) error {
+		ctx := outage.With(t.Context(), &outage.Reporter{
+			Lost: func(error) { losses++ }, Back: func(time.Duration) {}, Now: time.Now,
+		})
+		err := Watch(ctx, api.Client(), "shop", time.Millisecond, func(*Report) error {
 			reports++
 			return nil
-		}, lost)
+		}, patient)
 		switch {
 		case patient && (!apierrors.IsForbidden(err) || losses != 2 || reports != 1):
 			t.Errorf("ended with %v, %d losses and %d reports", err, losses, reports)

@@ -8,7 +8,8 @@ import (
 func TestCheckDevice(t *testing.T) {
 	for device, ok := range map[string]bool{
 		"0951:1666": true, "dead:BEEF": true, "1-3": true, "001-012": true,
-		"": false, "951:1666": false, "1-3.2": false, "usb": false, "--device": false, "0951:1666 x": false, "0951:1666\n": false,
+		"": false, "951:1666": false, "1-3.2": false, "usb": false, "--device": false, "0951:1666 x": false,
+		"0951:1666\n": false,
 	} {
 		if err := CheckDevice(device); (err == nil) != ok {
 			t.Errorf("%q: %v", device, err)

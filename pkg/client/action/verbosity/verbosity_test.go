@@ -13,8 +13,15 @@ func TestOf(t *testing.T) {
 	if got := Of(kv, "virt-api"); got != Default {
 		t.Errorf("nothing is said: %d", got)
 	}
-	kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{LogVerbosity: &v1.LogVerbosity{VirtHandler: 7, VirtLauncher: 3}}
-	for name, want := range map[string]uint{"virt-api": Default, "virt-handler": 7, "virt-launcher": 3, Operator: Default} {
+	kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
+		LogVerbosity: &v1.LogVerbosity{VirtHandler: 7, VirtLauncher: 3},
+	}
+	for name, want := range map[string]uint{
+		"virt-api":      Default,
+		"virt-handler":  7,
+		"virt-launcher": 3,
+		Operator:        Default,
+	} {
 		if got := Of(kv, name); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
@@ -23,7 +30,9 @@ func TestOf(t *testing.T) {
 
 func TestOfVM(t *testing.T) {
 	kv := &v1.KubeVirt{}
-	kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{LogVerbosity: &v1.LogVerbosity{VirtLauncher: 3}}
+	kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
+		LogVerbosity: &v1.LogVerbosity{VirtLauncher: 3},
+	}
 	vm := func(level string) *v1.VirtualMachine {
 		out := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}}
 		out.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}

@@ -115,21 +115,45 @@ func TestProcessRefuses(t *testing.T) {
 		values map[string]string
 		want   string
 	}{
-		"no YAML":           {"{", nil, "read the template: "},
-		"OpenShift's":       {"kind: Template\napiVersion: template.openshift.io/v1", nil, "virtctl template convert"},
-		"another kind":      {"kind: VirtualMachine\napiVersion: kubevirt.io/v1", nil, `it is a "VirtualMachine" of "kubevirt.io/v1"`},
-		"no VM":             {"kind: VirtualMachineTemplate\napiVersion: template.kubevirt.io/v1alpha1", nil, "spec.virtualMachine is empty"},
-		"not a VM":          {replace("  virtualMachine:\n", "  virtualMachine:\n    kind: Pod\n"), named, "spec.virtualMachine is a Pod"},
-		"bad name":          {replace("name: LEFT", "name: a-b"), named, `spec.parameters[6].name: "a-b"`},
-		"twice":             {replace("name: LEFT", "name: SIZE"), named, "spec.parameters[6].name: there are two parameters SIZE"},
-		"required":          {fedora, nil, "parameter NAME needs a value; give it one with --param NAME=VALUE"},
-		"unknown":           {fedora, map[string]string{"NAME": "web", "NAMES": "x"}, "the template has no parameter NAMES; it has: NAME, CORES"},
-		"undefined":         {replace("namespace: fixed", "generateName: ${OTHER}"), named, "spec.virtualMachine.metadata.generateName: the template has no parameter OTHER"},
-		"undefined, typed":  {replace("${{CORES}}", "${{OTHER}}"), named, "spec.virtualMachine.spec.template.spec.domain.cpu.cores: the template has no parameter OTHER"},
-		"undefined message": {replace("Log in to ${NAME}", "${OTHER}"), named, "spec.message: the template has no parameter OTHER"},
-		"null":              {fedora, map[string]string{"NAME": "web", "CORES": "null"}, "parameter CORES is null"},
-		"generator":         {replace("generate: expression", "generate: uuid"), named, `spec.parameters[5].generate: "uuid" is not expression`},
-		"expression":        {replace("x-[a-c]{3}-[0-9]{2}", "abc"), named, `spec.parameters[5].from: "abc" has no range`},
+		"no YAML":     {"{", nil, "read the template: "},
+		"OpenShift's": {"kind: Template\napiVersion: template.openshift.io/v1", nil, "virtctl template convert"},
+		"another kind": {
+			"kind: VirtualMachine\napiVersion: kubevirt.io/v1", nil, `it is a "VirtualMachine" of "kubevirt.io/v1"`,
+		},
+		"no VM": {
+			"kind: VirtualMachineTemplate\napiVersion: template.kubevirt.io/v1alpha1", nil,
+			"spec.virtualMachine is empty",
+		},
+		"not a VM": {
+			replace("  virtualMachine:\n", "  virtualMachine:\n    kind: Pod\n"), named, "spec.virtualMachine is a Pod",
+		},
+		"bad name": {replace("name: LEFT", "name: a-b"), named, `spec.parameters[6].name: "a-b"`},
+		"twice": {
+			replace("name: LEFT", "name: SIZE"), named, "spec.parameters[6].name: there are two parameters SIZE",
+		},
+		"required": {fedora, nil, "parameter NAME needs a value; give it one with --param NAME=VALUE"},
+		"unknown": {
+			fedora,
+			map[string]string{"NAME": "web", "NAMES": "x"},
+			"the template has no parameter NAMES; it has: NAME, CORES",
+		},
+		"undefined": {
+			replace("namespace: fixed", "generateName: ${OTHER}"), named,
+			"spec.virtualMachine.metadata.generateName: the template has no parameter OTHER",
+		},
+		"undefined, typed": {
+			replace("${{CORES}}", "${{OTHER}}"), named,
+			"spec.virtualMachine.spec.template.spec.domain.cpu.cores: the template has no parameter OTHER",
+		},
+		"undefined message": {
+			replace("Log in to ${NAME}", "${OTHER}"), named, "spec.message: the template has no parameter OTHER",
+		},
+		"null": {fedora, map[string]string{"NAME": "web", "CORES": "null"}, "parameter CORES is null"},
+		"generator": {
+			replace("generate: expression", "generate: uuid"), named,
+			`spec.parameters[5].generate: "uuid" is not expression`,
+		},
+		"expression": {replace("x-[a-c]{3}-[0-9]{2}", "abc"), named, `spec.parameters[5].from: "abc" has no range`},
 	} {
 		if machine, got := process(t, tc.text, tc.values); machine != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q %q, want %q", name, machine, got, tc.want)
@@ -140,16 +164,20 @@ func TestProcessRefuses(t *testing.T) {
 func TestGenerate(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for from, want := range map[string]string{
-		"[0-1]{8}": `^[01]{8}$`, "test[0-9]{1}x": `^test[0-9]x$`, "0x[A-F0-9]{4}": `^0x[A-F0-9]{4}$`, `[\w]{255}`: `^\w{255}$`,
-		`[\d]{3}[\a]{4}`: `^[0-9]{3}[a-zA-Z0-9]{4}$`, `[\A]{30}`: `^[!-/:-@\[-` + "`" + `{-~]{30}$`, "[xa-c]{50}": `^[xabc]{50}$`,
+		"[0-1]{8}": `^[01]{8}$`, "test[0-9]{1}x": `^test[0-9]x$`, "0x[A-F0-9]{4}": `^0x[A-F0-9]{4}$`,
+		`[\w]{255}`:      `^\w{255}$`,
+		`[\d]{3}[\a]{4}`: `^[0-9]{3}[a-zA-Z0-9]{4}$`, `[\A]{30}`: `^[!-/:-@\[-` + "`" + `{-~]{30}$`,
+		"[xa-c]{50}": `^[xabc]{50}$`,
 	} {
 		if got, err := generate(from, random); err != nil || !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s: %q, %v", from, got, err)
 		}
 	}
 	for from, want := range map[string]string{
-		"": "has no range", "[a-z]": "has no range", "[a-z]{0}": "from 1 to 255", "[a-z]{256}": "from 1 to 255", "[a-z]{x}": "from 1 to 255",
-		"[z-a]{3}": "z-a is no range", `[\x]{3}`: "followed by none", `[a\]{3}`: "followed by none", "[-a]{3}": "- has no letter",
+		"": "has no range", "[a-z]": "has no range", "[a-z]{0}": "from 1 to 255", "[a-z]{256}": "from 1 to 255",
+		"[a-z]{x}": "from 1 to 255",
+		"[z-a]{3}": "z-a is no range", `[\x]{3}`: "followed by none", `[a\]{3}`: "followed by none",
+		"[-a]{3}": "- has no letter",
 	} {
 		if got, err := generate(from, random); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v; want %q", from, got, err, want)
@@ -210,9 +238,10 @@ spec:
 	for text, want := range map[string]string{
 		"{":          "read the Template",
 		"kind: List": `it is a "List"`,
-		"{kind: Template, apiVersion: template.openshift.io/v1}":                                      "exactly one object, found 0",
-		"{kind: Template, apiVersion: v1, objects: [{kind: VirtualMachine}, {kind: VirtualMachine}]}": "exactly one object, found 2",
-		"{kind: Template, apiVersion: v1, objects: [{kind: Pod}]}":                                    `it is a "Pod", not a VirtualMachine`,
+		"{kind: Template, apiVersion: template.openshift.io/v1}": "exactly one object, found 0",
+		"{kind: Template, apiVersion: v1, objects: [{kind: VirtualMachine}, {kind: VirtualMachine}]}": "exactly " +
+			"one object, found 2",
+		"{kind: Template, apiVersion: v1, objects: [{kind: Pod}]}": `it is a "Pod", not a VirtualMachine`,
 	} {
 		if _, err := Convert([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

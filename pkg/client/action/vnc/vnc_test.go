@@ -51,8 +51,14 @@ func TestFindViewer(t *testing.T) {
 		{"of a kind", installed("vncviewer", "remote-viewer"), Tiger, "/usr/bin/vncviewer"},
 		{"none of a kind", installed("remote-viewer"), Tiger, ""},
 		{"none", installed(), "", ""},
-		{"newest on macOS", mac(strings.ReplaceAll(tiger, "%s", "2"), strings.ReplaceAll(tiger, "%s", "1")), "", strings.ReplaceAll(tiger, "%s", "2")},
-		{"RealVNC", mac("/Applications/VNC Viewer.app/Contents/MacOS/vncviewer"), "", "/Applications/VNC Viewer.app/Contents/MacOS/vncviewer"},
+		{
+			"newest on macOS", mac(strings.ReplaceAll(tiger, "%s", "2"), strings.ReplaceAll(tiger, "%s", "1")), "",
+			strings.ReplaceAll(tiger, "%s", "2"),
+		},
+		{
+			"RealVNC", mac("/Applications/VNC Viewer.app/Contents/MacOS/vncviewer"), "",
+			"/Applications/VNC Viewer.app/Contents/MacOS/vncviewer",
+		},
 		{"from PATH on macOS", mac("remote-viewer"), "", "/usr/bin/remote-viewer"},
 	} {
 		v, err := test.system.Find(test.kind)

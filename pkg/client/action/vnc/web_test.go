@@ -98,7 +98,11 @@ func TestWeb(t *testing.T) {
 		}
 		return resp.StatusCode, resp.Header, string(body)
 	}
-	for _, path := range []string{"/", "/?token=", "/?token=guess", "/page/page.js?token=the-token", w.base(), w.base() + "page/page.js?token=the-token", w.base() + "novnc/core/rfb.js", w.base() + "machine", w.base() + "screen"} {
+	for _, path := range []string{
+		"/", "/?token=", "/?token=guess", "/page/page.js?token=the-token", w.base(),
+		w.base() + "page/page.js?token=the-token", w.base() + "novnc/core/rfb.js", w.base() + "machine",
+		w.base() + "screen",
+	} {
 		if code, _, _ := get(path, nil); code != http.StatusForbidden {
 			t.Errorf("%s without a token: %d", path, code)
 		}
@@ -108,24 +112,34 @@ func TestWeb(t *testing.T) {
 			t.Errorf("host %s: %d", host, code)
 		}
 	}
-	if code, _, _ := get("/?token=the-token", http.Header{"Origin": {"http://evil.example"}}); code != http.StatusForbidden {
+	if code, _, _ := get("/?token=the-token",
+		http.Header{"Origin": {"http://evil.example"}}); code != http.StatusForbidden {
 		t.Errorf("another origin: %d", code)
 	}
 
 	code, header, body := get("/?token=the-token", nil)
 	cookie := header.Get("Set-Cookie")
-	if code != http.StatusOK || !strings.Contains(body, "page.js") || !strings.Contains(cookie, "HttpOnly; SameSite=Strict") {
+	if code != http.StatusOK || !strings.Contains(body, "page.js") ||
+		!strings.Contains(cookie, "HttpOnly; SameSite=Strict") {
 		t.Fatalf("%d %q %s", code, cookie, body)
 	}
-	if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "ws://"+address) {
+	if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
+		!strings.Contains(policy, "ws://"+address) {
 		t.Errorf("policy %s", policy)
 	}
 	if code, _, _ := get("/?token=the-token", nil); code != http.StatusForbidden {
 		t.Errorf("the token works twice: %d", code)
 	}
 	cookie, _, _ = strings.Cut(cookie, ";")
-	for path, want := range map[string]string{"": "page.js", "page/page.js": "RFB", "page/page.css": "body", "novnc/core/rfb.js": "novnc", "machine": "shop/demo"} {
-		if code, _, body := get(w.base()+path, http.Header{"Cookie": {cookie}}); code != http.StatusOK || !strings.Contains(body, want) {
+	for path, want := range map[string]string{
+		"":                  "page.js",
+		"page/page.js":      "RFB",
+		"page/page.css":     "body",
+		"novnc/core/rfb.js": "novnc",
+		"machine":           "shop/demo",
+	} {
+		if code, _, body := get(w.base()+path, http.Header{"Cookie": {cookie}}); code != http.StatusOK ||
+			!strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
@@ -163,7 +177,9 @@ func TestWebCookieStaysWithItsPort(t *testing.T) {
 	defer other.Close()
 	l := listen(t)
 	address := l.Addr().String()
-	w := &Web{Dial: guestServer(t), Machine: "shop/demo", Token: "the-token", Session: "the-session", NoVNC: fstest.MapFS{}}
+	w := &Web{
+		Dial: guestServer(t), Machine: "shop/demo", Token: "the-token", Session: "the-session", NoVNC: fstest.MapFS{},
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- w.Serve(ctx, l, nil) }()
@@ -192,7 +208,8 @@ func TestWebCookieStaysWithItsPort(t *testing.T) {
 		}
 		return resp.StatusCode, string(body)
 	}
-	if code, body := get("http://" + address + "/?token=the-token"); code != http.StatusOK || !strings.Contains(body, `src="`+w.base()+`page/page.js"`) {
+	if code, body := get("http://" + address + "/?token=the-token"); code != http.StatusOK ||
+		!strings.Contains(body, `src="`+w.base()+`page/page.js"`) {
 		t.Fatalf("%d %s", code, body)
 	}
 	for _, path := range []string{"", "machine"} {

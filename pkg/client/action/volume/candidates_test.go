@@ -49,8 +49,9 @@ func TestCandidates(t *testing.T) {
 	s := shelf{pages: map[string]string{
 		claimsPath: `{metadata: {continue: more}, items: [{metadata: {name: root}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce, ReadWriteMany],
 			resources: {requests: {storage: 1Gi}}}, status: {phase: Bound, capacity: {storage: 2Gi}}}]}`,
-		claimsPath + "?more": `{items: [{metadata: {name: data}, spec: {accessModes: [ReadOnlyMany], resources: {requests: {storage: 3Gi}}}, status: {phase: Pending}}]}`,
-		vmsPath:              `{items: [{metadata: {name: web}, spec: {template: {spec: {volumes: [{name: a, persistentVolumeClaim: {claimName: root}}, {name: b, emptyDisk: {capacity: 1Gi}}]}}}}, {metadata: {name: bare}}]}`,
+		claimsPath +
+			"?more": `{items: [{metadata: {name: data}, spec: {accessModes: [ReadOnlyMany], resources: {requests: {storage: 3Gi}}}, status: {phase: Pending}}]}`,
+		vmsPath: `{items: [{metadata: {name: web}, spec: {template: {spec: {volumes: [{name: a, persistentVolumeClaim: {claimName: root}}, {name: b, emptyDisk: {capacity: 1Gi}}]}}}}, {metadata: {name: bare}}]}`,
 		vmisPath: `{items: [
 			{metadata: {name: web, ownerReferences: [{kind: VirtualMachine, name: web, controller: true}]}, spec: {volumes: [{name: a, persistentVolumeClaim: {claimName: root}}, {name: c, dataVolume: {name: data}}]}},
 			{metadata: {name: probe}, spec: {volumes: [{name: a, persistentVolumeClaim: {claimName: data}}]}}]}`,
@@ -101,7 +102,8 @@ func TestAttachments(t *testing.T) {
 	if diff := cmp.Diff(both, Attachments(vm, vmi)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Attachment{{Name: "a", Claim: "data"}, {Name: "next", Claim: "image"}}, Attachments(vm, nil)); diff != "" {
+	if diff := cmp.Diff([]Attachment{{Name: "a", Claim: "data"}, {Name: "next", Claim: "image"}},
+		Attachments(vm, nil)); diff != "" {
 		t.Error(diff)
 	}
 	both[0].Instance = true
@@ -121,7 +123,8 @@ func TestCheck(t *testing.T) {
 		"cache":       {Volume: "data", Cache: "much"},
 	} {
 		wrong := &FieldError{}
-		if err := o.CheckAdd(); field == "" && err != nil || field != "" && (!errors.As(err, &wrong) || wrong.Field != field) {
+		if err := o.CheckAdd(); field == "" && err != nil ||
+			field != "" && (!errors.As(err, &wrong) || wrong.Field != field) {
 			t.Errorf("%+v: %v, not of %q", o, err, field)
 		}
 	}

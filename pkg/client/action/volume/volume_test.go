@@ -43,7 +43,8 @@ func TestRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Request(c.o)
 			claim := got.VolumeSource.PersistentVolumeClaim
-			if !reflect.DeepEqual(*got.Disk, c.disk) || got.Name != c.disk.Name || !reflect.DeepEqual(got.DryRun, c.dry) {
+			if !reflect.DeepEqual(*got.Disk, c.disk) || got.Name != c.disk.Name ||
+				!reflect.DeepEqual(got.DryRun, c.dry) {
 				t.Errorf("%+v of disk %+v", got, got.Disk)
 			}
 			if claim.ClaimName != c.o.Volume || !claim.Hotpluggable {
@@ -74,8 +75,10 @@ func TestPlugged(t *testing.T) {
 		"ready in the guest":                {wait.State{VMI: vmi(spec, v1.VolumeReady)}, true, false},
 		"on its way":                        {wait.State{VMI: vmi(spec, v1.VolumePending)}, false, false},
 		"not looked at yet":                 {wait.State{VMI: vmi(spec)}, false, false},
-		"still on the node":                 {wait.State{VMI: vmi(v1.VirtualMachineInstanceSpec{}, v1.HotplugVolumeDetaching)}, false, false},
-		"gone":                              {wait.State{VMI: vmi(v1.VirtualMachineInstanceSpec{})}, false, true},
+		"still on the node": {
+			wait.State{VMI: vmi(v1.VirtualMachineInstanceSpec{}, v1.HotplugVolumeDetaching)}, false, false,
+		},
+		"gone": {wait.State{VMI: vmi(v1.VirtualMachineInstanceSpec{})}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := Plugged("data").Met(c.state); err != nil || got != c.plugged {

@@ -15,14 +15,18 @@ func running() State {
 			Status: v1.VirtualMachineStatus{
 				PrintableStatus:    v1.VirtualMachineStatusRunning,
 				ObservedGeneration: 2,
-				Conditions:         []v1.VirtualMachineCondition{{Type: v1.VirtualMachineReady, Status: corev1.ConditionTrue}},
+				Conditions: []v1.VirtualMachineCondition{
+					{Type: v1.VirtualMachineReady, Status: corev1.ConditionTrue},
+				},
 			},
 		},
 		VMI: &v1.VirtualMachineInstance{
 			ObjectMeta: metav1.ObjectMeta{UID: "one"},
 			Status: v1.VirtualMachineInstanceStatus{
-				Phase:      v1.Running,
-				Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue}},
+				Phase: v1.Running,
+				Conditions: []v1.VirtualMachineInstanceCondition{
+					{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue},
+				},
 				Interfaces: []v1.VirtualMachineInstanceNetworkInterface{{IP: "10.0.0.1"}},
 			},
 		},
@@ -53,16 +57,29 @@ func TestConditions(t *testing.T) {
 		{"running", "running", running(), true},
 		{"running, any case", "Running", running(), true},
 		{"stopped", "running", stopped(), false},
-		{"about to stop", "running", with(running(), func(s *State) { s.VM.Status.StateChangeRequests = request }), false},
+		{
+			"about to stop", "running", with(running(), func(s *State) { s.VM.Status.StateChangeRequests = request }),
+			false,
+		},
 		{"being deleted", "running", with(running(), func(s *State) { s.VMI.DeletionTimestamp = &now }), false},
 		{"instance alone", "running", with(running(), func(s *State) { s.VM = nil }), true},
 		{"scheduling", "running", with(running(), func(s *State) { s.VMI.Status.Phase = v1.Scheduling }), false},
 		{"stopped", "stopped", stopped(), true},
 		{"running", "stopped", running(), false},
 		{"start not seen yet", "stopped", with(stopped(), func(s *State) { s.VM.Generation = 3 }), false},
-		{"no observed generation", "stopped", with(stopped(), func(s *State) { s.VM.Status.ObservedGeneration = 0 }), true},
-		{"start requested", "stopped", with(stopped(), func(s *State) { s.VM.Status.StateChangeRequests = request }), false},
-		{"ended instance alone", "stopped", State{VMI: &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Succeeded}}}, true},
+		{
+			"no observed generation", "stopped", with(stopped(), func(s *State) { s.VM.Status.ObservedGeneration = 0 }),
+			true,
+		},
+		{
+			"start requested", "stopped", with(stopped(), func(s *State) { s.VM.Status.StateChangeRequests = request }),
+			false,
+		},
+		{
+			"ended instance alone", "stopped",
+			State{VMI: &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Succeeded}}},
+			true,
+		},
 		{"ready", "ready", running(), true},
 		{"not ready", "ready", stopped(), false},
 		{"agent", "agent", running(), true},

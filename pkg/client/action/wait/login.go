@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
@@ -82,7 +83,7 @@ func Login(
 // retry reports whether a refused console may be granted later: the guest is between two lives, or a
 // component restarts.
 func retry(err error) bool {
-	return apierrors.IsNotFound(err) || stream.NotYet(err) || Passing(err)
+	return apierrors.IsNotFound(err) || stream.NotYet(err) || client.Passing(err)
 }
 
 // read reads conn until the prompt shows, the stream ends or ctx does, and closes it.

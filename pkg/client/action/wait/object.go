@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
@@ -20,7 +22,8 @@ import (
 func Object[O metav1.Object](
 	ctx context.Context, source store.Source, name string, met func(O) (bool, error),
 ) (O, error) {
-	f := &follower[O]{source: source, name: name, met: met}
+	f := &follower[O]{source: source, name: name, met: met, outage: outage.Follow(ctx)}
+	defer f.outage.End()
 	for {
 		done, err := f.round(ctx)
 		switch {
@@ -36,6 +39,7 @@ type follower[O metav1.Object] struct {
 	source store.Source
 	name   string
 	met    func(O) (bool, error)
+	outage *outage.Follower
 
 	last O
 	seen bool
@@ -53,11 +57,13 @@ func (f *follower[O]) round(ctx context.Context) (bool, error) {
 	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String()}
 	list, err := f.source.List(ctx, opts)
 	if err != nil {
-		if !f.seen || !Passing(err) {
+		if !f.seen || !client.Passing(err) {
 			return false, err
 		}
+		f.outage.Lost(ctx, err)
 		return false, nil
 	}
+	f.outage.Answered()
 	items, err := meta.ExtractList(list)
 	if err != nil {
 		return false, err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
 // API is what the package needs of a client.
@@ -32,7 +32,10 @@ const retryAfter = time.Second
 // does not exist is an action.ErrNotFound, a deadline of ctx an action.ErrTimeout that says how things
 // stand. A lost connection is made again for as long as ctx lasts.
 func Until(ctx context.Context, api API, namespace, name string, condition Condition) (State, error) {
-	w := &watcher{api: api, namespace: namespace, name: name, condition: condition}
+	w := &watcher{
+		api: api, namespace: namespace, name: name, condition: condition, outage: outage.Follow(ctx),
+	}
+	defer w.outage.End()
 	for {
 		done, err := w.round(ctx)
 		switch {
@@ -51,7 +54,7 @@ func Until(ctx context.Context, api API, namespace, name string, condition Condi
 
 // Now returns the state, and an action.ErrTimeout when condition does not hold in it.
 func Now(ctx context.Context, api API, namespace, name string, condition Condition) (State, error) {
-	w := &watcher{api: api, namespace: namespace, name: name, condition: condition}
+	w := &watcher{api: api, namespace: namespace, name: name, condition: condition, outage: outage.Follow(ctx)}
 	if _, err := w.list(ctx); err != nil {
 		return w.state, err
 	}
@@ -72,6 +75,8 @@ type watcher struct {
 	seen bool
 	// lost is the failure of the last round, when the next is to wait a little.
 	lost error
+	// outage says that the cluster gives no answer, and that it does again.
+	outage *outage.Follower
 }
 
 type versions struct{ vm, vmi string }
@@ -84,13 +89,15 @@ func (w *watcher) selector() string {
 func (w *watcher) round(ctx context.Context) (bool, error) {
 	v, err := w.list(ctx)
 	if err != nil {
-		if !w.seen || !Passing(err) {
+		if !w.seen || !client.Passing(err) {
 			return false, err
 		}
 		w.lost = err
+		w.outage.Lost(ctx, err)
 		return false, nil
 	}
 	w.seen = true
+	w.outage.Answered()
 	if met, err := w.check(); met || err != nil {
 		return met, err
 	}
@@ -201,16 +208,6 @@ func (w *watcher) expired(ctx context.Context) error {
 func (w *watcher) notMet() error {
 	return fmt.Errorf("%w waiting for VM %s/%s %s: %s", action.ErrTimeout, w.namespace, w.name, w.condition.Name,
 		Describe(w.state))
-}
-
-// Passing reports whether err may go away by itself: anything but the server's own refusal.
-func Passing(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true
-	}
-	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
-		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
 
 // Describe says a state in one clause, with the reason that a condition gives.

@@ -117,11 +117,27 @@ func TestUntilEnds(t *testing.T) {
 		want error
 		text string
 	}{
-		{"no such machine", &fake{states: []State{{}}}, action.ErrNotFound, `virtualmachines.kubevirt.io "vm" not found`},
-		{"time is up", &fake{states: []State{stopped()}}, action.ErrTimeout, "timed out waiting for VM ns/vm to be running: it is Stopped"},
+		{
+			"no such machine", &fake{states: []State{{}}}, action.ErrNotFound,
+			`virtualmachines.kubevirt.io "vm" not found`,
+		},
+		{
+			"time is up", &fake{states: []State{stopped()}}, action.ErrTimeout,
+			"timed out waiting for VM ns/vm to be running: it is Stopped",
+		},
 		{"refused at once", &fake{states: []State{{}}, listErr: []error{forbidden}}, forbidden, ""},
-		{"refused later", &fake{states: []State{stopped()}, listErr: []error{nil, forbidden}, watches: func(string) (watch.Interface, error) { return nil, errors.New("x") }}, forbidden, ""},
-		{"unreachable from the start", &fake{states: []State{{}}, listErr: []error{io.ErrUnexpectedEOF}}, io.ErrUnexpectedEOF, ""},
+		{
+			"refused later",
+			&fake{
+				states: []State{stopped()}, listErr: []error{nil, forbidden},
+				watches: func(string) (watch.Interface, error) { return nil, errors.New("x") },
+			},
+			forbidden, "",
+		},
+		{
+			"unreachable from the start", &fake{states: []State{{}}, listErr: []error{io.ErrUnexpectedEOF}},
+			io.ErrUnexpectedEOF, "",
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -137,7 +153,8 @@ func TestUntilEnds(t *testing.T) {
 func TestUntilIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Until(ctx, &fake{states: []State{stopped()}}, "ns", "vm", Running()); !errors.Is(err, context.Canceled) {
+	if _, err := Until(ctx, &fake{states: []State{stopped()}}, "ns", "vm", Running()); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -146,7 +163,8 @@ func TestNow(t *testing.T) {
 	if _, err := Now(t.Context(), &fake{states: []State{running()}}, "ns", "vm", Running()); err != nil {
 		t.Error(err)
 	}
-	if _, err := Now(t.Context(), &fake{states: []State{stopped()}}, "ns", "vm", Running()); !errors.Is(err, action.ErrTimeout) {
+	if _, err := Now(t.Context(), &fake{states: []State{stopped()}}, "ns", "vm", Running()); !errors.Is(err,
+		action.ErrTimeout) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -213,7 +231,8 @@ func TestLoginGivesUpWhenRefused(t *testing.T) {
 	dial := func(context.Context) (io.ReadCloser, error) {
 		return nil, apierrors.NewForbidden(schema.GroupResource{}, "vm", errors.New("no"))
 	}
-	if _, _, err := Login(t.Context(), &fake{states: []State{running()}}, dial, "ns", "vm", LoginPrompt); !apierrors.IsForbidden(err) {
+	if _, _, err := Login(t.Context(), &fake{states: []State{running()}},
+		dial, "ns", "vm", LoginPrompt); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)
 	}
 }

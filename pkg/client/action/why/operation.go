@@ -73,7 +73,7 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 	s, object := f.Snapshot, "snapshot/"+f.Name
 	stage := snapshot.Stage(s)
 	machine := "virtctl why " + s.Spec.Source.Name + e.flag()
-	controller := "virtctl logs --source virt-controller"
+	controller := "kubectl -n kubevirt logs deployment/virt-controller"
 	state, summary := Waiting, "the snapshot is being taken: "+stage
 	switch _, err := snapshot.Taken(s); {
 	case err != nil:
@@ -187,18 +187,12 @@ func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string)
 	case done:
 		state, summary = OK, "nothing blocks it: the clone is there"
 	}
-	var mend []string
-	if name := c.Status.RestoreName; name != nil {
-		mend = append(mend, "virtctl why restore/"+*name+e.flag())
+	mend := e.partsOf(c)
+	if err != nil {
+		// It has taken its parts away.
+		mend = []string{"kubectl delete vmclone " + e.Name + e.flag()}
 	}
-	if name := c.Status.SnapshotName; name != nil {
-		where := e.flag()
-		if clones.Crosses(c) {
-			where = " -n " + clones.SourceNamespace(c)
-		}
-		mend = append(mend, "virtctl why snapshot/"+*name+where)
-	}
-	mend = append(mend, "virtctl logs --source virt-controller")
+	mend = append(mend, "kubectl -n kubevirt logs deployment/virt-controller")
 	e.operation("clone/"+e.Name, state, stage, "it is not done yet: "+stage, mend...)
 	if c.Spec.Source != nil {
 		kind := "vm/"
@@ -209,6 +203,21 @@ func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string)
 			Link{Layer: LayerVM, Object: kind + c.Spec.Source.Name, State: OK, Message: "the source"})
 	}
 	return state, summary
+}
+
+// partsOf asks why the restore and the snapshot of a clone do not go on.
+func (e *explanation) partsOf(c *clonev1beta1.VirtualMachineClone) (out []string) {
+	if name := c.Status.RestoreName; name != nil {
+		out = append(out, "virtctl why restore/"+*name+e.flag())
+	}
+	if name := c.Status.SnapshotName; name != nil {
+		where := e.flag()
+		if clones.Crosses(c) {
+			where = " -n " + clones.SourceNamespace(c)
+		}
+		out = append(out, "virtctl why snapshot/"+*name+where)
+	}
+	return out
 }
 
 // underWay tells of a snapshot or restore of the VM that is under way, and of restores that wait for its end.

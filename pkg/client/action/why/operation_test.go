@@ -16,19 +16,36 @@ func TestExplainOperation(t *testing.T) {
 	taking := snapshot.New("default", "demo", "snap", snapshot.Options{})
 	taking.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.InProgress}
 	ready := taking.DeepCopy()
-	ready.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.Succeeded, ReadyToUse: new(true)}
+	ready.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
+		Phase: snapshotv1beta1.Succeeded, ReadyToUse: new(true),
+	}
 	failed := taking.DeepCopy()
-	failed.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.Failed, Error: &snapshotv1beta1.Error{Message: new("deadline")}}
-	content := &snapshotv1beta1.VirtualMachineSnapshotContent{Status: &snapshotv1beta1.VirtualMachineSnapshotContentStatus{
-		VolumeSnapshotStatus: []snapshotv1beta1.VolumeSnapshotStatus{{VolumeSnapshotName: "vs", Error: &snapshotv1beta1.Error{Message: new("pool full")}}},
-	}}
+	failed.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
+		Phase: snapshotv1beta1.Failed, Error: &snapshotv1beta1.Error{Message: new("deadline")},
+	}
+	content := &snapshotv1beta1.VirtualMachineSnapshotContent{
+		Status: &snapshotv1beta1.VirtualMachineSnapshotContentStatus{
+			VolumeSnapshotStatus: []snapshotv1beta1.VolumeSnapshotStatus{
+				{VolumeSnapshotName: "vs", Error: &snapshotv1beta1.Error{Message: new("pool full")}},
+			},
+		},
+	}
 	lost := "Source not locked: its memory cannot be in the snapshot: disk root is lost"
 	never, late := taking.DeepCopy(), failed.DeepCopy()
-	never.Status.Conditions = []snapshotv1beta1.Condition{{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: lost}}
+	never.Status.Conditions = []snapshotv1beta1.Condition{
+		{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: lost},
+	}
 	late.Status.Error = nil
-	late.Status.Conditions = []snapshotv1beta1.Condition{{Type: snapshotv1beta1.ConditionFailure, Status: "True", Message: "snapshot deadline exceeded: " + lost}}
+	late.Status.Conditions = []snapshotv1beta1.Condition{
+		{Type: snapshotv1beta1.ConditionFailure, Status: "True", Message: "snapshot deadline exceeded: " + lost},
+	}
 	paused := taking.DeepCopy()
-	paused.Status.Conditions = []snapshotv1beta1.Condition{{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: "Source not locked: its memory cannot be in the snapshot yet: it is paused"}}
+	paused.Status.Conditions = []snapshotv1beta1.Condition{
+		{
+			Type: snapshotv1beta1.ConditionProgressing, Status: "False",
+			Reason: "Source not locked: its memory cannot be in the snapshot yet: it is paused",
+		},
+	}
 	restore := snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{})
 	stuck := restore.DeepCopy()
 	stuck.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Conditions: []snapshotv1beta1.Condition{
@@ -36,26 +53,83 @@ func TestExplainOperation(t *testing.T) {
 	}}
 	cloning := clone.New("default", "copy", clone.Options{Source: "demo", Target: "other"})
 	cloning.Status.Phase, cloning.Status.SnapshotName = clonev1beta1.SnapshotInProgress, new("tmp")
+	ended := cloning.DeepCopy()
+	ended.Status.Phase = clonev1beta1.Failed
 	for name, tc := range map[string]struct {
 		facts   OperationFacts
 		state   State
 		summary string
 		mend    string
 	}{
-		"ready":       {OperationFacts{Name: "snap", Snapshot: ready}, OK, "can be restored", ""},
-		"taking":      {OperationFacts{Name: "snap", Snapshot: taking}, Waiting, "being taken", "virtctl snapshot show snap -n default"},
-		"failed":      {OperationFacts{Name: "snap", Snapshot: failed}, Broken, "failed: deadline", "virtctl snapshot show snap -n default"},
-		"no memory":   {OperationFacts{Name: "snap", Snapshot: never}, Broken, "goes no further: InProgress: " + lost, "virtctl snapshot create demo snap -n default"},
-		"too late":    {OperationFacts{Name: "snap", Snapshot: late}, Broken, "deadline exceeded: " + lost, "virtctl snapshot create demo snap -n default"},
-		"paused":      {OperationFacts{Name: "snap", Snapshot: paused}, Waiting, "it is paused", "virtctl why demo -n default"},
-		"storage":     {OperationFacts{Name: "snap", Snapshot: taking, Content: content}, Broken, "being taken", "kubectl describe volumesnapshot/vs -n default"},
-		"target runs": {OperationFacts{Name: "back", Restore: restore, Running: true}, Waiting, "VM demo runs", "virtctl stop demo -n default"},
-		"stuck":       {OperationFacts{Name: "back", Restore: stuck}, Broken, "goes no further: no room", "kubectl delete vmrestore back -n default"},
-		"no snapshot": {OperationFacts{Name: "back", Restore: stuck, NoSource: true, Running: true}, Broken, "snapshot/snap, which it restores, does not exist", "kubectl delete vmrestore back -n default"},
-		"waits":       {OperationFacts{Name: "back", Restore: stuck, Running: true}, Waiting, "VM demo runs", "virtctl stop demo -n default"},
-		"makes it":    {OperationFacts{Name: "back", Restore: restore, NoTarget: true}, Waiting, "under way: Pending", "virtctl why snapshot/snap -n default"},
-		"restoring":   {OperationFacts{Name: "back", Restore: restore}, Waiting, "under way: Pending", "virtctl why snapshot/snap -n default"},
-		"cloning":     {OperationFacts{Name: "copy", Clone: cloning}, Waiting, "under way: SnapshotInProgress", "virtctl why snapshot/tmp -n default"},
+		"ready": {OperationFacts{Name: "snap", Snapshot: ready}, OK, "can be restored", ""},
+		"taking": {
+			OperationFacts{Name: "snap", Snapshot: taking},
+			Waiting, "being taken",
+			"virtctl snapshot show snap -n default",
+		},
+		"failed": {
+			OperationFacts{Name: "snap", Snapshot: failed},
+			Broken, "failed: deadline",
+			"virtctl snapshot show snap -n default",
+		},
+		"no memory": {
+			OperationFacts{Name: "snap", Snapshot: never},
+			Broken, "goes no further: InProgress: " + lost,
+			"virtctl snapshot create demo snap -n default",
+		},
+		"too late": {
+			OperationFacts{Name: "snap", Snapshot: late},
+			Broken, "deadline exceeded: " + lost,
+			"virtctl snapshot create demo snap -n default",
+		},
+		"paused": {
+			OperationFacts{Name: "snap", Snapshot: paused}, Waiting, "it is paused", "virtctl why demo -n default",
+		},
+		"storage": {
+			OperationFacts{Name: "snap", Snapshot: taking, Content: content},
+			Broken, "being taken",
+			"kubectl describe volumesnapshot/vs -n default",
+		},
+		"target runs": {
+			OperationFacts{Name: "back", Restore: restore, Running: true},
+			Waiting, "VM demo runs",
+			"virtctl stop demo -n default",
+		},
+		"stuck": {
+			OperationFacts{Name: "back", Restore: stuck},
+			Broken, "goes no further: no room",
+			"kubectl delete vmrestore back -n default",
+		},
+		"no snapshot": {
+			OperationFacts{Name: "back", Restore: stuck, NoSource: true, Running: true},
+			Broken,
+			"snapshot/snap, which it restores, does not exist", "kubectl delete vmrestore back -n default",
+		},
+		"waits": {
+			OperationFacts{Name: "back", Restore: stuck, Running: true},
+			Waiting, "VM demo runs",
+			"virtctl stop demo -n default",
+		},
+		"makes it": {
+			OperationFacts{Name: "back", Restore: restore, NoTarget: true},
+			Waiting, "under way: Pending",
+			"virtctl why snapshot/snap -n default",
+		},
+		"restoring": {
+			OperationFacts{Name: "back", Restore: restore},
+			Waiting, "under way: Pending",
+			"virtctl why snapshot/snap -n default",
+		},
+		"cloning": {
+			OperationFacts{Name: "copy", Clone: cloning},
+			Waiting, "under way: SnapshotInProgress",
+			"virtctl why snapshot/tmp -n default",
+		},
+		"clone failed": {
+			OperationFacts{Name: "copy", Clone: ended},
+			Broken, "clone default/copy failed",
+			"kubectl delete vmclone copy -n default",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.facts.Namespace = "default"
@@ -63,6 +137,12 @@ func TestExplainOperation(t *testing.T) {
 			mends := ""
 			for _, c := range r.Causes {
 				mends += strings.Join(c.Mend, "\n") + "\n"
+			}
+			if tc.state == Broken && strings.Contains(mends, "snapshot/tmp") {
+				t.Errorf("a clone that failed has no snapshot any more: %s", mends)
+			}
+			if strings.Contains(mends, "virtctl logs") {
+				t.Errorf("virtctl logs has no source of components: %s", mends)
 			}
 			if r.Verdict != tc.state || !strings.Contains(r.Summary, tc.summary) || !strings.Contains(mends, tc.mend) {
 				t.Errorf("%s %q\n%s", r.Verdict, r.Summary, mends)
@@ -83,7 +163,8 @@ func TestOperationUnderWay(t *testing.T) {
 	}
 	vm.Status.RestoreInProgress = nil
 	waits := Facts{Namespace: "default", Name: "demo", VM: vm, Stack: healthy().Stack}
-	waits.Restores = append(waits.Restores, *snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{}))
+	waits.Restores = append(waits.Restores,
+		*snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{}))
 	for _, c := range Explain(waits).Causes {
 		if c.Reason == "RestoreWaits" && strings.Contains(c.Message, "restore back waits for it to be stopped") {
 			waits.Restores = nil

@@ -48,7 +48,7 @@ func ExplainSet(f SetFacts) *Report {
 	case row.Current < row.Desired:
 		e.add(rankProgress, LayerSet, object, Waiting, "TooFew",
 			fmt.Sprintf("%d of %d machines exist, and the others are about to be made", row.Current, row.Desired),
-			"virtctl logs --source virt-controller")
+			"kubectl -n kubevirt logs deployment/virt-controller")
 	case row.Current > row.Desired:
 		e.add(rankProgress, LayerSet, object, Waiting, "TooMany",
 			fmt.Sprintf("%d machines exist, more than the %d that there are to be", row.Current, row.Desired), describe)

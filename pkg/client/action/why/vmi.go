@@ -226,8 +226,10 @@ func (e *explanation) paused(c *v1.VirtualMachineInstanceCondition) {
 			"free or grow the storage behind its volumes, then: virtctl unpause "+e.Name+e.flag())
 		return
 	}
-	e.add(rankIntent, LayerQEMU, "domain/"+e.Name, Waiting, cmp.Or(c.Reason, "Paused"), "the guest is paused: "+
-		c.Message, "virtctl unpause "+e.Name+e.flag())
+	// The condition is a sentence that says that it is paused, and why.
+	said := strings.TrimSuffix(strings.Replace(c.Message, "The guest ", "the guest ", 1), ".")
+	e.add(rankIntent, LayerQEMU, "domain/"+e.Name, Waiting, cmp.Or(c.Reason, "Paused"),
+		cmp.Or(said, "the guest is paused"), "virtctl unpause "+e.Name+e.flag())
 }
 
 // remarks are about a guest that runs.

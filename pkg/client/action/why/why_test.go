@@ -27,22 +27,34 @@ type situation func(f *Facts)
 func healthy() Facts {
 	strategy := v1.RunStrategyAlways
 	volumes := []v1.Volume{
-		{Name: "disk", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "ghcr.io/virtkit/tiny-disk:dev"}}},
+		{
+			Name: "disk",
+			VolumeSource: v1.VolumeSource{
+				ContainerDisk: &v1.ContainerDiskSource{Image: "ghcr.io/virtkit/tiny-disk:dev"},
+			},
+		},
 	}
 	spec := v1.VirtualMachineInstanceSpec{Volumes: volumes}
 	f := Facts{
 		Now: now, Namespace: "default", Name: "demo", Others: []string{"demo", "web", "database"},
 		VM: &v1.VirtualMachine{
-			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", CreationTimestamp: ago(time.Hour), Finalizers: []string{v1.VirtualMachineControllerFinalizer}},
-			Spec:       v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: *spec.DeepCopy()}},
-			Status:     v1.VirtualMachineStatus{PrintableStatus: v1.VirtualMachineStatusRunning},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "demo", Namespace: "default", CreationTimestamp: ago(time.Hour),
+				Finalizers: []string{v1.VirtualMachineControllerFinalizer},
+			},
+			Spec: v1.VirtualMachineSpec{
+				RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: *spec.DeepCopy()},
+			},
+			Status: v1.VirtualMachineStatus{PrintableStatus: v1.VirtualMachineStatusRunning},
 		},
 		VMI: &v1.VirtualMachineInstance{
 			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default"},
 			Spec:       spec,
 			Status: v1.VirtualMachineInstanceStatus{
 				Phase: v1.Running, NodeName: "one",
-				PhaseTransitionTimestamps: []v1.VirtualMachineInstancePhaseTransitionTimestamp{{Phase: v1.Running, PhaseTransitionTimestamp: ago(time.Hour)}},
+				PhaseTransitionTimestamps: []v1.VirtualMachineInstancePhaseTransitionTimestamp{
+					{Phase: v1.Running, PhaseTransitionTimestamp: ago(time.Hour)},
+				},
 				Conditions: []v1.VirtualMachineInstanceCondition{
 					{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
 					{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue},
@@ -51,22 +63,38 @@ func healthy() Facts {
 			},
 		},
 		Pods: []corev1.Pod{{
-			ObjectMeta: metav1.ObjectMeta{Name: "virt-launcher-demo-abc", Labels: map[string]string{names.LabelComponent: names.VirtLauncher}, CreationTimestamp: ago(time.Hour)},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "virt-launcher-demo-abc", Labels: map[string]string{names.LabelComponent: names.VirtLauncher},
+				CreationTimestamp: ago(time.Hour),
+			},
 			Spec: corev1.PodSpec{
 				NodeName: "one", SchedulerName: "default-scheduler",
-				Containers: []corev1.Container{{Name: names.ContainerCompute, Image: "ghcr.io/virtkit/virt-launcher:dev"}},
-				Volumes:    []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "ghcr.io/virtkit/tiny-disk:dev"}}}},
+				Containers: []corev1.Container{
+					{Name: names.ContainerCompute, Image: "ghcr.io/virtkit/virt-launcher:dev"},
+				},
+				Volumes: []corev1.Volume{
+					{
+						Name: "disk",
+						VolumeSource: corev1.VolumeSource{
+							Image: &corev1.ImageVolumeSource{Reference: "ghcr.io/virtkit/tiny-disk:dev"},
+						},
+					},
+				},
 			},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		}},
 		Claims: map[string]*corev1.PersistentVolumeClaim{},
 		StorageClasses: []storagev1.StorageClass{
-			{ObjectMeta: metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}}, Provisioner: "virt-local"},
+			{
+				ObjectMeta:  metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}},
+				Provisioner: "virt-local",
+			},
 		},
 		Nodes:    []corev1.Node{aNode("one"), aNode("two")},
 		KubeVirt: &v1.KubeVirt{Status: v1.KubeVirtStatus{Phase: v1.KubeVirtPhaseDeployed}},
 		Stack: []corev1.Pod{
-			component(names.VirtAPI, "one"), component(names.VirtController, "two"), component(names.VirtHandler, "one"), component(names.VirtHandler, "two"),
+			component(names.VirtAPI, "one"), component(names.VirtController, "two"),
+			component(names.VirtHandler, "one"), component(names.VirtHandler, "two"),
 		},
 	}
 	return f
@@ -76,9 +104,13 @@ func aNode(name string) corev1.Node {
 	return corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{v1.NodeSchedulable: "true"},
-			Annotations: map[string]string{v1.VirtHandlerHeartbeat: `"` + now.Add(-30*time.Second).Format(time.RFC3339) + `"`},
+			Annotations: map[string]string{
+				v1.VirtHandlerHeartbeat: `"` + now.Add(-30*time.Second).Format(time.RFC3339) + `"`,
+			},
 		},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -86,7 +118,10 @@ func component(name, node string) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + node, Labels: map[string]string{names.LabelComponent: name}},
 		Spec:       corev1.PodSpec{NodeName: node},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -111,8 +146,12 @@ func phase(p v1.VirtualMachineInstancePhase, d time.Duration, more ...situation)
 	return func(f *Facts) {
 		f.VM.Status.PrintableStatus = v1.VirtualMachineStatusStarting
 		f.VMI.Status.Phase = p
-		f.VMI.Status.PhaseTransitionTimestamps = []v1.VirtualMachineInstancePhaseTransitionTimestamp{{Phase: p, PhaseTransitionTimestamp: ago(d)}}
-		f.VMI.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionFalse, Reason: v1.GuestNotRunningReason}}
+		f.VMI.Status.PhaseTransitionTimestamps = []v1.VirtualMachineInstancePhaseTransitionTimestamp{
+			{Phase: p, PhaseTransitionTimestamp: ago(d)},
+		}
+		f.VMI.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+			{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionFalse, Reason: v1.GuestNotRunningReason},
+		}
 		switch p {
 		case v1.Pending:
 			f.Pods = nil
@@ -130,22 +169,28 @@ func phase(p v1.VirtualMachineInstancePhase, d time.Duration, more ...situation)
 	}
 }
 
-func condition(kind v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason, message string) situation {
+func condition(kind v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason, message string,
+) situation {
 	return func(f *Facts) {
-		f.VMI.Status.Conditions = slices.DeleteFunc(f.VMI.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == kind })
-		f.VMI.Status.Conditions = append(f.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: kind, Status: status, Reason: reason, Message: message})
+		f.VMI.Status.Conditions = slices.DeleteFunc(f.VMI.Status.Conditions,
+			func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == kind })
+		f.VMI.Status.Conditions = append(f.VMI.Status.Conditions,
+			v1.VirtualMachineInstanceCondition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
 }
 
 // refused is an instance whose pod the API server did not take.
 func refused(message string) situation {
-	return phase(v1.Pending, time.Minute, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "FailedCreate", "create pod: "+message))
+	return phase(v1.Pending, time.Minute,
+		condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "FailedCreate", "create pod: "+message))
 }
 
 // unschedulable is the scheduler's verdict on the pod.
 func unschedulable(message string, more ...situation) situation {
 	return phase(v1.Scheduling, time.Minute, func(f *Facts) {
-		f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message}}
+		f.Pods[0].Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message},
+		}
 	}, func(f *Facts) { apply(f, more) })
 }
 
@@ -160,7 +205,8 @@ func selecting(label string) situation {
 func waiting(reason, message string, more ...situation) situation {
 	return phase(v1.Scheduled, time.Minute, func(f *Facts) {
 		f.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: names.ContainerCompute, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+			Name:  names.ContainerCompute,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
 		}}
 	}, func(f *Facts) { apply(f, more) })
 }
@@ -169,14 +215,18 @@ func waiting(reason, message string, more ...situation) situation {
 func beside(reason, message string) situation {
 	return waiting("PodInitializing", "", func(f *Facts) {
 		f.Pods[0].Status.InitContainerStatuses = []corev1.ContainerStatus{{
-			Name: names.ContainerConsoleLog, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+			Name:  names.ContainerConsoleLog,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
 		}}
 	})
 }
 
 func event(kind, name, reason, message string) situation {
 	return func(f *Facts) {
-		f.Events = append(f.Events, corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Type: corev1.EventTypeWarning, Reason: reason, Message: message})
+		f.Events = append(f.Events, corev1.Event{
+			InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Type: corev1.EventTypeWarning,
+			Reason: reason, Message: message,
+		})
 	}
 }
 
@@ -186,14 +236,18 @@ func podEvent(reason, message string) situation {
 
 // syncFailed is the launcher's word on why the guest does not start.
 func syncFailed(message string) situation {
-	return phase(v1.Scheduled, time.Minute, running, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "Synchronizing with the Domain failed.", message))
+	return phase(v1.Scheduled, time.Minute, running,
+		condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "Synchronizing with the Domain failed.",
+			message))
 }
 
 func running(f *Facts) { f.Pods[0].Status.Phase = corev1.PodRunning }
 
 func failed(reason, message string, more ...situation) situation {
 	return phase(v1.Failed, time.Minute, func(f *Facts) { f.VMI.Status.Reason = reason },
-		condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, reason, message), func(f *Facts) { apply(f, more) })
+		condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, reason, message), func(f *Facts) {
+			apply(f, more)
+		})
 }
 
 // strategy gives the VM a run strategy.
@@ -204,7 +258,14 @@ func strategy(strategy v1.VirtualMachineRunStrategy) situation {
 // withClaim gives the VM a claim; nil for one that does not exist.
 func withClaim(claim *corev1.PersistentVolumeClaim, more ...situation) situation {
 	return func(f *Facts) {
-		volume := v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+		volume := v1.Volume{
+			Name: "data",
+			VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+					PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+				},
+			},
+		}
 		if f.VMI != nil {
 			f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, volume)
 		}
@@ -224,7 +285,9 @@ func claimOf(p corev1.PersistentVolumeClaimPhase, class *string, age time.Durati
 
 func vmFailure(reason, message string) situation {
 	return func(f *Facts) {
-		f.VM.Status.Conditions = append(f.VM.Status.Conditions, v1.VirtualMachineCondition{Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reason, Message: message})
+		f.VM.Status.Conditions = append(f.VM.Status.Conditions, v1.VirtualMachineCondition{
+			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		})
 	}
 }
 
@@ -236,8 +299,11 @@ func all(situations ...situation) situation {
 // withData gives the instance a volume that CDI has come so far with.
 func withData(phase cdiv1.DataVolumePhase, conditions ...cdiv1.DataVolumeCondition) func(*Facts) {
 	return func(f *Facts) {
-		f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, v1.Volume{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "fedora"}}})
-		f.DataVolumes = map[string]*cdiv1.DataVolume{"fedora": {Status: cdiv1.DataVolumeStatus{Phase: phase, Progress: "45%", Conditions: conditions}}}
+		f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes,
+			v1.Volume{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "fedora"}}})
+		f.DataVolumes = map[string]*cdiv1.DataVolume{
+			"fedora": {Status: cdiv1.DataVolumeStatus{Phase: phase, Progress: "45%", Conditions: conditions}},
+		}
 	}
 }
 
@@ -254,19 +320,42 @@ func TestSituations(t *testing.T) {
 		mend    string // a part of the first
 	}{
 		{"runs", func(*Facts) {}, "", OK, "", "nothing blocks it", ""},
-		{"virtkit is not installed", func(f *Facts) { *f = Facts{Now: now, Name: "demo", Namespace: "default", NotInstalled: true} }, "NotInstalled", Broken, LayerStack, "not installed", "virtctl install"},
-		{"no such VM", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "dmeo"; f.Others = []string{"demo"} }, "NotFound", Broken, LayerVM, `did you mean "demo"?`, "virtctl why demo"},
-		{"no such VM, none alike", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "payroll" }, "NotFound", Broken, LayerVM, `"payroll" not found in namespace`, "virtctl list -A"},
-		{"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }), "ComponentMissing", Broken, LayerStack, "virt-controller does not run at all", "virtctl install"},
+		{
+			"virtkit is not installed",
+			func(f *Facts) { *f = Facts{Now: now, Name: "demo", Namespace: "default", NotInstalled: true} },
+			"NotInstalled", Broken, LayerStack, "not installed", "virtctl install",
+		},
+		{
+			"no such VM",
+			func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "dmeo"; f.Others = []string{"demo"} },
+			"NotFound", Broken, LayerVM, `did you mean "demo"?`, "virtctl why demo",
+		},
+		{
+			"no such VM, none alike", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "payroll" },
+			"NotFound", Broken, LayerVM, `"payroll" not found in namespace`, "virtctl list -A",
+		},
+		{
+			"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }),
+			"ComponentMissing", Broken, LayerStack, "virt-controller does not run at all", "virtctl install",
+		},
 		{"virt-api crashes", func(f *Facts) {
 			f.Stack[0].Status.Conditions[0].Status = corev1.ConditionFalse
-			f.Stack[0].Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s"}}}}
+			f.Stack[0].Status.ContainerStatuses = []corev1.ContainerStatus{
+				{
+					State: corev1.ContainerState{
+						Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s"},
+					},
+				},
+			}
 		}, "ComponentNotReady", Broken, LayerStack, "CrashLoopBackOff: back-off 40s", "logs deployment/virt-api"},
 		{"virtkit is being installed", stopped(v1.RunStrategyAlways, func(f *Facts) {
 			f.KubeVirt.Status.Phase = v1.KubeVirtPhaseDeploying
 			f.VM.CreationTimestamp = ago(time.Second)
 		}), "NotDeployed", Waiting, LayerStack, "phase Deploying", "virtctl doctor"},
-		{"virtkit is being removed", func(f *Facts) { at := ago(time.Second); f.KubeVirt.DeletionTimestamp = &at }, "Uninstalling", Broken, LayerStack, "being removed", "virtctl install"},
+		{
+			"virtkit is being removed", func(f *Facts) { at := ago(time.Second); f.KubeVirt.DeletionTimestamp = &at },
+			"Uninstalling", Broken, LayerStack, "being removed", "virtctl install",
+		},
 
 		{"being renamed", stopped(v1.RunStrategyHalted, func(f *Facts) {
 			f.VM.Annotations = map[string]string{identity.RenamingFrom: `{"name":"old","uid":"1"}`}
@@ -277,17 +366,63 @@ func TestSituations(t *testing.T) {
 			f.VM.Status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
 			f.VM.CreationTimestamp = ago(time.Second)
 		}), "StartRequested", Waiting, LayerVM, "asked for", ""},
-		{"has run once", stopped(v1.RunStrategyOnce, func(f *Facts) { f.VM.Status.RunStrategy = v1.RunStrategyOnce }), "OnceDone", Off, LayerVM, "has run", "spec.runStrategy"},
-		{"guest shut itself down", all(phase(v1.Succeeded, time.Minute), func(f *Facts) { s := v1.RunStrategyRerunOnFailure; f.VM.Spec.RunStrategy = &s }), "GuestShutDown", Off, LayerVM, "shut itself down", "virtctl start demo"},
-		{"guest shut itself down and its instance is gone", stopped(v1.RunStrategyRerunOnFailure, func(f *Facts) { f.VM.Status.RunStrategy = v1.RunStrategyRerunOnFailure }), "GuestShutDown", Off, LayerVM, "shut itself down", "virtctl start demo"},
-		{"instance of its own shut down", all(phase(v1.Succeeded, time.Minute), func(f *Facts) { f.VM = nil }), "GuestShutDown", Off, LayerVMI, "instance without a VM", "kubectl delete vmi demo"},
-		{"runStrategy and running both", stopped(v1.RunStrategyAlways, func(f *Facts) { f.VM.Spec.Running = new(bool) }), "InvalidRunStrategy", Broken, LayerVM, "contradict", "spec.runStrategy alone"},
-		{"name taken by another's instance", stopped(v1.RunStrategyAlways, vmFailure("VMINotOwned", `VirtualMachineInstance "demo" exists and does not belong to this VirtualMachine`)), "VMINotOwned", Broken, LayerVM, "does not belong", "kubectl delete vmi demo"},
-		{"instancetype is missing", stopped(v1.RunStrategyAlways, vmFailure("FailedFindInstancetype", `instancetype "u1.huge" not found`)), "InstancetypeNotApplied", Broken, LayerVM, "u1.huge", "kubectl get virtualmachineclusterinstancetypes"},
-		{"admission refuses the instance", stopped(v1.RunStrategyAlways, vmFailure("FailedCreate", `create VMI: admission webhook "x" denied the request: spec.domain.devices.gpus: not supported`)), "AdmissionDenied", Broken, LayerVM, "spec.domain.devices.gpus", "kubectl edit vm"},
-		{"crash loop", all(failed("GuestCrashed", "The guest crashed: panicked."), func(f *Facts) {
-			f.VM.Status.StartFailure = &v1.VirtualMachineStartFailure{ConsecutiveFailCount: 3, RetryAfterTimestamp: &metav1.Time{Time: now.Add(35 * time.Second)}}
-		}), "CrashLoopBackOff", Broken, LayerVM, "3 times in a row and is tried again in 35s; the last time: The guest crashed: panicked.", "virtctl logs demo"},
+		{
+			"has run once",
+			stopped(v1.RunStrategyOnce, func(f *Facts) { f.VM.Status.RunStrategy = v1.RunStrategyOnce }), "OnceDone",
+			Off, LayerVM, "has run", "spec.runStrategy",
+		},
+		{
+			"guest shut itself down",
+			all(phase(v1.Succeeded, time.Minute), func(f *Facts) {
+				s := v1.RunStrategyRerunOnFailure
+				f.VM.Spec.RunStrategy = &s
+			}),
+			"GuestShutDown", Off, LayerVM, "shut itself down", "virtctl start demo",
+		},
+		{
+			"guest shut itself down and its instance is gone",
+			stopped(v1.RunStrategyRerunOnFailure, func(f *Facts) {
+				f.VM.Status.RunStrategy = v1.RunStrategyRerunOnFailure
+			}),
+			"GuestShutDown", Off, LayerVM, "shut itself down", "virtctl start demo",
+		},
+		{
+			"instance of its own shut down", all(phase(v1.Succeeded, time.Minute), func(f *Facts) { f.VM = nil }),
+			"GuestShutDown", Off, LayerVMI, "instance without a VM", "kubectl delete vmi demo",
+		},
+		{
+			"runStrategy and running both",
+			stopped(v1.RunStrategyAlways, func(f *Facts) { f.VM.Spec.Running = new(bool) }), "InvalidRunStrategy",
+			Broken, LayerVM, "contradict", "spec.runStrategy alone",
+		},
+		{
+			"name taken by another's instance",
+			stopped(v1.RunStrategyAlways,
+				vmFailure("VMINotOwned",
+					`VirtualMachineInstance "demo" exists and does not belong to this VirtualMachine`)),
+			"VMINotOwned", Broken, LayerVM, "does not belong", "kubectl delete vmi demo",
+		},
+		{
+			"instancetype is missing",
+			stopped(v1.RunStrategyAlways, vmFailure("FailedFindInstancetype", `instancetype "u1.huge" not found`)),
+			"InstancetypeNotApplied", Broken, LayerVM, "u1.huge", "kubectl get virtualmachineclusterinstancetypes",
+		},
+		{
+			"admission refuses the instance",
+			stopped(v1.RunStrategyAlways,
+				vmFailure("FailedCreate",
+					`create VMI: admission webhook "x" denied the request: spec.domain.devices.gpus: not supported`)),
+			"AdmissionDenied", Broken, LayerVM, "spec.domain.devices.gpus", "kubectl edit vm",
+		},
+		{
+			"crash loop", all(failed("GuestCrashed", "The guest crashed: panicked."), func(f *Facts) {
+				f.VM.Status.StartFailure = &v1.VirtualMachineStartFailure{
+					ConsecutiveFailCount: 3, RetryAfterTimestamp: &metav1.Time{Time: now.Add(35 * time.Second)},
+				}
+			}), "CrashLoopBackOff", Broken, LayerVM,
+			"3 times in a row and is tried again in 35s; the last time: The guest crashed: panicked.",
+			"virtctl logs demo",
+		},
 		{"deletion waits for a finalizer", stopped(v1.RunStrategyAlways, func(f *Facts) {
 			at := ago(time.Minute)
 			f.VM.DeletionTimestamp, f.VM.Finalizers = &at, []string{"backup.example.com/protect"}
@@ -298,78 +433,319 @@ func TestSituations(t *testing.T) {
 			f.VMI.DeletionTimestamp = &at
 		}, "Terminating", Waiting, LayerVM, "waits for its guest", "--force"},
 		{"restart required", func(f *Facts) {
-			f.VM.Status.Conditions = []v1.VirtualMachineCondition{{Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Message: "a non-live-updatable field was changed"}}
+			f.VM.Status.Conditions = []v1.VirtualMachineCondition{
+				{
+					Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue,
+					Message: "a non-live-updatable field was changed",
+				},
+			}
 		}, "RestartRequired", OK, LayerVM, "needs a restart", "virtctl restart demo"},
 
-		{"quota", refused(`pods "virt-launcher-demo-abc" is forbidden: exceeded quota: small, requested: memory=1Gi, used: memory=3Gi, limited: memory=3Gi`), "QuotaExceeded", Broken, LayerPod, "limited: memory=3Gi", "kubectl describe quota"},
-		{"pod security", refused(`pods "virt-launcher-demo-abc" is forbidden: violates PodSecurity "restricted:latest": hostPath volumes`), "PodSecurity", Broken, LayerPod, "Pod Security", "kubectl label ns default"},
-		{"limit range", refused(`pods "x" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi`), "LimitRange", Broken, LayerPod, "512Mi", "kubectl describe limitrange"},
-		{"namespace terminating", refused(`pods "x" is forbidden: unable to create new content in namespace default because it is being terminated`), "NamespaceTerminating", Broken, LayerPod, "being deleted", "another namespace"},
-		{"priority class is missing", refused(`pods "x" is forbidden: no PriorityClass with name gold was found`), "PriorityClassMissing", Broken, LayerPod, "gold", "kubectl get priorityclass"},
-		{"pod name taken", refused("pod virt-launcher-demo-abc exists already and is not this VMI's: delete it, or rename the VMI"), "PodNameTaken", Broken, LayerPod, "exists already", "kubectl delete pod"},
-		{"foreign webhook refuses the pod", refused(`admission webhook "policy.example.com" denied the request: no emptyDir here`), "AdmissionDenied", Broken, LayerPod, "no emptyDir here", "exempt"},
-		{"foreign webhook is down", refused(`Internal error occurred: failed calling webhook "policy.example.com": connection refused`), "WebhookDown", Broken, LayerPod, "policy.example.com", "webhookconfigurations"},
+		{
+			"quota",
+			refused(
+				`pods "virt-launcher-demo-abc" is forbidden: exceeded quota: small, requested: memory=1Gi, used: memory=3Gi, limited: memory=3Gi`),
+			"QuotaExceeded", Broken, LayerPod, "limited: memory=3Gi", "kubectl describe quota",
+		},
+		{
+			"pod security",
+			refused(
+				`pods "virt-launcher-demo-abc" is forbidden: violates PodSecurity "restricted:latest": hostPath volumes`),
+			"PodSecurity", Broken, LayerPod, "Pod Security", "kubectl label ns default",
+		},
+		{
+			"limit range",
+			refused(`pods "x" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi`),
+			"LimitRange", Broken, LayerPod, "512Mi", "kubectl describe limitrange",
+		},
+		{
+			"namespace terminating",
+			refused(
+				`pods "x" is forbidden: unable to create new content in namespace default because it is being terminated`),
+			"NamespaceTerminating", Broken, LayerPod, "being deleted", "another namespace",
+		},
+		{
+			"priority class is missing", refused(`pods "x" is forbidden: no PriorityClass with name gold was found`),
+			"PriorityClassMissing", Broken, LayerPod, "gold", "kubectl get priorityclass",
+		},
+		{
+			"pod name taken",
+			refused("pod virt-launcher-demo-abc exists already and is not this VMI's: delete it, or rename the VMI"),
+			"PodNameTaken", Broken, LayerPod, "exists already", "kubectl delete pod",
+		},
+		{
+			"foreign webhook refuses the pod",
+			refused(`admission webhook "policy.example.com" denied the request: no emptyDir here`), "AdmissionDenied",
+			Broken, LayerPod, "no emptyDir here", "exempt",
+		},
+		{
+			"foreign webhook is down",
+			refused(`Internal error occurred: failed calling webhook "policy.example.com": connection refused`),
+			"WebhookDown", Broken, LayerPod, "policy.example.com", "webhookconfigurations",
+		},
 
-		{"claim is missing", all(phase(v1.Pending, time.Minute, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "FailedPvcNotFound", "x")), withClaim(nil)), "ClaimMissing", Broken, LayerVolumes, `"data" does not exist`, "create it"},
-		{"claim is lost", all(phase(v1.Scheduling, time.Minute), withClaim(claimOf(corev1.ClaimLost, nil, time.Hour))), "ClaimLost", Broken, LayerVolumes, "its data", "restore"},
-		{"claim is being deleted", all(phase(v1.Scheduling, 5*time.Second), withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) { at := ago(time.Second); f.Claims["data"].DeletionTimestamp = &at })), "ClaimTerminating", Broken, LayerVolumes, "being deleted", "kubectl describe pvc data"},
-		{"no default StorageClass", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims. not found"), withClaim(claimOf(corev1.ClaimPending, nil, time.Hour)), func(f *Facts) { f.StorageClasses[0].Annotations = nil }), "NoDefaultStorageClass", Broken, LayerVolumes, "no default one", "kubectl annotate storageclass"},
-		{"StorageClass is missing", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, new("fast"), time.Hour))), "StorageClassMissing", Broken, LayerVolumes, `"fast"`, "kubectl get storageclass"},
-		{"no volume made by hand", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, new(""), time.Hour))), "NoVolume", Broken, LayerVolumes, "made by hand", "PersistentVolume"},
-		{"provisioning fails", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, nil, time.Hour)), event("PersistentVolumeClaim", "data", "ProvisioningFailed", "pool is full")), "ProvisioningFailed", Broken, LayerVolumes, "pool is full", "whoever runs the storage"},
-		{"provisioner is silent", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, nil, time.Hour))), "ProvisionerSilent", Broken, LayerVolumes, "has waited 1h for provisioner virt-local", "provisioner runs"},
-		{"claim waits for the pod", all(phase(v1.Scheduling, 2*time.Second), withClaim(claimOf(corev1.ClaimPending, nil, 2*time.Second)), func(f *Facts) { f.StorageClasses[0].VolumeBindingMode = &waitForConsumer }), "WaitForFirstConsumer", Waiting, LayerVolumes, "once the pod has a node", "kubectl describe pvc data"},
-		{"secret is missing", all(podEvent("FailedMount", `MountVolume.SetUp failed for volume "cloudinit" : secret "login" not found`), func(f *Facts) { f.References = map[string]bool{"Secret/login": false} }), "SecretMissing", Broken, LayerVolumes, `Secret "login"`, "kubectl create secret"},
-		{"DataVolume being filled", all(phase(v1.Pending, time.Minute), withData(cdiv1.ImportInProgress)), "DataVolumeFilling", Waiting, LayerVolumes, "ImportInProgress (45%)", "kubectl get datavolume fedora"},
-		{"DataVolume waits for a pod", all(phase(v1.Pending, time.Minute), withData(cdiv1.WaitForFirstConsumer)), "DataVolumeUnclaimed", Waiting, LayerVolumes, "once a pod is to use it", "kubectl describe datavolume fedora"},
-		{"DataVolume failed", all(phase(v1.Pending, time.Minute), withData(cdiv1.ImportInProgress, cdiv1.DataVolumeCondition{Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: "Error", Message: "404 Not Found"})), "DataVolumeFailed", Broken, LayerVolumes, "404 Not Found", "kubectl describe datavolume fedora"},
+		{
+			"claim is missing",
+			all(phase(v1.Pending, time.Minute,
+				condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "FailedPvcNotFound", "x")),
+				withClaim(nil)),
+			"ClaimMissing", Broken, LayerVolumes, `"data" does not exist`, "create it",
+		},
+		{
+			"claim is lost",
+			all(phase(v1.Scheduling, time.Minute), withClaim(claimOf(corev1.ClaimLost, nil, time.Hour))), "ClaimLost",
+			Broken, LayerVolumes, "its data", "restore",
+		},
+		{
+			"claim is being deleted",
+			all(phase(v1.Scheduling, 5*time.Second),
+				withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) {
+					at := ago(time.Second)
+					f.Claims["data"].DeletionTimestamp = &at
+				})),
+			"ClaimTerminating", Broken, LayerVolumes, "being deleted", "kubectl describe pvc data",
+		},
+		{
+			"no default StorageClass",
+			all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims. not found"),
+				withClaim(claimOf(corev1.ClaimPending, nil, time.Hour)), func(f *Facts) {
+					f.StorageClasses[0].Annotations = nil
+				}),
+			"NoDefaultStorageClass", Broken, LayerVolumes, "no default one", "kubectl annotate storageclass",
+		},
+		{
+			"StorageClass is missing",
+			all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."),
+				withClaim(claimOf(corev1.ClaimPending, new("fast"), time.Hour))),
+			"StorageClassMissing", Broken, LayerVolumes, `"fast"`, "kubectl get storageclass",
+		},
+		{
+			"no volume made by hand",
+			all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."),
+				withClaim(claimOf(corev1.ClaimPending, new(""), time.Hour))),
+			"NoVolume", Broken, LayerVolumes, "made by hand", "PersistentVolume",
+		},
+		{
+			"provisioning fails",
+			all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."),
+				withClaim(claimOf(corev1.ClaimPending, nil, time.Hour)),
+				event("PersistentVolumeClaim", "data", "ProvisioningFailed", "pool is full")),
+			"ProvisioningFailed", Broken, LayerVolumes, "pool is full", "whoever runs the storage",
+		},
+		{
+			"provisioner is silent",
+			all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."),
+				withClaim(claimOf(corev1.ClaimPending, nil, time.Hour))),
+			"ProvisionerSilent", Broken, LayerVolumes, "has waited 1h for provisioner virt-local", "provisioner runs",
+		},
+		{
+			"claim waits for the pod",
+			all(phase(v1.Scheduling, 2*time.Second), withClaim(claimOf(corev1.ClaimPending, nil, 2*time.Second)),
+				func(f *Facts) { f.StorageClasses[0].VolumeBindingMode = &waitForConsumer }),
+			"WaitForFirstConsumer", Waiting, LayerVolumes, "once the pod has a node", "kubectl describe pvc data",
+		},
+		{
+			"secret is missing",
+			all(podEvent("FailedMount", `MountVolume.SetUp failed for volume "cloudinit" : secret "login" not found`),
+				func(f *Facts) { f.References = map[string]bool{"Secret/login": false} }),
+			"SecretMissing", Broken, LayerVolumes, `Secret "login"`, "kubectl create secret",
+		},
+		{
+			"DataVolume being filled", all(phase(v1.Pending, time.Minute), withData(cdiv1.ImportInProgress)),
+			"DataVolumeFilling", Waiting, LayerVolumes, "ImportInProgress (45%)", "kubectl get datavolume fedora",
+		},
+		{
+			"DataVolume waits for a pod", all(phase(v1.Pending, time.Minute), withData(cdiv1.WaitForFirstConsumer)),
+			"DataVolumeUnclaimed", Waiting, LayerVolumes, "once a pod is to use it",
+			"kubectl describe datavolume fedora",
+		},
+		{
+			"DataVolume failed",
+			all(phase(v1.Pending, time.Minute),
+				withData(cdiv1.ImportInProgress, cdiv1.DataVolumeCondition{
+					Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: "Error",
+					Message: "404 Not Found",
+				})),
+			"DataVolumeFailed", Broken, LayerVolumes, "404 Not Found", "kubectl describe datavolume fedora",
+		},
 		{"DataVolume without CDI", all(phase(v1.Pending, time.Minute), func(f *Facts) {
-			f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, v1.Volume{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "fedora"}}})
+			f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, v1.Volume{
+				Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "fedora"}},
+			})
 		}), "DataVolumeMissing", Broken, LayerVolumes, "fedora", "kubectl get datavolume fedora"},
 
-		{"no memory", unschedulable(noNodes + "2 Insufficient memory. preemption: 0/2 nodes are available"), "NoMemory", Broken, LayerPod, "2 nodes: too little memory left", "memory.guest"},
-		{"no CPU", unschedulable(noNodes + "2 Insufficient cpu. preemption: x"), "NoCPU", Broken, LayerPod, "2 nodes: too little CPU", "cpu"},
-		{"no KVM", unschedulable(noNodes + "2 Insufficient devices.kubevirt.io/kvm. no new claims"), "NoKVM", Broken, LayerPod, "KVM", "useEmulation"},
-		{"no huge pages", unschedulable(noNodes + "2 Insufficient hugepages-2Mi."), "NoHugepages", Broken, LayerPod, "huge pages", "huge pages"},
-		{"node selector", unschedulable(noNodes + "2 node(s) didn't match Pod's node affinity/selector."), "NodeAffinity", Broken, LayerPod, "2 nodes: not where", "nodeSelector"},
-		{"no CPU feature", unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.", selecting(v1.CPUFeatureLabel+"avx512f")), "NodeAffinity", Broken, LayerPod, "no node has the label cpu-feature.node.kubevirt.io/avx512f=true", "domain.cpu.features"},
-		{"CPU model on another's node", unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.", selecting(v1.CPUModelLabel+"EPYC"), func(f *Facts) {
-			f.Nodes[0].Labels[v1.CPUModelLabel+"EPYC"], f.Nodes[0].Labels[v1.NodeSchedulable] = "true", "false"
-		}), "NodeAffinity", Broken, LayerPod, "no node has the label cpu-model.node.kubevirt.io/EPYC=true", "host-model"},
-		{"no virt-handler anywhere", unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.", func(f *Facts) {
-			for i := range f.Nodes {
-				f.Nodes[i].Labels[v1.NodeSchedulable] = "false"
-			}
-		}), "NoNodes", Broken, LayerNode, "no node takes VMs", "get pods -l kubevirt.io=virt-handler"},
-		{"taint", unschedulable(noNodes + "2 node(s) had untolerated taint {gpu: true}."), "Taint", Broken, LayerPod, "taint", "Taints"},
-		{"cordoned", unschedulable(noNodes + "2 node(s) were unschedulable."), "Cordoned", Broken, LayerPod, "cordoned", "kubectl uncordon"},
-		{"volume is elsewhere", unschedulable(noNodes + "2 node(s) had volume node affinity conflict."), "VolumeAffinity", Broken, LayerPod, "volume", "where its volume is"},
-		{"too many pods", unschedulable(noNodes + "2 Too many pods."), "TooManyPods", Broken, LayerPod, "full of pods", "add a node"},
-		{"several reasons", unschedulable(noNodes + "1 Insufficient memory, 1 node(s) were unschedulable. preemption: x"), "Unschedulable", Broken, LayerPod, "1 node: too little memory left, 1 node: cordoned", "memory.guest"},
+		{
+			"no memory", unschedulable(noNodes + "2 Insufficient memory. preemption: 0/2 nodes are available"),
+			"NoMemory", Broken, LayerPod, "2 nodes: too little memory left", "memory.guest",
+		},
+		{
+			"no CPU", unschedulable(noNodes + "2 Insufficient cpu. preemption: x"), "NoCPU", Broken, LayerPod,
+			"2 nodes: too little CPU", "cpu",
+		},
+		{
+			"no KVM", unschedulable(noNodes + "2 Insufficient devices.kubevirt.io/kvm. no new claims"), "NoKVM", Broken,
+			LayerPod, "KVM", "useEmulation",
+		},
+		{
+			"no huge pages", unschedulable(noNodes + "2 Insufficient hugepages-2Mi."), "NoHugepages", Broken, LayerPod,
+			"huge pages", "huge pages",
+		},
+		{
+			"node selector", unschedulable(noNodes + "2 node(s) didn't match Pod's node affinity/selector."),
+			"NodeAffinity", Broken, LayerPod, "2 nodes: not where", "nodeSelector",
+		},
+		{
+			"no CPU feature",
+			unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.",
+				selecting(v1.CPUFeatureLabel+"avx512f")),
+			"NodeAffinity", Broken, LayerPod, "no node has the label cpu-feature.node.kubevirt.io/avx512f=true",
+			"domain.cpu.features",
+		},
+		{
+			"CPU model on another's node",
+			unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.",
+				selecting(v1.CPUModelLabel+"EPYC"), func(f *Facts) {
+					f.Nodes[0].Labels[v1.CPUModelLabel+"EPYC"], f.Nodes[0].Labels[v1.NodeSchedulable] = "true", "false"
+				}),
+			"NodeAffinity", Broken, LayerPod, "no node has the label cpu-model.node.kubevirt.io/EPYC=true",
+			"host-model",
+		},
+		{
+			"no virt-handler anywhere",
+			unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.", func(f *Facts) {
+				for i := range f.Nodes {
+					f.Nodes[i].Labels[v1.NodeSchedulable] = "false"
+				}
+			}),
+			"NoNodes", Broken, LayerNode, "no node takes VMs", "get pods -l kubevirt.io=virt-handler",
+		},
+		{
+			"taint", unschedulable(noNodes + "2 node(s) had untolerated taint {gpu: true}."), "Taint", Broken, LayerPod,
+			"taint", "Taints",
+		},
+		{
+			"cordoned", unschedulable(noNodes + "2 node(s) were unschedulable."), "Cordoned", Broken, LayerPod,
+			"cordoned", "kubectl uncordon",
+		},
+		{
+			"volume is elsewhere", unschedulable(noNodes + "2 node(s) had volume node affinity conflict."),
+			"VolumeAffinity", Broken, LayerPod, "volume", "where its volume is",
+		},
+		{
+			"too many pods", unschedulable(noNodes + "2 Too many pods."), "TooManyPods", Broken, LayerPod,
+			"full of pods", "add a node",
+		},
+		{
+			"several reasons",
+			unschedulable(noNodes + "1 Insufficient memory, 1 node(s) were unschedulable. preemption: x"),
+			"Unschedulable", Broken, LayerPod, "1 node: too little memory left, 1 node: cordoned", "memory.guest",
+		},
 		{"scheduling gate", phase(v1.Scheduling, time.Minute, func(f *Facts) {
-			f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated"}}
+			f.Pods[0].Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated"},
+			}
 		}), "SchedulingGated", Broken, LayerPod, "gate", "schedulingGates"},
-		{"scheduler does not run", phase(v1.Scheduling, time.Hour, func(f *Facts) { f.Pods[0].Spec.SchedulerName = "gold" }), "SchedulerSilent", Broken, LayerPod, `"gold"`, "schedulerName"},
+		{
+			"scheduler does not run",
+			phase(v1.Scheduling, time.Hour, func(f *Facts) { f.Pods[0].Spec.SchedulerName = "gold" }),
+			"SchedulerSilent", Broken, LayerPod, `"gold"`, "schedulerName",
+		},
 
-		{"disk image not found", waiting("ErrImagePull", `rpc error: code = NotFound desc = failed to pull and unpack image "ghcr.io/virtkit/tiny-disk:dev": ghcr.io/virtkit/tiny-disk:dev: not found`), "ImageNotFound", Broken, LayerPod, `container disk of volume "disk", ghcr.io/virtkit/tiny-disk:dev`, `containerDisk.image of volume "disk"`},
-		{"disk image, in back-off", waiting("ImagePullBackOff", `Back-off pulling image "ghcr.io/virtkit/tiny-disk:dev": ErrImagePull`, event("Pod", "virt-launcher-demo-abc", "Failed", `Failed to pull image "ghcr.io/virtkit/tiny-disk:dev": unauthorized: authentication required`)), "ImageDenied", Broken, LayerPod, "credentials", "containerDisk.image"},
-		{"launcher image not found", waiting("ErrImagePull", `failed to pull image "ghcr.io/virtkit/virt-launcher:dev": not found`), "ImageNotFound", Broken, LayerPod, "the launcher's image", "virtctl install"},
-		{"image of a container beside the guest's", beside("ErrImagePull", `failed to pull image "ghcr.io/virtkit/virt-launcher:dev": not found`), "ImageNotFound", Broken, LayerPod, "the launcher's image", "virtctl install"},
-		{"image never pulled", waiting("ErrImageNeverPull", `Container image "ghcr.io/virtkit/tiny-disk:dev" is not present with pull policy of Never`), "ImageNotPresent", Broken, LayerPod, "policy is Never", "containerDisk.image"},
-		{"image name", waiting("InvalidImageName", `Failed to apply default image tag "ghcr.io/virtkit/tiny-disk:dev": invalid reference`), "ImageName", Broken, LayerPod, "not valid", "containerDisk.image"},
-		{"registry unreachable", waiting("ErrImagePull", `failed to do request: Head "https://ghcr.io/v2": dial tcp: lookup ghcr.io: no such host, image "ghcr.io/virtkit/tiny-disk:dev"`), "RegistryUnreachable", Broken, LayerPod, "cannot reach", "containerDisk.image"},
-		{"registry certificate", waiting("ErrImagePull", `image "ghcr.io/virtkit/tiny-disk:dev": x509: certificate signed by unknown authority`), "RegistryTLS", Broken, LayerPod, "certificate", "containerDisk.image"},
-		{"no image volumes", waiting("CreateContainerError", "failed to mount image volume: not implemented"), "ImageVolumes", Broken, LayerPod, "as a volume", "1.35"},
-		{"secret key is missing", waiting("CreateContainerConfigError", `secret "x" not found`), "ContainerConfig", Broken, LayerPod, `secret "x"`, "create"},
-		{"network plugin", podEvent("FailedCreatePodSandBox", "Failed to create pod sandbox: plugin type=\"ptp\" failed: no IP addresses available"), "Sandbox", Broken, LayerPod, "no IP addresses", "CNI"},
-		{"network of the VM", podEvent("NoNetworkFound", `cannot find a network-attachment-definition (red) in namespace (default): not found`), "NetworkMissing", Broken, LayerPod, "definition (red)", "networkName"},
-		{"network of the VM, by the kubelet", podEvent("FailedCreatePodSandBox", `plugin type="multus" failed (add): Multus: cannot find a network-attachment-definition (red) in namespace (default)`), "NetworkMissing", Broken, LayerPod, "definition (red)", "networkName"},
-		{"volume attached elsewhere", podEvent("FailedAttachVolume", "Multi-Attach error for volume \"pvc-1\""), "AttachVolume", Broken, LayerPod, "Multi-Attach", "ReadWriteMany"},
-		{"kubelet is slow", phase(v1.Scheduled, 5*time.Minute), "KubeletSlow", Broken, LayerPod, "has not started the pod for 5m", "kubectl describe pod"},
+		{
+			"disk image not found",
+			waiting("ErrImagePull",
+				`rpc error: code = NotFound desc = failed to pull and unpack image "ghcr.io/virtkit/tiny-disk:dev": ghcr.io/virtkit/tiny-disk:dev: not found`),
+			"ImageNotFound", Broken, LayerPod, `container disk of volume "disk", ghcr.io/virtkit/tiny-disk:dev`,
+			`containerDisk.image of volume "disk"`,
+		},
+		{
+			"disk image, in back-off",
+			waiting("ImagePullBackOff", `Back-off pulling image "ghcr.io/virtkit/tiny-disk:dev": ErrImagePull`,
+				event("Pod", "virt-launcher-demo-abc", "Failed",
+					`Failed to pull image "ghcr.io/virtkit/tiny-disk:dev": unauthorized: authentication required`)),
+			"ImageDenied", Broken, LayerPod, "credentials", "containerDisk.image",
+		},
+		{
+			"launcher image not found",
+			waiting("ErrImagePull", `failed to pull image "ghcr.io/virtkit/virt-launcher:dev": not found`),
+			"ImageNotFound", Broken, LayerPod, "the launcher's image", "virtctl install",
+		},
+		{
+			"image of a container beside the guest's",
+			beside("ErrImagePull", `failed to pull image "ghcr.io/virtkit/virt-launcher:dev": not found`),
+			"ImageNotFound", Broken, LayerPod, "the launcher's image", "virtctl install",
+		},
+		{
+			"image never pulled",
+			waiting("ErrImageNeverPull",
+				`Container image "ghcr.io/virtkit/tiny-disk:dev" is not present with pull policy of Never`),
+			"ImageNotPresent", Broken, LayerPod, "policy is Never", "containerDisk.image",
+		},
+		{
+			"image name",
+			waiting("InvalidImageName",
+				`Failed to apply default image tag "ghcr.io/virtkit/tiny-disk:dev": invalid reference`),
+			"ImageName", Broken, LayerPod, "not valid", "containerDisk.image",
+		},
+		{
+			"registry unreachable",
+			waiting("ErrImagePull",
+				`failed to do request: Head "https://ghcr.io/v2": dial tcp: lookup ghcr.io: no such host, image "ghcr.io/virtkit/tiny-disk:dev"`),
+			"RegistryUnreachable", Broken, LayerPod, "cannot reach", "containerDisk.image",
+		},
+		{
+			"registry certificate",
+			waiting("ErrImagePull",
+				`image "ghcr.io/virtkit/tiny-disk:dev": x509: certificate signed by unknown authority`),
+			"RegistryTLS", Broken, LayerPod, "certificate", "containerDisk.image",
+		},
+		{
+			"no image volumes", waiting("CreateContainerError", "failed to mount image volume: not implemented"),
+			"ImageVolumes", Broken, LayerPod, "as a volume", "1.35",
+		},
+		{
+			"secret key is missing", waiting("CreateContainerConfigError", `secret "x" not found`), "ContainerConfig",
+			Broken, LayerPod, `secret "x"`, "create",
+		},
+		{
+			"network plugin",
+			podEvent("FailedCreatePodSandBox",
+				"Failed to create pod sandbox: plugin type=\"ptp\" failed: no IP addresses available"),
+			"Sandbox", Broken, LayerPod, "no IP addresses", "CNI",
+		},
+		{
+			"network of the VM",
+			podEvent("NoNetworkFound",
+				`cannot find a network-attachment-definition (red) in namespace (default): not found`),
+			"NetworkMissing", Broken, LayerPod, "definition (red)", "networkName",
+		},
+		{
+			"network of the VM, by the kubelet",
+			podEvent("FailedCreatePodSandBox",
+				`plugin type="multus" failed (add): Multus: cannot find a network-attachment-definition (red) in namespace (default)`),
+			"NetworkMissing", Broken, LayerPod, "definition (red)", "networkName",
+		},
+		{
+			"volume attached elsewhere", podEvent("FailedAttachVolume", "Multi-Attach error for volume \"pvc-1\""),
+			"AttachVolume", Broken, LayerPod, "Multi-Attach", "ReadWriteMany",
+		},
+		{
+			"kubelet is slow", phase(v1.Scheduled, 5*time.Minute), "KubeletSlow", Broken, LayerPod,
+			"has not started the pod for 5m", "kubectl describe pod",
+		},
 		{"pod starts", phase(v1.Scheduled, 2*time.Second), "PodStarting", Waiting, LayerPod, "kubelet is starting", ""},
-		{"pod is deleted by hand", func(f *Facts) { at := ago(time.Second); f.Pods[0].DeletionTimestamp = &at }, "PodTerminating", Broken, LayerPod, "being deleted", "virtctl events demo"},
-		{"out of memory", failed("OOMKilled", "The launcher's container was out of memory."), "OOMKilled", Broken, LayerQEMU, "more memory than its pod may", "memory"},
-		{"evicted", failed("Evicted", "The launcher's pod failed: the node was low on resource: ephemeral-storage"), "Evicted", Broken, LayerQEMU, "ephemeral-storage", "kubectl describe node one"},
+		{
+			"pod is deleted by hand", func(f *Facts) { at := ago(time.Second); f.Pods[0].DeletionTimestamp = &at },
+			"PodTerminating", Broken, LayerPod, "being deleted", "virtctl events demo",
+		},
+		{
+			"out of memory", failed("OOMKilled", "The launcher's container was out of memory."), "OOMKilled", Broken,
+			LayerQEMU, "more memory than its pod may", "memory",
+		},
+		{
+			"evicted", failed("Evicted", "The launcher's pod failed: the node was low on resource: ephemeral-storage"),
+			"Evicted", Broken, LayerQEMU, "ephemeral-storage", "kubectl describe node one",
+		},
 
 		{"node not ready", all(phase(v1.Scheduled, 5*time.Minute), func(f *Facts) {
 			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionFalse
@@ -385,46 +761,170 @@ func TestSituations(t *testing.T) {
 			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
 			f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
 		}), "NodeFenced", Waiting, LayerNode, "out of service", "virtctl events demo"},
-		{"node gone", func(f *Facts) { f.Nodes = f.Nodes[1:] }, "NodeGone", Broken, LayerNode, "does not exist any more", "kubectl delete pod"},
-		{"no virt-handler on the node", all(phase(v1.Scheduled, time.Minute, running), func(f *Facts) { f.Stack = append(f.Stack[:2:2], f.Stack[3]) }), "HandlerMissing", Broken, LayerNode, "no virt-handler runs on node one", "describe daemonset"},
-		{"virt-handler is not ready", all(phase(v1.Scheduled, time.Minute, running), func(f *Facts) { f.Stack[2].Status.Conditions[0].Status = corev1.ConditionFalse }), "HandlerNotReady", Broken, LayerNode, "virt-handler of node one is not ready", "logs"},
-		{"virt-handler is silent", func(f *Facts) { f.Nodes[0].Annotations[v1.VirtHandlerHeartbeat] = `"2026-03-04T04:06:07Z"` }, "HandlerSilent", Broken, LayerNode, "1h ago", "logs"},
+		{
+			"node gone", func(f *Facts) { f.Nodes = f.Nodes[1:] }, "NodeGone", Broken, LayerNode,
+			"does not exist any more", "kubectl delete pod",
+		},
+		{
+			"no virt-handler on the node",
+			all(phase(v1.Scheduled, time.Minute, running), func(f *Facts) {
+				f.Stack = append(f.Stack[:2:2], f.Stack[3])
+			}),
+			"HandlerMissing", Broken, LayerNode, "no virt-handler runs on node one", "describe daemonset",
+		},
+		{
+			"virt-handler is not ready",
+			all(phase(v1.Scheduled, time.Minute, running), func(f *Facts) {
+				f.Stack[2].Status.Conditions[0].Status = corev1.ConditionFalse
+			}),
+			"HandlerNotReady", Broken, LayerNode, "virt-handler of node one is not ready", "logs",
+		},
+		{
+			"virt-handler is silent",
+			func(f *Facts) { f.Nodes[0].Annotations[v1.VirtHandlerHeartbeat] = `"2026-03-04T04:06:07Z"` },
+			"HandlerSilent", Broken, LayerNode, "1h ago", "logs",
+		},
 		{"node under pressure", func(f *Facts) {
-			f.Nodes[0].Status.Conditions = append(f.Nodes[0].Status.Conditions, corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue})
+			f.Nodes[0].Status.Conditions = append(f.Nodes[0].Status.Conditions,
+				corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue})
 		}, "MemoryPressure", OK, LayerNode, "pressure", "kubectl describe node"},
 
-		{"disk locked", syncFailed(`volume "data": PersistentVolumeClaim data is in use by another virtual machine; stop that one`), "DiskLocked", Broken, LayerQEMU, "in use by another", "stop the other one"},
-		{"KVM is not there", syncFailed("Could not access KVM kernel module: No such file or directory"), "NoKVM", Broken, LayerQEMU, "no hardware virtualization", "virtctl doctor"},
-		{"machine type", syncFailed("unsupported configuration: Emulator does not support machine type 'pc-q35-99'"), "MachineType", Broken, LayerQEMU, "pc-q35-99", "machine.type"},
-		{"container disk without image", syncFailed("container disk quay.io/x/y: there is no disk image below /disk: no such file or directory"), "DiskMissing", Broken, LayerQEMU, "not where it should be", "containerDisk.path"},
-		{"image is no image", syncFailed("Image is not in qcow2 format"), "BadImage", Broken, LayerQEMU, "cannot be read", "qemu-img check"},
-		{"node's disk is full", syncFailed("create overlay: no space left on device"), "DiskFull", Broken, LayerQEMU, "no room", "free space"},
-		{"CPU model", syncFailed("guest CPU doesn't match specification: missing features: avx512f"), "CPUModel", Broken, LayerQEMU, "avx512f", "cpu.model"},
-		{"cloud-init secret lacks its key", syncFailed("volume \"cloudinit\": secret login has no key userdata"), "CloudInit", Broken, LayerQEMU, "no key userdata", "cloudInitNoCloud"},
-		{"node has no memory to give", syncFailed("cannot set up guest memory 'pc.ram': Cannot allocate memory"), "NoMemory", Broken, LayerQEMU, "memory", "memory.guest"},
-		{"network cannot be made", syncFailed("make the pod's network: add nft rules: operation not supported"), "Network", Broken, LayerQEMU, "nft", "networks"},
-		{"no Multus", syncFailed(`plan the pod's network: interface "red": network "red" needs Multus, which does not run on this node`), "Multus", Broken, LayerQEMU, "needs Multus", "virtctl restart demo"},
-		{"an error nobody foresaw", syncFailed("internal error: qemu unexpectedly closed the monitor"), "CannotStart", Broken, LayerQEMU, "unexpectedly closed", "virtctl logs demo"},
-		{"launcher is silent", phase(v1.Scheduled, 2*time.Minute, running), "LauncherSilent", Broken, LayerQEMU, "has run for 2m0s without", "virtctl logs demo"},
-		{"could not be started, for good", failed("CannotStart", "unsupported machine type 'x'"), "MachineType", Broken, LayerQEMU, "machine type", "machine.type"},
-		{"guest crashed", failed("GuestCrashed", "The guest crashed: failed."), "GuestCrashed", Broken, LayerQEMU, "failed", "virtctl logs demo"},
-		{"guest panicked", failed("GuestPanicked", "The guest panicked."), "GuestPanicked", Broken, LayerQEMU, "panicked", "virtctl logs demo"},
-		{"launcher vanished", failed("LauncherGone", "The launcher's process has ended without a final word."), "LauncherGone", Broken, LayerQEMU, "final word", "--source launcher"},
-		{"pod deleted under the guest", failed("PodTerminated", "The launcher's pod was deleted or evicted"), "PodDeleted", Broken, LayerQEMU, "deleted or evicted", "virtctl events demo"},
+		{
+			"disk locked",
+			syncFailed(`volume "data": PersistentVolumeClaim data is in use by another virtual machine; stop that one`),
+			"DiskLocked", Broken, LayerQEMU, "in use by another", "stop the other one",
+		},
+		{
+			"KVM is not there", syncFailed("Could not access KVM kernel module: No such file or directory"), "NoKVM",
+			Broken, LayerQEMU, "no hardware virtualization", "virtctl doctor",
+		},
+		{
+			"machine type", syncFailed("unsupported configuration: Emulator does not support machine type 'pc-q35-99'"),
+			"MachineType", Broken, LayerQEMU, "pc-q35-99", "machine.type",
+		},
+		{
+			"container disk without image",
+			syncFailed("container disk quay.io/x/y: there is no disk image below /disk: no such file or directory"),
+			"DiskMissing", Broken, LayerQEMU, "not where it should be", "containerDisk.path",
+		},
+		{
+			"image is no image", syncFailed("Image is not in qcow2 format"), "BadImage", Broken, LayerQEMU,
+			"cannot be read", "qemu-img check",
+		},
+		{
+			"node's disk is full", syncFailed("create overlay: no space left on device"), "DiskFull", Broken, LayerQEMU,
+			"no room", "free space",
+		},
+		{
+			"CPU model", syncFailed("guest CPU doesn't match specification: missing features: avx512f"), "CPUModel",
+			Broken, LayerQEMU, "avx512f", "cpu.model",
+		},
+		{
+			"cloud-init secret lacks its key", syncFailed("volume \"cloudinit\": secret login has no key userdata"),
+			"CloudInit", Broken, LayerQEMU, "no key userdata", "cloudInitNoCloud",
+		},
+		{
+			"node has no memory to give", syncFailed("cannot set up guest memory 'pc.ram': Cannot allocate memory"),
+			"NoMemory", Broken, LayerQEMU, "memory", "memory.guest",
+		},
+		{
+			"network cannot be made", syncFailed("make the pod's network: add nft rules: operation not supported"),
+			"Network", Broken, LayerQEMU, "nft", "networks",
+		},
+		{
+			"no Multus",
+			syncFailed(
+				`plan the pod's network: interface "red": network "red" needs Multus, which does not run on this node`),
+			"Multus", Broken, LayerQEMU, "needs Multus", "virtctl restart demo",
+		},
+		{
+			"an error nobody foresaw", syncFailed("internal error: qemu unexpectedly closed the monitor"),
+			"CannotStart", Broken, LayerQEMU, "unexpectedly closed", "virtctl logs demo",
+		},
+		{
+			"launcher is silent", phase(v1.Scheduled, 2*time.Minute, running), "LauncherSilent", Broken, LayerQEMU,
+			"has run for 2m0s without", "virtctl logs demo",
+		},
+		{
+			"could not be started, for good", failed("CannotStart", "unsupported machine type 'x'"), "MachineType",
+			Broken, LayerQEMU, "machine type", "machine.type",
+		},
+		{
+			"guest crashed", failed("GuestCrashed", "The guest crashed: failed."), "GuestCrashed", Broken, LayerQEMU,
+			"failed", "virtctl logs demo",
+		},
+		{
+			"guest panicked", failed("GuestPanicked", "The guest panicked."), "GuestPanicked", Broken, LayerQEMU,
+			"panicked", "virtctl logs demo",
+		},
+		{
+			"launcher vanished", failed("LauncherGone", "The launcher's process has ended without a final word."),
+			"LauncherGone", Broken, LayerQEMU, "final word", "--source launcher",
+		},
+		{
+			"pod deleted under the guest", failed("PodTerminated", "The launcher's pod was deleted or evicted"),
+			"PodDeleted", Broken, LayerQEMU, "deleted or evicted", "virtctl events demo",
+		},
 
-		{"paused by a user", condition(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedByUser", "The guest was paused by a user."), "PausedByUser", Waiting, LayerQEMU, "paused by a user", "virtctl unpause demo"},
-		{"paused by an I/O error", condition(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedIOError", "x"), "IOError", Broken, LayerQEMU, "I/O error", "free or grow"},
-		{"readiness probe fails", condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, "ProbeFailed", "connection refused"), "NotReady", Broken, LayerVMI, "not ready: connection refused", "readinessProbe"},
-		{"no guest agent", condition(v1.VirtualMachineInstanceAgentConnected, corev1.ConditionFalse, "", ""), "NoAgent", OK, LayerQEMU, "no guest agent", "qemu-guest-agent"},
-		{"nothing to boot from", func(f *Facts) { f.VMI.Spec.Volumes = nil }, "NoDisk", OK, LayerQEMU, "no disk to boot from", "virtctl create vm"},
-		{"software emulation", condition("SoftwareEmulation", corev1.ConditionTrue, "EmulatedCPU", "The guest's CPU is emulated in software (TCG)."), "SoftwareEmulation", OK, LayerQEMU, "emulated", "virtctl doctor"},
-		{"shutting down", func(f *Facts) { at := ago(3 * time.Second); f.VMI.DeletionTimestamp = &at }, "Stopping", Waiting, LayerVMI, "3s ago", "--force"},
-		{"does not shut down", func(f *Facts) { at := ago(10 * time.Minute); f.VMI.DeletionTimestamp = &at }, "StuckStopping", Broken, LayerVMI, "should have been gone", "--force"},
-		{"node is drained", func(f *Facts) { f.VMI.Status.EvacuationNodeName = "one" }, "EvictionRequested", Waiting, LayerVMI, "leave node one", "virtctl why demo"},
+		{
+			"paused by a user",
+			condition(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedByUser",
+				"The guest was paused by a user."),
+			"PausedByUser", Waiting, LayerQEMU, "paused by a user", "virtctl unpause demo",
+		},
+		{
+			"paused by an I/O error",
+			condition(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedIOError", "x"), "IOError", Broken,
+			LayerQEMU, "I/O error", "free or grow",
+		},
+		{
+			"readiness probe fails",
+			condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, "ProbeFailed", "connection refused"),
+			"NotReady", Broken, LayerVMI, "not ready: connection refused", "readinessProbe",
+		},
+		{
+			"no guest agent", condition(v1.VirtualMachineInstanceAgentConnected, corev1.ConditionFalse, "", ""),
+			"NoAgent", OK, LayerQEMU, "no guest agent", "qemu-guest-agent",
+		},
+		{
+			"nothing to boot from", func(f *Facts) { f.VMI.Spec.Volumes = nil }, "NoDisk", OK, LayerQEMU,
+			"no disk to boot from", "virtctl create vm",
+		},
+		{
+			"software emulation",
+			condition("SoftwareEmulation", corev1.ConditionTrue, "EmulatedCPU",
+				"The guest's CPU is emulated in software (TCG)."),
+			"SoftwareEmulation", OK, LayerQEMU, "emulated", "virtctl doctor",
+		},
+		{
+			"shutting down", func(f *Facts) { at := ago(3 * time.Second); f.VMI.DeletionTimestamp = &at }, "Stopping",
+			Waiting, LayerVMI, "3s ago", "--force",
+		},
+		{
+			"does not shut down", func(f *Facts) { at := ago(10 * time.Minute); f.VMI.DeletionTimestamp = &at },
+			"StuckStopping", Broken, LayerVMI, "should have been gone", "--force",
+		},
+		{
+			"node is drained", func(f *Facts) { f.VMI.Status.EvacuationNodeName = "one" }, "EvictionRequested", Waiting,
+			LayerVMI, "leave node one", "virtctl why demo",
+		},
 
-		{"the claim counts before the scheduler's verdict on it", all(unschedulable(noNodes+`persistentvolumeclaim "data" not found.`), withClaim(nil)), "ClaimMissing", Broken, LayerVolumes, "does not exist", "create it"},
-		{"the claim's wait counts before the scheduler's verdict on it", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, nil, time.Second))), "Provisioning", Waiting, LayerVolumes, "is being provisioned", "kubectl describe pvc data"},
-		{"nodes may not be read", func(f *Facts) { f.Nodes, f.Stack, f.Unreadable = nil, nil, []string{"nodes", "pods of virtkit"} }, "", OK, "", "nothing blocks it", ""},
+		{
+			"the claim counts before the scheduler's verdict on it",
+			all(unschedulable(noNodes+`persistentvolumeclaim "data" not found.`), withClaim(nil)), "ClaimMissing",
+			Broken, LayerVolumes, "does not exist", "create it",
+		},
+		{
+			"the claim's wait counts before the scheduler's verdict on it",
+			all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."),
+				withClaim(claimOf(corev1.ClaimPending, nil, time.Second))),
+			"Provisioning", Waiting, LayerVolumes, "is being provisioned", "kubectl describe pvc data",
+		},
+		{
+			"nodes may not be read",
+			func(f *Facts) { f.Nodes, f.Stack, f.Unreadable = nil, nil, []string{"nodes", "pods of virtkit"} }, "", OK,
+			"", "nothing blocks it", "",
+		},
 	}
 	seen := map[string]bool{}
 	for _, c := range cases {
@@ -493,28 +993,69 @@ func TestMigration(t *testing.T) {
 	}{
 		{"possible", func(*Facts) {}, nil, ""},
 		{"not running", phase(v1.Scheduling, time.Second), []string{"NotRunning"}, ""},
-		{"all at once", all(
-			condition(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse, v1.VirtualMachineInstanceReasonDisksNotMigratable,
-				`volume "data": PersistentVolumeClaim data cannot be used on two nodes at once; its access mode would have to be ReadWriteMany; interface "default" has the pod's own address (bridge), which another node cannot have; masquerade can migrate; the persistent state of TPM or EFI is on PersistentVolumeClaim p, which cannot be used on two nodes at once; its access mode would have to be ReadWriteMany; spec.domain.cpu.model host-passthrough is the CPU of this very node; host-model or a named model can migrate; spec.nodeSelector ties the VirtualMachineInstance to node one`),
-			func(f *Facts) { f.Nodes = f.Nodes[:1] },
-		), []string{v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonInterfaceNotMigratable, v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonCPUModeNotMigratable, "TiedToNode", "NoOtherNode"}, ""},
+		{
+			"all at once", all(
+				condition(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse,
+					v1.VirtualMachineInstanceReasonDisksNotMigratable,
+					`volume "data": PersistentVolumeClaim data cannot be used on two nodes at once; its access mode would have to be ReadWriteMany; interface "default" has the pod's own address (bridge), which another node cannot have; masquerade can migrate; the persistent state of TPM or EFI is on PersistentVolumeClaim p, which cannot be used on two nodes at once; its access mode would have to be ReadWriteMany; spec.domain.cpu.model host-passthrough is the CPU of this very node; host-model or a named model can migrate; spec.nodeSelector ties the VirtualMachineInstance to node one`),
+				func(f *Facts) { f.Nodes = f.Nodes[:1] },
+			),
+			[]string{
+				v1.VirtualMachineInstanceReasonDisksNotMigratable,
+				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
+				v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonCPUModeNotMigratable,
+				"TiedToNode", "NoOtherNode",
+			},
+			"",
+		},
 		{"cordoned", func(f *Facts) { f.Nodes[1].Spec.Unschedulable = true }, []string{"Cordoned"}, "cordoned (1)"},
-		{"no node fits", func(f *Facts) { f.VMI.Spec.NodeSelector = map[string]string{"disk": "fast"} }, []string{"NoNodeFits"}, "not two: it has not the label disk=fast"},
+		{
+			"no node fits", func(f *Facts) { f.VMI.Spec.NodeSelector = map[string]string{"disk": "fast"} },
+			[]string{"NoNodeFits"},
+			"not two: it has not the label disk=fast",
+		},
 		{"one of many fits", func(f *Facts) {
 			f.VMI.Spec.NodeSelector = map[string]string{"disk": "fast"}
 			f.Nodes = append(f.Nodes, aNode("three"))
 			f.Nodes[2].Labels["disk"] = "fast"
 		}, nil, ""},
 		{"under way", func(f *Facts) {
-			f.Migrations = []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Status: v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationRunning}}}
+			f.Migrations = []v1.VirtualMachineInstanceMigration{
+				{
+					ObjectMeta: metav1.ObjectMeta{Name: "m"},
+					Status:     v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationRunning},
+				},
+			}
 		}, []string{"Migrating"}, "m, phase Running"},
-		{"its target pod has no node", func(f *Facts) {
-			f.Migrations = []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid"}, Status: v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationScheduling}}}
-			target := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "target", Labels: map[string]string{v1.MigrationJobLabel: "m-uid"}}}
-			target.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available: 2 Insufficient memory. preemption: none"}}
-			f.Pods = append(f.Pods, target)
-		}, []string{"Migrating", "NoMemory"}, "the target pod of migration m is unschedulable: no node can take it: 2 nodes: too little memory left"},
-		{"being stopped", func(f *Facts) { at := ago(time.Second); f.VMI.DeletionTimestamp = &at }, []string{"Stopping"}, ""},
+		{
+			"its target pod has no node", func(f *Facts) {
+				f.Migrations = []v1.VirtualMachineInstanceMigration{
+					{
+						ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid"},
+						Status:     v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationScheduling},
+					},
+				}
+				target := corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{
+						Name: "target", Labels: map[string]string{v1.MigrationJobLabel: "m-uid"},
+					},
+				}
+				target.Status.Conditions = []corev1.PodCondition{
+					{
+						Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+						Message: "0/2 nodes are available: 2 Insufficient memory. preemption: none",
+					},
+				}
+				f.Pods = append(f.Pods, target)
+			},
+			[]string{"Migrating", "NoMemory"},
+			"the target pod of migration m is unschedulable: no node can take it: 2 nodes: too little memory left",
+		},
+		{
+			"being stopped", func(f *Facts) { at := ago(time.Second); f.VMI.DeletionTimestamp = &at },
+			[]string{"Stopping"},
+			"",
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -529,7 +1070,8 @@ func TestMigration(t *testing.T) {
 				reasons = append(reasons, o.Reason)
 				text = append(text, o.Message)
 			}
-			if !slices.Equal(reasons, c.reasons) || m.Possible != (len(c.reasons) == 0) || !strings.Contains(strings.Join(text, "\n"), c.message) {
+			if !slices.Equal(reasons, c.reasons) || m.Possible != (len(c.reasons) == 0) ||
+				!strings.Contains(strings.Join(text, "\n"), c.message) {
 				t.Errorf("possible %v, reasons %q:\n%s", m.Possible, reasons, strings.Join(text, "\n"))
 			}
 		})
@@ -540,8 +1082,15 @@ func TestMigration(t *testing.T) {
 // names the first.
 func TestMissingTypesAreSaidOnce(t *testing.T) {
 	f := healthy()
-	apply(&f, []situation{stopped(v1.RunStrategyAlways, vmFailure("FailedFindInstancetype", `virtualmachineclusterinstancetypes.instancetype.kubevirt.io "u1.huge" not found`))})
-	f.References = map[string]bool{"virtualmachineclusterinstancetype/u1.huge": false, "virtualmachineclusterpreference/nopref": false}
+	apply(&f, []situation{
+		stopped(v1.RunStrategyAlways,
+			vmFailure("FailedFindInstancetype",
+				`virtualmachineclusterinstancetypes.instancetype.kubevirt.io "u1.huge" not found`)),
+	})
+	f.References = map[string]bool{
+		"virtualmachineclusterinstancetype/u1.huge": false,
+		"virtualmachineclusterpreference/nopref":    false,
+	}
 	var reasons []string
 	for _, c := range Explain(f).Causes {
 		reasons = append(reasons, c.Reason)
@@ -551,8 +1100,8 @@ func TestMissingTypesAreSaidOnce(t *testing.T) {
 	}
 }
 
-// A guest that has failed comes before its VM's run strategy; where virt-controller does not start it again, what does is
-// said.
+// A guest that has failed comes before its VM's run strategy; where virt-controller does not start it again, what does
+// is said.
 func TestFailedGuestIsStartedAgain(t *testing.T) {
 	logs := "virtctl logs demo -n default --source launcher"
 	for of, want := range map[v1.VirtualMachineRunStrategy][]string{
@@ -564,8 +1113,25 @@ func TestFailedGuestIsStartedAgain(t *testing.T) {
 		f := healthy()
 		failed("GuestCrashed", "The guest crashed: failed.", strategy(of))(&f)
 		r := Explain(f)
-		if len(r.Causes) == 0 || r.Causes[0].Reason != "GuestCrashed" || !slices.Equal(r.Causes[0].Mend, want) || r.Verdict != Broken {
+		if len(r.Causes) == 0 || r.Causes[0].Reason != "GuestCrashed" || !slices.Equal(r.Causes[0].Mend, want) ||
+			r.Verdict != Broken {
 			t.Errorf("%s: verdict %s, causes %+v; want mend %q", of, r.Verdict, r.Causes, want)
+		}
+	}
+}
+
+// Why a guest is paused is said once, in the condition's words.
+func TestPausedIsSaidOnce(t *testing.T) {
+	for message, want := range map[string]string{
+		"The guest was paused by a user.": "the guest was paused by a user",
+		"The guest is paused.":            "the guest is paused",
+		"VMI was paused by user":          "VMI was paused by user",
+		"":                                "the guest is paused",
+	} {
+		e := &explanation{Facts: Facts{Name: "demo", Namespace: "default"}}
+		e.paused(&v1.VirtualMachineInstanceCondition{Reason: "Paused", Message: message})
+		if got := e.causes; len(got) != 1 || got[0].Message != want {
+			t.Errorf("%q: %+v, want %q", message, got, want)
 		}
 	}
 }

@@ -46,11 +46,16 @@ func newServer(t *testing.T) *server {
 		Spec:       v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}},
 	})
 	ready := true
-	s.Put("/apis/snapshot.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinesnapshots/demo", &snapshotv1beta1.VirtualMachineSnapshot{
-		TypeMeta:   metav1.TypeMeta{APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineSnapshot"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "demo"},
-		Status:     &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.Succeeded, ReadyToUse: &ready},
-	})
+	s.Put("/apis/snapshot.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinesnapshots/demo",
+		&snapshotv1beta1.VirtualMachineSnapshot{
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineSnapshot",
+			},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "demo"},
+			Status: &snapshotv1beta1.VirtualMachineSnapshotStatus{
+				Phase: snapshotv1beta1.Succeeded, ReadyToUse: &ready,
+			},
+		})
 	s.Put(clonesPath("team-b"), http.HandlerFunc(s.clones))
 	return s
 }
@@ -59,8 +64,10 @@ func (s *server) clones(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var answer any = &clonev1beta1.VirtualMachineCloneList{
-		TypeMeta: metav1.TypeMeta{APIVersion: clonev1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineCloneList"},
-		Items:    s.made,
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: clonev1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineCloneList",
+		},
+		Items: s.made,
 	}
 	if r.Method == http.MethodPost {
 		var object clonev1beta1.VirtualMachineClone
@@ -96,15 +103,16 @@ func (s *server) clone(line string) (string, error) {
 	return out.String(), err
 }
 
-// TestAcross makes the clone in the other namespace, with the namespace of the source in its annotation, and waits for it
-// there. The VM of the name in the namespace of the source is in nobody's way.
+// TestAcross makes the clone in the other namespace, with the namespace of the source in its annotation, and waits for
+// it there. The VM of the name in the namespace of the source is in nobody's way.
 func TestAcross(t *testing.T) {
 	const created = "virtualmachineclone.clone.kubevirt.io/clone-rrrrr created\n"
 	for line, test := range map[string]struct{ kind, out string }{
 		"demo demo --target-namespace team-b":                    {"VirtualMachine", created},
 		"snapshot/demo demo --target-namespace team-b -n team-a": {"VirtualMachineSnapshot", created},
 		"demo demo --target-namespace team-b --wait": {"VirtualMachine", created +
-			"virtualmachine.kubevirt.io/demo created\nvirtualmachine.kubevirt.io/demo is stopped: it is a copy of VM demo\n"},
+			"virtualmachine.kubevirt.io/demo created in namespace team-b\n" +
+			"virtualmachine.kubevirt.io/demo in namespace team-b is stopped: it is a copy of VM team-a/demo\n"},
 		"demo demo --target-namespace team-b -o jsonpath={.metadata.namespace}": {"VirtualMachine", "team-b"},
 	} {
 		s := newServer(t)
@@ -117,7 +125,8 @@ func TestAcross(t *testing.T) {
 			continue
 		}
 		got := s.made[0]
-		if got.Namespace != "team-b" || got.Annotations[clones.NamespaceAnnotation] != "team-a" || len(got.Annotations) != 1 ||
+		if got.Namespace != "team-b" || got.Annotations[clones.NamespaceAnnotation] != "team-a" ||
+			len(got.Annotations) != 1 ||
 			got.Spec.Source.Kind != test.kind || got.Spec.Source.Name != "demo" || got.Spec.Target.Name != "demo" {
 			t.Errorf("clone %s: %+v", line, got)
 		}
@@ -130,7 +139,8 @@ func TestAcross(t *testing.T) {
 // TestAcrossDryRun makes nothing with a client's dry run, and says what would be made.
 func TestAcrossDryRun(t *testing.T) {
 	s := newServer(t)
-	out, err := s.clone(`demo --target-namespace team-b --dry-run=client -o jsonpath={.metadata.namespace}|{.metadata.annotations}`)
+	out, err := s.clone(
+		`demo --target-namespace team-b --dry-run=client -o jsonpath={.metadata.namespace}|{.metadata.annotations}`)
 	if want := `team-b|{"virtkit.io/source-namespace":"team-a"}`; err != nil || out != want || len(s.made) > 0 {
 		t.Errorf("%q, want %q; %v; made %v", out, want, err, s.made)
 	}
@@ -138,7 +148,9 @@ func TestAcrossDryRun(t *testing.T) {
 
 // TestBeside makes an ordinary clone where the other namespace is that of the source.
 func TestBeside(t *testing.T) {
-	for _, line := range []string{"demo copy", "demo copy --target-namespace team-a", "demo copy -n team-a --target-namespace="} {
+	for _, line := range []string{
+		"demo copy", "demo copy --target-namespace team-a", "demo copy -n team-a --target-namespace=",
+	} {
 		s := newServer(t)
 		out, err := s.clone(line + ` --dry-run=client -o jsonpath={.metadata.namespace}|{.metadata.annotations}`)
 		if err != nil || out != "team-a|" {
@@ -156,14 +168,32 @@ func TestAcrossRefused(t *testing.T) {
 		want   string
 		code   int
 	}{
-		"no name":       {"demo --target-namespace Team_B", nil, `--target-namespace: "Team_B" is not a namespace: `, cli.ExitUsage},
-		"a path":        {"demo --target-namespace team-b/demo", nil, `--target-namespace: "team-b/demo" is not a namespace: `, cli.ExitUsage},
-		"no source":     {"demo -n team-c --target-namespace team-b", nil, `look at VM team-c/demo: `, cli.ExitNotFound},
-		"no snapshot":   {"snapshot/other --target-namespace team-b", nil, `team-a/other`, cli.ExitNotFound},
-		"not its own":   {"demo demo --target-namespace team-a", nil, `VM team-a/demo exists already; give the copy another name`, cli.ExitFailure},
-		"taken":         {"demo other --target-namespace team-b", func(s *server) { s.Put(vmPath("team-b", "other"), &v1.VirtualMachine{}) }, `VM team-b/other exists already; give the copy another name`, cli.ExitFailure},
-		"not to look":   {"demo other --target-namespace team-b", func(s *server) { s.Put(vmPath("team-b", "other"), forbidden) }, `look whether VM team-b/other exists: `, cli.ExitNotAllowed},
-		"not the right": {"demo --target-namespace team-b", func(s *server) { s.Put(clonesPath("team-b"), forbidden) }, `clone team-a/demo: `, cli.ExitNotAllowed},
+		"no name": {
+			"demo --target-namespace Team_B", nil, `--target-namespace: "Team_B" is not a namespace: `, cli.ExitUsage,
+		},
+		"a path": {
+			"demo --target-namespace team-b/demo", nil,
+			`--target-namespace: "team-b/demo" is not a namespace: `, cli.ExitUsage,
+		},
+		"no source":   {"demo -n team-c --target-namespace team-b", nil, `look at VM team-c/demo: `, cli.ExitNotFound},
+		"no snapshot": {"snapshot/other --target-namespace team-b", nil, `team-a/other`, cli.ExitNotFound},
+		"not its own": {
+			"demo demo --target-namespace team-a", nil, `VM team-a/demo exists already; give the copy another name`,
+			cli.ExitFailure,
+		},
+		"taken": {
+			"demo other --target-namespace team-b",
+			func(s *server) { s.Put(vmPath("team-b", "other"), &v1.VirtualMachine{}) },
+			`VM team-b/other exists already; give the copy another name`, cli.ExitFailure,
+		},
+		"not to look": {
+			"demo other --target-namespace team-b", func(s *server) { s.Put(vmPath("team-b", "other"), forbidden) },
+			`look whether VM team-b/other exists: `, cli.ExitNotAllowed,
+		},
+		"not the right": {
+			"demo --target-namespace team-b", func(s *server) { s.Put(clonesPath("team-b"), forbidden) },
+			`clone team-a/demo: `, cli.ExitNotAllowed,
+		},
 	} {
 		s := newServer(t)
 		if test.change != nil {

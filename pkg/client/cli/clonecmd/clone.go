@@ -129,11 +129,7 @@ func (o *Options) complete(args []string) error {
 
 // Run asks for the clone, and with Wait waits until it is there.
 func Run(ctx context.Context, o *Options) error {
-	namespace, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, namespace, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}
@@ -162,7 +158,8 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 		if t := object.Status.TargetName; t != nil && !o.Output.Given() {
-			_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created\n%s\n", *t, o.reached(*t))
+			_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created%s\n%s\n", *t,
+				o.elsewhere(), o.reached(*t))
 			if err != nil {
 				return err
 			}
@@ -179,11 +176,23 @@ func (o *Options) target(source string) string { return cmp.Or(o.TargetNamespace
 
 // reached is what is true after the wait.
 func (o *Options) reached(target string) string {
-	of := "VM " + o.Source
+	kind, source := "VM ", o.Source
 	if o.FromSnapshot {
-		of = "snapshot " + o.Source
+		kind = "snapshot "
 	}
-	return fmt.Sprintf("virtualmachine.kubevirt.io/%s is stopped: it is a copy of %s", target, of)
+	if o.elsewhere() != "" {
+		source = o.SourceNamespace + "/" + source
+	}
+	return fmt.Sprintf("virtualmachine.kubevirt.io/%s%s is stopped: it is a copy of %s%s", target, o.elsewhere(), kind,
+		source)
+}
+
+// elsewhere says where a copy is that is made in another namespace than its source's; empty of one beside it.
+func (o *Options) elsewhere() string {
+	if o.target(o.SourceNamespace) == o.SourceNamespace {
+		return ""
+	}
+	return " in namespace " + o.TargetNamespace
 }
 
 // check says what cannot be cloned before anything is done.

@@ -12,11 +12,13 @@ import (
 func TestReached(t *testing.T) {
 	o := &Options{}
 	o.Source = "demo"
-	if got, want := o.reached("copy"), "virtualmachine.kubevirt.io/copy is stopped: it is a copy of VM demo"; got != want {
+	if got, want := o.reached("copy"), "virtualmachine.kubevirt.io/copy is stopped: "+
+		"it is a copy of VM demo"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	o.FromSnapshot = true
-	if got, want := o.reached("copy"), "virtualmachine.kubevirt.io/copy is stopped: it is a copy of snapshot demo"; got != want {
+	if got, want := o.reached("copy"), "virtualmachine.kubevirt.io/copy is stopped: it is "+
+		"a copy of snapshot demo"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -27,13 +29,17 @@ func TestCompleteRefuses(t *testing.T) {
 		args   []string
 		change func(*Options)
 	}{
-		`"Bad_" is not a name`:      {[]string{"demo", "Bad_"}, func(*Options) {}},
-		`"a/b" is not a name`:       {[]string{"a/b"}, func(*Options) {}},
-		`--new-mac: "default=nope"`: {[]string{"demo"}, func(o *Options) { o.MACs = map[string]string{"default": "nope"} }},
+		`"Bad_" is not a name`: {[]string{"demo", "Bad_"}, func(*Options) {}},
+		`"a/b" is not a name`:  {[]string{"a/b"}, func(*Options) {}},
+		`--new-mac: "default=nope"`: {
+			[]string{"demo"}, func(o *Options) { o.MACs = map[string]string{"default": "nope"} },
+		},
 		`--new-mac: "=02:00:00:00:00:17"`: {[]string{"demo"}, func(o *Options) {
 			o.MACs = map[string]string{"": "02:00:00:00:00:17"}
 		}},
-		"--wait cannot be given with --dry-run": {[]string{"demo"}, func(o *Options) { o.Wait, o.DryRun = true, cli.DryRunClient }},
+		"--wait cannot be given with --dry-run": {
+			[]string{"demo"}, func(o *Options) { o.Wait, o.DryRun = true, cli.DryRunClient },
+		},
 	} {
 		o := &Options{Output: cli.NewOutput()}
 		test.change(o)
@@ -56,7 +62,8 @@ func TestComplete(t *testing.T) {
 		}
 		got := clone.New("ns", "c1", o.Options).Spec
 		if got.Source.Kind != want.kind || got.Source.Name != want.name || got.Target.Name != "copy" ||
-			got.NewMacAddresses["default"] != "02:00:00:00:00:17" || *got.NewSMBiosSerial != "S1" || len(got.LabelFilters) != 2 {
+			got.NewMacAddresses["default"] != "02:00:00:00:00:17" || *got.NewSMBiosSerial != "S1" ||
+			len(got.LabelFilters) != 2 {
 			t.Errorf("%s: %+v", arg, got)
 		}
 	}

@@ -20,7 +20,9 @@ func TestBar(t *testing.T) {
 	if strings.Contains(got, "\x1b") || strings.Count(got, "\n") != 2 {
 		t.Errorf("%q", got)
 	}
-	for _, want := range []string{" 50%    2.0 MiB    1.0 MiB/s\n", "unknown" + strings.Repeat(" ", 33+1+4+1+7) + "0 B"} {
+	for _, want := range []string{
+		" 50%    2.0 MiB    1.0 MiB/s\n", "unknown" + strings.Repeat(" ", 33+1+4+1+7) + "0 B",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}

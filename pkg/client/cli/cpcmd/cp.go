@@ -145,6 +145,9 @@ func (o *Options) checkHere() error {
 			err = fmt.Errorf("%s is a directory, and cp copies files; pack it with tar and copy that, or use "+
 				"`%s scp -r`", source, o.Factory.Program)
 		}
+		if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for its writer
+			err = fmt.Errorf("%s is not a regular file; give - to copy standard input", source)
+		}
 		if err != nil {
 			failed = append(failed, err)
 		}

@@ -34,13 +34,16 @@ func TestParsePlace(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for line, want := range map[string]plan{
-		"a b demo:/tmp":           {machine: "demo", direction: "push", sources: []string{"a", "b"}, to: "/tmp"},
-		"demo:/a demo:/b .":       {machine: "demo", direction: "pull", sources: []string{"/a", "/b"}, to: "."},
-		`- shop/demo:C:\dir\file`: {machine: "vm/demo/shop", direction: "push", sources: []string{"-"}, to: `C:\dir\file`},
+		"a b demo:/tmp":     {machine: "demo", direction: "push", sources: []string{"a", "b"}, to: "/tmp"},
+		"demo:/a demo:/b .": {machine: "demo", direction: "pull", sources: []string{"/a", "/b"}, to: "."},
+		`- shop/demo:C:\dir\file`: {
+			machine: "vm/demo/shop", direction: "push", sources: []string{"-"}, to: `C:\dir\file`,
+		},
 	} {
 		words := strings.Fields(line)
 		got, err := parse(words[:len(words)-1], words[len(words)-1])
-		if err != nil || got.machine != want.machine || got.direction != want.direction || !slices.Equal(got.sources, want.sources) || got.to != want.to {
+		if err != nil || got.machine != want.machine || got.direction != want.direction ||
+			!slices.Equal(got.sources, want.sources) || got.to != want.to {
 			t.Errorf("%s: %+v, %v", line, got, err)
 		}
 	}

@@ -131,11 +131,7 @@ func RunClone(ctx context.Context, o *CloneOptions) error {
 	}
 	var object runtime.Object = clone.New(own, o.Name, o.Options)
 	if o.Apply && o.DryRun != cli.DryRunClient {
-		namespace, err := o.Factory.Namespace()
-		if err != nil {
-			return err
-		}
-		c, err := o.Factory.Client()
+		c, namespace, err := o.Factory.Scope()
 		if err != nil {
 			return err
 		}

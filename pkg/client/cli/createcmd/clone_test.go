@@ -12,7 +12,8 @@ import (
 func TestClone(t *testing.T) {
 	for name, line := range map[string]string{
 		"clone.yaml": "--source-name demo",
-		"clone-all.yaml": "--name c -n shop --source-name before --source-type vmsnapshot --target-name copy --target-type VirtualMachine" +
+		"clone-all.yaml": "--name c -n shop --source-name before --source-type vmsnapshot --target-name copy " +
+			"--target-type VirtualMachine" +
 			" --label-filter * --label-filter !app --annotation-filter a/* --new-smbios-serial s1" +
 			" --new-mac-address default:02-00-00-00-00-17 --new-mac-address other:02-00-00-00-00-18",
 		"clone-across.yaml": "--name c -n team-a --source-name demo --target-name demo --target-namespace team-b",
@@ -28,8 +29,10 @@ func TestClone(t *testing.T) {
 // TestCloneTypes takes the kinds of source and target by all names that KubeVirt's virtctl takes.
 func TestCloneTypes(t *testing.T) {
 	for given, want := range map[string]string{
-		"vm": "VirtualMachine", "VM": "VirtualMachine", "VirtualMachine": "VirtualMachine", "virtualmachine": "VirtualMachine",
-		"snapshot": "VirtualMachineSnapshot", "VirtualMachineSnapshot": "VirtualMachineSnapshot", "vmsnapshot": "VirtualMachineSnapshot",
+		"vm": "VirtualMachine", "VM": "VirtualMachine", "VirtualMachine": "VirtualMachine",
+		"virtualmachine": "VirtualMachine",
+		"snapshot":       "VirtualMachineSnapshot", "VirtualMachineSnapshot": "VirtualMachineSnapshot",
+		"vmsnapshot": "VirtualMachineSnapshot",
 		"VMSnapshot": "VirtualMachineSnapshot",
 	} {
 		c := newCluster(t)
@@ -52,27 +55,32 @@ func TestCloneRefused(t *testing.T) {
 		"--source-name=":                         `--source-name is missing; give the name of a VM or snapshot`,
 		"--source-name a --source-type disk":     `--source-type: "disk" is not one of vm, snapshot`,
 		"--source-name a --target-type snapshot": `--target-type: "snapshot" is not vm`,
-		"--source-name a --new-mac-address 02-00":      `--new-mac-address: "02-00" is not INTERFACE:MAC, the MAC with dashes`,
-		"--source-name a --new-mac-address default:":   `--new-mac-address: "default:" is not INTERFACE:MAC, the MAC with dashes`,
-		"--source-name a --new-mac-address :02-00":     `--new-mac-address: ":02-00" is not INTERFACE:MAC, the MAC with dashes`,
-		"--source-name a --new-mac-address d:02:00:00": `--new-mac-address: "d:02:00:00" is not INTERFACE:MAC, the MAC with dashes`,
+		"--source-name a --new-mac-address " +
+			"02-00": `--new-mac-address: "02-00" is not INTERFACE:MAC, the MAC with dashes`,
+		"--source-name a --new-mac-address " +
+			"default:": `--new-mac-address: "default:" is not INTERFACE:MAC, the MAC with dashes`,
+		"--source-name a --new-mac-address " +
+			":02-00": `--new-mac-address: ":02-00" is not INTERFACE:MAC, the MAC with dashes`,
+		"--source-name a --new-mac-address " +
+			"d:02:00:00": `--new-mac-address: "d:02:00:00" is not INTERFACE:MAC, the MAC with dashes`,
 	} {
 		c.refused("clone "+line, want)
 	}
 }
 
-// TestCloneAcross makes a clone for another namespace there, with the source's namespace in its annotation. The manifest
-// says the same as what is sent.
+// TestCloneAcross makes a clone for another namespace there, with the source's namespace in its annotation. The
+// manifest says the same as what is sent.
 func TestCloneAcross(t *testing.T) {
 	for line, want := range map[string]struct {
 		namespace string
 		source    any // the annotation, if there is one
 	}{
-		"-n team-a --target-namespace team-b":                            {"team-b", "team-a"},
-		"--target-namespace team-b":                                      {"team-b", "shop"}, // the context's
-		"-n team-a --target-namespace team-b --source-type snapshot":     {"team-b", "team-a"},
-		"-n team-a --target-namespace team-b --target-name demo":         {"team-b", "team-a"},
-		"-n team-a --target-namespace team-a":                            {"team-a", nil}, // the source's own is none other
+		"-n team-a --target-namespace team-b":                        {"team-b", "team-a"},
+		"--target-namespace team-b":                                  {"team-b", "shop"}, // the context's
+		"-n team-a --target-namespace team-b --source-type snapshot": {"team-b", "team-a"},
+		"-n team-a --target-namespace team-b --target-name demo":     {"team-b", "team-a"},
+		// the source's own is none other
+		"-n team-a --target-namespace team-a":                            {"team-a", nil},
 		"--target-namespace shop":                                        {"shop", nil},
 		"-n team-a --target-namespace=":                                  {"team-a", nil},
 		"-n team-a --target-namespace team-b --dry-run=server -o yaml":   {"team-b", "team-a"},

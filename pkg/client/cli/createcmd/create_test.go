@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// cluster is an API server that answers what is created with what it was sent, or refuses it, and the kubeconfig for it,
-// whose context has the namespace "shop".
+// cluster is an API server that answers what is created with what it was sent, or refuses it, and the kubeconfig for
+// it, whose context has the namespace "shop".
 type cluster struct {
 	t          *testing.T
 	kubeconfig string
@@ -146,35 +146,63 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// TestApply has each kind created where it belongs: in the namespace of the flag, else of the context, or in the cluster.
+// TestApply has each kind created where it belongs: in the namespace of the flag, else of the context, or in the
+// cluster.
 func TestApply(t *testing.T) {
 	const clones, types = "/apis/clone.kubevirt.io/v1beta1", "/apis/instancetype.kubevirt.io/v1beta1"
 	const vms = "/apis/kubevirt.io/v1/namespaces/"
 	for line, want := range map[string]struct{ asked, out string }{
-		"vm --name demo --pvc disk --apply":         {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/demo created"},
-		"vm --name demo --pvc disk --apply -n shop": {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/demo created"},
-		"vm --pvc disk --apply":                     {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/vm-rrrrr created"},
+		"vm --name demo --pvc disk --apply": {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/demo created"},
+		"vm --name demo --pvc disk --apply -n shop": {
+			vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/demo created",
+		},
+		"vm --pvc disk --apply": {
+			vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/vm-rrrrr created",
+		},
 		"vm --name demo --pvc disk --apply -o name": {vms + "shop/virtualmachines?", "virtualmachine.kubevirt.io/demo"},
 		// Asking the server is what an apply does.
-		"vm --name demo --pvc disk --dry-run": {vms + "shop/virtualmachines?dryRun=All&", "virtualmachine.kubevirt.io/demo created (server dry run)"},
+		"vm --name demo --pvc disk --dry-run": {
+			vms + "shop/virtualmachines?dryRun=All&", "virtualmachine.kubevirt.io/demo created (server dry run)",
+		},
 		"instancetype --name small --cpu 1 --memory 1Gi --apply": {
-			types + "/virtualmachineclusterinstancetypes?", "virtualmachineclusterinstancetype.instancetype.kubevirt.io/small created",
+			types + "/virtualmachineclusterinstancetypes?",
+			"virtualmachineclusterinstancetype.instancetype.kubevirt.io/small created",
 		},
 		"instancetype --name small --cpu 1 --memory 1Gi --apply --namespaced": {
-			types + "/namespaces/shop/virtualmachineinstancetypes?", "virtualmachineinstancetype.instancetype.kubevirt.io/small created",
+			types + "/namespaces/shop/virtualmachineinstancetypes?",
+			"virtualmachineinstancetype.instancetype.kubevirt.io/small created",
 		},
 		"instancetype --name small --cpu 1 --memory 1Gi --apply -n shop -o name": {
-			types + "/namespaces/shop/virtualmachineinstancetypes?", "virtualmachineinstancetype.instancetype.kubevirt.io/small",
+			types + "/namespaces/shop/virtualmachineinstancetypes?",
+			"virtualmachineinstancetype.instancetype.kubevirt.io/small",
 		},
-		"preference --apply":              {types + "/virtualmachineclusterpreferences?", "virtualmachineclusterpreference.instancetype.kubevirt.io/clusterpreference-rrrrr created"},
-		"preference --apply --namespaced": {types + "/namespaces/shop/virtualmachinepreferences?", "virtualmachinepreference.instancetype.kubevirt.io/preference-rrrrr created"},
+		"preference --apply": {
+			types + "/virtualmachineclusterpreferences?",
+			"virtualmachineclusterpreference.instancetype.kubevirt.io/clusterpreference-rrrrr created",
+		},
+		"preference --apply --namespaced": {
+			types + "/namespaces/shop/virtualmachinepreferences?",
+			"virtualmachinepreference.instancetype.kubevirt.io/preference-rrrrr created",
+		},
 		"preference --name linux --dry-run=server": {
-			types + "/virtualmachineclusterpreferences?", "virtualmachineclusterpreference.instancetype.kubevirt.io/linux created (server dry run)",
+			types + "/virtualmachineclusterpreferences?",
+			"virtualmachineclusterpreference.instancetype.kubevirt.io/linux created (server dry run)",
 		},
-		"clone --source-name demo --apply":            {clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr created"},
-		"clone --source-name demo --apply -n shop":    {clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr created"},
-		"clone --source-name demo --apply -o name":    {clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr"},
-		"clone --source-name demo --dry-run --name c": {clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/c created (server dry run)"},
+		"clone --source-name demo --apply": {
+			clones + "/namespaces/shop/virtualmachineclones?",
+			"virtualmachineclone.clone.kubevirt.io/clone-rrrrr created",
+		},
+		"clone --source-name demo --apply -n shop": {
+			clones + "/namespaces/shop/virtualmachineclones?",
+			"virtualmachineclone.clone.kubevirt.io/clone-rrrrr created",
+		},
+		"clone --source-name demo --apply -o name": {
+			clones + "/namespaces/shop/virtualmachineclones?", "virtualmachineclone.clone.kubevirt.io/clone-rrrrr",
+		},
+		"clone --source-name demo --dry-run --name c": {
+			clones + "/namespaces/shop/virtualmachineclones?",
+			"virtualmachineclone.clone.kubevirt.io/c created (server dry run)",
+		},
 	} {
 		c := newCluster(t)
 		out, errOut, err := c.create("", strings.Fields(line)...)
@@ -195,7 +223,8 @@ func TestApply(t *testing.T) {
 func TestNotApplied(t *testing.T) {
 	c := newCluster(t)
 	for _, line := range []string{
-		"vm --name x", "instancetype --name x --cpu 1 --memory 1Gi", "preference --name x", "clone --name x --source-name demo",
+		"vm --name x", "instancetype --name x --cpu 1 --memory 1Gi", "preference --name x",
+		"clone --name x --source-name demo",
 	} {
 		plain, _, err := c.create("", strings.Fields(line)...)
 		if err != nil || !strings.HasPrefix(plain, "apiVersion: ") || !strings.Contains(plain, "\n  name: x\n") {
@@ -239,7 +268,8 @@ func TestNoArguments(t *testing.T) {
 			t.Errorf("%s demo: %v", kind, err)
 		}
 		_, _, err = c.create("", append(strings.Fields(kind), "-o", "xml")...)
-		if cli.ExitCode(err) != cli.ExitUsage || !strings.HasPrefix(err.Error(), `unknown output format "xml"; use one of `) {
+		if cli.ExitCode(err) != cli.ExitUsage ||
+			!strings.HasPrefix(err.Error(), `unknown output format "xml"; use one of `) {
 			t.Errorf("%s -o xml: %v", kind, err)
 		}
 	}

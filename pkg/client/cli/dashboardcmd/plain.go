@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/client/action/overview"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -85,7 +86,7 @@ func (s *session) plain(ctx context.Context, w *page.World) error {
 		return err
 	}
 	var before *overview.Report
-	stale := false
+	link := outage.Follow(s.options.Factory.TellOutages(ctx))
 	for {
 		now := report(w)
 		for _, line := range overview.Changes(before, now) {
@@ -96,13 +97,10 @@ func (s *session) plain(ctx context.Context, w *page.World) error {
 		}
 		before = now
 		state := w.Machines.State()
-		if state.Stale() != stale {
-			stale = state.Stale()
-			text := "connected again"
-			if stale {
-				text = "the connection is lost: " + cli.Explain(state.Err, s.options.Factory.Connection())
-			}
-			fmt.Fprintln(out.ErrOut, widget.Harmless(text))
+		if state.Stale() {
+			link.Lost(ctx, state.Err)
+		} else {
+			link.Answered()
 		}
 		timer := time.NewTimer(frame)
 		select {

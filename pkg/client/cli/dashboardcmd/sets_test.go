@@ -20,8 +20,9 @@ func TestSetsAreReadScaledAndDeleted(t *testing.T) {
 	t.Parallel()
 	const pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/prod/virtualmachinepools"
 	object := map[string]any{
-		"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": map[string]any{"namespace": "prod", "name": "db", "uid": "u", "resourceVersion": "7"},
-		"spec": map[string]any{"replicas": 3},
+		"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
+		"metadata": map[string]any{"namespace": "prod", "name": "db", "uid": "u", "resourceVersion": "7"},
+		"spec":     map[string]any{"replicas": 3},
 	}
 	var asked []string
 	note := func(w http.ResponseWriter, r *http.Request) {
@@ -38,12 +39,25 @@ func TestSetsAreReadScaledAndDeleted(t *testing.T) {
 		}
 	}
 	api := clienttest.New(t)
-	api.Put(pools, map[string]any{"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePoolList", "metadata": map[string]any{}, "items": []any{object}})
+	api.Put(pools, map[string]any{
+		"apiVersion": "pool.kubevirt.io/v1beta1",
+		"kind":       "VirtualMachinePoolList",
+		"metadata":   map[string]any{},
+		"items":      []any{object},
+	})
 	api.Put(pools+"/db", http.HandlerFunc(note))
 	api.Put(pools+"/db/scale", http.HandlerFunc(note))
-	a := &actions{client: api.Client(), rules: map[string]*authorizationv1.SubjectRulesReviewStatus{"prod": {ResourceRules: []authorizationv1.ResourceRule{
-		{Verbs: []string{"patch"}, APIGroups: []string{"pool.kubevirt.io"}, Resources: []string{"virtualmachinepools/scale"}},
-	}}}}
+	a := &actions{
+		client: api.Client(),
+		rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
+			"prod": {ResourceRules: []authorizationv1.ResourceRule{
+				{
+					Verbs: []string{"patch"}, APIGroups: []string{"pool.kubevirt.io"},
+					Resources: []string{"virtualmachinepools/scale"},
+				},
+			}},
+		},
+	}
 	ctx := context.Background()
 	list, err := source(a.client, poolv1beta1.SchemeGroupVersion, store.Pools, "prod").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -61,7 +75,9 @@ func TestSetsAreReadScaledAndDeleted(t *testing.T) {
 	if err := a.DeleteSet(ctx, s); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{`PATCH {"metadata":{"resourceVersion":"7"},"spec":{"replicas":5}}`, `DELETE {"preconditions":{"uid":"u"}}`}, asked); diff != "" {
+	if diff := cmp.Diff([]string{
+		`PATCH {"metadata":{"resourceVersion":"7"},"spec":{"replicas":5}}`, `DELETE {"preconditions":{"uid":"u"}}`,
+	}, asked); diff != "" {
 		t.Error(diff)
 	}
 	text, err := a.Object(ctx, store.Pools, "prod", "db")

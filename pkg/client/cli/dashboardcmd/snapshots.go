@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
@@ -72,7 +73,10 @@ func (a *actions) Restore(ctx context.Context, key store.Key, o snapshot.Restore
 	if err != nil {
 		return "", err
 	}
-	return r.Name, nil
+	if plan.Exists {
+		err = lifecyclecmd.RecordRestore(a.factory, r, plan.UID, o.Keep, "")
+	}
+	return r.Name, err
 }
 
 // Clone asks for a clone.

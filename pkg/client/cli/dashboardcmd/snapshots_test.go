@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +17,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
+	"github.com/virtkit/virtkit/pkg/client/action/journal"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -26,9 +29,16 @@ func TestSnapshotActions(t *testing.T) {
 	t.Parallel()
 	const prod = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/prod/"
 	object := map[string]any{
-		"apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineSnapshot", "metadata": map[string]any{"namespace": "prod", "name": "s", "uid": "u"},
-		"spec":   map[string]any{"source": map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "db"}},
-		"status": map[string]any{"readyToUse": true, "phase": "Succeeded", "snapshotVolumes": map[string]any{"includedVolumes": []string{"root"}}},
+		"apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineSnapshot",
+		"metadata": map[string]any{"namespace": "prod", "name": "s", "uid": "u"},
+		"spec": map[string]any{
+			"source": map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "db"},
+		},
+		"status": map[string]any{
+			"readyToUse":      true,
+			"phase":           "Succeeded",
+			"snapshotVolumes": map[string]any{"includedVolumes": []string{"root"}},
+		},
 	}
 	var asked []string
 	answer := func(w http.ResponseWriter, v any) {
@@ -51,7 +61,8 @@ func TestSnapshotActions(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			asked = append(asked, sent["kind"].(string)+" "+sent["metadata"].(map[string]any)["name"].(string)+" "+string(spec))
+			asked = append(asked,
+				sent["kind"].(string)+" "+sent["metadata"].(map[string]any)["name"].(string)+" "+string(spec))
 			answer(w, sent)
 			return
 		}
@@ -65,16 +76,30 @@ func TestSnapshotActions(t *testing.T) {
 	api.Put(prod+"virtualmachinesnapshots/s", note)
 	api.Put(prod+"virtualmachinerestores", note)
 	api.Put("/apis/clone.kubevirt.io/v1beta1/namespaces/prod/virtualmachineclones", note)
-	api.Put("/apis/kubevirt.io/v1/namespaces/prod/virtualmachines/db", map[string]any{"metadata": map[string]any{"namespace": "prod", "name": "db"}})
-	api.Put("/apis/kubevirt.io/v1/namespaces/prod/virtualmachineinstances/db", map[string]any{"metadata": map[string]any{"namespace": "prod", "name": "db"}, "status": map[string]any{"phase": "Running"}})
+	api.Put("/apis/kubevirt.io/v1/namespaces/prod/virtualmachines/db",
+		map[string]any{"metadata": map[string]any{"namespace": "prod", "name": "db"}})
+	api.Put("/apis/kubevirt.io/v1/namespaces/prod/virtualmachineinstances/db", map[string]any{
+		"metadata": map[string]any{"namespace": "prod", "name": "db"},
+		"status":   map[string]any{"phase": "Running"},
+	})
+	state := t.TempDir()
+	f := cli.NewFactory("virtctl", cli.NoStreams(),
+		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })
+	f.RandomName = func(int) string { return "abcde" }
 	a := &actions{
-		client: api.Client(), factory: &cli.Factory{RandomName: func(int) string { return "abcde" }},
-		rules: map[string]*authorizationv1.SubjectRulesReviewStatus{"prod": {ResourceRules: []authorizationv1.ResourceRule{
-			{Verbs: []string{"create"}, APIGroups: []string{"snapshot.kubevirt.io"}, Resources: []string{"virtualmachinesnapshots"}},
-		}}},
+		client: api.Client(), factory: f,
+		rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
+			"prod": {ResourceRules: []authorizationv1.ResourceRule{
+				{
+					Verbs: []string{"create"}, APIGroups: []string{"snapshot.kubevirt.io"},
+					Resources: []string{"virtualmachinesnapshots"},
+				},
+			}},
+		},
 	}
 	ctx, key := context.Background(), store.Key{Namespace: "prod", Name: "s"}
-	if err := a.TakeSnapshot(ctx, store.Key{Namespace: "prod", Name: "db"}, "s", snapshot.Options{Policy: "Retain"}); err != nil {
+	if err := a.TakeSnapshot(ctx, store.Key{Namespace: "prod", Name: "db"},
+		"s", snapshot.Options{Policy: "Retain"}); err != nil {
 		t.Error(err)
 	}
 	plan, err := a.RestorePlan(ctx, key, "db")
@@ -85,10 +110,18 @@ func TestSnapshotActions(t *testing.T) {
 	if _, err := a.Restore(ctx, key, snapshot.RestoreOptions{Target: "db"}); !errors.As(err, &runs) {
 		t.Errorf("a VM that runs was restored: %v", err)
 	}
-	if name, err := a.Restore(ctx, key, snapshot.RestoreOptions{Target: "db", Stop: true}); err != nil || name != "restore-s-abcde" {
+	if name, err := a.Restore(ctx, key, snapshot.RestoreOptions{Target: "db", Stop: true}); err != nil ||
+		name != "restore-s-abcde" {
 		t.Errorf("%q, %v", name, err)
 	}
-	if name, err := a.Clone(ctx, "prod", clone.Options{Source: "s", FromSnapshot: true, Target: "two"}); err != nil || name != "clone-abcde" {
+	// An undo finds it, or says why it cannot.
+	entries, err := journal.File{Path: filepath.Join(state, "virtkit", "journal.jsonl")}.Read()
+	if err != nil || len(entries) != 1 || entries[0].Verb != lifecycle.Restore ||
+		entries[0].Machines[0].Restore != "restore-s-abcde" {
+		t.Errorf("the journal has %+v, %v", entries, err)
+	}
+	if name, err := a.Clone(ctx, "prod", clone.Options{Source: "s", FromSnapshot: true, Target: "two"}); err != nil ||
+		name != "clone-abcde" {
 		t.Errorf("%q, %v", name, err)
 	}
 	s := &store.Snapshot{Namespace: "prod", Name: "s", Resource: store.Snapshots, UID: "u"}
@@ -107,7 +140,8 @@ func TestSnapshotActions(t *testing.T) {
 	if report, err := a.WhySnapshot(ctx, s); err != nil || report.Verdict != "ok" {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if text, err := a.Object(ctx, store.Snapshots, "prod", "s"); err != nil || !strings.Contains(text, "kind: VirtualMachineSnapshot") {
+	if text, err := a.Object(ctx, store.Snapshots, "prod", "s"); err != nil ||
+		!strings.Contains(text, "kind: VirtualMachineSnapshot") {
 		t.Errorf("%s, %v", text, err)
 	}
 	for resource, may := range map[string]bool{store.Snapshots: true, store.Restores: false, store.Clones: false} {
@@ -122,23 +156,30 @@ func TestSnapshotSources(t *testing.T) {
 	t.Parallel()
 	api := clienttest.New(t)
 	api.Put("/apis/snapshot.kubevirt.io/v1beta1/namespaces/prod/"+store.Contents, map[string]any{
-		"apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineSnapshotContentList", "metadata": map[string]any{}, "items": []any{map[string]any{"metadata": map[string]any{"name": "c"}}},
+		"apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineSnapshotContentList",
+		"metadata": map[string]any{}, "items": []any{map[string]any{"metadata": map[string]any{"name": "c"}}},
 	})
 	api.Put("/apis/snapshot.storage.k8s.io/v1/namespaces/prod/"+store.VolumeSnapshots, map[string]any{
-		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotList", "metadata": map[string]any{}, "items": []any{map[string]any{"metadata": map[string]any{"name": "v"}, "status": map[string]any{"restoreSize": "3Gi"}}},
+		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotList", "metadata": map[string]any{},
+		"items": []any{
+			map[string]any{"metadata": map[string]any{"name": "v"}, "status": map[string]any{"restoreSize": "3Gi"}},
+		},
 	})
-	list, err := source(api.Client(), snapshotv1beta1.SchemeGroupVersion, store.Contents, "prod").List(context.Background(), metav1.ListOptions{})
+	list, err := source(api.Client(), snapshotv1beta1.SchemeGroupVersion, store.Contents,
+		"prod").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c := list.(*snapshotv1beta1.VirtualMachineSnapshotContentList); len(c.Items) != 1 || c.Items[0].Name != "c" {
 		t.Errorf("%+v", list)
 	}
-	list, err = source(api.Client(), volumesnapshotv1.SchemeGroupVersion, store.VolumeSnapshots, "prod").List(context.Background(), metav1.ListOptions{})
+	list, err = source(api.Client(), volumesnapshotv1.SchemeGroupVersion, store.VolumeSnapshots,
+		"prod").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if row := snapshot.VolumeSnapshotRow(&list.(*volumesnapshotv1.VolumeSnapshotList).Items[0]); row.Name != "v" || row.Size.String() != "3Gi" {
+	if row := snapshot.VolumeSnapshotRow(&list.(*volumesnapshotv1.VolumeSnapshotList).Items[0]); row.Name != "v" ||
+		row.Size.String() != "3Gi" {
 		t.Errorf("%+v", row)
 	}
 }

@@ -30,15 +30,24 @@ func TestVolumesArePluggedAndUnplugged(t *testing.T) {
 	})
 	const subresources = "/apis/subresources.kubevirt.io/v1/namespaces/prod/"
 	api := clienttest.New(t)
-	api.Put("/api/v1/namespaces/prod/persistentvolumeclaims/data", map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data"}})
+	api.Put("/api/v1/namespaces/prod/persistentvolumeclaims/data",
+		map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data"}})
 	api.Put(subresources+"virtualmachines/web/addvolume", note)
 	api.Put(subresources+"virtualmachineinstances/web/removevolume", note)
 	state := t.TempDir()
 	f := cli.NewFactory("virtctl", cli.NoStreams(),
 		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })
-	a := &actions{factory: f, client: api.Client(), rules: map[string]*authorizationv1.SubjectRulesReviewStatus{"prod": {ResourceRules: []authorizationv1.ResourceRule{
-		{Verbs: []string{"update"}, APIGroups: []string{"subresources.kubevirt.io"}, Resources: []string{"virtualmachines/addvolume"}},
-	}}}}
+	a := &actions{
+		factory: f, client: api.Client(),
+		rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
+			"prod": {ResourceRules: []authorizationv1.ResourceRule{
+				{
+					Verbs: []string{"update"}, APIGroups: []string{"subresources.kubevirt.io"},
+					Resources: []string{"virtualmachines/addvolume"},
+				},
+			}},
+		},
+	}
 	key := store.Key{Namespace: "prod", Name: "web"}
 	if err := a.Plug(context.Background(), key, volume.Options{Volume: "data"}); err != nil {
 		t.Error(err)
@@ -47,7 +56,8 @@ func TestVolumesArePluggedAndUnplugged(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		subresources + `virtualmachines/web/addvolume {"name":"data","disk":{"name":"data","disk":{"bus":"scsi"},"serial":"data"},"volumeSource":{"persistentVolumeClaim":{"claimName":"data","hotpluggable":true}}}`,
+		subresources +
+			`virtualmachines/web/addvolume {"name":"data","disk":{"name":"data","disk":{"bus":"scsi"},"serial":"data"},"volumeSource":{"persistentVolumeClaim":{"claimName":"data","hotpluggable":true}}}`,
 		subresources + `virtualmachineinstances/web/removevolume {"name":"data"}`,
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {

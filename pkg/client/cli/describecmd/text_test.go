@@ -16,11 +16,19 @@ import (
 // A machine of a set says which.
 func TestControlledBy(t *testing.T) {
 	owned := func(kind, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: "db-0", Namespace: "ns", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}}}
+		return metav1.ObjectMeta{
+			Name: "db-0", Namespace: "ns",
+			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}},
+		}
 	}
 	for want, r := range map[string]*describe.Report{
-		"Controlled By: VirtualMachinePool/db":                {VM: &v1.VirtualMachine{ObjectMeta: owned("VirtualMachinePool", "db")}, Why: &why.Report{}},
-		"Controlled By: VirtualMachineInstanceReplicaSet/web": {VMI: &v1.VirtualMachineInstance{ObjectMeta: owned("VirtualMachineInstanceReplicaSet", "web")}, Why: &why.Report{}},
+		"Controlled By: VirtualMachinePool/db": {
+			VM: &v1.VirtualMachine{ObjectMeta: owned("VirtualMachinePool", "db")}, Why: &why.Report{},
+		},
+		"Controlled By: VirtualMachineInstanceReplicaSet/web": {
+			VMI: &v1.VirtualMachineInstance{ObjectMeta: owned("VirtualMachineInstanceReplicaSet", "web")},
+			Why: &why.Report{},
+		},
 		"": {VM: &v1.VirtualMachine{}, Why: &why.Report{}},
 	} {
 		out := &bytes.Buffer{}

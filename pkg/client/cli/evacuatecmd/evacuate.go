@@ -172,7 +172,13 @@ func (o *Options) carryOut(ctx context.Context, c *client.Client, plan *evacuate
 			}
 		}
 	}
-	return evacuate.Run(ctx, c, plan, options)
+	report, err := evacuate.Run(ctx, c, plan, options)
+	if o.DryRun == cli.DryRunNone {
+		streams.Requested(err, true, "evacuation of node %s", o.Node)
+		streams.Interrupted(err, "`%s evacuate %s` asks those again that were refused, and says who is left",
+			o.Factory.Program, o.Node)
+	}
+	return report, err
 }
 
 func (o *Options) print(r *evacuate.Report) error {

@@ -8,15 +8,21 @@ import (
 
 func TestSentence(t *testing.T) {
 	for want, g := range map[string]evacuate.Guest{
-		"VMI shop/web has moved and runs on node2":             {State: evacuate.Left, Outcome: evacuate.Moves, Now: "node2"},
-		"VMI shop/web was started anew and runs on node2":      {State: evacuate.Left, Outcome: evacuate.Restarts, Now: "node2"},
-		"VMI shop/web is stopped, and is to start elsewhere":   {State: evacuate.Moving, Outcome: evacuate.Restarts},
-		"VMI shop/web migrates to node2":                       {State: evacuate.Moving, Outcome: evacuate.Moves, Target: "node2"},
-		"VMI shop/web migrates":                                {State: evacuate.Moving, Outcome: evacuate.Waits},
-		"VMI shop/web is stopped":                              {State: evacuate.Stopped, Outcome: evacuate.Ends},
-		"VMI shop/web runs on node1 and is marked to leave":    {State: evacuate.Asked, Outcome: evacuate.Marked},
-		"VMI shop/web runs on node1 and was asked to leave":    {State: evacuate.Asked, Outcome: evacuate.Moves},
-		"VMI shop/web runs on node1 and stays there: no right": {State: evacuate.Refused, Outcome: evacuate.Marked, Reason: "no right"},
+		"VMI shop/web has moved and runs on node2": {State: evacuate.Left, Outcome: evacuate.Moves, Now: "node2"},
+		"VMI shop/web was started anew and runs on node2": {
+			State: evacuate.Left, Outcome: evacuate.Restarts, Now: "node2",
+		},
+		"VMI shop/web is stopped, and is to start elsewhere": {State: evacuate.Moving, Outcome: evacuate.Restarts},
+		"VMI shop/web migrates to node2": {
+			State: evacuate.Moving, Outcome: evacuate.Moves, Target: "node2",
+		},
+		"VMI shop/web migrates":                             {State: evacuate.Moving, Outcome: evacuate.Waits},
+		"VMI shop/web is stopped":                           {State: evacuate.Stopped, Outcome: evacuate.Ends},
+		"VMI shop/web runs on node1 and is marked to leave": {State: evacuate.Asked, Outcome: evacuate.Marked},
+		"VMI shop/web runs on node1 and was asked to leave": {State: evacuate.Asked, Outcome: evacuate.Moves},
+		"VMI shop/web runs on node1 and stays there: no right": {
+			State: evacuate.Refused, Outcome: evacuate.Marked, Reason: "no right",
+		},
 		"VMI shop/web runs on node1 and was asked to leave: its last migration failed: x": {
 			State: evacuate.Asked, Outcome: evacuate.Moves, Reason: "its last migration failed: x",
 		},

@@ -55,6 +55,9 @@ func NewCmdExpose(f *cli.Factory) *cobra.Command {
 			if err := o.complete(args); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("port") && o.Service.Port == 0 {
+				return cli.UsageErrorf("--port: 0 is not a port from 1 to 65535")
+			}
 			return Run(cmd.Context(), o)
 		},
 		ValidArgsFunction: o.completeArgs(f),

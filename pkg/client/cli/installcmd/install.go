@@ -194,10 +194,15 @@ func (o *Options) install(
 	dryRun := o.DryRun == cli.DryRunServer
 	results, err = installer.Install(ctx, append(objects, monitoring...), dryRun)
 	if err != nil {
+		if !dryRun {
+			o.Factory.IO.Interrupted(err, "a part is applied; `%s install` again goes on", o.Factory.Program)
+		}
 		return results, note, err
 	}
 	if !dryRun && o.Wait {
 		err = installer.Wait(ctx, objects)
+		o.Factory.IO.Interrupted(err, "everything is applied, and starts; `%s install` again goes on waiting",
+			o.Factory.Program)
 		if errors.Is(err, action.ErrNotReady) {
 			err = fmt.Errorf("%w. Everything is applied; `%s install` again goes on waiting", err, o.Factory.Program)
 		}

@@ -18,7 +18,8 @@ import (
 func factory(t *testing.T) (*cli.Factory, *bytes.Buffer) {
 	t.Helper()
 	out := &bytes.Buffer{}
-	f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &bytes.Buffer{}}, os.Getenv)
+	f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &bytes.Buffer{}},
+		os.Getenv)
 	return f, out
 }
 
@@ -30,9 +31,13 @@ func TestInstallFlags(t *testing.T) {
 	}{
 		{args: "", want: func(*Options) {}},
 		{
-			args: "--image-registry r.example.com/x --image-tag v1 --image-pull-policy Always --kubelet-dir /k --pod-annotation a=b",
+			args: "--image-registry r.example.com/x --image-tag v1 --image-pull-policy Always --kubelet-dir " +
+				"/k --pod-annotation a=b",
 			want: func(o *Options) {
-				o.Settings = action.Settings{Registry: "r.example.com/x", Tag: "v1", PullPolicy: "Always", KubeletDir: "/k", PodAnnotations: map[string]string{"a": "b"}}
+				o.Settings = action.Settings{
+					Registry: "r.example.com/x", Tag: "v1", PullPolicy: "Always", KubeletDir: "/k",
+					PodAnnotations: map[string]string{"a": "b"},
+				}
 			},
 		},
 		{args: "--dry-run=server --wait=false", want: func(o *Options) { o.DryRun, o.Wait = cli.DryRunServer, false }},
@@ -63,7 +68,10 @@ func TestInstallFlags(t *testing.T) {
 			t.Errorf("install %s: %v", test.args, err)
 			continue
 		}
-		want := &Options{Settings: action.Settings{Tag: "dev"}, Monitoring: "auto", DryRun: cli.DryRunNone, Wait: true, Timeout: got.Timeout}
+		want := &Options{
+			Settings: action.Settings{Tag: "dev"}, Monitoring: "auto", DryRun: cli.DryRunNone, Wait: true,
+			Timeout: got.Timeout,
+		}
 		test.want(want)
 		got.Factory, got.Output = nil, nil
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -106,7 +114,10 @@ func TestInstallOutputName(t *testing.T) {
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"customresourcedefinition.apiextensions.k8s.io/virtualmachines.kubevirt.io\n", "namespace/kubevirt\n", "deployment.apps/virt-api\n"} {
+	for _, want := range []string{
+		"customresourcedefinition.apiextensions.k8s.io/virtualmachines.kubevirt.io\n", "namespace/kubevirt\n",
+		"deployment.apps/virt-api\n",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -121,7 +132,10 @@ func TestInstallDryRunMonitoring(t *testing.T) {
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"servicemonitor.monitoring.coreos.com/prometheus-kubevirt-rules\n", "prometheusrule.monitoring.coreos.com/prometheus-kubevirt-rules\n", "configmap/kubevirt-dashboard\n"} {
+	for _, want := range []string{
+		"servicemonitor.monitoring.coreos.com/prometheus-kubevirt-rules\n",
+		"prometheusrule.monitoring.coreos.com/prometheus-kubevirt-rules\n", "configmap/kubevirt-dashboard\n",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -131,7 +145,8 @@ func TestInstallDryRunMonitoring(t *testing.T) {
 func TestSummary(t *testing.T) {
 	o := &Options{Settings: action.Settings{Tag: "v1"}, Wait: true}
 	results := []action.Result{{Change: action.Created}, {Change: action.Unchanged}, {Change: action.Unchanged}}
-	if got, want := o.summary(results), "virtkit v1 is ready in namespace kubevirt: 1 created, 2 unchanged"; got != want {
+	if got, want := o.summary(results), "virtkit v1 is ready in namespace "+
+		"kubevirt: 1 created, 2 unchanged"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

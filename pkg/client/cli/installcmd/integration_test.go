@@ -35,7 +35,8 @@ type virtctl struct {
 
 func newVirtctl(t *testing.T) *virtctl {
 	t.Helper()
-	e, err := env.StartBare(t.Context(), "--controllers", "garbage-collector-controller,namespace-controller,serviceaccount-controller")
+	e, err := env.StartBare(t.Context(),
+		"--controllers", "garbage-collector-controller,namespace-controller,serviceaccount-controller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,9 @@ func newVirtctl(t *testing.T) *virtctl {
 		}
 	})
 	config := clientcmdapi.NewConfig()
-	config.Clusters["it"] = &clientcmdapi.Cluster{Server: e.Config.Host, CertificateAuthorityData: e.Config.CAData, CertificateAuthority: e.Config.CAFile}
+	config.Clusters["it"] = &clientcmdapi.Cluster{
+		Server: e.Config.Host, CertificateAuthorityData: e.Config.CAData, CertificateAuthority: e.Config.CAFile,
+	}
 	config.AuthInfos["it"] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: e.Config.CertData, ClientCertificate: e.Config.CertFile,
 		ClientKeyData: e.Config.KeyData, ClientKey: e.Config.KeyFile, Token: e.Config.BearerToken,
@@ -65,7 +68,8 @@ func (v *virtctl) run(code int, args ...string) (stdout, stderr string) {
 	var out, errOut bytes.Buffer
 	f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, os.Getenv)
 	if got := root.Run(v.t.Context(), f, append(args, "--kubeconfig", v.kubeconfig)); got != code {
-		v.t.Fatalf("virtctl %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), got, code, out.String(), errOut.String())
+		v.t.Fatalf("virtctl %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), got, code, out.String(),
+			errOut.String())
 	}
 	return out.String(), errOut.String()
 }
@@ -81,7 +85,10 @@ func (v *virtctl) says(text, pattern string) {
 // unwatched deletes virtkit's admission, whose server does not run here.
 func (v *virtctl) unwatched() {
 	v.t.Helper()
-	for _, kind := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+	for _, kind := range []client.Object{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{},
+		&admissionregistrationv1.MutatingWebhookConfiguration{},
+	} {
 		if err := v.env.Client.DeleteAllOf(v.t.Context(), kind); err != nil {
 			v.t.Fatal(err)
 		}

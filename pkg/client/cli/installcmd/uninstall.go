@@ -100,6 +100,9 @@ func RunUninstall(ctx context.Context, o *UninstallOptions) error {
 	installer.Progress = progress.step
 	deleted, err := installer.Uninstall(ctx, objects, options)
 	progress.end()
+	if o.DryRun == cli.DryRunNone {
+		o.Factory.IO.Interrupted(err, "a part is deleted; `%s uninstall` again goes on", o.Factory.Program)
+	}
 	var guests *action.GuestsError
 	if errors.As(err, &guests) && !o.DeleteVMs {
 		return fmt.Errorf("%w; delete them first, or add --delete-vms", err)

@@ -12,7 +12,9 @@ import (
 )
 
 func TestBar(t *testing.T) {
-	p := &account.Progress{Mode: "PreCopy", TotalBytes: 100 << 20, RemainingBytes: 40 << 20, BandwidthBytesPerSecond: 20 << 20}
+	p := &account.Progress{
+		Mode: "PreCopy", TotalBytes: 100 << 20, RemainingBytes: 40 << 20, BandwidthBytesPerSecond: 20 << 20,
+	}
 	for width, want := range map[int]string{
 		0:   "demo [============        ] 60 %, 40.0 MiB left at 20.0 MiB/s, about 2s",
 		30:  "demo [============        ] 6",
@@ -28,9 +30,14 @@ func TestWritePlan(t *testing.T) {
 	var out bytes.Buffer
 	err := writePlan(&out, &migrate.Plan{
 		Namespace: "default", Name: "demo", From: "node1", MemoryBytes: 1 << 30,
-		Nodes:  []migrate.Node{{Name: "node2", Fits: true}, {Name: "node3", Reasons: []string{"it is cordoned"}}},
-		Disks:  []migrate.Disk{{Volume: "root", How: migrate.Copied}, {Volume: "scratch", How: migrate.Copied, Bytes: 1 << 21}, {Volume: "data", How: migrate.Shared}},
-		Policy: "fast", Configuration: surface.Migrations(nil), Waits: []string{"migration m of the same guest is under way"}, Unread: []string{"nodes"},
+		Nodes: []migrate.Node{{Name: "node2", Fits: true}, {Name: "node3", Reasons: []string{"it is cordoned"}}},
+		Disks: []migrate.Disk{
+			{Volume: "root", How: migrate.Copied},
+			{Volume: "scratch", How: migrate.Copied, Bytes: 1 << 21},
+			{Volume: "data", How: migrate.Shared},
+		},
+		Policy: "fast", Configuration: surface.Migrations(nil),
+		Waits: []string{"migration m of the same guest is under way"}, Unread: []string{"nodes"},
 	})
 	if err != nil {
 		t.Fatal(err)

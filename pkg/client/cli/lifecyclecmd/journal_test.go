@@ -21,14 +21,18 @@ func TestDoIsJournalled(t *testing.T) {
 	})
 	f.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 	api := clienttest.New(t)
-	const vms, subresources = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/", "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachines/"
+	const vms, subresources = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/",
+		"/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachines/"
 	for _, name := range []string{"web", "db"} {
 		api.Put(vms+name, map[string]any{
-			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": map[string]any{"namespace": "ns", "name": name, "uid": name + "-uid"},
-			"spec": map[string]any{"runStrategy": "Always"},
+			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+			"metadata": map[string]any{"namespace": "ns", "name": name, "uid": name + "-uid"},
+			"spec":     map[string]any{"runStrategy": "Always"},
 		})
 	}
-	api.Put(subresources+"web/stop", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
+	api.Put(subresources+"web/stop", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusAccepted)
+	}))
 	api.Put(subresources+"db/stop", clienttest.Forbidden("virtualmachines"))
 	for name, fails := range map[string]bool{"web": false, "db": true} {
 		err := Do(t.Context(), f, api.Client(), lifecycle.Stop, lifecycle.Target{Namespace: "ns", Name: name})
@@ -45,7 +49,8 @@ func TestDoIsJournalled(t *testing.T) {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
 	e := entries[0]
-	if e.Verb != lifecycle.Stop || len(e.Machines) != 1 || e.Machines[0].Name != "web" || e.Machines[0].UID != "web-uid" || e.Machines[0].Before != "Always" {
+	if e.Verb != lifecycle.Stop || len(e.Machines) != 1 || e.Machines[0].Name != "web" ||
+		e.Machines[0].UID != "web-uid" || e.Machines[0].Before != "Always" {
 		t.Errorf("entry %+v", e)
 	}
 	if _, ok := journal.Last(entries, e.Server); !ok {

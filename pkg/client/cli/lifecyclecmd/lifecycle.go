@@ -93,7 +93,8 @@ func NewCmdUnpause(f *cli.Factory) *cobra.Command {
 // NewCmdReset makes `virtctl reset`.
 func NewCmdReset(f *cli.Factory) *cobra.Command {
 	_, cmd := newVerb(f, lifecycle.Reset, "Press the reset button of virtual machines",
-		"Reset the guests at once, as a machine's reset button does. The instance and its pod stay; the guest loses what it has\nnot written to its disks.", `
+		"Reset the guests at once, as a machine's reset button does. The instance and its pod stay; the guest "+
+			"loses what it has\nnot written to its disks.", `
 		virtctl reset demo`)
 	return cmd
 }
@@ -109,7 +110,9 @@ func NewCmdSoftReboot(f *cli.Factory) *cobra.Command {
 // NewCmdMigrate makes `virtctl migrate`.
 func NewCmdMigrate(f *cli.Factory) *cobra.Command {
 	o, cmd := newVerb(f, lifecycle.Migrate, "Move running virtual machines to other nodes",
-		"Move running guests to other nodes without stopping them. With --wait a migration that fails is an error. With --plan\nnothing moves: it says where a guest could go and why not elsewhere, what would be copied, and what holds for it.", `
+		"Move running guests to other nodes without stopping them. With --wait a migration that fails is an "+
+			"error. With --plan\nnothing moves: it says where a guest could go and why not elsewhere, what would be "+
+			"copied, and what holds for it.", `
 		virtctl migrate demo
 		virtctl migrate demo --wait --timeout 10m
 		virtctl migrate demo --to node2
@@ -135,7 +138,8 @@ func NewCmdMigrateCancel(f *cli.Factory) *cobra.Command {
 // NewCmdEvacuateCancel makes `virtctl evacuate-cancel`.
 func NewCmdEvacuateCancel(f *cli.Factory) *cobra.Command {
 	o, cmd := newVerb(f, lifecycle.EvacuateCancel, "Cancel the evacuation of virtual machines",
-		"Cancel that virtual machines are to leave their node, as a drain asks of them. What is migrating already goes\non: see migrate-cancel. With `node`, all machines that are to leave the nodes.", `
+		"Cancel that virtual machines are to leave their node, as a drain asks of them. What is migrating already "+
+			"goes\non: see migrate-cancel. With `node`, all machines that are to leave the nodes.", `
 		virtctl evacuate-cancel vm demo
 		virtctl evacuate-cancel vmi demo
 		virtctl evacuate-cancel node node1`)
@@ -154,7 +158,8 @@ func NewCmdEvacuateCancel(f *cli.Factory) *cobra.Command {
 // NewCmdDelete makes `virtctl delete`.
 func NewCmdDelete(f *cli.Factory) *cobra.Command {
 	o, cmd := newVerb(f, lifecycle.Delete, "Delete virtual machines",
-		"Delete virtual machines, after shutting down their guests. PersistentVolumeClaims stay; whatever else the guests wrote\nis lost. `kubectl delete vm` does the same.", `
+		"Delete virtual machines, after shutting down their guests. PersistentVolumeClaims stay; whatever else "+
+			"the guests wrote\nis lost. `kubectl delete vm` does the same.", `
 		virtctl delete demo
 		virtctl delete vmi/lone
 		virtctl delete -l app=web --yes --wait`)

@@ -30,7 +30,9 @@ func TestInterruptedRename(t *testing.T) {
 		var out bytes.Buffer
 		streams := cli.NoStreams()
 		streams.ErrOut = &out
-		o := &RenameOptions{Factory: cli.NewFactory("kubectl virt", streams, func(string) string { return "" }), Request: request}
+		o := &RenameOptions{
+			Factory: cli.NewFactory("kubectl virt", streams, func(string) string { return "" }), Request: request,
+		}
 		if err := o.exit(test.err); !errors.Is(err, test.err) {
 			t.Errorf("%s: the error is %v", name, err)
 		}

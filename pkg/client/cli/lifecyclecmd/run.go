@@ -235,7 +235,7 @@ func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
 	}
 	if o.DryRun != cli.DryRunClient {
 		r.sent = true
-		if err := lifecycle.Do(ctx, c, o.Verb, r.target, o.options()); err != nil {
+		if err := o.send(ctx, c, r.target); err != nil {
 			return o.refused(ctx, c, r.target, err)
 		}
 		r.accepted = true
@@ -344,16 +344,14 @@ func (o *Options) tellInterrupted(requests []*request) {
 			unknown = append(unknown, r.target)
 		}
 	}
-	for _, part := range []struct {
-		text    string
-		targets []lifecycle.Target
-	}{
-		{"was requested, and goes on", accepted},
-		{"may have been requested", unknown},
-		{"was not requested", not},
-	} {
-		if len(part.targets) > 0 {
-			o.Factory.IO.Interrupted(context.Canceled, "%s of %s %s", o.Verb, o.nameAll(part.targets), part.text)
-		}
+	streams := o.Factory.IO
+	if len(accepted) > 0 {
+		streams.Requested(context.Canceled, true, "%s of %s", o.Verb, o.nameAll(accepted))
+	}
+	if len(unknown) > 0 {
+		streams.Requested(context.Canceled, false, "%s of %s", o.Verb, o.nameAll(unknown))
+	}
+	if len(not) > 0 {
+		streams.Interrupted(context.Canceled, "%s of %s was not requested", o.Verb, o.nameAll(not))
 	}
 }

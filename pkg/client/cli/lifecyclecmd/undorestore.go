@@ -19,6 +19,15 @@ import (
 // NoteRestore writes a restore over a VM into the journal; undoes is the entry that it takes back, if any. What cannot
 // be recorded is warned of, and stands.
 func NoteRestore(f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm types.UID, keep bool, undoes string) {
+	if err := RecordRestore(f, r, vm, keep, undoes); err != nil && f.IO.ErrIsTTY {
+		fmt.Fprintf(f.IO.ErrOut, "warning: %v\n", err)
+	}
+}
+
+// RecordRestore is NoteRestore whose failure is the caller's to tell.
+func RecordRestore(
+	f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm types.UID, keep bool, undoes string,
+) error {
 	connection := f.Connection()
 	entry := journal.Entry{
 		Time: f.Now().UTC(), Server: connection.Server, Context: connection.Context, Verb: lifecycle.Restore,
@@ -33,9 +42,10 @@ func NoteRestore(f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm ty
 	if err == nil {
 		err = file.Append(entry)
 	}
-	if err != nil && f.IO.ErrIsTTY {
-		fmt.Fprintf(f.IO.ErrOut, "warning: undo does not know of the restore: %v\n", err)
+	if err != nil {
+		return fmt.Errorf("undo does not know of the restore: %w", err)
 	}
+	return nil
 }
 
 // undoRestore gives a VM back what a restore has replaced and kept, by another restore.
@@ -55,7 +65,9 @@ func (o *UndoOptions) undoRestore(
 	}
 	back := snapshot.NewUndo("undo-"+o.Factory.RandomName(5)+"-"+of.Name, of)
 	if o.DryRun != cli.DryRunClient {
+		name := back.Name
 		if back, err = snapshot.CreateRestore(ctx, c, back, o.DryRun == cli.DryRunServer); err != nil {
+			o.MayBeCreated(o.Factory, err, "restore", m.Namespace, name)
 			return err
 		}
 	}
@@ -89,6 +101,7 @@ func (o *UndoOptions) waitRestore(ctx context.Context, c *client.Client, r *snap
 		return err
 	})
 	if err != nil {
+		o.Created(o.Factory, err, "restore", r.Namespace, r.Name)
 		return nil, err
 	}
 	out.TypeMeta = kind

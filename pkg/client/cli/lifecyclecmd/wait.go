@@ -34,7 +34,7 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 	}
 	if o.Verb == lifecycle.Migrate { // tells of its steps
 		group.Wait()
-		progress.clear()
+		o.Factory.IO.Status("")
 	} else {
 		_ = o.Factory.IO.While(fmt.Sprintf("%s: waiting for %s", o.Verb, strings.Join(names, ", ")), func() error {
 			group.Wait()
@@ -118,8 +118,6 @@ type progress struct {
 
 	mu   sync.Mutex
 	last map[string]string
-	// drawn is the length of the bar on the screen.
-	drawn int
 }
 
 func newProgress(io *cli.IOStreams) *progress {
@@ -133,32 +131,15 @@ func (p *progress) show(name string, at *account.Progress) {
 	if !p.io.ErrIsTTY || !p.alone {
 		return
 	}
-	line := bar(name, at, p.io.Width())
-	p.clearLocked()
-	p.drawn = len([]rune(line))
-	fmt.Fprint(p.io.ErrOut, line)
+	p.io.Status(bar(name, at, p.io.Width()))
 }
 
 // write has one of those that report at the same time write to standard output.
 func (p *progress) write(write func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clearLocked()
+	p.io.Status("")
 	return write()
-}
-
-// clear takes the bar away.
-func (p *progress) clear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clearLocked()
-}
-
-func (p *progress) clearLocked() {
-	if p.drawn > 0 {
-		fmt.Fprintf(p.io.RawErr(), "\r%s\r", strings.Repeat(" ", p.drawn))
-		p.drawn = 0
-	}
 }
 
 func (p *progress) say(name, text string) {
@@ -168,6 +149,6 @@ func (p *progress) say(name, text string) {
 		return
 	}
 	p.last[name] = text
-	p.clearLocked()
+	p.io.Status("")
 	fmt.Fprintf(p.io.ErrOut, "%s: %s\n", name, text)
 }

@@ -74,6 +74,9 @@ order; amounts begin with the greatest, and ages with the oldest. With --watch o
 		Args:              cli.Args(0, -1, "one of vm, vmi, all, vmpool, vmirs, and names"),
 		ValidArgsFunction: completeArgs(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("sort-by") && o.SortBy == "" {
+				return cli.UsageErrorf("--sort-by is empty; it takes a column or a JSONPath")
+			}
 			if err := o.complete(args); err != nil {
 				return err
 			}

@@ -25,11 +25,13 @@ func TestPrefixed(t *testing.T) {
 		pieces []string
 		want   string
 	}{
-		"lines":        {[]string{"a\nb\n"}, "[web] a\n[web] b\n"},
-		"pieces":       {[]string{"a", "b\nc", "\n\n"}, "[web] ab\n[web] c\n[web] \n"},
-		"no end":       {[]string{"a\nlogin: "}, "[web] a\n[web] login: \n"},
-		"nothing":      {nil, ""},
-		"without ends": {[]string{strings.Repeat("x", longest), "y"}, "[web] " + strings.Repeat("x", longest) + "\n[web] y\n"},
+		"lines":   {[]string{"a\nb\n"}, "[web] a\n[web] b\n"},
+		"pieces":  {[]string{"a", "b\nc", "\n\n"}, "[web] ab\n[web] c\n[web] \n"},
+		"no end":  {[]string{"a\nlogin: "}, "[web] a\n[web] login: \n"},
+		"nothing": {nil, ""},
+		"without ends": {
+			[]string{strings.Repeat("x", longest), "y"}, "[web] " + strings.Repeat("x", longest) + "\n[web] y\n",
+		},
 	} {
 		out := &bytes.Buffer{}
 		p := &prefixed{lines: &lines{w: out}, prefix: "[web] "}
@@ -67,18 +69,24 @@ func TestFollowSeveral(t *testing.T) {
 	api := clienttest.New(t)
 	const vmis = "/namespaces/ns/virtualmachineinstances/"
 	for _, name := range []string{"web", "db"} {
-		api.Put("/apis/kubevirt.io/v1"+vmis+name, &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "u"}})
-		api.Put("/apis/subresources.kubevirt.io/v1"+vmis+name+"/log", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprintf(w, "\x1b[1m%s boots\x1b[0m\n", name)
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		}))
+		api.Put("/apis/kubevirt.io/v1"+vmis+name,
+			&v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "u"}})
+		api.Put("/apis/subresources.kubevirt.io/v1"+vmis+name+"/log",
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprintf(w, "\x1b[1m%s boots\x1b[0m\n", name)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out := &enough{lines: 2, done: cancel}
 	o := &Options{Factory: &cli.Factory{IO: &cli.IOStreams{Out: out, ErrOut: &bytes.Buffer{}}}}
-	targets := []cli.Target{{Namespace: "ns", Name: "web"}, {Namespace: "ns", Name: "db"}, {Namespace: "ns", Name: "web", Instance: true}}
+	targets := []cli.Target{
+		{Namespace: "ns", Name: "web"},
+		{Namespace: "ns", Name: "db"},
+		{Namespace: "ns", Name: "web", Instance: true},
+	}
 	err := o.several(ctx, api.Client(), targets, logs.Options{Source: logs.Serial, Follow: true, Tail: -1}, out, true)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v", err)

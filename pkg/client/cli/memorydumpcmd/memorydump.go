@@ -51,7 +51,8 @@ The guest stands still meanwhile.`,
 // NewCmdGet makes `virtctl memory-dump get`.
 func NewCmdGet(f *cli.Factory) *cobra.Command {
 	o := newOptions(f, false)
-	cmd := o.command("get NAME", "Dump the memory to a claim", `Dump the memory of a running virtual machine to a PersistentVolumeClaim.
+	cmd := o.command("get NAME", "Dump the memory to a claim",
+		`Dump the memory of a running virtual machine to a PersistentVolumeClaim.
 
 Each dump is an ELF core named NAME-CLAIM-TIME.memory.dump. Without --claim-name it goes to the claim of the last one.
 The claim needs the guest's memory and 100Mi more; --create-claim makes one.`, `
@@ -73,7 +74,8 @@ The claim needs the guest's memory and 100Mi more; --create-claim makes one.`, `
 // NewCmdRemove makes `virtctl memory-dump remove`.
 func NewCmdRemove(f *cli.Factory) *cobra.Command {
 	o := newOptions(f, true)
-	return o.command("remove NAME", "Let go of the claim of the last dump", `Let go of the claim that the memory of a virtual machine was dumped to.
+	return o.command("remove NAME", "Let go of the claim of the last dump",
+		`Let go of the claim that the memory of a virtual machine was dumped to.
 
 The dumps on it stay. The next dump may go to another claim.`, `
 		virtctl memory-dump remove demo`)
@@ -147,6 +149,7 @@ func Run(ctx context.Context, o *Options) error {
 		err = o.unnamed(memorydump.Get(ctx, c, t.Namespace, t.Name, o.Claim, create))
 	}
 	if err != nil {
+		o.interrupted(err, t, false)
 		return o.Factory.NotRunning(ctx, c, t, err)
 	}
 	if !o.Output.Given() {
@@ -156,6 +159,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	if o.Wait {
 		if err := o.wait(ctx, c, t); err != nil {
+			o.interrupted(err, t, true)
 			return err
 		}
 	}
@@ -171,6 +175,15 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	_, err = fmt.Fprintln(o.Factory.IO.Out, memorydump.Reached(vm, o.Remove))
 	return err
+}
+
+// interrupted says what becomes of the request when the user has ended the command.
+func (o *Options) interrupted(err error, t cli.Target, accepted bool) {
+	verb := "get"
+	if o.Remove {
+		verb = "remove"
+	}
+	o.Factory.IO.Requested(err, accepted, "memory-dump %s of VM %s/%s", verb, t.Namespace, t.Name)
 }
 
 // unnamed adds to what the server refuses for want of a claim's name which flag names one.

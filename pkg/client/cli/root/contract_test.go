@@ -67,11 +67,14 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		dumps = "KubeVirt's requests for memory dumps have none"
 	)
 	check(t, "dry-run", map[string]string{
-		"completion": reads, "console": guest, "cp": guest, "dashboard": "it asks before each action that disrupts", "describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
+		"completion": reads, "console": guest, "cp": guest, "dashboard": "it asks before each action that disrupts",
+		"describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
 		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads,
-		"memory-dump get": dumps, "memory-dump remove": dumps, "objectgraph": reads, "options": reads, "permitted-devices": reads, "template convert": reads,
+		"memory-dump get": dumps, "memory-dump remove": dumps, "objectgraph": reads, "options": reads,
+		"permitted-devices": reads, "template convert": reads,
 		"port-forward": reads, "port-forward list": reads, "port-forward stop": "it ends a process of this machine",
-		"scp": guest, "snapshot list": reads, "snapshot show": reads, "ssh": guest, "top": reads, "usbredir": guest, "userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
+		"scp": guest, "snapshot list": reads, "snapshot show": reads, "ssh": guest, "top": reads, "usbredir": guest,
+		"userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
 		"wait": reads, "why": reads,
 	})
 }
@@ -84,7 +87,8 @@ func TestFlagsMeanTheSameEverywhere(t *testing.T) {
 			}
 			kind, letter := f.Value.Type(), f.Shorthand
 			wrong := func(want string) {
-				t.Errorf("virtctl %s: --%s has type %s, shorthand %q, default %q; want %s", name, f.Name, kind, letter, f.DefValue, want)
+				t.Errorf("virtctl %s: --%s has type %s, shorthand %q, default %q; want %s", name, f.Name, kind, letter,
+					f.DefValue, want)
 			}
 			switch f.Name {
 			case "output":
@@ -151,7 +155,8 @@ func TestEveryVerbIsDescribed(t *testing.T) {
 			}
 		})
 		_, arguments, _ := strings.Cut(cmd.Use, " ")
-		named := arguments != "" && !strings.HasPrefix(arguments, "-") && !strings.HasPrefix(arguments, "(-") && arguments != "[flags]"
+		named := arguments != "" && !strings.HasPrefix(arguments, "-") && !strings.HasPrefix(arguments, "(-") &&
+			arguments != "[flags]"
 		if named && cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 			t.Errorf("virtctl %s: nothing completes its arguments", cmd.Use)
 		}

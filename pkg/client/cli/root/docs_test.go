@@ -39,7 +39,8 @@ func TestDocsShowCommandsThatExist(t *testing.T) {
 					lines++
 					name, err := line.parse()
 					if err != nil {
-						t.Errorf("%s shows `%s`: %v", strings.TrimPrefix(file, root), strings.Join(line.words, " "), err)
+						t.Errorf("%s shows `%s`: %v", strings.TrimPrefix(file, root), strings.Join(line.words, " "),
+							err)
 					}
 					shown[name] = true
 				}
@@ -77,8 +78,9 @@ type commandLine struct {
 
 var (
 	// called is virtctl where a shell would run it: first on its line, in a pipeline or list, or after variables.
-	called = regexp.MustCompile(`(?:^|[|;&(=]\s*|\$ |ProxyCommand |^[A-Z_]+=\S* )(?:bin/)?(?:virtctl|kubectl virt)( |$)`)
-	span   = regexp.MustCompile("`+([^`]+)`+")
+	called = regexp.MustCompile(
+		`(?:^|[|;&(=]\s*|\$ |ProxyCommand |^[A-Z_]+=\S* )(?:bin/)?(?:virtctl|kubectl virt)( |$)`)
+	span = regexp.MustCompile("`+([^`]+)`+")
 )
 
 // commandsOf finds the calls in a page's blocks of code, and in what stands in backticks.
@@ -111,7 +113,8 @@ func callsIn(code string, block bool) []commandLine {
 			continue // the program alone
 		}
 		text := strings.Join(words, " ")
-		whole := block && !strings.ContainsAny(text, "…|") && !strings.Contains(text, "...") && !strings.Contains(text, " [")
+		whole := block && !strings.ContainsAny(text, "…|") && !strings.Contains(text, "...") &&
+			!strings.Contains(text, " [")
 		out = append(out, commandLine{words, whole})
 	}
 	return out
@@ -214,7 +217,8 @@ func (l commandLine) parse() (string, error) {
 	if !l.whole || cmd.Flags().Changed("help") {
 		return name, nil
 	}
-	return name, errors.Join(cmd.ValidateArgs(cmd.Flags().Args()), cmd.ValidateFlagGroups(), cmd.ValidateRequiredFlags())
+	return name,
+		errors.Join(cmd.ValidateArgs(cmd.Flags().Args()), cmd.ValidateFlagGroups(), cmd.ValidateRequiredFlags())
 }
 
 func indented(example string) string {

@@ -28,7 +28,10 @@ import (
 // commandLines are what each command of the tree is run with. One that writes nothing about a cluster has none, and
 // says why.
 var commandLines = map[string][]string{
-	"list":              {"list", "list -o wide -A", "list vmpools", "list vmirs", "list -o name", "list -o custom-columns=A:.metadata.annotations,B:.status.conditions"},
+	"list": {
+		"list", "list -o wide -A", "list vmpools", "list vmirs", "list -o name",
+		"list -o custom-columns=A:.metadata.annotations,B:.status.conditions",
+	},
 	"describe":          {"describe demo", "describe vmi/demo"},
 	"events":            {"events", "events demo", "events -A"},
 	"top":               {"top", "top -A"},
@@ -66,10 +69,15 @@ var commandLines = map[string][]string{
 	"userlist":          {"userlist demo"},
 	"fslist":            {"fslist demo"},
 	"expose":            {"expose vm demo --name x --port 22"},
-	"show":              {"snapshot show snap", "snapshot show snap -o name", "snapshot list", "snapshot list -A -o wide"},
-	"restore":           {"snapshot restore snap --stop --yes", "snapshot restore snap --target copy --dry-run=client"},
-	"clone":             {"clone demo copy", "clone snap --from-snapshot", "create clone --source-name demo --apply"},
-	"snapshots":         {"snapshot create demo", "snapshot create demo --partial", "snapshot delete snap --yes", "snapshot delete --vm demo --yes"},
+	"show": {
+		"snapshot show snap", "snapshot show snap -o name", "snapshot list", "snapshot list -A -o wide",
+	},
+	"restore": {"snapshot restore snap --stop --yes", "snapshot restore snap --target copy --dry-run=client"},
+	"clone":   {"clone demo copy", "clone snap --from-snapshot", "create clone --source-name demo --apply"},
+	"snapshots": {
+		"snapshot create demo", "snapshot create demo --partial", "snapshot delete snap --yes",
+		"snapshot delete --vm demo --yes",
+	},
 	"logs":              {}, // the log is data: docs/output.md
 	"log-verbosity":     {"adm log-verbosity --all", "adm log-verbosity --vm demo"},
 	"permitted-devices": {"permitted-devices"},
@@ -101,7 +109,9 @@ var commandLines = map[string][]string{
 }
 
 // silent are commands that write nothing of a cluster's.
-var silent = []string{"create", "set", "template", "credentials", "memory-dump", "snapshot", "adm", "completion", "options", "help"}
+var silent = []string{
+	"create", "set", "template", "credentials", "memory-dump", "snapshot", "adm", "completion", "options", "help",
+}
 
 // TestHostileTextReachesNoTerminal runs every command against a server whose objects have hostile text in each string
 // that is not held to a form, and against one that refuses everything in hostile words.
@@ -120,7 +130,9 @@ func TestHostileTextReachesNoTerminal(t *testing.T) {
 		kubeconfig := hostileServer(t, refusing)
 		dir := t.TempDir()
 		manifest := filepath.Join(dir, "manifest.yaml")
-		writeFile(t, manifest, "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: demo, namespace: default}\nspec: {runStrategy: Halted, template: {spec: {domain: {devices: {}}}}}\n")
+		writeFile(t, manifest,
+			"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: demo, "+
+				"namespace: default}\nspec: {runStrategy: Halted, template: {spec: {domain: {devices: {}}}}}\n")
 		t.Setenv("XDG_STATE_HOME", dir)
 		t.Setenv("XDG_RUNTIME_DIR", dir)
 		t.Setenv("HOME", dir)
@@ -141,7 +153,8 @@ func TestHostileTextReachesNoTerminal(t *testing.T) {
 			}
 		}
 		if said < 15 {
-			t.Errorf("refused %t: only %d of the commands quote what they were told: the test tries nothing", refusing, said)
+			t.Errorf("refused %t: only %d of the commands quote what they were told: the test tries nothing", refusing,
+				said)
 		}
 		t.Logf("refused %t: %d outputs quote hostile text", refusing, said)
 	}
@@ -167,7 +180,8 @@ func runHostile(t *testing.T, kubeconfig string, args []string) (out, errOut str
 		}
 		return ""
 	}
-	f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader("print \"x\"\n"), Out: &stdout, ErrOut: &stderr}, env)
+	f := cli.NewFactory("virtctl",
+		&cli.IOStreams{In: strings.NewReader("print \"x\"\n"), Out: &stdout, ErrOut: &stderr}, env)
 	ctx, cancel := contextFor(t)
 	defer cancel()
 	if code := Run(ctx, f, append([]string{"--kubeconfig", kubeconfig}, args...)); code == cli.ExitUsage {
@@ -192,10 +206,24 @@ func hostileServer(t *testing.T, refusing bool) (kubeconfig string) {
 		switch {
 		case refusing:
 			code = http.StatusForbidden
-			answer = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "Forbidden", "message": "no: " + hostile.JSON + "\nerror: forged " + hostile.JSON}
+			answer = map[string]any{
+				"kind":       "Status",
+				"apiVersion": "v1",
+				"status":     "Failure",
+				"code":       code,
+				"reason":     "Forbidden",
+				"message":    "no: " + hostile.JSON + "\nerror: forged " + hostile.JSON,
+			}
 		case answer == nil:
 			code = http.StatusNotFound
-			answer = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "NotFound", "message": "not found " + hostile.JSON}
+			answer = map[string]any{
+				"kind":       "Status",
+				"apiVersion": "v1",
+				"status":     "Failure",
+				"code":       code,
+				"reason":     "NotFound",
+				"message":    "not found " + hostile.JSON,
+			}
 		}
 		data, err := json.Marshal(answer)
 		if err != nil {
@@ -227,7 +255,10 @@ func server(t *testing.T, answer http.HandlerFunc) (kubeconfig string) {
 	server := httptest.NewTLSServer(answer)
 	t.Cleanup(server.Close)
 	config := clientcmdapi.NewConfig()
-	config.Clusters["x"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+	config.Clusters["x"] = &clientcmdapi.Cluster{
+		Server:                   server.URL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}
 	config.AuthInfos["x"] = &clientcmdapi.AuthInfo{Token: "x"}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "x", AuthInfo: "x"}
 	config.CurrentContext = "x"
@@ -257,10 +288,17 @@ func answerTo(objects map[string][]map[string]any, r *http.Request) any {
 		return body
 	}
 	agent := map[string]any{
-		"guestosinfo":    map[string]any{"guestAgentVersion": "1", "hostname": "h", "os": map[string]any{"prettyName": "os"}, "timezone": "UTC"},
-		"userlist":       map[string]any{"items": []any{map[string]any{"userName": "root", "domain": "d"}}},
-		"filesystemlist": map[string]any{"items": []any{map[string]any{"diskName": "d", "mountPoint": "/", "fileSystemType": "x"}}},
-		"version":        map[string]any{"gitVersion": "v1", "platform": "linux"},
+		"guestosinfo": map[string]any{
+			"guestAgentVersion": "1",
+			"hostname":          "h",
+			"os":                map[string]any{"prettyName": "os"},
+			"timezone":          "UTC",
+		},
+		"userlist": map[string]any{"items": []any{map[string]any{"userName": "root", "domain": "d"}}},
+		"filesystemlist": map[string]any{
+			"items": []any{map[string]any{"diskName": "d", "mountPoint": "/", "fileSystemType": "x"}},
+		},
+		"version": map[string]any{"gitVersion": "v1", "platform": "linux"},
 	}[subresource]
 	if agent != nil {
 		spoil(agent)
@@ -278,7 +316,12 @@ func answerTo(objects map[string][]map[string]any, r *http.Request) any {
 		if len(items) > 0 {
 			kind, version = fmt.Sprint(items[0]["kind"], "List"), items[0]["apiVersion"].(string)
 		}
-		return map[string]any{"kind": kind, "apiVersion": version, "metadata": map[string]any{"resourceVersion": "1"}, "items": items}
+		return map[string]any{
+			"kind":       kind,
+			"apiVersion": version,
+			"metadata":   map[string]any{"resourceVersion": "1"},
+			"items":      items,
+		}
 	}
 	m := onePath.FindStringSubmatch(r.URL.Path)
 	if m == nil {
@@ -294,7 +337,10 @@ func answerTo(objects map[string][]map[string]any, r *http.Request) any {
 
 // formed are the fields whose form admission, or the type, holds. Values that are times, quantities or truth values
 // stay as well.
-var formed = []string{"name", "namespace", "uid", "resourceVersion", "kind", "apiVersion", "phase", "status", "runStrategy", "type", "nodeName", "controller", "claimName", "kubevirt.io", "app"}
+var formed = []string{
+	"name", "namespace", "uid", "resourceVersion", "kind", "apiVersion", "phase", "status", "runStrategy", "type",
+	"nodeName", "controller", "claimName", "kubevirt.io", "app",
+}
 
 var valued = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT.*|\d+[KMG]?i?|True|False)$`)
 

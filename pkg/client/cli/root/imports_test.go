@@ -15,7 +15,8 @@ var heavy = []string{
 }
 
 func TestImportsStayLight(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "github.com/virtkit/virtkit/cmd/virtctl").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list",
+		"-deps", "github.com/virtkit/virtkit/cmd/virtctl").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

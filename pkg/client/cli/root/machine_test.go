@@ -15,20 +15,29 @@ import (
 
 // guestLines need the guest of VM NAME to run.
 var guestLines = []string{
-	"cp NAME:/x DIR/x", "cp FILE NAME:/x", "top NAME", "exec NAME -- true", "ssh root@NAME --timeout 0 true", "scp --timeout 0 root@NAME:x DIR/x",
-	"console NAME", "console NAME --timeout 1m", "vnc NAME --proxy-only", "vnc NAME --web", "vnc screenshot NAME -f DIR/x", "usbredir NAME --no-launch",
-	"port-forward NAME 0:22 --stdio", "expect NAME -", "logs NAME", "logs NAME vm/NAME", "fslist NAME", "userlist NAME", "guestosinfo NAME",
-	"pause NAME", "unpause NAME", "reset NAME --yes", "soft-reboot NAME", "restart NAME --yes", "migrate NAME", "migrate NAME --plan",
+	"cp NAME:/x DIR/x", "cp FILE NAME:/x", "top NAME", "exec NAME -- true", "ssh root@NAME --timeout 0 true",
+	"scp --timeout 0 root@NAME:x DIR/x",
+	"console NAME", "console NAME --timeout 1m", "vnc NAME --proxy-only", "vnc NAME --web",
+	"vnc screenshot NAME -f DIR/x", "usbredir NAME --no-launch",
+	"port-forward NAME 0:22 --stdio", "expect NAME -", "logs NAME", "logs NAME vm/NAME", "fslist NAME", "userlist NAME",
+	"guestosinfo NAME",
+	"pause NAME", "unpause NAME", "reset NAME --yes", "soft-reboot NAME", "restart NAME --yes", "migrate NAME",
+	"migrate NAME --plan",
 	"memory-dump get NAME --claim-name disk", "memory-dump get NAME --claim-name disk --create-claim",
 }
 
 // vmLines need VM NAME, and no guest.
 var vmLines = []string{
-	"start NAME", "stop NAME --yes", "delete NAME --yes", "rename NAME other --yes", "rename NAME other --dry-run", "describe NAME", "why NAME", "why NAME --migrate",
-	"list NAME", "events NAME", "evacuate-cancel vm NAME", "edit NAME", "set cpu NAME 2", "set memory NAME 2Gi", "set instancetype NAME x", "set preference NAME x",
-	"set run-strategy NAME Manual", "expand --vm NAME", "objectgraph NAME", "addvolume NAME --volume-name disk", "removevolume NAME --volume-name disk", "memory-dump remove NAME",
-	"expose vm NAME --name x --port 22", "snapshot create NAME", "clone NAME copy", "wait NAME --for agent --timeout 5s", "wait NAME --for login --timeout 5s",
-	"adm log-verbosity --vm NAME", "credentials add-ssh-key NAME --user root --value KEY", "credentials set-password NAME --user root --password secret",
+	"start NAME", "stop NAME --yes", "delete NAME --yes", "rename NAME other --yes", "rename NAME other --dry-run",
+	"describe NAME", "why NAME", "why NAME --migrate",
+	"list NAME", "events NAME", "evacuate-cancel vm NAME", "edit NAME", "set cpu NAME 2", "set memory NAME 2Gi",
+	"set instancetype NAME x", "set preference NAME x",
+	"set run-strategy NAME Manual", "expand --vm NAME", "objectgraph NAME", "addvolume NAME --volume-name disk",
+	"removevolume NAME --volume-name disk", "memory-dump remove NAME",
+	"expose vm NAME --name x --port 22", "snapshot create NAME", "clone NAME copy",
+	"wait NAME --for agent --timeout 5s", "wait NAME --for login --timeout 5s",
+	"adm log-verbosity --vm NAME", "credentials add-ssh-key NAME --user root --value KEY",
+	"credentials set-password NAME --user root --password secret",
 	"credentials remove-ssh-key NAME --user root --value KEY", "port-forward NAME 0:22",
 }
 
@@ -48,7 +57,8 @@ func TestStoppedMachine(t *testing.T) {
 // TestMissingMachine runs every verb on a VM that does not exist: the one phrase is the API server's, about the VM that
 // was asked for, and the code is 3.
 func TestMissingMachine(t *testing.T) {
-	phrase := regexp.MustCompile(`(?m)(^|[ :])virtualmachines\.kubevirt\.io "nope" not found(;| in namespace "default"|$)`)
+	phrase := regexp.MustCompile(
+		`(?m)(^|[ :])virtualmachines\.kubevirt\.io "nope" not found(;| in namespace "default"|$)`)
 	for _, line := range append(guestLines, vmLines...) {
 		code, out := runMachine(t, line, "nope")
 		if code != cli.ExitNotFound || !phrase.MatchString(out) {
@@ -84,8 +94,9 @@ func runMachine(t *testing.T, line, name string) (int, string) {
 
 // listKinds are the kinds of lists by resource.
 var listKinds = map[string]string{
-	"virtualmachines": "VirtualMachineList", "virtualmachineinstances": "VirtualMachineInstanceList", "virtualmachineinstancemigrations": "VirtualMachineInstanceMigrationList",
-	"kubevirts": "KubeVirtList",
+	"virtualmachines": "VirtualMachineList", "virtualmachineinstances": "VirtualMachineInstanceList",
+	"virtualmachineinstancemigrations": "VirtualMachineInstanceMigrationList",
+	"kubevirts":                        "KubeVirtList",
 }
 
 // needsGuest are the subresources of a VM that the server refuses while it is stopped.
@@ -93,7 +104,8 @@ var needsGuest = regexp.MustCompile(`^/(restart|migrate|memorydump|portforward/.
 
 // machineServer has one VM, off, which is stopped, a KubeVirt resource, and whatever else is asked for by list none.
 func machineServer(t *testing.T, w http.ResponseWriter, r *http.Request) {
-	code, answer := http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "gitVersion": "v1", "platform": "linux"}
+	code, answer := http.StatusOK,
+		map[string]any{"kind": "Status", "apiVersion": "v1", "gitVersion": "v1", "platform": "linux"}
 	path := strings.Split(r.URL.Path, "/")
 	group, version := "", "v1"
 	if len(path) > 3 && path[1] == "apis" {
@@ -104,8 +116,14 @@ func machineServer(t *testing.T, w http.ResponseWriter, r *http.Request) {
 		one = []string{"", path[6], path[7], "/" + strings.Join(path[8:], "/")}
 	}
 	vm := map[string]any{
-		"kind": "VirtualMachine", "apiVersion": "kubevirt.io/v1", "metadata": map[string]any{"name": "off", "namespace": "default", "uid": "u", "resourceVersion": "1"},
-		"spec":   map[string]any{"runStrategy": "Halted", "template": map[string]any{"spec": map[string]any{"domain": map[string]any{"devices": map[string]any{}}}}},
+		"kind": "VirtualMachine", "apiVersion": "kubevirt.io/v1",
+		"metadata": map[string]any{"name": "off", "namespace": "default", "uid": "u", "resourceVersion": "1"},
+		"spec": map[string]any{
+			"runStrategy": "Halted",
+			"template": map[string]any{
+				"spec": map[string]any{"domain": map[string]any{"devices": map[string]any{}}},
+			},
+		},
 		"status": map[string]any{"printableStatus": "Stopped"},
 	}
 	switch {
@@ -119,24 +137,37 @@ func machineServer(t *testing.T, w http.ResponseWriter, r *http.Request) {
 		}
 	case list != nil:
 		items := []any{}
-		if selector := r.URL.Query().Get("fieldSelector"); list[1] == "virtualmachines" && (selector == "" || strings.Contains(selector, "name=off")) {
+		if selector := r.URL.Query().Get("fieldSelector"); list[1] == "virtualmachines" &&
+			(selector == "" || strings.Contains(selector, "name=off")) {
 			items = append(items, vm)
 		} else if list[1] == "kubevirts" {
-			items = append(items, map[string]any{"kind": "KubeVirt", "apiVersion": "kubevirt.io/v1", "metadata": map[string]any{"name": "kubevirt", "namespace": "kubevirt"}})
+			items = append(items, map[string]any{
+				"kind":       "KubeVirt",
+				"apiVersion": "kubevirt.io/v1",
+				"metadata":   map[string]any{"name": "kubevirt", "namespace": "kubevirt"},
+			})
 		}
-		answer = map[string]any{"kind": cmp.Or(listKinds[list[1]], "List"), "apiVersion": strings.TrimPrefix(group+"/"+version, "/"), "metadata": map[string]any{"resourceVersion": "1"}, "items": items}
+		answer = map[string]any{
+			"kind":       cmp.Or(listKinds[list[1]], "List"),
+			"apiVersion": strings.TrimPrefix(group+"/"+version, "/"),
+			"metadata":   map[string]any{"resourceVersion": "1"},
+			"items":      items,
+		}
 	case one != nil && one[1] == "virtualmachines" && one[2] == "off" && one[3] == "":
 		answer = vm
 	case one != nil && one[1] == "virtualmachines" && one[2] == "off" && needsGuest.MatchString(one[3]):
 		code, answer = http.StatusConflict, map[string]any{
-			"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": http.StatusConflict, "reason": "Conflict", "message": "VirtualMachine default/off: VM is not running",
+			"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": http.StatusConflict,
+			"reason": "Conflict", "message": "VirtualMachine default/off: VM is not running",
 			"details": map[string]any{"name": "off", "group": "kubevirt.io", "kind": "virtualmachines"},
 		}
 	case one != nil:
 		group = strings.TrimPrefix(group, "subresources.")
 		code, answer = http.StatusNotFound, map[string]any{
-			"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": http.StatusNotFound, "reason": "NotFound",
-			"message": strings.TrimSuffix(one[1]+"."+group, ".") + ` "` + one[2] + `" not found`, "details": map[string]any{"name": one[2], "group": group, "kind": one[1]},
+			"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": http.StatusNotFound,
+			"reason":  "NotFound",
+			"message": strings.TrimSuffix(one[1]+"."+group, ".") + ` "` + one[2] + `" not found`,
+			"details": map[string]any{"name": one[2], "group": group, "kind": one[1]},
 		}
 	}
 	data, err := json.Marshal(answer)

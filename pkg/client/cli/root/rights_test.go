@@ -18,8 +18,9 @@ import (
 // withoutRights are the command lines that do not end with code 4 for an account without any role, and why.
 var withoutRights = map[string]string{
 	"help": "of this machine", "__complete describe ''": "of this machine", "__complete start vm/": "of this machine",
-	"port-forward list": "of this machine", "port-forward stop --all": "of this machine", "undo --list": "of this machine",
-	"doctor": "it goes on, and says of each check that it may not be made", "doctor --quiet": "as doctor",
+	"port-forward list": "of this machine", "port-forward stop --all": "of this machine",
+	"undo --list": "of this machine",
+	"doctor":      "it goes on, and says of each check that it may not be made", "doctor --quiet": "as doctor",
 }
 
 // TestNoRightsIsSaid runs every command as an account without any role: that is what is said, and never that an object
@@ -37,7 +38,8 @@ func TestNoRightsIsSaid(t *testing.T) {
 			resource = m[1]
 		}
 		err := apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
-		err.ErrStatus.Message = `User "nobody" cannot get resource "` + resource + `" in API group "" in the namespace "default"`
+		err.ErrStatus.Message = `User "nobody" cannot get resource "` + resource +
+			`" in API group "" in the namespace "default"`
 		err.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		data, encodeErr := json.Marshal(err.Status())
 		if encodeErr != nil {
@@ -49,7 +51,9 @@ func TestNoRightsIsSaid(t *testing.T) {
 	})
 	dir := t.TempDir()
 	manifest := filepath.Join(dir, "manifest.yaml")
-	writeFile(t, manifest, "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: demo, namespace: default}\nspec: {runStrategy: Halted, template: {spec: {domain: {devices: {}}}}}\n")
+	writeFile(t, manifest,
+		"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: demo, "+
+			"namespace: default}\nspec: {runStrategy: Halted, template: {spec: {domain: {devices: {}}}}}\n")
 	t.Setenv("XDG_STATE_HOME", dir)
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	t.Setenv("HOME", dir)
@@ -59,14 +63,16 @@ func TestNoRightsIsSaid(t *testing.T) {
 				continue
 			}
 			var stdout, stderr bytes.Buffer
-			f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader("print \"x\"\n"), Out: &stdout, ErrOut: &stderr},
+			f := cli.NewFactory("virtctl",
+				&cli.IOStreams{In: strings.NewReader("print \"x\"\n"), Out: &stdout, ErrOut: &stderr},
 				func(name string) string { return map[string]string{"KUBECONFIG": kubeconfig}[name] })
 			ctx, cancel := contextFor(t)
 			words := strings.NewReplacer("FILE", manifest, "DIR", dir, "10ms", "10s").Replace(line)
 			code := Run(ctx, f, append([]string{"--kubeconfig", kubeconfig}, fields(words)...))
 			cancel()
 			if code != cli.ExitNotAllowed {
-				t.Errorf("virtctl %s: code %d, want %d\n%s%s", line, code, cli.ExitNotAllowed, stdout.String(), stderr.String())
+				t.Errorf("virtctl %s: code %d, want %d\n%s%s", line, code, cli.ExitNotAllowed, stdout.String(),
+					stderr.String())
 			}
 			for _, wrong := range []string{"there is no", "not found"} {
 				if strings.Contains(stdout.String()+stderr.String(), wrong) {

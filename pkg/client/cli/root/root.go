@@ -183,7 +183,12 @@ them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 fai
 	root.Flags().Bool("version", false, "Show the version of this program")
 	root.SetVersionTemplate(f.Program + " {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentPreRunE = checkFlags
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if tellsOutages(cmd) {
+			cmd.SetContext(f.TellOutages(cmd.Context()))
+		}
+		return checkFlags(cmd)
+	}
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
 		writeUsage(cmd.OutOrStderr(), cmd, helpWidth(f.IO))
 		return nil
@@ -204,6 +209,15 @@ them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 fai
 	root.SetHelpCommandGroupID(groupOther)
 	addCommands(root, f)
 	return root
+}
+
+// tellsOutages reports whether a command's outages are told by lines on standard error. The dashboard and what gets
+// into a guest show theirs in their own way, where the terminal may be the guest's.
+func tellsOutages(cmd *cobra.Command) bool {
+	for cmd.HasParent() && cmd.Parent().HasParent() {
+		cmd = cmd.Parent()
+	}
+	return cmd.GroupID != groupAccess && cmd.Name() != "dashboard"
 }
 
 // addCommands is where a new command is registered.

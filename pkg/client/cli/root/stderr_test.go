@@ -16,13 +16,15 @@ import (
 var piped = regexp.MustCompile(`^((error|warning|Warning|note|interrupted): .*` +
 	`|No .* found.*|Nothing is forwarded in the background\.|\S+/\S+ is \w+; connections wait for it.*|See '.* --help'\.)$`)
 
-// TestStderrOfPipes runs every command with a standard error that is no terminal: it has errors, warnings, notes and that
-// there is nothing, and no hint.
+// TestStderrOfPipes runs every command with a standard error that is no terminal: it has errors, warnings, notes and
+// that there is nothing, and no hint.
 func TestStderrOfPipes(t *testing.T) {
 	kubeconfig := hostileServer(t, false)
 	dir := t.TempDir()
 	manifest := filepath.Join(dir, "manifest.yaml")
-	writeFile(t, manifest, "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: demo, namespace: default}\nspec: {runStrategy: Halted, template: {spec: {domain: {devices: {}}}}}\n")
+	writeFile(t, manifest,
+		"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: demo, "+
+			"namespace: default}\nspec: {runStrategy: Halted, template: {spec: {domain: {devices: {}}}}}\n")
 	for _, variable := range []string{"XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HOME"} {
 		t.Setenv(variable, dir)
 	}
@@ -50,13 +52,20 @@ func TestStderrOfPipes(t *testing.T) {
 
 // waits are the command lines that wait, each for a moment.
 var waits = []string{
-	"wait demo --for condition=Nothing --timeout 50ms", "wait demo --for login --timeout 50ms", "start demo --wait --timeout 50ms", "stop demo --yes --wait --timeout 50ms",
-	"restart demo --yes --wait --timeout 50ms", "pause demo --wait --timeout 50ms", "delete demo --yes --wait --timeout 50ms", "migrate demo --wait --timeout 50ms",
-	"addvolume demo --volume-name disk --wait --timeout 50ms", "removevolume demo --volume-name disk --wait --timeout 50ms",
-	"memory-dump get demo --claim-name disk --wait --timeout 50ms", "memory-dump remove demo --wait --timeout 50ms", "snapshot create demo --partial --wait --timeout 50ms",
-	"snapshot restore snap --target copy --wait --timeout 50ms", "clone snap --from-snapshot --wait --timeout 50ms", "rename demo other --yes --timeout 50ms",
-	"scale vmpool/sites --replicas 0 --wait --timeout 50ms", "scale vmpool/sites --replicas 3 --wait --timeout 50ms", "evacuate node1 --yes --timeout 50ms",
-	"install --timeout 50ms", "uninstall --yes --timeout 50ms", "ssh root@demo --timeout 50ms true", "vnc screenshot demo -f DIR/x",
+	"wait demo --for condition=Nothing --timeout 50ms", "wait demo --for login --timeout 50ms",
+	"start demo --wait --timeout 50ms", "stop demo --yes --wait --timeout 50ms",
+	"restart demo --yes --wait --timeout 50ms", "pause demo --wait --timeout 50ms",
+	"delete demo --yes --wait --timeout 50ms", "migrate demo --wait --timeout 50ms",
+	"addvolume demo --volume-name disk --wait --timeout 50ms",
+	"removevolume demo --volume-name disk --wait --timeout 50ms",
+	"memory-dump get demo --claim-name disk --wait --timeout 50ms", "memory-dump remove demo --wait --timeout 50ms",
+	"snapshot create demo --partial --wait --timeout 50ms",
+	"snapshot restore snap --target copy --wait --timeout 50ms", "clone snap --from-snapshot --wait --timeout 50ms",
+	"rename demo other --yes --timeout 50ms",
+	"scale vmpool/sites --replicas 0 --wait --timeout 50ms", "scale vmpool/sites --replicas 3 --wait --timeout 50ms",
+	"evacuate node1 --yes --timeout 50ms",
+	"install --timeout 50ms", "uninstall --yes --timeout 50ms", "ssh root@demo --timeout 50ms true",
+	"vnc screenshot demo -f DIR/x",
 }
 
 // TestNoDeadlineIsShown runs what waits against a server whose objects stay as they are, and against one that answers
@@ -88,7 +97,9 @@ func TestNoDeadlineIsShown(t *testing.T) {
 			group.Go(func() {
 				words := fields(strings.ReplaceAll(line, "DIR", dir))
 				out, errOut := runHostile(t, kubeconfig, append([]string{"--request-timeout", "200ms"}, words...))
-				for _, words := range []string{"deadline exceeded", "context deadline", "i/o timeout", "Client.Timeout"} {
+				for _, words := range []string{
+					"deadline exceeded", "context deadline", "i/o timeout", "Client.Timeout",
+				} {
 					if strings.Contains(out+errOut, words) {
 						t.Errorf("virtctl %s, after %d answers:\n%s%s", line, answers, out, errOut)
 					}
@@ -105,7 +116,14 @@ func steadyServer(t *testing.T) http.HandlerFunc {
 		code, answer := http.StatusOK, answerTo(objects, r)
 		if answer == nil {
 			code = http.StatusNotFound
-			answer = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "NotFound", "message": "not found"}
+			answer = map[string]any{
+				"kind":       "Status",
+				"apiVersion": "v1",
+				"status":     "Failure",
+				"code":       code,
+				"reason":     "NotFound",
+				"message":    "not found",
+			}
 		}
 		data, err := json.Marshal(answer)
 		if err != nil {

@@ -73,7 +73,7 @@ var exclusive = regexp.MustCompile(
 
 // checkFlags does what cobra does next by itself, but says of flags that are missing or contradict each other that the
 // command line is wrong.
-func checkFlags(cmd *cobra.Command, _ []string) error {
+func checkFlags(cmd *cobra.Command) error {
 	if err := cmd.ValidateRequiredFlags(); err != nil {
 		return cli.UsageErrorf("%s", err)
 	}

@@ -20,7 +20,11 @@ func TestCompat(t *testing.T) {
 	}{
 		{"", "list --zzz", "error: unknown flag: --zzz\nSee 'virtctl list --help'.\n", cli.ExitUsage},
 		{"kubevirt", "list --zzz", "unknown flag: --zzz\nSee 'virtctl list --help'.\n", cli.ExitFailure},
-		{"kubevirt", "help starte", "unknown command \"starte\" for \"virtctl\"; did you mean start?\nSee 'virtctl help --help'.\n", cli.ExitFailure},
+		{
+			"kubevirt", "help starte",
+			"unknown command \"starte\" for \"virtctl\"; did you mean start?\nSee 'virtctl help --help'.\n",
+			cli.ExitFailure,
+		},
 		{"kubevirt", "list --help", "", cli.ExitOK},
 		{"other", "list --zzz", "error: unknown flag: --zzz\nSee 'virtctl list --help'.\n", cli.ExitUsage},
 	} {
@@ -69,15 +73,29 @@ func TestUsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"try", "--must=x", "--left", "--right"}, "error: --left and --right exclude each other; give one of them\n"},
+		{
+			[]string{"try", "--must=x", "--left", "--right"},
+			"error: --left and --right exclude each other; give one of them\n",
+		},
 		{[]string{"try"}, `error: required flag(s) "must" not set` + "\n"},
-		{[]string{"try", "--rihgt"}, "error: unknown flag: --rihgt; did you mean --right?; if it is for the command in the guest, put -- before that command\n"},
+		{
+			[]string{"try", "--rihgt"},
+			"error: unknown flag: --rihgt; did you mean --right?; if it is for the command in the guest, " +
+				"put -- before that command\n",
+		},
 		{[]string{"list", "--watsh"}, "error: unknown flag: --watsh; did you mean --watch?\n"},
 		{[]string{"list", "--zzzzzz"}, "error: unknown flag: --zzzzzz\n"},
-		{[]string{"exec", "demo", "ls", "-l"}, "error: unknown shorthand flag: 'l' in -l; if it is for the command in the guest, put -- before that command\n"},
+		{
+			[]string{"exec", "demo", "ls", "-l"},
+			"error: unknown shorthand flag: 'l' in -l; if it is for the command in the guest, " +
+				"put -- before that command\n",
+		},
 		{[]string{"help", "starte"}, `error: unknown command "starte" for "virtctl"; did you mean start?` + "\n"},
 		{[]string{"starte", "--help"}, `error: unknown command "starte" for "virtctl"; did you mean start?` + "\n"},
-		{[]string{"create", "-n", "shop", "vmm", "-h"}, `error: unknown command "vmm" for "virtctl create"; did you mean vm?` + "\n"},
+		{
+			[]string{"create", "-n", "shop", "vmm", "-h"},
+			`error: unknown command "vmm" for "virtctl create"; did you mean vm?` + "\n",
+		},
 		{[]string{"create", "--help"}, ""},
 		{[]string{"vnc", "demo", "--help"}, ""},
 		{[]string{"help", "vnc", "screenshot", "more"}, ""},
@@ -106,7 +124,8 @@ func TestOptionsFitTheTerminal(t *testing.T) {
 		writeFlags(&b, cmd.Flags(), width)
 		for line := range strings.Lines(b.String()) {
 			words := strings.Fields(line)
-			if utf8.RuneCountInString(strings.TrimRight(line, "\n")) > width && len(words) > 1 && !strings.HasPrefix(words[0], "-") {
+			if utf8.RuneCountInString(strings.TrimRight(line, "\n")) > width && len(words) > 1 &&
+				!strings.HasPrefix(words[0], "-") {
 				t.Errorf("width %d: %q is longer", width, line)
 			}
 		}

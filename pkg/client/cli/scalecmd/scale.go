@@ -34,7 +34,7 @@ type Options struct {
 func NewCmdScale(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
-		Use:   "scale [vmpool|vmirs]/NAME --replicas=N",
+		Use:   "scale NAME|KIND/NAME|KIND NAME --replicas=N",
 		Short: "Change how many machines a pool or replica set has",
 		Long: `Change how many machines a VirtualMachinePool (vmpool) or VirtualMachineInstanceReplicaSet (vmirs) has. Without a kind
 the set of that name is taken. Which machines go when there are too many is the set's to say; docs/sets.md.`,
@@ -42,10 +42,10 @@ the set of that name is taken. Which machines go when there are too many is the 
 			virtctl scale db --replicas 5
 			virtctl scale vmirs/web --replicas 0
 			virtctl scale vmpool/db --replicas 5 --current-replicas 3 --wait`),
-		Args:              cli.Args(1, 1, "the name of a pool or replica set"),
+		Args:              cli.Args(1, 2, "the name of a pool or replica set"),
 		ValidArgsFunction: completioncmd.Sets(f, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.complete(cmd, args[0]); err != nil {
+			if err := o.complete(cmd, strings.Join(args, "/")); err != nil {
 				return err
 			}
 			if runF != nil {
@@ -68,7 +68,7 @@ func (o *Options) complete(cmd *cobra.Command, arg string) error {
 	if word, name, ok := strings.Cut(arg, "/"); ok {
 		kind, known := sets.KindOf(word)
 		if !known {
-			return cli.UsageErrorf("%q: the kind must be vmpool or vmirs", arg)
+			return cli.UsageErrorf("%q: the kind must be vmpool or vmirs, and one set is scaled at a time", arg)
 		}
 		o.Kind, o.Name = &kind, name
 	}
@@ -111,6 +111,7 @@ func Run(ctx context.Context, o *Options) error {
 		request.Current = &o.Current
 	}
 	if _, err := sets.Scale(ctx, c, request); err != nil {
+		o.interrupted(err, ns, false)
 		return err
 	}
 	if !o.Wait {
@@ -130,12 +131,18 @@ func Run(ctx context.Context, o *Options) error {
 	})
 	switch {
 	case err != nil:
+		o.interrupted(err, ns, true)
 		return err
 	case o.Output.Given():
 		return o.Output.Print(set, o.Factory.IO.Out)
 	}
 	_, err = fmt.Fprintln(o.Factory.IO.Out, o.reached())
 	return err
+}
+
+// interrupted says what becomes of the request when the user has ended the command.
+func (o *Options) interrupted(err error, namespace string, accepted bool) {
+	o.Factory.IO.Requested(err, accepted, "scale of %s %s/%s to %d", o.Kind.Short, namespace, o.Name, o.Replicas)
 }
 
 // reached is what is true after the wait.

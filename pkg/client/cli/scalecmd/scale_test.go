@@ -24,18 +24,21 @@ func TestArguments(t *testing.T) {
 		"another kind":     {"vm/db --replicas 1", `"vm/db": the kind must be vmpool or vmirs`},
 		"no name":          {"vmpool/ --replicas 1", `"vmpool/" is not NAME, vmpool/NAME or vmirs/NAME`},
 		"two slashes":      {"vmpool/a/b --replicas 1", `"vmpool/a/b" is not NAME, vmpool/NAME or vmirs/NAME`},
-		"dry wait":         {"db --replicas 1 --wait --dry-run", "--wait cannot be given with --dry-run: nothing will change"},
-		"format":           {"db --replicas 1 -o no", `unknown output format`},
+		"dry wait": {
+			"db --replicas 1 --wait --dry-run", "--wait cannot be given with --dry-run: nothing will change",
+		},
+		"format": {"db --replicas 1 -o no", `unknown output format`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			cmd := NewCmdScale(cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" }), func(_ context.Context, o *Options) error {
-				if o.Kind != nil {
-					got = o.Kind.Short
-				}
-				got += " " + o.Name + " " + fmt.Sprint(o.Replicas)
-				return nil
-			})
+			cmd := NewCmdScale(cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" }),
+				func(_ context.Context, o *Options) error {
+					if o.Kind != nil {
+						got = o.Kind.Short
+					}
+					got += " " + o.Name + " " + fmt.Sprint(o.Replicas)
+					return nil
+				})
 			cmd.SetArgs(strings.Fields(tc.args))
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
 			if err := cmd.Execute(); err != nil {
@@ -51,7 +54,8 @@ func TestArguments(t *testing.T) {
 // TestReached has what is said at the end of --wait.
 func TestReached(t *testing.T) {
 	for replicas, want := range map[int32]string{
-		0: "vmirs/web has no replicas, and those that it had are gone", 1: "vmirs/web has 1 replica, and it is ready", 3: "vmirs/web has 3 replicas, and all are ready",
+		0: "vmirs/web has no replicas, and those that it had are gone", 1: "vmirs/web has 1 replica, and it is ready",
+		3: "vmirs/web has 3 replicas, and all are ready",
 	} {
 		o := &Options{Kind: &sets.ReplicaSet, Name: "web", Replicas: replicas}
 		if got := o.reached(); got != want {

@@ -3,6 +3,7 @@ package snapshotcmd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -86,11 +87,7 @@ func (o *DeleteOptions) complete(cmd *cobra.Command, args []string) error {
 
 // Delete asks, and deletes.
 func Delete(ctx context.Context, o *DeleteOptions) error {
-	namespace, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, namespace, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}
@@ -161,6 +158,10 @@ func (o *DeleteOptions) find(ctx context.Context, c *client.Client, namespace st
 	if err != nil {
 		return nil, []error{err}
 	}
+	// A clone that is under way needs the snapshot that it has made, and removes it.
+	list.Items = slices.DeleteFunc(list.Items, func(s snapshotv1beta1.VirtualMachineSnapshot) bool {
+		return snapshot.CloneOf(&s) != ""
+	})
 	if len(list.Items) == 0 {
 		return nil, []error{fmt.Errorf("snapshots to delete %w in namespace %q", action.ErrNotFound, namespace)}
 	}

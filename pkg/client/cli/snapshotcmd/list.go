@@ -66,16 +66,12 @@ func NewCmdList(f *cli.Factory) *cobra.Command {
 
 // List prints the table or the objects.
 func List(ctx context.Context, o *ListOptions) error {
-	namespace, err := o.Factory.Namespace()
+	c, namespace, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}
 	if o.AllNamespaces {
 		namespace = ""
-	}
-	c, err := o.Factory.Client()
-	if err != nil {
-		return err
 	}
 	list, err := snapshot.List(ctx, c, namespace, o.Selector, o.Machine)
 	if err != nil {
@@ -114,9 +110,13 @@ func (o *ListOptions) table(out io.Writer, list []snapshotv1beta1.VirtualMachine
 	for i := range list {
 		s := &list[i]
 		in, out := volumes(s)
+		of := s.Spec.Source.Name
+		if clone := snapshot.CloneOf(s); clone != "" {
+			of += " (of clone " + clone + ")"
+		}
 		row(s.Namespace,
 			[]string{
-				s.Name, s.Spec.Source.Name, snapshot.Phase(s), strconv.FormatBool(snapshot.Ready(s)),
+				s.Name, of, snapshot.Phase(s), strconv.FormatBool(snapshot.Ready(s)),
 				age(o.Factory.Now(), s.CreationTimestamp.Time),
 			},
 			[]string{

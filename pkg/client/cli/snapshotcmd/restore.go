@@ -109,11 +109,7 @@ func (o *RestoreOptions) validate() error {
 
 // Restore asks for the restore, and with Wait waits until it is done.
 func Restore(ctx context.Context, o *RestoreOptions) error {
-	namespace, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, namespace, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}

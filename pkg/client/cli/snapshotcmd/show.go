@@ -52,11 +52,7 @@ func NewCmdShow(f *cli.Factory) *cobra.Command {
 
 // Show prints the page or the object.
 func Show(ctx context.Context, o *ShowOptions) error {
-	namespace, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, namespace, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 const group = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/"
@@ -50,7 +51,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(object) // a client that has gone
 	default:
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"x not found","details":{"name":"x","kind":"things"}}`)
+		_, _ = io.WriteString(w,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"x not found","details":{"name":"x","kind":"things"}}`)
 	}
 }
 
@@ -118,18 +120,22 @@ func taken(name string) *snapshotv1beta1.VirtualMachineSnapshot {
 	s.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC))
 	s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
 		Phase: snapshotv1beta1.Succeeded, ReadyToUse: new(true),
-		SourceIndications: []snapshotv1beta1.SourceIndication{{Indication: snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, Message: "it ran"}},
-		SnapshotVolumes:   &snapshotv1beta1.SnapshotVolumesLists{IncludedVolumes: []string{"disk"}},
+		SourceIndications: []snapshotv1beta1.SourceIndication{
+			{Indication: snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, Message: "it ran"},
+		},
+		SnapshotVolumes: &snapshotv1beta1.SnapshotVolumesLists{IncludedVolumes: []string{"disk"}},
 	}
 	return s
 }
 
 func cluster() *server {
 	return &server{objects: map[string]any{
-		"/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo": machine(v1.VolumeSnapshotStatus{Name: "disk", Enabled: true}),
-		group + "virtualmachinesnapshots/snap":                         taken("snap"),
-		group + "virtualmachinesnapshots":                              map[string]any{"items": []any{taken("snap")}},
-		group + "virtualmachinerestores":                               map[string]any{"items": []any{}},
+		"/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo": machine(v1.VolumeSnapshotStatus{
+			Name: "disk", Enabled: true,
+		}),
+		group + "virtualmachinesnapshots/snap": taken("snap"),
+		group + "virtualmachinesnapshots":      map[string]any{"items": []any{taken("snap")}},
+		group + "virtualmachinerestores":       map[string]any{"items": []any{}},
 	}}
 }
 
@@ -149,7 +155,8 @@ func TestCreate(t *testing.T) {
 	if want := "virtualmachinesnapshot.snapshot.kubevirt.io/demo-20260102-030405 created\n"; err != nil || out != want {
 		t.Errorf("%q %v", out, err)
 	}
-	out, _, err = run(t, s, NewCmdCreate, "demo", "mine", "--deletion-policy", "Retain", "--failure-deadline", "2m", "-o", "jsonpath={.metadata.name} {.spec.deletionPolicy} {.spec.failureDeadline}")
+	out, _, err = run(t, s, NewCmdCreate, "demo", "mine", "--deletion-policy", "Retain", "--failure-deadline", "2m",
+		"-o", "jsonpath={.metadata.name} {.spec.deletionPolicy} {.spec.failureDeadline}")
 	if err != nil || out != "mine Retain 2m0s" {
 		t.Errorf("%q %v", out, err)
 	}
@@ -162,7 +169,8 @@ func TestCreateWithMemory(t *testing.T) {
 	vm.Status.PrintableStatus = v1.VirtualMachineStatusStopped
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = vm
 	_, _, err := run(t, s, NewCmdCreate, "demo", "--memory")
-	if err == nil || !strings.Contains(err.Error(), "the guest of default/demo does not run (Stopped)") || s.did("POST") {
+	if err == nil || !strings.Contains(err.Error(), "the guest of default/demo does not run (Stopped)") ||
+		s.did("POST") {
 		t.Errorf("%v, asked %v", err, s.asked)
 	}
 	// The instance runs a moment before the VM says so.
@@ -171,7 +179,8 @@ func TestCreateWithMemory(t *testing.T) {
 	vmi.Spec.Volumes = vm.Spec.Template.Spec.Volumes
 	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "disk", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}}
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = vmi
-	if _, _, err := run(t, s, NewCmdCreate, "demo", "--memory"); err == nil || !strings.Contains(err.Error(), "does not run (Scheduled)") {
+	if _, _, err := run(t, s, NewCmdCreate, "demo", "--memory"); err == nil ||
+		!strings.Contains(err.Error(), "does not run (Scheduled)") {
 		t.Errorf("%v", err)
 	}
 	vmi.Status.Phase = v1.Running
@@ -179,7 +188,9 @@ func TestCreateWithMemory(t *testing.T) {
 	if err != nil || !strings.Contains(out, `"virtkit.io/include-memory":"true"`) {
 		t.Errorf("%q %v", out, err)
 	}
-	vmi.Spec.Volumes = []v1.Volume{{Name: "disk", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}}}
+	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "disk", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}},
+	}
 	vm.Spec.Template.Spec.Volumes, s.asked = vmi.Spec.Volumes, nil
 	_, _, err = run(t, s, NewCmdCreate, "demo", "--memory")
 	const lost = "its memory cannot be in the snapshot: disk disk is lost when the guest stops; put it on a claim"
@@ -187,9 +198,12 @@ func TestCreateWithMemory(t *testing.T) {
 		t.Errorf("%v, asked %v", err, s.asked)
 	}
 	stands := taken("snap")
-	stands.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.InProgress, Conditions: []snapshotv1beta1.Condition{
-		{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: "Source not locked: " + lost},
-	}}
+	stands.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
+		Phase: snapshotv1beta1.InProgress,
+		Conditions: []snapshotv1beta1.Condition{
+			{Type: snapshotv1beta1.ConditionProgressing, Status: "False", Reason: "Source not locked: " + lost},
+		},
+	}
 	s.objects[group+"virtualmachinesnapshots/snap"] = stands
 	if out, _, err := run(t, s, NewCmdShow, "snap"); err != nil || !strings.Contains(out, "Source not locked: "+lost) {
 		t.Errorf("%s, %v", out, err)
@@ -198,9 +212,13 @@ func TestCreateWithMemory(t *testing.T) {
 
 func TestCreateRefuses(t *testing.T) {
 	s := cluster()
-	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = machine(v1.VolumeSnapshotStatus{Name: "disk", Reason: "no class"})
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = machine(v1.VolumeSnapshotStatus{
+		Name: "disk", Reason: "no class",
+	})
 	_, _, err := run(t, s, NewCmdCreate, "demo")
-	if err == nil || !strings.Contains(err.Error(), "volumes of VM default/demo that cannot be snapshotted: disk (no class); give --partial") || s.did("POST") {
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			"volumes of VM default/demo that cannot be snapshotted: disk (no class); give --partial") || s.did("POST") {
 		t.Errorf("%v, asked %v", err, s.asked)
 	}
 	_, said, err := run(t, s, NewCmdCreate, "demo", "--partial")
@@ -210,7 +228,16 @@ func TestCreateRefuses(t *testing.T) {
 	if _, _, err := run(t, s, NewCmdCreate, "ghost"); cli.ExitCode(err) != cli.ExitNotFound {
 		t.Errorf("code %d of %v", cli.ExitCode(err), err)
 	}
-	for _, args := range [][]string{{}, {"demo", "a/b"}, {"demo", "--all"}, {"--all"}, {"vmi/demo"}, {"demo", "--deletion-policy", "x"}, {"demo", "--wait", "--dry-run"}, {"demo", "--failure-deadline", "0"}} {
+	for _, args := range [][]string{
+		{},
+		{"demo", "a/b"},
+		{"demo", "--all"},
+		{"--all"},
+		{"vmi/demo"},
+		{"demo", "--deletion-policy", "x"},
+		{"demo", "--wait", "--dry-run"},
+		{"demo", "--failure-deadline", "0"},
+	} {
 		if _, _, err := run(t, s, NewCmdCreate, args...); cli.ExitCode(err) != cli.ExitUsage {
 			t.Errorf("%v: code %d of %v", args, cli.ExitCode(err), err)
 		}
@@ -219,7 +246,8 @@ func TestCreateRefuses(t *testing.T) {
 
 func TestListAndShow(t *testing.T) {
 	out, _, err := run(t, cluster(), NewCmdList, "demo", "-o", "wide")
-	if err != nil || !strings.Contains(out, "snap") || !strings.Contains(out, "Online") || !strings.Contains(out, "4m5s") {
+	if err != nil || !strings.Contains(out, "snap") || !strings.Contains(out, "Online") ||
+		!strings.Contains(out, "4m5s") {
 		t.Errorf("%s %v", out, err)
 	}
 	if _, _, err := run(t, cluster(), NewCmdList, "other"); cli.ExitCode(err) != cli.ExitNotFound {
@@ -238,7 +266,8 @@ func TestListAndShow(t *testing.T) {
 func TestRestore(t *testing.T) {
 	s := cluster()
 	_, _, err := run(t, s, NewCmdRestore, "snap")
-	if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), "its volumes disk are replaced") || s.did("POST") {
+	if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), "its volumes disk are replaced") ||
+		s.did("POST") {
 		t.Errorf("nobody was asked: %v", err)
 	}
 	out, _, err := run(t, s, NewCmdRestore, "snap", "--yes")
@@ -250,12 +279,22 @@ func TestRestore(t *testing.T) {
 		t.Errorf("%q %v", out, err)
 	}
 	s.asked = nil
-	if _, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "--keep"); err == nil || !strings.Contains(err.Error(), "there is no VM default/copy yet") || s.did("POST") {
+	if _, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "--keep"); err == nil ||
+		!strings.Contains(err.Error(), "there is no VM default/copy yet") || s.did("POST") {
 		t.Errorf("it keeps nothing: %v", err)
 	}
-	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
-	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil || !strings.Contains(err.Error(), "virtctl stop demo") {
-		t.Errorf("%v", err)
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = &v1.VirtualMachineInstance{
+		Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running},
+	}
+	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil ||
+		!strings.Contains(err.Error(), "virtctl wait demo --for=stopped") {
+		t.Errorf("a VM that is being stopped: %v", err)
+	}
+	vm := s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"].(*v1.VirtualMachine)
+	vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
+	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil ||
+		!strings.Contains(err.Error(), "virtctl stop demo") {
+		t.Errorf("a VM that runs: %v", err)
 	}
 }
 
@@ -269,10 +308,12 @@ func TestUndo(t *testing.T) {
 	if err != nil || out != "" {
 		t.Errorf("%q %v", out, err)
 	}
-	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil || !strings.Contains(err.Error(), "restore with --keep") {
+	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil ||
+		!strings.Contains(err.Error(), "restore with --keep") {
 		t.Errorf("nothing was kept: %v", err)
 	}
-	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes", "--keep", "--volume-restore-policy", "InPlace"); cli.ExitCode(err) != cli.ExitUsage {
+	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes",
+		"--keep", "--volume-restore-policy", "InPlace"); cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("kept in place: %v", err)
 	}
 	out, _, err = run(t, s, NewCmdRestore, "snap", "--yes", "--keep", "-o", "jsonpath={.metadata.annotations}")
@@ -281,31 +322,37 @@ func TestUndo(t *testing.T) {
 	}
 	waits := snapshot.NewRestore("default", "restore-snap-abcde", "snap", "demo", snapshot.RestoreOptions{})
 	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = waits
-	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil || !strings.Contains(err.Error(), "restore restore-snap-abcde is still under way (Pending); wait until") {
+	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil ||
+		!strings.Contains(err.Error(), "restore restore-snap-abcde is still under way (Pending); wait until") {
 		t.Errorf("under way: %v", err)
 	}
 	delete(s.objects, group+"virtualmachinerestores/restore-snap-abcde")
 	restored := machine()
 	restored.Annotations = map[string]string{"restore.kubevirt.io/lastRestoreUID": "other"}
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = restored
-	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil || !strings.Contains(err.Error(), "its spec is not that of restore restore-snap-abcde") {
+	if _, _, err := run(t, s, lifecyclecmd.NewCmdUndo); err == nil ||
+		!strings.Contains(err.Error(), "its spec is not that of restore restore-snap-abcde") {
 		t.Errorf("another restore: %v", err)
 	}
 	restored.Annotations["restore.kubevirt.io/lastRestoreUID"] = "restore-snap-abcde-uid"
 	done := snapshot.NewRestore("default", "restore-snap-abcde", "snap", "demo", snapshot.RestoreOptions{})
-	done.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Complete: new(true), Restores: []snapshotv1beta1.VolumeRestore{{PersistentVolumeClaimName: "restore-1-disk"}}}
+	done.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{
+		Complete: new(true), Restores: []snapshotv1beta1.VolumeRestore{{PersistentVolumeClaimName: "restore-1-disk"}},
+	}
 	s.objects[group+"virtualmachinerestores/restore-snap-abcde"] = done
 	undone := snapshot.NewUndo("undo-abcde-restore-snap-abcde", done)
 	undone.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Complete: new(true)}
 	s.objects[group+"virtualmachinerestores"] = map[string]any{"items": []any{undone}}
 	out, errOut, err := run(t, s, lifecyclecmd.NewCmdUndo, "--wait")
-	want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, which undoes restore-snap-abcde\n" +
+	want := "virtualmachinerestore.snapshot.kubevirt.io/undo-abcde-restore-snap-abcde created, " +
+		"which undoes restore-snap-abcde\n" +
 		"VM demo has again what it had before restore-snap-abcde, which is undone\n"
 	if err != nil || out != want ||
 		errOut != "note: VM default/demo does not use these claims after that, which stay: restore-1-disk\n" {
 		t.Errorf("%q, %q, %v", out, errOut, err)
 	}
-	if out, _, err := run(t, s, lifecyclecmd.NewCmdUndo, "--list"); err != nil || strings.Count(out, " restore-keep ") != 2 || !strings.Contains(out, "done") {
+	if out, _, err := run(t, s, lifecyclecmd.NewCmdUndo, "--list"); err != nil ||
+		strings.Count(out, " restore-keep ") != 2 || !strings.Contains(out, "done") {
 		t.Errorf("%s, %v", out, err)
 	}
 }
@@ -316,7 +363,8 @@ func TestDelete(t *testing.T) {
 		t.Errorf("nobody was asked: %v", err)
 	}
 	out, _, err := run(t, s, NewCmdDelete, "--vm", "demo", "--yes")
-	if err != nil || out != "virtualmachinesnapshot.snapshot.kubevirt.io \"snap\" deleted\n" || !s.did("DELETE "+group+"virtualmachinesnapshots/snap") {
+	if err != nil || out != "virtualmachinesnapshot.snapshot.kubevirt.io \"snap\" deleted\n" ||
+		!s.did("DELETE "+group+"virtualmachinesnapshots/snap") {
 		t.Errorf("%q %v", out, err)
 	}
 	if _, _, err := run(t, s, NewCmdDelete, "ghost", "--yes"); cli.ExitCode(err) != cli.ExitNotFound {
@@ -324,13 +372,52 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// What a clone has made for itself is deleted by its name only, and a list marks it.
+func TestSnapshotOfAClone(t *testing.T) {
+	for name, change := range map[string]func(*snapshotv1beta1.VirtualMachineSnapshot){
+		"shop/copy": func(s *snapshotv1beta1.VirtualMachineSnapshot) {
+			s.Labels = map[string]string{clones.UIDLabel: "1-2"}
+			s.Annotations = map[string]string{clones.CloneAnnotation: "shop/copy"}
+		},
+		"copy": func(s *snapshotv1beta1.VirtualMachineSnapshot) {
+			s.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: clones.Group + "/v1beta1", Kind: "VirtualMachineClone", Name: "copy",
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, own := cluster(), taken("tmp")
+			change(own)
+			s.objects[group+"virtualmachinesnapshots/tmp"] = own
+			s.objects[group+"virtualmachinesnapshots"] = map[string]any{"items": []any{taken("snap"), own}}
+			out, _, err := run(t, s, NewCmdList)
+			if err != nil || strings.Count(out, "demo (of clone "+name+")") != 1 {
+				t.Errorf("%s %v", out, err)
+			}
+			for _, chosen := range [][]string{{"--vm", "demo"}, {"--all"}, {"-l", "a=b"}} {
+				if _, _, err := run(t, s, NewCmdDelete, append(chosen, "--yes")...); err != nil ||
+					s.did("DELETE "+group+"virtualmachinesnapshots/tmp") {
+					t.Errorf("%v deletes it: %v", chosen, err)
+				}
+			}
+			if _, _, err := run(t, s, NewCmdDelete, "tmp", "--yes"); err != nil ||
+				!s.did("DELETE "+group+"virtualmachinesnapshots/tmp") {
+				t.Errorf("by its name: %v", err)
+			}
+		})
+	}
+}
+
 // Who interrupts --wait is told what was created and goes on.
 func TestInterrupted(t *testing.T) {
 	for want, command := range map[string]func(*server) (string, string, error){
-		"interrupted: snapshot snap2 was created, and goes on; `virtctl why snapshot/snap2 -n default` says how far it is\n": func(s *server) (string, string, error) {
+		"interrupted: snapshot snap2 was created, and goes on; `virtctl why snapshot/snap2 -n " +
+			"default` says how far it is\n": func(s *server) (string, string, error) {
 			return run(t, s, NewCmdCreate, "demo", "snap2", "--wait")
 		},
-		"interrupted: restore restore-snap-abcde was created, and goes on; `virtctl why restore/restore-snap-abcde -n default` says how far it is\n": func(s *server) (string, string, error) {
+		"interrupted: restore restore-snap-abcde was created, and goes on; " +
+			"`virtctl why restore/restore-snap-abcde -n default` says how far it is\n": func(s *server,
+		) (string, string, error) {
 			return run(t, s, NewCmdRestore, "snap", "--yes", "--wait")
 		},
 	} {

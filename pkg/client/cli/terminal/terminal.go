@@ -53,9 +53,7 @@ func Asking(streams *cli.IOStreams) (t *Terminal, done func()) {
 	if err != nil {
 		return nil, func() {}
 	}
-	own := *streams
-	own.In, own.InIsTTY = file, true
-	return New(&own), func() { file.Close() }
+	return New(streams.Reading(file)), func() { file.Close() }
 }
 
 // Is reports whether standard input is a terminal.

@@ -129,14 +129,7 @@ func Run(ctx context.Context, o *Options) error {
 		}
 		return nil
 	}
-	var lost func(error)
-	if o.Watch {
-		lost = func(err error) {
-			fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; goes on when it answers\n",
-				cli.Explain(err, o.Factory.Connection()))
-		}
-	}
-	err = top.Watch(ctx, c, namespace, o.Interval.Duration, show, lost)
+	err = top.Watch(ctx, c, namespace, o.Interval.Duration, show, o.Watch)
 	if errors.Is(err, errDone) {
 		return nil
 	}

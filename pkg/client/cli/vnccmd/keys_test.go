@@ -82,10 +82,12 @@ func TestTypist(t *testing.T) {
 }
 
 func TestStatusLine(t *testing.T) {
-	if got := statusLine("default/demo", image.Pt(720, 400), 20, 5); got != "\x1b[5;1H\x1b[0;7m Ctrl-] leaves  Ctrl\x1b[0m" {
+	if got := statusLine("default/demo", image.Pt(720, 400),
+		20, 5); got != "\x1b[5;1H\x1b[0;7m Ctrl-] leaves  Ctrl\x1b[0m" {
 		t.Errorf("%q", got)
 	}
-	if got := statusLine("default/demo", image.Pt(720, 400), 100, 5); !strings.Contains(got, "default/demo  720×400   ") {
+	if got := statusLine("default/demo", image.Pt(720, 400), 100, 5); !strings.Contains(got,
+		"default/demo  720×400   ") {
 		t.Errorf("%q", got)
 	}
 }

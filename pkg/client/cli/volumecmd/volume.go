@@ -144,6 +144,7 @@ func Run(ctx context.Context, o *Options) error {
 		verb, request, condition = lifecycle.RemoveVolume, volume.Remove, volume.Unplugged(o.Request.Volume)
 	}
 	if err := request(ctx, c, t.Namespace, t.Name, o.Request); err != nil {
+		o.interrupted(err, t, false)
 		return err
 	}
 	if o.DryRun == cli.DryRunNone {
@@ -156,12 +157,23 @@ func Run(ctx context.Context, o *Options) error {
 		}
 	}
 	if o.Wait {
-		return o.wait(ctx, c, t, condition)
+		err := o.wait(ctx, c, t, condition)
+		o.interrupted(err, t, true)
+		return err
 	}
 	if !o.Output.Given() {
 		return nil
 	}
 	return o.print(ctx, c, t)
+}
+
+// interrupted says what becomes of the request when the user has ended the command.
+func (o *Options) interrupted(err error, t cli.Target, accepted bool) {
+	what := "addvolume"
+	if o.Remove {
+		what = "removevolume"
+	}
+	o.Factory.IO.Requested(err, accepted, what+" of VM %s/%s, volume %s,", t.Namespace, t.Name, o.Request.Volume)
 }
 
 // ofInstance reports whether the change is to be of the instance alone: the user says so, no VM has made it, or it has

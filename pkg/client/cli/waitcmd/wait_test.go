@@ -31,7 +31,9 @@ func TestRefused(t *testing.T) {
 		"--prompt: ":       func(o *Options) { o.For, o.Prompt = "login", "(" },
 		"name the VMs to wait for, or choose them with -l or --all": func(o *Options) { o.Names = nil },
 		"or choose them with -l or --all":                           func(o *Options) { o.All = true },
-		"choose them with -l or --all":                              func(o *Options) { o.Names, o.All, o.Selector = nil, true, "a=b" },
+		"choose them with -l or --all": func(o *Options) {
+			o.Names, o.All, o.Selector = nil, true, "a=b"
+		},
 	} {
 		err := Run(t.Context(), options(change))
 		if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
@@ -53,10 +55,16 @@ func TestBlocked(t *testing.T) {
 		err    error
 		want   []string
 	}{
-		"no virt-controller": {vm, func(*Options) {}, late, []string{"; virt-controller does not run", "; `kubectl virt why vm -n ns` says more"}},
-		"may not be read":    {clienttest.Forbidden("virtualmachines"), func(*Options) {}, late, []string{"; `kubectl virt why vm -n ns` says more"}},
-		"looked once":        {vm, func(o *Options) { o.Timeout.Duration = 0 }, late, nil},
-		"another end":        {vm, func(*Options) {}, action.ErrNotFound, nil},
+		"no virt-controller": {
+			vm, func(*Options) {}, late,
+			[]string{"; virt-controller does not run", "; `kubectl virt why vm -n ns` says more"},
+		},
+		"may not be read": {
+			clienttest.Forbidden("virtualmachines"), func(*Options) {}, late,
+			[]string{"; `kubectl virt why vm -n ns` says more"},
+		},
+		"looked once": {vm, func(o *Options) { o.Timeout.Duration = 0 }, late, nil},
+		"another end": {vm, func(*Options) {}, action.ErrNotFound, nil},
 	} {
 		api := clienttest.New(t)
 		api.Put(path+"virtualmachines/vm", test.object)

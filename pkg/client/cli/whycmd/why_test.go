@@ -9,7 +9,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
-// The code is the one that all share which are not ok, else 1; what failed is said, what was reported is not said again.
+// The code is the one that all share which are not ok, else 1; what failed is said, what was reported is not said
+// again.
 func TestOutcome(t *testing.T) {
 	ok, off := &why.Report{Verdict: why.OK}, &why.Report{Verdict: why.Off}
 	waiting, broken := &why.Report{Verdict: why.Waiting}, &why.Report{Verdict: why.Broken}

@@ -74,8 +74,16 @@ func (f *fake) Why(context.Context, string, string) (*why.Report, error) {
 	}
 	return &why.Report{
 		Verdict: "broken", Summary: "the node has no room",
-		Chain:  []why.Link{{Layer: "vm", Object: "vm/web", State: "ok", Message: "run strategy Always"}, {Layer: "pod", Object: "pod/virt-launcher-web-x", State: "broken", Message: "unschedulable"}},
-		Causes: []why.Cause{{Object: "pod/virt-launcher-web-x", State: "broken", Message: "no node has 64Gi of memory free", Mend: []string{"spec.template.spec.domain.memory.guest"}}},
+		Chain: []why.Link{
+			{Layer: "vm", Object: "vm/web", State: "ok", Message: "run strategy Always"},
+			{Layer: "pod", Object: "pod/virt-launcher-web-x", State: "broken", Message: "unschedulable"},
+		},
+		Causes: []why.Cause{
+			{
+				Object: "pod/virt-launcher-web-x", State: "broken", Message: "no node has 64Gi of memory free",
+				Mend: []string{"spec.template.spec.domain.memory.guest"},
+			},
+		},
 	}, f.err
 }
 
@@ -84,7 +92,8 @@ func (f *fake) WhySet(_ context.Context, s *store.Set) (*why.Report, error) {
 }
 
 func (f *fake) Scale(_ context.Context, s *store.Set, replicas int32) error {
-	f.done = append(f.done, fmt.Sprintf("scale %s %s/%s from %d to %d", s.Short(), s.Namespace, s.Name, s.Desired, replicas))
+	f.done = append(f.done,
+		fmt.Sprintf("scale %s %s/%s from %d to %d", s.Short(), s.Namespace, s.Name, s.Desired, replicas))
 	return f.err
 }
 
@@ -95,7 +104,9 @@ func (f *fake) DeleteSet(_ context.Context, s *store.Set) error {
 
 func (f *fake) Doctor(context.Context) *doctor.Report {
 	if f.wait() != nil {
-		return &doctor.Report{Checks: []doctor.Check{{Area: "server", Name: "api", Status: "failed", Message: f.err.Error()}}}
+		return &doctor.Report{
+			Checks: []doctor.Check{{Area: "server", Name: "api", Status: "failed", Message: f.err.Error()}},
+		}
 	}
 	return f.doctor
 }
@@ -130,7 +141,8 @@ func (f *fake) Machine(_ context.Context, key store.Key, _ bool) (*page.Details,
 
 func (f *fake) Guest(context.Context, store.Key) (*v1.VirtualMachineInstanceGuestAgentInfo, error) {
 	return &v1.VirtualMachineInstanceGuestAgentInfo{
-		GAVersion: "9.1.0", Hostname: "web", Timezone: "UTC, 0", OS: v1.VirtualMachineInstanceGuestOSInfo{PrettyName: "Debian GNU/Linux 13", KernelRelease: "6.12.0"},
+		GAVersion: "9.1.0", Hostname: "web", Timezone: "UTC, 0",
+		OS:       v1.VirtualMachineInstanceGuestOSInfo{PrettyName: "Debian GNU/Linux 13", KernelRelease: "6.12.0"},
 		UserList: []v1.VirtualMachineInstanceGuestOSUser{{UserName: "root"}, {UserName: "me", Domain: "home"}},
 		FSInfo: v1.VirtualMachineInstanceFileSystemInfo{Filesystems: []v1.VirtualMachineInstanceFileSystem{
 			{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", UsedBytes: 3 << 30, TotalBytes: 10 << 30},
@@ -165,7 +177,9 @@ func (f *fake) Console(_ context.Context, _ store.Key, ends page.ConsoleEnds) er
 		return err
 	}
 	ends.Connected()
-	if _, err := io.WriteString(ends.Out, "\x1b[32m[  OK  ]\x1b[0m Started getty on ttyS0.\r\n\r\n\x1b]0;title\aDebian GNU/Linux 13 web ttyS0\r\n\r\nweb login: "); err != nil {
+	if _, err := io.WriteString(ends.Out,
+		"\x1b[32m[  OK  ]\x1b[0m Started getty on ttyS0.\r\n\r\n\x1b]0;title\aDebian GNU/Linux 13 web "+
+			"ttyS0\r\n\r\nweb login: "); err != nil {
 		return err
 	}
 	buf := make([]byte, 64)
@@ -193,7 +207,10 @@ func (f *fake) EvacuationPlan(_ context.Context, node string) (*evacuate.Report,
 	return &evacuate.Report{Node: node, Planned: true, Guests: []evacuate.Guest{
 		{Namespace: "prod", Name: "web", Outcome: evacuate.Moves, Target: "node2"},
 		{Namespace: "prod", Name: "old", Outcome: evacuate.Restarts, Reason: "its eviction strategy is None"},
-		{Namespace: "prod", Name: "db", Outcome: evacuate.Stays, Reason: "it cannot be migrated: PVC data is not shared"},
+		{
+			Namespace: "prod", Name: "db", Outcome: evacuate.Stays,
+			Reason: "it cannot be migrated: PVC data is not shared",
+		},
 	}}, f.err
 }
 
@@ -203,7 +220,11 @@ func (f *fake) Evacuate(_ context.Context, plan *evacuate.Report) error {
 }
 
 func (f *fake) Choices(context.Context, string) page.Choices {
-	return page.Choices{Namespaces: []string{"prod", "test"}, Instancetypes: []string{"u1.small", "u1.medium", "virtualmachineinstancetype/own"}, Preferences: []string{"fedora"}, Claims: []string{"data"}}
+	return page.Choices{
+		Namespaces:    []string{"prod", "test"},
+		Instancetypes: []string{"u1.small", "u1.medium", "virtualmachineinstancetype/own"},
+		Preferences:   []string{"fedora"}, Claims: []string{"data"},
+	}
 }
 
 func (f *fake) Create(_ context.Context, namespace string, vm *v1.VirtualMachine) error {
@@ -217,7 +238,10 @@ func (f *fake) Claims(context.Context, string) ([]volume.Claim, bool, error) {
 	}
 	return []volume.Claim{
 		{Name: "data", Size: "2Gi", Class: "local-path", Modes: "RWO", Phase: "Bound", UsedBy: []string{"web"}},
-		{Name: "installer.iso", Size: "4Gi", Class: "shared", Modes: "ROX", Phase: "Bound", UsedBy: []string{"db", "vmi/probe"}},
+		{
+			Name: "installer.iso", Size: "4Gi", Class: "shared", Modes: "ROX", Phase: "Bound",
+			UsedBy: []string{"db", "vmi/probe"},
+		},
 		{Name: "scratch", Size: "10Gi", Class: "local-path", Modes: "RWO", Phase: "Pending"},
 		{Name: "scratch-shared", Size: "100Gi", Class: "shared", Modes: "RWO,RWX", Phase: "Bound"},
 	}, true, nil
@@ -238,7 +262,8 @@ func (f *fake) TakeSnapshot(_ context.Context, machine store.Key, name string, o
 	if o.Deadline != nil {
 		deadline = o.Deadline.Duration.String()
 	}
-	f.done = append(f.done, strings.TrimSpace(fmt.Sprintf("snapshot %s of %s %s %s", name, machine, deadline, o.Policy)))
+	f.done = append(f.done,
+		strings.TrimSpace(fmt.Sprintf("snapshot %s of %s %s %s", name, machine, deadline, o.Policy)))
 	return f.err
 }
 
@@ -246,7 +271,10 @@ func (f *fake) RestorePlan(_ context.Context, key store.Key, target string) (*sn
 	if err := f.wait(); err != nil {
 		return nil, err
 	}
-	return &snapshot.Plan{Target: target, Exists: target == "web" || target == "off", Runs: target == "web", Volumes: []string{"data", "root"}, Loses: []string{"scratch"}}, nil
+	return &snapshot.Plan{
+		Target: target, Exists: target == "web" || target == "off", Runs: target == "web", Resumes: target == "web",
+		Volumes: []string{"data", "root"}, Loses: []string{"scratch"},
+	}, nil
 }
 
 func (f *fake) Restore(_ context.Context, key store.Key, o snapshot.RestoreOptions) (string, error) {
@@ -255,7 +283,8 @@ func (f *fake) Restore(_ context.Context, key store.Key, o snapshot.RestoreOptio
 }
 
 func (f *fake) Clone(_ context.Context, namespace string, o clone.Options) (string, error) {
-	f.done = append(f.done, fmt.Sprintf("clone %s/%s of %s, snapshot %t", namespace, o.Target, o.Source, o.FromSnapshot))
+	f.done = append(f.done,
+		fmt.Sprintf("clone %s/%s of %s, snapshot %t", namespace, o.Target, o.Source, o.FromSnapshot))
 	return "clone-x", f.err
 }
 
@@ -272,10 +301,16 @@ func (f *fake) Verdict(_ context.Context, _, after string) (*diff.Object, error)
 	if strings.Contains(after, "wrong") {
 		return nil, errors.New("spec.wrong: unknown field")
 	}
-	return &diff.Object{Kind: "VirtualMachine", Namespace: "prod", Name: "web", Exists: true, Running: true, Changes: []diff.Change{
-		{Path: "spec.template.spec.domain.cpu.cores", Effect: "restart", Note: "the guest has 2 until then", Before: 2, After: 4},
-		{Path: "metadata.labels.app", Effect: "live", After: "web"},
-	}}, nil
+	return &diff.Object{
+		Kind: "VirtualMachine", Namespace: "prod", Name: "web", Exists: true, Running: true,
+		Changes: []diff.Change{
+			{
+				Path: "spec.template.spec.domain.cpu.cores", Effect: "restart", Note: "the guest has 2 until then",
+				Before: 2, After: 4,
+			},
+			{Path: "metadata.labels.app", Effect: "live", After: "web"},
+		},
+	}, nil
 }
 
 func (f *fake) Apply(_ context.Context, _, after string) error {
@@ -291,21 +326,50 @@ func (f *fake) Forbidden(string, lifecycle.Verb) string { return f.forbidden }
 func details(key store.Key) *page.Details {
 	size := resource.MustParse("2Gi")
 	spec := v1.VirtualMachineInstanceSpec{
-		Domain: v1.DomainSpec{Devices: v1.Devices{Disks: []v1.Disk{{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}, {Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}}}}},
+		Domain: v1.DomainSpec{
+			Devices: v1.Devices{
+				Disks: []v1.Disk{
+					{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
+					{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}},
+				},
+			},
+		},
 		Volumes: []v1.Volume{
-			{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "quay.io/containerdisks/debian:13"}}},
-			{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}, Hotpluggable: true}}},
+			{
+				Name: "root",
+				VolumeSource: v1.VolumeSource{
+					ContainerDisk: &v1.ContainerDiskSource{Image: "quay.io/containerdisks/debian:13"},
+				},
+			},
+			{
+				Name: "data",
+				VolumeSource: v1.VolumeSource{
+					PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+						PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+						Hotpluggable:                      true,
+					},
+				},
+			},
 		},
 	}
 	at := metav1.NewTime(now.Add(-time.Minute))
 	return &page.Details{
 		VM: &v1.VirtualMachine{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
-			Spec:       v1.VirtualMachineSpec{Instancetype: &v1.InstancetypeMatcher{Name: "u1.small"}, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: spec}},
-			Status: v1.VirtualMachineStatus{VolumeSnapshotStatuses: snapshotStatuses(key), Conditions: []v1.VirtualMachineCondition{
-				{Type: v1.VirtualMachineReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
-				{Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, LastTransitionTime: at, Message: "spec.template.spec.domain.cpu.cores takes effect with the next start"},
-			}},
+			Spec: v1.VirtualMachineSpec{
+				Instancetype: &v1.InstancetypeMatcher{Name: "u1.small"},
+				Template:     &v1.VirtualMachineInstanceTemplateSpec{Spec: spec},
+			},
+			Status: v1.VirtualMachineStatus{
+				VolumeSnapshotStatuses: snapshotStatuses(key),
+				Conditions: []v1.VirtualMachineCondition{
+					{Type: v1.VirtualMachineReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
+					{
+						Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, LastTransitionTime: at,
+						Message: "spec.template.spec.domain.cpu.cores takes effect with the next start",
+					},
+				},
+			},
 		},
 		VMI: &v1.VirtualMachineInstance{
 			Spec: spec,
@@ -313,14 +377,26 @@ func details(key store.Key) *page.Details {
 				Phase: v1.Running, Machine: &v1.Machine{Type: "pc-q35-9.2"},
 				Conditions: []v1.VirtualMachineInstanceCondition{
 					{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
-					{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Reason: "DisksNotLiveMigratable", Message: "cannot migrate VMI: PVC data is not shared", LastTransitionTime: at},
+					{
+						Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse,
+						Reason: "DisksNotLiveMigratable", Message: "cannot migrate VMI: PVC data is not shared",
+						LastTransitionTime: at,
+					},
 				},
 				VolumeStatus: []v1.VolumeStatus{
 					{Name: "root", Target: "vda", Size: 2 << 30},
-					{Name: "data", Target: "sda", Phase: v1.VolumeReady, HotplugVolume: &v1.HotplugVolumeStatus{}, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{Capacity: corev1.ResourceList{corev1.ResourceStorage: size}}},
+					{
+						Name: "data", Target: "sda", Phase: v1.VolumeReady, HotplugVolume: &v1.HotplugVolumeStatus{},
+						PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+							Capacity: corev1.ResourceList{corev1.ResourceStorage: size},
+						},
+					},
 				},
 				Interfaces: []v1.VirtualMachineInstanceNetworkInterface{
-					{Name: "default", InterfaceName: "eth0", MAC: "02:00:00:00:00:01", IPs: []string{"10.0.0.1", "fd00::1"}},
+					{
+						Name: "default", InterfaceName: "eth0", MAC: "02:00:00:00:00:01",
+						IPs: []string{"10.0.0.1", "fd00::1"},
+					},
 					{Name: "lan", InterfaceName: "eth1", MAC: "02:00:00:00:00:02", IP: "192.168.1.5"},
 				},
 			},
@@ -331,46 +407,69 @@ func details(key store.Key) *page.Details {
 // world has four machines, two nodes, a migration and some events.
 func world(f *fake) *page.World {
 	ready := v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue}
-	movable := v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}
-	agent := v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue}
+	movable := v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue,
+	}
+	agent := v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue,
+	}
 	guest := resource.MustParse("1Gi")
 	vm := func(namespace, name string, status v1.VirtualMachinePrintableStatus) v1.VirtualMachine {
 		strategy := v1.RunStrategyAlways
 		return v1.VirtualMachine{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)), Labels: map[string]string{"app": name}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+				Labels: map[string]string{"app": name},
+			},
 			Spec: v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{
-				Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: 2}}},
+				Spec: v1.VirtualMachineInstanceSpec{
+					Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: 2}},
+				},
 			}},
 			Status: v1.VirtualMachineStatus{PrintableStatus: status, Ready: status == v1.VirtualMachineStatusRunning},
 		}
 	}
-	vmi := func(of v1.VirtualMachine, node, ip, os string, conditions ...v1.VirtualMachineInstanceCondition) v1.VirtualMachineInstance {
+	vmi := func(of v1.VirtualMachine, node, ip, os string, conditions ...v1.VirtualMachineInstanceCondition,
+	) v1.VirtualMachineInstance {
 		return v1.VirtualMachineInstance{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: of.Namespace, Name: of.Name, CreationTimestamp: metav1.NewTime(now.Add(-time.Minute)),
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&of, v1.VirtualMachineGroupVersionKind)},
+				OwnerReferences: []metav1.OwnerReference{
+					*metav1.NewControllerRef(&of, v1.VirtualMachineGroupVersionKind),
+				},
 			},
 			Spec: of.Spec.Template.Spec,
 			Status: v1.VirtualMachineInstanceStatus{
-				Phase: v1.Running, NodeName: node, Conditions: conditions, GuestOSInfo: v1.VirtualMachineInstanceGuestOSInfo{PrettyName: os},
-				Interfaces: []v1.VirtualMachineInstanceNetworkInterface{{IP: ip, IPs: []string{ip}}},
+				Phase: v1.Running, NodeName: node, Conditions: conditions,
+				GuestOSInfo: v1.VirtualMachineInstanceGuestOSInfo{PrettyName: os},
+				Interfaces:  []v1.VirtualMachineInstanceNetworkInterface{{IP: ip, IPs: []string{ip}}},
 			},
 		}
 	}
 	owned := true
-	web, db, off := vm("prod", "web", v1.VirtualMachineStatusRunning), vm("prod", "db", v1.VirtualMachineStatusRunning), vm("test", "off", v1.VirtualMachineStatusStopped)
+	web, db, off := vm("prod", "web", v1.VirtualMachineStatusRunning), vm("prod", "db", v1.VirtualMachineStatusRunning),
+		vm("test", "off", v1.VirtualMachineStatusStopped)
 	pool := &store.Set{
-		Namespace: "prod", Name: "sites", Resource: store.Pools, Kind: "VirtualMachinePool", UID: "sites-uid", Created: now.Add(-2 * time.Hour), Labels: map[string]string{"team": "web"},
-		Desired: 4, Current: 2, Ready: 1, Failure: "FailedCreate: exceeded quota: vms", Spec: [][2]string{{"Selector", "app=sites"}, {"Each", "2 CPUs, 1Gi"}, {"Update", "proactive"}},
-		Conditions: []store.Condition{{Type: "ReplicaFailure", Status: corev1.ConditionTrue, Since: now.Add(-time.Minute), Reason: "FailedCreate", Message: "exceeded quota: vms"}},
+		Namespace: "prod", Name: "sites", Resource: store.Pools, Kind: "VirtualMachinePool", UID: "sites-uid",
+		Created: now.Add(-2 * time.Hour), Labels: map[string]string{"team": "web"},
+		Desired: 4, Current: 2, Ready: 1, Failure: "FailedCreate: exceeded quota: vms",
+		Spec: [][2]string{{"Selector", "app=sites"}, {"Each", "2 CPUs, 1Gi"}, {"Update", "proactive"}},
+		Conditions: []store.Condition{
+			{
+				Type: "ReplicaFailure", Status: corev1.ConditionTrue, Since: now.Add(-time.Minute),
+				Reason: "FailedCreate", Message: "exceeded quota: vms",
+			},
+		},
 	}
 	web.OwnerReferences = []metav1.OwnerReference{{Kind: pool.Kind, Name: pool.Name, UID: pool.UID, Controller: &owned}}
 	off.OwnerReferences = web.OwnerReferences
 	cjk := vm("test", "名前-a-very-long-name-of-a-machine-that-somebody-once-made", v1.VirtualMachineStatusUnschedulable)
 	w := &page.World{
-		Scope: page.Scope{Context: "kind"}, Program: "virtctl", Theme: theme.New(theme.Options{NoColour: true}), Now: func() time.Time { return now },
-		Machines: store.NewMachines(func() {}), Nodes: store.NewTable[store.Node](func() {}), Migrations: store.NewTable[store.Migration](func() {}),
-		Events: store.NewTable[store.Event](func() {}), Usage: page.NewUsage(), Actions: f,
+		Scope: page.Scope{Context: "kind"}, Program: "virtctl", Theme: theme.New(theme.Options{NoColour: true}),
+		Now:      func() time.Time { return now },
+		Machines: store.NewMachines(func() {}), Nodes: store.NewTable[store.Node](func() {}),
+		Migrations: store.NewTable[store.Migration](func() {}),
+		Events:     store.NewTable[store.Event](func() {}), Usage: page.NewUsage(), Actions: f,
 	}
 	w.Machines.Load([]v1.VirtualMachine{web, db, off, cjk}, []v1.VirtualMachineInstance{
 		vmi(web, "node1", "10.0.0.1", "Debian GNU/Linux 13", ready, movable, agent),
@@ -378,20 +477,42 @@ func world(f *fake) *page.World {
 		vmi(db, "node2", "10.0.0.2", "\x1b[31mRed\x1b[0m \u202eHat\a", ready),
 	})
 	w.Nodes.Load(map[store.Key]*store.Node{
-		{Name: "node1"}: {Name: "node1", Created: now.Add(-24 * time.Hour), Ready: true, Schedulable: true, Heartbeat: now.Add(-20 * time.Second), CPU: resource.MustParse("4"), Memory: resource.MustParse("16Gi"), Kubelet: "v1.37.1", Devices: 1000},
-		{Name: "node2"}: {Name: "node2", Created: now.Add(-24 * time.Hour), Ready: false, Schedulable: true, Cordoned: true, Heartbeat: now.Add(-time.Hour), CPU: resource.MustParse("4"), Memory: resource.MustParse("16Gi"), Kubelet: "v1.37.1", Taints: []string{"a=b:NoSchedule"}},
+		{Name: "node1"}: {
+			Name: "node1", Created: now.Add(-24 * time.Hour), Ready: true, Schedulable: true,
+			Heartbeat: now.Add(-20 * time.Second), CPU: resource.MustParse("4"), Memory: resource.MustParse("16Gi"),
+			Kubelet: "v1.37.1", Devices: 1000,
+		},
+		{Name: "node2"}: {
+			Name: "node2", Created: now.Add(-24 * time.Hour), Ready: false, Schedulable: true, Cordoned: true,
+			Heartbeat: now.Add(-time.Hour), CPU: resource.MustParse("4"), Memory: resource.MustParse("16Gi"),
+			Kubelet: "v1.37.1", Taints: []string{"a=b:NoSchedule"},
+		},
 	})
 	w.Migrations.Load(map[store.Key]*store.Migration{
-		{Namespace: "prod", Name: "m1"}: {Namespace: "prod", Name: "m1", Machine: "web", Phase: v1.MigrationRunning, From: "node1", To: "node2", Created: now.Add(-time.Minute), Started: now.Add(-30 * time.Second), Progress: &progress.Progress{
-			Mode: "PreCopy", TotalBytes: 1 << 30, ProcessedBytes: 700 << 20, RemainingBytes: 324 << 20, BandwidthBytesPerSecond: 60 << 20, DirtyBytesPerSecond: 6 << 20, Iteration: 1,
-		}},
-		{Namespace: "prod", Name: "m0"}: {Namespace: "prod", Name: "m0", Machine: "db", Phase: v1.MigrationFailed, From: "node2", To: "node1", Created: now.Add(-time.Hour), Failure: "the target's launcher ended"},
+		{Namespace: "prod", Name: "m1"}: {
+			Namespace: "prod", Name: "m1", Machine: "web", Phase: v1.MigrationRunning, From: "node1", To: "node2",
+			Created: now.Add(-time.Minute), Started: now.Add(-30 * time.Second),
+			Progress: &progress.Progress{
+				Mode: "PreCopy", TotalBytes: 1 << 30, ProcessedBytes: 700 << 20, RemainingBytes: 324 << 20,
+				BandwidthBytesPerSecond: 60 << 20, DirtyBytesPerSecond: 6 << 20, Iteration: 1,
+			},
+		},
+		{Namespace: "prod", Name: "m0"}: {
+			Namespace: "prod", Name: "m0", Machine: "db", Phase: v1.MigrationFailed, From: "node2", To: "node1",
+			Created: now.Add(-time.Hour), Failure: "the target's launcher ended",
+		},
 	})
 	sizes := store.NewTable[store.Sizing](func() {})
 	for _, s := range []*store.Sizing{
 		{Name: "u1.small", Resource: store.ClusterInstancetypes, CPUs: 1, Memory: guest, Created: now.Add(-time.Hour)},
-		{Name: "gpu", Namespace: "prod", Resource: store.Instancetypes, CPUs: 16, Memory: resource.MustParse("64Gi"), Created: now.Add(-time.Hour), Details: []string{"2 GPUs", "dedicated CPUs"}},
-		{Name: "fedora", Resource: store.ClusterPreferences, Preference: true, Created: now.Add(-time.Hour), Details: []string{"disks virtio", "EFI"}},
+		{
+			Name: "gpu", Namespace: "prod", Resource: store.Instancetypes, CPUs: 16, Memory: resource.MustParse("64Gi"),
+			Created: now.Add(-time.Hour), Details: []string{"2 GPUs", "dedicated CPUs"},
+		},
+		{
+			Name: "fedora", Resource: store.ClusterPreferences, Preference: true, Created: now.Add(-time.Hour),
+			Details: []string{"disks virtio", "EFI"},
+		},
 	} {
 		rows := map[store.Key]*store.Sizing{s.Key(): s}
 		for _, r := range sizes.Rows() {
@@ -400,18 +521,43 @@ func world(f *fake) *page.World {
 		sizes.Load(rows)
 	}
 	w.Sizings = append(w.Sizings, sizes)
-	replicaSet := &store.Set{Namespace: "test", Name: "workers", Resource: store.ReplicaSets, Kind: "VirtualMachineInstanceReplicaSet", UID: "workers-uid", Created: now.Add(-time.Minute), Desired: 30, Current: 30, Ready: 30, Paused: true}
+	replicaSet := &store.Set{
+		Namespace: "test", Name: "workers", Resource: store.ReplicaSets, Kind: "VirtualMachineInstanceReplicaSet",
+		UID: "workers-uid", Created: now.Add(-time.Minute), Desired: 30, Current: 30, Ready: 30, Paused: true,
+	}
 	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](func() {}), store.NewTable[store.Set](func() {})}
 	w.Sets[0].Load(map[store.Key]*store.Set{pool.Key(): pool})
 	w.Sets[1].Load(map[store.Key]*store.Set{replicaSet.Key(): replicaSet})
 	w.Snapshots = savedWorld()
 	w.Events.Load(map[store.Key]*store.Event{
-		{Namespace: "prod", Name: "e1"}: {Namespace: "prod", Name: "e1", Kind: "VirtualMachineInstance", Object: "web", Type: "Normal", Reason: "Started", Message: "VirtualMachineInstance started.", Last: now.Add(-time.Minute), Count: 1},
-		{Namespace: "prod", Name: "e3"}: {Namespace: "prod", Name: "e3", Kind: "Pod", Object: "virt-launcher-web-abcde", Type: "Normal", Reason: "Scheduled", Message: "Successfully assigned prod/virt-launcher-web-abcde to node1", Last: now.Add(-3 * time.Minute), Count: 1},
-		{Namespace: "prod", Name: "e4"}: {Namespace: "prod", Name: "e4", Kind: "Pod", Object: "virt-launcher-web-abcde", Type: "Warning", Reason: "FailedMount", Message: "the volume is not there", First: now.Add(-150 * time.Second), Last: now.Add(-90 * time.Second), Count: 4},
-		{Namespace: "prod", Name: "e5"}: {Namespace: "prod", Name: "e5", Kind: "VirtualMachineInstanceMigration", Object: "m1", Type: "Normal", Reason: "SuccessfulCreate", Message: "Created migration target pod", Last: now.Add(-30 * time.Second), Count: 1},
-		{Namespace: "prod", Name: "e6"}: {Namespace: "prod", Name: "e6", Kind: "Pod", Object: "virt-launcher-web-two-abcde", Type: "Normal", Reason: "Scheduled", Message: "of another machine", Last: now, Count: 1},
-		{Namespace: "test", Name: "e2"}: {Namespace: "test", Name: "e2", Kind: "Pod", Object: "virt-launcher-x-abcde", Type: "Warning", Reason: "FailedScheduling", Message: "0/2 nodes are available:\n2 Insufficient memory.", Last: now.Add(-time.Second), Count: 12},
+		{Namespace: "prod", Name: "e1"}: {
+			Namespace: "prod", Name: "e1", Kind: "VirtualMachineInstance", Object: "web", Type: "Normal",
+			Reason: "Started", Message: "VirtualMachineInstance started.", Last: now.Add(-time.Minute), Count: 1,
+		},
+		{Namespace: "prod", Name: "e3"}: {
+			Namespace: "prod", Name: "e3", Kind: "Pod", Object: "virt-launcher-web-abcde", Type: "Normal",
+			Reason: "Scheduled", Message: "Successfully assigned prod/virt-launcher-web-abcde to node1",
+			Last: now.Add(-3 * time.Minute), Count: 1,
+		},
+		{Namespace: "prod", Name: "e4"}: {
+			Namespace: "prod", Name: "e4", Kind: "Pod", Object: "virt-launcher-web-abcde", Type: "Warning",
+			Reason: "FailedMount", Message: "the volume is not there", First: now.Add(-150 * time.Second),
+			Last: now.Add(-90 * time.Second), Count: 4,
+		},
+		{Namespace: "prod", Name: "e5"}: {
+			Namespace: "prod", Name: "e5", Kind: "VirtualMachineInstanceMigration", Object: "m1", Type: "Normal",
+			Reason: "SuccessfulCreate", Message: "Created migration target pod", Last: now.Add(-30 * time.Second),
+			Count: 1,
+		},
+		{Namespace: "prod", Name: "e6"}: {
+			Namespace: "prod", Name: "e6", Kind: "Pod", Object: "virt-launcher-web-two-abcde", Type: "Normal",
+			Reason: "Scheduled", Message: "of another machine", Last: now, Count: 1,
+		},
+		{Namespace: "test", Name: "e2"}: {
+			Namespace: "test", Name: "e2", Kind: "Pod", Object: "virt-launcher-x-abcde", Type: "Warning",
+			Reason: "FailedScheduling", Message: "0/2 nodes are available:\n2 Insufficient memory.",
+			Last: now.Add(-time.Second), Count: 12,
+		},
 	})
 	return w
 }
@@ -451,7 +597,15 @@ func run(t *testing.T, a *App, cmd tea.Cmd, depth int) {
 // press sends keys: names such as "enter", or the letters of a word after a quote.
 func press(t *testing.T, a *App, keys ...string) {
 	t.Helper()
-	codes := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "space": ' ', "backspace": tea.KeyBackspace, "tab": tea.KeyTab}
+	codes := map[string]rune{
+		"enter":     tea.KeyEnter,
+		"esc":       tea.KeyEscape,
+		"down":      tea.KeyDown,
+		"up":        tea.KeyUp,
+		"space":     ' ',
+		"backspace": tea.KeyBackspace,
+		"tab":       tea.KeyTab,
+	}
 	for _, k := range keys {
 		a.screen() // what is drawn decides how far one can scroll
 		if word, ok := strings.CutPrefix(k, "'"); ok {
@@ -495,7 +649,9 @@ func golden(t *testing.T, name string, a *App) {
 // busy has guests use something for a minute.
 func busy(a *App) {
 	for i := range 31 {
-		sample := stats.Guest{Namespace: "prod", Name: "web", Time: now.Add(time.Duration(i) * 2 * time.Second), VCPUs: 2}
+		sample := stats.Guest{
+			Namespace: "prod", Name: "web", Time: now.Add(time.Duration(i) * 2 * time.Second), VCPUs: 2,
+		}
 		sample.CPUTime = uint64(i*i) * uint64(time.Second) / 16
 		sample.Memory = stats.Memory{Guest: 1 << 30, Used: uint64(i) << 24, Resident: 1 << 30}
 		sample.Interfaces = []stats.Interface{{Received: uint64(i%7) * uint64(i) << 20, Sent: uint64(i) << 16}}
@@ -515,29 +671,38 @@ func TestFrames(t *testing.T) {
 	t.Parallel()
 	f := &fake{doctor: &doctor.Report{Checks: []doctor.Check{
 		{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1, linux/amd64"},
-		{Area: "node", Object: "node1", Name: "kvm", Status: "warning", Message: "no KVM: guests are emulated", Mend: []string{"enable virtualisation in the firmware"}},
+		{
+			Area: "node", Object: "node1", Name: "kvm", Status: "warning", Message: "no KVM: guests are emulated",
+			Mend: []string{"enable virtualisation in the firmware"},
+		},
 	}}}
 	for name, keys := range map[string][]string{
-		"machines":       nil,
-		"machine":        {"down", "enter"},
-		"machine-end":    {"down", "enter", "G"},
-		"machine-busy":   {"down", "enter", "g"},
-		"machine-off":    {"down", "down", "enter", "g"},
-		"nodes":          {"2"},
-		"node":           {"2", "enter"},
-		"migrations":     {"3"},
-		"instancetypes":  {"6"},
-		"pools":          {"7"},
-		"pool":           {"7", "enter"},
-		"pool-machines":  {"7", "i"},
-		"scale":          {"7", "=", "backspace", "'x"},
-		"scale-asked":    {"7", "down", "=", "backspace", "backspace", "'2", "enter"},
-		"delete-pool":    {"7", "ctrl+d", "'si"},
-		"evacuation":     {"2", "E"},
-		"form":           {"+"},
-		"form-typed":     {"+", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42", "down", "down", "down", "down", "down", "'me", "down", "'secret"},
-		"form-wrong":     {"+", "'new", "up", "'no key", "up"},
-		"form-import":    {"+", "'new", "down", "down", "down", "down", "down", "down", "down", "down", "'type:h", "tab", "'https://host/disk.qcow2"},
+		"machines":      nil,
+		"machine":       {"down", "enter"},
+		"machine-end":   {"down", "enter", "G"},
+		"machine-busy":  {"down", "enter", "g"},
+		"machine-off":   {"down", "down", "enter", "g"},
+		"nodes":         {"2"},
+		"node":          {"2", "enter"},
+		"migrations":    {"3"},
+		"instancetypes": {"6"},
+		"pools":         {"7"},
+		"pool":          {"7", "enter"},
+		"pool-machines": {"7", "i"},
+		"scale":         {"7", "=", "backspace", "'x"},
+		"scale-asked":   {"7", "down", "=", "backspace", "backspace", "'2", "enter"},
+		"delete-pool":   {"7", "ctrl+d", "'si"},
+		"evacuation":    {"2", "E"},
+		"form":          {"+"},
+		"form-typed": {
+			"+", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42",
+			"down", "down", "down", "down", "down", "'me", "down", "'secret",
+		},
+		"form-wrong": {"+", "'new", "up", "'no key", "up"},
+		"form-import": {
+			"+", "'new", "down", "down", "down", "down", "down", "down", "down", "down", "'type:h", "tab",
+			"'https://host/disk.qcow2",
+		},
 		"evacuate-asked": {"2", "E", "E"},
 		"plug":           {"down", "P"},
 		"plug-found":     {"down", "P", "'scr", "down", "enter", "right", "enter", "enter", "right"},
@@ -636,17 +801,21 @@ func TestKeysDoWhatTheySay(t *testing.T) {
 		keys []string
 		want string
 	}{
-		"pause asks":              {[]string{"down", "p"}, ""},
-		"pause agreed":            {[]string{"down", "p", "y"}, "pause prod/web"},
-		"start asks":              {[]string{"/", "'off", "enter", "S"}, ""},
-		"stop asks":               {[]string{"down", "X"}, ""},
-		"stop agreed":             {[]string{"down", "X", "y"}, "stop prod/web"},
-		"stop not agreed":         {[]string{"down", "X", "enter"}, ""},
-		"delete wants the name":   {[]string{"down", "ctrl+d", "y", "enter"}, ""},
-		"delete with the name":    {[]string{"down", "ctrl+d", "'web", "enter"}, "delete prod/web"},
-		"start what is off":       {[]string{"/", "'off", "enter", "S", "y"}, "start test/off"},
-		"start what runs":         {[]string{"S"}, ""},
-		"bulk only what it fits":  {[]string{"*", "X", "y"}, "stop prod/db, stop prod/web, stop test/off, stop test/名前-a-very-long-name-of-a-machine-that-somebody-once-made"},
+		"pause asks":            {[]string{"down", "p"}, ""},
+		"pause agreed":          {[]string{"down", "p", "y"}, "pause prod/web"},
+		"start asks":            {[]string{"/", "'off", "enter", "S"}, ""},
+		"stop asks":             {[]string{"down", "X"}, ""},
+		"stop agreed":           {[]string{"down", "X", "y"}, "stop prod/web"},
+		"stop not agreed":       {[]string{"down", "X", "enter"}, ""},
+		"delete wants the name": {[]string{"down", "ctrl+d", "y", "enter"}, ""},
+		"delete with the name":  {[]string{"down", "ctrl+d", "'web", "enter"}, "delete prod/web"},
+		"start what is off":     {[]string{"/", "'off", "enter", "S", "y"}, "start test/off"},
+		"start what runs":       {[]string{"S"}, ""},
+		"bulk only what it fits": {
+			[]string{"*", "X", "y"},
+			"stop prod/db, stop prod/web, stop test/off, " +
+				"stop test/名前-a-very-long-name-of-a-machine-that-somebody-once-made",
+		},
 		"marks choose":            {[]string{"space", "space", "R", "y"}, "restart prod/db, restart prod/web"},
 		"migrate what cannot":     {[]string{"m"}, ""},
 		"migrate what can":        {[]string{"down", "m", "y"}, "migrate prod/web"},
@@ -655,23 +824,45 @@ func TestKeysDoWhatTheySay(t *testing.T) {
 		"cordon":                  {[]string{"2", "O", "y"}, "cordon node1 true"},
 		"cordon asks":             {[]string{"2", "O"}, ""},
 		"C does not cordon":       {[]string{"2", "C", "y"}, ""},
-		"create":                  {[]string{"+", "'new", "down", "down", "down", "down", "'4", "down", "'2Gi", "down", "'image", "ctrl+s"}, "create default/new"},
-		"create what is wrong":    {[]string{"+", "'new", "down", "down", "down", "down", "'x", "ctrl+s"}, ""},
-		"evacuate":                {[]string{"2", "E", "E", "y"}, "evacuate node1"},
-		"scale up asks":           {[]string{"7", "=", "backspace", "'5", "enter"}, ""},
-		"scale up agreed":         {[]string{"7", "=", "backspace", "'5", "enter", "y"}, "scale vmpool prod/sites from 4 to 5"},
-		"scale down asks":         {[]string{"7", "=", "backspace", "'1", "enter"}, ""},
-		"scale down agreed":       {[]string{"7", "=", "backspace", "'1", "enter", "y"}, "scale vmpool prod/sites from 4 to 1"},
-		"scale to the same":       {[]string{"7", "=", "enter"}, ""},
-		"scale to no number":      {[]string{"7", "=", "'x", "enter", "backspace", "backspace", "'7", "enter", "y"}, "scale vmpool prod/sites from 4 to 7"},
-		"scale not at all":        {[]string{"7", "=", "'9", "esc"}, ""},
-		"many machines go":        {[]string{"7", "down", "=", "backspace", "backspace", "'0", "enter", "y", "enter", "backspace", "'30", "enter"}, "scale vmirs test/workers from 30 to 0"},
-		"scale one that is shown": {[]string{"7", "enter", "=", "backspace", "'8", "enter", "y"}, "scale vmpool prod/sites from 4 to 8"},
-		"pools by name":           {[]string{":", "'pools", "enter", "ctrl+d", "'sites", "enter"}, "delete vmpool prod/sites"},
-		"replica sets by name":    {[]string{":", "'replicasets", "enter", "ctrl+d", "'workers", "enter"}, "delete vmirs test/workers"},
-		"delete wants its name":   {[]string{"7", "ctrl+d", "y", "enter"}, ""},
-		"a machine of a pool":     {[]string{"7", "enter", "enter", "down", "S", "y"}, "start test/off"},
-		"uncordon":                {[]string{"2", "down", "O", "y"}, "cordon node2 false"},
+		"create": {
+			[]string{"+", "'new", "down", "down", "down", "down", "'4", "down", "'2Gi", "down", "'image", "ctrl+s"},
+			"create default/new",
+		},
+		"create what is wrong": {[]string{"+", "'new", "down", "down", "down", "down", "'x", "ctrl+s"}, ""},
+		"evacuate":             {[]string{"2", "E", "E", "y"}, "evacuate node1"},
+		"scale up asks":        {[]string{"7", "=", "backspace", "'5", "enter"}, ""},
+		"scale up agreed": {
+			[]string{"7", "=", "backspace", "'5", "enter", "y"}, "scale vmpool prod/sites from 4 to 5",
+		},
+		"scale down asks": {[]string{"7", "=", "backspace", "'1", "enter"}, ""},
+		"scale down agreed": {
+			[]string{"7", "=", "backspace", "'1", "enter", "y"}, "scale vmpool prod/sites from 4 to 1",
+		},
+		"scale to the same": {[]string{"7", "=", "enter"}, ""},
+		"scale to no number": {
+			[]string{"7", "=", "'x", "enter", "backspace", "backspace", "'7", "enter", "y"},
+			"scale vmpool prod/sites from 4 to 7",
+		},
+		"scale not at all": {[]string{"7", "=", "'9", "esc"}, ""},
+		"many machines go": {
+			[]string{
+				"7", "down", "=", "backspace", "backspace", "'0", "enter", "y", "enter", "backspace", "'30", "enter",
+			},
+			"scale vmirs test/workers from 30 to 0",
+		},
+		"scale one that is shown": {
+			[]string{"7", "enter", "=", "backspace", "'8", "enter", "y"}, "scale vmpool prod/sites from 4 to 8",
+		},
+		"pools by name": {[]string{":", "'pools", "enter", "ctrl+d", "'sites", "enter"}, "delete vmpool prod/sites"},
+		"replica sets by name": {
+			[]string{":", "'replicasets", "enter", "ctrl+d", "'workers", "enter"}, "delete vmirs test/workers",
+		},
+		"delete wants its name": {[]string{"7", "ctrl+d", "y", "enter"}, ""},
+		"no marks of sets": {
+			[]string{"7", "*", "down", "ctrl+d", "'workers", "enter"}, "delete vmirs test/workers",
+		},
+		"a machine of a pool": {[]string{"7", "enter", "enter", "down", "S", "y"}, "start test/off"},
+		"uncordon":            {[]string{"2", "down", "O", "y"}, "cordon node2 false"},
 	} {
 		f := &fake{}
 		a := New(world(f))
@@ -697,7 +888,8 @@ func TestReadOnlyAndForbidden(t *testing.T) {
 			t.Errorf("%s: did %v", name, f.done)
 		}
 		a = New(w)
-		press(t, a, "7", "down", "=", "'0", "enter", "y", "ctrl+d", "'workers", "enter", "esc", "enter", "=", "'0", "enter")
+		press(t, a, "7", "down", "=", "'0", "enter", "y", "ctrl+d", "'workers", "enter", "esc", "enter", "=", "'0",
+			"enter")
 		if len(f.done) > 0 {
 			t.Errorf("%s: did %v", name, f.done)
 		}
@@ -725,8 +917,14 @@ func TestSetGoes(t *testing.T) {
 		t.Error("sets are not followed")
 	}
 	w.Events.Load(map[store.Key]*store.Event{
-		{Namespace: "prod", Name: "e1"}: {Namespace: "prod", Name: "e1", Kind: "VirtualMachinePool", Object: "sites", Type: "Warning", Reason: "FailedCreate", Message: "quota \x1b[31mof vms", Last: now.Add(-time.Minute), Count: 1},
-		{Namespace: "prod", Name: "e2"}: {Namespace: "prod", Name: "e2", Kind: "VirtualMachine", Object: "sites", Type: "Normal", Reason: "Other", Message: "of a machine", Last: now, Count: 1},
+		{Namespace: "prod", Name: "e1"}: {
+			Namespace: "prod", Name: "e1", Kind: "VirtualMachinePool", Object: "sites", Type: "Warning",
+			Reason: "FailedCreate", Message: "quota \x1b[31mof vms", Last: now.Add(-time.Minute), Count: 1,
+		},
+		{Namespace: "prod", Name: "e2"}: {
+			Namespace: "prod", Name: "e2", Kind: "VirtualMachine", Object: "sites", Type: "Normal", Reason: "Other",
+			Message: "of a machine", Last: now, Count: 1,
+		},
 	})
 	drive(t, a, Changed{})
 	golden(t, "pool-events", a)
@@ -757,7 +955,8 @@ func TestErrorsStayUntilRead(t *testing.T) {
 
 func TestLongErrorsAreShownWhole(t *testing.T) {
 	t.Parallel()
-	long := "admission webhook denied the request: spec.template.spec.domain.devices.disks[0].disk.bus: " + strings.Repeat("one of many words ", 9) + "END"
+	long := "admission webhook denied the request: spec.template.spec.domain.devices.disks[0].disk.bus: " +
+		strings.Repeat("one of many words ", 9) + "END"
 	f := &fake{err: errors.New(long + "\nand a second line")}
 	a := New(world(f))
 	press(t, a, "down", "p", "y", "down", "p", "y")
@@ -781,14 +980,20 @@ func TestCopy(t *testing.T) {
 		keys []string
 		want string
 	}{
-		"a name":          {[]string{"down", "Y", "enter"}, "web"},
-		"an address":      {[]string{"down", "Y", "/", "'10.0.0", "enter", "enter"}, "10.0.0.1"},
-		"a MAC":           {[]string{"down", "Y", "/", "'02:00:00:00:00:02", "enter", "enter"}, "02:00:00:00:00:02"},
-		"an image":        {[]string{"down", "Y", "/", "'quay", "enter", "enter"}, "quay.io/containerdisks/debian:13"},
-		"YAML":            {[]string{"down", "Y", "/", "'yaml", "enter", "enter"}, "kind: VirtualMachine\nspec:\n  running: true\nstatus:\n  ready: true\n"},
-		"of one machine":  {[]string{"down", "enter", "Y", "down", "enter"}, "prod"},
-		"of a node":       {[]string{"2", "Y", "enter"}, "node1"},
-		"an event's text": {[]string{"4", "/", "'FailedMount", "enter", "Y", "G", "enter"}, "90s\tprod\tFailedMount\tpod/virt-launcher-web-abcde\t4\tthe volume is not there"},
+		"a name":     {[]string{"down", "Y", "enter"}, "web"},
+		"an address": {[]string{"down", "Y", "/", "'10.0.0", "enter", "enter"}, "10.0.0.1"},
+		"a MAC":      {[]string{"down", "Y", "/", "'02:00:00:00:00:02", "enter", "enter"}, "02:00:00:00:00:02"},
+		"an image":   {[]string{"down", "Y", "/", "'quay", "enter", "enter"}, "quay.io/containerdisks/debian:13"},
+		"YAML": {
+			[]string{"down", "Y", "/", "'yaml", "enter", "enter"},
+			"kind: VirtualMachine\nspec:\n  running: true\nstatus:\n  ready: true\n",
+		},
+		"of one machine": {[]string{"down", "enter", "Y", "down", "enter"}, "prod"},
+		"of a node":      {[]string{"2", "Y", "enter"}, "node1"},
+		"an event's text": {
+			[]string{"4", "/", "'FailedMount", "enter", "Y", "G", "enter"},
+			"90s\tprod\tFailedMount\tpod/virt-launcher-web-abcde\t4\tthe volume is not there",
+		},
 	} {
 		a := New(world(&fake{}))
 		var got string
@@ -822,7 +1027,8 @@ func TestTheGuestCannotDraw(t *testing.T) {
 	t.Parallel()
 	a := New(world(&fake{}))
 	drive(t, a, tea.WindowSizeMsg{Width: 200, Height: 20})
-	if s := a.screen(); strings.Contains(s, "\x1b[31mRed") || strings.ContainsAny(s, "\a\u202e") || !strings.Contains(s, "Red Hat") {
+	if s := a.screen(); strings.Contains(s, "\x1b[31mRed") || strings.ContainsAny(s, "\a\u202e") ||
+		!strings.Contains(s, "Red Hat") {
 		t.Errorf("%q", s)
 	}
 }

@@ -27,7 +27,17 @@ func TestASCII(t *testing.T) {
 	}
 	var seen strings.Builder
 	for name, makePage := range everyPage {
-		for _, keys := range [][]string{{}, {"/", "'web"}, {"esc", "?"}, {"esc", ":", "'v"}, {"X"}, {"ctrl+d"}, {"="}, {"+"}, {"Y"}} {
+		for _, keys := range [][]string{
+			{},
+			{"/", "'web"},
+			{"esc", "?"},
+			{"esc", ":", "'v"},
+			{"X"},
+			{"ctrl+d"},
+			{"="},
+			{"+"},
+			{"Y"},
+		} {
 			f := &fake{doctor: &doctor.Report{}}
 			w := world(f)
 			w.Theme = theme.New(theme.Options{ASCII: true})

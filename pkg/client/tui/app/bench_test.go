@@ -16,7 +16,12 @@ func BenchmarkFrame(b *testing.B) {
 	w := world(&fake{})
 	var vms []v1.VirtualMachine
 	for i := range 10000 {
-		vms = append(vms, v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("team-%02d", i%20), Name: fmt.Sprintf("machine-%05d", i)}, Status: v1.VirtualMachineStatus{PrintableStatus: "Running"}})
+		vms = append(vms, v1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: fmt.Sprintf("team-%02d", i%20), Name: fmt.Sprintf("machine-%05d", i),
+			},
+			Status: v1.VirtualMachineStatus{PrintableStatus: "Running"},
+		})
 	}
 	w.Machines = store.NewMachines(func() {})
 	w.Machines.Load(vms, nil)

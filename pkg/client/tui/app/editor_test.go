@@ -32,12 +32,18 @@ func TestEdit(t *testing.T) {
 		edited      int
 		want, shown string
 	}{
-		"applied":                     {[]string{"kind: VirtualMachine\n"}, []string{"a", "y"}, 1, "apply kind: VirtualMachine\n", "VMs 4 "},
-		"not agreed":                  {[]string{"kind: VirtualMachine\n"}, []string{"a", "n"}, 1, "", "restart"},
-		"left as it was":              {nil, nil, 1, "", "Nothing was changed"},
-		"rejected, then given up":     {[]string{"wrong\n"}, []string{"a"}, 2, "", "unknown field"},
-		"rejected, then put right":    {[]string{"wrong\n", "# Error: x\nright\n"}, []string{"a", "y"}, 2, "apply right\n", "VMs 4 "},
-		"once more before it is done": {[]string{"first\n", "second\n"}, []string{"e", "a", "y"}, 2, "apply second\n", "VMs 4 "},
+		"applied": {
+			[]string{"kind: VirtualMachine\n"}, []string{"a", "y"}, 1, "apply kind: VirtualMachine\n", "VMs 4 ",
+		},
+		"not agreed":              {[]string{"kind: VirtualMachine\n"}, []string{"a", "n"}, 1, "", "restart"},
+		"left as it was":          {nil, nil, 1, "", "Nothing was changed"},
+		"rejected, then given up": {[]string{"wrong\n"}, []string{"a"}, 2, "", "unknown field"},
+		"rejected, then put right": {
+			[]string{"wrong\n", "# Error: x\nright\n"}, []string{"a", "y"}, 2, "apply right\n", "VMs 4 ",
+		},
+		"once more before it is done": {
+			[]string{"first\n", "second\n"}, []string{"e", "a", "y"}, 2, "apply second\n", "VMs 4 ",
+		},
 	} {
 		f := &fake{}
 		a := New(world(f))
@@ -53,7 +59,8 @@ func TestEdit(t *testing.T) {
 		if !strings.Contains(ansi.Strip(a.screen()), c.shown) {
 			t.Errorf("%s: nothing of %q in\n%s", name, c.shown, a.screen())
 		}
-		if c.edited > 1 && strings.HasPrefix(name, "rejected") && !strings.Contains(given[1], "# Error: spec.wrong: unknown field") {
+		if c.edited > 1 && strings.HasPrefix(name, "rejected") &&
+			!strings.Contains(given[1], "# Error: spec.wrong: unknown field") {
 			t.Errorf("%s: the editor is not told: %q", name, given[1])
 		}
 	}

@@ -213,7 +213,8 @@ func TestNextOfFilteredRows(t *testing.T) {
 func TestKeysWithoutUse(t *testing.T) {
 	t.Parallel()
 	for name, makePage := range everyPage {
-		if slices.Contains([]string{"split", "form", "plug", "take", "restore", "clone"}, name) { // letters are typed there
+		if slices.Contains([]string{"split", "form", "plug", "take", "restore", "clone"}, name) {
+			// letters are typed there
 			continue
 		}
 		a := New(world(&fake{doctor: &doctor.Report{}}))
@@ -281,7 +282,9 @@ func TestNothingToUnplug(t *testing.T) {
 	drive(t, a, sizes[1])
 	press(t, a, "/", "'web", "enter", "U")
 	s := strings.Join(strings.Fields(ansi.Strip(a.screen())), " ")
-	for _, want := range []string{"VM prod/web has no volume that was plugged in", "P on the machine plugs a volume in"} {
+	for _, want := range []string{
+		"VM prod/web has no volume that was plugged in", "P on the machine plugs a volume in",
+	} {
 		if !strings.Contains(s, want) {
 			t.Errorf("nothing says %q:\n%s", want, s)
 		}

@@ -26,7 +26,10 @@ type hostileFake struct{ *fake }
 
 // structure keeps the strings by which the dashboard finds and classifies things, which admission holds to their forms.
 func structure(path, _ string) bool {
-	for _, end := range []string{".Namespace", ".UID", ".Phase", ".Kind", ".APIVersion", ".Resource", ".Group", ".Version", ".Verdict", ".Outcome", ".Type"} {
+	for _, end := range []string{
+		".Namespace", ".UID", ".Phase", ".Kind", ".APIVersion", ".Resource", ".Group", ".Version", ".Verdict",
+		".Outcome", ".Type",
+	} {
 		if strings.HasSuffix(path, end) {
 			return true
 		}
@@ -107,7 +110,13 @@ func (f hostileFake) Console(ctx context.Context, key store.Key, ends page.Conso
 func TestHostileFrames(t *testing.T) {
 	t.Parallel()
 	for _, failing := range []bool{false, true} {
-		f := &fake{doctor: &doctor.Report{Checks: []doctor.Check{{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1", Mend: []string{"spec"}}}}}
+		f := &fake{
+			doctor: &doctor.Report{
+				Checks: []doctor.Check{
+					{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1", Mend: []string{"spec"}},
+				},
+			},
+		}
 		w := world(f)
 		w.Actions = hostileFake{f}
 		w.Context += hostile.Text
@@ -118,7 +127,9 @@ func TestHostileFrames(t *testing.T) {
 		}
 		for name, makePage := range everyPage {
 			a := New(w)
-			a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n"+hostile.Text, nil)) }
+			a.editing = func(e page.EditText) tea.Cmd {
+				return page.Send(e.Done("kind: VirtualMachine\n"+hostile.Text, nil))
+			}
 			run(t, a, a.home(makePage(w)), 0)
 			for _, size := range sizes {
 				drive(t, a, size, Changed{})
@@ -149,7 +160,8 @@ func (e hostileError) Error() string { return string(e) }
 // spoilTables makes every string of every row hostile.
 func spoilTables(w *page.World) {
 	keep := func(path, value string) bool {
-		return structure(path, value) || path == ".Name" || path == ".Machine" || path == ".Object" || path == ".Owner" || path == ".Of" || path == ".Content"
+		return structure(path, value) || path == ".Name" || path == ".Machine" || path == ".Object" ||
+			path == ".Owner" || path == ".Of" || path == ".Content"
 	}
 	spoil := func(rows any) {
 		for i := range reflect.ValueOf(rows).Len() {

@@ -77,13 +77,20 @@ func newLively() *lively {
 }
 
 // add adds a machine, which runs on a node unless its status says otherwise.
-func (l *lively) add(namespace, name string, status v1.VirtualMachinePrintableStatus, cores uint32, memory, os, node string, i int) {
+func (l *lively) add(namespace, name string, status v1.VirtualMachinePrintableStatus, cores uint32,
+	memory, os, node string, i int,
+) {
 	strategy := v1.RunStrategyAlways
 	guest := resource.MustParse(memory)
 	vm := v1.VirtualMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(l.clock.Add(-time.Duration(i*i+1) * time.Hour))},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			CreationTimestamp: metav1.NewTime(l.clock.Add(-time.Duration(i*i+1) * time.Hour)),
+		},
 		Spec: v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{
-			Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: cores}}},
+			Spec: v1.VirtualMachineInstanceSpec{
+				Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: cores}},
+			},
 		}},
 		Status: v1.VirtualMachineStatus{PrintableStatus: status, Ready: status == v1.VirtualMachineStatusRunning},
 	}
@@ -98,7 +105,8 @@ func (l *lively) add(namespace, name string, status v1.VirtualMachinePrintableSt
 		{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue},
 	}
 	if status == v1.VirtualMachineStatusPaused {
-		conditions = append(conditions, v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue})
+		conditions = append(conditions,
+			v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue})
 	}
 	l.vmis = append(l.vmis, v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{
@@ -128,8 +136,9 @@ func (l *lively) use(a *App) {
 			memory := uint64(l.vmis[i].Spec.Domain.Memory.Guest.Value())
 			list.Items = append(list.Items, stats.Guest{
 				Namespace: l.vmis[i].Namespace, Name: l.vmis[i].Name, VCPUs: uint64(cores),
-				Time: l.clock.Add(time.Duration(2*step-60) * time.Second), CPUTime: uint64(spent[i] * float64(time.Second)),
-				Memory: stats.Memory{Guest: memory, Resident: memory, Used: memory / 16 * uint64(4+i%7+step/12)},
+				Time:    l.clock.Add(time.Duration(2*step-60) * time.Second),
+				CPUTime: uint64(spent[i] * float64(time.Second)),
+				Memory:  stats.Memory{Guest: memory, Resident: memory, Used: memory / 16 * uint64(4+i%7+step/12)},
 			})
 		}
 		a.used(usageRead{a.World, list, nil})
@@ -143,7 +152,9 @@ func (l *lively) Console(ctx context.Context, key store.Key, ends page.ConsoleEn
 
 // Choices are what the form completes.
 func (l *lively) Choices(context.Context, string) page.Choices {
-	return page.Choices{Namespaces: []string{"shop"}, Instancetypes: []string{"u1.medium"}, Preferences: []string{"debian"}}
+	return page.Choices{
+		Namespaces: []string{"shop"}, Instancetypes: []string{"u1.medium"}, Preferences: []string{"debian"},
+	}
 }
 
 // TestPictureOfCluster keeps the README's first picture as the page is.
@@ -198,7 +209,10 @@ func TestFilm(t *testing.T) {
 	press(t, a, "m")
 	shot(1.4)
 	press(t, a, "y", "3")
-	move := &store.Migration{Namespace: "shop", Name: "m", Machine: "web-2", Phase: v1.MigrationRunning, From: "node1", To: "node3", Created: l.clock, Started: l.clock}
+	move := &store.Migration{
+		Namespace: "shop", Name: "m", Machine: "web-2", Phase: v1.MigrationRunning, From: "node1", To: "node3",
+		Created: l.clock, Started: l.clock,
+	}
 	for _, percent := range []uint64{12, 38, 64, 91} {
 		l.clock = l.clock.Add(time.Second)
 		total := uint64(4) << 30

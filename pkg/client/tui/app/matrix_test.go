@@ -52,13 +52,20 @@ var everyPage = map[string]func(*page.World) page.Page{
 
 var sites = &store.Set{Namespace: "prod", Name: "sites", Resource: store.Pools}
 
-var before = &store.Snapshot{Namespace: "prod", Name: "before-upgrade", Resource: store.Snapshots, Machine: "web", Ready: true, Created: now.Add(-2 * time.Hour)}
+var before = &store.Snapshot{
+	Namespace: "prod", Name: "before-upgrade", Resource: store.Snapshots, Machine: "web", Ready: true,
+	Created: now.Add(-2 * time.Hour),
+}
 
 var web = &store.Machine{Namespace: "prod", Name: "web"}
 
 var (
-	errRefused = errors.New(`virtualmachines.kubevirt.io is forbidden: User "system:serviceaccount:prod:somebody" cannot list resource "virtualmachines" in API group "kubevirt.io" at the cluster scope`)
-	errCut     = error(&url.Error{Op: "Get", URL: "https://192.0.2.1:6443/apis/kubevirt.io/v1/virtualmachines?watch=true", Err: errors.New("dial tcp 192.0.2.1:6443: connect: connection refused")})
+	errRefused = errors.New(
+		`virtualmachines.kubevirt.io is forbidden: User "system:serviceaccount:prod:somebody" cannot list resource "virtualmachines" in API group "kubevirt.io" at the cluster scope`)
+	errCut = error(&url.Error{
+		Op: "Get", URL: "https://192.0.2.1:6443/apis/kubevirt.io/v1/virtualmachines?watch=true",
+		Err: errors.New("dial tcp 192.0.2.1:6443: connect: connection refused"),
+	})
 )
 
 // everyState puts a world and what its actions answer into each state.
@@ -128,35 +135,65 @@ func many(w *page.World, _ *fake) {
 	var taken []*store.Snapshot
 	events, sizings := map[store.Key]*store.Event{}, map[store.Key]*store.Sizing{}
 	for i := range rows {
-		meta := metav1.ObjectMeta{Namespace: "prod", Name: fmt.Sprintf("vm-%05d", i), CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(i) * time.Minute))}
+		meta := metav1.ObjectMeta{
+			Namespace: "prod", Name: fmt.Sprintf("vm-%05d", i),
+			CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(i) * time.Minute)),
+		}
 		if i == 0 {
 			meta.Name = web.Name
 		}
 		strategy := v1.RunStrategyAlways
-		vms[i] = v1.VirtualMachine{ObjectMeta: meta, Spec: v1.VirtualMachineSpec{RunStrategy: &strategy}, Status: v1.VirtualMachineStatus{PrintableStatus: v1.VirtualMachineStatusRunning, Ready: true}}
-		vmis[i] = v1.VirtualMachineInstance{ObjectMeta: meta, Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running, NodeName: fmt.Sprintf("node%d", i%7)}}
-		vmis[i].OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&vms[i], v1.VirtualMachineGroupVersionKind)}
+		vms[i] = v1.VirtualMachine{
+			ObjectMeta: meta, Spec: v1.VirtualMachineSpec{RunStrategy: &strategy},
+			Status: v1.VirtualMachineStatus{PrintableStatus: v1.VirtualMachineStatusRunning, Ready: true},
+		}
+		vmis[i] = v1.VirtualMachineInstance{
+			ObjectMeta: meta,
+			Status:     v1.VirtualMachineInstanceStatus{Phase: v1.Running, NodeName: fmt.Sprintf("node%d", i%7)},
+		}
+		vmis[i].OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(&vms[i], v1.VirtualMachineGroupVersionKind),
+		}
 		at := now.Add(-time.Duration(i) * time.Second)
 		key := store.Key{Namespace: "prod", Name: fmt.Sprintf("row-%05d", i)}
-		nodes[store.Key{Name: key.Name}] = &store.Node{Name: key.Name, Created: at, Ready: true, Schedulable: true, Heartbeat: at, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi"), Kubelet: "v1.37.1"}
-		moves[key] = &store.Migration{Namespace: "prod", Name: key.Name, Machine: meta.Name, Phase: v1.MigrationSucceeded, From: "node1", To: "node2", Created: at, Started: at, Ended: at.Add(time.Second)}
-		set := &store.Set{Namespace: "prod", Name: key.Name, Resource: store.Pools, Kind: "VirtualMachinePool", UID: types.UID(key.Name), Created: at, Desired: int32(i % 9), Current: int32(i % 9), Ready: int32(i % 7)}
+		nodes[store.Key{Name: key.Name}] = &store.Node{
+			Name: key.Name, Created: at, Ready: true, Schedulable: true, Heartbeat: at, CPU: resource.MustParse("64"),
+			Memory: resource.MustParse("512Gi"), Kubelet: "v1.37.1",
+		}
+		moves[key] = &store.Migration{
+			Namespace: "prod", Name: key.Name, Machine: meta.Name, Phase: v1.MigrationSucceeded, From: "node1",
+			To: "node2", Created: at, Started: at, Ended: at.Add(time.Second),
+		}
+		set := &store.Set{
+			Namespace: "prod", Name: key.Name, Resource: store.Pools, Kind: "VirtualMachinePool",
+			UID: types.UID(key.Name), Created: at, Desired: int32(i % 9), Current: int32(i % 9), Ready: int32(i % 7),
+		}
 		if i == 0 {
 			set.Name, set.UID, set.Desired = sites.Name, "sites-uid", rows
 		}
 		yes := true
 		vms[i].OwnerReferences = []metav1.OwnerReference{{UID: "sites-uid", Controller: &yes}}
 		sets[set.Key()] = set
-		s := &store.Snapshot{Namespace: "prod", Name: key.Name, Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", Created: at, Machine: meta.Name, Phase: "Succeeded", Health: store.Well, Ready: true, Ended: true}
+		s := &store.Snapshot{
+			Namespace: "prod", Name: key.Name, Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", Created: at,
+			Machine: meta.Name, Phase: "Succeeded", Health: store.Well, Ready: true, Ended: true,
+		}
 		switch {
 		case i == 0:
 			s.Name = before.Name
 		case i%3 == 0:
-			s.Resource, s.Kind, s.Phase, s.Of, s.Target = store.Restores, "VirtualMachineRestore", "Complete", before.Name, web.Name
+			s.Resource, s.Kind, s.Phase, s.Of, s.Target = store.Restores, "VirtualMachineRestore", "Complete",
+				before.Name, web.Name
 		}
 		taken = append(taken, s)
-		events[key] = &store.Event{Namespace: "prod", Name: key.Name, Kind: "VirtualMachineInstance", Object: web.Name, Type: "Normal", Reason: "Started", Message: fmt.Sprintf("for the %dth time", rows-i), Last: at, Count: 1}
-		sizings[key] = &store.Sizing{Namespace: "prod", Name: key.Name, Resource: store.Instancetypes, CPUs: uint32(i%64 + 1), Memory: resource.MustParse("1Gi"), Created: at}
+		events[key] = &store.Event{
+			Namespace: "prod", Name: key.Name, Kind: "VirtualMachineInstance", Object: web.Name, Type: "Normal",
+			Reason: "Started", Message: fmt.Sprintf("for the %dth time", rows-i), Last: at, Count: 1,
+		}
+		sizings[key] = &store.Sizing{
+			Namespace: "prod", Name: key.Name, Resource: store.Instancetypes, CPUs: uint32(i%64 + 1),
+			Memory: resource.MustParse("1Gi"), Created: at,
+		}
 	}
 	w.Machines.Load(vms, vmis)
 	w.Nodes.Load(nodes)
@@ -174,7 +211,9 @@ func TestEveryPageInEveryState(t *testing.T) {
 		f := &fake{doctor: &doctor.Report{}}
 		w := world(f)
 		if state == "stale" || state == "many" {
-			f.doctor.Checks = []doctor.Check{{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1, linux/amd64"}}
+			f.doctor.Checks = []doctor.Check{
+				{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1, linux/amd64"},
+			}
 		}
 		prepare(w, f)
 		for name, makePage := range everyPage {
@@ -205,7 +244,11 @@ func TestEveryPageInEveryState(t *testing.T) {
 				t.Errorf("%s, %s, -want +got\n%s", name, state, diff)
 			}
 			// Whatever the page, it says how it is.
-			for word, of := range map[string]string{"stale": "STALE for 1m30s", "error": "connection refused", "forbidden": "forbidden"} {
+			for word, of := range map[string]string{
+				"stale":     "STALE for 1m30s",
+				"error":     "connection refused",
+				"forbidden": "forbidden",
+			} {
 				if state == word && !strings.Contains(strings.Join(strings.Fields(got), " "), of) {
 					t.Errorf("%s, %s: nothing says %q", name, state, of)
 				}
@@ -228,4 +271,24 @@ func frame(t *testing.T, name string, a *App) string {
 		lines[i] = strings.TrimRight(ansi.Strip(line), " ")
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// What is shown of nodes while the connection is lost is judged as of then: a clock alone makes no virt-handler silent.
+func TestHeartbeatsWhileStale(t *testing.T) {
+	w := world(&fake{})
+	later := now.Add(time.Hour)
+	w.Now = func() time.Time { return later }
+	a := New(w)
+	press(t, a, "2")
+	if !strings.Contains(a.screen(), "virt-handler sile") {
+		t.Fatalf("an old heartbeat is not told:\n%s", a.screen())
+	}
+	w = world(&fake{})
+	w.Now = func() time.Time { return later }
+	w.Nodes.Lost(now, errCut)
+	a = New(w)
+	press(t, a, "2", "/", "'node1")
+	if s := a.screen(); strings.Contains(s, "virt-handler sile") || !strings.Contains(s, "node1") {
+		t.Errorf("a node is called silent by the clock alone:\n%s", s)
+	}
 }

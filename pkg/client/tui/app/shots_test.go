@@ -59,8 +59,10 @@ func picture(t *testing.T, file, got string) {
 
 // The palette that a terminal with a dark background has, near enough.
 var palette = map[string]string{
-	"30": "#000000", "31": "#e06c75", "32": "#98c379", "33": "#e5c07b", "34": "#61afef", "35": "#c678dd", "36": "#56b6c2", "37": "#abb2bf",
-	"90": "#7f848e", "91": "#ff7a85", "92": "#b5e890", "93": "#ffd68a", "94": "#7cc7ff", "95": "#e29bff", "96": "#7fe0ea", "97": "#ffffff",
+	"30": "#000000", "31": "#e06c75", "32": "#98c379", "33": "#e5c07b", "34": "#61afef", "35": "#c678dd",
+	"36": "#56b6c2", "37": "#abb2bf",
+	"90": "#7f848e", "91": "#ff7a85", "92": "#b5e890", "93": "#ffd68a", "94": "#7cc7ff", "95": "#e29bff",
+	"96": "#7fe0ea", "97": "#ffffff",
 }
 
 const (
@@ -90,7 +92,8 @@ func film(stills []still) string {
 	from := 0.0
 	for _, s := range stills {
 		to := from + s.lasts
-		fmt.Fprintf(&b, `<g visibility="hidden"><animate attributeName="visibility" calcMode="discrete" dur="%.1fs" repeatCount="indefinite" values="hidden;visible;hidden" keyTimes="0;%.4f;%.4f"/>`+"\n",
+		fmt.Fprintf(&b,
+			`<g visibility="hidden"><animate attributeName="visibility" calcMode="discrete" dur="%.1fs" repeatCount="indefinite" values="hidden;visible;hidden" keyTimes="0;%.4f;%.4f"/>`+"\n",
 			whole, from/whole, min(to/whole, 0.9999))
 		b.WriteString(drawing(s.frame) + "</g>\n")
 		from = to
@@ -101,8 +104,9 @@ func film(stills []still) string {
 // canvas begins a picture as large as a frame.
 func canvas(frame string) string {
 	lines := strings.Split(frame, "\n")
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" font-family="ui-monospace,Menlo,Consolas,monospace" font-size="14" xml:space="preserve">`+"\n"+
-		`<rect width="100%%" height="100%%" rx="6" fill="%s"/>`+"\n",
+	return fmt.Sprintf(
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" font-family="ui-monospace,Menlo,Consolas,monospace" font-size="14" xml:space="preserve">`+"\n"+
+			`<rect width="100%%" height="100%%" rx="6" fill="%s"/>`+"\n",
 		float64(ansi.StringWidth(lines[0]))*cellWidth+16, len(lines)*cellHeight+16, background)
 }
 
@@ -141,7 +145,8 @@ func drawing(frame string) string {
 			x += width
 			front := colour
 			if reverse {
-				fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", left, top, float64(width)*cellWidth, cellHeight, colour)
+				fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", left, top,
+					float64(width)*cellWidth, cellHeight, colour)
 				front = background
 			}
 			weight := ""
@@ -153,7 +158,8 @@ func drawing(frame string) string {
 			for _, at := range words.FindAllStringIndex(run, -1) {
 				word := run[at[0]:at[1]]
 				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f" fill="%s"%s>%s</text>`+"\n",
-					left+float64(ansi.StringWidth(run[:at[0]]))*cellWidth, top+cellHeight-5, float64(ansi.StringWidth(word))*cellWidth, front, weight, html.EscapeString(word))
+					left+float64(ansi.StringWidth(run[:at[0]]))*cellWidth, top+cellHeight-5,
+					float64(ansi.StringWidth(word))*cellWidth, front, weight, html.EscapeString(word))
 			}
 		}
 	}

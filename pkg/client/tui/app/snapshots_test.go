@@ -36,48 +36,97 @@ func loadSaved(t *store.SnapshotTables, rows ...*store.Snapshot) {
 // lacks a volume.
 func savedWorld() *store.SnapshotTables {
 	t := store.NewSnapshotTables(func() {})
-	ready := store.Condition{Type: "Ready", Status: corev1.ConditionTrue, Since: now.Add(-2 * time.Hour), Reason: "Ready", Message: "Operation complete"}
+	ready := store.Condition{
+		Type: "Ready", Status: corev1.ConditionTrue, Since: now.Add(-2 * time.Hour), Reason: "Ready",
+		Message: "Operation complete",
+	}
 	loadSaved(
 		t,
 		&store.Snapshot{
-			Namespace: "prod", Name: "before-upgrade", Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", UID: "u1", Created: now.Add(-2 * time.Hour), Taken: now.Add(-2*time.Hour + time.Second),
-			Machine: "web", Maker: "virtctl", Phase: "Succeeded", Health: store.Well, Ready: true, Ended: true, Deadline: 5 * time.Minute, Content: "c1", Included: []string{"root", "data"}, Labels: map[string]string{"team": "web"},
-			Indications: [][2]string{{"Online", "The snapshot was made of a running VM."}, {"GuestAgent", "The guest agent froze the file systems while the volumes were snapshotted."}}, Conditions: []store.Condition{ready},
+			Namespace: "prod", Name: "before-upgrade", Resource: store.Snapshots, Kind: "VirtualMachineSnapshot",
+			UID: "u1", Created: now.Add(-2 * time.Hour), Taken: now.Add(-2*time.Hour + time.Second),
+			Machine: "web", Maker: "virtctl", Phase: "Succeeded", Health: store.Well, Ready: true, Ended: true,
+			Deadline: 5 * time.Minute, Content: "c1", Included: []string{"root", "data"},
+			Labels: map[string]string{"team": "web"},
+			Indications: [][2]string{
+				{"Online", "The snapshot was made of a running VM."},
+				{"GuestAgent", "The guest agent froze the file systems while the volumes were snapshotted."},
+			},
+			Conditions: []store.Condition{ready},
 		},
 		&store.Snapshot{
-			Namespace: "prod", Name: "hourly", Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", UID: "u2", Created: now.Add(-20 * time.Second), Machine: "web", Maker: "CronTab/hourly", Phase: "InProgress", Health: store.Busy,
-			Stage: "Snapshotting the volumes", Deadline: 5 * time.Minute, Content: "c2", Conditions: []store.Condition{{Type: "Progressing", Status: corev1.ConditionTrue, Since: now.Add(-20 * time.Second), Message: "Snapshotting the volumes"}},
+			Namespace: "prod", Name: "hourly", Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", UID: "u2",
+			Created: now.Add(-20 * time.Second), Machine: "web", Maker: "CronTab/hourly", Phase: "InProgress",
+			Health: store.Busy,
+			Stage:  "Snapshotting the volumes", Deadline: 5 * time.Minute, Content: "c2",
+			Conditions: []store.Condition{
+				{
+					Type: "Progressing", Status: corev1.ConditionTrue, Since: now.Add(-20 * time.Second),
+					Message: "Snapshotting the volumes",
+				},
+			},
 		},
 		&store.Snapshot{
-			Namespace: "prod", Name: "nightly", Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", UID: "u3", Created: now.Add(-9 * time.Hour), Machine: "db", Maker: "kubectl-create", Phase: "Succeeded", Health: store.Well, Ready: true,
-			Ended: true, Retain: true, Included: []string{"root"}, Excluded: []string{"scratch"}, Indications: [][2]string{{"PartialSnapshot", "Volumes with data were left out: scratch (no class)"}},
+			Namespace: "prod", Name: "nightly", Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", UID: "u3",
+			Created: now.Add(-9 * time.Hour), Machine: "db", Maker: "kubectl-create", Phase: "Succeeded",
+			Health: store.Well, Ready: true,
+			Ended: true, Retain: true, Included: []string{"root"}, Excluded: []string{"scratch"},
+			Indications: [][2]string{{"PartialSnapshot", "Volumes with data were left out: scratch (no class)"}},
 		},
 		&store.Snapshot{
-			Namespace: "test", Name: "late", Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", UID: "u4", Created: now.Add(-26 * time.Hour), Machine: "off", Maker: "kubectl-create", Phase: "Failed", Health: store.Bad, Ended: true,
+			Namespace: "test", Name: "late", Resource: store.Snapshots, Kind: "VirtualMachineSnapshot", UID: "u4",
+			Created: now.Add(-26 * time.Hour), Machine: "off", Maker: "kubectl-create", Phase: "Failed",
+			Health: store.Bad, Ended: true,
 			Trouble: "snapshot deadline exceeded",
 		},
 		&store.Snapshot{
-			Namespace: "prod", Name: "restore-before", Resource: store.Restores, Kind: "VirtualMachineRestore", UID: "u5", Created: now.Add(-time.Hour), Target: "web", Of: "before-upgrade", Maker: "virtctl", Phase: "Complete", Health: store.Well,
-			Ended: true, Taken: now.Add(-59 * time.Minute), Claims: [][2]string{{"root", "restore-u5-root"}, {"data", "restore-u5-data"}},
+			Namespace: "prod", Name: "restore-before", Resource: store.Restores, Kind: "VirtualMachineRestore",
+			UID: "u5", Created: now.Add(-time.Hour), Target: "web", Of: "before-upgrade", Maker: "virtctl",
+			Phase: "Complete", Health: store.Well,
+			Ended: true, Taken: now.Add(-59 * time.Minute),
+			Claims: [][2]string{{"root", "restore-u5-root"}, {"data", "restore-u5-data"}},
 		},
 		&store.Snapshot{
-			Namespace: "prod", Name: "clone-abcde", Resource: store.Clones, Kind: "VirtualMachineClone", UID: "u6", Created: now.Add(-time.Minute), Target: "web-two", Of: "before-upgrade", Restore: "clone-restore", Maker: "virtctl",
+			Namespace: "prod", Name: "clone-abcde", Resource: store.Clones, Kind: "VirtualMachineClone", UID: "u6",
+			Created: now.Add(-time.Minute), Target: "web-two", Of: "before-upgrade", Restore: "clone-restore",
+			Maker: "virtctl",
 			Phase: "RestoreInProgress", Health: store.Busy, Stage: "The volumes are restored",
 		},
-		&store.Snapshot{Namespace: "prod", Name: "clone-restore", Resource: store.Restores, Kind: "VirtualMachineRestore", UID: "u7", Target: "web-two", Of: "before-upgrade", Phase: "InProgress"},
 		&store.Snapshot{
-			Namespace: "prod", Name: "restore-gone", Resource: store.Restores, Kind: "VirtualMachineRestore", UID: "u8", Created: now.Add(-30 * time.Hour), Target: "db", Of: "was-deleted", Maker: "virtctl", Phase: "Complete", Health: store.Well, Ended: true,
+			Namespace: "prod", Name: "clone-restore", Resource: store.Restores, Kind: "VirtualMachineRestore",
+			UID: "u7", Target: "web-two", Of: "before-upgrade", Phase: "InProgress",
+		},
+		&store.Snapshot{
+			Namespace: "prod", Name: "restore-gone", Resource: store.Restores, Kind: "VirtualMachineRestore", UID: "u8",
+			Created: now.Add(-30 * time.Hour), Target: "db", Of: "was-deleted", Maker: "virtctl", Phase: "Complete",
+			Health: store.Well, Ended: true,
 		},
 	)
 	volume := func(name, claim, of string, ready bool) store.SnapshotVolume {
-		return store.SnapshotVolume{Name: name, Claim: claim, Class: "local", VolumeSnapshot: of, Size: resource.MustParse("2Gi"), Ready: ready}
+		return store.SnapshotVolume{
+			Name: name, Claim: claim, Class: "local", VolumeSnapshot: of, Size: resource.MustParse("2Gi"), Ready: ready,
+		}
 	}
 	t.Contents.Load(map[store.Key]*store.Content{
-		{Namespace: "prod", Name: "c1"}: {Namespace: "prod", Name: "c1", Volumes: []store.SnapshotVolume{volume("root", "web-root", "vmsnapshot-u1-volume-root", true), volume("data", "web-data", "vmsnapshot-u1-volume-data", true)}},
-		{Namespace: "prod", Name: "c2"}: {Namespace: "prod", Name: "c2", Volumes: []store.SnapshotVolume{volume("root", "web-root", "vmsnapshot-u2-volume-root", true), volume("data", "web-data", "vmsnapshot-u2-volume-data", false)}},
+		{Namespace: "prod", Name: "c1"}: {
+			Namespace: "prod", Name: "c1",
+			Volumes: []store.SnapshotVolume{
+				volume("root", "web-root", "vmsnapshot-u1-volume-root", true),
+				volume("data", "web-data", "vmsnapshot-u1-volume-data", true),
+			},
+		},
+		{Namespace: "prod", Name: "c2"}: {
+			Namespace: "prod", Name: "c2",
+			Volumes: []store.SnapshotVolume{
+				volume("root", "web-root", "vmsnapshot-u2-volume-root", true),
+				volume("data", "web-data", "vmsnapshot-u2-volume-data", false),
+			},
+		},
 	})
 	t.Volumes.Load(map[store.Key]*store.VolumeSnapshot{
-		{Namespace: "prod", Name: "vmsnapshot-u1-volume-root"}: {Namespace: "prod", Name: "vmsnapshot-u1-volume-root", Size: resource.MustParse("3Gi")},
+		{Namespace: "prod", Name: "vmsnapshot-u1-volume-root"}: {
+			Namespace: "prod", Name: "vmsnapshot-u1-volume-root", Size: resource.MustParse("3Gi"),
+		},
 	})
 	return t
 }
@@ -110,25 +159,90 @@ func TestSnapshotsAreTakenRestoredAndDeleted(t *testing.T) {
 		"taken without what cannot be, with all there is to say": {
 			[]string{"down", "t", "'x", "down", "'90s", "down", "right", "down", "right", "ctrl+s", "y"},
 			"snapshot web-20260102-030405x of prod/web 1m30s Retain",
-			"virtctl snapshot create web web-20260102-030405x --failure-deadline 90s --deletion-policy Retain --partial --namespace prod",
+			"virtctl snapshot create web web-20260102-030405x --failure-deadline 90s --deletion-policy Retain " +
+				"--partial --namespace prod",
 		},
-		"of what is under the cursor":  {[]string{"8", "/", "'nightly", "enter", "t", "ctrl+s", "y"}, "snapshot db-20260102-030405 of prod/db", "virtctl snapshot create db db-20260102-030405 --namespace prod"},
-		"no time":                      {[]string{"t", "down", "'soon", "ctrl+s", "y"}, "", ""},
-		"no name":                      {[]string{"t", "'A", "ctrl+s", "y"}, "", ""},
-		"restored while it runs":       {[]string{"8", "/", "'before", "enter", "b", "ctrl+s", "y"}, "", ""},
-		"restore wants the VM's name":  {[]string{"8", "/", "'before", "enter", "b", "down", "right", "ctrl+s", "y", "enter"}, "", ""},
-		"restored over the VM":         {[]string{"8", "/", "'before", "enter", "b", "down", "right", "ctrl+s", "'web", "enter"}, restored(snapshot.RestoreOptions{Target: "web", Stop: true}), "virtctl snapshot restore before-upgrade --stop --yes --namespace prod"},
-		"restored to another":          {[]string{"8", "/", "'before", "enter", "enter", "b", "'-2", "down", "down", "right", "down", "right", "ctrl+s", "y"}, restored(snapshot.RestoreOptions{Target: "web-2", Keep: true, VolumePolicy: "InPlace"}), "virtctl snapshot restore before-upgrade --target web-2 --volume-restore-policy InPlace --keep --yes --namespace prod"},
-		"cloned":                       {[]string{"8", "/", "'before", "enter", "D", "'two", "ctrl+s", "y"}, "clone prod/two of before-upgrade, snapshot true", "virtctl clone before-upgrade two --from-snapshot --namespace prod"},
-		"cloned over another":          {[]string{"8", "/", "'before", "enter", "D", "'db", "ctrl+s", "y"}, "", ""},
-		"one that failed":              {[]string{"8", "/", "'late", "enter", "b", "ctrl+s", "y"}, "", ""},
-		"a restore is not restored":    {[]string{"8", "/", "'restore-before", "enter", "down", "down", "b", "ctrl+s", "y"}, "", ""},
-		"delete wants the name":        {[]string{"8", "/", "'nightly", "enter", "ctrl+d", "y", "enter"}, "", ""},
-		"deleted":                      {[]string{"8", "/", "'nightly", "enter", "ctrl+d", "'nightly", "enter"}, "delete snapshot prod/nightly", "virtctl snapshot delete nightly --yes --namespace prod"},
-		"the record of a restore":      {[]string{"8", "/", "'restore-gone", "enter", "ctrl+d", "'restore-gone", "enter"}, "delete restore prod/restore-gone", "kubectl delete virtualmachinerestore restore-gone --namespace prod"},
-		"several":                      {[]string{"8", "/", "'db", "enter", "*", "ctrl+d", "'2", "enter"}, "delete snapshot prod/nightly, delete restore prod/restore-gone", "virtctl snapshot delete nightly --yes --namespace prod && kubectl delete virtualmachinerestore restore-gone --namespace prod"},
-		"by the palette":               {[]string{":", "'snapshots", "enter", "/", "'nightly", "enter", ":", "'delete", "enter", "'nightly", "enter"}, "delete snapshot prod/nightly", "virtctl snapshot delete nightly --yes --namespace prod"},
-		"those of a machine, not more": {[]string{"T", "*", "ctrl+d", "'2", "enter"}, "delete snapshot prod/nightly, delete restore prod/restore-gone", "virtctl snapshot delete nightly --yes --namespace prod && kubectl delete virtualmachinerestore restore-gone --namespace prod"},
+		"of what is under the cursor": {
+			[]string{"8", "/", "'nightly", "enter", "t", "ctrl+s", "y"},
+			"snapshot db-20260102-030405 of prod/db",
+			"virtctl snapshot create db db-20260102-030405 --namespace prod",
+		},
+		"no time":                {[]string{"t", "down", "'soon", "ctrl+s", "y"}, "", ""},
+		"no name":                {[]string{"t", "'A", "ctrl+s", "y"}, "", ""},
+		"restored while it runs": {[]string{"8", "/", "'before", "enter", "b", "ctrl+s", "y"}, "", ""},
+		"restore wants the VM's name": {
+			[]string{"8", "/", "'before", "enter", "b", "down", "right", "ctrl+s", "y", "enter"}, "", "",
+		},
+		"restored over the VM": {
+			[]string{"8", "/", "'before", "enter", "b", "down", "right", "ctrl+s", "'web", "enter"},
+			restored(snapshot.RestoreOptions{Target: "web", Stop: true}),
+			"virtctl snapshot restore before-upgrade --stop --yes --namespace prod",
+		},
+		"restored to another": {
+			[]string{
+				"8", "/", "'before", "enter", "enter", "b", "'-2", "down", "down", "right", "down", "right", "ctrl+s",
+				"y",
+			},
+			restored(snapshot.RestoreOptions{Target: "web-2", Ownership: "None", VolumePolicy: "InPlace"}),
+			"virtctl snapshot restore before-upgrade --target web-2 --volume-restore-policy InPlace " +
+				"--volume-ownership-policy None --yes --namespace prod",
+		},
+		"restored, and the old kept": {
+			[]string{
+				"8", "/", "'before", "enter", "b", "down", "right", "down", "down", "down", "right", "ctrl+s", "'web",
+				"enter",
+			},
+			restored(snapshot.RestoreOptions{Target: "web", Stop: true, Keep: true}),
+			"virtctl snapshot restore before-upgrade --stop --keep --yes --namespace prod",
+		},
+		"nothing to keep of another": {
+			[]string{"8", "/", "'before", "enter", "b", "'-2", "down", "down", "down", "down", "right", "ctrl+s", "y"},
+			"", "",
+		},
+		"kept in place": {
+			[]string{
+				"8", "/", "'before", "enter", "b", "down", "right", "down", "right", "down", "down", "right", "ctrl+s",
+				"'web", "enter",
+			}, "", "",
+		},
+		"cloned": {
+			[]string{"8", "/", "'before", "enter", "D", "'two", "ctrl+s", "y"},
+			"clone prod/two of before-upgrade, snapshot true",
+			"virtctl clone before-upgrade two --from-snapshot --namespace prod",
+		},
+		"cloned over another": {[]string{"8", "/", "'before", "enter", "D", "'db", "ctrl+s", "y"}, "", ""},
+		"one that failed":     {[]string{"8", "/", "'late", "enter", "b", "ctrl+s", "y"}, "", ""},
+		"a restore is not restored": {
+			[]string{"8", "/", "'restore-before", "enter", "down", "down", "b", "ctrl+s", "y"}, "", "",
+		},
+		"delete wants the name": {[]string{"8", "/", "'nightly", "enter", "ctrl+d", "y", "enter"}, "", ""},
+		"deleted": {
+			[]string{"8", "/", "'nightly", "enter", "ctrl+d", "'nightly", "enter"},
+			"delete snapshot prod/nightly",
+			"virtctl snapshot delete nightly --yes --namespace prod",
+		},
+		"the record of a restore": {
+			[]string{"8", "/", "'restore-gone", "enter", "ctrl+d", "'restore-gone", "enter"},
+			"delete restore prod/restore-gone", "kubectl delete virtualmachinerestore restore-gone --namespace prod",
+		},
+		"several": {
+			[]string{"8", "/", "'db", "enter", "*", "ctrl+d", "'2", "enter"},
+			"delete snapshot prod/nightly, delete restore prod/restore-gone",
+			"virtctl snapshot delete nightly --yes --namespace prod && kubectl delete virtualmachinerestore " +
+				"restore-gone --namespace prod",
+		},
+		"by the palette": {
+			[]string{
+				":", "'snapshots", "enter", "/", "'nightly", "enter", ":", "'delete", "enter", "'nightly", "enter",
+			},
+			"delete snapshot prod/nightly", "virtctl snapshot delete nightly --yes --namespace prod",
+		},
+		"those of a machine, not more": {
+			[]string{"T", "*", "ctrl+d", "'2", "enter"},
+			"delete snapshot prod/nightly, delete restore prod/restore-gone",
+			"virtctl snapshot delete nightly --yes --namespace prod && kubectl delete virtualmachinerestore " +
+				"restore-gone --namespace prod",
+		},
 	} {
 		f := &fake{}
 		a := New(world(f))
@@ -152,7 +266,8 @@ func TestSnapshotsAreTakenRestoredAndDeleted(t *testing.T) {
 // not be read, and at forms that may not be sent.
 func TestSnapshotsSayWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	unserved := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
+	unserved := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "404 page not found", 0,
+		true)
 	says := func(name string, a *App, wants ...string) {
 		t.Helper()
 		s := strings.Join(strings.Fields(ansi.Strip(a.screen())), " ")
@@ -218,7 +333,8 @@ func TestSnapshotsAreATree(t *testing.T) {
 	press(t, a, "8")
 	order := func() string {
 		s := ansi.Strip(a.screen())
-		parent, restore, clone := strings.Index(s, "before-upgrade"), strings.Index(s, "└ restore/restore-before"), strings.Index(s, "└ clone/clone-abcde")
+		parent, restore, clone := strings.Index(s, "before-upgrade"), strings.Index(s, "└ restore/restore-before"),
+			strings.Index(s, "└ clone/clone-abcde")
 		switch {
 		case parent < 0 || restore < 0 || clone < 0:
 			return "not all are shown:\n" + s
@@ -227,10 +343,13 @@ func TestSnapshotsAreATree(t *testing.T) {
 		}
 		return "not below each other:\n" + s
 	}
-	for _, keys := range [][]string{nil, {"o"}, {">"}, {"o"}, {">"}, {"/", "'abcde", "enter"}, {"/", "'clone-a", "enter"}} {
+	for _, keys := range [][]string{
+		nil, {"o"}, {">"}, {"o"}, {">"}, {"/", "'abcde", "enter"}, {"/", "'clone-a", "enter"},
+	} {
 		press(t, a, keys...)
 		if keys != nil && keys[0] == "/" {
-			if s := ansi.Strip(a.screen()); !strings.Contains(s, "before-upgrade") || strings.Contains(s, "restore-before") || strings.Contains(s, "nightly") {
+			if s := ansi.Strip(a.screen()); !strings.Contains(s, "before-upgrade") ||
+				strings.Contains(s, "restore-before") || strings.Contains(s, "nightly") {
 				t.Errorf("the filter does not show the clone and its snapshot alone:\n%s", s)
 			}
 			press(t, a, "esc")
@@ -253,15 +372,18 @@ func TestSnapshotProgress(t *testing.T) {
 	a := New(w)
 	drive(t, a, sizes[2])
 	press(t, a, "8", "/", "'hourly", "enter")
-	if s := ansi.Strip(a.screen()); !strings.Contains(s, "1/2") || !strings.Contains(s, "Snapshotting the volumes") || !strings.Contains(s, "fails in 4m40s") {
+	if s := ansi.Strip(a.screen()); !strings.Contains(s, "1/2") || !strings.Contains(s, "Snapshotting the volumes") ||
+		!strings.Contains(s, "fails in 4m40s") {
 		t.Errorf("nothing says how far it is:\n%s", s)
 	}
 	press(t, a, "enter")
 	done := *w.Snapshots.Snapshots.Get(store.Key{Namespace: "prod", Name: "hourly"})
-	done.Phase, done.Health, done.Ready, done.Ended, done.Stage, done.Included = "Succeeded", store.Well, true, true, "", []string{"root", "data"}
+	done.Phase, done.Health, done.Ready, done.Ended = "Succeeded", store.Well, true, true
+	done.Stage, done.Included = "", []string{"root", "data"}
 	loadSaved(w.Snapshots, &done)
 	drive(t, a, Changed{})
-	if s := ansi.Strip(a.screen()); !strings.Contains(s, "Succeeded") || !strings.Contains(s, "2/2") || strings.Contains(s, "fails in") {
+	if s := ansi.Strip(a.screen()); !strings.Contains(s, "Succeeded") || !strings.Contains(s, "2/2") ||
+		strings.Contains(s, "fails in") {
 		t.Errorf("nothing says that it is ready:\n%s", s)
 	}
 	loadSaved(w.Snapshots)

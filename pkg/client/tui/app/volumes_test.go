@@ -38,16 +38,27 @@ func TestVolumesComeAndGo(t *testing.T) {
 				"down", "enter", "P", "down", "down", "tab", "right", "tab", "tab", "space", "tab", "'more", "tab",
 				"'S 1", "tab", "right", "right", "ctrl+s", "y",
 			},
-			plugged(volume.Options{Volume: "scratch", Disk: "more", Instance: true, Bus: "virtio", Serial: "S 1", Cache: "writethrough"}),
-			"virtctl addvolume vmi/web --volume-name scratch --bus virtio --disk-name more --serial 'S 1' --cache writethrough --namespace prod",
+			plugged(volume.Options{
+				Volume: "scratch", Disk: "more", Instance: true, Bus: "virtio", Serial: "S 1", Cache: "writethrough",
+			}),
+			"virtctl addvolume vmi/web --volume-name scratch --bus virtio --disk-name more --serial 'S 1' --cache " +
+				"writethrough --namespace prod",
 		},
-		"by the palette":           {[]string{"down", ":", "'plug", "enter", "'data", "ctrl+s", "y"}, plugged(volume.Options{Volume: "data"}), "virtctl addvolume web --volume-name data --namespace prod"},
-		"nothing chosen":           {[]string{"down", "P", "ctrl+s", "y"}, "", ""},
-		"a disc on virtio":         {[]string{"down", "P", "'data", "tab", "tab", "right", "tab", "right", "ctrl+s", "esc"}, "", ""},
-		"a name that no disk has":  {[]string{"down", "P", "'installer.iso", "ctrl+s", "esc"}, "", ""},
-		"until restart of nothing": {[]string{"/", "'off", "enter", "P", "'data", "tab", "right", "ctrl+s", "esc"}, "", ""},
-		"left without a word":      {[]string{"down", "P", "'data", "esc", "esc"}, "", ""},
-		"unplug asks":              {[]string{"down", "U", "enter"}, "", ""},
+		"by the palette": {
+			[]string{"down", ":", "'plug", "enter", "'data", "ctrl+s", "y"},
+			plugged(volume.Options{Volume: "data"}),
+			"virtctl addvolume web --volume-name data --namespace prod",
+		},
+		"nothing chosen": {[]string{"down", "P", "ctrl+s", "y"}, "", ""},
+		"a disc on virtio": {
+			[]string{"down", "P", "'data", "tab", "tab", "right", "tab", "right", "ctrl+s", "esc"}, "", "",
+		},
+		"a name that no disk has": {[]string{"down", "P", "'installer.iso", "ctrl+s", "esc"}, "", ""},
+		"until restart of nothing": {
+			[]string{"/", "'off", "enter", "P", "'data", "tab", "right", "ctrl+s", "esc"}, "", "",
+		},
+		"left without a word": {[]string{"down", "P", "'data", "esc", "esc"}, "", ""},
+		"unplug asks":         {[]string{"down", "U", "enter"}, "", ""},
 		"unplug agreed": {
 			[]string{"down", "enter", "U", "U", "y"},
 			"unplug data of prod/web, instance false",
@@ -66,7 +77,8 @@ func TestVolumesComeAndGo(t *testing.T) {
 		if len(a.log) != 1 || a.log[0].line != c.line {
 			t.Errorf("%s: the log has %+v, not %q", name, a.log, c.line)
 		}
-		if _, form := a.top().(*page.Plug); form || !strings.Contains(a.notice, "on its way") && !strings.Contains(a.notice, "On its way") {
+		if _, form := a.top().(*page.Plug); form ||
+			!strings.Contains(a.notice, "on its way") && !strings.Contains(a.notice, "On its way") {
 			t.Errorf("%s: shows %s, with %q", name, a.top().Title(), a.notice)
 		}
 	}
@@ -96,7 +108,8 @@ func TestVolumesAreNotChanged(t *testing.T) {
 	f.err = errors.New("the claim is of another kind")
 	press(t, a, "ctrl+s", "y")
 	drive(t, a, sizes[1])
-	if s := a.screen(); !strings.Contains(s, "the claim is of another kind") || !strings.Contains(s, "plug into prod/web") {
+	if s := a.screen(); !strings.Contains(s, "the claim is of another kind") ||
+		!strings.Contains(s, "plug into prod/web") {
 		t.Errorf("the error is not shown:\n%s", s)
 	}
 	press(t, a, "esc")

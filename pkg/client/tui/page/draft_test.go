@@ -41,15 +41,27 @@ func TestDraft(t *testing.T) {
 		wrong int // the field; fields for none, -1 for the whole
 		line  string
 	}{
-		"the least":      {func(*Draft) {}, fields, "virtctl create vm --name web --namespace prod --apply"},
-		"much":           {func(d *Draft) { d[fieldCPUs], d[fieldMemory], d[fieldImage] = "2", "4Gi", "image:1" }, fields, "virtctl create vm --name web --namespace prod --cpu 2 --memory 4Gi --container-disk image:1 --apply"},
-		"disks":          {func(d *Draft) { d[fieldClaim], d[fieldData] = "root", "10Gi" }, fields, "virtctl create vm --name web --namespace prod --pvc root --volume-empty size:10Gi --apply"},
-		"a login":        {func(d *Draft) { d[fieldUser], d[fieldPassword], d[fieldKey] = "me", "it's secret", key }, fields, "virtctl create vm --name web --namespace prod --user me --password-file FILE --ssh-key '" + key + "' --apply"},
-		"no name":        {func(d *Draft) { d[fieldName] = "" }, fieldName, ""},
-		"a bad name":     {func(d *Draft) { d[fieldName] = "Web Server" }, fieldName, ""},
-		"no CPUs":        {func(d *Draft) { d[fieldCPUs] = "0" }, fieldCPUs, ""},
-		"bad memory":     {func(d *Draft) { d[fieldMemory] = "lots" }, fieldMemory, ""},
-		"two sizes":      {func(d *Draft) { d[fieldInstancetype], d[fieldMemory] = "u1.small", "1Gi" }, fieldInstancetype, ""},
+		"the least": {func(*Draft) {}, fields, "virtctl create vm --name web --namespace prod --apply"},
+		"much": {
+			func(d *Draft) { d[fieldCPUs], d[fieldMemory], d[fieldImage] = "2", "4Gi", "image:1" }, fields,
+			"virtctl create vm --name web --namespace prod --cpu 2 --memory 4Gi --container-disk image:1 --apply",
+		},
+		"disks": {
+			func(d *Draft) { d[fieldClaim], d[fieldData] = "root", "10Gi" }, fields,
+			"virtctl create vm --name web --namespace prod --pvc root --volume-empty size:10Gi --apply",
+		},
+		"a login": {
+			func(d *Draft) { d[fieldUser], d[fieldPassword], d[fieldKey] = "me", "it's secret", key }, fields,
+			"virtctl create vm --name web --namespace prod --user me --password-file FILE --ssh-key '" + key +
+				"' --apply",
+		},
+		"no name":    {func(d *Draft) { d[fieldName] = "" }, fieldName, ""},
+		"a bad name": {func(d *Draft) { d[fieldName] = "Web Server" }, fieldName, ""},
+		"no CPUs":    {func(d *Draft) { d[fieldCPUs] = "0" }, fieldCPUs, ""},
+		"bad memory": {func(d *Draft) { d[fieldMemory] = "lots" }, fieldMemory, ""},
+		"two sizes": {
+			func(d *Draft) { d[fieldInstancetype], d[fieldMemory] = "u1.small", "1Gi" }, fieldInstancetype, "",
+		},
 		"a bad claim":    {func(d *Draft) { d[fieldClaim] = "other/claim" }, fieldClaim, ""},
 		"a bad size":     {func(d *Draft) { d[fieldData] = "-1" }, fieldData, ""},
 		"a bad strategy": {func(d *Draft) { d[fieldStrategy] = "Sometimes" }, fieldStrategy, ""},
@@ -58,25 +70,51 @@ func TestDraft(t *testing.T) {
 			func(d *Draft) {
 				d[fieldImage], d[fieldData] = "one:1 src:two:2,bootorder:1,name:second", "size:1Gi,name:scratch"
 			}, fields,
-			"virtctl create vm --name web --namespace prod --container-disk one:1 --volume-containerdisk src:two:2,bootorder:1,name:second --volume-empty size:1Gi,name:scratch --apply",
+			"virtctl create vm --name web --namespace prod --container-disk one:1 --volume-containerdisk " +
+				"src:two:2,bootorder:1,name:second --volume-empty size:1Gi,name:scratch --apply",
 		},
-		"imported":            {func(d *Draft) { d[fieldImport] = "type:http,url:https://host/image,size:10Gi" }, fields, "virtctl create vm --name web --namespace prod --volume-import type:http,url:https://host/image,size:10Gi,name:web-import-0 --apply"},
+		"imported": {
+			func(d *Draft) { d[fieldImport] = "type:http,url:https://host/image,size:10Gi" }, fields,
+			"virtctl create vm --name web --namespace prod --volume-import " +
+				"type:http,url:https://host/image,size:10Gi,name:web-import-0 --apply",
+		},
 		"imported wrongly":    {func(d *Draft) { d[fieldImport] = "type:floppy" }, fieldImport, ""},
 		"imported of nothing": {func(d *Draft) { d[fieldImport] = "type:http,size:1Gi" }, fieldImport, ""},
-		"sysprep":             {func(d *Draft) { d[fieldSysprep] = "src:answers,type:secret" }, fields, "virtctl create vm --name web --namespace prod --volume-sysprep src:answers,type:secret --apply"},
-		"sysprep wrongly":     {func(d *Draft) { d[fieldSysprep] = "answers" }, fieldSysprep, ""},
-		"credentials":         {func(d *Draft) { d[fieldCredential] = "src:keys,method:nocloud" }, fields, "virtctl create vm --name web --namespace prod --access-cred src:keys,method:nocloud --apply"},
+		"sysprep": {
+			func(d *Draft) { d[fieldSysprep] = "src:answers,type:secret" }, fields,
+			"virtctl create vm --name web --namespace prod --volume-sysprep src:answers,type:secret --apply",
+		},
+		"sysprep wrongly": {func(d *Draft) { d[fieldSysprep] = "answers" }, fieldSysprep, ""},
+		"credentials": {
+			func(d *Draft) { d[fieldCredential] = "src:keys,method:nocloud" }, fields,
+			"virtctl create vm --name web --namespace prod --access-cred src:keys,method:nocloud --apply",
+		},
 		"credentials wrongly": {func(d *Draft) { d[fieldCredential] = "src:keys" }, fieldCredential, ""},
-		"user data":           {func(d *Draft) { d[fieldUserData], d[fieldCloudInit] = "I2Nsb3VkLWNvbmZpZwo=", "configDrive" }, fields, "virtctl create vm --name web --namespace prod --cloud-init configDrive --cloud-init-user-data I2Nsb3VkLWNvbmZpZwo= --apply"},
-		"user data wrongly":   {func(d *Draft) { d[fieldUserData] = "#cloud-config" }, fieldUserData, ""},
-		"no cloud-init":       {func(d *Draft) { d[fieldCloudInit] = "floppy" }, fieldCloudInit, ""},
-		"inferred":            {func(d *Draft) { d[fieldClaim], d[fieldInferInstancetype] = "root", "root" }, fields, "virtctl create vm --name web --namespace prod --pvc root --infer-instancetype-from root --apply"},
-		"inferred wrongly":    {func(d *Draft) { d[fieldInferPreference] = "root" }, fieldInferPreference, ""},
-		"inferred and given":  {func(d *Draft) { d[fieldInferPreference], d[fieldPreference] = "root", "fedora" }, fieldInferPreference, ""},
-		"grace":               {func(d *Draft) { d[fieldGrace] = "30" }, fields, "virtctl create vm --name web --namespace prod --termination-grace-period 30 --apply"},
-		"no grace":            {func(d *Draft) { d[fieldGrace] = "soon" }, fieldGrace, ""},
-		"negative grace":      {func(d *Draft) { d[fieldGrace] = "-1" }, fieldGrace, ""},
-		"an instancetype":     {func(d *Draft) { d[fieldInstancetype] = "virtualmachineinstancetype/own" }, fields, "virtctl create vm --name web --namespace prod --instancetype virtualmachineinstancetype/own --apply"},
+		"user data": {
+			func(d *Draft) { d[fieldUserData], d[fieldCloudInit] = "I2Nsb3VkLWNvbmZpZwo=", "configDrive" }, fields,
+			"virtctl create vm --name web --namespace prod --cloud-init configDrive --cloud-init-user-data " +
+				"I2Nsb3VkLWNvbmZpZwo= --apply",
+		},
+		"user data wrongly": {func(d *Draft) { d[fieldUserData] = "#cloud-config" }, fieldUserData, ""},
+		"no cloud-init":     {func(d *Draft) { d[fieldCloudInit] = "floppy" }, fieldCloudInit, ""},
+		"inferred": {
+			func(d *Draft) { d[fieldClaim], d[fieldInferInstancetype] = "root", "root" }, fields,
+			"virtctl create vm --name web --namespace prod --pvc root --infer-instancetype-from root --apply",
+		},
+		"inferred wrongly": {func(d *Draft) { d[fieldInferPreference] = "root" }, fieldInferPreference, ""},
+		"inferred and given": {
+			func(d *Draft) { d[fieldInferPreference], d[fieldPreference] = "root", "fedora" }, fieldInferPreference, "",
+		},
+		"grace": {
+			func(d *Draft) { d[fieldGrace] = "30" }, fields,
+			"virtctl create vm --name web --namespace prod --termination-grace-period 30 --apply",
+		},
+		"no grace":       {func(d *Draft) { d[fieldGrace] = "soon" }, fieldGrace, ""},
+		"negative grace": {func(d *Draft) { d[fieldGrace] = "-1" }, fieldGrace, ""},
+		"an instancetype": {
+			func(d *Draft) { d[fieldInstancetype] = "virtualmachineinstancetype/own" }, fields,
+			"virtctl create vm --name web --namespace prod --instancetype virtualmachineinstancetype/own --apply",
+		},
 	} {
 		var d Draft
 		d[fieldName], d[fieldNamespace] = "web", "prod"

@@ -40,7 +40,7 @@ func NewEvents(w *World) *Events {
 			{
 				Title: "COUNT", Right: true, Priority: 2, Volatile: true,
 				Cell:    text(func(e *store.Event) string { return fmt.Sprint(e.Count) }),
-				Compare: func(a, b *store.Event) int { return cmp.Compare(b.Count, a.Count) },
+				Compare: func(a, b *store.Event) int { return cmp.Compare(a.Count, b.Count) },
 			},
 			{Title: "MESSAGE", Flex: true, Cell: text(func(e *store.Event) string { return e.Message })},
 		},

@@ -13,7 +13,8 @@ func TestLineReachesTheCluster(t *testing.T) {
 	if got := w.line("virtctl", "pause", "web"); got != "virtctl pause web '--kubeconfig=/a b' --context=far" {
 		t.Error(got)
 	}
-	if got := Shown([]string{"logs", "web", "--token=secret", "--context=far"}); !slices.Equal(got, []string{"logs", "web", "--context=far"}) {
+	if got := Shown([]string{"logs", "web", "--token=secret", "--context=far"}); !slices.Equal(got,
+		[]string{"logs", "web", "--context=far"}) {
 		t.Error(got)
 	}
 	if got := (&World{}).line("virtctl list"); got != "virtctl list" {

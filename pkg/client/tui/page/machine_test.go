@@ -24,11 +24,17 @@ func (broken) Tail(context.Context, store.Key, int64, io.Writer) error { return 
 func TestConsoleIsReadAgain(t *testing.T) {
 	at := time.Unix(1000, 0)
 	w := &World{
-		Machines: store.NewMachines(func() {}), Migrations: store.NewTable[store.Migration](func() {}), Events: store.NewTable[store.Event](func() {}),
-		Theme: theme.New(theme.Options{}), Now: func() time.Time { return at }, Actions: broken{}, Usage: NewUsage(),
+		Machines: store.NewMachines(func() {}), Migrations: store.NewTable[store.Migration](func() {}),
+		Events: store.NewTable[store.Event](func() {}),
+		Theme:  theme.New(theme.Options{}), Now: func() time.Time { return at }, Actions: broken{}, Usage: NewUsage(),
 	}
 	is := func(uid types.UID, phase v1.VirtualMachineInstancePhase) {
-		w.Machines.Load(nil, []v1.VirtualMachineInstance{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", UID: uid}, Status: v1.VirtualMachineInstanceStatus{Phase: phase}}})
+		w.Machines.Load(nil, []v1.VirtualMachineInstance{
+			{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", UID: uid},
+				Status:     v1.VirtualMachineInstanceStatus{Phase: phase},
+			},
+		})
 	}
 	is("1", v1.Scheduled)
 	p := NewMachine(w, store.Key{Namespace: "prod", Name: "web"})
@@ -69,9 +75,12 @@ func TestConsoleBeginsAnew(t *testing.T) {
 	end := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	moved := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}}
 	moved.Status.NodeName = "node2"
-	moved.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{Completed: true, EndTimestamp: &end, SourceNode: "node1", TargetNode: "node2"}
+	moved.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+		Completed: true, EndTimestamp: &end, SourceNode: "node1", TargetNode: "node2",
+	}
 	for want, details := range map[string]*Details{
-		"prod/web moved from node node1 to node2 at 2026-01-02T03:04:05Z; its log begins there, and it has written nothing since": {VMI: moved},
+		"prod/web moved from node node1 to node2 at 2026-01-02T03:04:05Z; its log begins there, " +
+			"and it has written nothing since": {VMI: moved},
 		"nothing was written yet": {VMI: &v1.VirtualMachineInstance{}},
 	} {
 		if got := (sections{Machine: &Machine{details: details}}).unwritten(); got != want {

@@ -43,7 +43,7 @@ func NewGuests(w *World, node string) *Machines {
 func newMachines(w *World, title string, read func() []*store.Machine) *Machines {
 	p := &Machines{}
 	p.rows = rows[*store.Machine]{
-		world: w, title: title, what: "virtual machines", read: read, advice: "the key + makes one",
+		world: w, title: title, what: "virtual machines", read: read, advice: "the key + makes one", marks: true,
 		state: func() store.State { return w.Machines.State() },
 	}
 	p.table = widget.Table[*store.Machine]{

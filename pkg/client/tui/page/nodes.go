@@ -44,7 +44,7 @@ func NewNodes(w *World) *Nodes {
 			{
 				Title: "STATUS", Max: 40,
 				Cell: func(n *store.Node, now time.Time) widget.Cell {
-					return nodeStatus(w.Theme, n, p.leaving[n.Name], now)
+					return nodeStatus(w.Theme, n, p.leaving[n.Name], p.heard(now))
 				},
 			},
 			{Title: "VMS", Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
@@ -65,7 +65,7 @@ func NewNodes(w *World) *Nodes {
 			{
 				Title: "HEARTBEAT", Right: true, Priority: 3, Volatile: true,
 				Cell: func(n *store.Node, now time.Time) widget.Cell {
-					return widget.Cell{Text: age(n.Heartbeat, now), Role: heartbeatRole(n, now)}
+					return widget.Cell{Text: age(n.Heartbeat, now), Role: heartbeatRole(n, p.heard(now))}
 				}, Compare: func(a, b *store.Node) int { return a.Heartbeat.Compare(b.Heartbeat) },
 			},
 			{
@@ -113,6 +113,14 @@ func NewNodes(w *World) *Nodes {
 	}...)
 	p.Refresh()
 	return p
+}
+
+// heard is until when heartbeats could be heard: what came since the connection was lost is not known.
+func (p *Nodes) heard(now time.Time) time.Time {
+	if state := p.world.Nodes.State(); state.Stale() {
+		return state.Since
+	}
+	return now
 }
 
 func nodeStatus(t *theme.Theme, n *store.Node, leaving int, now time.Time) widget.Cell {

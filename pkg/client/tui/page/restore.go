@@ -20,6 +20,7 @@ const (
 	restoreTarget = iota
 	restoreStop
 	restoreClaims
+	restoreOwner
 	restoreKeep
 )
 
@@ -32,8 +33,12 @@ func restoreForm() []formField {
 		restoreClaims: {
 			title: "Claims", flag: "volume-restore-policy", options: defaulted(snapshot.VolumePolicies()),
 		},
-		restoreKeep: {title: "They stay", flag: "keep", boolean: true, options: []option{
-			{"", "while the VM is there"}, {"keep", "when it is deleted"},
+		restoreOwner: {title: "They stay", flag: "volume-ownership-policy", options: []option{
+			{"", "while the VM is there"},
+			{string(snapshotv1beta1.VolumeOwnershipPolicyNone), "when it is deleted"},
+		}},
+		restoreKeep: {title: "The old ones", flag: "keep", boolean: true, options: []option{
+			{"", "are not kept"}, {"keep", "stay, and undo gives them back"},
 		}},
 	}
 }
@@ -116,8 +121,17 @@ func (p *restoring) refusal() string {
 	case plan.Runs && p.chosen[restoreStop] == "":
 		return "VM " + plan.Target + " runs, and is restored only when it is stopped; choose to stop it first, or " +
 			"another name"
+	case p.chosen[restoreKeep] != "" && !plan.Exists:
+		return "VM " + plan.Target + " is not there yet, so that nothing is replaced that could be kept"
+	case p.chosen[restoreKeep] != "" && p.inPlace():
+		return "InPlace gives the names of the old claims to the new ones, so that the old ones cannot be kept"
 	}
 	return ""
+}
+
+// inPlace is whether the new claims replace the old ones under their names.
+func (p *restoring) inPlace() bool {
+	return p.chosen[restoreClaims] == string(snapshotv1beta1.VolumeRestorePolicyInPlace)
 }
 
 // inClaims names volumes with the claims that they had.
@@ -168,11 +182,17 @@ func (p *restoring) says() []widget.Line {
 		lines = append(lines, widget.Line{Text: fmt.Sprintf(format, args...), Role: role})
 	}
 	add(theme.Text, "%s.", p.replaces(plan))
-	if plan.Exists {
+	switch kept := p.chosen[restoreKeep] != ""; {
+	case plan.Exists && kept:
+		add(theme.Text, "What was written since is lost to the VM until %s undo gives it back.", p.world.Program)
+	case plan.Exists:
 		add(theme.Warn, "What was written since is lost to the VM.")
 	}
 	if plan.Runs {
 		add(theme.Warn, "Its guest runs.")
+	}
+	if plan.Resumes {
+		add(theme.Text, "The snapshot has the guest's memory. "+resumes)
 	}
 	if len(plan.Loses) > 0 {
 		add(theme.Warn, "The snapshot does not have its volumes %s.", strings.Join(plan.Loses, ", "))
@@ -184,7 +204,7 @@ func (p *restoring) says() []widget.Line {
 	case len(plan.Volumes) == 0:
 	case p.chosen[restoreClaims] == "":
 		add(theme.Dim, "Its claims get new names.")
-	case p.chosen[restoreClaims] == string(snapshotv1beta1.VolumeRestorePolicyInPlace):
+	case p.inPlace():
 		add(theme.Warn, "Claims of these names are deleted, and made anew under their names.")
 	default:
 		add(theme.Dim, "Its claims are named %s-VOLUME.", plan.Target)
@@ -196,22 +216,32 @@ func (p *restoring) says() []widget.Line {
 	return lines
 }
 
+// resumes says of a VM what becomes of its guest.
+const resumes = "When it is started, its guest resumes where it was when the snapshot was taken."
+
 func (p *restoring) asks() tea.Cmd {
 	key, actions, plan := p.row.Object(), p.world.Actions, p.current()
 	o := snapshot.RestoreOptions{
 		Target: plan.Target, Stop: p.chosen[restoreStop] != "", Keep: p.chosen[restoreKeep] != "",
-		VolumePolicy: p.chosen[restoreClaims],
+		VolumePolicy: p.chosen[restoreClaims], Ownership: p.chosen[restoreOwner],
 	}
 	ask := Ask{Question: fmt.Sprintf("Restore snapshot %s? %s.", key, p.replaces(plan))}
 	if plan.Exists {
 		ask.Typed = plan.Target
-		ask.Question += " What was written since is lost."
-		if o.VolumePolicy == string(snapshotv1beta1.VolumeRestorePolicyInPlace) {
+		if o.Keep {
+			ask.Question += " What it has now is kept, and undo gives it back."
+		} else {
+			ask.Question += " What was written since is lost."
+		}
+		if p.inPlace() {
 			ask.Question += " Claims of these names are deleted."
 		}
 	}
 	if plan.Runs {
 		ask.Question += " Its guest is stopped first."
+	}
+	if plan.Resumes {
+		ask.Question += " " + resumes
 	}
 	if len(plan.Loses) > 0 {
 		ask.Question += " The snapshot does not have its volumes " + strings.Join(plan.Loses, ", ") + "."

@@ -26,8 +26,12 @@ type rows[R any] struct {
 	// title is how the page is called; what the rows are, for "There are no … here"; advice says what to do when there
 	// are none.
 	title, what, advice string
+	// one is one of what, where that is not "a " and what without its s.
+	one string
 	// lacks says that there are none, of a page whose rows are those of one thing.
 	lacks func() string
+	// marks says that the page's actions work on all marked rows. On other pages none can be marked.
+	marks bool
 	// double is what a double click does.
 	double func() tea.Cmd
 	keys   keymap.Map[*rows[R]]
@@ -39,12 +43,20 @@ func (p *rows[R]) bind(keys ...keymap.Binding[*rows[R]]) {
 		keys = append(keys, keymap.Binding[*rows[R]]{
 			Keys: []string{copyKey}, Name: "copy",
 			Help: "copy a field of the row", Allowed: (*rows[R]).none, Quiet: true, Do: func(p *rows[R]) tea.Cmd {
-				return Send(Open{newCopying(p.world, "a "+strings.TrimSuffix(p.what, "s"), p.fields(p.current()), nil)})
+				return Send(Open{newCopying(p.world, p.article(), p.fields(p.current()), nil)})
 			},
 		})
 	}
 	p.keys = append(keys, moves[R]()...)
 	p.table.Return(p.world.left[p.title])
+}
+
+// article is one of what the rows are.
+func (p *rows[R]) article() string {
+	if p.one != "" {
+		return p.one
+	}
+	return "a " + strings.TrimSuffix(p.what, "s")
 }
 
 // Close takes note of where the user was, for when the page is opened again.
@@ -225,10 +237,21 @@ func moves[R any]() keymap.Map[*rows[R]] {
 		bind("sort by the next column", func(t table) { c, _ := t.Sorted(); t.Sort(c + 1) }, ">"),
 		bind("sort by the column before", func(t table) { c, _ := t.Sorted(); t.Sort(c - 1) }, "<"),
 		bind("turn the order round", func(t table) { c, _ := t.Sorted(); t.Sort(c) }, "o"),
-		bind("mark the row", table.Mark, "space"),
-		bind("mark all that are shown", table.MarkAll, "*"),
-		bind("take all marks away", table.Unmark, "u"),
+		marking(bind("mark the row", table.Mark, "space")),
+		marking(bind("mark all that are shown", table.MarkAll, "*")),
+		marking(bind("take all marks away", table.Unmark, "u")),
 	}
+}
+
+// marking makes a key one of the pages that have marks.
+func marking[R any](b keymap.Binding[*rows[R]]) keymap.Binding[*rows[R]] {
+	b.Allowed = func(p *rows[R]) string {
+		if p.marks {
+			return ""
+		}
+		return "what one does here is for the row under the cursor"
+	}
+	return b
 }
 
 // age is as kubectl shows it.

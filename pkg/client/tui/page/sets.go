@@ -31,15 +31,15 @@ type Sets struct {
 func NewSets(w *World, resource string) *Sets {
 	followSets(w)
 	p := &Sets{}
-	title, what := "Pools and replica sets", "pools or replica sets"
+	title, what, one := "Pools and replica sets", "pools or replica sets", "a pool or replica set"
 	switch resource {
 	case store.Pools:
-		title, what = "Pools", "pools"
+		title, what, one = "Pools", "pools", ""
 	case store.ReplicaSets:
-		title, what = "Replica sets", "replica sets"
+		title, what, one = "Replica sets", "replica sets", ""
 	}
 	p.rows = rows[*store.Set]{
-		world: w, title: title, what: what, advice: "see docs/sets.md for one to apply with kubectl",
+		world: w, title: title, what: what, one: one, advice: "see docs/sets.md for one to apply with kubectl",
 		state: func() store.State { return setsState(w) },
 		read: func() []*store.Set {
 			all := slices.DeleteFunc(setRows(w),
@@ -89,7 +89,7 @@ func (p *Sets) columns() []widget.Column[*store.Set] {
 	number := func(title string, of func(*store.Set) int32, role func(*store.Set) theme.Role) column {
 		return column{Title: title, Right: true, Cell: func(s *store.Set, _ time.Time) widget.Cell {
 			return widget.Cell{Text: fmt.Sprint(of(s)), Role: role(s)}
-		}, Compare: func(a, b *store.Set) int { return cmp.Compare(of(b), of(a)) }}
+		}, Compare: func(a, b *store.Set) int { return cmp.Compare(of(a), of(b)) }}
 	}
 	plain := func(*store.Set) theme.Role { return theme.Text }
 	columns := []column{

@@ -40,7 +40,7 @@ func newSnapshots(w *World, title string, machine *store.Key) *Snapshots {
 	p := &Snapshots{machine: machine}
 	p.rows = rows[*store.Snapshot]{
 		world: w, title: title, what: "snapshots", advice: "on the page of VMs, the key t takes one",
-		state: func() store.State { return w.Snapshots.Snapshots.State() }, read: p.some,
+		state: func() store.State { return w.Snapshots.Snapshots.State() }, read: p.some, marks: true,
 	}
 	if machine != nil {
 		p.advice = "t takes one"

@@ -17,10 +17,13 @@ func TestSummaryWithout(t *testing.T) {
 		"CPU 1.0":              {},
 		"CPU 1.0 without 1 VM": {Unanswered: []stats.Unanswered{{Name: "late"}}},
 		"CPU 1.0 without 2 VMs, 1 node": {
-			Unanswered: []stats.Unanswered{{Name: "late"}, {Name: "slow"}}, Unreachable: []stats.Unreachable{{Node: "n"}},
+			Unanswered:  []stats.Unanswered{{Name: "late"}, {Name: "slow"}},
+			Unreachable: []stats.Unreachable{{Node: "n"}},
 		},
 	} {
-		w := &World{Machines: store.NewMachines(func() {}), Nodes: store.NewTable[store.Node](func() {}), Usage: NewUsage()}
+		w := &World{
+			Machines: store.NewMachines(func() {}), Nodes: store.NewTable[store.Node](func() {}), Usage: NewUsage(),
+		}
 		w.Machines.Load(nil, nil)
 		w.Usage.Take(stats.List{Items: []stats.Guest{{Name: "a", Time: at}}})
 		last.Items = []stats.Guest{{Name: "a", Time: at.Add(time.Second), CPUTime: 1e9}}

@@ -20,13 +20,16 @@ func TestTail(t *testing.T) {
 		writes []string
 		want   []string
 	}{
-		"nothing":                    {nil, []string{}},
-		"a prompt without an end":    {[]string{"boot\r\nlogin: "}, []string{"boot", "login: "}},
-		"in pieces":                  {[]string{"bo", "ot\n", "lo", "gin"}, []string{"boot", "login"}},
-		"written over":               {[]string{"10%\r50%", "\r100%\n"}, []string{"100%"}},
-		"empty lines at the end":     {[]string{"a\n\n\n"}, []string{"a"}},
-		"only the last":              {[]string{"1\n2\n3\n4\n5\n6\n"}, []string{"3", "4", "5", "6"}},
-		"a line without any end":     {[]string{strings.Repeat("x", maxLine), "y", "\nnext"}, []string{strings.Repeat("x", maxLine), "next"}},
+		"nothing":                 {nil, []string{}},
+		"a prompt without an end": {[]string{"boot\r\nlogin: "}, []string{"boot", "login: "}},
+		"in pieces":               {[]string{"bo", "ot\n", "lo", "gin"}, []string{"boot", "login"}},
+		"written over":            {[]string{"10%\r50%", "\r100%\n"}, []string{"100%"}},
+		"empty lines at the end":  {[]string{"a\n\n\n"}, []string{"a"}},
+		"only the last":           {[]string{"1\n2\n3\n4\n5\n6\n"}, []string{"3", "4", "5", "6"}},
+		"a line without any end": {
+			[]string{strings.Repeat("x", maxLine), "y", "\nnext"},
+			[]string{strings.Repeat("x", maxLine), "next"},
+		},
 		"more than a line in a part": {[]string{strings.Repeat("x", 3*maxLine) + "\nnext"}, []string{"next"}},
 	} {
 		tail := newTail()

@@ -43,7 +43,7 @@ type pluggedRead struct {
 func NewUnplug(w *World, m *store.Machine) Page {
 	p := &unplugging{machine: m}
 	p.rows = rows[attachment]{
-		world: w, title: "unplug from " + m.Key().String(), what: "volumes that were plugged in",
+		world: w, title: "unplug from " + m.Key().String(), what: "volumes that were plugged in", marks: true,
 		lacks: func() string {
 			return fmt.Sprintf("%s has no volume that was plugged in; those that it starts with cannot be taken out",
 				named(p.machine))

@@ -93,7 +93,13 @@ func TestBlocks(t *testing.T) {
 }
 
 func TestIndex256(t *testing.T) {
-	for c, want := range map[rgb]int{{0, 0, 0}: 16, {255, 255, 255}: 231, {128, 128, 128}: 244, {170, 170, 170}: 248, {95, 135, 255}: 69} {
+	for c, want := range map[rgb]int{
+		{0, 0, 0}:       16,
+		{255, 255, 255}: 231,
+		{128, 128, 128}: 244,
+		{170, 170, 170}: 248,
+		{95, 135, 255}:  69,
+	} {
 		if got := index256(c); got != want {
 			t.Errorf("%v is %d, want %d", c, got, want)
 		}
@@ -189,7 +195,10 @@ func TestScale(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	for sent, want := range map[string]Answers{
 		"": {},
-		"\x1b_Gi=31;OK\x1b\\\x1b[?0u\x1b[6;18;9t\x1b[4;450;720t\x1b[?62;c": {Complete: true, Graphics: true, Keyboard: true, CellWidth: 9, CellHeight: 18, WindowWidth: 720, WindowHeight: 450},
+		"\x1b_Gi=31;OK\x1b\\\x1b[?0u\x1b[6;18;9t\x1b[4;450;720t\x1b[?62;c": {
+			Complete: true, Graphics: true, Keyboard: true, CellWidth: 9, CellHeight: 18, WindowWidth: 720,
+			WindowHeight: 450,
+		},
 		"\x1b[?64;1;4;22c":                {Complete: true, Sixels: true},
 		"\x1b_Gi=31;ENOSYS\x1b\\\x1b[?6c": {Complete: true},
 		"\x1b[6;99999999;1t\x1b[?44c":     {Complete: true},

@@ -61,7 +61,8 @@ func TestRegular(t *testing.T) {
 		node.Close()
 	}
 	for name, want := range map[string]error{
-		"way/outside": unix.ELOOP, "../" + filepath.Base(dir) + "/file": unix.EXDEV, "none": fs.ErrNotExist, "fifo/x": unix.ENOTDIR,
+		"way/outside": unix.ELOOP, "../" + filepath.Base(dir) + "/file": unix.EXDEV, "none": fs.ErrNotExist,
+		"fifo/x": unix.ENOTDIR,
 	} {
 		if _, err := d.Find(name); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
@@ -131,7 +132,14 @@ func TestMake(t *testing.T) {
 		_, device := d.MakeDevice(name, device, 0o600)
 		_, directory := d.MakeDir(name, 0o755)
 		_, path := d.Path(name)
-		for what, err := range map[string]error{"device": device, "directory": directory, "path": path, "file": d.MakeFile(name, 1, 107, 107, 0o660), "remove": d.Remove(name), "remove directory": d.RemoveDir(name)} {
+		for what, err := range map[string]error{
+			"device":           device,
+			"directory":        directory,
+			"path":             path,
+			"file":             d.MakeFile(name, 1, 107, 107, 0o660),
+			"remove":           d.Remove(name),
+			"remove directory": d.RemoveDir(name),
+		} {
 			if !errors.Is(err, errName) {
 				t.Errorf("%s %q: %v", what, name, err)
 			}

@@ -13,7 +13,9 @@ import (
 // All are admitted, and so is a VM that refers to them.
 func TestAll(t *testing.T) {
 	names := map[string]bool{}
-	check := func(name string, size *v1beta1.VirtualMachineClusterInstancetype, preference *v1beta1.VirtualMachineClusterPreference) {
+	check := func(name string, size *v1beta1.VirtualMachineClusterInstancetype,
+		preference *v1beta1.VirtualMachineClusterPreference,
+	) {
 		if names[name] {
 			t.Errorf("%s is there twice", name)
 		}
@@ -24,8 +26,13 @@ func TestAll(t *testing.T) {
 		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: size.Name, Kind: size.Kind}
 		vm.Spec.Preference = &v1.PreferenceMatcher{Name: preference.Name, Kind: preference.Kind}
 		vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
-		vm.Spec.Template.Spec.Volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "x"}}}}
-		resolved := instancetype.Resolved{Instancetype: &instancetype.Object{Instancetype: &size.Spec}, Preference: &instancetype.Object{Preference: &preference.Spec}}
+		vm.Spec.Template.Spec.Volumes = []v1.Volume{
+			{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "x"}}},
+		}
+		resolved := instancetype.Resolved{
+			Instancetype: &instancetype.Object{Instancetype: &size.Spec},
+			Preference:   &instancetype.Object{Preference: &preference.Spec},
+		}
 		template, errs := instancetype.Expand(vm, resolved)
 		if len(errs) > 0 {
 			t.Errorf("%s: %s", name, surface.Message(errs))

@@ -75,7 +75,9 @@ func wire(t *testing.T, a *os.File, nameA, cidrA string, b *os.File, nameB, cidr
 	run(t, a, func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = nameA, 1450
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerMTU: 1450, PeerNamespace: netlink.NsFd(b.Fd())})
+		return netlink.LinkAdd(&netlink.Veth{
+			LinkAttrs: attrs, PeerName: nameB, PeerMTU: 1450, PeerNamespace: netlink.NsFd(b.Fd()),
+		})
 	})
 	end := func(name, cidr string) func() error {
 		return func() error {
@@ -261,7 +263,8 @@ func TestGuestCannotSpoof(t *testing.T) {
 	defer sniff.Close()
 	send := func(from string) {
 		run(t, guest, func() error {
-			c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)}, &net.UDPAddr{IP: net.ParseIP("10.42.1.1"), Port: 7000})
+			c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)},
+				&net.UDPAddr{IP: net.ParseIP("10.42.1.1"), Port: 7000})
 			if err != nil {
 				return err
 			}
@@ -285,7 +288,8 @@ func TestGuestCannotSpoof(t *testing.T) {
 }
 
 // sendFrame puts an UDP datagram on the guest's link as a hostile guest can, whatever its own kernel thinks.
-func sendFrame(guest *os.File, nic network.Interface, gateway net.HardwareAddr, to netip.Addr, port uint16, text string) error {
+func sendFrame(guest *os.File, nic network.Interface, gateway net.HardwareAddr, to netip.Addr, port uint16, text string,
+) error {
 	return In(guest, func() error {
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {
@@ -376,7 +380,8 @@ func TestBridge(t *testing.T) {
 	}
 	nic := network.Interface{
 		Name: "default", Binding: network.Bridge, PodLink: "eth0", BridgeLink: "k6t-eth0", Tap: "tap0",
-		MAC: links[0].MAC, MTU: 1450, Gateway: netip.MustParsePrefix("10.42.1.1/24"), Guest: netip.MustParseAddr("10.42.1.5"),
+		MAC: links[0].MAC, MTU: 1450, Gateway: netip.MustParsePrefix("10.42.1.1/24"),
+		Guest: netip.MustParseAddr("10.42.1.5"),
 	}
 	if err := Apply(pod, network.Plan{Interfaces: []network.Interface{nic}}); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,8 @@ func TestSecondNetwork(t *testing.T) {
 	wire(t, pod, "podb1f51a511f1", "", lan, "eth0", "198.18.1.2/24")
 	run(t, pod, defaultRoute("10.42.1.1"))
 	nic := network.Interface{
-		Name: "red", Binding: network.Bridge, PodLink: "podb1f51a511f1", BridgeLink: "k6t-b1f51a511f1", Tap: "tapb1f51a511f1",
+		Name: "red", Binding: network.Bridge, PodLink: "podb1f51a511f1", BridgeLink: "k6t-b1f51a511f1",
+		Tap: "tapb1f51a511f1",
 		MAC: "02:00:00:00:00:09", MTU: 1400,
 	}
 	plan := network.Plan{Interfaces: []network.Interface{masquerade(), nic}}
@@ -116,7 +117,11 @@ func TestMadeTap(t *testing.T) {
 	if err != nil || len(links) != 1 || !links[0].Tap || links[0].Name != "podred" {
 		t.Fatalf("links %+v, %v", links, err)
 	}
-	plan := network.Plan{Interfaces: []network.Interface{{Name: "red", Binding: network.Tap, PodLink: "podred", Tap: "podred", MAC: links[0].MAC}}}
+	plan := network.Plan{
+		Interfaces: []network.Interface{
+			{Name: "red", Binding: network.Tap, PodLink: "podred", Tap: "podred", MAC: links[0].MAC},
+		},
+	}
 	for range 2 {
 		if err := Apply(pod, plan); err != nil {
 			t.Fatal(err)
@@ -125,7 +130,8 @@ func TestMadeTap(t *testing.T) {
 	run(t, pod, func() error {
 		all, err := netlink.LinkList()
 		for _, link := range all {
-			if link.Attrs().Flags&net.FlagLoopback == 0 && (link.Attrs().Name != "podred" || link.Attrs().Flags&net.FlagUp == 0) {
+			if link.Attrs().Flags&net.FlagLoopback == 0 &&
+				(link.Attrs().Name != "podred" || link.Attrs().Flags&net.FlagUp == 0) {
 				t.Errorf("there is %+v", link)
 			}
 		}

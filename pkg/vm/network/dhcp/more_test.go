@@ -13,11 +13,14 @@ import (
 func TestMoreOptions(t *testing.T) {
 	nic := masquerade()
 	nic.DHCP = &network.DHCPOptions{
-		BootFile: "pxe.0", TFTPServer: "tftp.example", NTP: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
+		BootFile: "pxe.0", TFTPServer: "tftp.example",
+		NTP:     []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
 		Private: []network.PrivateOption{{Code: 240, Value: "private.options.kubevirt.io"}},
 	}
 	reply := ask(t, config(t, nic), dhcpv4.MessageTypeDiscover)
-	for _, want := range []string{"TFTP Server Name: tftp.example", "Bootfile Name: pxe.0", "NTP Servers: 10.0.0.1, 10.0.0.2"} {
+	for _, want := range []string{
+		"TFTP Server Name: tftp.example", "Bootfile Name: pxe.0", "NTP Servers: 10.0.0.1, 10.0.0.2",
+	} {
 		if !strings.Contains(reply.Summary(), want) {
 			t.Errorf("no %q in\n%s", want, reply.Summary())
 		}

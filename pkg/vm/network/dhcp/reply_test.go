@@ -22,8 +22,10 @@ func masquerade() network.Interface {
 }
 
 var resolv = Resolv{
-	Nameservers: []netip.Addr{netip.MustParseAddr("127.0.0.53"), netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")},
-	Search:      []string{"ns.svc.cluster.local", "cluster.local"},
+	Nameservers: []netip.Addr{
+		netip.MustParseAddr("127.0.0.53"), netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a"),
+	},
+	Search: []string{"ns.svc.cluster.local", "cluster.local"},
 }
 
 func config(t *testing.T, nic network.Interface) Config {
@@ -38,7 +40,8 @@ func config(t *testing.T, nic network.Interface) Config {
 // ask sends one message to the pure part.
 func ask(t *testing.T, c Config, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 	t.Helper()
-	req, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(guestMAC), dhcpv4.WithMessageType(kind)}, more...)...)
+	req, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(guestMAC), dhcpv4.WithMessageType(kind)},
+		more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +70,8 @@ func TestOffer(t *testing.T) {
 	if mtu := reply.GetOneOption(dhcpv4.OptionInterfaceMTU); !slices.Equal(mtu, []byte{0x05, 0xaa}) {
 		t.Errorf("MTU % x", mtu)
 	}
-	if lease := reply.GetOneOption(dhcpv4.OptionIPAddressLeaseTime); !slices.Equal(lease, []byte{0xff, 0xff, 0xff, 0xff}) {
+	if lease := reply.GetOneOption(dhcpv4.OptionIPAddressLeaseTime); !slices.Equal(lease,
+		[]byte{0xff, 0xff, 0xff, 0xff}) {
 		t.Errorf("lease % x", lease)
 	}
 	if reply.GetOneOption(dhcpv4.OptionClasslessStaticRoute) != nil {
@@ -80,17 +84,21 @@ func TestRequest(t *testing.T) {
 	wants := func(ip string) dhcpv4.Modifier {
 		return dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(net.ParseIP(ip)))
 	}
-	if r := ask(t, c, dhcpv4.MessageTypeRequest, wants("10.0.2.2")); r.MessageType() != dhcpv4.MessageTypeAck || r.YourIPAddr.String() != "10.0.2.2" {
+	if r := ask(t, c, dhcpv4.MessageTypeRequest, wants("10.0.2.2")); r.MessageType() != dhcpv4.MessageTypeAck ||
+		r.YourIPAddr.String() != "10.0.2.2" {
 		t.Error(r.Summary())
 	}
 	// A renewal has its address elsewhere.
-	if r := ask(t, c, dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(net.ParseIP("10.0.2.2"))); r.MessageType() != dhcpv4.MessageTypeAck {
+	if r := ask(t, c, dhcpv4.MessageTypeRequest,
+		dhcpv4.WithClientIP(net.ParseIP("10.0.2.2"))); r.MessageType() != dhcpv4.MessageTypeAck {
 		t.Error(r.Summary())
 	}
-	if r := ask(t, c, dhcpv4.MessageTypeRequest, wants("192.168.0.7")); r.MessageType() != dhcpv4.MessageTypeNak || !r.YourIPAddr.IsUnspecified() {
+	if r := ask(t, c, dhcpv4.MessageTypeRequest, wants("192.168.0.7")); r.MessageType() != dhcpv4.MessageTypeNak ||
+		!r.YourIPAddr.IsUnspecified() {
 		t.Error(r.Summary())
 	}
-	if r := ask(t, c, dhcpv4.MessageTypeInform); r.MessageType() != dhcpv4.MessageTypeAck || !r.YourIPAddr.IsUnspecified() {
+	if r := ask(t, c, dhcpv4.MessageTypeInform); r.MessageType() != dhcpv4.MessageTypeAck ||
+		!r.YourIPAddr.IsUnspecified() {
 		t.Error(r.Summary())
 	}
 }
@@ -99,9 +107,10 @@ func TestSilence(t *testing.T) {
 	c := config(t, masquerade())
 	for name, r := range map[string]*dhcpv4.DHCPv4{
 		"another client": ask(t, c, dhcpv4.MessageTypeDiscover, dhcpv4.WithHwAddr(net.HardwareAddr{2, 0, 0, 0, 0, 9})),
-		"another server": ask(t, c, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.ParseIP("10.0.2.9")))),
-		"release":        ask(t, c, dhcpv4.MessageTypeRelease),
-		"a reply":        ask(t, c, dhcpv4.MessageTypeDiscover, func(d *dhcpv4.DHCPv4) { d.OpCode = dhcpv4.OpcodeBootReply }),
+		"another server": ask(t, c, dhcpv4.MessageTypeRequest,
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.ParseIP("10.0.2.9")))),
+		"release": ask(t, c, dhcpv4.MessageTypeRelease),
+		"a reply": ask(t, c, dhcpv4.MessageTypeDiscover, func(d *dhcpv4.DHCPv4) { d.OpCode = dhcpv4.OpcodeBootReply }),
 	} {
 		if r != nil {
 			t.Errorf("%s: %s", name, r.Summary())
@@ -120,7 +129,8 @@ func TestBridge(t *testing.T) {
 		t.Errorf("server %s", got)
 	}
 	routes := r.ClasslessStaticRoute()
-	if len(routes) != 2 || routes[0].String() != "route to 169.254.1.1/32 via 0.0.0.0" || routes[1].String() != "route to 0.0.0.0/0 via 169.254.1.1" {
+	if len(routes) != 2 || routes[0].String() != "route to 169.254.1.1/32 via 0.0.0.0" ||
+		routes[1].String() != "route to 0.0.0.0/0 via 169.254.1.1" {
 		t.Errorf("routes %v", routes)
 	}
 	if r.DomainName() != "own.example" {
@@ -131,11 +141,13 @@ func TestBridge(t *testing.T) {
 // A network with addresses but no way out offers no router; one without addresses offers nothing.
 func TestSecondNetwork(t *testing.T) {
 	nic := network.Interface{
-		Name: "red", Binding: network.Bridge, PodLink: "podb1f51a511f1", BridgeLink: "k6t-b1f51a511f1", MAC: guestMAC.String(), MTU: 1400,
+		Name: "red", Binding: network.Bridge, PodLink: "podb1f51a511f1", BridgeLink: "k6t-b1f51a511f1",
+		MAC: guestMAC.String(), MTU: 1400,
 		Guest: netip.MustParseAddr("192.0.2.7"), Bits: 24,
 	}
 	got := ask(t, config(t, nic), dhcpv4.MessageTypeDiscover).Summary()
-	if !strings.Contains(got, "Subnet Mask: ffffff00") || !strings.Contains(got, "Server Identifier: 169.254.75.10") || strings.Contains(got, "Router") || strings.Contains(got, "Classless") {
+	if !strings.Contains(got, "Subnet Mask: ffffff00") || !strings.Contains(got, "Server Identifier: 169.254.75.10") ||
+		strings.Contains(got, "Router") || strings.Contains(got, "Classless") {
 		t.Error(got)
 	}
 	nic.Guest, nic.Bits = netip.Addr{}, 0

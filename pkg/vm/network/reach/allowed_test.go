@@ -27,18 +27,34 @@ func TestOnlyTheGuestsAddressIsDialled(t *testing.T) {
 		port    uint16
 		known   Known
 	}{
-		{"the node's loopback", network.Bridge, "127.0.0.1", on("127.0.0.1"), Known{Pod: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}},
+		{
+			"the node's loopback", network.Bridge, "127.0.0.1", on("127.0.0.1"),
+			Known{Pod: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
+		},
 		{"the pod's loopback", network.Masquerade, "127.0.0.1", on("127.0.0.1"), known},
-		{"metadata from the node", network.Bridge, "169.254.169.254", 80, Known{Pod: []netip.Addr{netip.MustParseAddr("169.254.169.254")}}},
+		{
+			"metadata from the node", network.Bridge, "169.254.169.254", 80,
+			Known{Pod: []netip.Addr{netip.MustParseAddr("169.254.169.254")}},
+		},
 		{"metadata from the pod", network.Masquerade, "169.254.169.254", 80, known},
 		{"any address", network.Bridge, "0.0.0.0", on("0.0.0.0"), known},
 		{"the node's, by its status", network.Masquerade, "198.51.100.1", 22, known},
-		{"the node's, by its routes", network.Bridge, nearAddress.String(), on(nearAddress.String()), Known{Pod: []netip.Addr{nearAddress}}},
-		{"another host's", network.Bridge, guestAddress.String(), uint16(other.Addr().(*net.TCPAddr).Port), Known{Pod: []netip.Addr{netip.MustParseAddr("192.0.2.9")}}},
-		{"a pod without an address", network.Bridge, guestAddress.String(), uint16(other.Addr().(*net.TCPAddr).Port), Known{}},
+		{
+			"the node's, by its routes", network.Bridge, nearAddress.String(), on(nearAddress.String()),
+			Known{Pod: []netip.Addr{nearAddress}},
+		},
+		{
+			"another host's", network.Bridge, guestAddress.String(), uint16(other.Addr().(*net.TCPAddr).Port),
+			Known{Pod: []netip.Addr{netip.MustParseAddr("192.0.2.9")}},
+		},
+		{
+			"a pod without an address", network.Bridge, guestAddress.String(), uint16(other.Addr().(*net.TCPAddr).Port),
+			Known{},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			conn, err := Guest(t.Context(), ns, ns, planAt(test.binding, netip.MustParseAddr(test.address)), test.known, TCP, test.port)
+			conn, err := Guest(t.Context(), ns, ns, planAt(test.binding, netip.MustParseAddr(test.address)), test.known,
+				TCP, test.port)
 			if conn != nil {
 				conn.Close()
 			}

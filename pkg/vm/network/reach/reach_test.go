@@ -75,7 +75,9 @@ func wire(t *testing.T) (near, guest *os.File) {
 	}
 	err := apply.In(near, func() error {
 		return errors.Join(
-			netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "guest", PeerNamespace: netlink.NsFd(guest.Fd())}),
+			netlink.LinkAdd(&netlink.Veth{
+				LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "guest", PeerNamespace: netlink.NsFd(guest.Fd()),
+			}),
 			configure("near", nearAddress))
 	})
 	if err == nil {
@@ -103,7 +105,9 @@ func plan(binding network.Binding) network.Plan {
 }
 
 func planAt(binding network.Binding, guest netip.Addr) network.Plan {
-	return network.Plan{Interfaces: []network.Interface{{Name: "default", PodLink: network.PodLink, Binding: binding, Guest: guest}}}
+	return network.Plan{
+		Interfaces: []network.Interface{{Name: "default", PodLink: network.PodLink, Binding: binding, Guest: guest}},
+	}
 }
 
 var known = Known{Pod: []netip.Addr{guestAddress}, Node: []netip.Addr{netip.MustParseAddr("198.51.100.1")}}
@@ -135,16 +139,20 @@ func TestGuestByTCP(t *testing.T) {
 		peer.Close()
 	}
 	l.Close()
-	if _, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), known, TCP, port); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), known, TCP, port); !errors.Is(err,
+		syscall.ECONNREFUSED) {
 		t.Errorf("a port that nobody listens on: %v", err)
 	}
 }
 
 func TestGuestByUDP(t *testing.T) {
 	ns, guest := wire(t)
-	l := inside(t, guest, func() (net.PacketConn, error) { return net.ListenPacket("udp4", guestAddress.String()+":0") })
+	l := inside(t, guest, func() (net.PacketConn, error) {
+		return net.ListenPacket("udp4", guestAddress.String()+":0")
+	})
 	defer l.Close()
-	conn, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), known, UDP, uint16(l.LocalAddr().(*net.UDPAddr).Port))
+	conn, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), known, UDP,
+		uint16(l.LocalAddr().(*net.UDPAddr).Port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +210,12 @@ func TestNamespace(t *testing.T) {
 func TestNoAnswerEndsWithTheContext(t *testing.T) {
 	ns, guest := wire(t)
 	// A full backlog takes no connection and refuses none.
-	fd := inside(t, guest, func() (int, error) { return unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) })
+	fd := inside(t, guest, func() (int, error) {
+		return unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	})
 	defer unix.Close(fd)
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: guestAddress.As4()}), unix.Listen(fd, 0)); err != nil {
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: guestAddress.As4()}),
+		unix.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
 	name, err := unix.Getsockname(fd)

@@ -45,8 +45,11 @@ func machine() *v1.VirtualMachine {
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: v1.VirtualMachineInstanceSpec{Volumes: []v1.Volume{
 		volume("root", claim("there")),
 		volume("data", claim("gone")),
-		volume("init", v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserDataSecretRef: &user, NetworkDataSecretRef: &network}}),
-		volume("config", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: local("settings")}}),
+		volume("init", v1.VolumeSource{
+			CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserDataSecretRef: &user, NetworkDataSecretRef: &network},
+		}),
+		volume("config",
+			v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: local("settings")}}),
 		volume("perhaps", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "optional", Optional: &optional}}),
 	}}}
 	return vm
@@ -64,33 +67,46 @@ func facts(t *testing.T, api *clienttest.API) why.Facts {
 func TestFactsOfAMachine(t *testing.T) {
 	api := clienttest.New(t)
 	api.Put(kv+"virtualmachines/vm", machine())
-	vmi := v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "instance"}, Spec: machine().Spec.Template.Spec}
+	vmi := v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "instance"}, Spec: machine().Spec.Template.Spec,
+	}
 	api.Put(kv+"virtualmachineinstances/vm", vmi)
 	pod := func(name string, minute int) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC)}}
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, CreationTimestamp: metav1.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC),
+			},
+		}
 	}
 	api.Put(in+"pods", corev1.PodList{Items: []corev1.Pod{pod("old", 1), pod("new", 2)}})
 	api.Put("/api/v1/namespaces/"+names.Namespace+"/pods", corev1.PodList{Items: []corev1.Pod{pod("virt-api-x", 0)}})
 	api.Put("/api/v1/nodes", corev1.NodeList{Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}})
-	api.Put("/apis/kubevirt.io/v1/namespaces/"+names.Namespace+"/kubevirts", v1.KubeVirtList{Items: []v1.KubeVirt{{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}}}})
-	api.Put(kv+"virtualmachineinstancemigrations", v1.VirtualMachineInstanceMigrationList{Items: []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "move"}}}})
-	api.Put(in+"persistentvolumeclaims/there", corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "there"}})
+	api.Put("/apis/kubevirt.io/v1/namespaces/"+names.Namespace+"/kubevirts",
+		v1.KubeVirtList{Items: []v1.KubeVirt{{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}}}})
+	api.Put(kv+"virtualmachineinstancemigrations", v1.VirtualMachineInstanceMigrationList{
+		Items: []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "move"}}},
+	})
+	api.Put(in+"persistentvolumeclaims/there",
+		corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "there"}})
 	api.Put(in+"secrets/user", metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "user"}})
-	api.Put(kinds+"virtualmachineclusterinstancetypes/small", metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "small"}})
+	api.Put(kinds+"virtualmachineclusterinstancetypes/small",
+		metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "small"}})
 	event := func(name string, e corev1.Event) corev1.Event {
 		e.Name = name
 		return e
 	}
 	at := func(minute int) metav1.Time { return metav1.Date(2026, 1, 1, 1, minute, 0, 0, time.UTC) }
 	api.Put(in+"events", corev1.EventList{Items: []corev1.Event{
-		event("series", corev1.Event{LastTimestamp: at(1), Series: &corev1.EventSeries{LastObservedTime: metav1.MicroTime(at(9))}}),
+		event("series",
+			corev1.Event{LastTimestamp: at(1), Series: &corev1.EventSeries{LastObservedTime: metav1.MicroTime(at(9))}}),
 		event("last", corev1.Event{FirstTimestamp: at(8), LastTimestamp: at(3)}),
 		event("new", corev1.Event{EventTime: metav1.MicroTime(at(2))}),
 		event("created", corev1.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at(1)}}),
 	}})
 
 	f := facts(t, api)
-	if f.VM == nil || f.VMI == nil || f.KubeVirt == nil || f.NotInstalled || len(f.Unreadable) > 0 || !f.Now.Equal(now) {
+	if f.VM == nil || f.VMI == nil || f.KubeVirt == nil || f.NotInstalled || len(f.Unreadable) > 0 ||
+		!f.Now.Equal(now) {
 		t.Fatalf("got %+v", f)
 	}
 	for what, got := range map[string]struct{ got, want any }{
@@ -173,7 +189,12 @@ func TestWhatMayNotBeRead(t *testing.T) {
 
 func TestNoMachine(t *testing.T) {
 	api := clienttest.New(t)
-	api.Put(kv+"virtualmachines", v1.VirtualMachineList{Items: []v1.VirtualMachine{{ObjectMeta: metav1.ObjectMeta{Name: "vm1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "web"}}}})
+	api.Put(kv+"virtualmachines", v1.VirtualMachineList{
+		Items: []v1.VirtualMachine{
+			{ObjectMeta: metav1.ObjectMeta{Name: "vm1"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "web"}},
+		},
+	})
 	f := facts(t, api)
 	if f.VM != nil || f.VMI != nil || f.NotInstalled || !slices.Equal(f.Others, []string{"vm1", "web"}) {
 		t.Errorf("got %+v", f)
@@ -190,11 +211,14 @@ func TestNotInstalled(t *testing.T) {
 		"status": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}`)
+			fmt.Fprint(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}`)
 		},
 	} {
 		api := clienttest.New(t)
-		for _, path := range []string{kv + "virtualmachines/vm", kv + "virtualmachineinstances/vm", kv + "virtualmachineinstancemigrations"} {
+		for _, path := range []string{
+			kv + "virtualmachines/vm", kv + "virtualmachineinstances/vm", kv + "virtualmachineinstancemigrations",
+		} {
 			api.Put(path, answer)
 		}
 		if f := facts(t, api); !f.NotInstalled {
@@ -208,9 +232,12 @@ func TestFailure(t *testing.T) {
 	for _, path := range []string{"/api/v1/nodes", in + "events"} {
 		api := clienttest.New(t)
 		api.Put(kv+"virtualmachines/vm", machine())
-		api.Put(path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) }))
+		api.Put(path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "broken", http.StatusInternalServerError)
+		}))
 		_, err := Facts(t.Context(), api.Client(), "ns", "vm", now)
-		if want := "read " + path[strings.LastIndex(path, "/")+1:] + ": "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		if want := "read " + path[strings.LastIndex(path, "/")+1:] + ": "; err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -20,7 +20,9 @@ const pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/ns/virtualmachinepools/
 
 func ownedBy(uid types.UID, name string) metav1.ObjectMeta {
 	yes := true
-	return metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{{UID: uid, Controller: &yes}}}
+	return metav1.ObjectMeta{
+		Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{{UID: uid, Controller: &yes}},
+	}
 }
 
 func TestSet(t *testing.T) {
@@ -30,9 +32,16 @@ func TestSet(t *testing.T) {
 		"metadata": map[string]any{"namespace": "ns", "name": "web", "uid": "pool"},
 		"spec":     map[string]any{"replicas": 8}, "status": map[string]any{"replicas": 8, "readyReplicas": 1},
 	})
-	list := v1.VirtualMachineList{Items: []v1.VirtualMachine{{ObjectMeta: ownedBy("other", "db-0")}, {ObjectMeta: metav1.ObjectMeta{Name: "alone"}}}}
+	list := v1.VirtualMachineList{
+		Items: []v1.VirtualMachine{
+			{ObjectMeta: ownedBy("other", "db-0")},
+			{ObjectMeta: metav1.ObjectMeta{Name: "alone"}},
+		},
+	}
 	for i := range 8 {
-		list.Items = append(list.Items, v1.VirtualMachine{ObjectMeta: ownedBy("pool", fmt.Sprintf("web-%d", i)), Status: v1.VirtualMachineStatus{Ready: i == 3}})
+		list.Items = append(list.Items, v1.VirtualMachine{
+			ObjectMeta: ownedBy("pool", fmt.Sprintf("web-%d", i)), Status: v1.VirtualMachineStatus{Ready: i == 3},
+		})
 	}
 	api.Put(kv+"virtualmachines", list)
 	got, err := Set(t.Context(), api.Client(), sets.Pool, "ns", "web", now)
@@ -57,12 +66,16 @@ func TestSet(t *testing.T) {
 func TestSetOfInstances(t *testing.T) {
 	api := clienttest.New(t)
 	api.Put(kv+"virtualmachineinstancereplicasets/web", map[string]any{
-		"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet", "metadata": map[string]any{"namespace": "ns", "name": "web", "uid": "set"},
+		"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet",
+		"metadata": map[string]any{"namespace": "ns", "name": "web", "uid": "set"},
 	})
 	ready := v1.VirtualMachineInstance{ObjectMeta: ownedBy("set", "weba"), Status: v1.VirtualMachineInstanceStatus{
-		Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue}},
+		Conditions: []v1.VirtualMachineInstanceCondition{
+			{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
+		},
 	}}
-	api.Put(kv+"virtualmachineinstances", v1.VirtualMachineInstanceList{Items: []v1.VirtualMachineInstance{ready, {ObjectMeta: ownedBy("set", "webb")}}})
+	api.Put(kv+"virtualmachineinstances",
+		v1.VirtualMachineInstanceList{Items: []v1.VirtualMachineInstance{ready, {ObjectMeta: ownedBy("set", "webb")}}})
 	got, err := Set(t.Context(), api.Client(), sets.ReplicaSet, "ns", "web", now)
 	if err != nil || len(got.Ready) != 1 || len(got.Short) != 1 || got.Short[0].Name != "webb" {
 		t.Errorf("%+v, %v", got, err)

@@ -16,7 +16,8 @@ func parse(t *testing.T, code string) (string, error) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "pkg/client/action/x/x.go"), []byte("package x\n"+code), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "pkg/client/action/x/x.go"),
+		[]byte("package x\n"+code), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	all, err := reports(dir)
@@ -70,7 +71,8 @@ What x prints.
 | ` + "`metadata`" + ` | ObjectMeta | names the machine. |
 | ` + "`first`" + ` | []object | ` + "`first` and `second`" + ` are parts. |
 | ` + "`first[].state`" + ` | string | ` + "`state`" + ` is on or off. |
-| ` + "`second`" + ` | map of object, optional | ` + "`first` and `second`" + ` are parts. The keys are those of ` + "`first[]`" + `. |
+| ` + "`second`" + ` | map of object, optional | ` + "`first` and `second`" + ` are parts. The keys are those of ` +
+		"`first[]`" + `. |
 | ` + "`size`" + ` | integer | ` + "`size`" + ` of it, bytes. Size counts. |
 | ` + "`data`" + ` | base64 | ` + "`data`" + ` is raw, a\|b. |
 
@@ -98,7 +100,8 @@ type Lost struct {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"x.Report: no doc comment", "Bare has no doc comment", "Tagless has no json tag", `x.Report: its APIVersion is "cli.virtkit.io/v1"`,
+		"x.Report: no doc comment", "Bare has no doc comment", "Tagless has no json tag",
+		`x.Report: its APIVersion is "cli.virtkit.io/v1"`,
 		"x.Lost: no constructor says its Kind",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -34,6 +34,8 @@ type schema struct {
 	Items       *schema    `json:"items,omitempty"`
 	// Additional is true for objects that are not ours, and the schema of a map's values.
 	Additional any `json:"additionalProperties,omitempty"`
+	// Defs are the schemas of the reports that it holds: a file needs no other.
+	Defs map[string]*schema `json:"$defs,omitempty"`
 }
 
 // properties are in the order of the Go type.
@@ -75,13 +77,13 @@ func plainJSON(value any) ([]byte, error) {
 
 // schemas returns a file a report, by its path below the repository's root.
 func schemas(all []report) (map[string][]byte, error) {
-	kinds := map[string]bool{}
+	kinds := map[string]report{}
 	for _, r := range all {
-		kinds[r.kind] = true
+		kinds[r.kind] = r
 	}
 	files := map[string][]byte{}
 	for _, r := range all {
-		s, err := r.schema(kinds)
+		s, err := r.document(kinds)
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s: %w", r.kind, err)
 		}
@@ -99,16 +101,52 @@ func schemas(all []report) (map[string][]byte, error) {
 	return files, nil
 }
 
-// schema is that of one report. kinds are those of all, which it may hold.
-func (r report) schema(kinds map[string]bool) (*schema, error) {
-	root := &schema{
-		Dialect: "https://json-schema.org/draft/2020-12/schema", ID: schemaID + r.kind + ".json",
-		Title: r.kind, Description: r.text, Type: "object",
+// document is the file of one report's schema. kinds are all reports, which it may hold.
+func (r report) document(kinds map[string]report) (*schema, error) {
+	root, err := r.schema(kinds, "#")
+	if err != nil {
+		return nil, err
 	}
+	root.Dialect, root.ID = "https://json-schema.org/draft/2020-12/schema", schemaID+r.kind+".json"
+	held := r.holds(kinds)
+	for i := 0; i < len(held); i++ {
+		other := kinds[held[i]]
+		if root.Defs == nil {
+			root.Defs = map[string]*schema{}
+		}
+		if root.Defs[other.kind] != nil {
+			continue
+		}
+		if root.Defs[other.kind], err = other.schema(kinds, definition(other.kind)); err != nil {
+			return nil, err
+		}
+		held = append(held, other.holds(kinds)...)
+	}
+	return root, nil
+}
+
+// definition is where a file has the schema of a report that its own holds.
+func definition(kind string) string { return "#/$defs/" + kind }
+
+// holds are the reports that a report's fields are.
+func (r report) holds(kinds map[string]report) []string {
+	var out []string
+	for _, f := range r.fields {
+		kind := strings.TrimPrefix(strings.ReplaceAll(f.kind, "[]", ""), "map of ")
+		if _, is := kinds[kind]; is {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
+// schema is that of one report, which is at a place in its file, a JSON pointer.
+func (r report) schema(kinds map[string]report, place string) (*schema, error) {
+	root := &schema{Title: r.kind, Description: r.text, Type: "object"}
 	root.add("apiVersion", false, &schema{Type: "string", Const: action.ReportVersion})
 	root.add("kind", false, &schema{Type: "string", Const: r.kind})
 	// Where the keys of a path's objects go, and where they are, as a JSON pointer.
-	objects, pointers := map[string]*schema{"": root}, map[string]string{"": "#"}
+	objects, pointers := map[string]*schema{"": root}, map[string]string{"": place}
 	for _, f := range r.fields {
 		parent, key := "", f.path
 		if i := strings.LastIndex(f.path, "."); i >= 0 {
@@ -143,7 +181,7 @@ func (s *schema) add(key string, optional bool, value *schema) {
 
 // typed is the schema of a kind as the page has it, that of its elements, what stands for an element in a path, and
 // where it is below the first.
-func typed(kind string, kinds map[string]bool) (value, element *schema, suffix, pointer string) {
+func typed(kind string, kinds map[string]report) (value, element *schema, suffix, pointer string) {
 	if rest, ok := strings.CutPrefix(kind, "[]"); ok {
 		inner, element, suffix, pointer := typed(rest, kinds)
 		return &schema{Type: "array", Items: inner}, element, "[]" + suffix, "/items" + pointer
@@ -153,8 +191,8 @@ func typed(kind string, kinds map[string]bool) (value, element *schema, suffix, 
 		return &schema{Type: "object", Additional: inner}, element, ".*" + suffix, "/additionalProperties" + pointer
 	}
 	value = scalar(kind)
-	if kinds[kind] {
-		value = &schema{Ref: kind + ".json"}
+	if _, is := kinds[kind]; is {
+		value = &schema{Ref: definition(kind)}
 	}
 	return value, value, "", ""
 }
