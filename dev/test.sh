@@ -55,16 +55,22 @@ e2e() {
 	make --no-print-directory images
 	# tests/e2e begins with tests that wait more than they compute: the other packages run beside them, one after the
 	# other, and print when they have ended.
-	local out others status=0
+	local out others first=0 beside=0 again
 	out=$(mktemp -d)
 	packages_with e2e | grep -vx ./tests/e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m -v >"$out/beside" 2>&1 &
 	others=$!
-	go test -tags e2e -count=1 -timeout 60m -v ./tests/e2e | tee "$out/first" || status=1
-	wait "$others" || status=1
+	go test -tags e2e -count=1 -timeout 60m -v ./tests/e2e | tee "$out/first" || first=1
+	wait "$others" || beside=1
 	cat "$out/beside"
-	[ "$status" = 0 ] || failed "$out/first" "$out/beside"
+	[ "$first$beside" = 00 ] || failed "$out/first" "$out/beside"
+	# Tests in which QEMU's race aborted a guest (tests/e2e/emulation_test.go) run once more; all others count.
+	again=$(awk -v mark='iotlb_to_section: Assertion' -f dev/foreign.awk "$out/first")
+	if [ "$first" = 1 ] && [ -n "$again" ]; then
+		dev/step.sh "Testing once more, for QEMU aborted a guest by a race of its own: $again"
+		go test -tags e2e -count=1 -timeout 30m -v -run "$again" ./tests/e2e && first=0
+	fi
 	rm -r "$out"
-	[ "$status" = 0 ] || return 1
+	[ "$first$beside" = 00 ] || return 1
 	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v . | failures_last
 }
 

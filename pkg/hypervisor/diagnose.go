@@ -69,6 +69,40 @@ func EndInLog(log string) (end End, ok bool) {
 	return End{}, false
 }
 
+// maxSaid bounds what SaidLast gives, bytes.
+const maxSaid = 300
+
+// qemuName is QEMU's own name, which it puts before its messages.
+var qemuName = regexp.MustCompile(`^\S*qemu-system-\S+: `)
+
+// notSaid is what libvirt wrote, an argument of QEMU's, and what QEMU says of a pty at every start.
+var notSaid = regexp.MustCompile(`: shutting down, reason=|^-|^char device redirected to `)
+
+// SaidLast is the last line that QEMU itself wrote in a domain's last run, of the QEMU log as libvirt writes it; empty
+// when it wrote none. A log without the run's beginning is all of that run.
+func SaidLast(log string) string {
+	lines := strings.Split(log, "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if !strings.Contains(lines[i], ": starting up libvirt version") {
+			continue
+		}
+		// Its environment and arguments follow, a line each, continued by a backslash.
+		for i++; i < len(lines) && strings.HasSuffix(lines[i], `\`); i++ {
+		}
+		lines = lines[min(i+1, len(lines)):]
+		break
+	}
+	for i := len(lines) - 1; i >= 0; i-- {
+		line := strings.TrimSpace(lines[i])
+		if line == "" || notSaid.MatchString(line) {
+			continue
+		}
+		line = qemuName.ReplaceAllString(Message(line), "")
+		return strings.ToValidUTF8(line[:min(len(line), maxSaid)], "")
+	}
+	return ""
+}
+
 // Unplugging reports a message which says that a device is on its way out already.
 func Unplugging(message string) bool {
 	return strings.Contains(message, "already in the process of unplug")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestDiagnose(t *testing.T) {
@@ -75,7 +76,43 @@ func TestEndInLog(t *testing.T) {
 
 func FuzzEndInLog(f *testing.F) {
 	f.Add("x: shutting down, reason=failed\n")
-	f.Fuzz(func(_ *testing.T, log string) { EndInLog(log); _ = Diagnose(log) })
+	f.Fuzz(func(t *testing.T, log string) {
+		EndInLog(log)
+		_ = Diagnose(log)
+		if said := SaidLast(log); len(said) > maxSaid || !utf8.ValidString(said) {
+			t.Errorf("%q", said)
+		}
+	})
+}
+
+func TestSaidLast(t *testing.T) {
+	const (
+		begin = "2026-11-20 23:00:00.000+0000: starting up libvirt version: 11.3.0\n" +
+			"LC_ALL=C \\\n/usr/bin/qemu-system-x86_64 \\\n-name guest=a \\\n-msg timestamp=on\n"
+		end = "2026-11-20 23:01:00.000+0000: shutting down, reason=crashed\n"
+	)
+	for _, tc := range []struct{ name, log, want string }{
+		{"empty", "", ""},
+		{"nothing", begin + "char device redirected to /dev/pts/0 (label charserial0)\n" + end, ""},
+		{"arguments without their beginning", "-name guest=a \\\n-msg timestamp=on\n" + end, ""},
+		{"begun only", "x: starting up libvirt version: 1", ""},
+		{
+			"assertion",
+			begin + "char device redirected\nqemu-system-x86_64: ../system/physmem.c:697: iotlb_to_section: " +
+				"Assertion `section_index < d->map.sections_nb' failed.\n" + end,
+			"../system/physmem.c:697: iotlb_to_section: Assertion `section_index < d->map.sections_nb' failed.",
+		},
+		{"with its time", begin + "2026-11-20T23:00:59.1Z qemu-system-x86_64: out of memory\n", "out of memory"},
+		{"an earlier run's", "qemu-system-x86_64: before\n" + end + begin, ""},
+		{"without the beginning", "rest of a line\nqemu-system-x86_64: after\n", "after"},
+		{"long", begin + strings.Repeat("é", maxSaid), strings.Repeat("é", maxSaid/2)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := SaidLast(tc.log); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
 }
 
 func TestDiagnoseLUN(t *testing.T) {

@@ -198,12 +198,20 @@ type Event struct {
 // End says how a domain ended.
 type End struct {
 	Outcome Outcome
-	// Reason is libvirt's word: shutdown, destroyed, crashed, failed, migrated; or ReasonPanicked.
+	// Reason is libvirt's word: shutdown, destroyed, crashed, failed, migrated; or ReasonPanicked or ReasonLost.
 	Reason string
 }
 
-// ReasonPanicked is why a guest crashed whose panic device was told so.
-const ReasonPanicked = "panicked"
+// Why a guest has crashed.
+const (
+	// ReasonPanicked: its panic device was told so.
+	ReasonPanicked = "panicked"
+	// ReasonFailed and ReasonCrashed: QEMU ended of itself, or was killed; libvirt's words, in its event and its log.
+	ReasonFailed  = "failed"
+	ReasonCrashed = "crashed"
+	// ReasonLost: QEMU was gone when libvirtd came back, and nothing says how it ended.
+	ReasonLost = "lost"
+)
 
 // Outcome is how a domain ended.
 type Outcome int

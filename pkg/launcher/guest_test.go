@@ -216,6 +216,10 @@ func TestGuestGoneWithTheDaemon(t *testing.T) {
 	}{
 		{"", "lost", crashed},
 		{"x: shutting down, reason=crashed\n", "crashed", crashed},
+		{
+			"qemu-system-x86_64: ../a.c:1: f: Assertion `b' failed.\nx: shutting down, reason=crashed\n",
+			"crashed; QEMU said last: ../a.c:1: f: Assertion `b' failed.", crashed,
+		},
 		{"x: shutting down, reason=shutdown\n", "shutdown", shutOff},
 	} {
 		withGuest(t, func(t *testing.T, m *memory, g *guest) {

@@ -84,8 +84,11 @@ func (g *guest) reportEndLocked(from lifecycle.State, end hypervisor.End) {
 		end = hypervisor.End{Outcome: hypervisor.Crashed, Reason: g.postCopyError}
 	}
 	crashed := end.Outcome == hypervisor.Crashed
-	if crashed && !from.MayHaveRun() {
+	switch {
+	case crashed && !from.MayHaveRun():
 		end.Reason = names.ReasonNeverRan
+	case crashed:
+		end.Reason = g.withSaid(end.Reason)
 	}
 	never := from.Target() && end.Reason == names.ReasonNeverRan
 	if g.terminated && !never && !crashed && !moved {

@@ -206,9 +206,9 @@ func TestDaemonDiesWhileLeaving(t *testing.T) {
 		want  pb.Lifecycle
 		phase pb.MigrationPhase
 	}{
-		"moved":  {"starting up\nx: shutting down, reason=migrated\n", false, migrated, completed},
-		"lost":   {"starting up\n", false, crashed, didFail},
-		"stayed": {"starting up\n", true, runs, didFail},
+		"moved":  {"x: starting up libvirt version: 1\nx: shutting down, reason=migrated\n", false, migrated, completed},
+		"lost":   {"x: starting up libvirt version: 1\n", false, crashed, didFail},
+		"stayed": {"x: starting up libvirt version: 1\n", true, runs, didFail},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withGuest(t, func(t *testing.T, m *memory, g *guest) {

@@ -78,7 +78,7 @@ const maxQEMULog = 16 << 10
 // lastWords finds how a domain ended that is gone when the daemon comes back: libvirt's log says so
 // if the daemon noticed; else it is a crash.
 func (g *guest) lastWords() hypervisor.End {
-	lost := hypervisor.End{Outcome: hypervisor.Crashed, Reason: "lost"}
+	lost := hypervisor.End{Outcome: hypervisor.Crashed, Reason: hypervisor.ReasonLost}
 	text, err := tail(g.qemuLog, maxQEMULog)
 	if err != nil {
 		g.log.Warn("cannot read QEMU's log", "err", err)
@@ -88,6 +88,24 @@ func (g *guest) lastWords() hypervisor.End {
 		return end
 	}
 	return lost
+}
+
+// withSaid adds to why QEMU ended what it said last, where it ended of itself: for others libvirt's word is enough.
+func (g *guest) withSaid(reason string) string {
+	switch reason {
+	case hypervisor.ReasonFailed, hypervisor.ReasonCrashed, hypervisor.ReasonLost:
+	default:
+		return reason
+	}
+	text, err := tail(g.qemuLog, maxQEMULog)
+	if err != nil {
+		g.log.Warn("cannot read QEMU's log", "err", err)
+		return reason
+	}
+	if said := hypervisor.SaidLast(text); said != "" {
+		reason += "; QEMU said last: " + said
+	}
+	return reason
 }
 
 // tail reads the last n bytes of a file.

@@ -136,7 +136,7 @@ func (c *cluster) describe(ctx context.Context, t *testing.T, ns string) {
 }
 
 // suspects logs, a line each, the pods of a namespace that do not run, the VMIs that are not ready, and the last
-// warnings.
+// warnings, with those of QEMU's race, which dev/foreign.awk looks for.
 func (c *cluster) suspects(ctx context.Context, t *testing.T, ns string) {
 	vmis := &v1.VirtualMachineInstanceList{}
 	if err := c.Client.List(ctx, vmis, client.InNamespace(ns)); err != nil {
@@ -173,7 +173,10 @@ func (c *cluster) suspects(ctx context.Context, t *testing.T, ns string) {
 		t.Logf("list events: %v", err)
 		return
 	}
-	for _, e := range events.Items[max(0, len(events.Items)-5):] {
+	for i, e := range events.Items {
+		if i < len(events.Items)-5 && !strings.Contains(e.Message, tcgAssertion) {
+			continue
+		}
 		t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind,
 			e.InvolvedObject.Name, e.Reason, e.Message)
 	}

@@ -68,7 +68,7 @@ func lifecycle(e *libvirt.DomainEventLifecycle) hypervisor.Event {
 	if e.Event != libvirt.DOMAIN_EVENT_STOPPED {
 		return hypervisor.Event{}
 	}
-	end := hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}
+	end := hypervisor.End{Outcome: hypervisor.Crashed, Reason: hypervisor.ReasonFailed}
 	switch libvirt.DomainEventStoppedDetailType(e.Detail) {
 	case libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:
 		end = hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"}
