@@ -392,3 +392,25 @@ func TestSnapshotProgress(t *testing.T) {
 		t.Errorf("nothing says that it was deleted:\n%s", s)
 	}
 }
+
+// TestYAMLOfWhatIsUnderTheCursor presses y on every page whose rows are objects.
+func TestYAMLOfWhatIsUnderTheCursor(t *testing.T) {
+	t.Parallel()
+	for want, keys := range map[string][]string{
+		"virtualmachines prod/web":                 {"down", "y"},
+		"virtualmachineinstancemigrations prod/m1": {"3", "y"},
+		"virtualmachineclusterpreferences /fedora": {"6", "y"},
+		"virtualmachinepools prod/sites":           {"7", "y"},
+		"virtualmachinesnapshots prod/nightly":     {"8", "/", "'nightly", "enter", "y"},
+	} {
+		f := &fake{}
+		a := New(world(f))
+		press(t, a, keys...)
+		if got := strings.Join(f.shown, ", "); got != want {
+			t.Errorf("%v: asked for %q, want %q", keys, got, want)
+		}
+		if s := ansi.Strip(a.screen()); !strings.Contains(s, "kind: VirtualMachine") {
+			t.Errorf("%v: no YAML is shown:\n%s", keys, s)
+		}
+	}
+}
