@@ -237,6 +237,12 @@ func TestSnapshotsAreTakenRestoredAndDeleted(t *testing.T) {
 			},
 			"delete snapshot prod/nightly", "virtctl snapshot delete nightly --yes --namespace prod",
 		},
+		"those of the row's machine, not more": {
+			[]string{"8", "/", "'nightly", "enter", "T", "*", "ctrl+d", "'2", "enter"},
+			"delete snapshot prod/nightly, delete restore prod/restore-gone",
+			"virtctl snapshot delete nightly --yes --namespace prod && kubectl delete virtualmachinerestore " +
+				"restore-gone --namespace prod",
+		},
 		"those of a machine, not more": {
 			[]string{"T", "*", "ctrl+d", "'2", "enter"},
 			"delete snapshot prod/nightly, delete restore prod/restore-gone",
@@ -411,6 +417,17 @@ func TestYAMLOfWhatIsUnderTheCursor(t *testing.T) {
 		}
 		if s := ansi.Strip(a.screen()); !strings.Contains(s, "kind: VirtualMachine") {
 			t.Errorf("%v: no YAML is shown:\n%s", keys, s)
+		}
+	}
+	// enter stays what it was where another key opens a page, too.
+	for want, keys := range map[string][]string{
+		"prod/web":              {"3", "enter"},
+		"snapshot prod/nightly": {"8", "/", "'nightly", "enter", "enter"},
+	} {
+		a := New(world(&fake{}))
+		press(t, a, keys...)
+		if got := a.top().Title(); got != want {
+			t.Errorf("%v opens %q, want %q", keys, got, want)
 		}
 	}
 }
