@@ -89,7 +89,7 @@ func sized(vm *unstructured.Unstructured) error {
 	}
 	name, _ := matcher["name"].(string)
 	return fmt.Errorf("its CPUs and memory come from the instance type %q; choose another, "+
-		"or '' for none: virtctl set instancetype %s NAME", name, vm.GetName())
+		"or '' for none: virtctl set instancetype %s NAME -n %s", name, vm.GetName(), vm.GetNamespace())
 }
 
 // minMemory is less than any guest has: a number without its unit.

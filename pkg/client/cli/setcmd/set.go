@@ -194,7 +194,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	if o.DryRun == cli.DryRunNone {
-		diffcmd.HintRestart(o.Factory, target.Name, result.Verdict.Changes)
+		diffcmd.HintRestart(o.Factory, target, result.Verdict.Changes)
 	}
 	return nil
 }
