@@ -153,7 +153,7 @@ func (c *copying) push(ctx context.Context) error {
 	}
 	result := &pb.CopyFileResult{InPlace: place.dir == ""}
 	if !result.InPlace {
-		if result.Verified, err = c.s.install(place, c.request.Mode, c.checksum()); err != nil {
+		if result.Verified, err = c.s.install(ctx, place, c.request.Mode, c.checksum()); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,9 @@ exit 0`
 
 // prepareFor is a script that makes room for the file $0, or $1 in the directory $0, which $2 = dir says that it has to
 // be: it makes the directory $3 beside it, and says where the file will be. Links are followed, so that the file that
-// is replaced is the one that they lead to.
+// is replaced is the one that they lead to. Before, it removes what of such directories of its own was left there by
+// copies that nobody could end, when nothing in them has changed for a day: only the files that this package makes, and
+// the directory if nothing else is in it, for whoever owns the one above may have put another in its place.
 const prepareFor = `t=$0
 if [ -d "$t" ]; then
 	[ -n "$1" ] || exit 41
@@ -51,6 +53,10 @@ if [ -L "$t" ]; then t=$(readlink -f -- "$t") && [ -n "$t" ] || exit 44; fi
 d=${t%/*}
 [ -d "${d:-/}" ] || exit 44
 d=$(cd -P -- "${d:-/}" && pwd -P) || exit 45
+for old in "${d%/}"/.virtkit-*; do
+	[ -d "$old" ] && [ ! -L "$old" ] && [ -O "$old" ] && [ -z "$(find "$old" -mtime -1 2>&1)" ] || continue
+	(cd -P -- "$old" && [ -O . ] && rm -f file input && cd .. && rmdir -- "$old") 2>/dev/null
+done
 mkdir -m 700 -- "${d%/}/$3" || exit 45
 printf %s "${d%/}/${t##*/}"`
 
@@ -77,7 +83,8 @@ cd / && rmdir -- "$0"
 const sumOf = `command -v head >/dev/null && command -v sha256sum >/dev/null || exit 0
 head -c "$1" -- "$0" | sha256sum`
 
-// shell runs a script in the guest. ok is false when there is no shell, or the agent may not run one.
+// shell runs a script in the guest. ok is false when there is no shell, or the agent may not run one. A script that
+// nobody waits for any more is ended: the checksum of a large file would take minutes.
 func (s *service) shell(
 	ctx context.Context, script string, arguments ...string,
 ) (_ agent.ExecStatus, ok bool, _ error) {
@@ -90,6 +97,9 @@ func (s *service) shell(
 		return agent.ExecStatus{}, false, err
 	}
 	ended, err := s.awaitProgram(ctx, pid)
+	if ctx.Err() != nil {
+		s.endProgram(pid)
+	}
 	return ended, true, err
 }
 
@@ -147,14 +157,14 @@ func (s *service) prepare(r copyfile.Request) (place, error) {
 	return place{target: target, dir: path.Join(path.Dir(target), room)}, nil
 }
 
-// install puts a file that has been written in its place, and reports whether its checksum has been compared. A caller
-// that leaves meanwhile does not interrupt it.
-func (s *service) install(p place, mode *uint32, sum string) (verified bool, err error) {
+// install puts a file that has been written in its place, and reports whether its checksum has been compared. When the
+// caller leaves meanwhile the file is in its place or what was there still is.
+func (s *service) install(ctx context.Context, p place, mode *uint32, sum string) (verified bool, err error) {
 	bits := ""
 	if mode != nil {
 		bits = fmt.Sprintf("%o", *mode)
 	}
-	ended, ok, err := s.shell(s.life, installFrom, p.dir, p.target, bits, sum)
+	ended, ok, err := s.shell(ctx, installFrom, p.dir, p.target, bits, sum)
 	if err == nil && !ok {
 		err = status.Errorf(codes.Aborted, "%s: the guest's shell is gone", p.target)
 	}

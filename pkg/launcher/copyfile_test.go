@@ -37,7 +37,9 @@ type hostAgent struct {
 	// noShell is a guest without /bin/sh. refuse answers a command with a refusal, reply changes what was answered.
 	noShell bool
 	refuse  map[string]string
-	reply   func(command, answer string) string
+	// told are the numbers of the programs that were to be ended; none is, for they are not those of processes here.
+	told  []string
+	reply func(command, answer string) string
 }
 
 func (a *hostAgent) answer(command string) (string, error) {
@@ -80,6 +82,11 @@ func (a *hostAgent) do(what, path, mode string, arguments []string, number int64
 	case "guest-exec":
 		if a.noShell {
 			return "", errors.New("Failed to execute child process “/bin/sh” (No such file or directory)")
+		}
+		if len(arguments) == 3 && arguments[1] == endTree {
+			a.told = append(a.told, arguments[2])
+			a.ended[a.last] = `{"return":{"exited":true,"exitcode":0}}`
+			return fmt.Sprintf(`{"return":{"pid":%d}}`, a.last), nil
 		}
 		code, out, errOut, err := a.run(append([]string{path}, arguments...))
 		if err != nil {
@@ -516,6 +523,91 @@ func TestCopyFileLeft(t *testing.T) {
 			}
 		}
 		cancel()
+	}
+	l.end(t)
+}
+
+// A script that goes on in the guest, such as the checksum of a large file, ends with the caller that it is for, and
+// nothing of the file stays.
+func TestCopyFileLeftInAScript(t *testing.T) {
+	for name, pull := range map[string]bool{"push": false, "pull": true} {
+		l, agent, dir := withHost(t)
+		var at string // the number of the program that does not end
+		file := filepath.Join(dir, "x")
+		if pull {
+			if err := os.WriteFile(file, []byte("abc"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		closed := false
+		agent.reply = func(command, answer string) string {
+			switch {
+			case command == "guest-file-close":
+				closed = true // the next script looks at all of the file
+			case command == "guest-exec" && closed && at == "":
+				at = strings.TrimSuffix(strings.TrimPrefix(answer, `{"return":{"pid":`), "}}")
+			case command == "guest-exec-status" && at != "" && len(agent.told) == 0:
+				cancel()
+				return `{"return":{"exited":false}}`
+			}
+			return answer
+		}
+		_, err := l.copy(ctx, &pb.CopyFileStart{Pull: pull, Path: file}, []byte("abc"))
+		if status.Code(err) != codes.Canceled {
+			t.Errorf("%s: %v", name, err)
+		}
+		told := func() []string {
+			agent.mu.Lock()
+			defer agent.mu.Unlock()
+			return agent.told
+		}
+		for deadline := time.Now().Add(10 * time.Second); len(told()) == 0 || roomIn(dir) != ""; runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: ended %v, left %s", name, told(), left(t, dir))
+			}
+		}
+		if got := told(); len(got) != 1 || got[0] != at {
+			t.Errorf("%s: ended %v, want %s", name, got, at)
+		}
+		l.end(t)
+	}
+}
+
+// What copies have left that nobody could end goes with the next copy to that directory, once it is a day old; what is
+// somebody else's, or younger, or holds anything else, stays.
+func TestCopyFileSweeps(t *testing.T) {
+	l, _, dir := withHost(t)
+	for name, file := range map[string]string{
+		".virtkit-OLD": "file", ".virtkit-YOUNG": "file", ".virtkit-OTHER": "precious", ".virtkit-BUSY": "file",
+		"virtkit-else": "file",
+	} {
+		room := filepath.Join(dir, name)
+		if err := errors.Join(os.Mkdir(room, 0o700), os.WriteFile(filepath.Join(room, file), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if name == ".virtkit-YOUNG" {
+			continue
+		}
+		past := time.Now().Add(-50 * time.Hour)
+		if name != ".virtkit-BUSY" { // its file is still written
+			if err := os.Chtimes(filepath.Join(room, file), past, past); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chtimes(room, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(dir, "virtkit-else"), filepath.Join(dir, ".virtkit-LINK")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.copy(t.Context(), &pb.CopyFileStart{Path: filepath.Join(dir, "x")}, []byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	want := ".virtkit-BUSY .virtkit-LINK .virtkit-OTHER .virtkit-YOUNG virtkit-else x"
+	if got := left(t, dir); got != want {
+		t.Errorf("left %s, want %s", got, want)
 	}
 	l.end(t)
 }

@@ -60,7 +60,8 @@ func mayDump(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, claimName st
 	case last != nil && last.ClaimName != claimName:
 		return "",
 			conflict(vm, fmt.Sprintf("unable to request memory dump to claim [%s], since the last was to [%s]; "+
-				"remove that one first (virtctl memory-dump remove)", claimName, last.ClaimName))
+				"remove that one first (`virtctl memory-dump remove %s -n %s`)", claimName, last.ClaimName, vm.Name,
+				vm.Namespace))
 	}
 	for i := range vmi.Spec.Volumes {
 		if volume := &vmi.Spec.Volumes[i]; volume.Name == claimName || claims.Name(volume) == claimName {

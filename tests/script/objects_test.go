@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -74,6 +75,8 @@ func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
 	}
 	mux.HandleFunc("GET "+instancetypes+"{resource}", names("wide"))
 	mux.HandleFunc("GET "+instancetypes+"namespaces/{ns}/{resource}", names("own"))
+	mux.HandleFunc("GET "+instancetypes+"{resource}/{name}", sizing)
+	mux.HandleFunc("GET "+instancetypes+"namespaces/{ns}/{resource}/{name}", sizing)
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/persistentvolumeclaims", names("disk"))
 	mux.HandleFunc("GET /api/v1/nodes", names("node1"))
 	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -84,4 +87,16 @@ func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
 		}
 		answer(w, http.StatusOK, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
+}
+
+// sizing answers for an instance type or preference.
+func sizing(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	switch name {
+	case "wide", "own", "u1.small", "u1.large", "fedora":
+		answer(w, http.StatusOK, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		return
+	}
+	resource := schema.GroupResource{Group: "instancetype.kubevirt.io", Resource: r.PathValue("resource")}
+	refuse(w, apierrors.NewNotFound(resource, name))
 }

@@ -30,8 +30,12 @@ const (
 	ResourceVMIs = "virtualmachineinstances.kubevirt.io"
 )
 
-// NotFound is an ErrNotFound about an object of a resource, in the API server's words: that is the one way in which
-// virtctl says that something does not exist. The resource has its group, such as ResourceVMs.
-func NotFound(resource, name string) error {
-	return fmt.Errorf("%s %q %w", resource, name, ErrNotFound)
+// NotFound is an ErrNotFound about an object of a resource, in the API server's words and with where it was looked for:
+// that is the one way in which virtctl says that something does not exist; package client says so of the server's own
+// errors. The resource has its group, such as ResourceVMs; an empty namespace says nothing of where.
+func NotFound(resource, namespace, name string) error {
+	if namespace == "" {
+		return fmt.Errorf("%s %q %w", resource, name, ErrNotFound)
+	}
+	return fmt.Errorf("%s %q %w in namespace %q", resource, name, ErrNotFound, namespace)
 }

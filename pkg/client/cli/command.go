@@ -63,11 +63,3 @@ func Examples(program, text string) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-// Mend is what a report advises, with the program's name as the user knows it where the advice is to call us.
-func Mend(program, advice string) string {
-	if rest, ours := strings.CutPrefix(advice, "virtctl "); ours {
-		return program + " " + rest
-	}
-	return advice
-}

@@ -27,8 +27,7 @@ type IOStreams struct {
 	status status
 }
 
-// SystemStreams are the process's own streams. Colour follows NO_COLOR (https://no-color.org),
-// CLICOLOR_FORCE and TERM=dumb.
+// SystemStreams are the process's own streams. Colour follows NO_COLOR (https://no-color.org) and TERM=dumb.
 func SystemStreams(getenv func(string) string) *IOStreams {
 	s := &IOStreams{
 		In:       os.Stdin,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -30,6 +31,46 @@ var otherKinds = []string{
 	"pod", "node", "pvc", "persistentvolumeclaim", "secret", "configmap", "service", "deployment", "namespace",
 	"datavolume", "migration", "vmim", "virtualmachineinstancemigration", "vmpool", "virtualmachinepool", "vmirs",
 	"virtualmachineinstancereplicaset", "vmsnapshot", "virtualmachinesnapshot",
+}
+
+// elsewhere says where objects of a kind that is no machine's are listed, by the word for one of them; % is the
+// program. Without a line here it is kubectl.
+var elsewhere = map[string]string{
+	"migration":                        "`kubectl get vmim` lists migrations, and `% dashboard` follows them",
+	"vmim":                             "`kubectl get vmim` lists migrations, and `% dashboard` follows them",
+	"virtualmachineinstancemigration":  "`kubectl get vmim` lists migrations, and `% dashboard` follows them",
+	"snapshot":                         "`% snapshot list` lists snapshots",
+	"vmsnapshot":                       "`% snapshot list` lists snapshots",
+	"virtualmachinesnapshot":           "`% snapshot list` lists snapshots",
+	"event":                            "`% events` lists events",
+	"vmpool":                           "`% list vmpool` lists pools",
+	"virtualmachinepool":               "`% list vmpool` lists pools",
+	"vmirs":                            "`% list vmirs` lists replica sets",
+	"virtualmachineinstancereplicaset": "`% list vmirs` lists replica sets",
+}
+
+// otherKind reads a word, in the singular or the plural, with its group or without, for a kind that is no machine's.
+func otherKind(word string) (string, bool) {
+	word, _, _ = strings.Cut(strings.ToLower(word), ".")
+	for _, one := range []string{word, strings.TrimSuffix(word, "s"), strings.TrimSuffix(word, "es")} {
+		if elsewhere[one] != "" || slices.Contains(otherKinds, one) {
+			return one, true
+		}
+	}
+	return "", false
+}
+
+// Elsewhere says where the objects are listed that a word stands for, which may also be the name of a machine; empty
+// where it stands for none.
+func Elsewhere(program, word string) string {
+	kind, ok := otherKind(word)
+	switch {
+	case !ok:
+		return ""
+	case elsewhere[kind] != "":
+		return strings.ReplaceAll(elsewhere[kind], "% ", program+" ")
+	}
+	return fmt.Sprintf("`kubectl get %s` lists those", word)
 }
 
 // CheckKind is a usage error where the first of several names is a word for a kind that is no machine's: whoever types

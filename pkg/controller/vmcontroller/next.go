@@ -95,7 +95,7 @@ func (view *View) awaitPlace() {
 	case err != nil:
 		view.fail(reasonRenaming, err.Error()+"; remove it if the VM is to start")
 	case from != nil:
-		view.fail(reasonRenaming, fmt.Sprintf("VM %s is being renamed to %s; virtctl rename %[1]s %[2]s finishes it",
+		view.fail(reasonRenaming, fmt.Sprintf("VM %s is being renamed to %s; `virtctl rename %[1]s %[2]s` finishes it",
 			from.Name, view.VM.Name))
 	}
 }

@@ -56,7 +56,7 @@ func validateLogLabels(labels map[string]string, at *field.Path) field.ErrorList
 // guest sees, so that an object with one is admitted, with a warning.
 var withoutEffect = map[string]string{
 	v1.KeepLauncherAfterFailureAnnotation: "a launcher pod whose guest failed stays until its instance goes; see " +
-		"virtctl logs",
+		"`virtctl logs`",
 	v1.PlacePCIDevicesOnRootComplex: "devices are behind PCIe root ports, where they can be plugged and " +
 		"unplugged",
 	v1.MemfdMemoryBackend:                  "the kind of guest memory follows from what the guest needs",

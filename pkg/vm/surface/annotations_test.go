@@ -76,7 +76,7 @@ func TestMachineWarnings(t *testing.T) {
 	want := []string{
 		"spec.running is deprecated; use spec.runStrategy",
 		"spec.template.metadata.annotations[kubevirt.io/keep-launcher-alive-after-failure] has no effect in " +
-			"virtkit: a launcher pod whose guest failed stays until its instance goes; see virtctl logs",
+			"virtkit: a launcher pod whose guest failed stays until its instance goes; see `virtctl logs`",
 		"spec.template.metadata.annotations[kubevirt.io/placePCIDevicesOnRootComplex] has no effect in virtkit: " +
 			"devices are behind PCIe root ports, where they can be plugged and unplugged",
 	}

@@ -16,7 +16,7 @@ var deviceFields = []Field{
 		Path: "domain.devices.networkInterfaceMultiqueue", Effect: Network,
 		Note: "A queue for each vCPU, of virtio interfaces.",
 	},
-	{Path: "domain.devices.clientPassthrough", Effect: Domain, Note: "USB devices of clients: virtctl usbredir."},
+	{Path: "domain.devices.clientPassthrough", Effect: Domain, Note: "USB devices of clients: `virtctl usbredir`."},
 	{Path: "domain.devices.sound.name", Effect: Domain},
 	{
 		Path: "domain.devices.sound.model", Effect: Domain, Only: soundModels,
@@ -110,7 +110,7 @@ var deviceFields = []Field{
 	{Path: "domain.devices.autoattachGraphicsDevice", Effect: Domain},
 	{Path: "domain.devices.autoattachSerialConsole", Effect: Domain},
 	{Path: "domain.devices.logSerialConsole", Effect: Pod, Note: "What the guest writes there as the log of the " +
-		"container guest-console-log; docs/observe.md. virtctl logs has it without, unless it is false, and then " +
+		"container guest-console-log; docs/observe.md. `virtctl logs` has it without, unless it is false, and then " +
 		"nobody has."},
 	{Path: "domain.devices.autoattachMemBalloon", Effect: Domain},
 	{Path: "domain.devices.autoattachInputDevice", Effect: Domain},

@@ -22,8 +22,8 @@ const maxPoolName = 52
 
 // poolFields are a VirtualMachinePool's own.
 var poolFields = []Field{
-	{Path: "replicas", Effect: Life, Note: "1 unless set. virtctl scale, kubectl scale and a HorizontalPodAutoscaler " +
-		"change it; docs/sets.md."},
+	{Path: "replicas", Effect: Life, Note: "1 unless set. `virtctl scale`, `kubectl scale` and a " +
+		"HorizontalPodAutoscaler change it; docs/sets.md."},
 	{Path: "selector", Effect: Life, Note: "Must match the template's labels, and cannot be changed. A VM that does " +
 		"not match any more leaves the pool."},
 	{Path: "virtualMachineTemplate.metadata.labels", Effect: Life, Note: "On the VirtualMachine."},

@@ -14,8 +14,8 @@ import (
 
 // replicaSetFields are a VirtualMachineInstanceReplicaSet's own.
 var replicaSetFields = []Field{
-	{Path: "replicas", Effect: Life, Note: "1 unless set. virtctl scale, kubectl scale and a HorizontalPodAutoscaler " +
-		"change it; docs/sets.md."},
+	{Path: "replicas", Effect: Life, Note: "1 unless set. `virtctl scale`, `kubectl scale` and a " +
+		"HorizontalPodAutoscaler change it; docs/sets.md."},
 	{Path: "selector", Effect: Life, Note: "Must match the template's labels."},
 	{Path: "template.metadata.name", Effect: Life, Note: "What the instances' names begin with, to which five " +
 		"characters are added; the set's name and a dash unless set."},

@@ -55,7 +55,7 @@ var remedies = map[string]string{
 	"containerPath": " (use a file system of the volume itself, such as serviceAccount or secret: " +
 		"docs/volumes.md)",
 	"utilityVolumes": " (they are made for memory dumps and backups as these need them; leave it out)",
-	"memoryDump":     " (ask for one with virtctl memory-dump get: docs/volumes.md)",
+	"memoryDump":     " (ask for one with `virtctl memory-dump get`: docs/volumes.md)",
 	"macvtap":        " (use bridge: {}, or the macvtap of a NetworkAttachmentDefinition with it)",
 	"passt":          " (use masquerade: {})",
 	"passtBinding":   " (use masquerade: {})",
@@ -81,8 +81,8 @@ var remedies = map[string]string{
 	"migrations.network":    " (guests move over the nodes' virt-handler pods; leave it out)",
 	"migrations.disableTLS": " (nothing moves between nodes in the clear; leave it out)",
 	// The KubeVirt resource: what its operator does, virtctl install and its manifests do.
-	"imageTag":      " (virtctl install --image-tag sets it; leave it out)",
-	"imageRegistry": " (virtctl install --image-registry sets it; leave it out)",
+	"imageTag":      " (`virtctl install --image-tag` sets it; leave it out)",
+	"imageRegistry": " (`virtctl install --image-registry` sets it; leave it out)",
 	"serviceMonitorNamespace": " (the ServiceMonitor is in namespace kubevirt, beside the authority that it " +
 		"trusts; leave it out)",
 	"productName":         " (label the components in a kustomization of manifests/base; leave it out)",
@@ -107,7 +107,7 @@ var remedies = map[string]string{
 	// More of the KubeVirt resource's configuration.
 	"ksmConfiguration": " (turn kernel samepage merging on at the nodes, in /sys/kernel/mm/ksm; leave " +
 		"it out)",
-	"commonInstancetypesDeployment": " (virtctl install --instancetypes installs them, and nothing else does; " +
+	"commonInstancetypesDeployment": " (`virtctl install --instancetypes` installs them, and nothing else does; " +
 		"leave it out)",
 	"selinuxLauncherType": " (SELinux is left to the container runtime; leave it out)",
 	"supportedGuestAgentVersions": " (condition AgentVersionNotSupported goes by what the agent can do; leave it " +

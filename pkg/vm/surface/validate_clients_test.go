@@ -63,8 +63,8 @@ func TestValidateInstallation(t *testing.T) {
 // What KubeVirt's operator does is refused with what to do instead.
 func TestInstallationRemedies(t *testing.T) {
 	for spec, want := range map[string]string{
-		`{imageTag: v1}`:                                                    "virtctl install --image-tag",
-		`{imageRegistry: r}`:                                                "virtctl install --image-registry",
+		`{imageTag: v1}`:                                                    "`virtctl install --image-tag`",
+		`{imageRegistry: r}`:                                                "`virtctl install --image-registry`",
 		`{serviceMonitorNamespace: m}`:                                      "kubevirt",
 		`{productName: p}`:                                                  "kustomization",
 		`{workloads: {replicas: 3}}`:                                        "one virt-handler a node",

@@ -13,7 +13,7 @@ func validatePlacement(spec *v1.KubeVirtSpec, path *field.Path) field.ErrorList 
 	var errs field.ErrorList
 	if spec.Infra != nil && spec.Infra.Replicas != nil && *spec.Infra.Replicas == 0 {
 		errs = append(errs, field.Invalid(path.Child("infra", "replicas"), 0,
-			"must be 1 or more; virtctl uninstall removes the components"))
+			"must be 1 or more; `virtctl uninstall` removes the components"))
 	}
 	for i, secret := range spec.ImagePullSecrets {
 		for _, problem := range validation.IsDNS1123Subdomain(secret.Name) {

@@ -52,6 +52,7 @@ func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"
 	config.ContentType = runtime.ContentTypeJSON
+	config.Wrap(locating)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(Scheme()).WithoutConversion()
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -168,9 +169,10 @@ func (c *Client) Put(ctx context.Context, resource, namespace, name, subresource
 // ServerVersion is the version of the virt-api that answers.
 func (c *Client) ServerVersion(ctx context.Context) (version.Info, error) {
 	var info version.Info
-	data, err := c.subs.Get().
+	// What the server said of an error; DoRaw forgets it.
+	data, err := raw(c.subs.Get().
 		AbsPath("/apis", v1.SubresourceStorageGroupVersion.Group, v1.SubresourceStorageGroupVersion.Version, "version").
-		DoRaw(ctx)
+		Do(ctx))
 	if err != nil {
 		return info, err
 	}
@@ -193,8 +195,8 @@ func setKind(obj runtime.Object) {
 
 // Namespaces lists the names of the cluster's namespaces.
 func (c *Client) Namespaces(ctx context.Context) ([]string, error) {
-	data, err := c.vms.Get().AbsPath("/api/v1/namespaces").
-		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").DoRaw(ctx)
+	data, err := raw(c.vms.Get().AbsPath("/api/v1/namespaces").
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (e *examination) snapshots() {
 			"install CSI's snapshot kinds and its snapshot controller, with a driver that has snapshots")
 		return
 	case err != nil:
-		e.skip(Cluster, name, err)
+		e.skip(Cluster, name, "snapshots of volumes are", err)
 		return
 	case len(drivers) == 0:
 		e.add(Cluster, name, Warning, "VMs cannot be snapshotted or cloned: there is no VolumeSnapshotClass",
@@ -55,6 +55,9 @@ func (e *examination) snapshots() {
 		}
 	}
 	message := "volumes can be snapshotted by " + strings.Join(drivers, ", ")
+	if e.StorageClasses.Err != nil {
+		message += "; of which StorageClasses is not known"
+	}
 	if len(without) > 0 {
 		message += "; not those of StorageClass " + strings.Join(without, ", ")
 	}
@@ -64,7 +67,7 @@ func (e *examination) snapshots() {
 func (e *examination) storage() {
 	classes, err := e.StorageClasses.Value, e.StorageClasses.Err
 	if err != nil {
-		e.skip(Cluster, "storage", err)
+		e.skip(Cluster, "storage", "storage classes are", err)
 		return
 	}
 	if len(classes) == 0 {

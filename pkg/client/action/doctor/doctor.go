@@ -163,9 +163,9 @@ func (e *examination) add(area Area, name string, status Status, message string,
 	e.checks = append(e.checks, Check{Area: area, Name: name, Status: status, Message: message, Mend: mend})
 }
 
-// skip says that a check's facts could not be read.
-func (e *examination) skip(area Area, name string, err error) {
-	e.add(area, name, Skipped, "cannot tell: "+e.say(err))
+// skip says what is not looked at, as its facts could not be read, and why: which right is missing, say.
+func (e *examination) skip(area Area, name, what string, err error) {
+	e.add(area, name, Skipped, what+" not looked at: "+e.say(err))
 }
 
 // say is an error in words for the user, on one line.

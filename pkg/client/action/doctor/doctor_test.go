@@ -223,7 +223,7 @@ func TestChecks(t *testing.T) {
 		},
 		{
 			"pods may not be read", func(f *Facts) { f.Pods = Read[[]corev1.Pod]{Err: forbidden} }, "components",
-			Skipped, "cannot tell", "",
+			Skipped, "not looked at: ", "",
 		},
 		{
 			"aggregated API is down", func(f *Facts) { f.VirtAPI.Err = errors.New("503") }, "subresources", Failed,
@@ -231,7 +231,7 @@ func TestChecks(t *testing.T) {
 		},
 		{
 			"the aggregated API may not be asked", func(f *Facts) { f.VirtAPI.Err = forbidden }, "subresources",
-			Skipped, "cannot tell", "",
+			Skipped, "not looked at: ", "",
 		},
 		{
 			"versions differ", func(f *Facts) { f.VirtAPI.Value.GitVersion = "v2" }, "subresources", Warning,
@@ -241,7 +241,7 @@ func TestChecks(t *testing.T) {
 			"webhook is down", func(f *Facts) { f.Admission = errors.New("failed calling webhook") }, "admission",
 			Failed, "not admitted", "webhookconfigurations",
 		},
-		{"may not create VMs", func(f *Facts) { f.Admission = forbidden }, "admission", Skipped, "may not create", ""},
+		{"may not create VMs", func(f *Facts) { f.Admission = forbidden }, "admission", Skipped, "not looked at: ", ""},
 		{
 			"authority expired", func(f *Facts) { f.Authorities.Value = f.Authorities.Value[:1] }, "certificates",
 			Failed, "expired 60m ago", "virt-controller",
@@ -270,11 +270,11 @@ func TestChecks(t *testing.T) {
 		}, "policies", Warning, "virtkit-virt-handler-nodes", "virtctl install"},
 		{
 			"policies may not be read", func(f *Facts) { f.Policies = Read[Policies]{Err: forbidden} }, "policies",
-			Skipped, "cannot tell", "",
+			Skipped, "not looked at: ", "",
 		},
 		{
 			"nodes may not be read", func(f *Facts) { f.Nodes = Read[[]corev1.Node]{Err: forbidden} }, "nodes", Skipped,
-			"cannot tell", "",
+			"(kubelet, virt-handler, KVM, memory and clock of each) are not looked at: ", "",
 		},
 		{"no network plugin", func(f *Facts) {
 			first(f).Status.Conditions[0] = corev1.NodeCondition{

@@ -22,7 +22,7 @@ const late = 3 * time.Minute
 // nodes looks at each node that could run VMs.
 func (e *examination) nodes() {
 	if err := e.Nodes.Err; err != nil {
-		e.skip(Node, "nodes", err)
+		e.skip(Node, "nodes", "the nodes (kubelet, virt-handler, KVM, memory and clock of each) are", err)
 		return
 	}
 	usable := 0
@@ -103,7 +103,7 @@ func (e *examination) kubelet(node *corev1.Node) {
 
 func (e *examination) handler(node *corev1.Node) {
 	if e.Pods.Err != nil {
-		e.skip(Node, names.VirtHandler, e.Pods.Err)
+		e.skip(Node, names.VirtHandler, "virt-handler is", e.Pods.Err)
 		return
 	}
 	pods := e.component(names.VirtHandler)
@@ -142,7 +142,7 @@ func (e *examination) virtualization(node *corev1.Node) {
 	}
 	machine, err := host.Parse(text)
 	if err != nil {
-		e.skip(Node, "kvm", err)
+		e.skip(Node, "kvm", "hardware virtualization is", err)
 		return
 	}
 	emulation := false

@@ -115,7 +115,7 @@ func (e *examination) policies() {
 		want, err = shipped()
 	}
 	if err != nil {
-		e.skip(Stack, "policies", err)
+		e.skip(Stack, "policies", "admission policies are", err)
 		return
 	}
 	var missing, changed []string

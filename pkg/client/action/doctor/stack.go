@@ -41,7 +41,7 @@ func (e *examination) installed() bool {
 		e.add(Stack, "installed", Failed, "virtkit is not installed in this cluster", install)
 		return false
 	case err != nil:
-		e.skip(Stack, "installed", err)
+		e.skip(Stack, "installed", "the kinds that the cluster serves are", err)
 		return true
 	}
 	var missing []string
@@ -62,7 +62,7 @@ func (e *examination) kubeVirt() {
 	kv, err := e.KubeVirt.Value, e.KubeVirt.Err
 	switch {
 	case err != nil:
-		e.skip(Stack, "phase", err)
+		e.skip(Stack, "phase", "the KubeVirt resource is", err)
 	case kv == nil:
 		e.add(Stack, "phase", Failed, "there is no KubeVirt resource, which holds the configuration", install)
 	case kv.DeletionTimestamp != nil:
@@ -83,7 +83,7 @@ func (e *examination) kubeVirt() {
 // workloads looks at the pods of virt-api and virt-controller; virt-handler's are the nodes'.
 func (e *examination) workloads() {
 	if err := e.Pods.Err; err != nil {
-		e.skip(Stack, "components", err)
+		e.skip(Stack, "components", "virt-api and virt-controller are", err)
 		return
 	}
 	for _, component := range []string{names.VirtAPI, names.VirtController} {
@@ -150,7 +150,7 @@ func state(pod *corev1.Pod) string {
 func (e *examination) api() {
 	switch err := e.VirtAPI.Err; {
 	case apierrors.IsForbidden(err):
-		e.skip(Stack, "subresources", err)
+		e.skip(Stack, "subresources", "the version of virt-api is", err)
 	case err != nil:
 		e.add(Stack, "subresources", Failed, "the aggregated API of virt-api does not answer: "+e.say(err),
 			"kubectl get apiservice v1.subresources.kubevirt.io", "kubectl -n "+names.Namespace+" logs deployment/"+
@@ -165,7 +165,7 @@ func (e *examination) api() {
 	case err == nil:
 		e.add(Stack, "admission", OK, "the webhooks admit a VM in namespace "+e.Namespace+" (dry run)")
 	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "admission webhook"):
-		e.add(Stack, "admission", Skipped, "cannot tell: you may not create VMs in namespace "+e.Namespace)
+		e.skip(Stack, "admission", "admission is", err)
 	default:
 		e.add(Stack, "admission", Failed, "a plain VM is not admitted: "+e.say(err),
 			"kubectl get validatingwebhookconfigurations "+names.ValidatingWebhook+" -o yaml",
@@ -176,7 +176,7 @@ func (e *examination) api() {
 func (e *examination) certificates() {
 	authorities, err := e.Authorities.Value, e.Authorities.Err
 	if err != nil {
-		e.skip(Stack, "certificates", err)
+		e.skip(Stack, "certificates", "the certificate authority is", err)
 		return
 	}
 	var best time.Time

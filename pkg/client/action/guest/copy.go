@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -22,6 +23,12 @@ import (
 type FileError struct{ Message string }
 
 func (e *FileError) Error() string { return e.Message }
+
+// LocalError is what is wrong about the file of this machine: it cannot be read or written.
+type LocalError struct{ Err error }
+
+func (e *LocalError) Error() string { return e.Err.Error() }
+func (e *LocalError) Unwrap() error { return e.Err }
 
 // Opener opens the stream of a copy.
 type Opener func(context.Context) (*stream.Conn, error)
@@ -61,7 +68,7 @@ type Copied struct {
 }
 
 // Run copies the file. When ctx ends, or the connection does, the guest keeps what it had under that name, unless it
-// has no shell. Errors: *FileError, API errors, action.ErrLost, *stream.CloseError.
+// has no shell. Errors: *FileError, *LocalError, API errors, action.ErrLost, *stream.CloseError.
 func (p Push) Run(ctx context.Context, open Opener) (Copied, error) {
 	request := copyfile.Request{
 		Direction: copyfile.Push, Path: p.Path, Name: p.Name, IntoDirectory: p.IntoDirectory, Mode: p.Mode,
@@ -73,20 +80,24 @@ func (p Push) Run(ctx context.Context, open Opener) (Copied, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // that it is closed is all that matters
 	sent, failed := make(chan pushed, 1), make(chan error, 1)
+	way := newWindow()
+	defer way.end()
 	// Nobody can interrupt a reader of the user's: when the stream ends first, it is left to the process's end.
 	go func() {
-		if err := sendFile(conn, p.Source, sent); err != nil {
+		if err := sendFile(conn, p.Source, way, sent); err != nil {
 			failed <- err
 			_ = conn.Close() // the guest must not take half of the file for the whole
 		}
 	}()
-	copied, err := receiveFile(conn, p.told)
+	copied, err := receiveFile(conn, func(channel exec.Channel, payload []byte) error {
+		return p.told(way, channel, payload)
+	})
 	if err != nil {
 		select {
 		case why := <-failed:
 			var reading *readError
 			if errors.As(why, &reading) && ctx.Err() == nil {
-				return Copied{}, reading.error
+				return Copied{}, &LocalError{reading.error}
 			}
 		default:
 		}
@@ -100,19 +111,22 @@ func (p Push) Run(ctx context.Context, open Opener) (Copied, error) {
 	}
 }
 
-func (p Push) told(channel exec.Channel, payload []byte) error {
-	if channel != copyfile.ChannelWritten || p.Written == nil {
+func (p Push) told(way *window, channel exec.Channel, payload []byte) error {
+	if channel != copyfile.ChannelWritten {
 		return nil
 	}
 	var written copyfile.Written
 	if err := json.Unmarshal(payload, &written); err != nil {
 		return fmt.Errorf("read how far the copy is: %w", err)
 	}
-	p.Written(written.Bytes)
+	way.taken(written.Bytes)
+	if p.Written != nil {
+		p.Written(written.Bytes)
+	}
 	return nil
 }
 
-// Run copies the file. Errors are those of Push.Run, and what is wrong about the file here.
+// Run copies the file. Errors are those of Push.Run.
 func (p Pull) Run(ctx context.Context, open Opener) (Copied, error) {
 	conn, err := begin(ctx, open, copyfile.Request{Direction: copyfile.Pull, Path: p.Path})
 	if err != nil {
@@ -124,7 +138,7 @@ func (p Pull) Run(ctx context.Context, open Opener) (Copied, error) {
 	copied, err := receiveFile(conn, r.take)
 	switch {
 	case r.local != nil && ctx.Err() == nil:
-		err = r.local
+		err = &LocalError{r.local}
 	case err != nil:
 		err = copyBecause(ctx, err)
 	case !r.opened:
@@ -192,7 +206,10 @@ func (r *receiver) end(err error) error {
 		r.file.drop()
 		return err
 	}
-	return r.file.keep()
+	if err := r.file.keep(); err != nil {
+		return &LocalError{err}
+	}
+	return nil
 }
 
 // begin opens the stream and sends the request.
@@ -218,13 +235,16 @@ type pushed struct {
 type readError struct{ error }
 
 // sendFile sends the content and its end. What it was is known before the end is sent.
-func sendFile(w io.Writer, source io.Reader, sent chan<- pushed) error {
+func sendFile(w io.Writer, source io.Reader, way *window, sent chan<- pushed) error {
 	own, sum, buf := pushed{}, sha256.New(), make([]byte, exec.MaxFrame)
 	for {
 		n, err := source.Read(buf)
 		if n > 0 {
 			sum.Write(buf[:n])
 			own.bytes += int64(n)
+			if !way.enter(own.bytes) {
+				return net.ErrClosed
+			}
 			if err := exec.WriteFrame(w, copyfile.ChannelData, buf[:n]); err != nil {
 				return err
 			}

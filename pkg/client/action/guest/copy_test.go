@@ -116,3 +116,36 @@ func TestPushIsCompared(t *testing.T) {
 		}
 	}
 }
+
+// No more is on its way than the guest takes in a moment: what proxies hold would still be written after an
+// interruption.
+func TestPushDoesNotRunAhead(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	got, ended := int64(0), make(chan struct{})
+	open := against(t, func(conn *stream.Conn) {
+		defer close(ended)
+		for {
+			_, payload, err := exec.ReadFrame(conn)
+			if got += int64(len(payload)); err != nil {
+				return
+			}
+			switch { // the guest takes the first half of what may be under way, and no more
+			case got == mostUnderWay/2:
+				exec.WriteJSON(conn, copyfile.ChannelWritten, copyfile.Written{Bytes: got})
+			case got >= mostUnderWay*3/2:
+				cancel()
+			}
+		}
+	})
+	_, err := Push{Path: "/x", Source: zeros{}}.Run(ctx, open)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if <-ended; got != mostUnderWay*3/2 {
+		t.Errorf("%d bytes came", got)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -216,7 +216,7 @@ func (r *reading) launcher(ctx context.Context) error {
 		return fmt.Errorf("list the launcher's pods: %w", err)
 	}
 	if len(pods.Items) == 0 {
-		return fmt.Errorf("instance %s/%s has no launcher pod yet; see why with `virtctl why %[2]s`",
+		return fmt.Errorf("instance %s/%s has no launcher pod yet; see why with `virtctl why %[2]s -n %[1]s`",
 			r.namespace, r.name)
 	}
 	pod := slices.MaxFunc(pods.Items,

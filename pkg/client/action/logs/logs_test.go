@@ -186,7 +186,7 @@ func TestNoLog(t *testing.T) {
 			"no pod",
 			map[string]any{pods: corev1.PodList{}},
 			Options{Source: Launcher},
-			"instance ns/vm has no launcher pod yet; see why with `virtctl why vm`",
+			"instance ns/vm has no launcher pod yet; see why with `virtctl why vm -n ns`",
 		},
 		{
 			"stopped",

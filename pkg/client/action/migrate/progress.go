@@ -55,7 +55,8 @@ func Stage(m *v1.VirtualMachineInstanceMigration) string {
 // Summary says in a line how far it is: "63 %, 45.0 MiB left at 120 MiB/s, changes 30.0 MiB/s, about 1s".
 func Summary(p *progress.Progress) string {
 	if p.Done {
-		text := fmt.Sprintf("%s copied in %s", Bytes(p.ProcessedBytes), seconds(p.ElapsedSeconds))
+		// The whole move takes longer: the target starts first, and is handed the guest afterwards.
+		text := fmt.Sprintf("copying %s took %s", Bytes(p.ProcessedBytes), seconds(p.ElapsedSeconds))
 		if p.DowntimeMilliseconds > 0 {
 			text += fmt.Sprintf(", stood still for %d ms", p.DowntimeMilliseconds)
 		}

@@ -48,7 +48,7 @@ func TestSummary(t *testing.T) {
 			progress.Progress{
 				Mode: "PreCopy", Done: true, ProcessedBytes: 150 << 20, ElapsedSeconds: 2.34, DowntimeMilliseconds: 210,
 			},
-			"150 MiB copied in 2.3s, stood still for 210 ms",
+			"copying 150 MiB took 2.3s, stood still for 210 ms",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

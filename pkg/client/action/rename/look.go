@@ -57,12 +57,10 @@ func (n *Renamer) look(ctx context.Context) (View, error) {
 	if v.New, err = optional(n.api.VM(ctx, r.Namespace, r.To)); err != nil {
 		return v, fmt.Errorf("look at VM %s/%s: %w", r.Namespace, r.To, err)
 	}
-	for name, runs := range map[string]*bool{r.Name: &v.OldRuns, r.To: &v.NewRuns} {
-		vmi, err := optional(n.api.VMI(ctx, r.Namespace, name))
-		if err != nil {
+	for name, runs := range map[string]**v1.VirtualMachineInstance{r.Name: &v.OldRuns, r.To: &v.NewRuns} {
+		if *runs, err = optional(n.api.VMI(ctx, r.Namespace, name)); err != nil {
 			return v, fmt.Errorf("look at VMI %s/%s: %w", r.Namespace, name, err)
 		}
-		*runs = vmi != nil
 	}
 	if v.Old != nil {
 		if v.Rivals, err = n.rivals(ctx, v.Old); err != nil {

@@ -77,6 +77,18 @@ func TestNext(t *testing.T) {
 	const o, n = types.UID("uid-old"), types.UID("uid-new")
 	old, mine := halted("old"), halted("old", marked("new"))
 	heir := waiting(t, old)
+	running, stopping := &v1.VirtualMachineInstance{}, &v1.VirtualMachineInstance{}
+	stopping.DeletionTimestamp = &metav1.Time{}
+	asked := func(actions ...v1.StateChangeRequestAction) *v1.VirtualMachine {
+		return halted("old", func(vm *v1.VirtualMachine) {
+			*vm.Spec.RunStrategy = v1.RunStrategyManual
+			for _, a := range actions {
+				vm.Status.StateChangeRequests = append(vm.Status.StateChangeRequests,
+					v1.VirtualMachineStateChangeRequest{Action: a})
+			}
+		})
+	}
+	always := halted("old", func(vm *v1.VirtualMachine) { *vm.Spec.RunStrategy = v1.RunStrategyAlways })
 	manual := halted("old", func(vm *v1.VirtualMachine) { *vm.Spec.RunStrategy = v1.RunStrategyManual })
 	settled := disk(DataVolumes, n)
 	settled.Meta.OwnerReferences[0].Controller = new(true)
@@ -85,7 +97,7 @@ func TestNext(t *testing.T) {
 		want    Kind
 		refusal string
 	}{
-		"nothing is there":        {View{}, "", "virtualmachines.kubevirt.io \"old\" not found"},
+		"nothing is there":        {View{}, "", "virtualmachines.kubevirt.io \"old\" not found in namespace \"ns\""},
 		"begin":                   {View{Old: old}, Mark, ""},
 		"killed when marked":      {View{Old: mine}, Create, ""},
 		"the heir is there":       {View{Old: mine, New: heir}, Remove, ""},
@@ -132,21 +144,31 @@ func TestNext(t *testing.T) {
 		},
 
 		"taken":              {View{Old: old, New: halted("new")}, "", "VM ns/new exists already"},
-		"taken, and no old":  {View{New: halted("new")}, "", "virtualmachines.kubevirt.io \"old\" not found"},
+		"taken, and no old":  {View{New: halted("new")}, "", `machines.kubevirt.io "old" not found in namespace "ns"`},
 		"taken by another's": {View{Old: old, New: waiting(t, halted("third"))}, "", "takes the place of VM third"},
 		"name is going":      {View{Old: old, New: halted("new", going)}, "", "VM ns/new is being deleted"},
 		"marks of no sense": {View{Old: old, New: halted("new", func(vm *v1.VirtualMachine) {
 			vm.Annotations = map[string]string{identity.RenamingFrom: "x"}
 		})}, "", "annotation virtkit.io/renaming-from"},
-		"lone instance":         {View{Old: old, NewRuns: true}, "", "VMI ns/new exists"},
-		"instance of the heir":  {View{New: heir, NewRuns: true}, "", "VMI ns/new exists"},
+		"lone instance":         {View{Old: old, NewRuns: &v1.VirtualMachineInstance{}}, "", "VMI ns/new exists"},
+		"instance of the heir":  {View{New: heir, NewRuns: &v1.VirtualMachineInstance{}}, "", "VMI ns/new exists"},
 		"is being deleted":      {View{Old: halted("old", going)}, "", "VM ns/old is being deleted"},
 		"goes to another":       {View{Old: halted("old", marked("third"))}, "", "is being renamed to third"},
 		"another waits":         {View{Old: old, Rivals: []string{"third"}}, "", "is being renamed to third, too"},
-		"runs":                  {View{Old: manual, OldRuns: true}, "", "stop it first: `virtctl stop old -n ns`"},
-		"stops":                 {View{Old: old, OldRuns: true}, "", "`virtctl wait old --for=stopped -n ns`"},
-		"was started meanwhile": {View{Old: mine, New: heir, OldRuns: true}, "", "is being stopped"},
+		"runs":                  {View{Old: manual, OldRuns: running}, "", "stop it first: `virtctl stop old -n ns`"},
+		"stops":                 {View{Old: old, OldRuns: running}, "", "`virtctl wait old --for=stopped -n ns`"},
+		"was started meanwhile": {View{Old: mine, New: heir, OldRuns: running}, "", "is being stopped"},
 		"Manual":                {View{Old: manual}, Mark, ""},
+		"Manual stops": {
+			View{Old: manual, OldRuns: stopping}, "",
+			"VM ns/old is being stopped; wait until it is: `virtctl wait old --for=stopped -n ns`",
+		},
+		"Manual is to stop":  {View{Old: asked(v1.StopRequest), OldRuns: running}, "", "is being stopped; wait"},
+		"Manual has stopped": {View{Old: asked(v1.StopRequest)}, "", "is being stopped; wait"},
+		"Manual restarts": {
+			View{Old: asked(v1.StopRequest, v1.StartRequest), OldRuns: stopping}, "", "stop it first",
+		},
+		"Always restarts": {View{Old: always, OldRuns: stopping}, "", "stop it first"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.view.Request = request
@@ -188,14 +210,14 @@ func TestRefuse(t *testing.T) {
 		"restored by r":      func(vm *v1.VirtualMachine) { vm.Status.RestoreInProgress = new("r") },
 		"no spec.template":   func(vm *v1.VirtualMachine) { vm.Spec.Template = nil },
 	} {
-		err := Refuse(halted("old", change), false, nil)
+		err := Refuse(halted("old", change), nil, nil)
 		var refused *RefusedError
 		if !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	if err := Refuse(halted("old", func(vm *v1.VirtualMachine) { vm.OwnerReferences = owners("app") }),
-		false, nil); err != nil {
+		nil, nil); err != nil {
 		t.Errorf("an owner that is no controller: %v", err)
 	}
 }

@@ -26,19 +26,20 @@ func (e *NotAllowedError) Error() string {
 
 func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
 
-// Refuse is why a VM cannot be renamed now; nil when it can. runs says that there is an instance of its name,
-// rivals are VMs that wait for its place.
-func Refuse(vm *v1.VirtualMachine, runs bool, rivals []string) error {
+// Refuse is why a VM cannot be renamed now; nil when it can. vmi is the instance of its name, nil where there is none,
+// and rivals are VMs that wait for its place.
+func Refuse(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, rivals []string) error {
 	name := vm.Namespace + "/" + vm.Name
 	stop := fmt.Sprintf("`virtctl stop %s -n %s`", vm.Name, vm.Namespace)
+	stopping := refused("VM %s is being stopped; wait until it is: `virtctl wait %s --for=stopped -n %s`", name,
+		vm.Name, vm.Namespace)
 	if owner := metav1.GetControllerOfNoCopy(vm); owner != nil {
 		return refused("VM %s belongs to %s %s, which would make another in its place; take it out of that first", name,
 			owner.Kind, owner.Name)
 	}
-	if runs {
-		if strategy, err := vm.RunStrategy(); err == nil && strategy == v1.RunStrategyHalted {
-			return refused("VM %s is being stopped; wait until it is: `virtctl wait %s --for=stopped -n %s`", name,
-				vm.Name, vm.Namespace)
+	if vmi != nil {
+		if stops(vm, vmi) {
+			return stopping
 		}
 		return refused("VM %s has an instance; stop it first: %s", name, stop)
 	}
@@ -54,6 +55,8 @@ func Refuse(vm *v1.VirtualMachine, runs bool, rivals []string) error {
 	}
 	status := &vm.Status
 	switch {
+	case requested(vm, v1.StopRequest) && !requested(vm, v1.StartRequest):
+		return stopping
 	case len(status.StateChangeRequests) > 0:
 		return refused("VM %s was asked to %s; wait until it has, then stop it: %s", name,
 			strings.ToLower(string(status.StateChangeRequests[0].Action)), stop)
@@ -69,4 +72,25 @@ func Refuse(vm *v1.VirtualMachine, runs bool, rivals []string) error {
 			rivals[0], vm.Namespace)
 	}
 	return nil
+}
+
+// stops reports whether a VM that has an instance will have none without being asked to: with Halted it is stopped
+// already, with Manual when the stop of its instance is under way and no start follows.
+func stops(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	switch strategy, err := vm.RunStrategy(); {
+	case err != nil:
+		return false
+	case strategy == v1.RunStrategyHalted:
+		return true
+	case strategy != v1.RunStrategyManual, requested(vm, v1.StartRequest):
+		return false
+	}
+	return vmi.DeletionTimestamp != nil || vmi.IsFinal() || requested(vm, v1.StopRequest)
+}
+
+// requested reports whether a VM was asked for something that has not begun.
+func requested(vm *v1.VirtualMachine, action v1.StateChangeRequestAction) bool {
+	return slices.ContainsFunc(vm.Status.StateChangeRequests, func(r v1.VirtualMachineStateChangeRequest) bool {
+		return r.Action == action
+	})
 }

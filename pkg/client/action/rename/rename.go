@@ -48,8 +48,8 @@ type View struct {
 	Request Request
 	// Old and New are the VMs of the two names, nil where there is none.
 	Old, New *v1.VirtualMachine
-	// OldRuns and NewRuns say that there are instances of the names.
-	OldRuns, NewRuns bool
+	// OldRuns and NewRuns are the instances of the names, nil where there is none.
+	OldRuns, NewRuns *v1.VirtualMachineInstance
 	// Rivals are other VMs that wait for the place of Old.
 	Rivals []string
 	// Dependents are the objects that belong to one of the VMs.
@@ -94,7 +94,7 @@ func Next(v View) Step {
 	old := v.original(renaming)
 	switch {
 	case v.New == nil && old == nil:
-		return Step{Refusal: action.NotFound(action.ResourceVMs, v.Request.Name)}
+		return Step{Refusal: action.NotFound(action.ResourceVMs, v.Request.Namespace, v.Request.Name)}
 	case v.New != nil && v.New.DeletionTimestamp != nil:
 		return v.deleted(old)
 	case v.New != nil && renaming == nil:
@@ -102,7 +102,7 @@ func Next(v View) Step {
 	case renaming != nil && renaming.Name != v.Request.Name:
 		return refuse("VM %s/%s takes the place of VM %s; `virtctl rename %s %s -n %s` finishes that",
 			v.Request.Namespace, v.Request.To, renaming.Name, renaming.Name, v.Request.To, v.Request.Namespace)
-	case v.NewRuns:
+	case v.NewRuns != nil:
 		return refuse("VMI %s/%s exists; delete it, or choose another name", v.Request.Namespace, v.Request.To)
 	case old == nil:
 		return v.settle(renaming)
@@ -165,7 +165,7 @@ func (v View) taken(old *v1.VirtualMachine) Step {
 		return Step{Kind: Done}
 	}
 	if old == nil {
-		return Step{Refusal: action.NotFound(action.ResourceVMs, v.Request.Name)}
+		return Step{Refusal: action.NotFound(action.ResourceVMs, v.Request.Namespace, v.Request.Name)}
 	}
 	return refuse("VM %s/%s exists already; choose another name", v.Request.Namespace, v.Request.To)
 }

@@ -89,7 +89,7 @@ func sized(vm *unstructured.Unstructured) error {
 	}
 	name, _ := matcher["name"].(string)
 	return fmt.Errorf("its CPUs and memory come from the instance type %q; choose another, "+
-		"or '' for none: virtctl set instancetype %s NAME", name, vm.GetName())
+		"or '' for none: virtctl set instancetype %s NAME -n %s", name, vm.GetName(), vm.GetNamespace())
 }
 
 // minMemory is less than any guest has: a number without its unit.
@@ -177,18 +177,11 @@ func refer(text, field string) (Change, error) {
 			return nil
 		}, nil
 	}
-	own, cluster := "virtualmachine"+field, "virtualmachinecluster"+field
-	kind, name, found := strings.Cut(text, "/")
-	if !found {
-		kind, name = cluster, text
+	kind, name, err := Reference(text, field)
+	if err != nil {
+		return nil, err
 	}
-	kind = strings.ToLower(kind)
-	if kind != own && kind != cluster {
-		return nil, fmt.Errorf("%q is not one of %s, %s", kind, own, cluster)
-	}
-	if name == "" || strings.Contains(name, "/") {
-		return nil, fmt.Errorf("%s is not NAME or %s/NAME", strconv.Quote(text), own)
-	}
+	cluster := "virtualmachinecluster" + field
 	return func(vm *unstructured.Unstructured) error {
 		have, _, _ := unstructured.NestedMap(vm.Object, "spec", field)
 		was, _ := have["kind"].(string)
@@ -197,4 +190,22 @@ func refer(text, field string) (Change, error) {
 		}
 		return put(vm, map[string]any{"kind": kind, "name": name}, "spec", field)
 	}, nil
+}
+
+// Reference is the kind, in lower case, and the name that NAME or KIND/NAME stands for; field is instancetype or
+// preference.
+func Reference(text, field string) (kind, name string, err error) {
+	own, cluster := "virtualmachine"+field, "virtualmachinecluster"+field
+	kind, name, found := strings.Cut(text, "/")
+	if !found {
+		kind, name = cluster, text
+	}
+	kind = strings.ToLower(kind)
+	if kind != own && kind != cluster {
+		return "", "", fmt.Errorf("%q is not one of %s, %s", kind, own, cluster)
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("%s is not NAME or %s/NAME", strconv.Quote(text), own)
+	}
+	return kind, name, nil
 }

@@ -72,7 +72,7 @@ func Parse(data []byte) (*Template, error) {
 	switch {
 	case in.Kind == OpenShift:
 		return nil, errors.New("it is a Template of OpenShift's; make a VirtualMachineTemplate of it with " +
-			"virtctl template convert")
+			"`virtctl template convert`")
 	case in.Kind != Kind || group != Group:
 		return nil, fmt.Errorf("it is a %q of %q, not a %s of %s", in.Kind, in.APIVersion, Kind, Group)
 	case len(in.Spec.VirtualMachine) == 0:

@@ -124,7 +124,7 @@ func (w *Web) guarded(next http.Handler) http.Handler {
 		case !w.sameOrigin(r):
 			http.Error(rw, "another site's page may not use this one", http.StatusForbidden)
 		case !w.known(rw, r):
-			http.Error(rw, "This address works once, in one browser. Run virtctl vnc --web again for another.",
+			http.Error(rw, "This address works once, in one browser. Run `virtctl vnc --web` again for another.",
 				http.StatusForbidden)
 		default:
 			next.ServeHTTP(rw, r)

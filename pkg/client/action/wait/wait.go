@@ -188,7 +188,7 @@ func (w *watcher) apply(event watch.Event) bool {
 
 func (w *watcher) check() (bool, error) {
 	if w.state.VM == nil && w.state.VMI == nil && !w.condition.Gone {
-		return false, action.NotFound(action.ResourceVMs, w.name)
+		return false, action.NotFound(action.ResourceVMs, w.namespace, w.name)
 	}
 	return w.condition.Met(w.state)
 }

@@ -75,7 +75,7 @@ func (e *explanation) nodesElsewhere(add obstacle) {
 			fmt.Sprintf("all other nodes that could take it are cordoned (%d)", cordoned), "kubectl uncordon NODE")
 	default:
 		add(LayerNode, "nodes", "NoOtherNode", "there is no other node that takes VMs",
-			"add a node; virtctl doctor says what keeps the present ones from it")
+			"add a node; `virtctl doctor` says what keeps the present ones from it")
 	}
 }
 

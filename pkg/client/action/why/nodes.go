@@ -34,7 +34,7 @@ var verdicts = []struct {
 	},
 	{
 		regexp.MustCompile(`Insufficient devices\.kubevirt\.io/kvm`), "NoKVM", "no hardware virtualization (KVM)",
-		[]string{"use a node with KVM, or set useEmulation: virtctl doctor"},
+		[]string{"use a node with KVM, or set useEmulation; see `virtctl doctor`"},
 	},
 	{
 		regexp.MustCompile(`Insufficient hugepages`), "NoHugepages", "too few huge pages",

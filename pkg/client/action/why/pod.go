@@ -152,7 +152,7 @@ func (e *explanation) starting(pod *corev1.Pod) {
 			if strings.Contains(w.Message, "image volume") || strings.Contains(w.Message, "failed to mount image") {
 				e.add(rankImage, LayerPod, e.podObject(), Broken, "ImageVolumes",
 					"the node cannot mount an image as a volume: "+w.Message,
-					"Kubernetes 1.35 or later with containerd 2.1 or later; see virtctl doctor")
+					"Kubernetes 1.35 or later with containerd 2.1 or later; see `virtctl doctor`")
 				return
 			}
 			e.add(rankSandbox, LayerPod, e.podObject(), Broken, w.Reason, "the container cannot be started: "+w.Message,

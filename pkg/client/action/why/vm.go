@@ -71,9 +71,15 @@ func (e *explanation) renaming(vm *v1.VirtualMachine) bool {
 }
 
 func (e *explanation) absent() {
-	message := fmt.Sprintf("%v in namespace %q", action.NotFound(action.ResourceVMs, e.Name), e.Namespace)
+	message := action.NotFound(action.ResourceVMs, e.Namespace, e.Name).Error()
 	mend := []string{"virtctl list -A"}
-	if near := nearest(e.Name, e.Others); near != "" {
+	if len(e.Namesakes) > 0 {
+		message += "; there is " + strings.Join(e.Namesakes, " and ")
+		mend = nil
+		for _, object := range e.Namesakes {
+			mend = append(mend, "virtctl why "+object+e.flag())
+		}
+	} else if near := nearest(e.Name, e.Others); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 		mend = append([]string{"virtctl why " + near + e.flag()}, mend...)
 	}

@@ -248,7 +248,7 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 	}
 	if !store.HasSystem(&vmi.Spec) {
 		e.add(rankRemark, LayerQEMU, object, OK, "NoDisk", "the machine has no disk to boot from",
-			"virtctl addvolume "+e.Name+e.flag()+" --volume-name CLAIM, or another VM: virtctl create vm")
+			"virtctl addvolume "+e.Name+e.flag()+" --volume-name CLAIM", "virtctl create vm (another VM, with a disk)")
 		return
 	}
 	if conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected, corev1.ConditionTrue) == nil {
@@ -261,7 +261,7 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 	}
 	if c := conditions.With(vmi.Status.Conditions, "SoftwareEmulation", corev1.ConditionTrue); c != nil {
 		e.add(rankRemark, LayerQEMU, object, OK, "SoftwareEmulation", c.Message,
-			"run it on nodes with KVM: virtctl doctor shows which have it")
+			"run it on nodes with KVM; `virtctl doctor` shows which have it")
 	}
 }
 
@@ -323,8 +323,8 @@ func (e *explanation) qemu(text string) {
 			"spec.template.spec.domain.firmware.bootloader of the VM")
 	case strings.Contains(text, "needs Multus"):
 		add("Multus", "a network of the VM cannot be connected: "+text,
-			"install Multus on every node, then virtctl restart "+e.Name+e.flag(), "virtctl describe "+e.Name+e.flag()+
-				" shows the VM's networks; docs/networking.md")
+			"install Multus on every node, then: virtctl restart "+e.Name+e.flag(), "virtctl describe "+e.Name+e.flag()+
+				" (the VM's networks; docs/networking.md)")
 	case strings.Contains(text, "pod's network") || strings.Contains(text, "interface "):
 		add("Network", "the guest's network cannot be set up: "+text, "spec.template.spec.networks and "+
 			"domain.devices.interfaces of the VM", "kubectl -n kubevirt logs -l kubevirt.io=virt-handler")

@@ -36,6 +36,8 @@ type Facts struct {
 	VMI *v1.VirtualMachineInstance
 	// Others are the names of the namespace's VMs and VMIs, for a name that was mistyped.
 	Others []string
+	// Namesakes are objects of other kinds that have the name, as why takes them: vmpool/db.
+	Namesakes []string
 	// Pods are the instance's, launcher and others, the youngest first.
 	Pods []corev1.Pod
 	// Claims are by name; nil for one that does not exist.

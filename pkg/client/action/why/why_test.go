@@ -335,6 +335,14 @@ func TestSituations(t *testing.T) {
 			"NotFound", Broken, LayerVM, `"payroll" not found in namespace`, "virtctl list -A",
 		},
 		{
+			"no such VM, but others of the name", func(f *Facts) {
+				f.VM, f.VMI, f.Pods = nil, nil, nil
+				f.Name, f.Others, f.Namesakes = "dmeo", []string{"demo"}, []string{"snapshot/dmeo", "vmpool/dmeo"}
+			},
+			"NotFound", Broken, LayerVM, `"dmeo" not found in namespace "default"; there is snapshot/dmeo and vmpool/dmeo`,
+			"virtctl why snapshot/dmeo -n default",
+		},
+		{
 			"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }),
 			"ComponentMissing", Broken, LayerStack, "virt-controller does not run at all", "virtctl install",
 		},
@@ -888,7 +896,7 @@ func TestSituations(t *testing.T) {
 		},
 		{
 			"nothing to boot from", func(f *Facts) { f.VMI.Spec.Volumes = nil }, "NoDisk", OK, LayerQEMU,
-			"no disk to boot from", "virtctl create vm",
+			"no disk to boot from", "virtctl addvolume demo",
 		},
 		{
 			"software emulation",

@@ -130,10 +130,14 @@ func (o *Options) checkHere() error {
 	if o.plan.direction == copyfile.Pull {
 		info, err := os.Stat(o.plan.to)
 		isDir := err == nil && info.IsDir()
-		if !isDir && (len(o.plan.sources) > 1 || os.IsPathSeparator(o.plan.to[len(o.plan.to)-1])) {
-			return fmt.Errorf("%s is not a directory", o.plan.to)
+		switch wanted := len(o.plan.sources) > 1 || os.IsPathSeparator(o.plan.to[len(o.plan.to)-1]); {
+		case isDir || !wanted:
+			return nil
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("%s is not a directory: nothing here has that name; make it first: mkdir %[1]s",
+				o.plan.to)
 		}
-		return nil
+		return fmt.Errorf("%s is not a directory; name one, or copy one file to a file", o.plan.to)
 	}
 	var failed []error
 	for _, source := range o.plan.sources {
@@ -141,6 +145,7 @@ func (o *Options) checkHere() error {
 			continue
 		}
 		info, err := os.Stat(source)
+		err = unreadable(source, err)
 		if err == nil && info.IsDir() {
 			err = fmt.Errorf("%s is a directory, and cp copies files; pack it with tar and copy that, or use "+
 				"`%s scp -r`", source, o.Factory.Program)
@@ -171,7 +176,7 @@ func (o *Options) copyAll(ctx context.Context, open guest.Opener) (files []guest
 		}
 		file, err := one(ctx, open, source, show)
 		var inGuest *guest.FileError
-		var here *fs.PathError
+		var here *hereError
 		switch {
 		case err == nil:
 			files = append(files, file)
@@ -204,12 +209,12 @@ func (o *Options) push(ctx context.Context, open guest.Opener, source string, sh
 	} else {
 		file, err := os.Open(source)
 		if err != nil {
-			return guest.CopiedFile{}, err
+			return guest.CopiedFile{}, unreadable(source, err)
 		}
 		defer file.Close()
 		info, err := file.Stat()
 		if err != nil {
-			return guest.CopiedFile{}, err
+			return guest.CopiedFile{}, unreadable(source, err)
 		}
 		p.Source, shown = file, p.Name
 		if info.Mode().IsRegular() {
@@ -221,6 +226,9 @@ func (o *Options) push(ctx context.Context, open guest.Opener, source string, sh
 	p.Written = func(bytes int64) { show(shown, bytes, total) }
 	copied, err := p.Run(ctx, open)
 	if err != nil {
+		if local := (*guest.LocalError)(nil); errors.As(err, &local) && source != "-" {
+			err = unreadable(source, local.Err)
+		}
 		return guest.CopiedFile{}, err
 	}
 	if copied.InPlace {
@@ -253,6 +261,9 @@ func (o *Options) pull(ctx context.Context, open guest.Opener, source string, sh
 	p.Read = func(bytes int64) { show(name, bytes, total) }
 	copied, err := p.Run(ctx, open)
 	if err != nil {
+		if local := (*guest.LocalError)(nil); errors.As(err, &local) && target != "-" {
+			err = unwritable(target, local.Err)
+		}
 		return guest.CopiedFile{}, err
 	}
 	if copied.Changed {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/create"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
@@ -272,6 +273,9 @@ func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
 			return err
 		}
 	}
+	if err := o.checkReferents(ctx, c, ns, vm); err != nil {
+		return err
+	}
 	created, err := c.CreateVM(ctx, ns, vm, o.DryRun == cli.DryRunServer)
 	if err != nil {
 		return fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err)
@@ -281,6 +285,24 @@ func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
 		return o.Output.Print(obj, o.Factory.IO.Out)
 	}
 	return o.DryRun.Created(o.Factory.IO.Out, "virtualmachine.kubevirt.io", created.Name)
+}
+
+// checkReferents refuses an instance type or preference that is not there, as `set` does.
+func (o *VMOptions) checkReferents(ctx context.Context, c *client.Client, ns string, vm *v1.VirtualMachine) error {
+	var named []cli.Referent
+	if m := vm.Spec.Instancetype; m != nil && m.Name != "" {
+		named = append(named, cli.Referent{Field: "instancetype", Kind: m.Kind, Name: m.Name})
+	}
+	if m := vm.Spec.Preference; m != nil && m.Name != "" {
+		named = append(named, cli.Referent{Field: "preference", Kind: m.Kind, Name: m.Name})
+	}
+	for _, r := range named {
+		if err := o.Factory.CheckReferent(ctx, c, ns, r); err != nil {
+			return fmt.Errorf("create VM %s/%s: --%s: %w; without --apply the manifest names one that is yet to be "+
+				"made", ns, vm.Name, r.Field, err)
+		}
+	}
+	return nil
 }
 
 // flagError says a FieldError in the words of the command line.

@@ -270,7 +270,8 @@ func (o *Options) report(change *credentials.Change) error {
 		}
 	}
 	if change.RestartRequired && o.Factory.IO.ErrIsTTY {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "The guest gets it after `%s restart %s`.\n", o.Factory.Program, o.Name)
+		fmt.Fprintf(o.Factory.IO.ErrOut, "The guest gets it after `%s restart %s%s`.\n", o.Factory.Program, change.Name,
+			o.Factory.InNamespace(change.Namespace))
 	}
 	return nil
 }

@@ -210,10 +210,11 @@ func WriteChanges(out io.Writer, changes []diff.Change) error {
 }
 
 // HintRestart says at a terminal how a machine gets those changes that wait for its guest to be started again.
-func HintRestart(f *cli.Factory, name string, changes []diff.Change) {
+func HintRestart(f *cli.Factory, of cli.Target, changes []diff.Change) {
 	waits := slices.ContainsFunc(changes, func(c diff.Change) bool { return c.Effect == rollout.Restart })
 	if waits && f.IO.ErrIsTTY {
-		fmt.Fprintf(f.IO.ErrOut, "What says %s waits for: %s restart %s\n", rollout.Restart, f.Program, name)
+		fmt.Fprintf(f.IO.ErrOut, "What says %s waits for: %s restart %s%s\n", rollout.Restart, f.Program, of.Name,
+			f.InNamespace(of.Namespace))
 	}
 }
 

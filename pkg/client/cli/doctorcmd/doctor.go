@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/printable"
@@ -91,8 +92,11 @@ var colours = map[string]cli.Colour{"ok": cli.Green, "warn": cli.Yellow, "FAIL":
 
 func (o *Options) print(r *doctor.Report) error {
 	var b strings.Builder
-	title := ""
+	title, skipped := "", 0
 	for _, c := range r.Checks {
+		if c.Status == doctor.Skipped {
+			skipped++
+		}
 		if o.Quiet && (c.Status == doctor.OK || c.Status == doctor.Skipped) {
 			continue
 		}
@@ -109,8 +113,13 @@ func (o *Options) print(r *doctor.Report) error {
 		}
 		fmt.Fprintf(&b, "  %-4s  %s\n", marks[c.Status], printable.Line(c.Message))
 		for _, mend := range c.Mend {
-			fmt.Fprintf(&b, "        fix: %s\n", printable.Line(cli.Mend(o.Factory.Program, mend)))
+			fmt.Fprintf(&b, "        fix: %s\n", printable.Line(action.Advice(o.Factory.Program, mend)))
 		}
+	}
+	if o.Quiet && skipped > 0 {
+		// Nothing said of what was not looked at would read as all being well.
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %d checks were skipped; `%s doctor` says which, and why\n", skipped,
+			o.Factory.Program)
 	}
 	return o.Factory.IO.PrintMarks(b.String(), colours)
 }

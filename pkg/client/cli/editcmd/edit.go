@@ -236,7 +236,7 @@ func (s *session) print(object runtime.Object, verdict *diff.Object) error {
 		return err
 	}
 	if s.o.DryRun == cli.DryRunNone {
-		diffcmd.HintRestart(s.o.Factory, s.target.Name, verdict.Changes)
+		diffcmd.HintRestart(s.o.Factory, s.target, verdict.Changes)
 	}
 	return nil
 }

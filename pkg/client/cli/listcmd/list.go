@@ -37,6 +37,9 @@ type Options struct {
 	// SortBy is a column or a JSONPath; empty for namespace and name.
 	SortBy string
 
+	// first is the first argument where it is no kind that is listed here, and may yet have been meant for one.
+	first string
+
 	sorter     sortby.Sorter[list.Row]
 	setsSorter sortby.Sorter[unstructured.Unstructured]
 }
@@ -104,6 +107,11 @@ func (o *Options) complete(args []string) error {
 		kind, ok := kindOf(args[0])
 		if o.Selection.Kind = kind; ok {
 			args = args[1:]
+		} else if o.first = args[0]; len(args) > 1 {
+			if cli.CheckKind(args) != nil {
+				return cli.UsageErrorf("%q: list takes vm, vmi, all, vmpool or vmirs before names; %s; a VM of that "+
+					"name is vm/%[1]s", o.first, cli.Elsewhere(o.Factory.Program, o.first))
+			}
 		}
 	} else {
 		o.Selection.Kind = list.VMs
@@ -212,7 +220,11 @@ func (o *Options) missing(objects list.Objects) error {
 		resource = action.ResourceVMIs
 	}
 	for _, name := range o.Selection.Missing(objects) {
-		out = append(out, o.notFound(resource, name))
+		err := o.notFound(resource, name)
+		if hint := cli.Elsewhere(o.Factory.Program, name); hint != "" && name == o.first {
+			err = fmt.Errorf("%w; %s", err, hint)
+		}
+		out = append(out, err)
 	}
 	return errors.Join(out...)
 }
@@ -220,9 +232,9 @@ func (o *Options) missing(objects list.Objects) error {
 // notFound is the error for a name that is not in the namespace or, with -A, in none, in the server's words.
 func (o *Options) notFound(resource, name string) error {
 	if o.AllNamespaces {
-		return fmt.Errorf("%w in any namespace", action.NotFound(resource, name))
+		return fmt.Errorf("%w in any namespace", action.NotFound(resource, "", name))
 	}
-	return action.NotFound(resource, name)
+	return action.NotFound(resource, o.Selection.Namespace, name)
 }
 
 // alone is whether the one object that was named is printed, and no list. A name may be in several namespaces.

@@ -3,6 +3,7 @@ package root
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -26,29 +27,7 @@ var withoutRights = map[string]string{
 // TestNoRightsIsSaid runs every command as an account without any role: that is what is said, and never that an object
 // does not exist.
 func TestNoRightsIsSaid(t *testing.T) {
-	kubeconfig := server(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/version" { // every account may read it
-			_, _ = w.Write([]byte(`{"major":"1","minor":"34","gitVersion":"v1.34.0"}`))
-			return
-		}
-		resource := "things"
-		if m := listPath.FindStringSubmatch(r.URL.Path); m != nil {
-			resource = m[1]
-		} else if m := onePath.FindStringSubmatch(r.URL.Path); m != nil {
-			resource = m[1]
-		}
-		err := apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
-		err.ErrStatus.Message = `User "nobody" cannot get resource "` + resource +
-			`" in API group "" in the namespace "default"`
-		err.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-		data, encodeErr := json.Marshal(err.Status())
-		if encodeErr != nil {
-			t.Error(encodeErr)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write(data) // a client that has gone
-	})
+	kubeconfig := withoutRole(t)
 	dir := t.TempDir()
 	manifest := filepath.Join(dir, "manifest.yaml")
 	writeFile(t, manifest,
@@ -80,5 +59,64 @@ func TestNoRightsIsSaid(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// withoutRole is the kubeconfig of an account that may do nothing.
+func withoutRole(t *testing.T) string {
+	t.Helper()
+	return server(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" { // every account may read it
+			_, _ = w.Write([]byte(`{"major":"1","minor":"34","gitVersion":"v1.34.0"}`))
+			return
+		}
+		resource := "things"
+		if m := listPath.FindStringSubmatch(r.URL.Path); m != nil {
+			resource = m[1]
+		} else if m := onePath.FindStringSubmatch(r.URL.Path); m != nil {
+			resource = m[1]
+		}
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
+		err.ErrStatus.Message = `User "nobody" cannot get resource "` + resource +
+			`" in API group "" in the namespace "default"`
+		err.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		data, encodeErr := json.Marshal(err.Status())
+		if encodeErr != nil {
+			t.Error(encodeErr)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write(data) // a client that has gone
+	})
+}
+
+// TestDoctorSaysWhatItSkips: an account without any role hears of each check that was not made which right it needs.
+func TestDoctorSaysWhatItSkips(t *testing.T) {
+	kubeconfig := withoutRole(t)
+	run := func(args ...string) (string, string) {
+		var stdout, stderr bytes.Buffer
+		f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr},
+			func(string) string { return "" })
+		ctx, cancel := contextFor(t)
+		defer cancel()
+		_ = Run(ctx, f, append([]string{"--kubeconfig", kubeconfig, "doctor"}, args...)) // it may warn of the client
+		return stdout.String(), stderr.String()
+	}
+	out, _ := run()
+	for _, what := range []string{
+		"storage classes are", "snapshots of volumes are", "the kinds that the cluster serves are",
+		"the KubeVirt resource is", "virt-api and virt-controller are", "the version of virt-api is", "admission is",
+		"the certificate authority is", "admission policies are",
+		"the nodes (kubelet, virt-handler, KVM, memory and clock of each) are",
+	} {
+		if want := "  skip  " + what + ` not looked at: not allowed: user "nobody" may not get `; !strings.Contains(out,
+			want) {
+			t.Errorf("nothing says %q:\n%s", want, out)
+		}
+	}
+	skipped := strings.Count(out, "  skip  ")
+	if out, errOut := run("--quiet"); strings.Contains(out, "skip") ||
+		errOut != fmt.Sprintf("note: %d checks were skipped; `virtctl doctor` says which, and why\n", skipped) {
+		t.Errorf("with --quiet:\n%s%s", out, errOut)
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/set"
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -22,8 +24,8 @@ type Options struct {
 	Factory *cli.Factory
 	Output  *cli.Output
 	DryRun  cli.DryRun
-	// VM is the argument that names it, and Field what is changed.
-	VM, Field string
+	// VM is the argument that names it, Field what is changed, and Value the argument with what it is to be.
+	VM, Field, Value string
 	// CPU are the flags of `set cpu`.
 	CPU    set.CPU
 	Change set.Change
@@ -82,7 +84,7 @@ func newCmd(f *cli.Factory, of field) *cobra.Command {
 			if err != nil {
 				return cli.UsageErrorf("%s", err)
 			}
-			o.VM, o.Field, o.Change = args[0], cmd.Name(), change
+			o.VM, o.Field, o.Change, o.Value = args[0], cmd.Name(), change, args[1]
 			return Run(cmd.Context(), o)
 		},
 	}
@@ -177,6 +179,9 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkReferent(ctx, c, target); err != nil {
+		return err
+	}
 	mode := map[cli.DryRun]set.Mode{cli.DryRunServer: set.Ask, cli.DryRunClient: set.Local}[o.DryRun]
 	result, err := set.Run(ctx, c, target.Namespace, target.Name, o.Change, mode)
 	if err != nil {
@@ -189,7 +194,27 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	if o.DryRun == cli.DryRunNone {
-		diffcmd.HintRestart(o.Factory, target.Name, result.Verdict.Changes)
+		diffcmd.HintRestart(o.Factory, target, result.Verdict.Changes)
+	}
+	return nil
+}
+
+// checkReferent refuses an instance type or preference that is not there: at its next start the VM would not run.
+func (o *Options) checkReferent(ctx context.Context, c *client.Client, target cli.Target) error {
+	if o.Field != "instancetype" && o.Field != "preference" || o.Value == "" {
+		return nil
+	}
+	kind, name, err := set.Reference(o.Value, o.Field)
+	if err != nil {
+		return cli.UsageErrorf("%s", err)
+	}
+	err = o.Factory.CheckReferent(ctx, c, target.Namespace, cli.Referent{Field: o.Field, Kind: kind, Name: name})
+	if err != nil {
+		if _, absent := c.VM(ctx, target.Namespace, target.Name); apierrors.IsNotFound(absent) {
+			return absent
+		}
+		return fmt.Errorf("VM %s/%s: %w; `%s edit %s%s` names one that is yet to be made", target.Namespace,
+			target.Name, err, o.Factory.Program, target.Name, o.Factory.InNamespace(target.Namespace))
 	}
 	return nil
 }

@@ -210,7 +210,10 @@ func (o *CreateOptions) machines(ctx context.Context, c *client.Client) ([]v1.Vi
 	case err != nil:
 		return nil, fmt.Errorf("list VMs: %w", err)
 	case len(list.Items) == 0:
-		return nil, fmt.Errorf("VMs to snapshot %w", action.ErrNotFound)
+		if namespace == "" {
+			return nil, fmt.Errorf("VMs to snapshot %w in any namespace", action.ErrNotFound)
+		}
+		return nil, fmt.Errorf("VMs to snapshot %w in namespace %q", action.ErrNotFound, namespace)
 	case o.DryRun != cli.DryRunNone:
 		return list.Items, nil
 	}

@@ -178,8 +178,8 @@ func (o *Options) explain(target cli.Target, err error) error {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
 	case stream.NotYet(err):
-		return fmt.Errorf("USB of %s/%s: %w; `%s start %s` starts it", target.Namespace, target.Name, err,
-			o.Factory.Program, target.Name)
+		return fmt.Errorf("USB of %s/%s: %w; `%s start %s%s` starts it", target.Namespace, target.Name, err,
+			o.Factory.Program, target.Name, o.Factory.InNamespace(target.Namespace))
 	}
 	return fmt.Errorf("USB of %s/%s: %w", target.Namespace, target.Name, err)
 }

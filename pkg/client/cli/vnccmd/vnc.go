@@ -190,7 +190,8 @@ func (s *session) explain(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case stream.NotYet(err):
-		hint = fmt.Sprintf("; --timeout 5m waits for it, `%s start %s` starts it", s.Factory.Program, s.target.Name)
+		hint = fmt.Sprintf("; --timeout 5m waits for it, `%s start %s%s` starts it", s.Factory.Program, s.target.Name,
+			s.Factory.InNamespace(s.target.Namespace))
 	case apierrors.IsServiceUnavailable(err) && s.Preserve && strings.Contains(err.Error(), "in use"):
 		// Not the 503 of a server in trouble.
 		return fmt.Errorf("screen of %s/%s: %s; without --preserve-session it is taken over", s.target.Namespace,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/printable"
@@ -77,7 +78,7 @@ func printCause(b *strings.Builder, c why.Cause, program string) {
 		if i > 0 {
 			label = " or:"
 		}
-		fmt.Fprintf(b, "   %s %s\n", label, printable.Line(cli.Mend(program, mend)))
+		fmt.Fprintf(b, "   %s %s\n", label, printable.Line(action.Advice(program, mend)))
 	}
 	if c.Evidence != "" && !strings.Contains(c.Evidence, c.Message) && !strings.Contains(c.Message, c.Evidence) {
 		fmt.Fprintf(b, "   seen: %s\n", printable.Line(c.Evidence))

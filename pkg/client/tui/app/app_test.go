@@ -53,6 +53,7 @@ type fake struct {
 	lose      bool   // an x ends the console
 	hang      bool   // nothing answers
 	nothing   bool   // there is nothing of anything
+	shown     []string
 }
 
 // wait is how a call begins: it does not answer at all where nothing does.
@@ -113,7 +114,10 @@ func (f *fake) Doctor(context.Context) *doctor.Report {
 
 func (f *fake) Stats(context.Context, string) (stats.List, error) { return stats.List{}, f.err }
 
-func (f *fake) Object(context.Context, string, string, string) (string, error) {
+func (f *fake) Object(_ context.Context, resource, namespace, name string) (string, error) {
+	f.mu.Lock()
+	f.shown = append(f.shown, resource+" "+namespace+"/"+name)
+	f.mu.Unlock()
 	if err := f.wait(); err != nil || f.nothing {
 		return "", err
 	}

@@ -237,6 +237,12 @@ func TestSnapshotsAreTakenRestoredAndDeleted(t *testing.T) {
 			},
 			"delete snapshot prod/nightly", "virtctl snapshot delete nightly --yes --namespace prod",
 		},
+		"those of the row's machine, not more": {
+			[]string{"8", "/", "'nightly", "enter", "T", "*", "ctrl+d", "'2", "enter"},
+			"delete snapshot prod/nightly, delete restore prod/restore-gone",
+			"virtctl snapshot delete nightly --yes --namespace prod && kubectl delete virtualmachinerestore " +
+				"restore-gone --namespace prod",
+		},
 		"those of a machine, not more": {
 			[]string{"T", "*", "ctrl+d", "'2", "enter"},
 			"delete snapshot prod/nightly, delete restore prod/restore-gone",
@@ -390,5 +396,38 @@ func TestSnapshotProgress(t *testing.T) {
 	drive(t, a, Changed{})
 	if s := ansi.Strip(a.screen()); !strings.Contains(s, "It has been deleted.") {
 		t.Errorf("nothing says that it was deleted:\n%s", s)
+	}
+}
+
+// TestYAMLOfWhatIsUnderTheCursor presses y on every page whose rows are objects.
+func TestYAMLOfWhatIsUnderTheCursor(t *testing.T) {
+	t.Parallel()
+	for want, keys := range map[string][]string{
+		"virtualmachines prod/web":                 {"down", "y"},
+		"virtualmachineinstancemigrations prod/m1": {"3", "y"},
+		"virtualmachineclusterpreferences /fedora": {"6", "y"},
+		"virtualmachinepools prod/sites":           {"7", "y"},
+		"virtualmachinesnapshots prod/nightly":     {"8", "/", "'nightly", "enter", "y"},
+	} {
+		f := &fake{}
+		a := New(world(f))
+		press(t, a, keys...)
+		if got := strings.Join(f.shown, ", "); got != want {
+			t.Errorf("%v: asked for %q, want %q", keys, got, want)
+		}
+		if s := ansi.Strip(a.screen()); !strings.Contains(s, "kind: VirtualMachine") {
+			t.Errorf("%v: no YAML is shown:\n%s", keys, s)
+		}
+	}
+	// enter stays what it was where another key opens a page, too.
+	for want, keys := range map[string][]string{
+		"prod/web":              {"3", "enter"},
+		"snapshot prod/nightly": {"8", "/", "'nightly", "enter", "enter"},
+	} {
+		a := New(world(&fake{}))
+		press(t, a, keys...)
+		if got := a.top().Title(); got != want {
+			t.Errorf("%v opens %q, want %q", keys, got, want)
+		}
 	}
 }

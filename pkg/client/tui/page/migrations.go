@@ -58,9 +58,10 @@ func NewMigrations(w *World) *Migrations {
 			{Title: "FROM", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.From })},
 			{Title: "TO", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.To })},
 			{
-				Title: "TOOK", Right: true, Volatile: true, Priority: 4,
+				// From the migration's start to its end; DETAILS has how long of that the guest was copied.
+				Title: "TOTAL", Right: true, Volatile: true, Priority: 4,
 				Cell: func(m *store.Migration, now time.Time) widget.Cell {
-					return widget.Cell{Text: took(m, now)}
+					return widget.Cell{Text: total(m, now)}
 				},
 			},
 			{Title: "DETAILS", Priority: 5, Flex: true, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
@@ -83,6 +84,12 @@ func NewMigrations(w *World) *Migrations {
 		{
 			Keys: []string{"M"}, Name: "migrate-cancel", Help: "cancel the migration; the guest stays where it is",
 			Allowed: func(bound) string { return p.cancellable() }, Do: func(bound) tea.Cmd { return p.cancel() },
+		},
+		{
+			Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: bound.none,
+			Do: p.open(func(m *store.Migration) Page {
+				return newYAML(w, "virtualmachineinstancemigrations", m.Key())
+			}),
 		},
 	}...)
 	p.Refresh()
@@ -143,7 +150,8 @@ func remaining(m *store.Migration) string {
 	return "?"
 }
 
-func took(m *store.Migration, now time.Time) string {
+// total is how long the whole move has taken, of which copying is a part.
+func total(m *store.Migration, now time.Time) string {
 	switch {
 	case m.Started.IsZero():
 		return ""

@@ -184,7 +184,7 @@ func (p *restoring) says() []widget.Line {
 	add(theme.Text, "%s.", p.replaces(plan))
 	switch kept := p.chosen[restoreKeep] != ""; {
 	case plan.Exists && kept:
-		add(theme.Text, "What was written since is lost to the VM until %s undo gives it back.", p.world.Program)
+		add(theme.Text, "What was written since is lost to the VM until `%s undo` gives it back.", p.world.Program)
 	case plan.Exists:
 		add(theme.Warn, "What was written since is lost to the VM.")
 	}

@@ -142,15 +142,18 @@ func (p *rows[R]) none() string {
 	return ""
 }
 
-// open makes a key of a page that a row opens.
+// open makes a key of a page that a row opens. A double click does what the first of these does.
 func (p *rows[R]) open(of func(R) Page) func(*rows[R]) tea.Cmd {
-	p.double = func() tea.Cmd {
+	do := func() tea.Cmd {
 		if p.none() != "" {
 			return nil
 		}
 		return Send(Open{of(p.current())})
 	}
-	return func(*rows[R]) tea.Cmd { return p.double() }
+	if p.double == nil {
+		p.double = do
+	}
+	return func(*rows[R]) tea.Cmd { return do() }
 }
 
 // Click moves the cursor, sorts, or opens.

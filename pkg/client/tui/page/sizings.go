@@ -24,7 +24,7 @@ func NewSizings(w *World) *Sizings {
 	p.rows = rows[*store.Sizing]{
 		world: w, title: "Instance types", what: "instance types and preferences",
 		one:    "an instance type or preference",
-		advice: "the usual ones come with " + w.Program + " install --instancetypes",
+		advice: "the usual ones come with `" + w.Program + " install --instancetypes`",
 		state: func() store.State {
 			var all []store.State
 			for _, t := range w.Sizings {

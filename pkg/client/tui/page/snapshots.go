@@ -55,7 +55,16 @@ func newSnapshots(w *World, title string, machine *store.Key) *Snapshots {
 		Keys: []string{"enter"}, Name: "details", Help: "everything about the snapshot, restore or clone",
 		Allowed: bound.none, Do: p.open(func(s *store.Snapshot) Page { return NewSnapshot(w, s.Key()) }),
 	}}
-	p.bind(append(keys, keymap.Of(savedBindings(), func(bound) saved { return p.saved() })...)...)
+	keys = append(keys, keymap.Of(savedBindings(), func(bound) saved { return p.saved() })...)
+	if machine == nil {
+		keys = append(keys, keymap.Binding[bound]{
+			Keys: []string{"T"}, Name: "snapshots", Help: "the snapshots of the VM, and what was made of them",
+			Quiet: true, Allowed: bound.none, Do: p.open(func(s *store.Snapshot) Page {
+				return NewSnapshotsOf(w, store.Key{Namespace: s.Namespace, Name: machineOf(s)})
+			}),
+		})
+	}
+	p.bind(keys...)
 	p.Refresh()
 	return p
 }

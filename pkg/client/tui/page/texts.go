@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -37,12 +38,12 @@ func whyLines(r *why.Report, program string) []widget.Line {
 	if r.Verdict == why.OK {
 		title = "Remarks"
 	}
-	lines = append(lines, causes(title, r.Causes, roles)...)
+	lines = append(lines, causes(title, r.Causes, roles, program)...)
 	if r.Migration != nil {
 		if r.Migration.Possible {
 			lines = append(lines, widget.Line{}, widget.Line{Text: "  The guest can be migrated.", Role: theme.Good})
 		} else {
-			lines = append(lines, causes("Why it cannot be migrated", r.Migration.Obstacles, roles)...)
+			lines = append(lines, causes("Why it cannot be migrated", r.Migration.Obstacles, roles, program)...)
 		}
 	}
 	for _, u := range r.Unreadable {
@@ -52,7 +53,7 @@ func whyLines(r *why.Report, program string) []widget.Line {
 	return lines
 }
 
-func causes(title string, all []why.Cause, roles map[why.State]theme.Role) []widget.Line {
+func causes(title string, all []why.Cause, roles map[why.State]theme.Role, program string) []widget.Line {
 	if len(all) == 0 {
 		return nil
 	}
@@ -64,7 +65,7 @@ func causes(title string, all []why.Cause, roles map[why.State]theme.Role) []wid
 			lines = append(lines, widget.Line{Text: "     " + c.Evidence, Role: theme.Dim})
 		}
 		for _, m := range c.Mend {
-			lines = append(lines, widget.Line{Text: "     " + m, Role: theme.Accent})
+			lines = append(lines, widget.Line{Text: "     " + action.Advice(program, m), Role: theme.Accent})
 		}
 	}
 	return lines
@@ -107,11 +108,11 @@ func yamlLines(text string) []widget.Line {
 // NewHealth is the page of what doctor finds.
 func NewHealth(w *World) *Text {
 	return NewText(w, "health of the stack", func(ctx context.Context) ([]widget.Line, error) {
-		return doctorLines(w.Actions.Doctor(ctx)), nil
+		return doctorLines(w.Actions.Doctor(ctx), w.Program), nil
 	})
 }
 
-func doctorLines(r *doctor.Report) []widget.Line {
+func doctorLines(r *doctor.Report, program string) []widget.Line {
 	roles := map[string]theme.Role{"ok": theme.Good, "warning": theme.Warn, "failed": theme.Bad}
 	var lines []widget.Line
 	area := doctor.Area("")
@@ -132,7 +133,7 @@ func doctorLines(r *doctor.Report) []widget.Line {
 			Role: roles[string(c.Status)], Hang: 34,
 		})
 		for _, m := range c.Mend {
-			lines = append(lines, widget.Line{Text: "           " + m, Role: theme.Accent})
+			lines = append(lines, widget.Line{Text: "           " + action.Advice(program, m), Role: theme.Accent})
 		}
 	}
 	return lines

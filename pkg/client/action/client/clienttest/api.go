@@ -64,7 +64,7 @@ func (a *API) Asked(suffix string) []*http.Request {
 // Client is one of its clients.
 func (a *API) Client() *client.Client {
 	a.t.Helper()
-	c, err := client.New(&rest.Config{Host: a.server.URL})
+	c, err := client.New(&rest.Config{Host: a.server.URL, QPS: -1})
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -22,7 +22,9 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/events"
+	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -119,7 +121,9 @@ func (g *gathering) second(ctx context.Context) {
 			}
 			return err
 		}
+		g.namesakes(reads)
 		g.all(ctx, reads)
+		slices.Sort(f.Namesakes)
 		return
 	}
 	reads["virtualmachinerestores"] = func(ctx context.Context) (err error) {
@@ -154,6 +158,34 @@ func (g *gathering) second(ctx context.Context) {
 	g.volumes(reads, in)
 	g.matchers(reads)
 	g.all(ctx, reads)
+}
+
+// namesakes adds a read for each other kind that can be explained. One that the user may not read, or the cluster does
+// not have, is left out: it is only an offer.
+func (g *gathering) namesakes(reads map[string]func(context.Context) error) {
+	f := &g.facts
+	for short, at := range map[string][2]string{
+		sets.Pool.Short:       {sets.Pool.Group, sets.Pool.Resource},
+		sets.ReplicaSet.Short: {sets.ReplicaSet.Group, sets.ReplicaSet.Resource},
+		Snapshot:              {snapshot.Group, client.Snapshots},
+		Restore:               {snapshot.Group, client.Restores},
+		Clone:                 {clone.Group, client.Clones},
+	} {
+		reads[at[1]] = func(ctx context.Context) error {
+			_, err := g.client.ReadMetadata(ctx, at[0]+"/namespaces/"+url.PathEscape(f.Namespace)+"/"+at[1]+"/"+
+				url.PathEscape(f.Name))
+			switch {
+			case apierrors.IsForbidden(err):
+				return nil
+			case err != nil:
+				return ignoreAbsent(err)
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			f.Namesakes = append(f.Namesakes, short+"/"+f.Name)
+			return nil
+		}
+	}
 }
 
 // volumes adds a read for each object that a volume names.

@@ -204,6 +204,22 @@ func TestNoMachine(t *testing.T) {
 	}
 }
 
+// What else has the name is found, as far as it may be read.
+func TestNoMachineButOthers(t *testing.T) {
+	api := clienttest.New(t)
+	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "vm"}}
+	api.Put("/apis/pool.kubevirt.io/v1beta1/namespaces/ns/virtualmachinepools/vm", object)
+	api.Put("/apis/clone.kubevirt.io/v1beta1/namespaces/ns/virtualmachineclones/vm", object)
+	api.Put("/apis/snapshot.kubevirt.io/v1beta1/namespaces/ns/virtualmachinesnapshots/vm",
+		clienttest.Forbidden("virtualmachinesnapshots"))
+	api.Put("/apis/snapshot.kubevirt.io/v1beta1/namespaces/ns/virtualmachinerestores/vm",
+		http.HandlerFunc(http.NotFound))
+	f := facts(t, api)
+	if !slices.Equal(f.Namesakes, []string{"clone/vm", "vmpool/vm"}) || len(f.Unreadable) > 0 {
+		t.Errorf("%v, unreadable %v", f.Namesakes, f.Unreadable)
+	}
+}
+
 // A cluster that does not know the kinds answers with a 404 of its own, which is no object's.
 func TestNotInstalled(t *testing.T) {
 	for what, answer := range map[string]http.HandlerFunc{

@@ -27,7 +27,7 @@ func Set(
 	f := why.SetFacts{Kind: kind.Short}
 	set, err := sets.Get(ctx, c, kind, namespace, name)
 	if apierrors.IsNotFound(err) {
-		return f, action.NotFound(kind.Qualified(), name)
+		return f, action.NotFound(kind.Qualified(), namespace, name)
 	}
 	if err != nil {
 		return f, err

@@ -1,0 +1,91 @@
+package cpcmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// hereError is what is wrong about a file of this machine, in a sentence. Others may well be copied.
+type hereError struct {
+	text string
+	err  error
+}
+
+func (e *hereError) Error() string { return e.text }
+func (e *hereError) Unwrap() error { return e.err }
+
+// ofFile is the operating system's reason in an error about a file of this machine.
+func ofFile(err error) (error, bool) {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err, true
+	case errors.As(err, &link):
+		return link.Err, true
+	}
+	return nil, false
+}
+
+// unreadable says why a file here cannot be read; any other error stays as it is.
+func unreadable(name string, err error) error {
+	reason, ok := ofFile(err)
+	if !ok {
+		return err
+	}
+	says := func(format string, args ...any) error { return &hereError{name + fmt.Sprintf(format, args...), err} }
+	switch {
+	case errors.Is(reason, fs.ErrNotExist):
+		return says(": there is no such file here; a file in a VM is NAME:PATH")
+	case errors.Is(reason, syscall.ENOTDIR):
+		return says(": there is no such file here, for %s is not a directory", fileAbove(name))
+	case errors.Is(reason, fs.ErrPermission):
+		return says(" may not be read by you (permission denied); let its owner change its mode, or copy it as its " +
+			"owner")
+	}
+	return says(" cannot be read: %v", reason)
+}
+
+// unwritable says why a file here cannot be written; any other error stays as it is.
+func unwritable(name string, err error) error {
+	reason, ok := ofFile(err)
+	if !ok {
+		return err
+	}
+	says := func(format string, args ...any) error {
+		return &hereError{name + " cannot be written: " + fmt.Sprintf(format, args...), err}
+	}
+	dir := filepath.Dir(name)
+	info, statErr := os.Stat(name)
+	switch {
+	case statErr == nil && info.IsDir():
+		return says("it is a directory; name a file in it")
+	case errors.Is(reason, fs.ErrNotExist):
+		return says("there is no directory %s here; make it first: mkdir -p %[1]s", dir)
+	case errors.Is(reason, syscall.ENOTDIR):
+		return says("%s is not a directory; name another place", fileAbove(name))
+	case errors.Is(reason, fs.ErrPermission):
+		return says("you may not write in directory %s (permission denied); name another place", dir)
+	case errors.Is(reason, syscall.ENOSPC), errors.Is(reason, syscall.EDQUOT):
+		return says("there is no space left in %s; free some, or name another place", dir)
+	case errors.Is(reason, syscall.EROFS):
+		return says("directory %s is on a read-only file system; name another place", dir)
+	}
+	return says("%v", reason)
+}
+
+// fileAbove is the part of a path that should be a directory and is a file.
+func fileAbove(name string) string {
+	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+			return dir
+		}
+		if dir == filepath.Dir(dir) || dir == "." {
+			return filepath.Dir(name)
+		}
+	}
+}
