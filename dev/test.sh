@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# test.sh SUITE... runs test suites, cheap ones best named first: the first that fails ends the run.
+# test.sh SUITE... runs test suites, cheap ones best named first: the first that fails ends the run. Unit and integration,
+# named one after the other, run side by side.
 #
 #   lint         format, vet, staticcheck, the arrows between packages
 #   generated    generated files are what their generators write
@@ -96,6 +97,26 @@ chaos() {
 	go test -tags chaos -count=1 -timeout 0 -v -run '^TestChaos$' ./tests/chaos | failures_last
 }
 
+# beside FIRST SECOND runs two suites side by side: what the first prints is seen at once, what the second prints when
+# both have ended. At the end stands what failed.
+beside() {
+	local out status=0 second
+	out=$(mktemp -d)
+	("$2") >"$out/$2" 2>&1 &
+	second=$!
+	{ ("$1") 2>&1 | tee "$out/$1"; } &
+	wait $! || status=1
+	wait "$second" || status=1
+	dev/step.sh "Tested beside $1: $2"
+	cat "$out/$2"
+	if [ "$status" != 0 ]; then
+		printf '\n== Failed:\n'
+		(cd "$out" && grep -E '^(--- FAIL|FAIL|panic: |fatal error: |make: )' "$1" "$2") || true
+	fi
+	rm -r "$out"
+	return $status
+}
+
 # failed LOG... says which tests failed, and the last that each said.
 failed() {
 	awk -v lines=40 -f dev/failed.awk "$@"
@@ -120,7 +141,17 @@ packages_with() {
 		xargs grep -l "^//go:build.*\b$1\b" | xargs -n1 dirname | sort -u | sed 's,^,./,'
 }
 
-for suite in "$@"; do
-	dev/step.sh "Testing: $suite"
-	"$suite"
+while [ $# -gt 0 ]; do
+	if [ "$1 ${2-}" = "unit integration" ]; then
+		# Integration mostly waits. What both need is built before, once.
+		dev/deps.sh
+		make --no-print-directory build
+		dev/step.sh "Testing: unit, and integration beside it"
+		beside unit integration
+		shift 2
+		continue
+	fi
+	dev/step.sh "Testing: $1"
+	"$1"
+	shift
 done

@@ -11,8 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 const (
@@ -49,23 +47,7 @@ func buildDebianDisk(ctx context.Context, b *build) error {
 	if err := b.debianDisk(ctx, disk); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(disk)
-	if err != nil {
-		return err
-	}
-	l, err := b.layer(digest(inputs, string(data)), "Debian guest", gzip.NoCompression, func() (tree, error) {
-		t := tree{}
-		t.dir("disk", 0o555)
-		t.file("disk/debian.qcow2", 0o444, data)
-		return t, nil
-	})
-	if err != nil {
-		return err
-	}
-	if err := b.writeImage(image, v1.Config{}, l); err != nil {
-		return err
-	}
-	return b.stamped(image, inputs)
+	return b.containerDisk(image, inputs, disk, "Debian guest", gzip.NoCompression, func(tree) {})
 }
 
 // debianDisk installs Debian and makes a disk of it.

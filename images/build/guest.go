@@ -39,18 +39,25 @@ func buildTinyDisk(ctx context.Context, b *build) error {
 	if err := os.Rename(disk+".new", disk); err != nil {
 		return err
 	}
+	// Kernel and initramfs are compressed already; more would only take time when it is unpacked.
+	return b.containerDisk(image, inputs, disk, "tiny guest", gzip.BestSpeed, func(t tree) {
+		t.dir("boot", 0o555)
+		t.file("boot/vmlinuz", 0o444, boot["vmlinuz"].Data)
+		t.file("boot/initrd", 0o444, boot["initrd"].Data)
+	})
+}
+
+// containerDisk makes an image of a disk, a file that goes below /disk under its name; add puts what else there is.
+func (b *build) containerDisk(image, inputs, disk, comment string, level int, add func(tree)) error {
 	data, err := os.ReadFile(disk)
 	if err != nil {
 		return err
 	}
-	// Kernel and initramfs are compressed already; more would only take time when it is unpacked.
-	l, err := b.layer(digest(inputs, string(data)), "tiny guest", gzip.BestSpeed, func() (tree, error) {
+	l, err := b.layer(digest(inputs, string(data)), comment, level, func() (tree, error) {
 		t := tree{}
 		t.dir("disk", 0o555)
-		t.file("disk/tiny.qcow2", 0o444, data)
-		t.dir("boot", 0o555)
-		t.file("boot/vmlinuz", 0o444, boot["vmlinuz"].Data)
-		t.file("boot/initrd", 0o444, boot["initrd"].Data)
+		t.file("disk/"+filepath.Base(disk), 0o444, data)
+		add(t)
 		return t, nil
 	})
 	if err != nil {

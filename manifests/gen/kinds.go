@@ -78,11 +78,7 @@ var kinds = []kind{
 			described(number("Ready", ".status.readyReplicas"),
 				"Number of managed VirtualMachineInstances which are ready to receive traffic"),
 			age),
-		scale: &apiextensions.CustomResourceSubresourceScale{
-			SpecReplicasPath:   ".spec.replicas",
-			StatusReplicasPath: ".status.replicas",
-			LabelSelectorPath:  pointer(".status.labelSelector"),
-		},
+		scale: replicas,
 	},
 	{
 		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstancePreset",
@@ -100,11 +96,7 @@ var kinds = []kind{
 			described(number("Ready", ".status.readyReplicas"),
 				"Number of managed VirtualMachines which are ready to receive traffic"),
 			age),
-		scale: &apiextensions.CustomResourceSubresourceScale{
-			SpecReplicasPath:   ".spec.replicas",
-			StatusReplicasPath: ".status.replicas",
-			LabelSelectorPath:  pointer(".status.labelSelector"),
-		},
+		scale: replicas,
 	},
 	{
 		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineInstancetype", plain: true,
@@ -301,3 +293,10 @@ func wide(c column) column {
 }
 
 func pointer[T any](v T) *T { return &v }
+
+// replicas is the scale of a set: its fields are where those of Kubernetes' own sets are.
+var replicas = &apiextensions.CustomResourceSubresourceScale{
+	SpecReplicasPath:   ".spec.replicas",
+	StatusReplicasPath: ".status.replicas",
+	LabelSelectorPath:  pointer(".status.labelSelector"),
+}

@@ -186,23 +186,53 @@ func (o *Options) newManager(ctx context.Context, rest *rest.Config, lock *lease
 	return mgr, nil
 }
 
+// others are how to the kinds of others, which a cluster may lack.
+type others struct {
+	dataVolumes     *cdi.Access
+	volumeSnapshots *volumesnapshots.Access
+	bound           *volumesnapshots.Bound
+	storage         *volumesnapshots.Storage
+}
+
+func newOthers(mgr ctrl.Manager) (*others, error) {
+	api, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	access := func(kind optional.Kind) *optional.Access {
+		return &optional.Access{Kind: kind, Client: mgr.GetClient(), Cache: mgr.GetCache(), Discovery: api}
+	}
+	return &others{
+		dataVolumes:     &cdi.Access{Access: access(cdi.DataVolumes())},
+		volumeSnapshots: &volumesnapshots.Access{Access: access(volumesnapshots.Kind())},
+		bound:           &volumesnapshots.Bound{Access: access(volumesnapshots.BoundKind())},
+		storage: &volumesnapshots.Storage{
+			Client: mgr.GetClient(), Classes: access(volumesnapshots.Classes()),
+			Profiles: access(volumesnapshots.Profiles()),
+		},
+	}, nil
+}
+
+func (o *others) setUp(mgr ctrl.Manager) error {
+	return errors.Join(
+		o.dataVolumes.SetupWithManager(mgr),
+		o.volumeSnapshots.SetupWithManager(mgr),
+		o.bound.SetupWithManager(mgr),
+		o.storage.Classes.SetupWithManager(mgr),
+		o.storage.Profiles.SetupWithManager(mgr),
+	)
+}
+
+// addReconcilers makes all reconcilers and registers them.
 func (o *Options) addReconcilers(
 	ctx context.Context, mgr ctrl.Manager, recorder record.EventRecorder, current func() config.Config,
 ) error {
 	client, live := mgr.GetClient(), mgr.GetAPIReader()
-	api, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+	others, err := newOthers(mgr)
 	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return err
 	}
-	access := func(kind optional.Kind) *optional.Access {
-		return &optional.Access{Kind: kind, Client: client, Cache: mgr.GetCache(), Discovery: api}
-	}
-	dataVolumes := &cdi.Access{Access: access(cdi.DataVolumes())}
-	volumeSnapshots := &volumesnapshots.Access{Access: access(volumesnapshots.Kind())}
-	bound := &volumesnapshots.Bound{Access: access(volumesnapshots.BoundKind())}
-	storage := &volumesnapshots.Storage{
-		Client: client, Classes: access(volumesnapshots.Classes()), Profiles: access(volumesnapshots.Profiles()),
-	}
+	dataVolumes, volumeSnapshots, storage := others.dataVolumes, others.volumeSnapshots, others.storage
 	freezer := o.freezer
 	if freezer == nil {
 		if freezer, err = snapshotcontroller.NewFreezer(mgr.GetConfig()); err != nil {
@@ -236,7 +266,7 @@ func (o *Options) addReconcilers(
 	}
 	contents := &snapshotcontroller.Contents{
 		Client: client, Live: live, Recorder: recorder, Now: time.Now, Freezer: freezer,
-		VolumeSnapshots: volumeSnapshots, Bound: bound, Storage: storage,
+		VolumeSnapshots: volumeSnapshots, Bound: others.bound, Storage: storage,
 	}
 	if saver, ok := freezer.(snapshotcontroller.MemorySaver); ok {
 		contents.Memory = saver
@@ -262,11 +292,7 @@ func (o *Options) addReconcilers(
 		Snapshots: volumeSnapshots,
 	}
 	err = errors.Join(
-		dataVolumes.SetupWithManager(mgr),
-		volumeSnapshots.SetupWithManager(mgr),
-		bound.SetupWithManager(mgr),
-		storage.Classes.SetupWithManager(mgr),
-		storage.Profiles.SetupWithManager(mgr),
+		others.setUp(mgr),
 		vmis.SetupWithManager(ctx, mgr),
 		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(ctx, mgr),

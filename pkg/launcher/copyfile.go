@@ -46,13 +46,11 @@ func (s *service) CopyFile(stream copyStream) error {
 	if err := request.Check(); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	select {
-	case s.copying <- struct{}{}:
-		defer func() { <-s.copying }()
-	default:
-		return status.Errorf(codes.ResourceExhausted,
-			"%d files are copied to or from this guest at once, which is the most; wait for one of them", maxCopies)
+	end, err := s.copying.begin("files are copied to or from this guest")
+	if err != nil {
+		return err
 	}
+	defer end()
 	c := &copying{s: s, stream: stream, request: request, sum: sha256.New()}
 	if start.Pull {
 		err = c.pull(stream.Context())

@@ -85,13 +85,11 @@ func (s *service) Exec(req *pb.ExecRequest, stream grpc.ServerStreamingServer[pb
 	if err := agent.CheckExec(req.Command, req.Input); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	select {
-	case s.running <- struct{}{}:
-		defer func() { <-s.running }()
-	default:
-		return status.Errorf(codes.ResourceExhausted,
-			"%d commands run in this guest at once, which is the most; wait for one of them", maxPrograms)
+	end, err := s.running.begin("commands run in this guest")
+	if err != nil {
+		return err
 	}
+	defer end()
 	pid, err := s.startProgram(stream.Context(), req)
 	if err != nil {
 		return err

@@ -35,9 +35,9 @@ type service struct {
 	// images has those that are to come with a guest, once.
 	images chan incomingImages
 	// running are the programs in the guest that somebody waits for.
-	running chan struct{}
+	running slots
 	// copying are the files that are copied to or from the guest.
-	copying chan struct{}
+	copying slots
 
 	// incoming has the guest of another launcher that this one waits for, once.
 	incoming chan incomingGuest
@@ -49,8 +49,8 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 		credentials: newCredentialSync(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log),
 		state:    newStateSync(o, g),
 		reporter: newMetricsReporter(o, g), dumper: newDumper(o, g), fence: newFence(o),
-		running:  make(chan struct{}, maxPrograms),
-		copying:  make(chan struct{}, maxCopies),
+		running:  make(slots, maxPrograms),
+		copying:  make(slots, maxCopies),
 		incoming: make(chan incomingGuest, 1), images: make(chan incomingImages, 1),
 	}
 }

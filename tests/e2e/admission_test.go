@@ -143,8 +143,7 @@ func TestNotEnoughMemory(t *testing.T) {
 func TestVMISpecIsImmutable(t *testing.T) {
 	t.Parallel()
 	c := theCluster
-	g := c.create(t, newVM(c.namespace(t, "restricted"), "fixed", v1.RunStrategyAlways))
-	vmi := g.waitPhase(t, bootTime, v1.Running)
+	vmi := c.shared(t).vmi(t)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"domain":{"memory":{"guest":"1Gi"}}}}`))
 	if err := c.Client.Patch(t.Context(), vmi, patch); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		t.Errorf("changing a running instance's memory: %v", err)

@@ -70,8 +70,12 @@ func runTests(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	theCluster = &cluster{i}
-	if code := m.Run(); code != 0 {
-		return code, nil
+	code = m.Run()
+	// The time of ctx is for the start.
+	ending, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	if err := theCluster.endShared(ending); err != nil || code != 0 {
+		return max(code, 1), err
 	}
 	return 0, checkRights(i)
 }

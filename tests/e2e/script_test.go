@@ -30,6 +30,8 @@ const deadline = 15 * time.Minute
 //
 //	guest NAME [ARGUMENTS...]          make and run a VM from the tiny guest, user root, password tiny, with virtctl
 //	                                   create vm's further ARGUMENTS, and wait for its login prompt
+//	shared                             from here on the namespace is that of the shared guest, demo, which a script
+//	                                   only looks at
 //	exits CODE PROGRAM ARGUMENTS...    the program must end with CODE
 //	eventually [-stdout REGEXP] PROGRAM ARGUMENTS...
 //	                                   within six minutes the program must succeed, or else print what matches; it is
@@ -54,6 +56,9 @@ func TestScript(t *testing.T) {
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"guest": guestCommand, "exits": exits.Command, "eventually": eventuallyCommand,
 					"sshkey": sshKeyCommand,
+					"shared": func(ts *testscript.TestScript, _ bool, _ []string) {
+						ts.Check(c.kubeconfig(ts.Getenv("KUBECONFIG"), c.shared(t).ns))
+					},
 				},
 				Setup: func(env *testscript.Env) error { return c.setup(env, namespace) },
 			})
@@ -71,14 +76,8 @@ func (t inOrder) Run(_ string, f func(testscript.T)) { f(t) }
 func (t inOrder) Verbose() bool { return testing.Verbose() }
 
 func (c *cluster) setup(env *testscript.Env, namespace string) error {
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	config.CurrentContext = c.Name
-	config.Contexts[c.Name].Namespace = namespace
 	path := filepath.Join(env.WorkDir, "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	if err := c.kubeconfig(path, namespace); err != nil {
 		return err
 	}
 	for name, value := range map[string]string{
@@ -94,6 +93,17 @@ func (c *cluster) setup(env *testscript.Env, namespace string) error {
 		env.Setenv(name, value)
 	}
 	return os.Mkdir(filepath.Join(env.WorkDir, "home"), 0o700)
+}
+
+// kubeconfig writes one whose namespace is the given one.
+func (c *cluster) kubeconfig(path, namespace string) error {
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.CurrentContext = c.Name
+	config.Contexts[c.Name].Namespace = namespace
+	return clientcmd.WriteToFile(*config, path)
 }
 
 func guestCommand(ts *testscript.TestScript, neg bool, args []string) {

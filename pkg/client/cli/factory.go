@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -63,6 +64,14 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 func (f *Factory) Namespace() (string, error) {
 	ns, _, err := f.Flags.Loader().Namespace()
 	return ns, kubeconfigError(err)
+}
+
+// NamespaceOf is the namespace of an object that is to be sent: its own, or Namespace where it has none.
+func (f *Factory) NamespaceOf(object metav1.Object) (string, error) {
+	if ns := object.GetNamespace(); ns != "" {
+		return ns, nil
+	}
+	return f.Namespace()
 }
 
 // kubeconfigError says of an error about a bare path what the path is for.

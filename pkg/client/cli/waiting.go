@@ -32,6 +32,13 @@ func (w *Waiting) CheckWait(d DryRun) error {
 	return nil
 }
 
+// Until does wait within the timeout. A terminal shows what is waited for.
+func (w *Waiting) Until(
+	ctx context.Context, streams *IOStreams, what string, wait func(ctx context.Context) error,
+) error {
+	return w.Stages(ctx, streams, what, func(ctx context.Context, _ func(string)) error { return wait(ctx) })
+}
+
 // Stages does wait within the timeout. A terminal shows what is waited for and the stage that wait reports last.
 func (w *Waiting) Stages(
 	ctx context.Context, streams *IOStreams, what string,
@@ -62,18 +69,4 @@ func (s *IOStreams) Requested(err error, accepted bool, what string, args ...any
 		said = " was requested, and goes on"
 	}
 	s.Interrupted(err, what+said, args...)
-}
-
-// Created says, when err is that the user has ended the command, that the kind's objects that it has created go on, and
-// which command tells how far they are.
-func (w *Waiting) Created(f *Factory, err error, kind, namespace string, names ...string) {
-	for _, name := range names {
-		f.IO.Interrupted(err, "%s %s was created, and goes on; `%s why %s/%s -n %s` says how far it is", kind, name,
-			f.Program, kind, name, namespace)
-	}
-}
-
-// MayBeCreated is Created of an object whose creation the server had not answered.
-func (w *Waiting) MayBeCreated(f *Factory, err error, kind, namespace, name string) {
-	f.IO.Interrupted(err, "%s %s/%s may have been created", kind, namespace, name)
 }

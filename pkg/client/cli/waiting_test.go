@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -58,30 +57,5 @@ func TestStagesEndsInTime(t *testing.T) {
 		})
 	if !errors.Is(err, context.DeadlineExceeded) || errOut.Len() > 0 {
 		t.Errorf("%v, %q", err, errOut.String())
-	}
-}
-
-// What goes on is told to who has interrupted, and to nobody else.
-func TestCreated(t *testing.T) {
-	w := Waiting{}
-	for name, test := range map[string]struct {
-		err  error
-		want string
-	}{
-		"interrupted": {
-			fmt.Errorf("watch: %w", context.Canceled),
-			"interrupted: clone c1 was created, and goes on; `kubectl virt why clone/c1 -n ns` says how far it is\n" +
-				"interrupted: clone ns/c2 may have been created\n",
-		},
-		"too slow": {context.DeadlineExceeded, ""},
-		"no error": {nil, ""},
-	} {
-		var errOut bytes.Buffer
-		f := NewFactory("kubectl virt", &IOStreams{ErrOut: &errOut}, func(string) string { return "" })
-		w.Created(f, test.err, "clone", "ns", "c1")
-		w.MayBeCreated(f, test.err, "clone", "ns", "c2")
-		if errOut.String() != test.want {
-			t.Errorf("%s: said %q, want %q", name, errOut.String(), test.want)
-		}
 	}
 }

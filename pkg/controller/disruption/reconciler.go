@@ -52,9 +52,10 @@ const budgetsByVMI = "virtkit.vmi"
 // SetupWithManager registers the reconciler and its index; the VMI reconciler's indexes are expected.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().IndexField(ctx, &policyv1.PodDisruptionBudget{}, budgetsByVMI, vmicontroller.ByVMI)
+	err := frame.Index[client.Object](ctx, mgr.GetFieldIndexer(), &policyv1.PodDisruptionBudget{}, budgetsByVMI,
+		"PodDisruptionBudgets by VMI", vmicontroller.ByVMI)
 	if err != nil {
-		return fmt.Errorf("index PodDisruptionBudgets by VMI: %w", err)
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("disruptionbudget").

@@ -47,15 +47,11 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index; those of the VMI, migration and node reconcilers are
 // expected.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().
-		IndexField(ctx, &v1.VirtualMachineInstance{}, marked, func(obj client.Object) []string {
-			if node := obj.(*v1.VirtualMachineInstance).Status.EvacuationNodeName; node != "" {
-				return []string{node}
-			}
-			return nil
-		})
+	err := frame.Index(ctx, mgr.GetFieldIndexer(), &v1.VirtualMachineInstance{}, marked,
+		"VMIs by the node that they are to leave",
+		func(vmi *v1.VirtualMachineInstance) []string { return []string{vmi.Status.EvacuationNodeName} })
 	if err != nil {
-		return fmt.Errorf("index VMIs by the node that they are to leave: %w", err)
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("evacuation").

@@ -56,12 +56,11 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index; the VMI reconciler's are expected.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().
-		IndexField(ctx, &v1.VirtualMachineInstanceMigration{}, MigrationsByVMI, func(obj client.Object) []string {
-			return []string{obj.(*v1.VirtualMachineInstanceMigration).Spec.VMIName}
-		})
+	err := frame.Index(ctx, mgr.GetFieldIndexer(), &v1.VirtualMachineInstanceMigration{}, MigrationsByVMI,
+		"migrations by VMI",
+		func(migration *v1.VirtualMachineInstanceMigration) []string { return []string{migration.Spec.VMIName} })
 	if err != nil {
-		return fmt.Errorf("index migrations by VMI: %w", err)
+		return err
 	}
 	// Policies are there when the first migration asks for them.
 	if _, err := mgr.GetCache().

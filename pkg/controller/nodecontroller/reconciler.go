@@ -42,15 +42,10 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().
-		IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsByNode, func(obj client.Object) []string {
-			if node := obj.(*v1.VirtualMachineInstance).Status.NodeName; node != "" {
-				return []string{node}
-			}
-			return nil
-		})
+	err := frame.Index(ctx, mgr.GetFieldIndexer(), &v1.VirtualMachineInstance{}, VMIsByNode, "VMIs by node",
+		func(vmi *v1.VirtualMachineInstance) []string { return []string{vmi.Status.NodeName} })
 	if err != nil {
-		return fmt.Errorf("index VMIs by node: %w", err)
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("node").

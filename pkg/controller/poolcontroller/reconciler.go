@@ -58,15 +58,15 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().
-		IndexField(ctx, &v1.VirtualMachine{}, vmsByController, func(obj client.Object) []string {
-			if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+	err := frame.Index(ctx, mgr.GetFieldIndexer(), &v1.VirtualMachine{}, vmsByController, "VMs by what controls them",
+		func(vm *v1.VirtualMachine) []string {
+			if owner := metav1.GetControllerOfNoCopy(vm); owner != nil {
 				return []string{string(owner.UID)}
 			}
 			return nil
 		})
 	if err != nil {
-		return fmt.Errorf("index VMs by what controls them: %w", err)
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachinepool").

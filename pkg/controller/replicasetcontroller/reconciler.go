@@ -47,15 +47,15 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().
-		IndexField(ctx, &v1.VirtualMachineInstance{}, vmisByController, func(obj client.Object) []string {
-			if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+	err := frame.Index(ctx, mgr.GetFieldIndexer(), &v1.VirtualMachineInstance{}, vmisByController,
+		"VMIs by what controls them", func(vmi *v1.VirtualMachineInstance) []string {
+			if owner := metav1.GetControllerOfNoCopy(vmi); owner != nil {
 				return []string{string(owner.UID)}
 			}
 			return []string{orphan}
 		})
 	if err != nil {
-		return fmt.Errorf("index VMIs by what controls them: %w", err)
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstancereplicaset").

@@ -49,12 +49,10 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().
-		IndexField(ctx, &v1beta1.VirtualMachineSnapshot{}, snapshotsByVM, func(obj client.Object) []string {
-			return []string{obj.(*v1beta1.VirtualMachineSnapshot).Spec.Source.Name}
-		})
+	err := frame.Index(ctx, mgr.GetFieldIndexer(), &v1beta1.VirtualMachineSnapshot{}, snapshotsByVM, "snapshots by VM",
+		func(snapshot *v1beta1.VirtualMachineSnapshot) []string { return []string{snapshot.Spec.Source.Name} })
 	if err != nil {
-		return fmt.Errorf("index snapshots by VM: %w", err)
+		return err
 	}
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachinesnapshot").

@@ -2,6 +2,7 @@ package vmcontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,14 +59,12 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().
-		IndexField(ctx, &v1.VirtualMachine{}, vmsByDataVolume, func(obj client.Object) []string {
-			return dataVolumeNames(obj.(*v1.VirtualMachine))
-		})
+	indexer, vm := mgr.GetFieldIndexer(), &v1.VirtualMachine{}
+	err := errors.Join(
+		frame.Index(ctx, indexer, vm, vmsByDataVolume, "VMs by DataVolume", dataVolumeNames),
+		frame.Index(ctx, indexer, vm, vmsByClaim, "VMs by claim", claimsOf),
+	)
 	if err != nil {
-		return fmt.Errorf("index VMs by DataVolume: %w", err)
-	}
-	if err := indexByClaim(ctx, mgr); err != nil {
 		return err
 	}
 	built, err := ctrl.NewControllerManagedBy(mgr).

@@ -2,7 +2,6 @@ package vmcontroller
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -27,28 +26,21 @@ const (
 	anyClaim = "*"
 )
 
-func indexByClaim(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().
-		IndexField(ctx, &v1.VirtualMachine{}, vmsByClaim, func(obj client.Object) []string {
-			vm := obj.(*v1.VirtualMachine)
-			if vm.Spec.Template == nil {
-				return nil
-			}
-			var out []string
-			if snapshots.KeepsState(vm, nil) {
-				out = append(out, anyClaim)
-			}
-			for i := range vm.Spec.Template.Spec.Volumes {
-				if claim := snapshots.Claim(&vm.Spec.Template.Spec.Volumes[i]); claim != "" {
-					out = append(out, claim, anyClaim)
-				}
-			}
-			return out
-		})
-	if err != nil {
-		return fmt.Errorf("index VMs by claim: %w", err)
+// claimsOf are a VM's keys in that index.
+func claimsOf(vm *v1.VirtualMachine) []string {
+	if vm.Spec.Template == nil {
+		return nil
 	}
-	return nil
+	var out []string
+	if snapshots.KeepsState(vm, nil) {
+		out = append(out, anyClaim)
+	}
+	for i := range vm.Spec.Template.Spec.Volumes {
+		if claim := snapshots.Claim(&vm.Spec.Template.Spec.Volumes[i]); claim != "" {
+			out = append(out, claim, anyClaim)
+		}
+	}
+	return out
 }
 
 // vmsOfClaim are the VMs that a claim belongs to: by a volume, or as their persistent state.

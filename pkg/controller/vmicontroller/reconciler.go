@@ -78,34 +78,26 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its indexes.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	indexer := mgr.GetFieldIndexer()
-	err := indexer.IndexField(ctx, &corev1.Pod{}, PodsByVMI, ByVMI)
+	indexer, vmi, pod := mgr.GetFieldIndexer(), &v1.VirtualMachineInstance{}, &corev1.Pod{}
+	err := errors.Join(
+		frame.Index[client.Object](ctx, indexer, pod, PodsByVMI, "pods by VMI", ByVMI),
+		frame.Index(ctx, indexer, vmi, VMIsByClaim, "VMIs by claim", claimNames),
+		frame.Index(ctx, indexer, vmi, VMIsWithTSC, "VMIs by the frequency of their time stamp counters",
+			func(vmi *v1.VirtualMachineInstance) []string {
+				if GivenTSC(vmi) > 0 {
+					return []string{AnyTSC}
+				}
+				return nil
+			}),
+		frame.Index(ctx, indexer, pod, AttachmentsByPod, "attachment pods", func(pod *corev1.Pod) []string {
+			if owner := launcherOf(pod); owner != nil {
+				return []string{string(owner.UID)}
+			}
+			return nil
+		}),
+	)
 	if err != nil {
-		return fmt.Errorf("index pods by VMI: %w", err)
-	}
-	err = indexer.IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsByClaim, func(obj client.Object) []string {
-		return claimNames(obj.(*v1.VirtualMachineInstance))
-	})
-	if err != nil {
-		return fmt.Errorf("index VMIs by claim: %w", err)
-	}
-	err = indexer.IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsWithTSC, func(obj client.Object) []string {
-		if GivenTSC(obj.(*v1.VirtualMachineInstance)) > 0 {
-			return []string{AnyTSC}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index VMIs by the frequency of their time stamp counters: %w", err)
-	}
-	err = indexer.IndexField(ctx, &corev1.Pod{}, AttachmentsByPod, func(obj client.Object) []string {
-		if owner := launcherOf(obj); owner != nil {
-			return []string{string(owner.UID)}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index attachment pods: %w", err)
+		return err
 	}
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstance").

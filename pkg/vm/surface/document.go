@@ -109,10 +109,7 @@ func rank(title string) string {
 // describe finds the type of a field and what the API's own documentation says of it.
 func describe(t reflect.Type, path string) (typeName, doc string) {
 	for name := range strings.SplitSeq(path, ".") {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-			t = t.Elem()
-		}
-		if t.Kind() == reflect.Map {
+		if t = element(t); t.Kind() == reflect.Map {
 			t = t.Elem()
 			continue
 		}
@@ -123,6 +120,14 @@ func describe(t reflect.Type, path string) (typeName, doc string) {
 		t, doc = found, text
 	}
 	return nameOf(t), doc
+}
+
+// element is what a pointer is to, or a list has.
+func element(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t
 }
 
 // lookup finds a struct's field by its JSON name, through inlined structs.
@@ -188,10 +193,7 @@ func brackets(kind Kind, path string) string {
 	t := reflect.TypeOf(kind.prototype)
 	var out []string
 	for name := range strings.SplitSeq(path, ".") {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-			t = t.Elem()
-		}
-		if t.Kind() == reflect.Map {
+		if t = element(t); t.Kind() == reflect.Map {
 			t = t.Elem()
 			out = append(out, name)
 			continue

@@ -25,10 +25,7 @@ in the archive with imagePullPolicy IfNotPresent or Never. An archive that is lo
 }
 
 func runLoadImage(ctx context.Context, w *which, paths []string) error {
-	if err := requireRoot(); err != nil {
-		return err
-	}
-	in, err := w.load()
+	in, err := w.loadAsRoot()
 	if err != nil {
 		return err
 	}

@@ -63,10 +63,7 @@ func newNodeVerb(
 func runNodeVerb(
 	ctx context.Context, w *which, names []string, done string, do func(context.Context, instance.Node) error,
 ) error {
-	if err := requireRoot(); err != nil {
-		return err
-	}
-	in, err := w.load()
+	in, err := w.loadAsRoot()
 	if err != nil {
 		return err
 	}

@@ -115,6 +115,14 @@ func (w *which) load() (*instance.Instance, error) {
 	return in, err
 }
 
+// loadAsRoot is load for a command that only root may run.
+func (w *which) loadAsRoot() (*instance.Instance, error) {
+	if err := requireRoot(); err != nil {
+		return nil, err
+	}
+	return w.load()
+}
+
 // flags are the flags that name the instance, for use in hints.
 func (w *which) flags() string {
 	flags := ""

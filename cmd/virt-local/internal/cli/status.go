@@ -36,10 +36,7 @@ func runStatus(ctx context.Context, w *which, output string, out io.Writer) erro
 	if output != "" && output != "json" {
 		return fmt.Errorf("unknown --output %q: use json", output)
 	}
-	if err := requireRoot(); err != nil {
-		return err
-	}
-	in, err := w.load()
+	in, err := w.loadAsRoot()
 	if err != nil {
 		return err
 	}
@@ -105,10 +102,7 @@ are shown, each line with its source before it.`,
 			if len(args) > 0 {
 				o.component = args[0]
 			}
-			if err := requireRoot(); err != nil {
-				return err
-			}
-			in, err := w.load()
+			in, err := w.loadAsRoot()
 			if err != nil {
 				return err
 			}

@@ -33,10 +33,7 @@ be missing since etcd was restored. status lists it.`,
 }
 
 func runVolumeRemove(ctx context.Context, w *which, names []string) error {
-	if err := requireRoot(); err != nil {
-		return err
-	}
-	in, err := w.load()
+	in, err := w.loadAsRoot()
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -200,12 +201,8 @@ func Watch(ctx context.Context, c *client.Client, s Selection, version string, s
 			return err
 		}
 		w.outage.Lost(ctx, err)
-		timer := time.NewTimer(retry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := action.Sleep(ctx, retry); err != nil {
+			return err
 		}
 	}
 }

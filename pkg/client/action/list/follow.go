@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
@@ -128,12 +129,8 @@ func (f *follower) run(ctx context.Context) error {
 				return err
 			}
 		}
-		timer := time.NewTimer(retryAfter)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := action.Sleep(ctx, retryAfter); err != nil {
+			return err
 		}
 	}
 }

@@ -183,12 +183,8 @@ func (r *reading) mayCome(err error) bool {
 
 // again waits until the guest runs, or reports that its machine is gone, and so its log has ended.
 func (r *reading) again(ctx context.Context) (gone bool, err error) {
-	timer := time.NewTimer(retry)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-timer.C:
+	if err := action.Sleep(ctx, retry); err != nil {
+		return false, err
 	}
 	_, err = wait.Until(ctx, r.client, r.namespace, r.name, wait.Running())
 	switch {

@@ -220,27 +220,30 @@ func GetRestore(ctx context.Context, c *client.Client, namespace, name string) (
 func RestoresOf(ctx context.Context, c *client.Client, namespace, snapshot string) (
 	[]snapshotv1beta1.VirtualMachineRestore, error,
 ) {
-	list := &snapshotv1beta1.VirtualMachineRestoreList{}
-	if err := c.Read(ctx, path(client.Restores, namespace), url.Values{}, list); err != nil {
-		return nil, fmt.Errorf("list restores: %w", errorOf(err))
-	}
-	return slices.DeleteFunc(list.Items, func(r snapshotv1beta1.VirtualMachineRestore) bool {
-		return r.Spec.VirtualMachineSnapshotName != snapshot
-	}), nil
+	return listRestores(ctx, c, namespace, func(r *snapshotv1beta1.VirtualMachineRestore) bool {
+		return r.Spec.VirtualMachineSnapshotName == snapshot
+	})
 }
 
 // RestoresTo are the restores to a VM that have not ended.
 func RestoresTo(ctx context.Context, c *client.Client, namespace, vm string) (
 	[]snapshotv1beta1.VirtualMachineRestore, error,
 ) {
+	return listRestores(ctx, c, namespace, func(r *snapshotv1beta1.VirtualMachineRestore) bool {
+		done, err := Restored(r)
+		return !done && err == nil && r.Spec.Target.Name == vm
+	})
+}
+
+// listRestores are the restores of a namespace that are wanted.
+func listRestores(
+	ctx context.Context, c *client.Client, namespace string, wanted func(*snapshotv1beta1.VirtualMachineRestore) bool,
+) ([]snapshotv1beta1.VirtualMachineRestore, error) {
 	list := &snapshotv1beta1.VirtualMachineRestoreList{}
 	if err := c.Read(ctx, path(client.Restores, namespace), url.Values{}, list); err != nil {
 		return nil, fmt.Errorf("list restores: %w", errorOf(err))
 	}
-	return slices.DeleteFunc(list.Items, func(r snapshotv1beta1.VirtualMachineRestore) bool {
-		done, err := Restored(&r)
-		return done || err != nil || r.Spec.Target.Name != vm
-	}), nil
+	return slices.DeleteFunc(list.Items, func(r snapshotv1beta1.VirtualMachineRestore) bool { return !wanted(&r) }), nil
 }
 
 // RestoreStage says in a few words how far a restore is.

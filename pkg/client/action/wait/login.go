@@ -70,7 +70,7 @@ func Login(
 		} else if !retry(err) {
 			return state, shown, fmt.Errorf("console of %s/%s: %w", namespace, name, err)
 		}
-		if !sleep(ctx, retryAfter) {
+		if action.Sleep(ctx, retryAfter) != nil {
 			if ctx.Err() == context.Canceled {
 				return state, shown, ctx.Err()
 			}

@@ -29,7 +29,7 @@ func Object[O metav1.Object](
 		switch {
 		case done || err != nil && ctx.Err() == nil:
 			return f.last, err
-		case ctx.Err() != nil || !sleep(ctx, retryAfter):
+		case ctx.Err() != nil || action.Sleep(ctx, retryAfter) != nil:
 			return f.last, f.expired(ctx)
 		}
 	}

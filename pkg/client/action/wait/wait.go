@@ -45,7 +45,7 @@ func Until(ctx context.Context, api API, namespace, name string, condition Condi
 			return w.state, err
 		}
 		if w.lost != nil {
-			if !sleep(ctx, retryAfter) {
+			if action.Sleep(ctx, retryAfter) != nil {
 				return w.state, w.expired(ctx)
 			}
 		}
@@ -253,16 +253,4 @@ func why(s State) string {
 		}
 	}
 	return ""
-}
-
-// sleep waits for d and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -25,24 +25,19 @@ import (
 
 // Options of `virtctl clone`.
 type Options struct {
-	Factory *cli.Factory
-	Output  *cli.Output
-	DryRun  cli.DryRun
+	cli.Creation
+
 	MACs    map[string]string
 	Partial bool
 	// TargetNamespace is where the copy is made; empty is beside the source.
 	TargetNamespace string
-
-	cli.Waiting
 
 	clone.Options
 }
 
 // NewCmdClone makes the command.
 func NewCmdClone(f *cli.Factory) *cobra.Command {
-	o := &Options{
-		Factory: f, Output: cli.NewOutput(),
-	}
+	o := &Options{Creation: cli.NewCreation(f)}
 	cmd := &cobra.Command{
 		Use:   "clone SOURCE [NAME]",
 		Short: "Make a virtual machine that is a copy of another",
@@ -82,8 +77,6 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
 	completioncmd.Flag(cmd, "target-namespace", completioncmd.Namespaces(f))
 	o.AddFlags(cmd, "the copy is there", 10*time.Minute)
-	o.DryRun.AddFlag(cmd)
-	o.Output.AddFlags(cmd)
 	return cmd
 }
 
@@ -120,11 +113,13 @@ func (o *Options) complete(args []string) error {
 			return cli.UsageErrorf("--new-mac: %q is not INTERFACE=MAC", name+"="+o.MACs[name])
 		}
 	}
-	if err := o.CheckWait(o.DryRun); err != nil {
-		return err
-	}
 	o.Options.MACs = o.MACs
-	return o.Output.Validate()
+	return o.Validate()
+}
+
+// cloneKind is the kind of object that the command creates.
+var cloneKind = cli.Kind[*clonev1beta1.VirtualMachineClone]{
+	Name: "clone", Resource: "virtualmachineclone.clone.kubevirt.io", Create: clone.Create, Wait: clone.Wait,
 }
 
 // Run asks for the clone, and with Wait waits until it is there.
@@ -137,38 +132,18 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	o.SourceNamespace = namespace
-	object := clone.New(o.target(namespace), "clone-"+o.Factory.RandomName(5), o.Options)
-	if o.DryRun != cli.DryRunClient {
-		name := object.Name
-		if object, err = clone.Create(ctx, c, object, o.DryRun == cli.DryRunServer); err != nil {
-			if o.DryRun == cli.DryRunNone {
-				o.MayBeCreated(o.Factory, err, "clone", namespace, name)
-			}
-			return err
-		}
+	object, err := cloneKind.Send(ctx, c, &o.Creation,
+		clone.New(o.target(namespace), "clone-"+o.Factory.RandomName(5), o.Options))
+	if err != nil {
+		return err
 	}
-	if !o.Output.Given() {
-		err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachineclone.clone.kubevirt.io", object.Name)
-		if err != nil {
-			return err
+	return cloneKind.Follow(ctx, c, &o.Creation, object, func(done *clonev1beta1.VirtualMachineClone) string {
+		target := done.Status.TargetName
+		if target == nil {
+			return ""
 		}
-	}
-	if o.Wait {
-		if object, err = o.wait(ctx, c, object); err != nil {
-			return err
-		}
-		if t := object.Status.TargetName; t != nil && !o.Output.Given() {
-			_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created%s\n%s\n", *t,
-				o.elsewhere(), o.reached(*t))
-			if err != nil {
-				return err
-			}
-		}
-	}
-	if o.Output.Given() {
-		return o.Output.Print(object, o.Factory.IO.Out)
-	}
-	return nil
+		return fmt.Sprintf("virtualmachine.kubevirt.io/%s created%s\n%s", *target, o.elsewhere(), o.reached(*target))
+	})
 }
 
 // target is the namespace of the copy.
@@ -229,20 +204,4 @@ func (o *Options) free(ctx context.Context, c *client.Client, namespace string) 
 		return fmt.Errorf("look whether VM %s/%s exists: %w", namespace, o.Target, err)
 	}
 	return fmt.Errorf("VM %s/%s exists already; give the copy another name", namespace, o.Target)
-}
-
-func (o *Options) wait(ctx context.Context, c *client.Client, object *clonev1beta1.VirtualMachineClone) (
-	*clonev1beta1.VirtualMachineClone, error,
-) {
-	kind, namespace, name := object.TypeMeta, object.Namespace, object.Name
-	err := o.Stages(ctx, o.Factory.IO, "clone "+object.Name,
-		func(ctx context.Context, report func(string)) (err error) {
-			object, err = clone.Wait(ctx, c, object.Namespace, object.Name, report)
-			return err
-		})
-	if err == nil {
-		object.TypeMeta = kind
-	}
-	o.Created(o.Factory, err, "clone", namespace, name)
-	return object, err
 }

@@ -41,7 +41,7 @@ func TestCompleteRefuses(t *testing.T) {
 			[]string{"demo"}, func(o *Options) { o.Wait, o.DryRun = true, cli.DryRunClient },
 		},
 	} {
-		o := &Options{Output: cli.NewOutput()}
+		o := &Options{Creation: cli.NewCreation(nil)}
 		test.change(o)
 		if err := o.complete(test.args); cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -55,7 +55,7 @@ func TestComplete(t *testing.T) {
 		"demo": {"VirtualMachine", "demo"}, "vm/demo": {"VirtualMachine", "demo"},
 		"snapshot/before": {"VirtualMachineSnapshot", "before"},
 	} {
-		o := &Options{Output: cli.NewOutput(), MACs: map[string]string{"default": "02:00:00:00:00:17"}}
+		o := &Options{Creation: cli.NewCreation(nil), MACs: map[string]string{"default": "02:00:00:00:00:17"}}
 		o.Serial, o.LabelFilters = "S1", []string{"*", "!app"}
 		if err := o.complete([]string{arg, "copy"}); err != nil {
 			t.Fatal(err)

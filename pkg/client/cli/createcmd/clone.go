@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -129,23 +128,17 @@ func RunClone(ctx context.Context, o *CloneOptions) error {
 		}
 		own = o.TargetNamespace
 	}
-	var object runtime.Object = clone.New(own, o.Name, o.Options)
 	if o.Apply && o.DryRun != cli.DryRunClient {
 		c, namespace, err := o.Factory.Scope()
 		if err != nil {
 			return err
 		}
-		object, err = clone.Create(ctx, c, clone.New(cmp.Or(o.TargetNamespace, namespace), o.Name, o.Options),
+		object, err := clone.Create(ctx, c, clone.New(cmp.Or(o.TargetNamespace, namespace), o.Name, o.Options),
 			o.DryRun == cli.DryRunServer)
 		if err != nil {
 			return err
 		}
-		if !o.Output.Given() {
-			return o.DryRun.Created(o.Factory.IO.Out, "virtualmachineclone.clone.kubevirt.io", o.Name)
-		}
+		return o.Output.Created(o.DryRun, "virtualmachineclone.clone.kubevirt.io", object, o.Factory.IO.Out)
 	}
-	if !o.Output.Given() {
-		o.Output.Format = "yaml"
-	}
-	return o.Output.Print(object, o.Factory.IO.Out)
+	return o.Output.Manifest(clone.New(own, o.Name, o.Options), o.Factory.IO.Out)
 }

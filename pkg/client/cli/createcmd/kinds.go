@@ -173,10 +173,7 @@ func RunKind(ctx context.Context, o *KindOptions) error {
 		return flagError(err)
 	}
 	if !o.Apply || o.DryRun == cli.DryRunClient {
-		if !o.Output.Given() {
-			o.Output.Format = "yaml"
-		}
-		return o.Output.Print(object, o.Factory.IO.Out)
+		return o.Output.Manifest(object, o.Factory.IO.Out)
 	}
 	c, err := o.Factory.Client()
 	if err != nil {
@@ -184,11 +181,9 @@ func RunKind(ctx context.Context, o *KindOptions) error {
 	}
 	resource, namespace, where := "virtualmachinecluster"+o.what+"s", "", ""
 	if o.Scope.Namespaced {
-		resource, namespace = "virtualmachine"+o.what+"s", o.Scope.Namespace
-		if namespace == "" {
-			if namespace, err = o.Factory.Namespace(); err != nil {
-				return err
-			}
+		resource = "virtualmachine" + o.what + "s"
+		if namespace, err = o.Factory.NamespaceOf(object); err != nil {
+			return err
 		}
 		where = namespace + "/"
 	}
@@ -196,8 +191,5 @@ func RunKind(ctx context.Context, o *KindOptions) error {
 	if err != nil {
 		return fmt.Errorf("create %s %s%s: %w", o.what, where, o.Scope.Name, err)
 	}
-	if o.Output.Given() {
-		return o.Output.Print(created, o.Factory.IO.Out)
-	}
-	return o.DryRun.Created(o.Factory.IO.Out, resource[:len(resource)-1]+".instancetype.kubevirt.io", created.GetName())
+	return o.Output.Created(o.DryRun, resource[:len(resource)-1]+".instancetype.kubevirt.io", created, o.Factory.IO.Out)
 }

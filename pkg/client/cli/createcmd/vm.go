@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -256,10 +255,7 @@ func (o *VMOptions) printManifest(vm *v1.VirtualMachine) error {
 	if err != nil {
 		return err
 	}
-	if !o.Output.Given() {
-		o.Output.Format = "yaml"
-	}
-	return o.Output.Print(manifest, o.Factory.IO.Out)
+	return o.Output.Manifest(manifest, o.Factory.IO.Out)
 }
 
 func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
@@ -267,11 +263,9 @@ func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
 	if err != nil {
 		return err
 	}
-	ns := vm.Namespace
-	if ns == "" {
-		if ns, err = o.Factory.Namespace(); err != nil {
-			return err
-		}
+	ns, err := o.Factory.NamespaceOf(vm)
+	if err != nil {
+		return err
 	}
 	if err := o.checkReferents(ctx, c, ns, vm); err != nil {
 		return err
@@ -280,11 +274,7 @@ func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
 	if err != nil {
 		return fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err)
 	}
-	var obj runtime.Object = created
-	if o.Output.Given() {
-		return o.Output.Print(obj, o.Factory.IO.Out)
-	}
-	return o.DryRun.Created(o.Factory.IO.Out, "virtualmachine.kubevirt.io", created.Name)
+	return o.Output.Created(o.DryRun, "virtualmachine.kubevirt.io", created, o.Factory.IO.Out)
 }
 
 // checkReferents refuses an instance type or preference that is not there, as `set` does.

@@ -14,6 +14,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/editor"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/tui/app"
@@ -184,12 +185,8 @@ func (s *session) pump(ctx context.Context, program *tea.Program) {
 		case <-s.changes:
 		}
 		program.Send(app.Changed{})
-		timer := time.NewTimer(frame)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if action.Sleep(ctx, frame) != nil {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/client/action/overview"
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -102,12 +103,8 @@ func (s *session) plain(ctx context.Context, w *page.World) error {
 		} else {
 			link.Answered()
 		}
-		timer := time.NewTimer(frame)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := action.Sleep(ctx, frame); err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():

@@ -143,11 +143,7 @@ func Run(ctx context.Context, o *Options) error {
 		}
 		return printObjects(o.Output, objects, o.Factory.IO.Out)
 	}
-	config, err := o.Factory.RESTConfig()
-	if err != nil {
-		return err
-	}
-	installer, err := action.New(config)
+	installer, err := newInstaller(o.Factory)
 	if err != nil {
 		return err
 	}
@@ -179,6 +175,15 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	fmt.Fprintln(o.Factory.IO.Out, o.summary(results))
 	return nil
+}
+
+// newInstaller is what installs to the cluster that the flags choose, and removes from there.
+func newInstaller(f *cli.Factory) (*action.Installer, error) {
+	config, err := f.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	return action.New(config)
 }
 
 func (o *Options) install(

@@ -69,11 +69,7 @@ func RunUninstall(ctx context.Context, o *UninstallOptions) error {
 		return err
 	}
 	objects = append(objects, more...)
-	config, err := o.Factory.RESTConfig()
-	if err != nil {
-		return err
-	}
-	installer, err := action.New(config)
+	installer, err := newInstaller(o.Factory)
 	if err != nil {
 		return err
 	}

@@ -22,19 +22,16 @@ import (
 
 // UndoOptions of `virtctl undo`.
 type UndoOptions struct {
-	Factory *cli.Factory
-	Output  *cli.Output
-	// ID is the entry of the journal to take back; empty for the last.
-	ID     string
-	List   bool
-	DryRun cli.DryRun
+	cli.Creation
 
-	cli.Waiting
+	// ID is the entry of the journal to take back; empty for the last.
+	ID   string
+	List bool
 }
 
 // NewCmdUndo makes `virtctl undo`.
 func NewCmdUndo(f *cli.Factory) *cobra.Command {
-	o := &UndoOptions{Factory: f, Output: cli.NewOutput()}
+	o := &UndoOptions{Creation: cli.NewCreation(f)}
 	cmd := &cobra.Command{
 		Use:   "undo [ID]",
 		Short: "Undo the last lifecycle verb, or an earlier one",
@@ -61,10 +58,7 @@ request and a right that its user may not have. Another cluster at the same URL 
 			if err := o.checkID(); err != nil {
 				return err
 			}
-			if err := o.Output.Validate(); err != nil {
-				return err
-			}
-			if err := o.CheckWait(o.DryRun); err != nil {
+			if err := o.Validate(); err != nil {
 				return err
 			}
 			return RunUndo(cmd.Context(), o)
@@ -72,8 +66,6 @@ request and a right that its user may not have. Another cluster at the same URL 
 	}
 	cmd.Flags().BoolVar(&o.List, "list", false, "List what was asked, the newest first, and change nothing")
 	o.AddFlags(cmd, "it is done", 5*time.Minute)
-	o.DryRun.AddFlag(cmd)
-	o.Output.AddFlags(cmd)
 	return cmd
 }
 
@@ -263,6 +255,16 @@ func (o *UndoOptions) undoable(
 	return fmt.Errorf("cannot undo the %s of %s: %s", entry.Verb, machineName(m), why)
 }
 
+// one is the machine of an entry that must have one, if the verb can be taken back; what names such an entry.
+func (o *UndoOptions) one(
+	ctx context.Context, c *client.Client, entries []journal.Entry, entry journal.Entry, what string,
+) (journal.Machine, error) {
+	if len(entry.Machines) != 1 {
+		return journal.Machine{}, fmt.Errorf("the journal's entry %s is no %s of one VM", entry.ID, what)
+	}
+	return entry.Machines[0], o.undoable(ctx, c, entries, entry, entry.Machines[0])
+}
+
 // renamed says of a machine that was renamed since what does to it, as it is called now, what an undo would do.
 func (o *UndoOptions) renamed(entries []journal.Entry, entry journal.Entry, m journal.Machine) string {
 	name := journal.RenamedTo(entries, entry, m)
@@ -282,11 +284,8 @@ func (o *UndoOptions) renamed(entries []journal.Entry, entry journal.Entry, m jo
 func (o *UndoOptions) undoRename(
 	ctx context.Context, c *client.Client, entries []journal.Entry, entry journal.Entry,
 ) error {
-	if len(entry.Machines) != 1 {
-		return fmt.Errorf("the journal's entry %s is no rename of one VM", entry.ID)
-	}
-	m := entry.Machines[0]
-	if err := o.undoable(ctx, c, entries, entry, m); err != nil {
+	m, err := o.one(ctx, c, entries, entry, "rename")
+	if err != nil {
 		return err
 	}
 	back := &RenameOptions{

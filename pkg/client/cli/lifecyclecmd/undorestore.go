@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
@@ -15,6 +14,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
+
+// RestoreKind is the kind of object that restores a snapshot.
+var RestoreKind = cli.Kind[*snapshotv1beta1.VirtualMachineRestore]{
+	Name: "restore", Resource: "virtualmachinerestore.snapshot.kubevirt.io",
+	Create: snapshot.CreateRestore, Wait: snapshot.WaitRestore,
+}
 
 // NoteRestore writes a restore over a VM into the journal; undoes is the entry that it takes back, if any. What cannot
 // be recorded is warned of, and stands.
@@ -52,60 +57,26 @@ func RecordRestore(
 func (o *UndoOptions) undoRestore(
 	ctx context.Context, c *client.Client, entries []journal.Entry, entry journal.Entry,
 ) error {
-	if len(entry.Machines) != 1 {
-		return fmt.Errorf("the journal's entry %s is no restore of one VM", entry.ID)
-	}
-	m := entry.Machines[0]
-	if err := o.undoable(ctx, c, entries, entry, m); err != nil {
+	m, err := o.one(ctx, c, entries, entry, "restore")
+	if err != nil {
 		return err
 	}
 	of, err := snapshot.GetRestore(ctx, c, m.Namespace, m.Restore)
 	if err != nil {
 		return fmt.Errorf("cannot undo the restore of %s: %w", machineName(m), err)
 	}
-	back := snapshot.NewUndo("undo-"+o.Factory.RandomName(5)+"-"+of.Name, of)
-	if o.DryRun != cli.DryRunClient {
-		name := back.Name
-		if back, err = snapshot.CreateRestore(ctx, c, back, o.DryRun == cli.DryRunServer); err != nil {
-			o.MayBeCreated(o.Factory, err, "restore", m.Namespace, name)
-			return err
-		}
+	back, err := RestoreKind.Send(ctx, c, &o.Creation,
+		snapshot.NewUndo("undo-"+o.Factory.RandomName(5)+"-"+of.Name, of))
+	if err != nil {
+		return err
 	}
 	if o.DryRun == cli.DryRunNone {
 		NoteRestore(o.Factory, back, m.UID, true, entry.ID)
 	}
-	if o.Wait {
-		if back, err = o.waitRestore(ctx, c, back); err != nil {
-			return err
-		}
+	if back, err = RestoreKind.Await(ctx, c, &o.Creation, back); err != nil {
+		return err
 	}
 	return o.tellRestore(of, back)
-}
-
-// waitRestore waits until a restore is complete.
-func (o *UndoOptions) waitRestore(ctx context.Context, c *client.Client, r *snapshotv1beta1.VirtualMachineRestore) (
-	*snapshotv1beta1.VirtualMachineRestore, error,
-) {
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
-	what, kind := "restore "+r.Name, r.TypeMeta
-	var stage atomic.Value
-	stage.Store(what)
-	out := r
-	err := o.Factory.IO.WhileStage(func() string { return stage.Load().(string) }, func() (err error) {
-		out, err = snapshot.WaitRestore(ctx, c, r.Namespace, r.Name,
-			func(said string) { stage.Store(what + ", " + said) })
-		return err
-	})
-	if err != nil {
-		o.Created(o.Factory, err, "restore", r.Namespace, r.Name)
-		return nil, err
-	}
-	out.TypeMeta = kind
-	return out, nil
 }
 
 // tellRestore prints what was made, which claims the VM does not use any more, and after a wait what is true then.
@@ -114,8 +85,8 @@ func (o *UndoOptions) tellRestore(of, back *snapshotv1beta1.VirtualMachineRestor
 		return o.Output.Print(back, o.Factory.IO.Out)
 	}
 	_, err := fmt.Fprintf(o.Factory.IO.Out,
-		"virtualmachinerestore.snapshot.kubevirt.io/%s created%s, which undoes %s\n",
-		back.Name, o.DryRun.Suffix(), of.Name)
+		"%s/%s created%s, which undoes %s\n",
+		RestoreKind.Resource, back.Name, o.DryRun.Suffix(), of.Name)
 	if claims := snapshot.Claims(of); err == nil && len(claims) > 0 && o.DryRun == cli.DryRunNone {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "note: VM %s/%s does not use these claims after that, which stay: %s\n",
 			of.Namespace, of.Spec.Target.Name, strings.Join(claims, ", "))

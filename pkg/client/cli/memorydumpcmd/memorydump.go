@@ -195,9 +195,7 @@ func (o *Options) unnamed(err error) error {
 }
 
 func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target) error {
-	ctx, cancel := o.Timeout.Limit(ctx)
-	defer cancel()
-	return o.Factory.IO.While("waiting for the memory dump", func() error {
+	return o.Until(ctx, o.Factory.IO, "waiting for the memory dump", func(ctx context.Context) error {
 		_, err := wait.Until(ctx, c, t.Namespace, t.Name, memorydump.Done(o.Remove))
 		return err
 	})

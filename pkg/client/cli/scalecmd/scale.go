@@ -122,10 +122,8 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
-	ctx, cancel := o.Timeout.Limit(ctx)
-	defer cancel()
 	var set *unstructured.Unstructured
-	err = o.Factory.IO.While("waiting for "+o.Kind.Short+" "+o.Name, func() (err error) {
+	err = o.Until(ctx, o.Factory.IO, "waiting for "+o.Kind.Short+" "+o.Name, func(ctx context.Context) (err error) {
 		set, err = sets.Wait(ctx, c, *o.Kind, ns, o.Name, int64(o.Replicas))
 		return err
 	})

@@ -24,9 +24,8 @@ import (
 
 // CreateOptions are those of `virtctl snapshot create`.
 type CreateOptions struct {
-	Factory   *cli.Factory
-	Output    *cli.Output
-	DryRun    cli.DryRun
+	cli.Creation
+
 	Selection cli.Selection
 	// Machine is the VM's name unless Selection is given, Name the snapshot's; one is made of the time when it is
 	// empty.
@@ -38,8 +37,6 @@ type CreateOptions struct {
 	Partial bool
 	// Memory includes the memory of the guest.
 	Memory bool
-
-	cli.Waiting
 }
 
 var deletionPolicies = []string{
@@ -49,9 +46,7 @@ var deletionPolicies = []string{
 
 // NewCmdCreate makes `virtctl snapshot create`.
 func NewCmdCreate(f *cli.Factory) *cobra.Command {
-	o := &CreateOptions{
-		Factory: f, Output: cli.NewOutput(), Deadline: cli.Timeout{Unit: time.Second},
-	}
+	o := &CreateOptions{Creation: cli.NewCreation(f), Deadline: cli.Timeout{Unit: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "create (VM [NAME] | -l SELECTOR | --all)",
 		Short: "Take a snapshot of a virtual machine",
@@ -87,8 +82,6 @@ of booting it. The guest stands still while its memory is written.`,
 	flags.BoolVar(&o.Memory, "memory", false, "Include the memory of the guest, which must run")
 	o.AddFlags(cmd, "the snapshot can be restored", 10*time.Minute)
 	cli.CompleteFlag(cmd, "deletion-policy", deletionPolicies...)
-	o.DryRun.AddFlag(cmd)
-	o.Output.AddFlags(cmd)
 	return cmd
 }
 
@@ -114,10 +107,13 @@ func (o *CreateOptions) complete(cmd *cobra.Command, args []string) error {
 		return cli.UsageErrorf("snapshot create holds the guests that are chosen for a moment; add --yes to say that " +
 			"you mean it, or see with --dry-run which they are")
 	}
-	if err := o.CheckWait(o.DryRun); err != nil {
-		return err
-	}
-	return o.Output.Validate()
+	return o.Validate()
+}
+
+// snapshotKind is the kind of object that the command creates.
+var snapshotKind = cli.Kind[*snapshotv1beta1.VirtualMachineSnapshot]{
+	Name: "snapshot", Resource: "virtualmachinesnapshot.snapshot.kubevirt.io",
+	Create: snapshot.Create, Wait: snapshot.Wait,
 }
 
 // Create takes the snapshots, and with Wait waits until they are taken.
@@ -142,33 +138,18 @@ func Create(ctx context.Context, o *CreateOptions) error {
 			continue
 		}
 		made = append(made, s)
-		if !o.Output.Given() {
-			err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachinesnapshot.snapshot.kubevirt.io", s.Name)
-			if err != nil {
-				return err
-			}
+		if err := snapshotKind.Said(&o.Creation, s); err != nil {
+			return err
 		}
 	}
 	objects := make([]runtime.Object, len(made))
 	for i, s := range made {
+		s, err := snapshotKind.Await(ctx, c, &o.Creation, s)
 		objects[i] = s
-		if !o.Wait {
-			continue
-		}
-		err := o.Stages(ctx, o.Factory.IO, "snapshot "+s.Name,
-			func(ctx context.Context, report func(string)) error {
-				taken, err := snapshot.Wait(ctx, c, s.Namespace, s.Name, report)
-				if taken != nil {
-					taken.TypeMeta, objects[i] = s.TypeMeta, taken
-					s = taken
-				}
-				return err
-			})
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-			o.Created(o.Factory, err, "snapshot", s.Namespace, s.Name)
-		case !o.Output.Given():
+		case o.Wait && !o.Output.Given():
 			if _, err := fmt.Fprintln(o.Factory.IO.Out, snapshot.Reached(s)); err != nil {
 				return err
 			}
@@ -255,13 +236,5 @@ func (o *CreateOptions) take(ctx context.Context, c *client.Client, vm *v1.Virtu
 	if o.Deadline.Duration > 0 {
 		options.Deadline = &metav1.Duration{Duration: o.Deadline.Duration}
 	}
-	s := snapshot.New(vm.Namespace, vm.Name, name, options)
-	if o.DryRun == cli.DryRunClient {
-		return s, nil
-	}
-	made, err := snapshot.Create(ctx, c, s, o.DryRun == cli.DryRunServer)
-	if err != nil && o.DryRun == cli.DryRunNone {
-		o.MayBeCreated(o.Factory, err, "snapshot", s.Namespace, s.Name)
-	}
-	return made, err
+	return snapshotKind.Send(ctx, c, &o.Creation, snapshot.New(vm.Namespace, vm.Name, name, options))
 }

@@ -18,22 +18,17 @@ import (
 
 // RestoreOptions are those of `virtctl snapshot restore`.
 type RestoreOptions struct {
-	Factory *cli.Factory
-	Output  *cli.Output
-	DryRun  cli.DryRun
-	Name    string
-	Yes     bool
+	cli.Creation
 
-	cli.Waiting
+	Name string
+	Yes  bool
 
 	snapshot.RestoreOptions
 }
 
 // NewCmdRestore makes `virtctl snapshot restore`.
 func NewCmdRestore(f *cli.Factory) *cobra.Command {
-	o := &RestoreOptions{
-		Factory: f, Output: cli.NewOutput(),
-	}
+	o := &RestoreOptions{Creation: cli.NewCreation(f)}
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT",
 		Short: "Make a virtual machine what it was when a snapshot was taken",
@@ -76,8 +71,6 @@ A VM that the restore makes can be changed by JSON patches with --patch.`,
 	completioncmd.Flag(cmd, "target", completioncmd.VMs(f, -1))
 	cli.CompleteFlag(cmd, "volume-restore-policy", snapshot.VolumePolicies()...)
 	cli.CompleteFlag(cmd, "volume-ownership-policy", snapshot.OwnershipPolicies()...)
-	o.DryRun.AddFlag(cmd)
-	o.Output.AddFlags(cmd)
 	return cmd
 }
 
@@ -101,10 +94,7 @@ func (o *RestoreOptions) validate() error {
 		return cli.UsageErrorf("--keep cannot be given with --volume-restore-policy InPlace, which gives the names " +
 			"of the old claims to the new ones")
 	}
-	if err := o.CheckWait(o.DryRun); err != nil {
-		return err
-	}
-	return o.Output.Validate()
+	return o.Validate()
 }
 
 // Restore asks for the restore, and with Wait waits until it is done.
@@ -126,49 +116,15 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 			return err
 		}
 	}
-	r := snapshot.NewRestore(namespace, "restore-"+o.Name+"-"+o.Factory.RandomName(5), o.Name, plan.Target,
-		o.RestoreOptions)
-	if o.DryRun != cli.DryRunClient {
-		name := r.Name
-		if r, err = snapshot.CreateRestore(ctx, c, r, o.DryRun == cli.DryRunServer); err != nil {
-			if o.DryRun == cli.DryRunNone {
-				o.MayBeCreated(o.Factory, err, "restore", namespace, name)
-			}
-			return err
-		}
+	r, err := lifecyclecmd.RestoreKind.Send(ctx, c, &o.Creation, snapshot.NewRestore(namespace,
+		"restore-"+o.Name+"-"+o.Factory.RandomName(5), o.Name, plan.Target, o.RestoreOptions))
+	if err != nil {
+		return err
 	}
 	if plan.Exists && o.DryRun == cli.DryRunNone {
 		lifecyclecmd.NoteRestore(o.Factory, r, plan.UID, o.Keep, "")
 	}
-	if !o.Output.Given() {
-		err := o.DryRun.Created(o.Factory.IO.Out, "virtualmachinerestore.snapshot.kubevirt.io", r.Name)
-		if err != nil {
-			return err
-		}
-	}
-	if o.Wait {
-		kind := r.TypeMeta
-		err := o.Stages(ctx, o.Factory.IO, "restore "+r.Name,
-			func(ctx context.Context, report func(string)) error {
-				done, err := snapshot.WaitRestore(ctx, c, namespace, r.Name, report)
-				if done != nil {
-					r = done
-					r.TypeMeta = kind
-				}
-				return err
-			})
-		if err != nil {
-			o.Created(o.Factory, err, "restore", namespace, r.Name)
-			return err
-		}
-	}
-	switch {
-	case o.Output.Given():
-		return o.Output.Print(r, o.Factory.IO.Out)
-	case o.Wait:
-		_, err = fmt.Fprintln(o.Factory.IO.Out, snapshot.ReachedRestore(r))
-	}
-	return err
+	return lifecyclecmd.RestoreKind.Follow(ctx, c, &o.Creation, r, snapshot.ReachedRestore)
 }
 
 // question says what a restore replaces.

@@ -62,19 +62,15 @@ func Create(ctx context.Context, o *CreateOptions) error {
 		machineNamespace = ns
 	}
 	request := vmtemplate.Request(ns, machineNamespace, o.Machine, o.Name)
-	if o.DryRun != cli.DryRunClient {
-		c, err := o.Factory.Client()
-		if err != nil {
-			return err
-		}
-		if request, err = vmtemplate.Create(ctx, c, request, o.DryRun == cli.DryRunServer); err != nil {
-			return err
-		}
-	} else if !o.Output.Given() {
-		o.Output.Format = "yaml"
+	if o.DryRun == cli.DryRunClient {
+		return o.Output.Manifest(request, o.Factory.IO.Out)
 	}
-	if o.Output.Given() {
-		return o.Output.Print(request, o.Factory.IO.Out)
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
 	}
-	return o.DryRun.Created(o.Factory.IO.Out, "virtualmachinetemplaterequest."+vmtemplate.Group, request.GetName())
+	if request, err = vmtemplate.Create(ctx, c, request, o.DryRun == cli.DryRunServer); err != nil {
+		return err
+	}
+	return o.Output.Created(o.DryRun, "virtualmachinetemplaterequest."+vmtemplate.Group, request, o.Factory.IO.Out)
 }

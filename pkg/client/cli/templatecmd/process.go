@@ -124,30 +124,22 @@ func Process(ctx context.Context, o *ProcessOptions) error {
 func (o *ProcessOptions) print(ctx context.Context, done *vmtemplate.Processed) error {
 	machine := done.Machine
 	if !o.Create || o.DryRun == cli.DryRunClient {
-		if o.Output.Format == "" {
-			o.Output.Format = "yaml"
-		}
-		return o.Output.Print(machine, o.Factory.IO.Out)
+		return o.Output.Manifest(machine, o.Factory.IO.Out)
 	}
 	c, err := o.Factory.Client()
 	if err != nil {
 		return err
 	}
-	ns := machine.GetNamespace()
-	if ns == "" {
-		if ns, err = o.Factory.Namespace(); err != nil {
-			return err
-		}
+	ns, err := o.Factory.NamespaceOf(machine)
+	if err != nil {
+		return err
 	}
 	created, err := c.CreateObject(ctx, "/apis/kubevirt.io/v1", ns, "virtualmachines", machine,
 		o.DryRun == cli.DryRunServer)
 	if err != nil {
 		return fmt.Errorf("create VM %s/%s: %w", ns, machine.GetName(), err)
 	}
-	if o.Output.Given() {
-		return o.Output.Print(created, o.Factory.IO.Out)
-	}
-	return o.DryRun.Created(o.Factory.IO.Out, "virtualmachine.kubevirt.io", created.GetName())
+	return o.Output.Created(o.DryRun, "virtualmachine.kubevirt.io", created, o.Factory.IO.Out)
 }
 
 // printParameters prints a list, as KubeVirt's virtctl does: it is no object, which the printers are for.

@@ -234,10 +234,8 @@ func (o *Options) print(ctx context.Context, c *client.Client, t cli.Target) err
 }
 
 func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target, condition wait.Condition) error {
-	ctx, cancel := o.Timeout.Limit(ctx)
-	defer cancel()
 	var state wait.State
-	err := o.Factory.IO.While("waiting for volume "+o.Request.Name(), func() (err error) {
+	err := o.Until(ctx, o.Factory.IO, "waiting for volume "+o.Request.Name(), func(ctx context.Context) (err error) {
 		state, err = wait.Until(ctx, c, t.Namespace, t.Name, condition)
 		return err
 	})

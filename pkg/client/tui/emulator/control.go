@@ -108,30 +108,8 @@ func (t *Terminal) control(cmd ansi.Cmd, params ansi.Params) {
 	switch cmd.Final() {
 	case '@', 'P', 'X', 'J', 'K', 'L', 'M', 'S', 'T', 'b':
 		t.change(cmd.Final(), number(0), kind)
-	case 'A':
-		t.up(number(0))
-	case 'B', 'e':
-		t.down(number(0))
-	case 'C', 'a':
-		t.to(t.x+number(0), t.y)
-	case 'D':
-		t.to(t.x-number(0), t.y)
-	case 'E':
-		t.down(number(0))
-		t.x = 0
-	case 'F':
-		t.up(number(0))
-		t.x = 0
-	case 'G', '`':
-		t.to(number(0)-1, t.y)
-	case 'H', 'f':
-		t.address(number(1)-1, number(0)-1)
-	case 'd':
-		t.address(t.x, number(0)-1)
-	case 'I':
-		t.tab(number(0))
-	case 'Z':
-		t.tab(-number(0))
+	case 'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'Z', '`', 'a', 'd', 'e', 'f':
+		t.move(cmd.Final(), number(0), number(1))
 	case 'g':
 		switch kind {
 		case 0:
@@ -162,6 +140,36 @@ func (t *Terminal) control(cmd ansi.Cmd, params ansi.Params) {
 		}
 	case 'n':
 		t.report(kind)
+	}
+}
+
+// move does what a control sequence that moves the cursor says, by its last byte and its two numbers.
+func (t *Terminal) move(final byte, n, second int) {
+	switch final {
+	case 'A':
+		t.up(n)
+	case 'B', 'e':
+		t.down(n)
+	case 'C', 'a':
+		t.to(t.x+n, t.y)
+	case 'D':
+		t.to(t.x-n, t.y)
+	case 'E':
+		t.down(n)
+		t.x = 0
+	case 'F':
+		t.up(n)
+		t.x = 0
+	case 'G', '`':
+		t.to(n-1, t.y)
+	case 'H', 'f':
+		t.address(second-1, n-1)
+	case 'd':
+		t.address(t.x, n-1)
+	case 'I':
+		t.tab(n)
+	case 'Z':
+		t.tab(-n)
 	}
 }
 

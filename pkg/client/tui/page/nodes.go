@@ -34,60 +34,11 @@ func NewNodes(w *World) *Nodes {
 		world: w, title: "Nodes", what: "nodes", read: p.read,
 		state: func() store.State { return w.Nodes.State() },
 	}
-	type column = widget.Column[*store.Node]
 	p.table = widget.Table[*store.Node]{
-		Columns: []column{
-			{
-				Title: "NAME", Max: 63, First: true,
-				Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Name} },
-			},
-			{
-				Title: "STATUS", Max: 40,
-				Cell: func(n *store.Node, now time.Time) widget.Cell {
-					return nodeStatus(w.Theme, n, p.leaving[n.Name], p.heard(now))
-				},
-			},
-			{Title: "VMS", Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
-				return widget.Cell{Text: fmt.Sprint(p.guests[n.Name])}
-			}, Compare: func(a, b *store.Node) int { return cmp.Compare(p.guests[b.Name], p.guests[a.Name]) }},
-			{
-				Title: "CPU", Right: true, Priority: 2,
-				Cell:    func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.CPU.String()} },
-				Compare: func(a, b *store.Node) int { return b.CPU.Cmp(a.CPU) },
-			},
-			{Title: "MEMORY", Right: true, Priority: 2, Cell: func(n *store.Node, _ time.Time) widget.Cell {
-				return widget.Cell{Text: widget.Bytes(float64(n.Memory.Value()))}
-			}, Compare: func(a, b *store.Node) int { return b.Memory.Cmp(a.Memory) }},
-			{
-				Title: "KVM", Right: true, Priority: 5,
-				Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: fmt.Sprint(n.Devices)} },
-			},
-			{
-				Title: "HEARTBEAT", Right: true, Priority: 3, Volatile: true,
-				Cell: func(n *store.Node, now time.Time) widget.Cell {
-					return widget.Cell{Text: age(n.Heartbeat, now), Role: heartbeatRole(n, p.heard(now))}
-				}, Compare: func(a, b *store.Node) int { return a.Heartbeat.Compare(b.Heartbeat) },
-			},
-			{
-				Title: "AGE", Right: true, Priority: 4, Volatile: true,
-				Cell: func(n *store.Node, now time.Time) widget.Cell {
-					return widget.Cell{Text: age(n.Created, now), Role: theme.Dim}
-				}, Compare: func(a, b *store.Node) int { return b.Created.Compare(a.Created) },
-			},
-			{Title: "ROLES", Max: 24, Priority: 6, Cell: func(n *store.Node, _ time.Time) widget.Cell {
-				return widget.Cell{Text: strings.Join(n.Roles, ",")}
-			}},
-			{
-				Title: "KUBELET", Max: 20, Priority: 7,
-				Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Kubelet} },
-			},
-			{Title: "TAINTS", Priority: 8, Flex: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
-				return widget.Cell{Text: strings.Join(n.Taints, ",")}
-			}},
-		},
-		Key:    func(n *store.Node) store.Key { return store.Key{Name: n.Name} },
-		Labels: func(n *store.Node) map[string]string { return n.Labels },
-		Now:    w.Now, Theme: w.Theme,
+		Columns: p.columns(),
+		Key:     func(n *store.Node) store.Key { return store.Key{Name: n.Name} },
+		Labels:  func(n *store.Node) map[string]string { return n.Labels },
+		Now:     w.Now, Theme: w.Theme,
 	}
 	type bound = *rows[*store.Node]
 	p.bind(keymap.Map[bound]{
@@ -113,6 +64,59 @@ func NewNodes(w *World) *Nodes {
 	}...)
 	p.Refresh()
 	return p
+}
+
+// columns are the table's.
+func (p *Nodes) columns() []widget.Column[*store.Node] {
+	return []widget.Column[*store.Node]{
+		{
+			Title: "NAME", Max: 63, First: true,
+			Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Name} },
+		},
+		{
+			Title: "STATUS", Max: 40,
+			Cell: func(n *store.Node, now time.Time) widget.Cell {
+				return nodeStatus(p.world.Theme, n, p.leaving[n.Name], p.heard(now))
+			},
+		},
+		{Title: "VMS", Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
+			return widget.Cell{Text: fmt.Sprint(p.guests[n.Name])}
+		}, Compare: func(a, b *store.Node) int { return cmp.Compare(p.guests[b.Name], p.guests[a.Name]) }},
+		{
+			Title: "CPU", Right: true, Priority: 2,
+			Cell:    func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.CPU.String()} },
+			Compare: func(a, b *store.Node) int { return b.CPU.Cmp(a.CPU) },
+		},
+		{Title: "MEMORY", Right: true, Priority: 2, Cell: func(n *store.Node, _ time.Time) widget.Cell {
+			return widget.Cell{Text: widget.Bytes(float64(n.Memory.Value()))}
+		}, Compare: func(a, b *store.Node) int { return b.Memory.Cmp(a.Memory) }},
+		{
+			Title: "KVM", Right: true, Priority: 5,
+			Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: fmt.Sprint(n.Devices)} },
+		},
+		{
+			Title: "HEARTBEAT", Right: true, Priority: 3, Volatile: true,
+			Cell: func(n *store.Node, now time.Time) widget.Cell {
+				return widget.Cell{Text: age(n.Heartbeat, now), Role: heartbeatRole(n, p.heard(now))}
+			}, Compare: func(a, b *store.Node) int { return a.Heartbeat.Compare(b.Heartbeat) },
+		},
+		{
+			Title: "AGE", Right: true, Priority: 4, Volatile: true,
+			Cell: func(n *store.Node, now time.Time) widget.Cell {
+				return widget.Cell{Text: age(n.Created, now), Role: theme.Dim}
+			}, Compare: func(a, b *store.Node) int { return b.Created.Compare(a.Created) },
+		},
+		{Title: "ROLES", Max: 24, Priority: 6, Cell: func(n *store.Node, _ time.Time) widget.Cell {
+			return widget.Cell{Text: strings.Join(n.Roles, ",")}
+		}},
+		{
+			Title: "KUBELET", Max: 20, Priority: 7,
+			Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Kubelet} },
+		},
+		{Title: "TAINTS", Priority: 8, Flex: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
+			return widget.Cell{Text: strings.Join(n.Taints, ",")}
+		}},
+	}
 }
 
 // heard is until when heartbeats could be heard: what came since the connection was lost is not known.

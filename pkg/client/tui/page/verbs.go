@@ -28,67 +28,29 @@ const manyTyped = 20
 
 // machineBindings are the keys that do something to machines, wherever those are shown.
 func machineBindings() keymap.Map[subject] {
-	one := func(allowed func(m *store.Machine) string) func(subject) string {
-		return func(s subject) string {
-			switch len(s.machines) {
-			case 0:
-				return "there is no machine here"
-			case 1:
-				if allowed != nil {
-					return allowed(s.machines[0])
-				}
-				return ""
-			}
-			return "this is for one machine at a time"
-		}
-	}
-	run := func(args ...string) func(subject) tea.Cmd {
-		return func(s subject) tea.Cmd { return Send(Run{Args: s.args(args...)}) }
-	}
-	// until is run of what goes on until the user ends it, and does not say how.
-	until := func(args ...string) func(subject) tea.Cmd {
-		return func(s subject) tea.Cmd {
-			return Send(Run{Args: s.args(args...), Leave: "Ctrl-C goes back to the dashboard."})
-		}
-	}
-	alive := func(m *store.Machine) string {
-		if !m.Alive() {
-			return "it is not running"
-		}
-		return ""
-	}
-	// typing is for what sends keys to a guest.
-	typing := func(s subject) string {
-		if s.world.ReadOnly {
-			return readOnly
-		}
-		return one(alive)(s)
-	}
-	volumes := func(verb string) func(subject) string {
-		return func(s subject) string {
-			if s.world.ReadOnly {
-				return readOnly
-			}
-			if why := one(nil)(s); why != "" {
-				return why
-			}
-			switch m := s.machines[0]; {
-			case m.Deleting:
-				return "it is being deleted"
-			case m.Instance && !m.Alive():
-				return "it is not running"
-			default:
-				return s.world.Actions.ForbiddenTo(m.Namespace, "update", resourceOf(m)+"/"+verb)
-			}
-		}
-	}
-	verb := func(v lifecycle.Verb) (func(subject) string, func(subject) tea.Cmd) {
-		return func(s subject) string { return s.allowed(v) }, func(s subject) tea.Cmd { return s.ask(v) }
-	}
-	bind := func(v lifecycle.Verb, help string, quiet bool, keys ...string) keymap.Binding[subject] {
-		allowed, do := verb(v)
-		return keymap.Binding[subject]{Keys: keys, Name: string(v), Help: help, Allowed: allowed, Do: do, Quiet: quiet}
-	}
+	return slices.Concat(lookBindings(), lifeBindings(), volumeBindings(), keymap.Map[subject]{
+		bind(lifecycle.MigrateCancel, "cancel the migration; the guest stays where it is", true, "M"),
+		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
+		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),
+		bind(lifecycle.Delete, "delete the machine", false, "ctrl+d"),
+		{
+			Keys: []string{copyKey}, Name: "copy", Help: "copy a field: name, node, address, MAC, UID, image, YAML",
+			Allowed: oneMachine(nil), Quiet: true, Do: func(s subject) tea.Cmd {
+				return Send(Open{newMachineCopying(s.world, s.machines[0])})
+			},
+		},
+		{
+			Keys: []string{"ctrl+y"}, Name: "copy name", Help: "copy namespace and name", Allowed: oneMachine(nil),
+			Quiet: true,
+			Do: func(s subject) tea.Cmd {
+				return Send(Copy{Text: s.machines[0].Key().String(), What: "the name"})
+			},
+		},
+	})
+}
+
+// lookBindings are the keys that show one machine or lead into its guest.
+func lookBindings() keymap.Map[subject] {
 	return keymap.Map[subject]{
 		{
 			Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back", Allowed: typing,
@@ -97,7 +59,7 @@ func machineBindings() keymap.Map[subject] {
 		{
 			Keys: []string{"C"}, Name: "split",
 			Help:    "the serial console beside the machine's events; Ctrl-] comes back",
-			Allowed: one(alive), Do: func(s subject) tea.Cmd {
+			Allowed: oneMachine(alive), Do: func(s subject) tea.Cmd {
 				return Send(Open{NewSplit(s.world, s.machines[0].Key())})
 			},
 		},
@@ -111,17 +73,17 @@ func machineBindings() keymap.Map[subject] {
 		},
 		{Keys: []string{"s"}, Name: "ssh", Help: "a shell in the guest by SSH", Allowed: typing, Do: run("ssh")},
 		{
-			Keys: []string{"l"}, Name: "logs", Help: "what the guest writes to its serial console", Allowed: one(alive),
-			Do: until("logs", "--follow"),
+			Keys: []string{"l"}, Name: "logs", Help: "what the guest writes to its serial console",
+			Allowed: oneMachine(alive), Do: until("logs", "--follow"),
 		},
 		{
-			Keys: []string{"w"}, Name: "why", Help: "what blocks the machine, and what fixes it", Allowed: one(nil),
-			Do: func(s subject) tea.Cmd {
+			Keys: []string{"w"}, Name: "why", Help: "what blocks the machine, and what fixes it",
+			Allowed: oneMachine(nil), Do: func(s subject) tea.Cmd {
 				return Send(Open{NewWhy(s.world, s.machines[0].Key())})
 			},
 		},
 		{
-			Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: one(nil),
+			Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: oneMachine(nil),
 			Do: func(s subject) tea.Cmd {
 				return Send(Open{NewYAML(s.world, s.machines[0])})
 			},
@@ -130,7 +92,7 @@ func machineBindings() keymap.Map[subject] {
 			Keys: []string{"e"}, Name: "edit",
 			Help: "change the object in your editor; what that would do is shown first",
 			Allowed: func(s subject) string {
-				if why := one(nil)(s); why != "" {
+				if why := oneMachine(nil)(s); why != "" {
 					return why
 				}
 				if s.world.ReadOnly {
@@ -139,6 +101,12 @@ func machineBindings() keymap.Map[subject] {
 				return s.world.Actions.ForbiddenTo(s.machines[0].Namespace, "patch", resourceOf(s.machines[0]))
 			}, Do: func(s subject) tea.Cmd { return Send(Open{NewEdit(s.world, s.machines[0])}) },
 		},
+	}
+}
+
+// lifeBindings are the keys that one uses most of what changes a guest's life.
+func lifeBindings() keymap.Map[subject] {
+	return keymap.Map[subject]{
 		bind(lifecycle.Start, "start the guest", false, "S"),
 		bind(lifecycle.Stop, "shut the guest down", false, "X"),
 		bind(lifecycle.Restart, "shut the guest down and start it again", false, "R"),
@@ -148,25 +116,31 @@ func machineBindings() keymap.Map[subject] {
 			Do:      func(s subject) tea.Cmd { return s.ask(s.pausing()) },
 		},
 		bind(lifecycle.Migrate, "move the running guest to another node", false, "m"),
+	}
+}
+
+// volumeBindings are the keys for a machine's volumes and snapshots.
+func volumeBindings() keymap.Map[subject] {
+	return keymap.Map[subject]{
 		{
 			Keys: []string{"P"}, Name: "plug", Help: "plug a volume in, which the guest sees as a disk",
-			Allowed: volumes("addvolume"),
+			Allowed: plugging("addvolume"),
 			Do:      func(s subject) tea.Cmd { return Send(Open{NewPlug(s.world, s.machines[0])}) },
 		},
 		{
 			Keys: []string{"U"}, Name: "unplug", Help: "take a volume out again, or the disc out of a CD-ROM drive",
-			Allowed: volumes("removevolume"),
+			Allowed: plugging("removevolume"),
 			Do:      func(s subject) tea.Cmd { return Send(Open{NewUnplug(s.world, s.machines[0])}) },
 		},
 		{
 			Keys: []string{"t"}, Name: takeName, Help: takeHelp,
 			Allowed: func(s subject) string {
-				return one(func(m *store.Machine) string { return takeRefusal(s.world, m) })(s)
+				return oneMachine(func(m *store.Machine) string { return takeRefusal(s.world, m) })(s)
 			}, Do: func(s subject) tea.Cmd { return Send(Open{NewTake(s.world, s.machines[0])}) },
 		},
 		{
 			Keys: []string{"T"}, Name: "snapshots", Help: "the snapshots of the VM, and what was made of them",
-			Allowed: one(func(m *store.Machine) string {
+			Allowed: oneMachine(func(m *store.Machine) string {
 				if m.Instance {
 					return "it has no VirtualMachine"
 				}
@@ -174,23 +148,77 @@ func machineBindings() keymap.Map[subject] {
 			}),
 			Do: func(s subject) tea.Cmd { return Send(Open{NewSnapshotsOf(s.world, s.machines[0].Key())}) },
 		},
-		bind(lifecycle.MigrateCancel, "cancel the migration; the guest stays where it is", true, "M"),
-		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
-		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),
-		bind(lifecycle.Delete, "delete the machine", false, "ctrl+d"),
-		{
-			Keys: []string{copyKey}, Name: "copy", Help: "copy a field: name, node, address, MAC, UID, image, YAML",
-			Allowed: one(nil), Quiet: true, Do: func(s subject) tea.Cmd {
-				return Send(Open{newMachineCopying(s.world, s.machines[0])})
-			},
-		},
-		{
-			Keys: []string{"ctrl+y"}, Name: "copy name", Help: "copy namespace and name", Allowed: one(nil),
-			Quiet: true,
-			Do: func(s subject) tea.Cmd {
-				return Send(Copy{Text: s.machines[0].Key().String(), What: "the name"})
-			},
-		},
+	}
+}
+
+// oneMachine allows what is for one machine at a time, unless allowed, which may be nil, says why not.
+func oneMachine(allowed func(m *store.Machine) string) func(subject) string {
+	return func(s subject) string {
+		switch len(s.machines) {
+		case 0:
+			return "there is no machine here"
+		case 1:
+			if allowed != nil {
+				return allowed(s.machines[0])
+			}
+			return ""
+		}
+		return "this is for one machine at a time"
+	}
+}
+
+func alive(m *store.Machine) string {
+	if !m.Alive() {
+		return "it is not running"
+	}
+	return ""
+}
+
+// typing allows what sends keys to a guest.
+func typing(s subject) string {
+	if s.world.ReadOnly {
+		return readOnly
+	}
+	return oneMachine(alive)(s)
+}
+
+// plugging allows a verb that changes which volumes a machine has.
+func plugging(verb string) func(subject) string {
+	return func(s subject) string {
+		if s.world.ReadOnly {
+			return readOnly
+		}
+		if why := oneMachine(nil)(s); why != "" {
+			return why
+		}
+		switch m := s.machines[0]; {
+		case m.Deleting:
+			return "it is being deleted"
+		case m.Instance && !m.Alive():
+			return "it is not running"
+		default:
+			return s.world.Actions.ForbiddenTo(m.Namespace, "update", resourceOf(m)+"/"+verb)
+		}
+	}
+}
+
+// run does a verb of virtctl's in the terminal.
+func run(args ...string) func(subject) tea.Cmd {
+	return func(s subject) tea.Cmd { return Send(Run{Args: s.args(args...)}) }
+}
+
+// until is run of what goes on until the user ends it, and does not say how.
+func until(args ...string) func(subject) tea.Cmd {
+	return func(s subject) tea.Cmd {
+		return Send(Run{Args: s.args(args...), Leave: "Ctrl-C goes back to the dashboard."})
+	}
+}
+
+// bind binds keys to a lifecycle verb, for all machines that are marked.
+func bind(v lifecycle.Verb, help string, quiet bool, keys ...string) keymap.Binding[subject] {
+	return keymap.Binding[subject]{
+		Keys: keys, Name: string(v), Help: help, Quiet: quiet,
+		Allowed: func(s subject) string { return s.allowed(v) }, Do: func(s subject) tea.Cmd { return s.ask(v) },
 	}
 }
 

@@ -1,0 +1,18 @@
+package action
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep waits for d, or until ctx ends: then it returns ctx's error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
