@@ -23,7 +23,7 @@ IMAGES := virt-server virt-launcher tiny-disk
 NOVNC  := pkg/client/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-csi test-slow chaos fuzz bench scale release-check clean
+.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-csi test-slow lab lab-shell lab-down chaos fuzz bench scale release-check clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,18 @@ images: build ## Build the container images, bin/images/*.tar
 
 debian: build
 	@go run ./images/build --registry $(REGISTRY) --tag $(TAG) --out bin/images debian-disk
+
+lab: export VIRTKIT_PATIENCE ?= 10
+lab: deps images ## Boot an emulated machine with KVM, systemd and more, and test virtkit in it (LAB_RUN=, LAB_KEEP=1; slow; CI does not run it)
+	@dev/step.sh "Building the lab's machine"
+	@go run ./images/build --out bin/images lab
+	@go test -tags lab -count=1 -timeout 6h -v -run '$(LAB_RUN)' ./tests/lab
+
+lab-shell: ## A shell in a lab that was kept (LAB= its name, of several)
+	@go run ./tests/lab/shell $(LAB)
+
+lab-down: ## End a lab that was kept
+	@go run ./tests/lab/shell --down $(LAB)
 
 up: deps images ## Start a cluster on this machine with virtkit and the VM demo (NAME=, NODES=)
 	@dev/up.sh $(NAME) $(NODES) $(REGISTRY) $(TAG)

@@ -4,9 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=$1 nodes=$2 registry=$3 tag=$4
+minutes=$((5 * ${VIRTKIT_PATIENCE:-1})) # a slow machine has it larger
 
 sudo=()
-[ "$(id -u)" = 0 ] || sudo=(sudo '--preserve-env=HOME,KUBECONFIG')
+[ "$(id -u)" = 0 ] || sudo=(sudo '--preserve-env=HOME,KUBECONFIG,VIRTKIT_PATIENCE')
 virtctl() { bin/virtctl --context "$name" --namespace default "$@"; }
 # one FIELD prints a field of the VM demo, or nothing when there is no such VM.
 one() { virtctl list --field-selector metadata.name=demo -o jsonpath="{.items[*]$1}"; }
@@ -19,7 +20,8 @@ for image in virt-server virt-launcher tiny-disk; do images+=(--image "bin/image
 dev/step.sh "virtkit"
 # The tag stays when the image under it changes; the annotation makes the pods follow.
 build=$(cat bin/images/virt-server.tar bin/images/virt-launcher.tar | sha256sum | cut -c1-16)
-virtctl install --image-registry "$registry" --image-tag "$tag" --pod-annotation "virtkit.io/images=$build"
+virtctl install --image-registry "$registry" --image-tag "$tag" --pod-annotation "virtkit.io/images=$build" \
+	--timeout "${minutes}m"
 
 if [ -z "$(one .metadata.name)" ]; then
 	dev/step.sh "The virtual machine demo"
@@ -36,7 +38,7 @@ fi
 
 if [ "$(one .spec.runStrategy)" = Always ]; then
 	dev/step.sh "Waiting for its login prompt"
-	virtctl wait demo --for=login --timeout 5m
+	virtctl wait demo --for=login --timeout "${minutes}m"
 	# A console without input is followed until the guest ends; a look is enough here.
 	timeout 1 bin/virtctl --context "$name" -n default console demo --join --tail 400 </dev/null | tail -n 8 || true
 	echo

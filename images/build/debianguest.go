@@ -52,7 +52,7 @@ func buildDebianDisk(ctx context.Context, b *build) error {
 
 // debianDisk installs Debian and makes a disk of it.
 func (b *build) debianDisk(ctx context.Context, out string) error {
-	installed, err := b.installDebian(ctx)
+	installed, err := b.installDebian(ctx, "debian", debianHooks)
 	if err != nil {
 		return err
 	}
@@ -65,23 +65,12 @@ func (b *build) debianDisk(ctx context.Context, out string) error {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	unpack := exec.CommandContext(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--xattrs-include=*",
-		"--file", installed, "--directory", root)
-	if err := runQuiet(unpack); err != nil {
+	if err := b.unpackInstalled(ctx, installed, root, "debian"); err != nil {
 		return err
 	}
 	boot, err := b.debianBoot(ctx, root)
 	if err != nil {
 		return err
-	}
-	over, err := readDir(b.path("debian", "rootfs"))
-	if err != nil {
-		return err
-	}
-	for _, name := range over.names() {
-		if err := overwrite(filepath.Join(root, name), over[name]); err != nil {
-			return err
-		}
 	}
 	format := exec.CommandContext(ctx, "mke2fs", "-q", "-t", "ext4", "-L", "debian", "-U", debianRoot,
 		"-E", "hash_seed="+debianRoot+",lazy_itable_init=1", "-d", root, image, debianSize)
@@ -99,14 +88,14 @@ func (b *build) debianDisk(ctx context.Context, out string) error {
 	return os.Rename(out+".new", out)
 }
 
-// installDebian gives a tar of an installed Debian, from the cache when it is there.
-func (b *build) installDebian(ctx context.Context) (string, error) {
-	l, err := readPackages(b.path("debian", "packages"))
+// installDebian gives a tar of an installed Debian with the packages of an image, from the cache when it is there.
+func (b *build) installDebian(ctx context.Context, image string, hooks []string) (string, error) {
+	l, err := readPackages(b.path(image, "packages"))
 	if err != nil {
 		return "", err
 	}
 	key := digest("installed 1", l.Suite, b.Mirrors.Main, b.Mirrors.Security, strings.Join(l.Packages, "\n"),
-		strings.Join(debianHooks, "\n"))
+		strings.Join(hooks, "\n"))
 	cached := filepath.Join(b.Cache, "installed-"+key[:16]+".tar")
 	if _, err := os.Stat(cached); err == nil && !b.Refresh {
 		return cached, nil
@@ -116,10 +105,29 @@ func (b *build) installDebian(ctx context.Context) (string, error) {
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
 	}
-	for _, hook := range debianHooks {
+	for _, hook := range hooks {
 		flags = append(flags, "--customize-hook="+hook)
 	}
 	return cached, b.mmdebstrap(ctx, l, cached, flags...)
+}
+
+// unpackInstalled unpacks such a tar into root, and an image's own files over it.
+func (b *build) unpackInstalled(ctx context.Context, installed, root, image string) error {
+	unpack := exec.CommandContext(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--xattrs-include=*",
+		"--file", installed, "--directory", root)
+	if err := runQuiet(unpack); err != nil {
+		return err
+	}
+	over, err := readDir(b.path(image, "rootfs"))
+	if err != nil {
+		return err
+	}
+	for _, name := range over.names() {
+		if err := overwrite(filepath.Join(root, name), over[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // debianBoot moves what boots the guest out of its root: kernel, initramfs and list of packages, and adds the boot
@@ -130,18 +138,11 @@ func (b *build) debianBoot(ctx context.Context, root string) (tree, error) {
 		"vmlinuz": "boot/vmlinuz-*", "initrd": "boot/initrd.img-*",
 		"packages": "packages",
 	} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil || len(found) != 1 {
-			return nil, fmt.Errorf("%s matches %d files of the installation, not one: %w", pattern, len(found), err)
-		}
-		data, err := os.ReadFile(found[0])
+		data, err := takeOut(root, pattern)
 		if err != nil {
 			return nil, err
 		}
 		t.file(to, 0o644, data)
-		if err := os.Remove(found[0]); err != nil {
-			return nil, err
-		}
 	}
 	loaders, err := readPackages(b.path("debian", "loaders"))
 	if err != nil {

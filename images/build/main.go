@@ -59,6 +59,7 @@ var targets = []struct {
 }{
 	{name: "tiny-disk", build: buildTinyDisk},
 	{name: "debian-disk", build: buildDebianDisk, asked: true},
+	{name: "lab", build: buildLab, asked: true},
 	{name: "virt-launcher", build: buildLauncher},
 	{name: "virt-server", build: buildServer},
 }
@@ -115,7 +116,7 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.Refresh, "refresh", false, "fetch Debian's packages again even when nothing here changed")
 	fs.Usage = func() {
 		fmt.Fprintln(fs.Output(), "usage: go run ./images/build [flags] [virt-server] [virt-launcher] [tiny-disk] "+
-			"[debian-disk]")
+			"[debian-disk] [lab]")
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -136,8 +137,8 @@ func parse(args []string) (options, error) {
 			known = known || t.name == want
 		}
 		if !known {
-			return o, fmt.Errorf("no such image %q: the images are virt-server, virt-launcher, tiny-disk and "+
-				"debian-disk", want)
+			return o, fmt.Errorf("no such image %q: the images are virt-server, virt-launcher, tiny-disk, "+
+				"debian-disk and lab", want)
 		}
 	}
 	if len(o.Targets) == 0 {

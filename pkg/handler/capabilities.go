@@ -2,10 +2,12 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
+	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -16,6 +18,7 @@ func (h *handler) newProber(kvm bool) *capabilities.Prober {
 	self := []string{"/proc/self/exe", "handler", "probe-capabilities"}
 	return &capabilities.Prober{
 		Cache: h.node.Capabilities, Root: launcherImage, Log: h.log, Changed: changed,
+		Found: h.beat.call,
 		Probe: capabilities.Sandbox{Self: self, Root: launcherImage, Dev: nodeDev}.Probe,
 		Variants: func() []capabilities.Variant {
 			_, err := os.Stat(filepath.Join(nodeDev, names.DeviceSEV))
@@ -34,6 +37,18 @@ func variants(kvm, sev, useEmulation bool) []capabilities.Variant {
 	default:
 		return []capabilities.Variant{{KVM: true}}
 	}
+}
+
+// hostModel is the CPU that libvirt gives guests with host-model that have the node's KVM.
+func (h *handler) hostModel() (nodestatus.HostModel, error) {
+	data, err := h.node.Prober.Domain(capabilities.Variant{KVM: true})
+	switch {
+	case errors.Is(err, capabilities.ErrNotProbed):
+		return nodestatus.HostModel{}, nodestatus.ErrNotYet
+	case err != nil:
+		return nodestatus.HostModel{}, err
+	}
+	return nodestatus.ParseHostModel(data)
 }
 
 // probe fills the node's cache once it is known whether guests have KVM.

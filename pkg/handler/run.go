@@ -227,8 +227,9 @@ func (h *handler) labels(noKVM error) nodestatus.Labels {
 		})
 	}
 	emulated := sync.OnceValues(func() (*nodestatus.Processor, error) { return nodestatus.ReadProcessor(cpuMap, nil) })
-	return nodestatus.All(append(all, nodestatus.CPULabels(hardware, emulated, func() (bool, map[string]bool) {
-		installation := h.follower.Current()
-		return installation.UseEmulation, installation.ObsoleteCPUModels
-	}))...)
+	installation := func() (bool, map[string]bool) {
+		now := h.follower.Current()
+		return now.UseEmulation, now.ObsoleteCPUModels
+	}
+	return nodestatus.All(append(all, nodestatus.CPULabels(hardware, emulated, h.hostModel, installation))...)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// probeDaemon makes libvirtd, at a socket, find out what an emulator can do.
-type probeDaemon func(ctx context.Context, socket, emulator string) error
+// probeDaemon makes libvirtd, at a socket, find out what an emulator can do, and returns its domain capabilities.
+type probeDaemon func(ctx context.Context, socket, emulator string) (string, error)
 
 // newCapabilitiesCommand is `virt-launcher capabilities`, which virt-handler runs in this image where no guest has ever
 // been (pkg/handler/capabilities). libvirtd is set up as for a guest, so that what it finds holds for guests.
@@ -27,9 +27,9 @@ func newCapabilitiesCommand(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capabilities",
 		Short: "Have libvirt probe QEMU, and print the files it keeps of that",
-		Long: "The files are printed as a JSON object from their names to their contents, in base64. Nothing else " +
-			"is\n" +
-			"on stdout. virt-handler runs this for the launchers of its node.",
+		Long: "The files, and libvirt's domain capabilities as " + names.DomainCapabilities + ", are printed\n" +
+			"as a JSON object from their names to their contents, in base64. Nothing else is on stdout.\n" +
+			"virt-handler runs this for the launchers of its node.",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,13 +49,15 @@ func printCapabilities(ctx context.Context, o Options, probe probeDaemon, out io
 	if err := d.configure(); err != nil {
 		return err
 	}
-	if err := probeOnce(ctx, d, probe); err != nil {
+	domain, err := probeOnce(ctx, d, probe)
+	if err != nil {
 		return err
 	}
 	files, err := readCapabilities(o.RunDir)
 	if err != nil {
 		return err
 	}
+	files[names.DomainCapabilities] = []byte(domain)
 	if err := json.NewEncoder(out).Encode(files); err != nil {
 		return fmt.Errorf("print the capabilities: %w", err)
 	}
@@ -63,7 +65,7 @@ func printCapabilities(ctx context.Context, o Options, probe probeDaemon, out io
 }
 
 // probeOnce starts libvirtd, has it probe, and ends it.
-func probeOnce(ctx context.Context, d *daemon, probe probeDaemon) error {
+func probeOnce(ctx context.Context, d *daemon, probe probeDaemon) (domain string, err error) {
 	var running, reaping sync.WaitGroup
 	last, stopReaping := context.WithCancel(context.Background())
 	defer reaping.Wait()
@@ -80,14 +82,14 @@ func probeOnce(ctx context.Context, d *daemon, probe probeDaemon) error {
 		}
 		stop(fmt.Errorf("libvirtd has ended: %w", err))
 	})
-	err := d.awaitSocket(ctx)
+	err = d.awaitSocket(ctx)
 	if err == nil {
-		err = probe(ctx, d.socket(), d.options.Emulator)
+		domain, err = probe(ctx, d.socket(), d.options.Emulator)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return err
+	return domain, err
 }
 
 // readCapabilities reads the files that libvirt keeps in the run directory.

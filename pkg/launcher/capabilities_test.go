@@ -37,16 +37,16 @@ exec sleep 1000
 func TestPrintCapabilities(t *testing.T) {
 	o := probed(t, listening)
 	want := map[string][]byte{"a.xml": []byte("<qemuCaps/>"), "b.xml": {0, 1, 2}}
-	probe := func(_ context.Context, socket, emulator string) error {
+	probe := func(_ context.Context, socket, emulator string) (string, error) {
 		if emulator != o.Emulator || socket != filepath.Join(o.RunDir, names.SocketLibvirt) {
 			t.Errorf("asked %s for %s", socket, emulator)
 		}
 		for name, data := range want {
 			if err := os.WriteFile(filepath.Join(o.RunDir, names.CapabilityCacheDir, name), data, 0o600); err != nil {
-				return err
+				return "", err
 			}
 		}
-		return nil
+		return "<domainCapabilities/>", nil
 	}
 	var out bytes.Buffer
 	if err := printCapabilities(t.Context(), o, probe, &out); err != nil {
@@ -56,6 +56,7 @@ func TestPrintCapabilities(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
+	want[names.DomainCapabilities] = []byte("<domainCapabilities/>")
 	for name := range want {
 		if !bytes.Equal(got[name], want[name]) {
 			t.Errorf("%s: %q", name, got[name])
@@ -67,8 +68,8 @@ func TestPrintCapabilities(t *testing.T) {
 }
 
 func TestCapabilitiesCannotBePrinted(t *testing.T) {
-	bad := func(context.Context, string, string) error { return errors.New("no such emulator") }
-	good := func(context.Context, string, string) error { return nil }
+	bad := func(context.Context, string, string) (string, error) { return "", errors.New("no such emulator") }
+	good := func(context.Context, string, string) (string, error) { return "", nil }
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for name, test := range map[string]struct {

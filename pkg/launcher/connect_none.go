@@ -15,4 +15,4 @@ var errNoLibvirt = errors.New("this virt-launcher was built without libvirt; " +
 // connect and probe are what a binary has that was built without libvirt.
 func connect(context.Context, string) (hypervisor.Connection, error) { return nil, errNoLibvirt }
 
-func probe(context.Context, string, string) error { return errNoLibvirt }
+func probe(context.Context, string, string) (string, error) { return "", errNoLibvirt }

@@ -206,7 +206,9 @@ func TestDaemonDiesWhileLeaving(t *testing.T) {
 		want  pb.Lifecycle
 		phase pb.MigrationPhase
 	}{
-		"moved":  {"x: starting up libvirt version: 1\nx: shutting down, reason=migrated\n", false, migrated, completed},
+		"moved": {
+			"x: starting up libvirt version: 1\nx: shutting down, reason=migrated\n", false, migrated, completed,
+		},
 		"lost":   {"x: starting up libvirt version: 1\n", false, crashed, didFail},
 		"stayed": {"x: starting up libvirt version: 1\n", true, runs, didFail},
 	} {

@@ -157,6 +157,8 @@ const (
 	// CapabilityCacheDir is libvirt's cache of QEMU capabilities, relative to RunDir; virt-handler
 	// fills it before Start: libvirt reads it when the first domain is made, not before.
 	CapabilityCacheDir = "cache/libvirt/qemu/cache/capabilities"
+	// DomainCapabilities is the name under which a probe of QEMU prints libvirt's domain capabilities.
+	DomainCapabilities = "domain-capabilities.xml"
 
 	// VolumeDisks is the emptyDir at DisksDir: overlays, empty disks, cloud-init images.
 	VolumeDisks = "disks"

@@ -89,6 +89,7 @@ var arrows = map[string][]string{
 	"pkg/jsonlog":    {},
 	"pkg/metrics":    {"pkg/version", "manifests"},
 	"pkg/names":      {},
+	"pkg/patience":   {},
 	"pkg/report":     {},
 	"pkg/stream":     {},
 	"pkg/version":    {},

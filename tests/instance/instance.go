@@ -102,6 +102,17 @@ func Attach(name string) (*Instance, error) {
 	return i, i.connect()
 }
 
+// At is an instance wherever it runs, by its context in a kubeconfig. Only its API server can be reached; Down leaves
+// it alone.
+func At(name, kubeconfig string) (*Instance, error) {
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	i := &Instance{Name: name, Root: root, Kubeconfig: kubeconfig}
+	return i, i.connect()
+}
+
 // Down ends an instance that Start made, and everything on it.
 func (i *Instance) Down() error {
 	if i.dir == "" {

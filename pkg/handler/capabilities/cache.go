@@ -65,7 +65,7 @@ type Key struct {
 // container that lies about them has the cache of another image, which libvirt there does not believe.
 func NewKey(v Variant, stat func(path string) (unix.Stat_t, error)) (Key, error) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%t %t\n", v.KVM, v.SEV)
+	fmt.Fprintf(h, "2 %t %t\n", v.KVM, v.SEV) // 1 had no domain capabilities
 	var key Key
 	for _, b := range binaries {
 		s, err := stat(b)
@@ -111,6 +111,9 @@ func (c *Cache) Install(key Key, run *os.Root) (bool, error) {
 		return false, err
 	}
 	for _, e := range entries {
+		if e.Name() == names.DomainCapabilities {
+			continue // is not libvirt's own
+		}
 		data, err := os.ReadFile(filepath.Join(c.path(key), e.Name()))
 		if err != nil {
 			return false, fmt.Errorf("read capability cache: %w", err)
@@ -166,17 +169,31 @@ func (c *Cache) Has(key Key) (bool, error) {
 	return true, nil
 }
 
+// Domain gives libvirt's domain capabilities of the key's QEMU; fs.ErrNotExist says that there are none.
+func (c *Cache) Domain(key Key) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data, err := os.ReadFile(filepath.Join(c.path(key), names.DomainCapabilities))
+	if err != nil {
+		return nil, fmt.Errorf("read domain capabilities: %w", err)
+	}
+	return data, nil
+}
+
 // Store makes files, by their names, the node's cache for the key.
 func (c *Cache) Store(key Key, files map[string][]byte) error {
 	if len(files) == 0 || len(files) > maxFiles {
 		return fmt.Errorf("a capability cache has 1 to %d files, not %d", maxFiles, len(files))
 	}
 	for name, data := range files {
-		if !fileName.MatchString(name) {
-			return fmt.Errorf("a capability cache has no file %q", name)
-		}
 		if len(data) > maxBytes {
 			return fmt.Errorf("capability cache %s: %d bytes are more than %d", name, len(data), maxBytes)
+		}
+		if name == names.DomainCapabilities {
+			continue // who reads it checks it
+		}
+		if !fileName.MatchString(name) {
+			return fmt.Errorf("a capability cache has no file %q", name)
 		}
 		if err := check(key, data); err != nil {
 			return fmt.Errorf("capability cache %s: %w", name, err)

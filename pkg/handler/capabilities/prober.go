@@ -2,6 +2,7 @@ package capabilities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -34,8 +35,12 @@ type Prober struct {
 	// Probe finds out what a variant can do and gives the files that libvirt keeps of it.
 	Probe func(ctx context.Context, v Variant) (map[string][]byte, error)
 	Log   *slog.Logger
+	// Found, unless it is nil, is called after each probe, whether it failed or not.
+	Found func()
 
 	mu sync.Mutex
+	// failed are the keys whose last probe has failed.
+	failed map[string]bool
 	// running is the probe under way, nil when there is none.
 	running *attempt
 }
@@ -51,20 +56,22 @@ type attempt struct {
 func (p *Prober) Run(ctx context.Context) error {
 	longer := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: math.MaxInt, Cap: retryMost}.DelayFunc()
 	pause := longer()
-	failed := map[string]bool{}
 	for ctx.Err() == nil {
 		var retry <-chan time.Time
 		for _, v := range p.Variants() {
 			key, err := NewKey(v, p.stat)
 			if err == nil {
-				err = p.fill(ctx, key, v, !failed[key.hash])
+				err = p.fill(ctx, key, v, !p.hasFailed(key))
 			}
-			if err == nil || ctx.Err() != nil {
+			if ctx.Err() != nil {
+				continue
+			}
+			p.note(key, err)
+			if err == nil {
 				continue
 			}
 			p.Log.Warn("QEMU's capabilities are not known ahead: guests start slower",
 				"kvm", v.KVM, "sev", v.SEV, "again", pause, "err", err)
-			failed[key.hash] = true
 			retry = time.After(pause)
 		}
 		select {
@@ -106,6 +113,47 @@ func (p *Prober) fill(ctx context.Context, key Key, v Variant, wait bool) error 
 	}
 	p.Log.Info("QEMU's capabilities are known", "kvm", v.KVM, "sev", v.SEV, "took", time.Since(began))
 	return nil
+}
+
+// note remembers how a probe went, and lets it be known.
+func (p *Prober) note(key Key, err error) {
+	p.mu.Lock()
+	if p.failed == nil {
+		p.failed = map[string]bool{}
+	}
+	p.failed[key.hash] = err != nil
+	p.mu.Unlock()
+	if p.Found != nil {
+		p.Found()
+	}
+}
+
+func (p *Prober) hasFailed(key Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed[key.hash]
+}
+
+// ErrNotProbed says that there has been no probe yet.
+var ErrNotProbed = errors.New("QEMU has not been probed yet")
+
+// Domain gives libvirt's domain capabilities of a variant: with ErrNotProbed they may come, with any other error not
+// soon.
+func (p *Prober) Domain(v Variant) ([]byte, error) {
+	key, err := NewKey(v, p.stat)
+	if err != nil {
+		return nil, err
+	}
+	has, err := p.Cache.Has(key)
+	switch {
+	case err != nil:
+		return nil, err
+	case has:
+		return p.Cache.Domain(key)
+	case p.hasFailed(key):
+		return nil, errors.New("the probe of QEMU has failed")
+	}
+	return nil, ErrNotProbed
 }
 
 // Wait waits for a probe for launchers of a key, if one is under way. A launcher that did not wait would begin the same

@@ -1,6 +1,7 @@
 package nodestatus
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,9 +11,13 @@ import (
 
 // ownedByCPU are the labels that tell of a node's CPU.
 var ownedByCPU = []string{
-	v1.CPUModelLabel, v1.CPUFeatureLabel, v1.CPUModelVendorLabel, v1.SupportedHostModelMigrationCPU,
-	v1.HostModelCPULabel,
-	v1.HostModelRequiredFeaturesLabel, v1.NodeHostModelIsObsoleteLabel, v1.HypervLabel, v1.CPUTimerLabel,
+	v1.CPUModelLabel, v1.CPUFeatureLabel, v1.CPUModelVendorLabel, v1.HypervLabel, v1.CPUTimerLabel,
+}
+
+// ownedByHostModel are those that tell of what guests with host-model have, and which of them the node can take.
+var ownedByHostModel = []string{
+	v1.SupportedHostModelMigrationCPU, v1.HostModelCPULabel, v1.HostModelRequiredFeaturesLabel,
+	v1.NodeHostModelIsObsoleteLabel,
 }
 
 // always are features that KVM has whatever the CPU, without saying so.
@@ -25,9 +30,11 @@ type Processor struct {
 	features []string
 	models   []string
 	vendor   string
-	// host is the model that is most like the CPU, and beyond the features that it has besides.
+	// host is the model that guests with host-model have, and beyond the features that such a guest needs besides. As
+	// long as libvirt has not said, that is the model that is most like the CPU.
 	host   string
 	beyond []string
+	known  *cpuMap
 }
 
 // ReadProcessor reads libvirt's map of CPU models in a directory, for a node with such a hardware, nil for none.
@@ -41,7 +48,9 @@ func ReadProcessor(dir string, hardware *Hardware) (*Processor, error) {
 		return &Processor{features: m.featuresOf(&cpu), models: m.usable(&cpu), vendor: emulatedVendor}, nil
 	}
 	cpu := m.with(hardware.CPU, always)
-	p := &Processor{hardware: hardware, features: m.featuresOf(&cpu), models: m.usable(&cpu), vendor: m.vendor(&cpu)}
+	p := &Processor{
+		hardware: hardware, features: m.featuresOf(&cpu), models: m.usable(&cpu), vendor: m.vendor(&cpu), known: m,
+	}
 	p.host, p.beyond = m.closest(&cpu, p.models)
 	return p, nil
 }
@@ -64,7 +73,7 @@ func (m *cpuMap) with(cpu CPU, features []string) CPU {
 
 // labels are those of a node with the processor; obsolete are models of no use any more.
 func (p *Processor) labels(obsolete map[string]bool) Wanted {
-	out := Wanted{Labels: map[string]string{}, Owned: ownedByCPU}
+	out := Wanted{Labels: map[string]string{}, Owned: slices.Concat(ownedByCPU, ownedByHostModel)}
 	set := func(prefix string, names ...string) {
 		for _, name := range names {
 			out.Labels[prefix+name] = "true"
@@ -82,6 +91,8 @@ func (p *Processor) labels(obsolete map[string]bool) Wanted {
 		set(v1.HostModelRequiredFeaturesLabel, p.beyond...)
 		if obsolete[p.host] {
 			set(v1.NodeHostModelIsObsoleteLabel, "")
+		} else {
+			set(v1.SupportedHostModelMigrationCPU, p.host)
 		}
 	}
 	if p.hardware == nil {
@@ -95,21 +106,46 @@ func (p *Processor) labels(obsolete map[string]bool) Wanted {
 	return out
 }
 
+// ErrNotYet says that it is being found out.
+var ErrNotYet = errors.New("not known yet")
+
 // CPULabels gives the labels that tell of the CPU which guests of a node can have, of hardware or, where that is nil or
-// the installation emulates all guests, of what QEMU emulates. Both are read when they are first looked at.
+// the installation emulates all guests, of what QEMU emulates. Both are read when they are first looked at. host gives
+// what libvirt says of the hardware. While that is ErrNotYet, what the node's labels say of it stays; with any other
+// error the closest model that the hardware has in full stands for it.
 func CPULabels(
-	hardware, emulated func() (*Processor, error), installation func() (emulate bool, obsolete map[string]bool),
+	hardware, emulated func() (*Processor, error), host func() (HostModel, error),
+	installation func() (emulate bool, obsolete map[string]bool),
 ) Labels {
 	return func() (Wanted, error) {
 		emulate, obsolete := installation()
+		emulate = emulate || hardware == nil
 		read := hardware
-		if hardware == nil || emulate {
+		if emulate {
 			read = emulated
 		}
 		p, err := read()
 		if err != nil {
 			return Wanted{}, fmt.Errorf("find out which CPUs guests can have: %w", err)
 		}
-		return p.labels(obsolete), nil
+		if emulate {
+			return p.labels(obsolete), nil
+		}
+		h, err := host()
+		switch {
+		case errors.Is(err, ErrNotYet):
+			return p.labels(obsolete).without(ownedByHostModel), nil
+		case err != nil:
+			return p.labels(obsolete), fmt.Errorf("find out which CPU host-model is: %w", err)
+		}
+		return p.With(h).labels(obsolete), nil
 	}
+}
+
+// without leaves keys as they are on the node.
+func (w Wanted) without(owned []string) Wanted {
+	left := Wanted{Owned: owned}
+	maps.DeleteFunc(w.Labels, func(key, _ string) bool { return left.owns(key) })
+	w.Owned = slices.DeleteFunc(w.Owned, func(key string) bool { return slices.Contains(owned, key) })
+	return w
 }

@@ -3,6 +3,7 @@ package nodestatus
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -122,7 +123,9 @@ func TestHardwareLabels(t *testing.T) {
 	}
 	emulate := false
 	read := func(p *Processor) func() (*Processor, error) { return func() (*Processor, error) { return p, nil } }
-	labels := CPULabels(read(hardware), read(emulated), func() (bool, map[string]bool) { return emulate, nil })
+	host, problem := HostModel{}, errors.New("no probe")
+	labels := CPULabels(read(hardware), read(emulated), func() (HostModel, error) { return host, problem },
+		func() (bool, map[string]bool) { return emulate, nil })
 	wanted, _ := labels()
 	for key, want := range map[string]string{
 		v1.HypervLabel + "base": "true", v1.HypervLabel + "synic": "true",
@@ -133,17 +136,40 @@ func TestHardwareLabels(t *testing.T) {
 			t.Errorf("%s=%s, want %s", key, got, want)
 		}
 	}
+	if got := hostModels(wanted); got != "Better" {
+		t.Errorf("without a probe, host-model is %q, want the closest", got)
+	}
+	problem = fmt.Errorf("probing: %w", ErrNotYet)
+	if wanted, err = labels(); err != nil || hostModels(wanted) != "" || wanted.owns(v1.HostModelCPULabel+"Better") ||
+		wanted.owns(v1.SupportedHostModelMigrationCPU+"Better") || !wanted.owns(v1.CPUModelLabel+"Better") {
+		t.Errorf("while it is not known, the labels change: %v, %v", wanted, err)
+	}
+	host, problem = HostModel{Model: "Later", Require: []string{"new"}}, nil
+	if wanted, err = labels(); err != nil || hostModels(wanted) != "Later" {
+		t.Errorf("host-model is %q, %v; want libvirt's", hostModels(wanted), err)
+	}
 	emulate = true
 	wanted, _ = labels()
 	want := []string{v1.CPUFeatureLabel + "x2apic", v1.CPUModelVendorLabel + "AMD"}
 	if got := slices.Sorted(maps.Keys(wanted.Labels)); !slices.Equal(got, want) {
 		t.Errorf("emulated: %v, want %v", got, want)
 	}
-	labels = CPULabels(nil, func() (*Processor, error) { return nil, errors.New("no map") },
+	labels = CPULabels(nil, func() (*Processor, error) { return nil, errors.New("no map") }, nil,
 		func() (bool, map[string]bool) { return false, nil })
 	if wanted, err := labels(); err == nil || len(wanted.Owned) > 0 {
 		t.Errorf("what is not known would be taken away: %v, %v", wanted.Owned, err)
 	}
+}
+
+// hostModels are the models that labels give as the host's.
+func hostModels(w Wanted) string {
+	var out []string
+	for key := range w.Labels {
+		if model, ok := strings.CutPrefix(key, v1.HostModelCPULabel); ok {
+			out = append(out, model)
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 func TestSignature(t *testing.T) {

@@ -11,21 +11,23 @@ import (
 )
 
 // Probe has the session daemon at socket find out what an emulator can do, as it does before the first domain, and
-// keep that in its cache. As for Connect, ctx only says whether to begin.
-func Probe(ctx context.Context, socket, emulator string) (err error) {
+// keep that in its cache. The domain capabilities that it returns are of KVM where there is KVM. As for Connect, ctx
+// only says whether to begin.
+func Probe(ctx context.Context, socket, emulator string) (domain string, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return "", err
 	}
 	conn, err := libvirt.NewConnect("qemu+unix:///session?socket=" + socket)
 	if err != nil {
-		return fmt.Errorf("connect to libvirt: %w", err)
+		return "", fmt.Errorf("connect to libvirt: %w", err)
 	}
 	defer func() {
 		_, closing := conn.Close()
 		err = errors.Join(err, closing)
 	}()
-	if _, err := conn.GetDomainCapabilities(emulator, "", "", "", 0); err != nil {
-		return fmt.Errorf("probe %s: %w", emulator, err)
+	domain, err = conn.GetDomainCapabilities(emulator, "", "", "", 0)
+	if err != nil {
+		return "", fmt.Errorf("probe %s: %w", emulator, err)
 	}
-	return nil
+	return domain, nil
 }

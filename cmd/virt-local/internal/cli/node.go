@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/preflight"
+	"github.com/virtkit/virtkit/pkg/patience"
 )
 
 // nodeTimeout bounds what is done to one node.
@@ -89,7 +90,7 @@ func runNodeVerb(
 }
 
 func onNode(ctx context.Context, n instance.Node, do func(context.Context, instance.Node) error) error {
-	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(nodeTimeout))
 	defer cancel()
 	return do(ctx, n)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/pkg/patience"
 )
 
 // Main runs the command line and returns the exit code.
@@ -66,6 +67,10 @@ namespaces of its own with containerd, kubelet and kube-proxy.`,
   sudo virt-local down                     # leaves nothing behind`,
 		Version:      version.Get().GitVersion,
 		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			_, err := patience.Factor()
+			return err
+		},
 	}
 	root.PersistentFlags().
 		StringVar(&w.name, "name", instance.DefaultName, "name of the instance; several can run side by side")

@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/node"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/payload"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/preflight"
+	"github.com/virtkit/virtkit/pkg/patience"
 )
 
 type upOptions struct {
@@ -34,6 +35,9 @@ type upOptions struct {
 	grace      time.Duration
 	timeout    time.Duration
 }
+
+// upTimeout is when up gives up, on a usual machine.
+const upTimeout = 3 * time.Minute
 
 func newUpCommand(w *which) *cobra.Command {
 	o := upOptions{which: w}
@@ -62,7 +66,8 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.StringVar(&o.storage, "storage", "", "where volumes come from: csi, or hostpath for directories without sizes, "+
 		"snapshots and clones, on a machine that the CSI driver cannot run on; for a new cluster, or csi for one that "+
 		"is down (default csi)")
-	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up after this time")
+	f.DurationVar(&o.timeout, "timeout", patience.Of(upTimeout), "give up after this time; "+patience.Variable+
+		"=10 in the environment makes it, and all such times, ten times as long")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
 		"how long a silent node stays Ready (default Kubernetes', 50 s)")
 	return c

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
+	"github.com/virtkit/virtkit/pkg/patience"
 )
 
 func newVolumeCommand(w *which) *cobra.Command {
@@ -37,7 +38,7 @@ func runVolumeRemove(ctx context.Context, w *which, names []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(time.Minute))
 	defer cancel()
 	if err := cluster.RemoveVolumes(ctx, in, names); err != nil {
 		return err

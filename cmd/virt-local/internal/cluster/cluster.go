@@ -242,7 +242,7 @@ func nodeReady(in *instance.Instance) func(context.Context, string, time.Time) e
 }
 
 func nodeReadySince(ctx context.Context, client *http.Client, url string, since time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, controlplane.AnswerTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

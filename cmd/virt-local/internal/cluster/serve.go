@@ -19,8 +19,10 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
 
-// ServeControlPlane is the control plane's process of an instance. It runs until ctx is done.
+// ServeControlPlane is the control plane's process of an instance. It runs until ctx is done, and begins anew when
+// something of it fails.
 func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
+	again := newAgain(ctx)
 	extras := []controlplane.Extra{
 		{
 			Name: "local-provisioner",
@@ -41,7 +43,7 @@ func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 	if in.Multus {
 		extras = append(extras, controlplane.Extra{Name: "multus", Run: serveMultus})
 	}
-	return controlplane.Run(ctx, controlplane.Config{
+	err := controlplane.Run(ctx, controlplane.Config{
 		Dir:              in.StateDir,
 		Address:          net.JoinHostPort(in.Slot.HostIP().String(), "6443"),
 		ServiceNet:       in.Slot.ServiceNet().String(),
@@ -51,6 +53,10 @@ func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 		Durable:          true,
 		Extras:           extras,
 	}, func(kubeconfig.Credentials) error { return nil })
+	if err != nil {
+		again.start(ctx, err)
+	}
+	return err
 }
 
 // configFor is what a client needs to speak as c.

@@ -183,6 +183,10 @@ func scheduler(failed func(error)) component.Component {
 	}
 }
 
+// AnswerTime bounds one question of many that whether something is ready. On a machine that is merely slow an answer
+// takes seconds; one that nobody gives is noticed sooner by other means.
+const AnswerTime = 15 * time.Second
+
 // HealthCheck returns a check that wants 200 from a path of the API server.
 func HealthCheck(admin kubeconfig.Credentials, path string) func(context.Context) error {
 	client, err := Client(admin)
@@ -190,7 +194,7 @@ func HealthCheck(admin kubeconfig.Credentials, path string) func(context.Context
 		return func(context.Context) error { return component.Permanent(err) }
 	}
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, admin.Server+path, nil)
 		if err != nil {

@@ -119,9 +119,12 @@ func (c *Component) Ready(ctx context.Context) error {
 	})
 }
 
+// answerTime bounds one question whether kube-proxy is well; on a slow machine it takes seconds.
+const answerTime = 15 * time.Second
+
 // proxyHealthy tells whether kube-proxy has written its rules, so that Services work.
 func (c *Component) proxyHealthy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		fmt.Sprintf("http://%s:%d/healthz", c.IP(), proxyHealthPort), nil)

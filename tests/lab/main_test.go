@@ -1,0 +1,147 @@
+//go:build lab
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/tests/instance"
+	"github.com/virtkit/virtkit/tests/lab/machine"
+)
+
+const (
+	// name is the instance of virt-local in the machine, as `make up` names it.
+	name = "virt-local"
+	// slow is the patience with a machine all of whose instructions are emulated.
+	slow = "10"
+	// bootTime and upTime are those of a usual machine.
+	bootTime, upTime = time.Minute, 10 * time.Minute
+)
+
+// The machine under test, and the cluster in it as seen from here.
+var (
+	theMachine *machine.Machine
+	theCluster *instance.Instance
+)
+
+func TestMain(m *testing.M) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code, err := runTests(ctx, m)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runTests(ctx context.Context, m *testing.M) (code int, err error) {
+	if os.Getenv(patience.Variable) == "" {
+		if err := os.Setenv(patience.Variable, slow); err != nil {
+			return 1, err
+		}
+	}
+	if _, err := patience.Factor(); err != nil {
+		return 1, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	end, err := enter(ctx)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	if theCluster, err = connect(ctx); err != nil {
+		return 1, err
+	}
+	// An interrupt ends the machine, and so whatever a test waits for.
+	defer context.AfterFunc(ctx, func() { theMachine.Client.Close() })()
+	return m.Run(), nil
+}
+
+// enter gives the machine, with what `make up` makes in it. The function ends it, unless it is to be kept.
+func enter(ctx context.Context) (end func() error, err error) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return nil, err
+	}
+	if kept := os.Getenv("LAB"); kept != "" {
+		theMachine, err = machine.Attach(ctx, root, kept)
+		return func() error { return nil }, err
+	}
+	keep := os.Getenv("LAB_KEEP") != ""
+	step("a machine of its own")
+	theMachine, err = machine.Start(ctx, machine.Options{
+		Root: root, Keep: keep, Boot: patience.Of(bootTime), Log: step,
+	})
+	if err != nil {
+		return nil, err
+	}
+	end = func() error {
+		if keep {
+			step("lab %s is kept: make lab-shell, LAB=%[1]s make lab, make lab-down", theMachine.Name)
+			return nil
+		}
+		return theMachine.Stop()
+	}
+	step("what `make up` does, in it")
+	within, cancel := context.WithTimeout(ctx, patience.Of(upTime))
+	defer cancel()
+	up := fmt.Sprintf("cd /opt/virtkit && %s=%s dev/up.sh %s 2 ghcr.io/virtkit %s", patience.Variable,
+		os.Getenv(patience.Variable), name, instance.ImageTag())
+	if err := theMachine.Run(within, nil, os.Stderr, os.Stderr, "modprobe kvm_amd && "+up); err != nil {
+		return nil, errors.Join(err, end())
+	}
+	return end, nil
+}
+
+// connect makes clients of the cluster's API server, whose connections go by way of the machine.
+func connect(ctx context.Context) (*instance.Instance, error) {
+	text, err := theMachine.Output(ctx, "cat /root/.kube/config")
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.Load([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("read the lab's kubeconfig: %w", err)
+	}
+	cluster := config.Clusters[name]
+	if cluster == nil {
+		return nil, fmt.Errorf("the lab's kubeconfig has no cluster %s", name)
+	}
+	server, err := url.Parse(cluster.Server)
+	if err != nil {
+		return nil, err
+	}
+	local, err := theMachine.Forward(ctx, server.Host)
+	if err != nil {
+		return nil, err
+	}
+	cluster.TLSServerName, cluster.Server = server.Hostname(), "https://"+local
+	kubeconfig := filepath.Join(theMachine.Dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		return nil, err
+	}
+	return instance.At(name, kubeconfig)
+}
+
+// step says what begins, as dev/step.sh does.
+func step(format string, args ...any) {
+	cmd := exec.Command("../../dev/step.sh", strings.Fields("lab: "+fmt.Sprintf(format, args...))...)
+	cmd.Stderr = os.Stderr
+	_ = cmd.Run() // a step that is not said is no failure
+}
