@@ -19,8 +19,9 @@ import (
 // which its conditions tell of.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	restore := view.Restore
-	if step.Status != nil {
-		if err := r.writeStatus(ctx, restore, step.Status); err != nil {
+	status, afterwards := view.untilDone(step)
+	if status != nil {
+		if err := r.writeStatus(ctx, restore, status); err != nil {
 			return err
 		}
 	}
@@ -37,6 +38,11 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	}
 	if err := r.act(ctx, view, step); err != nil {
 		return r.refused(ctx, &view, err)
+	}
+	if afterwards != nil {
+		if err := r.writeStatus(ctx, restore, afterwards); err != nil {
+			return err
+		}
 	}
 	if step.Done != nil {
 		if err := r.writeStatus(ctx, restore, step.Done); err != nil {

@@ -344,3 +344,39 @@ func TestStop(t *testing.T) {
 		}
 	}
 }
+
+// A restore that is stuck says so until a try succeeds; what it has made is written before.
+func TestStuckUntilATrySucceeds(t *testing.T) {
+	v := &View{Restore: &v1beta1.VirtualMachineRestore{}, Now: time.Unix(1, 0)}
+	v.Restore.Status = v.initial()
+	goesOn := func() *Step {
+		status := v.status(textUpdating, textAwaiting)
+		status.DeletedDataVolumes = []string{"dv"}
+		return &Step{Status: status}
+	}
+	if now, afterwards := v.untilDone(goesOn()); afterwards != nil || !isProgress(now, textUpdating) {
+		t.Errorf("one that is not stuck: %+v, %+v", now, afterwards)
+	}
+	stuck := v.stuck("denied")
+	v.Restore.Status = stuck.Status
+	if now, afterwards := v.untilDone(&stuck); afterwards != nil || !isProgress(now, "denied") {
+		t.Errorf("stuck again: %+v, %+v", now, afterwards)
+	}
+	now, afterwards := v.untilDone(goesOn())
+	if !isProgress(now, "denied") || len(now.DeletedDataVolumes) != 1 || !isProgress(afterwards, textUpdating) {
+		t.Errorf("a try: %+v, %+v", now, afterwards)
+	}
+	failed := v.giveUp("too late")
+	if now, afterwards := v.untilDone(&failed); afterwards != nil || !isProgress(now, "too late") {
+		t.Errorf("given up: %+v, %+v", now, afterwards)
+	}
+	v.Restore.Status = failed.Status
+	if isStuck(v.Restore.Status) {
+		t.Error("one that failed is at its end")
+	}
+}
+
+func isProgress(status *v1beta1.VirtualMachineRestoreStatus, text string) bool {
+	progress := conditions.Find(status.Conditions, v1beta1.ConditionProgressing)
+	return progress != nil && progress.Reason == text
+}

@@ -93,6 +93,28 @@ func (v *View) stuck(text string) Step {
 	return step
 }
 
+// untilDone splits the status of a step into what is written before the step is done and what is written after it. A
+// restore that has said why it goes no further says so until a try has succeeded: else it would say in turns that it
+// is stuck and that it goes on.
+func (v *View) untilDone(step *Step) (now, afterwards *v1beta1.VirtualMachineRestoreStatus) {
+	said := v.Restore.Status
+	if step.Status == nil || step.Stuck || said == nil || !isStuck(said) ||
+		conditions.Find(step.Status.Conditions, v1beta1.ConditionFailure) != nil {
+		return step.Status, nil
+	}
+	now = step.Status.DeepCopy()
+	now.Conditions = said.DeepCopy().Conditions
+	return now, step.Status
+}
+
+// isStuck reports that a restore says why it goes no further, and is not at its end.
+func isStuck(status *v1beta1.VirtualMachineRestoreStatus) bool {
+	progress := conditions.Find(status.Conditions, v1beta1.ConditionProgressing)
+	return progress != nil && progress.Status == corev1.ConditionFalse &&
+		(status.Complete == nil || !*status.Complete) &&
+		conditions.Find(status.Conditions, v1beta1.ConditionFailure) == nil
+}
+
 // giveUp is the step of a restore that fails.
 func (v *View) giveUp(text string) Step {
 	status := v.Restore.Status.DeepCopy()

@@ -17,7 +17,7 @@ type Quiesced string
 const (
 	// QuiescedAgent is by its agent, which froze its file systems.
 	QuiescedAgent Quiesced = "Agent"
-	// QuiescedPaused is by pausing the guest, since no agent answered.
+	// QuiescedPaused is by pausing the guest, since no agent answered, or it had no file system to freeze.
 	QuiescedPaused Quiesced = "Paused"
 	// QuiescedAlready is by the user, who had paused the guest before.
 	QuiescedAlready Quiesced = "AlreadyPaused"
@@ -30,7 +30,8 @@ var indicationMessages = map[v1beta1.Indication]string{
 		"on how its guest was quiesced.",
 	v1beta1.VMSnapshotGuestAgentIndication: "The guest agent froze the file systems while the volumes were " +
 		"snapshotted.",
-	v1beta1.VMSnapshotNoGuestAgentIndication: "No guest agent answered; the snapshot is as after a power cut.",
+	v1beta1.VMSnapshotNoGuestAgentIndication: "No guest agent froze a file system: none answered, or " +
+		"it had none to freeze; the snapshot is as after a power cut.",
 	v1beta1.VMSnapshotPausedIndication: "The guest was paused while the volumes were snapshotted; what it held in " +
 		"memory is not in the snapshot.",
 	v1beta1.VMSnapshotQuiesceTimeoutIndication: "The guest wrote again before all volumes were snapshotted; each is " +

@@ -31,6 +31,9 @@ type Settings struct {
 	// virt-handler; nil says nothing. The KubeVirt resource has them (Installer.Follow).
 	PullSecrets      []corev1.LocalObjectReference
 	Infra, Workloads *v1.ComponentConfig
+
+	// Given are what this installation and those before were given (Installer.Follow); nil when that is not known.
+	Given *Kept
 }
 
 // Objects returns everything to install, in the order of installation: the custom resource definitions,
@@ -95,6 +98,9 @@ func (s Settings) change(o *unstructured.Unstructured) error {
 	case "Deployment", "DaemonSet":
 	default:
 		return nil
+	}
+	if err := s.record(o); err != nil {
+		return err
 	}
 	template, found, err := unstructured.NestedMap(o.Object, "spec", "template")
 	if err != nil || !found {

@@ -14,13 +14,24 @@ import (
 )
 
 // Follow fills in what the KubeVirt resource says of the components and the settings do not: how their images are
-// pulled, where their pods go, and how many there are. A cluster without the resource says nothing.
+// pulled, where their pods go, and how many there are; then what installations before were given. A cluster without
+// the resource says nothing.
 func (i *Installer) Follow(ctx context.Context, s Settings) (Settings, error) {
 	kv, err := i.kubeVirt(ctx)
 	if err != nil {
 		return s, err
 	}
-	return s.following(&kv.Spec), nil
+	recorded, err := i.before(ctx)
+	if err != nil {
+		return s, err
+	}
+	policy := s.PullPolicy
+	if s, err = s.keep(recorded); err != nil {
+		return s, err
+	}
+	s = s.following(&kv.Spec)
+	s.PullPolicy = cmp.Or(policy, s.PullPolicy, s.Given.PullPolicy)
+	return s, nil
 }
 
 func (s Settings) following(spec *v1.KubeVirtSpec) Settings {

@@ -154,9 +154,14 @@ func (e *explanation) restore(f OperationFacts) (State, string) {
 		waits, mend = summary, append([]string{"virtctl stop " + target + e.flag(), giveUp}, mend...)
 	case stuck != "":
 		state, summary = Broken, "the restore goes no further: "+stuck
-		mend = append(mend, giveUp)
+		mend = append([]string{giveUp}, mend...)
 	}
-	e.operation(object, state, stage, waits, mend...)
+	if stuck != "" && state == Broken && err == nil {
+		e.chain = append(e.chain, Link{Layer: LayerSnapshot, Object: object, State: state, Message: stage})
+		e.add(rankRefused, LayerSnapshot, object, Broken, "Stuck", "it goes no further: "+stuck, mend...)
+	} else {
+		e.operation(object, state, stage, waits, mend...)
+	}
 	vm := Link{Layer: LayerVM, Object: "vm/" + target, State: OK, Message: "the VM that is restored"}
 	switch {
 	case f.Running:

@@ -44,8 +44,10 @@ func NewCmdInstall(f *cli.Factory, runF func(context.Context, *Options) error) *
 		Long: `Install or upgrade virtkit in the cluster, in namespace kubevirt.
 
 Needs Kubernetes 1.35 or newer and a cluster administrator's rights. Installing again repairs and
-changes nothing that is as it should be; what you configured in the KubeVirt resource stays. The manifests are
-the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.
+changes nothing that is as it should be; what you configured in the KubeVirt resource stays, and so do the
+registry, pull policy, kubelet's directory and pods' annotations of the installation before that no flag
+changes (--pod-annotation KEY= takes one away). The manifests are the ones of manifests/ in the source, for
+those who prefer 'kubectl apply -k'.
 
 Where the cluster has the Prometheus operator, it is told of virtkit: a ServiceMonitor, alerts, a dashboard for
 Grafana, and the right of Prometheus to read the metrics.`,

@@ -79,7 +79,7 @@ func (p *Nodes) columns() []widget.Column[*store.Node] {
 				return nodeStatus(p.world.Theme, n, p.leaving[n.Name], p.heard(now))
 			},
 		},
-		{Title: "VMS", Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
+		{Title: p.counted(), Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
 			return widget.Cell{Text: fmt.Sprint(p.guests[n.Name])}
 		}, Compare: func(a, b *store.Node) int { return cmp.Compare(p.guests[b.Name], p.guests[a.Name]) }},
 		{
@@ -117,6 +117,14 @@ func (p *Nodes) columns() []widget.Column[*store.Node] {
 			return widget.Cell{Text: strings.Join(n.Taints, ",")}
 		}},
 	}
+}
+
+// counted is the title of the number of VMs: those of other namespaces than the one that is shown are not known.
+func (p *Nodes) counted() string {
+	if ns := p.world.Namespace; ns != "" {
+		return "VMS IN " + ns
+	}
+	return "VMS"
 }
 
 // heard is until when heartbeats could be heard: what came since the connection was lost is not known.

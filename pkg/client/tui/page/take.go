@@ -197,7 +197,7 @@ func (p *take) meanwhile() string {
 	case m == nil || !m.Alive():
 		return "the VM does not run"
 	case m.Agent:
-		return "its guest runs, and its agent freezes the file systems for the moment"
+		return "its guest runs, and its agent freezes the file systems, or else it is paused"
 	}
 	return "its guest runs, and has no agent: it is paused for the moment"
 }
