@@ -18,7 +18,7 @@ check() {
 	(cd "$module" && "$lint" run --allow-parallel-runners --config "$root/.golangci.yml" "$@") || status=1
 }
 
-check . --build-tags e2e,integration,bench,generated,scale,slow,chaos
+check . --build-tags e2e,integration,bench,generated,scale,slow,chaos,lab
 check cmd/virt-local --build-tags e2e
 check cmd/virt-local-csi --build-tags integration
 check manifests/gen

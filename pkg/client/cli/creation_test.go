@@ -67,8 +67,11 @@ func TestFollow(t *testing.T) {
 		"none":           {nil, server{}, "configmap/m created\n", "", []string{create}, nil},
 		"client dry run": {[]string{"--dry-run=client"}, server{}, "configmap/m created (dry run)\n", "", nil, nil},
 		"server dry run": {
-			[]string{"--dry-run"}, server{}, "configmap/m created (server dry run)\n", "",
-			[]string{"create ns/m true"}, nil,
+			[]string{"--dry-run"},
+			server{},
+			"configmap/m created (server dry run)\n", "",
+			[]string{"create ns/m true"},
+			nil,
 		},
 		"wait": {[]string{"--wait"}, server{}, "configmap/m created\nm is done\n", "", []string{create, wait}, nil},
 		"wait, one that says nothing": {
@@ -76,20 +79,29 @@ func TestFollow(t *testing.T) {
 		},
 		"output": {[]string{"-o", "name"}, server{}, "configmap/m\n", "", []string{create}, nil},
 		"wait with output": {
-			[]string{"--wait", "-o", "jsonpath={.kind} {.data.phase}"}, server{}, "ConfigMap done", "",
-			[]string{create, wait}, nil,
+			[]string{"--wait", "-o", "jsonpath={.kind} {.data.phase}"},
+			server{},
+			"ConfigMap done", "",
+			[]string{create, wait},
+			nil,
 		},
 		"refused": {[]string{"--wait"}, server{sendErr: broken}, "", "", []string{create}, broken},
 		"interrupted while it is sent": {
-			nil, server{sendErr: interrupted}, "", "interrupted: map ns/m may have been created\n", []string{create},
+			nil,
+			server{sendErr: interrupted},
+			"", "interrupted: map ns/m may have been created\n",
+			[]string{create},
 			context.Canceled,
 		},
 		"a dry run that is interrupted": {
 			[]string{"--dry-run"}, server{sendErr: interrupted}, "", "", []string{"create ns/m true"}, context.Canceled,
 		},
 		"interrupted while it waits": {
-			[]string{"--wait"}, server{waitErr: interrupted, unseen: true}, "configmap/m created\n", goesOn,
-			[]string{create, wait}, context.Canceled,
+			[]string{"--wait"},
+			server{waitErr: interrupted, unseen: true},
+			"configmap/m created\n", goesOn,
+			[]string{create, wait},
+			context.Canceled,
 		},
 		"failed": {
 			[]string{"--wait", "-o", "name"}, server{waitErr: broken}, "", "", []string{create, wait}, broken,

@@ -160,7 +160,8 @@ func TestNext(t *testing.T) {
 		"was started meanwhile": {View{Old: mine, New: heir, OldRuns: running}, "", "is being stopped"},
 		"Manual":                {View{Old: manual}, Mark, ""},
 		"Manual stops": {
-			View{Old: manual, OldRuns: stopping}, "",
+			View{Old: manual, OldRuns: stopping},
+			"",
 			"VM ns/old is being stopped; wait until it is: `virtctl wait old --for=stopped -n ns`",
 		},
 		"Manual is to stop":  {View{Old: asked(v1.StopRequest), OldRuns: running}, "", "is being stopped; wait"},
