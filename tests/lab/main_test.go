@@ -103,7 +103,7 @@ func enter(ctx context.Context) (end func() error, err error) {
 	defer cancel()
 	up := fmt.Sprintf("cd /opt/virtkit && %s=%s dev/up.sh %s 2 ghcr.io/virtkit %s", patience.Variable,
 		os.Getenv(patience.Variable), name, instance.ImageTag())
-	if err := theMachine.Run(within, nil, os.Stderr, os.Stderr, "modprobe kvm_amd && "+up); err != nil {
+	if err := theMachine.Run(within, nil, os.Stderr, os.Stderr, up); err != nil {
 		return nil, errors.Join(err, end())
 	}
 	return end, nil
