@@ -11,12 +11,15 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtkit/virtkit/pkg/patience"
 	"github.com/virtkit/virtkit/tests/instance"
@@ -55,9 +58,15 @@ func runTests(ctx context.Context, m *testing.M) (code int, err error) {
 			return 1, err
 		}
 	}
-	if _, err := patience.Factor(); err != nil {
+	factor, err := patience.Factor()
+	if err != nil {
 		return 1, err
 	}
+	// Kubernetes' clients, here and in virtctl, give a connection up when a ping is not answered within 15 s.
+	if err := os.Setenv("HTTP2_PING_TIMEOUT_SECONDS", strconv.Itoa(15*factor)); err != nil {
+		return 1, err
+	}
+	log.SetLogger(logr.Discard()) // controller-runtime's, which complains otherwise
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	end, err := enter(ctx)
