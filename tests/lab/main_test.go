@@ -11,12 +11,15 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtkit/virtkit/pkg/patience"
 	"github.com/virtkit/virtkit/tests/instance"
@@ -55,9 +58,15 @@ func runTests(ctx context.Context, m *testing.M) (code int, err error) {
 			return 1, err
 		}
 	}
-	if _, err := patience.Factor(); err != nil {
+	factor, err := patience.Factor()
+	if err != nil {
 		return 1, err
 	}
+	// Kubernetes' clients, here and in virtctl, give a connection up when a ping is not answered within 15 s.
+	if err := os.Setenv("HTTP2_PING_TIMEOUT_SECONDS", strconv.Itoa(15*factor)); err != nil {
+		return 1, err
+	}
+	log.SetLogger(logr.Discard()) // controller-runtime's, which complains otherwise
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	end, err := enter(ctx)
@@ -103,7 +112,7 @@ func enter(ctx context.Context) (end func() error, err error) {
 	defer cancel()
 	up := fmt.Sprintf("cd /opt/virtkit && %s=%s dev/up.sh %s 2 ghcr.io/virtkit %s", patience.Variable,
 		os.Getenv(patience.Variable), name, instance.ImageTag())
-	if err := theMachine.Run(within, nil, os.Stderr, os.Stderr, "modprobe kvm_amd && "+up); err != nil {
+	if err := theMachine.Run(within, nil, os.Stderr, os.Stderr, up); err != nil {
 		return nil, errors.Join(err, end())
 	}
 	return end, nil

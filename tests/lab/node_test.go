@@ -22,6 +22,7 @@ func TestMachine(t *testing.T) {
 		"cat /sys/devices/system/node/online":            "0-1",
 		"cat /proc/sys/vm/nr_hugepages":                  "64",
 		"test -c /dev/kvm && echo yes":                   "yes",
+		"systemctl is-active kvm-held":                   "active",
 		"test -d /sys/kernel/iommu_groups/0 && echo yes": "yes",
 		"cat /sys/class/net/eth1/device/sriov_totalvfs":  "7",
 		"test -b /dev/nvme0n1 && echo yes":               "yes",

@@ -51,13 +51,16 @@ type Machine struct {
 	Dir string
 	// Client is the SSH connection to it, as root.
 	Client *ssh.Client
+
+	// ended is closed when the QEMU that this process started has ended; its log says how.
+	ended <-chan struct{}
 }
 
 // runs is where the machines' directories are.
 func runs(root string) string { return filepath.Join(root, "bin", "lab") }
 
 // Start starts a machine and waits until it takes commands. On an error nothing of it is left, but for a copy of its
-// console in bin/lab/console.log.
+// console in bin/lab/console.log and of what QEMU said.
 func Start(ctx context.Context, o Options) (m *Machine, err error) {
 	if err := os.MkdirAll(runs(o.Root), 0o755); err != nil {
 		return nil, err
@@ -86,23 +89,21 @@ func Start(ctx context.Context, o Options) (m *Machine, err error) {
 		return nil, err
 	}
 	o.Log("booting, see %s", filepath.Join(m.Dir, "console.log"))
-	ended, err := run(ctx, files, m.Dir, lock, o.Keep)
-	if err != nil {
+	if m.ended, err = run(files, m.Dir, lock, o.Keep); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Boot)
 	defer cancel()
-	m.Client, err = await(ctx, m.Dir, ended)
+	m.Client, err = await(ctx, m.Dir, m.ended)
 	return m, err
 }
 
-// run starts QEMU, which ends with this process unless it is kept. What it sends when QEMU has ended is what QEMU said.
-func run(ctx context.Context, f files, dir string, lock *os.File, keep bool) (ended <-chan error, err error) {
-	log, err := os.Create(filepath.Join(dir, "qemu.log"))
+// run starts QEMU, which ends with this process unless it is kept.
+func run(f files, dir string, lock *os.File, keep bool) (ended <-chan struct{}, err error) {
+	log, err := os.OpenFile(filepath.Join(dir, qemuLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
 	argv := f.command("qemu-system-x86_64", arguments(f)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = dir, log, log, []*os.File{lock}
@@ -110,25 +111,43 @@ func run(ctx context.Context, f files, dir string, lock *os.File, keep bool) (en
 	if !keep {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}
-	started, done := make(chan error), make(chan error, 1)
+	started, done := make(chan error), make(chan struct{})
 	go func() {
 		// The kernel ends QEMU with the thread that started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+		defer log.Close()
 		err := cmd.Start()
 		started <- err
 		if err != nil {
 			return
 		}
-		err = cmd.Wait()
-		said, _ := os.ReadFile(log.Name())
-		done <- fmt.Errorf("QEMU has ended (%v): %s", err, lastLines(string(said), 5))
+		_ = cmd.Wait() // the state has it
+		fmt.Fprintf(log, "%s QEMU has ended: %v\n", time.Now().UTC().Format(time.RFC3339), cmd.ProcessState)
+		close(done)
 	}()
 	return done, <-started
 }
 
+// qemuLog is what QEMU says, and how it ended.
+const qemuLog = "qemu.log"
+
+// whyEnded is an error when QEMU has ended. It may take a moment until that is known of one whose connections ended.
+func (m *Machine) whyEnded() error {
+	if m.ended == nil {
+		return nil // another's
+	}
+	select {
+	case <-m.ended:
+		said, err := os.ReadFile(filepath.Join(m.Dir, qemuLog))
+		return errors.Join(fmt.Errorf("the machine is off: %s", lastLines(string(said), 3)), err)
+	case <-time.After(time.Second):
+		return nil
+	}
+}
+
 // await connects as soon as the machine takes connections.
-func await(ctx context.Context, dir string, ended <-chan error) (*ssh.Client, error) {
+func await(ctx context.Context, dir string, ended <-chan struct{}) (*ssh.Client, error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -137,8 +156,9 @@ func await(ctx context.Context, dir string, ended <-chan error) (*ssh.Client, er
 			return client, nil
 		}
 		select {
-		case err := <-ended:
-			return nil, err
+		case <-ended:
+			said, err := os.ReadFile(filepath.Join(dir, qemuLog))
+			return nil, errors.Join(errors.New(lastLines(string(said), 5)), err)
 		case <-ctx.Done():
 			console, _ := os.ReadFile(filepath.Join(dir, "console.log"))
 			return nil, fmt.Errorf("the machine does not answer: %w; its console ends with\n%s", err,
@@ -205,12 +225,13 @@ func (m *Machine) Stop() error {
 	return remove(m.Dir)
 }
 
-// remove removes a machine's files; its console's last words stay beside its directory.
+// remove removes a machine's files; what the last one said stays beside its directory.
 func remove(dir string) error {
-	console := filepath.Join(dir, "console.log")
-	if err := os.Rename(console, filepath.Join(filepath.Dir(dir), "console.log")); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, log := range []string{"console.log", qemuLog} {
+		if err := os.Rename(filepath.Join(dir, log), filepath.Join(filepath.Dir(dir), log)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return os.RemoveAll(dir)
 }

@@ -33,6 +33,7 @@ func arguments(f files) []string {
 	share := filepath.Join(f.qemu, "usr/share")
 	return []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-d", "cpu_reset", // what reset the machine, if it is reset
 		"-L", filepath.Join(share, "qemu"), "-L", filepath.Join(share, "seabios"),
 		"-qmp", "unix:qmp.sock,server=on,wait=off", "-serial", "file:console.log",
 		"-kernel", f.kernel, "-initrd", f.initrd, "-append", cmdline,

@@ -69,6 +69,10 @@ func (m *Machine) Run(ctx context.Context, stdin io.Reader, out, errOut io.Write
 		err = context.Cause(ctx)
 	}
 	if err != nil {
+		var exit *ssh.ExitError
+		if !errors.As(err, &exit) && ctx.Err() == nil {
+			err = errors.Join(err, m.whyEnded())
+		}
 		return fmt.Errorf("in the lab, %s: %w", command, err)
 	}
 	return nil
