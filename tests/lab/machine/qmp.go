@@ -27,7 +27,11 @@ func qmp(ctx context.Context, dir, command string, arguments map[string]any) (re
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	requests := []map[string]any{{"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}}
+	request := map[string]any{"execute": command}
+	if arguments != nil {
+		request["arguments"] = arguments // QMP takes no null
+	}
+	requests := []map[string]any{{"execute": "qmp_capabilities"}, request}
 	lines := bufio.NewReader(conn)
 	for _, r := range requests {
 		if err := json.NewEncoder(conn).Encode(r); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/process"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
+	"github.com/virtkit/virtkit/pkg/patience"
 )
 
 func TestDecide(t *testing.T) {
@@ -72,6 +73,22 @@ func TestDecide(t *testing.T) {
 
 // Where volumes come from is decided once, but for an instance that is older than the choice, or one that is taken over
 // while it is down.
+func TestPatienceWithNodes(t *testing.T) {
+	for factor, want := range map[string]time.Duration{"": 0, "1": 0, "10": 500 * time.Second} {
+		t.Setenv(patience.Variable, factor)
+		o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k"}
+		in, _, err := decide(o, t.TempDir(), time.Now())
+		if err != nil || in.NodeMonitorGrace != want {
+			t.Errorf("%s=%s: a silent node stays Ready for %v, %v; want %v", patience.Variable, factor,
+				in.NodeMonitorGrace, err, want)
+		}
+		o.grace = time.Minute
+		if in, _, err = decide(o, t.TempDir(), time.Now()); err != nil || in.NodeMonitorGrace != time.Minute {
+			t.Errorf("%s=%s: the flag does not win: %v, %v", patience.Variable, factor, in.NodeMonitorGrace, err)
+		}
+	}
+}
+
 func TestChooseStorage(t *testing.T) {
 	for _, c := range []struct {
 		name, has, flag string

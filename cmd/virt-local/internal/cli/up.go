@@ -36,8 +36,8 @@ type upOptions struct {
 	timeout    time.Duration
 }
 
-// upTimeout is when up gives up, on a usual machine.
-const upTimeout = 3 * time.Minute
+// upTimeout is when up gives up, and nodeGrace how long Kubernetes waits for a silent node, on a usual machine.
+const upTimeout, nodeGrace = 3 * time.Minute, 50 * time.Second
 
 func newUpCommand(w *which) *cobra.Command {
 	o := upOptions{which: w}
@@ -69,7 +69,7 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.DurationVar(&o.timeout, "timeout", patience.Of(upTimeout), "give up after this time; "+patience.Variable+
 		"=10 in the environment makes it, and all such times, ten times as long")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
-		"how long a silent node stays Ready (default Kubernetes', 50 s)")
+		"how long a silent node stays Ready (default Kubernetes', 50 s; of a new cluster times "+patience.Variable+")")
 	return c
 }
 
@@ -162,8 +162,12 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	if err := chooseStorage(o, in, fresh); err != nil {
 		return nil, false, err
 	}
-	if o.grace > 0 {
+	switch {
+	case o.grace > 0:
 		in.NodeMonitorGrace = o.grace
+	case fresh && patience.Of(nodeGrace) > nodeGrace:
+		// A kubelet of a slow machine is late with its reports, and its guests would be taken for lost.
+		in.NodeMonitorGrace = patience.Of(nodeGrace)
 	}
 	if o.kubeconfig != "" {
 		path, err := filepath.Abs(o.kubeconfig)
