@@ -71,8 +71,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Where volumes come from is decided once, but for an instance that is older than the choice, or one that is taken over
-// while it is down.
+// On a slow machine nodes are waited for longer, unless a flag says for how long.
 func TestPatienceWithNodes(t *testing.T) {
 	for factor, want := range map[string]time.Duration{"": 0, "1": 0, "10": 500 * time.Second} {
 		t.Setenv(patience.Variable, factor)
@@ -89,6 +88,8 @@ func TestPatienceWithNodes(t *testing.T) {
 	}
 }
 
+// Where volumes come from is decided once, but for an instance that is older than the choice, or one that is taken over
+// while it is down.
 func TestChooseStorage(t *testing.T) {
 	for _, c := range []struct {
 		name, has, flag string
