@@ -6,6 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/fake"
 
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -55,5 +58,42 @@ func TestSettingsAreKept(t *testing.T) {
 	}
 	if d, recorded := install(Settings{}, ""); recorded != "" {
 		t.Errorf("%v", d.Annotations)
+	}
+}
+
+// Follow reads what the installation before was given; the KubeVirt resource's pull policy comes before that, and this
+// installation's before both.
+func TestFollowKeepsSettings(t *testing.T) {
+	d := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}}
+	d.SetNamespace(names.Namespace)
+	d.SetName(names.VirtController)
+	d.SetAnnotations(map[string]string{
+		SettingsAnnotation: `{"registry":"mirror.example/virtkit","pullPolicy":"Always"}`,
+	})
+	kv := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "spec": map[string]any{"imagePullPolicy": "Never"},
+	}}
+	kv.SetNamespace(names.Namespace)
+	kv.SetName(names.KubeVirt)
+	for name, c := range map[string]struct {
+		there            []runtime.Object
+		given            Settings
+		registry, policy string
+	}{
+		"nothing there": {nil, Settings{}, "", ""},
+		"kept":          {[]runtime.Object{d}, Settings{}, "mirror.example/virtkit", "Always"},
+		"given":         {[]runtime.Object{d}, Settings{Registry: "other", PullPolicy: "Never"}, "other", "Never"},
+		"resource":      {[]runtime.Object{d, kv}, Settings{}, "mirror.example/virtkit", "Never"},
+		"given, beside the resource": {
+			[]runtime.Object{d, kv}, Settings{PullPolicy: "IfNotPresent"}, "mirror.example/virtkit", "IfNotPresent",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := &Installer{Client: fake.NewSimpleDynamicClient(runtime.NewScheme(), c.there...)}
+			got, err := i.Follow(t.Context(), c.given)
+			if err != nil || got.Registry != c.registry || got.PullPolicy != c.policy {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
 	}
 }

@@ -26,6 +26,7 @@ func TestNoColour(t *testing.T) {
 		t.Setenv(variable, dir)
 	}
 	t.Setenv("KUBE_EDITOR", "true")
+	wrote := 0
 	for _, lines := range commandLines {
 		for _, line := range lines {
 			var stdout, stderr bytes.Buffer
@@ -37,9 +38,13 @@ func TestNoColour(t *testing.T) {
 			// How it ends is for others to test.
 			Run(ctx, f, append([]string{"--kubeconfig", kubeconfig}, fields(words)...))
 			cancel()
+			wrote += stdout.Len()
 			if found := painted.FindString(stdout.String() + stderr.String()); found != "" {
 				t.Errorf("virtctl %s: %q in:\n%q", line, found, stdout.String()+stderr.String())
 			}
 		}
+	}
+	if wrote == 0 {
+		t.Error("nothing was written: the test tries nothing")
 	}
 }
