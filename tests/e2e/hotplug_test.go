@@ -149,6 +149,17 @@ func scsiDisk(serial string) string {
 		serial)
 }
 
+// lacks waits until the guest has noticed that a disk is gone, which it is told of when QEMU has let it go.
+func lacks(t *testing.T, con *console, serial string) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the guest lacks "+serial, func() string {
+		if got := con.run(t, "echo "+scsiDisk(serial)); got != "" {
+			return "it has " + got
+		}
+		return ""
+	})
+}
+
 // A volume of each mode is plugged into a running guest, survives virt-handler's restart, holds what the guest
 // wrote when it is plugged in again, and comes back after a restart of the VM when it was persisted. Nothing runs
 // beside it: virt-handler's end breaks consoles.
@@ -209,9 +220,7 @@ func TestHotplug(t *testing.T) {
 	}
 	remove("device")
 	con = g.openConsole(t, "") // whose shell is still logged in
-	if got := con.run(t, "echo "+scsiDisk("device")); got != "" {
-		t.Errorf("the guest still has %s", got)
-	}
+	lacks(t, con, "device")
 	add(g.name, "device")
 	see(con, "device")
 	if got := con.run(t, "dd if="+scsiDisk("device")+" bs=11 count=1 2>/dev/null"); got != "kept-device" {

@@ -124,9 +124,7 @@ func TestMigrationHotplug(t *testing.T) {
 	g.onlyOn(t, home)
 	g.waitAttachments(t, 1)
 	con = g.again(t)
-	if got := con.run(t, "echo "+scsiDisk("files")); got != "" {
-		t.Errorf("the guest still has %s", got)
-	}
+	lacks(t, con, "files")
 	if got := con.run(t, "echo "+scsiDisk("device")); got == "" {
 		t.Error("the other volume went, too")
 	}

@@ -5,7 +5,9 @@ package e2e
 import (
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +38,28 @@ func (c *cluster) tenant(t *testing.T, ns string) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, 10*time.Second, "user has the role edit", func() string {
+		return missing(t, kube, &authorizationv1.ResourceAttributes{
+			Namespace: ns, Verb: "create", Group: v1.GroupVersion.Group, Resource: "virtualmachines",
+		})
+	})
 	return kube
+}
+
+// missing asks whether a client's user may do something, and says what keeps it from that; empty for nothing.
+func missing(t *testing.T, kube kubernetes.Interface, what *authorizationv1.ResourceAttributes) string {
+	t.Helper()
+	review, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what},
+		}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return err.Error()
+	case !review.Status.Allowed:
+		return "not allowed: " + review.Status.Reason
+	}
+	return ""
 }
 
 // A VM waits for a claim; its tenant makes the pod that it is about to have, and tries the rest of what made pods pass

@@ -70,7 +70,13 @@ func (g *guest) plugIn(t *testing.T, con *console) {
 	t.Helper()
 	g.claim(t, g.ns, plugged, corev1.PersistentVolumeBlock)
 	g.virtctl(t, nil, "-n", g.ns, "addvolume", g.name, "--volume-name="+plugged, "--wait", "--timeout=90s")
-	eventually(t, 30*time.Second, "the guest sees the disk", func() string {
+	seesPlugged(t, con)
+}
+
+// seesPlugged waits until the guest has the plugged disk, which comes to a guest that runs already.
+func seesPlugged(t *testing.T, con *console) {
+	t.Helper()
+	eventually(t, bootTime, "the guest sees the disk", func() string {
 		if con.run(t, "echo "+scsiDisk(plugged)) == "" {
 			return "no such disk"
 		}
@@ -94,6 +100,9 @@ func mount(disk string) string {
 func (g *guest) mountAll(t *testing.T, con *console, more ...string) {
 	t.Helper()
 	for _, disk := range slices.Concat(counters, more) {
+		if disk == plugged {
+			seesPlugged(t, con)
+		}
 		con.run(t, mount(disk))
 		if got := con.run(t, "grep -c ' /"+disk+" ' /proc/mounts"); got != "1" {
 			t.Fatalf("disk %s of %s is not mounted: %s", disk, g.name, got)
