@@ -42,7 +42,8 @@ const (
 )
 
 // cluster is an API server that knows virtual machines, their subresources and consoles. Starting and stopping
-// happens at once, through the same phases as in a real one. A machine named "stuck" never starts.
+// happens at once, through the same phases as in a real one. A machine named "stuck" never starts; one named "going",
+// which is on its way down, is gone after a stop that is refused for that.
 type cluster struct {
 	server *httptest.Server
 	bare   *httptest.Server // one where nothing is installed

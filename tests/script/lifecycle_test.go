@@ -173,8 +173,18 @@ func (c *cluster) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	vm := found.(*v1.VirtualMachine)
-	_, running := c.find(resourceVMIs, ns, name).(*v1.VirtualMachineInstance)
+	vmi, running := c.find(resourceVMIs, ns, name).(*v1.VirtualMachineInstance)
 	switch {
+	case verb == "stop" && running && vmi.DeletionTimestamp != nil:
+		refuse(w, apierrors.NewConflict(group(resourceVMs), name, errors.New("VM is stopping; Halted only supports "+
+			"manual stop requests with a shorter graceperiod")))
+		if name == "going" {
+			c.work.Go(func() {
+				c.remove(resourceVMIs, id(vm))
+				c.setStatus(vm, v1.VirtualMachineStatusStopped)
+			})
+		}
+		return
 	case verb == "start" && running:
 		refuse(w, apierrors.NewConflict(group(resourceVMs), name, errors.New("VM is already running")))
 		return

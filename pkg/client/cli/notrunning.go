@@ -27,7 +27,7 @@ func halted(vm *v1.VirtualMachine) bool {
 // there is no VM either, that is the error. Every verb that needs a running guest passes its error through here; any
 // other error is returned as it is.
 func (f *Factory) NotRunning(ctx context.Context, c vmGetter, target Target, err error) error {
-	absent, refused := noInstance(err), refusedAsStopped(err)
+	absent, refused := noInstance(err), RefusedAsStopped(err)
 	if target.Instance || !absent && !refused {
 		return err
 	}
@@ -45,10 +45,35 @@ func (f *Factory) NotRunning(ctx context.Context, c vmGetter, target Target, err
 	return fmt.Errorf("VM %s/%s: %s; %s", target.Namespace, target.Name, state, remedy)
 }
 
+// AskedToStart reports a VM that is to start although its status says yet, or still, that it is stopped: nobody need
+// start it.
+func AskedToStart(vm *v1.VirtualMachine) bool {
+	if vm.Status.PrintableStatus != v1.VirtualMachineStatusStopped {
+		return false
+	}
+	for _, r := range vm.Status.StateChangeRequests {
+		if r.Action == v1.StartRequest {
+			return true
+		}
+	}
+	strategy, err := vm.RunStrategy()
+	switch {
+	case err != nil:
+		return false
+	case strategy == v1.RunStrategyAlways:
+		return true
+	}
+	// The guest of these may have ended by itself, which the status says once it is about this spec.
+	return (strategy == v1.RunStrategyRerunOnFailure || strategy == v1.RunStrategyOnce) &&
+		vm.Status.ObservedGeneration != 0 && vm.Status.ObservedGeneration < vm.Generation
+}
+
 // stopped is what keeps a VM from having an instance, and what to do about it.
 func (f *Factory) stopped(vm *v1.VirtualMachine, target Target) (state, remedy string) {
 	why := fmt.Sprintf("`%s why %s%s` says ", f.Program, target.Name, f.InNamespace(target.Namespace))
 	switch status := vm.Status.PrintableStatus; {
+	case status == v1.VirtualMachineStatusStarting, AskedToStart(vm):
+		return "it does not run yet", "it is being started, and " + why + "what it waits for"
 	case status == v1.VirtualMachineStatusStopped, status == "" && halted(vm):
 		return "it is stopped", f.StartIt(target)
 	case status == "":
@@ -82,8 +107,8 @@ func noInstance(err error) bool {
 	return details == nil || details.Kind == "" || details.Kind == "virtualmachineinstances"
 }
 
-// refusedAsStopped reports a request that the server refused because the VM does not run.
-func refusedAsStopped(err error) bool {
+// RefusedAsStopped reports a request that the server refused because the VM does not run.
+func RefusedAsStopped(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code == http.StatusConflict &&
 		strings.HasSuffix(status.Status().Message, "VM is not running")

@@ -25,6 +25,15 @@ func (status oneVM) VM(_ context.Context, _, name string) (*v1.VirtualMachine, e
 		vm.Spec.RunStrategy = (*v1.VirtualMachineRunStrategy)(&strategy)
 		return vm, nil
 	}
+	if request, asked := strings.CutPrefix(string(status), "asked, "); asked {
+		vm.Status.PrintableStatus = v1.VirtualMachineStatusStopped
+		vm.Spec.RunStrategy = (*v1.VirtualMachineRunStrategy)(&request)
+		vm.Generation, vm.Status.ObservedGeneration = 3, 2
+		if request == string(v1.RunStrategyManual) {
+			vm.Status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
+		}
+		return vm, nil
+	}
 	vm.Status.PrintableStatus = v1.VirtualMachinePrintableStatus(status)
 	return vm, nil
 }
@@ -90,6 +99,37 @@ func TestNotRunning(t *testing.T) {
 			Target{Namespace: "default", Name: "demo"},
 			refused,
 			"VM is not running; `kubectl virt why demo` says what blocks it",
+		},
+		{
+			"refused, asked to start a moment ago", "asked, Always",
+			Target{Namespace: "default", Name: "demo"},
+			refused,
+			"VM is not running; it is being started, and `kubectl virt why demo` says what it waits for",
+		},
+		{
+			"refused, start requested", "asked, Manual",
+			Target{Namespace: "shop", Name: "demo"},
+			refused,
+			"VM is not running; it is being started, and `kubectl virt why demo -n shop` says what it waits for",
+		},
+		{
+			"refused, new strategy", "asked, RerunOnFailure",
+			Target{Namespace: "default", Name: "demo"},
+			refused,
+			"VM is not running; it is being started, and",
+		},
+		{
+			"refused, changed and halted", "asked, Halted",
+			Target{Namespace: "default", Name: "demo"},
+			refused,
+			"VM is not running; start it with",
+		},
+		{
+			"starting", "Starting",
+			Target{Namespace: "default", Name: "demo"},
+			absent,
+			"VM default/demo: it does not run yet; it is being started, and `kubectl virt why demo` says what it " +
+				"waits for",
 		},
 		{"refused, no VM", "", Target{Namespace: "default", Name: "demo"}, refused, refused.Error()},
 		{

@@ -190,7 +190,7 @@ func (o *Output) argument(format, text string) (string, error) {
 	}
 	data, err := os.ReadFile(text)
 	if err != nil {
-		return "", UsageErrorf("-o %s: %s", format, err)
+		return "", Unreadable("-o "+format, text, err)
 	}
 	return string(data), nil
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // Group is where the kind is served.
@@ -80,6 +83,22 @@ func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 		out.Spec.NewSMBiosSerial = &o.Serial
 	}
 	return out
+}
+
+// UnknownInterface is the first interface, by name, that MACs has an address for and the source's VM does not have, and
+// those that it has; "" when it has them all. A VM that names none has the one that its guest is given.
+func (o *Options) UnknownInterface(of *v1.VirtualMachineInstanceSpec) (name string, have []string) {
+	guest := of.DeepCopy()
+	surface.Attach(guest)
+	for _, i := range guest.Domain.Devices.Interfaces {
+		have = append(have, i.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.MACs)) {
+		if !slices.Contains(have, name) {
+			return name, have
+		}
+	}
+	return "", have
 }
 
 // Create asks for a clone and returns it as the server has it; it is not done yet.

@@ -84,7 +84,13 @@ func (e *explanation) pod() {
 	if pod.Spec.NodeName != "" {
 		message += " on node " + pod.Spec.NodeName
 	}
+	if ready, why := PodReady(pod); !ready && why != "" && e.notReady() != nil {
+		state, message = Broken, message+", not ready: "+why
+	}
 	for _, c := range e.causes[found:] {
+		if c.State == Waiting && state == OK {
+			state, message = Waiting, c.Message
+		}
 		if c.State == Broken {
 			state, message = Broken, c.Message
 			break

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,30 @@ func gated(pod *corev1.Pod) bool {
 		func(g corev1.PodReadinessGate) bool { return g.ConditionType == v1.VirtualMachineUnpaused })
 }
 
+// notReady is the condition by which a guest that runs is not Ready, nil when it is. Of one that is paused another
+// condition says why.
+func (e *explanation) notReady() *v1.VirtualMachineInstanceCondition {
+	if e.VMI == nil || e.VMI.Status.Phase != v1.Running {
+		return nil
+	}
+	c := conditions.With(e.VMI.Status.Conditions, v1.VirtualMachineInstanceReady, corev1.ConditionFalse)
+	if c == nil || c.Reason == v1.GuestNotRunningReason {
+		return nil
+	}
+	return c
+}
+
+// probeFailed is what the kubelet said last of a readiness probe of the guest's pods that failed.
+func (e *explanation) probeFailed() string {
+	for _, event := range slices.Backward(e.Events) {
+		if event.Reason == "Unhealthy" && event.InvolvedObject.Kind == "Pod" &&
+			strings.HasPrefix(event.Message, "Readiness probe") {
+			return "event Unhealthy: " + event.Message
+		}
+	}
+	return ""
+}
+
 // readiness says when the pod of a guest that runs is not Ready, and so gets no traffic from Services.
 func (e *explanation) readiness(pod *corev1.Pod) {
 	if e.VMI.Status.Phase != v1.Running || pod.Spec.NodeName != e.VMI.Status.NodeName || !gated(pod) {
@@ -53,6 +78,9 @@ func (e *explanation) readiness(pod *corev1.Pod) {
 	}
 	if conditions.True(e.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) {
 		return // which is said
+	}
+	if e.notReady() != nil {
+		return // which the instance says, and why
 	}
 	if ready, why := PodReady(pod); !ready && why != "" && e.Now.Sub(phaseSince(e.VMI)) > gatePatience &&
 		e.moving() == nil {

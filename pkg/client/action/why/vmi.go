@@ -54,6 +54,9 @@ func (e *explanation) instance() {
 	if vmi.Status.NodeName != "" {
 		message += " on node " + vmi.Status.NodeName
 	}
+	if c := e.notReady(); c != nil {
+		state, message = Broken, message+", not ready: "+cmp.Or(c.Message, c.Reason)
+	}
 	e.link(LayerVMI, e.vmiObject(), state, message, phaseSince(vmi))
 
 	if vmi.DeletionTimestamp != nil {
@@ -235,10 +238,10 @@ func (e *explanation) paused(c *v1.VirtualMachineInstanceCondition) {
 // remarks are about a guest that runs.
 func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 	object := "domain/" + e.Name
-	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceReady, corev1.ConditionFalse); c != nil &&
-		c.Reason != v1.GuestNotRunningReason {
-		e.add(rankGuest, LayerVMI, e.vmiObject(), Broken, "NotReady", "the guest runs but is not ready: "+c.Message,
-			"its readinessProbe, or the service in the guest that it asks")
+	if c := e.notReady(); c != nil {
+		e.add(rankGuest, LayerVMI, e.vmiObject(), Broken, "NotReady", "the guest runs but is not ready: "+
+			cmp.Or(c.Message, c.Reason), "its readinessProbe, or the service in the guest that it asks").
+			Evidence = e.probeFailed()
 	}
 	e.onItsWay()
 	if vmi.Status.EvacuationNodeName != "" {

@@ -992,6 +992,52 @@ func TestChain(t *testing.T) {
 	}
 }
 
+// A readiness probe that fails shows in the chain where it does, with what the kubelet saw.
+func TestChainOfOneThatIsNotReady(t *testing.T) {
+	f := healthy()
+	condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, "ContainersNotReady",
+		"The readiness probe does not pass")(&f)
+	f.Pods[0].Status.Conditions = []corev1.PodCondition{
+		{
+			Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady",
+			Message: "containers with unready status: [compute]",
+		},
+	}
+	f.Events = []corev1.Event{
+		{
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod"}, Reason: "Unhealthy",
+			Message: "Readiness probe failed: dial tcp 10.0.0.7:80: connection refused",
+		},
+	}
+	r := Explain(f)
+	var got []string
+	for _, l := range r.Chain {
+		got = append(got, string(l.Layer)+" "+string(l.State)+": "+l.Message)
+	}
+	text := strings.Join(got, "\n")
+	for _, want := range []string{
+		"vmi broken: phase Running on node one, not ready: The readiness probe does not pass",
+		"pod broken: running on node one, not ready: containers with unready status: [compute]",
+		"qemu ok: ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("chain without %q:\n%s", want, text)
+		}
+	}
+	if r.Verdict != Broken || len(r.Causes) != 1 || !strings.Contains(r.Causes[0].Evidence, "connection refused") {
+		t.Errorf("%s: %+v", r.Verdict, r.Causes)
+	}
+	// A paused guest is not ready for that, which QEMU's link says.
+	f = healthy()
+	condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, "paused")(&f)
+	condition(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedByUser", "paused by a user")(&f)
+	for _, l := range Explain(f).Chain {
+		if l.Layer == LayerVMI && l.State != OK || l.Layer == LayerQEMU && l.State != Waiting {
+			t.Errorf("paused: %+v", l)
+		}
+	}
+}
+
 func TestMigration(t *testing.T) {
 	cases := []struct {
 		name    string

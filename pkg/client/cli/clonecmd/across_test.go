@@ -54,6 +54,7 @@ func newServer(t *testing.T) *server {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "demo"},
 			Status: &snapshotv1beta1.VirtualMachineSnapshotStatus{
 				Phase: snapshotv1beta1.Succeeded, ReadyToUse: &ready,
+				VirtualMachineSnapshotContentName: new("demo-content"),
 			},
 		})
 	s.Put(clonesPath("team-b"), http.HandlerFunc(s.clones))
@@ -101,6 +102,62 @@ func (s *server) clone(line string) (string, error) {
 		s.t.Errorf("clone %s: stderr %q", line, errOut.String())
 	}
 	return out.String(), err
+}
+
+// TestUnknownInterface refuses an address of an interface that the source does not have before anything is asked for.
+// What a snapshot has may be hidden from the user.
+func TestUnknownInterface(t *testing.T) {
+	const content = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinesnapshotcontents/demo-content"
+	taken := func(interfaces ...v1.Interface) *snapshotv1beta1.VirtualMachineSnapshotContent {
+		vm := &snapshotv1beta1.VirtualMachine{
+			Spec: v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}},
+		}
+		vm.Spec.Template.Spec.Domain.Devices.Interfaces = interfaces
+		out := &snapshotv1beta1.VirtualMachineSnapshotContent{
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineSnapshotContent",
+			},
+		}
+		out.Spec.Source.VirtualMachine = vm
+		return out
+	}
+	two := taken(v1.Interface{Name: "front"}, v1.Interface{Name: "back"})
+	const mac, dry = "=02:00:00:00:00:17 ", "--dry-run=client -o jsonpath={.spec.newMacAddresses}"
+	for _, test := range []struct {
+		line    string
+		content any
+		want    string
+	}{
+		{
+			"demo copy --new-mac net9" + mac, nil,
+			`--new-mac: VM team-a/demo has no interface "net9"; it has default`,
+		},
+		{"demo copy --new-mac default" + mac + dry, nil, ""},
+		{
+			"snapshot/demo copy --new-mac default" + mac, two,
+			`--new-mac: the VM of snapshot team-a/demo has no interface "default"; it has front, back`,
+		},
+		{"snapshot/demo copy --new-mac back" + mac + dry, two, ""},
+		{
+			"snapshot/demo copy --new-mac net9" + mac + dry,
+			apierrors.NewForbidden(schema.GroupResource{Resource: "virtualmachinesnapshotcontents"}, "", nil), "",
+		},
+	} {
+		s := newServer(t)
+		if test.content != nil {
+			s.Put(content, test.content)
+		}
+		out, err := s.clone(test.line)
+		switch {
+		case test.want == "" && (err != nil || !strings.Contains(out, "02:00")):
+			t.Errorf("clone %s: %q, %v", test.line, out, err)
+		case test.want != "" && (err == nil || err.Error() != test.want || cli.ExitCode(err) != cli.ExitUsage):
+			t.Errorf("clone %s: %v, want %s", test.line, err, test.want)
+		}
+		if len(s.made) > 0 {
+			t.Errorf("clone %s: made %+v", test.line, s.made)
+		}
+	}
 }
 
 // TestAcross makes the clone in the other namespace, with the namespace of the source in its annotation, and waits for

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
@@ -173,7 +175,11 @@ func (o *Options) elsewhere() string {
 // check says what cannot be cloned before anything is done.
 func (o *Options) check(ctx context.Context, c *client.Client, namespace string) error {
 	if o.FromSnapshot {
-		if _, err := snapshot.GetReady(ctx, c, namespace, o.Source); err != nil {
+		taken, err := snapshot.GetReady(ctx, c, namespace, o.Source)
+		if err != nil {
+			return err
+		}
+		if err := o.checkTaken(ctx, c, taken); err != nil {
 			return err
 		}
 		return o.free(ctx, c, o.target(namespace))
@@ -181,6 +187,9 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 	vm, err := c.VM(ctx, namespace, o.Source)
 	if err != nil {
 		return fmt.Errorf("look at VM %s/%s: %w", namespace, o.Source, err)
+	}
+	if err := o.checkMACs(fmt.Sprintf("VM %s/%s", namespace, o.Source), vm.Spec.Template); err != nil {
+		return err
 	}
 	warning, err := snapshot.CheckWhole(vm, o.Partial, "give --partial to clone it without them")
 	if err != nil {
@@ -190,6 +199,42 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
 	return o.free(ctx, c, o.target(namespace))
+}
+
+// checkTaken is checkMACs of a snapshot. What it has may be hidden from the user, or not be there any more; then the
+// clone says what is wrong.
+func (o *Options) checkTaken(
+	ctx context.Context, c *client.Client, taken *snapshotv1beta1.VirtualMachineSnapshot,
+) error {
+	if len(o.MACs) == 0 {
+		return nil
+	}
+	content, err := snapshot.Content(ctx, c, taken)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case content == nil || content.Spec.Source.VirtualMachine == nil:
+		return nil
+	}
+	return o.checkMACs(fmt.Sprintf("the VM of snapshot %s/%s", taken.Namespace, taken.Name),
+		content.Spec.Source.VirtualMachine.Spec.Template)
+}
+
+// checkMACs refuses an address of an interface that the source, called what, does not have.
+func (o *Options) checkMACs(what string, template *v1.VirtualMachineInstanceTemplateSpec) error {
+	if template == nil {
+		return nil
+	}
+	switch name, have := o.UnknownInterface(&template.Spec); {
+	case name == "":
+		return nil
+	case len(have) == 0:
+		return cli.UsageErrorf("--new-mac: %s has no interface %q; it has none", what, name)
+	default:
+		return cli.UsageErrorf("--new-mac: %s has no interface %q; it has %s", what, name, strings.Join(have, ", "))
+	}
 }
 
 // free refuses a name that a VM has.

@@ -145,7 +145,9 @@ func (o *Options) checkHere() error {
 			continue
 		}
 		info, err := os.Stat(source)
-		err = unreadable(source, err)
+		if err != nil {
+			err = &cli.ExitError{Code: cli.ExitUsage, Err: unreadable(source, err)}
+		}
 		if err == nil && info.IsDir() {
 			err = fmt.Errorf("%s is a directory, and cp copies files; pack it with tar and copy that, or use "+
 				"`%s scp -r`", source, o.Factory.Program)

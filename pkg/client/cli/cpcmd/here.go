@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
 // hereError is what is wrong about a file of this machine, in a sentence. Others may well be copied.
@@ -37,17 +39,14 @@ func unreadable(name string, err error) error {
 	if !ok {
 		return err
 	}
-	says := func(format string, args ...any) error { return &hereError{name + fmt.Sprintf(format, args...), err} }
+	text := cli.WhyUnreadable(name, reason)
 	switch {
 	case errors.Is(reason, fs.ErrNotExist):
-		return says(": there is no such file here; a file in a VM is NAME:PATH")
-	case errors.Is(reason, syscall.ENOTDIR):
-		return says(": there is no such file here, for %s is not a directory", fileAbove(name))
+		text += "; a file in a VM is NAME:PATH"
 	case errors.Is(reason, fs.ErrPermission):
-		return says(" may not be read by you (permission denied); let its owner change its mode, or copy it as its " +
-			"owner")
+		text += "; let its owner change its mode, or copy it as its owner"
 	}
-	return says(" cannot be read: %v", reason)
+	return &hereError{text, err}
 }
 
 // unwritable says why a file here cannot be written; any other error stays as it is.
@@ -67,7 +66,7 @@ func unwritable(name string, err error) error {
 	case errors.Is(reason, fs.ErrNotExist):
 		return says("there is no directory %s here; make it first: mkdir -p %[1]s", dir)
 	case errors.Is(reason, syscall.ENOTDIR):
-		return says("%s is not a directory; name another place", fileAbove(name))
+		return says("%s is not a directory; name another place", cli.FileAbove(name))
 	case errors.Is(reason, fs.ErrPermission):
 		return says("you may not write in directory %s (permission denied); name another place", dir)
 	case errors.Is(reason, syscall.ENOSPC), errors.Is(reason, syscall.EDQUOT):
@@ -76,16 +75,4 @@ func unwritable(name string, err error) error {
 		return says("directory %s is on a read-only file system; name another place", dir)
 	}
 	return says("%v", reason)
-}
-
-// fileAbove is the part of a path that should be a directory and is a file.
-func fileAbove(name string) string {
-	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
-		if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-			return dir
-		}
-		if dir == filepath.Dir(dir) || dir == "." {
-			return filepath.Dir(name)
-		}
-	}
 }

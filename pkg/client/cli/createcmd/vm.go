@@ -335,8 +335,8 @@ func readKeys(values []string) ([]string, error) {
 		if !strings.ContainsAny(strings.TrimSpace(value), " \n") {
 			data, err := os.ReadFile(value)
 			if err != nil {
-				return nil,
-					cli.UsageErrorf("--ssh-key: %q is neither a public key nor a file that can be read: %s", value, err)
+				return nil, cli.UsageErrorf("--ssh-key: %s, and it is no public key itself",
+					cli.WhyUnreadable(value, err))
 			}
 			text = string(data)
 		}

@@ -137,11 +137,11 @@ func TestVMRefused(t *testing.T) {
 			"configdrive": `--access-cred: method nocloud and --cloud-init configdrive do not go together; make them the same`,
 		"--ga-manage-ssh --cloud-init-user-data " +
 			"eA==": `--cloud-init-user-data: cannot be given together with user, password-file, ssh-key or ga-manage-ssh; put them into the user data`,
-		"--password-file " + missing: `--password-file: open ` + missing + `: no such file or directory`,
+		"--password-file " + missing: `--password-file: ` + missing + `: there is no such file here`,
 		"--password-file " + nothing: `--password-file: ` + nothing + ` is empty`,
 		"--password-file -":          `--password-file: - is empty`,
-		"--ssh-key " + missing: `--ssh-key: "` + missing +
-			`" is neither a public key nor a file that can be read: open ` + missing + `: no such file or directory`,
+		"--ssh-key " + missing: `--ssh-key: ` + missing +
+			`: there is no such file here, and it is no public key itself`,
 		"--ssh-key " + private: `--ssh-key: ` + private +
 			` holds a private key; give the public one, which ends in .pub`,
 		"--ssh-key " +
@@ -218,7 +218,7 @@ func TestReadPassword(t *testing.T) {
 		}
 	}
 	if _, err := readPassword(unreadable{}, "-"); cli.ExitCode(err) != cli.ExitUsage ||
-		err.Error() != "--password-file: "+os.ErrClosed.Error() {
+		err.Error() != "--password-file: stdin cannot be read: "+os.ErrClosed.Error() {
 		t.Errorf("unreadable: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package createcmd
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -137,15 +136,9 @@ func accessCredentials(values []string) ([]create.AccessCredential, error) {
 
 // readPassword reads the first line of a file, or of in when path is "-".
 func readPassword(in io.Reader, path string) (string, error) {
-	var data []byte
-	var err error
-	if path == "-" {
-		data, err = io.ReadAll(in)
-	} else {
-		data, err = os.ReadFile(path)
-	}
+	data, err := cli.ReadFile(in, "--password-file", path, "")
 	if err != nil {
-		return "", cli.UsageErrorf("--password-file: %s", err)
+		return "", err
 	}
 	password, _, _ := strings.Cut(string(data), "\n")
 	password = strings.TrimSuffix(password, "\r")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -194,9 +193,9 @@ func (o *Options) action() (actionFunc, error) {
 	if o.Verb == SetPassword {
 		password := o.Password
 		if o.PasswordFile != "" {
-			text, err := o.read(o.PasswordFile)
+			text, err := o.read("--password-file", o.PasswordFile)
 			if err != nil {
-				return nil, fmt.Errorf("--password-file: %w", err)
+				return nil, err
 			}
 			password = strings.TrimRight(text, "\r\n")
 		}
@@ -208,8 +207,8 @@ func (o *Options) action() (actionFunc, error) {
 	if o.File != "" {
 		var err error
 		flag = "--file " + o.File
-		if text, err = o.read(o.File); err != nil {
-			return nil, fmt.Errorf("--file: %w", err)
+		if text, err = o.read("--file", o.File); err != nil {
+			return nil, err
 		}
 	}
 	keys, err := credentials.ParseKeys(text)
@@ -228,18 +227,17 @@ func (o *Options) action() (actionFunc, error) {
 // maxFile bounds what is read of a file, bytes.
 const maxFile = 1 << 20
 
-func (o *Options) read(name string) (string, error) {
-	in := o.Factory.IO.In
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return "", err
-		}
-		defer file.Close()
-		in = file
+func (o *Options) read(flag, name string) (string, error) {
+	in, err := cli.OpenFile(o.Factory.IO.In, flag, name)
+	if err != nil {
+		return "", err
 	}
+	defer in.Close()
 	data, err := io.ReadAll(io.LimitReader(in, maxFile))
-	return string(data), err
+	if err != nil {
+		return "", cli.Unreadable(flag, name, err)
+	}
+	return string(data), nil
 }
 
 // report says it in KubeVirt's words where it has some.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,10 @@ func Run(ctx context.Context, o *Options) error {
 		}
 		return err
 	}
+	if len(report.Objects) == 0 {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "%s: there is no virtual machine in it, so nothing was compared; "+
+			"kubectl diff compares other objects\n", o.names())
+	}
 	if o.Output.Given() {
 		err = o.Output.Print(report, o.Factory.IO.Out)
 	} else {
@@ -121,6 +126,17 @@ func (o *Options) compare(ctx context.Context) (*diff.Report, error) {
 	})
 }
 
+// names are the files as a sentence has them.
+func (o *Options) names() string {
+	names := slices.Clone(o.Files)
+	for i, name := range names {
+		if name == "-" {
+			names[i] = "stdin"
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // read reads a file, stdin, or the manifests of a directory.
 func (o *Options) read(name string) ([]map[string]any, error) {
 	if name == "-" {
@@ -128,13 +144,13 @@ func (o *Options) read(name string) ([]map[string]any, error) {
 	}
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, cli.UsageErrorf("-f: %s", err)
+		return nil, cli.Unreadable("-f", name, err)
 	}
 	names := []string{name}
 	if info.IsDir() {
 		entries, err := os.ReadDir(name)
 		if err != nil {
-			return nil, fmt.Errorf("-f: %w", err)
+			return nil, cli.Unreadable("-f", name, err)
 		}
 		names = nil
 		for _, e := range entries {
@@ -145,9 +161,9 @@ func (o *Options) read(name string) ([]map[string]any, error) {
 	}
 	var out []map[string]any
 	for _, name := range names {
-		file, err := os.Open(name)
+		file, err := cli.OpenFile(nil, "-f", name)
 		if err != nil {
-			return nil, fmt.Errorf("-f: %w", err)
+			return nil, err
 		}
 		found, err := parse(name, file)
 		file.Close()

@@ -86,7 +86,7 @@ func Run(ctx context.Context, o *Options) error {
 
 // read gives a file's VirtualMachine as JSON.
 func read(stdin io.Reader, path string) ([]byte, error) {
-	data, err := cli.ReadFile(stdin, "file", path, " and is no VirtualMachine")
+	data, err := cli.ReadFile(stdin, "--file", path, " and is no VirtualMachine")
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"regexp"
 	"strings"
@@ -122,11 +121,11 @@ func (o *Options) complete() error {
 
 // Run runs the script.
 func Run(ctx context.Context, o *Options) error {
-	target, err := o.Factory.Target(o.Name)
+	script, err := o.script()
 	if err != nil {
 		return err
 	}
-	script, err := o.script()
+	target, err := o.Factory.Target(o.Name)
 	if err != nil {
 		return err
 	}
@@ -171,15 +170,11 @@ func (o *Options) file() string {
 }
 
 func (o *Options) script() (*expect.Script, error) {
-	in := o.Factory.IO.In
-	if o.File != "-" {
-		file, err := os.Open(o.File)
-		if err != nil {
-			return nil, fmt.Errorf("open the script: %w", err)
-		}
-		defer file.Close()
-		in = file
+	in, err := cli.OpenFile(o.Factory.IO.In, "", o.File)
+	if err != nil {
+		return nil, err
 	}
+	defer in.Close()
 	script, err := expect.Parse(o.file(), in)
 	if bad := (*expect.ParseError)(nil); errors.As(err, &bad) {
 		return nil, cli.UsageErrorf("%s", err)

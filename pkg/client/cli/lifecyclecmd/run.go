@@ -27,6 +27,8 @@ type request struct {
 	target lifecycle.Target
 	// sent is whether the server may have got it, accepted whether it has said so.
 	sent, accepted bool
+	// underWay is whether what was asked for is being done already, so that there is nothing to ask for but to wait.
+	underWay bool
 	// before is what was there, nil where there was nothing or nobody needs to know.
 	before before
 	// migration is the one that Migrate made.
@@ -69,7 +71,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	if o.DryRun == cli.DryRunClient && !o.Output.Given() {
 		for _, t := range targets {
-			if err := o.report(t); err != nil {
+			if err := o.report(newRequest(t)); err != nil {
 				return err
 			}
 		}
@@ -150,6 +152,21 @@ func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycl
 		"what blocks it", t, status, o.Factory.Program, t.Name, flag), err}
 }
 
+// stopping reports that a stop that is to be waited for was refused because the VM is on its way down already, or was
+// when the server looked.
+func (o *Options) stopping(ctx context.Context, c *client.Client, t lifecycle.Target, err error) bool {
+	if o.Verb != lifecycle.Stop || !o.Wait || !apierrors.IsConflict(err) {
+		return false
+	}
+	vm, failed := c.VM(ctx, t.Namespace, t.Name)
+	if failed != nil {
+		return false
+	}
+	strategy, failed := vm.RunStrategy()
+	return failed == nil && strategy == v1.RunStrategyHalted &&
+		(!cli.RefusedAsStopped(err) || vm.Status.PrintableStatus == v1.VirtualMachineStatusStopping)
+}
+
 func newRequest(t lifecycle.Target) *request {
 	return &request{target: t, done: make(chan struct{})}
 }
@@ -210,7 +227,7 @@ func (o *Options) ask(ctx context.Context, c *client.Client, requests []*request
 		<-r.done
 		err := r.err
 		if err == nil && !o.Output.Given() {
-			err = o.report(r.target)
+			err = o.report(r)
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)
@@ -235,7 +252,12 @@ func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
 	}
 	if o.DryRun != cli.DryRunClient {
 		r.sent = true
-		if err := o.send(ctx, c, r.target); err != nil {
+		err := o.send(ctx, c, r.target)
+		if err != nil && o.stopping(ctx, c, r.target, err) {
+			r.underWay = true
+			return nil
+		}
+		if err != nil {
 			return o.refused(ctx, c, r.target, err)
 		}
 		r.accepted = true
@@ -307,12 +329,16 @@ func (o *Options) fetch(ctx context.Context, c *client.Client, r *request) error
 }
 
 // report says what KubeVirt's virtctl says; `undo`, which that does not have, adds what it undoes.
-func (o *Options) report(t lifecycle.Target) error {
+func (o *Options) report(r *request) error {
+	if r.underWay {
+		_, err := fmt.Fprintf(o.Factory.IO.Out, "VM %s is stopping already\n", r.target.Name)
+		return err
+	}
 	undone := ""
 	if o.undoes != "" {
 		undone = fmt.Sprintf(", which undoes %q", o.called(o.undoes))
 	}
-	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s%s%s\n", lifecycle.Done(o.Verb, t), undone, o.DryRun.Suffix())
+	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s%s%s\n", lifecycle.Done(o.Verb, r.target), undone, o.DryRun.Suffix())
 	return err
 }
 

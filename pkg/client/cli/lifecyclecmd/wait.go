@@ -17,7 +17,10 @@ import (
 	account "github.com/virtkit/virtkit/pkg/report/progress"
 )
 
-// wait waits for all requests that were accepted, at once.
+// going reports whether there is something to wait for.
+func (r *request) going() bool { return r.err == nil && (r.accepted || r.underWay) }
+
+// wait waits for all requests that were accepted, or had been before, at once.
 func (o *Options) wait(ctx context.Context, c *client.Client, requests []*request) []error {
 	ctx, cancel := o.Timeout.Limit(ctx)
 	defer cancel()
@@ -27,7 +30,7 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 	var group sync.WaitGroup
 	var names []string
 	for i, r := range requests {
-		if r.accepted && r.err == nil {
+		if r.going() {
 			names = append(names, o.name(r.target))
 			group.Go(func() { failures[i] = o.waitOne(ctx, c, r, progress) })
 		}
@@ -43,7 +46,7 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 	}
 	var errs []error
 	for i, err := range failures {
-		if err == nil && requests[i].accepted && requests[i].err == nil {
+		if err == nil && requests[i].going() {
 			err = o.reached(requests[i])
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {

@@ -77,11 +77,14 @@ func (o *Options) check(ctx context.Context, c *client.Client, t forward.Target)
 		}
 		return err
 	}
-	remedy := ""
-	if vm.Status.PrintableStatus == v1.VirtualMachineStatusStopped {
+	state, remedy := string(vm.Status.PrintableStatus), ""
+	switch {
+	case cli.AskedToStart(vm):
+		state = "being started"
+	case vm.Status.PrintableStatus == v1.VirtualMachineStatusStopped:
 		remedy = "; " + o.Factory.StartIt(cli.Target(t))
 	}
-	o.say("%s is %s; connections wait for it%s", t, vm.Status.PrintableStatus, remedy)
+	o.say("%s is %s; connections wait for it%s", t, state, remedy)
 	return nil
 }
 

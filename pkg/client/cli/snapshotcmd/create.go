@@ -202,7 +202,7 @@ func (o *CreateOptions) machines(ctx context.Context, c *client.Client) ([]v1.Vi
 	for i := range list.Items {
 		names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
 	}
-	return list.Items, confirm(ctx, o.Factory, o.Selection.Yes,
+	return list.Items, confirm(ctx, o.Factory, o.Selection.Yes, "this takes snapshots of "+strings.Join(names, ", "),
 		fmt.Sprintf("%s\nTake snapshots of these %d virtual machines?", strings.Join(names, ", "), len(names)))
 }
 

@@ -100,7 +100,7 @@ func Delete(ctx context.Context, o *DeleteOptions) error {
 		names = append(names, s.Name)
 	}
 	if o.DryRun == cli.DryRunNone {
-		if err := confirm(ctx, o.Factory, o.Yes, questionOf(names, namespace)); err != nil {
+		if err := o.confirm(ctx, names, namespace); err != nil {
 			return err
 		}
 	}
@@ -130,13 +130,19 @@ func Delete(ctx context.Context, o *DeleteOptions) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// questionOf is asked before snapshots are deleted.
-func questionOf(names []string, namespace string) string {
+// confirm asks before snapshots are deleted.
+func (o *DeleteOptions) confirm(ctx context.Context, names []string, namespace string) error {
+	what := nameAll(names, namespace)
+	return confirm(ctx, o.Factory, o.Yes, "this deletes "+what, "Delete "+what+"?")
+}
+
+// nameAll names snapshots in a sentence.
+func nameAll(names []string, namespace string) string {
 	what := "snapshots"
 	if len(names) == 1 {
 		what = "snapshot"
 	}
-	return fmt.Sprintf("Delete %s %s of namespace %s?", what, strings.Join(names, ", "), namespace)
+	return fmt.Sprintf("%s %s of namespace %s", what, strings.Join(names, ", "), namespace)
 }
 
 // find are the snapshots to delete, and what of the names is not there.

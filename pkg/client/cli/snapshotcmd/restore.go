@@ -112,7 +112,7 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 			"--keep out", namespace, plan.Target)
 	}
 	if plan.Exists && o.DryRun == cli.DryRunNone {
-		if err := confirm(ctx, o.Factory, o.Yes, question(namespace, plan)); err != nil {
+		if err := o.confirm(ctx, namespace, plan); err != nil {
 			return err
 		}
 	}
@@ -127,9 +127,15 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 	return lifecyclecmd.RestoreKind.Follow(ctx, c, &o.Creation, r, snapshot.ReachedRestore)
 }
 
-// question says what a restore replaces.
-func question(namespace string, p *snapshot.Plan) string {
-	text := fmt.Sprintf("The spec of VM %s/%s", namespace, p.Target)
+// confirm asks before a VM is replaced.
+func (o *RestoreOptions) confirm(ctx context.Context, namespace string, p *snapshot.Plan) error {
+	replaced := replaces(namespace, p)
+	return confirm(ctx, o.Factory, o.Yes, "the "+strings.TrimSuffix(replaced, "."), "The "+replaced+" Restore it?")
+}
+
+// replaces says what a restore replaces, in sentences of which the first is to follow "the".
+func replaces(namespace string, p *snapshot.Plan) string {
+	text := fmt.Sprintf("spec of VM %s/%s", namespace, p.Target)
 	if len(p.Volumes) > 0 {
 		text += " and its volumes " + strings.Join(p.Volumes, ", ")
 	}
@@ -144,5 +150,5 @@ func question(namespace string, p *snapshot.Plan) string {
 	if p.Resumes {
 		text += " When it is started, its guest resumes where it was when the snapshot was taken."
 	}
-	return text + " Restore it?"
+	return text
 }

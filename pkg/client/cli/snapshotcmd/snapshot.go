@@ -41,13 +41,14 @@ func bare(arg string) string {
 	return arg
 }
 
-// confirm asks a question, unless yes says that it is answered. Where nobody can be asked --yes must be given.
-func confirm(ctx context.Context, f *cli.Factory, yes bool, question string) error {
+// confirm asks whether to do what is said, unless yes says that it is answered. Where nobody can be asked --yes must be
+// given. said is a sentence without its end, such as "this deletes snapshot s".
+func confirm(ctx context.Context, f *cli.Factory, yes bool, said, question string) error {
 	if yes {
 		return nil
 	}
 	if !f.IO.CanAsk() {
-		return cli.UsageErrorf("%s Add --yes to say that you mean it", question)
+		return cli.UsageErrorf("%s; add --yes to say that you mean it", said)
 	}
 	return cli.MustConfirm(ctx, f.IO, question)
 }

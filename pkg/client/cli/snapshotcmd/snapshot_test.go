@@ -139,11 +139,11 @@ func cluster() *server {
 	}}
 }
 
-func TestQuestionOf(t *testing.T) {
+func TestNameAll(t *testing.T) {
 	for want, names := range map[string][]string{
-		"Delete snapshot s1 of namespace shop?": {"s1"}, "Delete snapshots s1, s2 of namespace shop?": {"s1", "s2"},
+		"snapshot s1 of namespace shop": {"s1"}, "snapshots s1, s2 of namespace shop": {"s1", "s2"},
 	} {
-		if got := questionOf(names, "shop"); got != want {
+		if got := nameAll(names, "shop"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -266,8 +266,9 @@ func TestListAndShow(t *testing.T) {
 func TestRestore(t *testing.T) {
 	s := cluster()
 	_, _, err := run(t, s, NewCmdRestore, "snap")
-	if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), "its volumes disk are replaced") ||
-		s.did("POST") {
+	if cli.ExitCode(err) != cli.ExitUsage || !strings.HasPrefix(err.Error(), "the spec of VM "+
+		"default/demo and its volumes disk are replaced by those of snapshot snap of ") ||
+		!strings.HasSuffix(err.Error(), "; add --yes to say that you mean it") || s.did("POST") {
 		t.Errorf("nobody was asked: %v", err)
 	}
 	out, _, err := run(t, s, NewCmdRestore, "snap", "--yes")
@@ -359,7 +360,8 @@ func TestUndo(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	s := cluster()
-	if _, _, err := run(t, s, NewCmdDelete, "snap"); cli.ExitCode(err) != cli.ExitUsage || s.did("DELETE") {
+	if _, _, err := run(t, s, NewCmdDelete, "snap"); cli.ExitCode(err) != cli.ExitUsage || s.did("DELETE") ||
+		err.Error() != "this deletes snapshot snap of namespace default; add --yes to say that you mean it" {
 		t.Errorf("nobody was asked: %v", err)
 	}
 	out, _, err := run(t, s, NewCmdDelete, "--vm", "demo", "--yes")

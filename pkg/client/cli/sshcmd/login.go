@@ -67,9 +67,22 @@ func (l *login) complete(cmd *cobra.Command) error {
 	}
 	switch ssh.Checking(l.Checking) {
 	case ssh.Ask, ssh.Strict, ssh.AcceptNew, ssh.Unchecked:
-		return nil
+		return l.checkIdentities()
 	}
 	return cli.UsageErrorf("--strict-host-key-checking: %q is not one of ask, yes, accept-new, no", l.Checking)
+}
+
+// checkIdentities refuses key files that are not there, unless they are this machine's ssh's business.
+func (l *login) checkIdentities() error {
+	if l.LocalSSH {
+		return nil
+	}
+	for _, file := range l.Identities {
+		if _, err := os.Stat(file); err != nil { // to open a pipe would take what it has
+			return cli.Unreadable("--identity-file", file, err)
+		}
+	}
+	return nil
 }
 
 // machine is a name on the command line.

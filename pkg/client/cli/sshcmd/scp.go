@@ -2,6 +2,8 @@ package sshcmd
 
 import (
 	"context"
+	"errors"
+	"os"
 	"os/signal"
 	"runtime"
 	"strings"
@@ -127,6 +129,11 @@ func RunCopy(ctx context.Context, o *CopyOptions) error {
 		}
 		return o.runLocal(ctx, "scp", o.scpArgs(program, m, sources, to))
 	}
+	if to.remote {
+		if err := present(sources); err != nil {
+			return err
+		}
+	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	client, err := o.connect(ctx, m)
@@ -152,6 +159,16 @@ func RunCopy(ctx context.Context, o *CopyOptions) error {
 		return copier.Upload(ctx, paths, to.path)
 	}
 	return copier.Download(ctx, paths, to.path)
+}
+
+// present refuses sources that are not here before anything is copied.
+func present(sources []place) error {
+	for _, s := range sources {
+		if _, err := os.Stat(s.path); err != nil {
+			return &cli.ExitError{Code: cli.ExitUsage, Err: errors.New(cli.WhyUnreadable(s.path, err))}
+		}
+	}
+	return nil
 }
 
 // places sorts out which side is the machine.

@@ -53,7 +53,7 @@ ProxyCommand, which carries the flags that choose the cluster. Without an option
 for the command.`,
 		Example: cli.Examples(f.Program, `
 			virtctl ssh root@demo
-			virtctl ssh root@vm/demo/shop -i key -c 'uname -a'
+			virtctl ssh root@vm/demo/shop -i key --strict-host-key-checking=accept-new -c 'uname -a'
 			virtctl ssh -t root@demo -- top
 			tar c src | virtctl ssh root@demo -- tar x
 			virtctl ssh root@demo -N -L 8080:localhost:80

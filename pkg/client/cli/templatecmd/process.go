@@ -3,9 +3,13 @@ package templatecmd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/client/action/vmtemplate"
@@ -137,10 +141,49 @@ func (o *ProcessOptions) print(ctx context.Context, done *vmtemplate.Processed) 
 	created, err := c.CreateObject(ctx, "/apis/kubevirt.io/v1", ns, "virtualmachines", machine,
 		o.DryRun == cli.DryRunServer)
 	if err != nil {
-		return fmt.Errorf("create VM %s/%s: %w", ns, machine.GetName(), err)
+		return o.refused(fmt.Errorf("create VM %s/%s: %w", ns, machine.GetName(), err))
 	}
 	return o.Output.Created(o.DryRun, "virtualmachine.kubevirt.io", created, o.Factory.IO.Out)
 }
+
+// refused is err in better words where the server says that fields are missing, and which: those of the template that
+// must give them.
+func (o *ProcessOptions) refused(err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.Status().Details == nil {
+		return err
+	}
+	var missing []string
+	for _, cause := range status.Status().Details.Causes {
+		switch {
+		case cause.Type == metav1.CauseTypeFieldValueRequired:
+			missing = append(missing, "spec.virtualMachine."+cause.Field)
+		case cause.Field != "<nil>": // is about rules that were not looked at for what is missing
+			return err
+		}
+	}
+	if len(missing) == 0 {
+		return err
+	}
+	is, remedy := "is", "the template must give it a value"
+	switch last := missing[0]; {
+	case len(missing) > 1:
+		is, remedy = "are", "the template must give them values"
+	case strings.HasSuffix(last, ".domain.devices"):
+		remedy = "write `devices: {}` there when the VM is to have what every VM has"
+	}
+	return &refusedError{fmt.Sprintf("template %s: %s %s missing; %s", o.where(), strings.Join(missing, ", "), is,
+		remedy), err}
+}
+
+// refusedError is a server's refusal in better words; what it is stays.
+type refusedError struct {
+	text string
+	err  error
+}
+
+func (e *refusedError) Error() string { return e.text }
+func (e *refusedError) Unwrap() error { return e.err }
 
 // printParameters prints a list, as KubeVirt's virtctl does: it is no object, which the printers are for.
 func (o *ProcessOptions) printParameters(parameters []vmtemplate.Parameter) error {
@@ -161,7 +204,7 @@ func (o *ProcessOptions) printParameters(parameters []vmtemplate.Parameter) erro
 
 // readParameters reads a file of values. Numbers and booleans are what they are written as.
 func readParameters(f *cli.Factory, path string) (map[string]string, error) {
-	data, err := cli.ReadFile(f.IO.In, "params-file", path, "")
+	data, err := cli.ReadFile(f.IO.In, "--params-file", path, "")
 	if err != nil {
 		return nil, err
 	}

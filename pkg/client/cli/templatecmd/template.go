@@ -57,7 +57,7 @@ func (s *source) read(
 	get func(ctx context.Context, api vmtemplate.API, namespace, name string) ([]byte, error),
 ) ([]byte, error) {
 	if s.file != "" {
-		return cli.ReadFile(f.IO.In, "file", s.file, "")
+		return cli.ReadFile(f.IO.In, "--file", s.file, "")
 	}
 	c, ns, err := f.Scope()
 	if err != nil {

@@ -55,8 +55,6 @@ func printMigration(s *cli.IOStreams, r *why.Report, program string) error {
 	var b strings.Builder
 	m := r.Migration
 	switch {
-	case m == nil && missing(r):
-		fmt.Fprintf(&b, "%s\n", r.Summary)
 	case m == nil:
 		fmt.Fprintf(&b, "%s/%s: there is no guest to move: %s\n", r.Metadata.Namespace, r.Metadata.Name, r.Summary)
 	case m.Possible:

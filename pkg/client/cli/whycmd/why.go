@@ -13,12 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 
 // Options of `virtctl why`.
@@ -199,6 +201,9 @@ func Run(ctx context.Context, o *Options) error {
 		}
 	}
 	reports, errs := o.explain(ctx, c, subjects)
+	if !o.Output.Given() {
+		reports, errs = o.withoutMissing(reports, errs)
+	}
 	if err := o.print(reports); err != nil {
 		return err
 	}
@@ -312,6 +317,31 @@ func outcome(reports []*why.Report, errs []error, migrate bool) error {
 	}
 	return &cli.ExitError{Code: code, Err: said}
 }
+
+// withoutMissing makes errors of the reports about what does not exist: as text they have nothing to explain. Programs
+// that read a report get it.
+func (o *Options) withoutMissing(reports []*why.Report, errs []error) ([]*why.Report, []error) {
+	var found []*why.Report
+	for _, r := range reports {
+		if !missing(r) {
+			found = append(found, r)
+			continue
+		}
+		cause := r.Causes[0]
+		text := printable.Line(cause.Message)
+		if len(cause.Mend) > 0 && !strings.HasSuffix(text, "?") {
+			text += "; see `" + printable.Line(strings.Join(cause.Mend, "` and `")) + "`"
+		}
+		errs = append(errs, &absentError{action.Advice(o.Factory.Program, text)})
+	}
+	return found, errs
+}
+
+// absentError is an action.ErrNotFound that says what may have been meant.
+type absentError struct{ text string }
+
+func (e *absentError) Error() string        { return e.text }
+func (e *absentError) Is(target error) bool { return target == action.ErrNotFound }
 
 // missing reports that what the report is about does not exist.
 func missing(r *why.Report) bool { return len(r.Causes) > 0 && r.Causes[0].Reason == "NotFound" }

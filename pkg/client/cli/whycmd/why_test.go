@@ -42,6 +42,30 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+// What is not there is an error, with what may have been meant; what is there is reported.
+func TestWithoutMissing(t *testing.T) {
+	o := &Options{Factory: cli.NewFactory("kubectl virt", cli.NoStreams(), func(string) string { return "" })}
+	ok := &why.Report{Verdict: why.OK}
+	for want, cause := range map[string]why.Cause{
+		`vm "web" not found; see ` + "`kubectl virt list -A`": {
+			Message: `vm "web" not found`, Mend: []string{"virtctl list -A"},
+		},
+		`vm "web" not found; there is vmpool/web; see ` + "`kubectl virt why vmpool/web -n ns`": {
+			Message: `vm "web" not found; there is vmpool/web`, Mend: []string{"virtctl why vmpool/web -n ns"},
+		},
+		`vm "web" not found; did you mean "wed"?`: {
+			Message: `vm "web" not found; did you mean "wed"?`, Mend: []string{"virtctl why wed -n ns"},
+		},
+	} {
+		cause.Reason = "NotFound"
+		reports, errs := o.withoutMissing([]*why.Report{{Verdict: why.Broken, Causes: []why.Cause{cause}}, ok}, nil)
+		if len(reports) != 1 || reports[0] != ok || len(errs) != 1 || errs[0].Error() != want ||
+			cli.ExitCode(errs[0]) != cli.ExitNotFound {
+			t.Errorf("%d reports, %v, want %s", len(reports), errs, want)
+		}
+	}
+}
+
 func TestSubjects(t *testing.T) {
 	o := &Options{Chosen: cli.Chosen{Names: []string{"web", "vmpool/web", "vm/web", "vm/db/shop", "web"}}}
 	found, err := o.subjects("default")

@@ -180,6 +180,8 @@ func (a *App) news(msg tea.Msg) (cmd tea.Cmd, heard bool) {
 		return a.read(), true
 	case completions:
 		a.complete(m)
+	case namespaceSought:
+		return a.sought(m), true
 	case taskEnded:
 		a.ended(m.index, m.err)
 		if m.then != nil {

@@ -1057,4 +1057,20 @@ func TestNamespaceIsSwitchedInPlace(t *testing.T) {
 	if !strings.Contains(a.screen(), "prod") {
 		t.Error(a.screen())
 	}
+	// One that is not there is not switched to.
+	asked = nil
+	press(t, a, ":", "'ns prdo", "enter")
+	if len(asked) > 0 || a.World.Namespace != "prod" || !strings.Contains(a.screen(), `There is no namespace "prdo"`) {
+		t.Errorf("asked %+v\n%s", asked, a.screen())
+	}
+	// Who may not list namespaces may know of one.
+	a.Namespaces = func(context.Context) []string { return []string{"all"} }
+	press(t, a, ":", "'ns secret", "enter")
+	if diff := cmp.Diff([]page.Scope{{Context: "kind", Namespace: "secret"}}, asked); diff != "" {
+		t.Error(diff)
+	}
+	press(t, a, ":", "'ns all", "enter")
+	if a.World.Namespace != "" {
+		t.Error(a.World.Namespace)
+	}
 }

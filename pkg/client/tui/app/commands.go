@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -56,9 +57,9 @@ func (a *App) commands() []command {
 				name: "namespace", alias: "ns", help: "show one namespace, or all", values: a.Namespaces,
 				do: func(a *App, value string) tea.Cmd {
 					if value == "all" {
-						value = ""
+						return a.change(page.Scope{Context: a.World.Context})
 					}
-					return a.change(page.Scope{Context: a.World.Context, Namespace: value})
+					return a.lookFor(value)
 				},
 			},
 			command{
@@ -94,6 +95,39 @@ func (a *App) named(name string) tea.Cmd {
 		return cmd
 	}
 	return nil
+}
+
+// patience is how long the namespaces may take to be listed before one is switched to unseen.
+const patience = 3 * time.Second
+
+// lookFor switches to a namespace once it is known to be there, or not known whether it is.
+func (a *App) lookFor(namespace string) tea.Cmd {
+	w := a.World
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		return namespaceSought{w, namespace, a.Namespaces(ctx)}
+	}
+}
+
+// namespaceSought is a namespace that was to be shown instead of a world, and those that there are.
+type namespaceSought struct {
+	world     *page.World
+	namespace string
+	names     []string
+}
+
+// sought shows a namespace that is there. Who may not list them has no other name than "all", and is believed.
+func (a *App) sought(m namespaceSought) tea.Cmd {
+	if m.world != a.World {
+		return nil // another was chosen meanwhile
+	}
+	listed := slices.ContainsFunc(m.names, func(name string) bool { return name != "all" })
+	if listed && !slices.Contains(m.names, m.namespace) {
+		a.notice = fmt.Sprintf("There is no namespace %q; :ns and a space shows those that there are", m.namespace)
+		return nil
+	}
+	return a.change(page.Scope{Context: a.World.Context, Namespace: m.namespace})
 }
 
 // change shows another namespace or cluster.
