@@ -84,7 +84,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 // dryRun reports a create that writes nothing.
-func dryRun(o []client.CreateOption) bool { return len((&client.CreateOptions{}).ApplyOptions(o).DryRun) > 0 }
+func dryRun(o []client.CreateOption) bool {
+	return len((&client.CreateOptions{}).ApplyOptions(o).DryRun) > 0
+}
 
 // run has a new reconciler work on the restore until it has written that often, and is killed.
 func (w *world) run(writes int) {
