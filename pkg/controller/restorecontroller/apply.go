@@ -19,6 +19,11 @@ import (
 // which its conditions tell of.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	restore := view.Restore
+	if trouble, err := r.rehearse(ctx, step.Rehearse); err != nil {
+		return err
+	} else if trouble != "" {
+		*step = view.giveUp(trouble)
+	}
 	status, afterwards := view.untilDone(step)
 	if status != nil {
 		if err := r.writeStatus(ctx, restore, status); err != nil {
@@ -53,6 +58,21 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return r.writes.RemoveFinalizer(ctx, restore, Finalizer)
 	}
 	return nil
+}
+
+// rehearse asks the API server, and with it admission, whether it would take a VM, and returns why it would not. An
+// error that another try may not meet is none of these.
+func (r *Reconciler) rehearse(ctx context.Context, vm *v1.VirtualMachine) (trouble string, err error) {
+	if vm == nil {
+		return "", nil
+	}
+	switch err := r.Client.Create(ctx, vm.DeepCopy(), client.DryRunAll); {
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		return fmt.Sprintf("VM %s would be refused: %v", vm.Name, err), nil
+	case err != nil && !apierrors.IsForbidden(err) && !apierrors.IsAlreadyExists(err):
+		return "", fmt.Errorf("rehearse the creation of VM %s: %w", vm.Name, err)
+	}
+	return "", nil
 }
 
 // act writes all that is not the restore itself.

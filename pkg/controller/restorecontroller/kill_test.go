@@ -14,7 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
@@ -27,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -80,6 +83,11 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 }
 
+// dryRun reports a create that writes nothing.
+func dryRun(o []client.CreateOption) bool {
+	return len((&client.CreateOptions{}).ApplyOptions(o).DryRun) > 0
+}
+
 // run has a new reconciler work on the restore until it has written that often, and is killed.
 func (w *world) run(writes int) {
 	w.Helper()
@@ -93,6 +101,9 @@ func (w *world) run(writes int) {
 	}
 	limited := interceptor.NewClient(w.client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
+			if dryRun(o) {
+				return c.Create(ctx, object, o...)
+			}
 			if err := did("create", object); err != nil {
 				return err
 			}
@@ -407,5 +418,47 @@ func TestRefusedByAPIServer(t *testing.T) {
 	if apierrors.IsNotFound(w.client.Get(w.Context(), types.NamespacedName{Namespace: "ns", Name: "data"},
 		&corev1.PersistentVolumeClaim{})) {
 		t.Error("the VM's claim is gone")
+	}
+}
+
+// A new target that the API server would refuse fails its restore before anything is made for it; an error that
+// another try may not meet is none.
+func TestRehearsal(t *testing.T) {
+	refusal := apierrors.NewInvalid(schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachine"}, "other",
+		field.ErrorList{field.Invalid(field.NewPath("spec", "runStrategy"), "Sometimes", "is none")})
+	for name, tc := range map[string]struct {
+		answer error
+		fails  bool
+	}{
+		"taken":    {nil, false},
+		"refused":  {refusal, true},
+		"no right": {apierrors.NewForbidden(schema.GroupResource{}, "other", errors.New("quota")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm, objects := source(false)
+			w := newWorld(t, append(objects, vm, restoreOf("other", func(s *v1beta1.VirtualMachineRestoreSpec) {
+				s.Patches = []string{`{"op":"replace","path":"/spec/runStrategy","value":"Sometimes"}`}
+			}))...)
+			asked := 0
+			w.client = interceptor.NewClient(w.client, interceptor.Funcs{Create: func(
+				ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption,
+			) error {
+				if dryRun(o) {
+					asked++
+					return tc.answer
+				}
+				return c.Create(ctx, object, o...)
+			}})
+			w.run(1000)
+			r := w.restore()
+			failure := conditions.Find(r.Status.Conditions, v1beta1.ConditionFailure)
+			if (failure != nil) != tc.fails || isTrue(r.Status.Complete) == tc.fails || asked != 1 {
+				t.Fatalf("asked %d times: %+v", asked, r.Status)
+			}
+			if tc.fails && (!strings.Contains(failure.Reason, "VM other would be refused: ") ||
+				!strings.Contains(failure.Reason, "spec.runStrategy") || w.claim("restore-r-uid-root") != nil) {
+				t.Errorf("it fails with %q, claim %v", failure.Reason, w.claim("restore-r-uid-root"))
+			}
+		})
 	}
 }

@@ -39,18 +39,46 @@ func (v *View) commit() Step {
 		step.VM = vm
 		return step
 	}
-	if step.CreateVM, err = Patch(vm, v.Restore.Spec.Patches); err != nil {
+	if step.CreateVM, err = v.patched(vm); err != nil {
 		return v.giveUp(unpatched(vm, err))
 	}
 	if left := v.foreign(); len(left) > 0 {
 		step.Events = []Event{{corev1.EventTypeWarning, reasonLeftOut, leftOut(vm.Name, left)}}
 		step.MadeEvents = step.Events
 	}
-	// Whatever the patches say: it is the target, and this restore made it.
-	created := step.CreateVM
-	created.Namespace, created.Name, created.GenerateName = v.Restore.Namespace, v.Restore.Spec.Target.Name, ""
-	metav1.SetMetaDataAnnotation(&created.ObjectMeta, LastAnnotation, mark(v.Restore))
 	return step
+}
+
+// patched is a new target with the restore's patches. Whatever they say, it is the target, and this restore made it.
+func (v *View) patched(vm *v1.VirtualMachine) (*v1.VirtualMachine, error) {
+	out, err := Patch(vm, v.Restore.Spec.Patches)
+	if err != nil {
+		return nil, err
+	}
+	out.Namespace, out.Name, out.GenerateName = v.Restore.Namespace, v.Restore.Spec.Target.Name, ""
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, LastAnnotation, mark(v.Restore))
+	return out, nil
+}
+
+// rehearsed is a new target as it will be made of what is restored, with the snapshot's ControllerRevisions; nil when
+// it cannot come about yet.
+func (v *View) rehearsed(restores []v1beta1.VolumeRestore) *v1.VirtualMachine {
+	if v.VM != nil {
+		return nil
+	}
+	then := *v
+	then.Restore = v.Restore.DeepCopy()
+	then.Restore.Status.Restores = restores
+	vm, err := then.machine()
+	missing := func(revision string) bool { return v.Revisions[revision] == nil }
+	if err != nil || slices.ContainsFunc(revisionsOf(vm), missing) {
+		return nil
+	}
+	out, err := then.patched(vm)
+	if err != nil {
+		return nil
+	}
+	return out
 }
 
 // unpatchable is why the target cannot come about with the restore's patches, before anything is made for it; empty

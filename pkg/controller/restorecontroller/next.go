@@ -72,7 +72,7 @@ func (v *View) restore() Step {
 	if wanted := v.restores(); !equality.Semantic.DeepEqual(v.Restore.Status.Restores, wanted) {
 		status := v.status(textCreating, textWaiting)
 		status.Restores = wanted
-		return Step{Status: status}
+		return Step{Status: status, Rehearse: v.rehearsed(wanted)}
 	}
 	step, done := v.provide()
 	if !done {

@@ -114,6 +114,9 @@ type Step struct {
 	Events []Event
 	// Prepare adds the finalizer, and the target as owner.
 	Prepare bool
+	// Rehearse is the target as it will be made. The API server is asked whether it would take it, and nothing of this
+	// step is done, but the restore fails, when it would not.
+	Rehearse *v1.VirtualMachine
 	// Stop asks for the end of the target's guest, Hold keeps the target from starting.
 	Stop, Hold bool
 	// Claims are changed before others are deleted or made.

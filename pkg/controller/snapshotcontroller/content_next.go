@@ -193,6 +193,8 @@ func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1be
 		}
 	}
 	switch view.Guest {
+	case NoGuest:
+		view.wait(step)
 	case GuestChanging:
 		step.Create, step.RequeueAfter = nil, retry
 	case GuestWaiting:
@@ -242,9 +244,12 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 			step.RequeueAfter = window.Until.Sub(view.Now)
 		}
 	}
+	if window == nil && trouble == "" && !ready {
+		view.wait(step)
+	}
 	if cut && step.Status.CreationTime == nil {
 		step.Status.CreationTime = new(metav1.NewTime(view.Now).Rfc3339Copy())
-		if left := view.soon(step.Status); !ready && trouble == "" && left > 0 {
+		if left := view.soon(step.Status); !ready && trouble == "" && left > step.RequeueAfter {
 			step.Later, step.RequeueAfter = true, left
 		}
 	}
@@ -256,6 +261,17 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 		view.fail(step.Status, trouble)
 	}
 	step.Missing = slices.DeleteFunc(step.Missing, func(string) bool { return sameError(view.Content.Status, trouble) })
+}
+
+// brief is how long the volumes of a VM that is off may take before anything is said of them: a write for each step of
+// each volume would keep them waiting. Creation times are whole seconds.
+const brief = 2 * time.Second
+
+// wait leaves the status for later as long as the content is young.
+func (view *ContentView) wait(step *ContentStep) {
+	if left := view.Content.CreationTimestamp.Add(brief).Sub(view.Now); left > 0 && left <= brief {
+		step.Later, step.RequeueAfter = true, left
+	}
 }
 
 // readySoon is how long after the last volume was cut it is not said that all are: most drivers have them ready by

@@ -286,6 +286,45 @@ func TestReadySoon(t *testing.T) {
 	}
 }
 
+// What the volumes of a VM that is off come to is said at once when that does not take long, and step by step when it
+// does.
+func TestBrief(t *testing.T) {
+	for name, test := range map[string]struct {
+		age     time.Duration
+		cut     bool
+		ready   bool
+		failure string
+		later   time.Duration
+	}{
+		"just made":           {0, false, false, "", brief},
+		"cut":                 {time.Second, true, false, "", brief - time.Second},
+		"ready":               {time.Second, true, true, "", 0},
+		"failed":              {time.Second, false, false, "no space", 0},
+		"slow":                {brief, false, false, "", 0},
+		"another node's time": {-time.Second, false, false, "", 0},
+	} {
+		a, b := volumeSnapshot("a", true, true, ""), volumeSnapshot("b", test.cut, test.ready, test.failure)
+		for _, s := range []*snapshotv1.VolumeSnapshot{a, b} {
+			if s.Status != nil && s.Status.CreationTime != nil {
+				s.Status.CreationTime.Time = now.Add(-time.Hour)
+			}
+		}
+		young := func(c *v1beta1.VirtualMachineSnapshotContent) {
+			c.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
+		}
+		step := NextContent(viewOf(content(young), NoGuest, a, b))
+		if step.Later != (test.later > 0) || step.RequeueAfter != test.later {
+			t.Errorf("%s: %+v", name, step)
+		}
+	}
+	made := NextContent(viewOf(content(func(c *v1beta1.VirtualMachineSnapshotContent) {
+		c.CreationTimestamp = metav1.NewTime(now)
+	}), NoGuest))
+	if len(made.Create) != 2 || !made.Later || made.RequeueAfter != brief {
+		t.Errorf("at first: %+v", made)
+	}
+}
+
 // A guest may be frozen before anybody has written so. It is thawed at the end of a content that came to nothing.
 func TestThawOfWhatIsNotRemembered(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -61,11 +61,11 @@ func (s *subresources) put(
 	for key, value := range query {
 		request = request.Param(key, value)
 	}
-	answer, err := request.Do(ctx).Raw()
-	if err != nil {
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil { // Raw's error is without the server's words
 		return nil, fmt.Errorf("%s VMI %s: %w", verb, vmi.Name, err)
 	}
-	return answer, nil
+	return result.Raw()
 }
 
 // Freeze implements Freezer. A guest whose agent does not answer is paused.
