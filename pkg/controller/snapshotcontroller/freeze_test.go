@@ -2,6 +2,7 @@ package snapshotcontroller
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,9 +21,9 @@ func TestRefusedFreeze(t *testing.T) {
 	resource := schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachineinstances"}
 	const moving, limited = "the guest is moving to another node", "fsfreeze is limited to 10 seconds"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status := apierrors.NewConflict(resource, "demo", errText(moving)).Status()
+		status := apierrors.NewConflict(resource, "demo", errors.New(moving)).Status()
 		if strings.HasSuffix(r.URL.Path, "/unfreeze") {
-			status = apierrors.NewInternalError(errText(limited)).Status()
+			status = apierrors.NewInternalError(errors.New(limited)).Status()
 		}
 		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 		w.Header().Set("Content-Type", "application/json")
@@ -45,7 +46,3 @@ func TestRefusedFreeze(t *testing.T) {
 		t.Errorf("unfreeze, which lapsed: %v", err)
 	}
 }
-
-type errText string
-
-func (e errText) Error() string { return string(e) }
