@@ -107,7 +107,7 @@ fuzz: export FUZZ ?= .*
 fuzz: ## Fuzz what reads words of guests, tenants and nodes; longer with FUZZTIME=5m, only some with FUZZ=FuzzParse
 	@dev/fuzz.sh
 
-bench: deps images ## Measure what DESIGN promises, as a table (`go run ./tests/bench -h` for more)
+bench: deps images ## Measure speed and memory against their goals, as a table (`go run ./tests/bench -h` for more)
 	@dev/step.sh "Measuring"
 	@go run ./tests/bench
 

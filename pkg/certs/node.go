@@ -194,7 +194,7 @@ func (r *requested) take(log klog.Logger, pair Pair) error {
 	return nil
 }
 
-// trusts says why a certificate is none of the authorities'; nil when it is.
+// trusts returns why no authority of a bundle has signed a certificate; nil when one has.
 func trusts(bundle []byte, certificate *x509.Certificate, now time.Time) error {
 	authorities, err := ParseBundle(bundle)
 	if err != nil {

@@ -81,7 +81,7 @@ func (f *Frame[O, V, S]) Reconcile(ctx context.Context, request reconcile.Reques
 	case errors.As(err, &wait):
 		again = time.Duration(wait)
 	case passes(err):
-		// The event of that is on its way.
+		// Its watch event will follow.
 		ctrl.LoggerFrom(ctx).V(4).Info("another wrote what was to be written", "reason", err.Error())
 		again = CatchUp
 	case err != nil:

@@ -40,7 +40,7 @@ func (w *Writes) log(object client.Object) *written.Log {
 	return log.(*written.Log)
 }
 
-// Note remembers an object as the API server answered to a write that is none of those below.
+// Note records the API server's answer to a write that was not made through Writes.
 func (w *Writes) Note(object client.Object) { w.log(object).Note(object) }
 
 // Behind reports whether an object from the cache is older than its last write.

@@ -59,7 +59,7 @@ func (r *Reconciler) addresses(ctx context.Context, t target) (reach.Known, erro
 	return known, nil
 }
 
-// appendAddress leaves out what is no address, which then is none of the pod's.
+// appendAddress leaves out text that is no IP address.
 func appendAddress(to []netip.Addr, text string) []netip.Addr {
 	address, err := netip.ParseAddr(text)
 	if err != nil {

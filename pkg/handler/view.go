@@ -98,7 +98,8 @@ func (v View) movedAway() bool {
 // inHandoff reports whether the guest of an owned VMI stands still, as another launcher may have started it.
 func (v View) inHandoff() bool { return v.Pod != nil && handing(v.seen().Guest) }
 
-// patience is how long to wait before a guest that has arrived is taken over; it is not positive when that is over.
+// patience is how long to wait for the source's word before an incoming guest is started without it; it is not
+// positive when that time is over.
 func (v View) patience() time.Duration { return takeOverPatience - v.Now.Sub(v.seen().ArrivedAt) }
 
 // otherPod names the pod on the migration's other node that the pass depends on; empty for none.
@@ -135,7 +136,7 @@ func (s *Following) leaving() bool {
 		phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
 }
 
-// unsettled reports whether a guest that has moved, or was to, may run here as well.
+// unsettled reports whether a guest may still run here during its migration or after it.
 func (s *Following) unsettled() bool {
 	return s.Seen.Guest.GetMigration() != nil && s.Seen.LostAt.IsZero() && !isFinal(s.Seen.Guest) &&
 		(!s.leaving() || handing(s.Seen.Guest))

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -98,7 +99,7 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 		}
 	}
 	if word != wordRun && word != wordStay {
-		return errors.New("it says what nobody expects")
+		return fmt.Errorf("unexpected handoff message %q", word)
 	}
 	if s.guest.neverRanHere() {
 		return say(wordDead)
@@ -137,10 +138,10 @@ func (s *service) TakeOver(ctx context.Context, req *pb.TakeOverRequest) (*pb.Ta
 	return &pb.TakeOverResponse{}, s.guest.takeOver(ctx, req.Paused)
 }
 
-// neverRanPatience is how long a launcher stays whose guest has ended before it was started, to tell that itself.
+// neverRanPatience is how long a launcher whose guest has ended before it was started stays to report that.
 const neverRanPatience = 5 * time.Second
 
-// reportNeverRan ends the launcher then: its termination message says the same.
+// reportNeverRan ends the launcher after neverRanPatience: its termination message says the same.
 func (g *guest) reportNeverRan(ctx context.Context) {
 	select {
 	case <-g.died:

@@ -13,10 +13,10 @@ import (
 // change is what an imperative request comes down to: a change of the VirtualMachine, its status, or its
 // instance, that the components then follow. The zero change is none.
 type change struct {
-	// running is the new run strategy, in terms of spec.running when old is set.
+	// strategy is the new run strategy, in terms of spec.running when legacy is set.
 	strategy v1.VirtualMachineRunStrategy
 	legacy   bool
-	// requests are the new status.stateChangeRequests, when set is true.
+	// requests are the new status.stateChangeRequests, when setRequests is true.
 	requests    []v1.VirtualMachineStateChangeRequest
 	setRequests bool
 	// grace is the instance's new terminationGracePeriodSeconds.
@@ -43,8 +43,8 @@ func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.St
 	if err != nil {
 		return change{}, err
 	}
-	if renaming, _ := identity.RenamingOf(vm); renaming != nil { // a mark that cannot be read is a mark
-		return change{}, conflict(vm, fmt.Sprintf("VM waits for the place of VM %s; "+
+	if renaming, _ := identity.RenamingOf(vm); renaming != nil { // one that cannot be read blocks, too
+		return change{}, conflict(vm, fmt.Sprintf("VM is being renamed from %s; "+
 			"`virtctl rename %[1]s %s -n %s` finishes that", renaming.Name, vm.Name, vm.Namespace))
 	}
 	if in := vm.Status.RestoreInProgress; in != nil {

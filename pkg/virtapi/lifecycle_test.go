@@ -141,9 +141,9 @@ func TestLifecycle(t *testing.T) {
 		"start of both": {startIt, both, nil, "409 "},
 		"start amid a rename": {
 			startIt, heir, nil,
-			"409 VM waits for the place of VM old; `virtctl rename old vm -n default` finishes that",
+			"409 VM is being renamed from old; `virtctl rename old vm -n default` finishes that",
 		},
-		"start amid a damaged rename": {startIt, damaged, nil, "409 VM waits for the place of"},
+		"start amid a damaged rename": {startIt, damaged, nil, "409 VM is being renamed from"},
 		"start paused": {func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
 			return start(vm, vmi, &v1.StartOptions{Paused: true})
 		}, machine(v1.RunStrategyHalted), nil, "requests Start(paused)"},

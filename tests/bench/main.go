@@ -1,4 +1,4 @@
-// Command bench measures what DESIGN section 8 sets goals for, on an instance of virt-local of its own, and prints each
+// Command bench measures what has goals for speed and memory, on an instance of virt-local of its own, and prints each
 // row beside its anchor from the same run: a plain Pod, a reboot of the same guest, the bare socket. Absolute times say
 // little on a shared machine, so the ratio is what counts.
 //

@@ -28,7 +28,7 @@ var (
 	rate     = flag.Int("rate", 200, "how many of them change each second")
 )
 
-// The bounds are those of DESIGN section 8 and the dashboard's issue.
+// The bounds are goals of the dashboard: for memory, processor time and latency.
 const (
 	mostMemory  = 150 << 20 // bytes, resident, at the peak
 	mostCPU     = 0.25      // of one processor

@@ -84,7 +84,7 @@ func (r *Reconciler) createState(ctx context.Context, view View) (string, error)
 
 // dropState deletes the claim that was made for the guest's state, once it is known that the state has not come to it:
 // the migration failed before the guest could begin to move, or the guest runs at its source. As long as neither is
-// known, the claim stays, and goes with the VM: also when the instance is another one by now, which cannot tell.
+// known, the claim stays, and goes with the VM: also when the VMI was made anew since.
 func (s *Step) dropState(view View) {
 	claim := view.StateClaim
 	if claim == nil || view.Pod != nil && arrived(view) {
@@ -98,7 +98,7 @@ func (s *Step) dropState(view View) {
 	switch {
 	case ms == nil:
 		unused = since(&view.Migration.Status, v1.MigrationScheduled).IsZero()
-	case ms.TargetNodeAddress == "": // the source has not been told where to
+	case ms.TargetNodeAddress == "": // the source has no target address yet
 		unused = true
 	default:
 		unused = ms.Failed && view.VMI.Status.NodeName == ms.SourceNode && view.VMI.Status.Phase == v1.Running

@@ -1,6 +1,6 @@
 // Package replicasetcontroller keeps as many VirtualMachineInstances running as a VirtualMachineInstanceReplicaSet asks
-// for. Its inputs are the sets and the VMIs that they own or might; its outputs are the creation and deletion of VMIs,
-// their owner references, and the sets' status.
+// for. Its inputs are the sets and the VMIs that they own or could adopt; its outputs are the creation and deletion of
+// VMIs, their owner references, and the sets' status.
 //
 // The core is pure: Claim (this file) says which VMIs are a set's, Next what is missing or too much, Status (status.go)
 // the status. The Reconciler (reconciler.go) reads, asks them, and writes. A VMI that has ended is deleted and
@@ -24,7 +24,7 @@ import (
 const (
 	// burst is how many VMIs of a set are made or deleted in one go; KubeVirt's.
 	burst = 250
-	// shortLife is how old a VMI must get for its end not to look like one that the next will meet as well.
+	// shortLife is the age below which a VMI that ends counts as failing to start: its replacement is delayed.
 	shortLife = time.Minute
 	// pause is how long one that ended earlier keeps its place, so that a guest that cannot start is not made anew
 	// all the time.
@@ -153,8 +153,8 @@ func rest(instance *v1.VirtualMachineInstance, now time.Time) time.Duration {
 	return max(0, ended.Add(pause).Sub(now))
 }
 
-// order puts first what is missed least: guests that do not run yet, then those that are not ready, then those that
-// have most company on their node, and of the rest the youngest.
+// order sorts by deletion priority: guests that do not run yet, then those that are not ready, then those that share
+// their node with most others, and of the rest the youngest.
 func order(vmis []*v1.VirtualMachineInstance) {
 	company := map[string]int{}
 	for _, instance := range vmis {

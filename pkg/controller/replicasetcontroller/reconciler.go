@@ -92,7 +92,7 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 		return View{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
 	}
 	if selector.Empty() || set.Spec.Template == nil {
-		return View{}, frame.ErrNothing // So it does this.
+		return View{}, frame.ErrNothing // Admission refuses this, too.
 	}
 	var vmis []*v1.VirtualMachineInstance
 	for _, controller := range []string{string(set.UID), orphan} {

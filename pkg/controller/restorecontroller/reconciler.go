@@ -58,7 +58,7 @@ type VolumeSnapshots interface {
 	Follow(c controller.Controller, users handler.MapFunc)
 }
 
-// Frame is what reconciles; each has its own memory of what it has written.
+// Frame returns the reconciler's frame, with its own log of writes.
 func (r *Reconciler) Frame() *frame.Frame[*v1beta1.VirtualMachineRestore, View, Step] {
 	r.writes = frame.NewWrites(r.Client)
 	return &frame.Frame[*v1beta1.VirtualMachineRestore, View, Step]{

@@ -35,7 +35,7 @@ type Contents struct {
 	Now      func() time.Time
 	Freezer  Freezer
 	Memory   MemorySaver
-	// VolumeSnapshots, Bound and Storage are how to CSI's kinds, if the cluster has them.
+	// VolumeSnapshots, Bound and Storage read CSI's kinds, if the cluster has them.
 	VolumeSnapshots *volumesnapshots.Access
 	Bound           *volumesnapshots.Bound
 	Storage         *volumesnapshots.Storage
@@ -80,8 +80,8 @@ func contentOfVolumeSnapshot(_ context.Context, object client.Object) []reconcil
 	}}}
 }
 
-// contentOfBound is the content that has made the VolumeSnapshot of a VolumeSnapshotContent. It is told of one that has
-// been cut: the guest need not wait until the VolumeSnapshot says so, too.
+// contentOfBound is the content that has made the VolumeSnapshot of a VolumeSnapshotContent. Only one that has been cut
+// counts: the guest is thawed then, before the VolumeSnapshot says so, too.
 func (r *Contents) contentOfBound(ctx context.Context, object client.Object) []reconcile.Request {
 	bound := object.(*snapshotv1.VolumeSnapshotContent)
 	if bound.Status == nil || bound.Status.CreationTime == nil {

@@ -39,7 +39,7 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	Now      func() time.Time
 	CDI      *cdi.Access
-	// VolumeSnapshots and Storage are how to CSI's kinds, if the cluster has them.
+	// VolumeSnapshots and Storage read CSI's kinds, if the cluster has them.
 	VolumeSnapshots *volumesnapshots.Access
 	Storage         *volumesnapshots.Storage
 

@@ -94,8 +94,8 @@ func restartRequired(view View) bool {
 		len(view.plugging().Refused) > 0 || len(view.placing().Refused) > 0
 }
 
-// RestartRequired is what is known of that from outside: what the VM's status says, and, before it says so, that
-// another field than the guest's size was changed in a template that is all there is.
+// RestartRequired reports whether a VM needs a restart: by its status, or, before that says so, by a change of another
+// field than the guest's size, if the VM refers to no instance type or preference.
 func RestartRequired(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 	if !refers(vm) && restartRequired(View{VM: vm, VMI: vmi}) {
 		return true

@@ -78,7 +78,7 @@ func (view *View) forgetResume() Step {
 	}}}
 }
 
-// resume has an instance that is to be made go on from the memory of a snapshot. Its interfaces keep the addresses that
+// resume has a new VMI go on from the memory of a snapshot. Its interfaces keep the addresses that
 // the guest knows.
 func resume(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) {
 	text, ok := vm.Annotations[savedmemory.ResumeAnnotation]

@@ -71,7 +71,7 @@ func on(s *v1.FeatureState) bool { return s != nil && (s.Enabled == nil || *s.En
 
 // pickTSC is the frequency for a guest: one that another guest has, else one that several nodes have, else the lowest
 // there is, in which most nodes agree if they can. lowest is the configuration's, 0 for that of the nodes. Frequencies
-// that are as good as the lowest count as it. 0 is none.
+// within the tolerance of the lowest count as equal to it. 0 is none.
 func pickTSC(lowest int64, nodes []TSC, used []int64) int64 {
 	count := map[int64]int{}
 	for _, node := range nodes {

@@ -157,7 +157,7 @@ func (g Guest) placed(d decision, path string, c Change) (Effect, string) {
 	return Live, notePlace
 }
 
-// plugged is when interfaces and networks that come new take effect.
+// plugged is when newly added interfaces and networks take effect.
 func (g Guest) plugged(d decision, path string, c Change, effect Effect, note string) (Effect, string) {
 	name, nic := element(path, "domain.devices.interfaces")
 	if !nic {

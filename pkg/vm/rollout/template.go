@@ -19,8 +19,8 @@ import (
 // change can be told from one that concerns the VM only, without keeping the old template.
 const TemplateHashAnnotation = "virtkit.io/template-hash"
 
-// Counted is what the hash of a template counts beside what never changes while the guest runs. VMIs of this
-// controller have hashes without; those that older ones made need not.
+// Counted selects what TemplateHash covers beside what never changes while the guest runs. VMIs of this controller have
+// hashes without these fields; those that an older one made may have them with.
 type Counted struct {
 	// Attachments are interfaces and networks.
 	Attachments bool

@@ -49,7 +49,7 @@ func Of(template *v1.DomainSpec, vmi *v1.VirtualMachineInstance, live bool) Chan
 		case given:
 			c.Sockets = &template.CPU.Sockets
 		default:
-			refuse(SocketsPath, fmt.Sprintf("%d follow from resources, which are those of the next start", want))
+			refuse(SocketsPath, fmt.Sprintf("%d is derived from resources, which apply at the next start", want))
 		}
 	}
 	given = template.Memory != nil && template.Memory.Guest != nil
@@ -63,7 +63,7 @@ func Of(template *v1.DomainSpec, vmi *v1.VirtualMachineInstance, live bool) Chan
 		case given:
 			c.Guest = template.Memory.Guest
 		default:
-			refuse(GuestPath, fmt.Sprintf("%s follow from resources, which are those of the next start", &want))
+			refuse(GuestPath, fmt.Sprintf("%s is derived from resources, which apply at the next start", &want))
 		}
 	}
 	return c
@@ -130,7 +130,7 @@ func add(domain *v1.DomainSpec, name corev1.ResourceName, added resource.Quantit
 	}
 }
 
-// Fixed is a template without what Change takes care of: two that are equal so make the same guest but for its size.
+// Fixed is a template without what Change takes care of: two whose Fixed are equal differ in the guest's size only.
 func Fixed(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	out := spec.DeepCopy()
 	if out.Domain.CPU != nil && out.Domain.CPU.Sockets != 0 {

@@ -154,7 +154,7 @@ func NewPlan(f Facts) *Report {
 	return r
 }
 
-// plan is what becomes of one guest. What it takes is taken from the rooms.
+// plan is what becomes of one guest. It reserves the guest's resources in the rooms.
 func plan(f Facts, vmi *v1.VirtualMachineInstance, rooms []*room) Guest {
 	strategy := eviction.Strategy(vmi, f.Strategy)
 	g := Guest{Namespace: vmi.Namespace, Name: vmi.Name, Strategy: string(strategy), vmi: vmi}

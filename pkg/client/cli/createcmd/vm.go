@@ -235,7 +235,7 @@ func RunVM(ctx context.Context, o *VMOptions) error {
 	}
 	if c := o.VM.CloudInit; strings.EqualFold(c.Source, create.CloudInitNone) && (c.Told() || c.GAManageSSH != nil) {
 		fmt.Fprintln(o.Factory.IO.ErrOut,
-			"warning: --cloud-init none: the guest is not told what the other options say")
+			"warning: --cloud-init none: --user, --ssh-key and the other options for cloud-init have no effect")
 	}
 	if !store.HasSystem(&vm.Spec.Template.Spec) {
 		fmt.Fprintln(o.Factory.IO.ErrOut, "warning: the VM has no disk to boot from; --container-disk, --pvc and the "+

@@ -159,7 +159,7 @@ func TestVMRefused(t *testing.T) {
 func TestVMWarnings(t *testing.T) {
 	const diskless = "warning: the VM has no disk to boot from; --container-disk, " +
 		"--pvc and the --volume flags give it one\n"
-	const untold = "warning: --cloud-init none: the guest is not told what the other options say\n"
+	const untold = "warning: --cloud-init none: --user, --ssh-key and the other options for cloud-init have no effect\n"
 	for line, want := range map[string]string{
 		"":                                       diskless,
 		"--volume-empty size:1Gi":                diskless,

@@ -29,8 +29,8 @@ func NewCmdDoctor(f *cli.Factory) *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine this program, the cluster, virtkit and the nodes, and say what fixes what is wrong",
 		Long: `Examine this program, the cluster, virtkit on it, and each node and its machine: versions, credentials, clocks, storage,
-components, certificates, admission, virt-handler, hardware virtualization, memory. What is not well comes with the
-command or setting that mends it. Nothing is changed.
+components, certificates, admission, virt-handler, hardware virtualization, memory. Failed checks name the command
+or setting that fixes them. Nothing is changed.
 
 It ends with 1 when a check has failed, with 0 otherwise: a warning is no failure.`,
 		Example: cli.Examples(f.Program, `
