@@ -128,8 +128,8 @@ func (r *renewals) period() time.Duration {
 	return period
 }
 
-// told notes that a launcher was told, and that it ends its guest so long after.
-func (r *renewals) told(pod types.UID, n renewal, after time.Duration) {
+// record notes that a launcher was told, and that it ends its guest so long after.
+func (r *renewals) record(pod types.UID, n renewal, after time.Duration) {
 	r.mu.Lock()
 	was := r.after[pod]
 	if r.after == nil {
@@ -244,7 +244,7 @@ func (s *session) awaitHeartbeat(ctx context.Context, client launcherpb.Launcher
 		if err != nil || after <= 0 {
 			return
 		}
-		s.node.renewals.told(s.target.Pod, latest, after)
+		s.node.renewals.record(s.target.Pod, latest, after)
 		if latest.heard > 0 && boottime.Now()-latest.heard < after {
 			return
 		}
@@ -276,7 +276,7 @@ func (s *session) keepRenewed(ctx context.Context, client launcherpb.LauncherCli
 				continue
 			}
 		case err == nil:
-			s.node.renewals.told(s.target.Pod, latest, after)
+			s.node.renewals.record(s.target.Pod, latest, after)
 		}
 		select {
 		case <-ctx.Done():

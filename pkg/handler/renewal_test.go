@@ -128,7 +128,7 @@ func TestSuspend(t *testing.T) {
 
 	// One that does not answer holds nobody up for long.
 	var r renewals
-	r.told("a", renewal{heard: 1}, time.Minute)
+	r.record("a", renewal{heard: 1}, time.Minute)
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
 	if missing := r.suspend(ctx, []types.UID{"a"}); missing != 1 {
@@ -139,8 +139,8 @@ func TestSuspend(t *testing.T) {
 // Other nodes' word is worth only what a launcher's own time allows, and is no heartbeat.
 func TestWitnessedTime(t *testing.T) {
 	var r renewals
-	r.told("short", renewal{}, time.Minute)
-	r.told("long", renewal{}, 10*time.Minute)
+	r.record("short", renewal{}, time.Minute)
+	r.record("long", renewal{}, 10*time.Minute)
 	at := boottime.Now()
 	r.witness(at, fencing.SilentFor(time.Minute))
 	if short, _ := r.latest("short"); short.heard != at {

@@ -65,7 +65,7 @@ type witness struct {
 	// addresses are those of other nodes' virt-handlers.
 	addresses map[string]string
 
-	nextList, nextTell time.Duration
+	nextList, nextReport time.Duration
 	held               bool
 }
 
@@ -100,7 +100,7 @@ func (w *witness) look(ctx context.Context, shortest time.Duration) {
 	}
 	every := fencing.HeartbeatPeriod(shortest)
 	quorum := slices.ContainsFunc(sets, fencing.Set.Quorum)
-	tell := quorum && every < nodestatus.Period && at >= w.nextTell
+	tell := quorum && every < nodestatus.Period && at >= w.nextReport
 	switch {
 	case !known, !silent && !tell:
 		return
@@ -109,7 +109,7 @@ func (w *witness) look(ctx context.Context, shortest time.Duration) {
 		return
 	}
 	if tell {
-		w.nextTell = at + hastenEvery
+		w.nextReport = at + hastenEvery
 	}
 	answers := w.round(ctx, sets, min(every, nodestatus.Period), fencing.AskWithin(shortest))
 	if !silent {

@@ -27,12 +27,12 @@ import (
 // testWitness is that of node n, with a launcher, whose heartbeat was acknowledged so long ago.
 func testWitness(silence time.Duration, answers map[string]time.Duration) *witness {
 	r := &renewals{}
-	r.told("pod", renewal{}, time.Minute)
+	r.record("pod", renewal{}, time.Minute)
 	r.acknowledged = boottime.Now() - silence
 	return &witness{
 		node: "n", renewals: r, now: time.Now, log: slog.New(slog.DiscardHandler),
 		running:  func(types.UID) bool { return true },
-		nextList: boottime.Now() + time.Hour, nextTell: boottime.Now() + time.Hour,
+		nextList: boottime.Now() + time.Hour, nextReport: boottime.Now() + time.Hour,
 		ask: func(_ context.Context, node, _ string, _ time.Duration) (time.Duration, error) {
 			if silence, answered := answers[node]; answered {
 				return silence, nil
@@ -157,7 +157,7 @@ func TestHeartbeatPaused(t *testing.T) {
 	if got := w.pause(); got != "other,pod" {
 		t.Errorf("one that is still suspended is forgotten: %s", got)
 	}
-	w.renewals.told("pod", renewal{heard: 1}, time.Minute)
+	w.renewals.record("pod", renewal{heard: 1}, time.Minute)
 	if got := w.settle(published("", key, "pod,other")); len(got) != 0 {
 		t.Errorf("one has been renewed: %v", got)
 	}
@@ -193,12 +193,12 @@ func TestAlone(t *testing.T) {
 	if !suspended() {
 		t.Error("it counts though nobody ever will")
 	}
-	w.renewals.told("pod", renewal{heard: 1}, time.Minute) // on its way since before
-	w.renewals.told("pod", renewal{heard: 1, suspend: true}, time.Minute)
+	w.renewals.record("pod", renewal{heard: 1}, time.Minute) // on its way since before
+	w.renewals.record("pod", renewal{heard: 1, suspend: true}, time.Minute)
 	if got := w.settle(published("a,n", key, "pod")); len(got) != 0 || !suspended() {
 		t.Errorf("while nothing changes: %v, suspended %t", got, suspended())
 	}
-	w.renewals.told("new", renewal{heard: 1}, time.Minute)
+	w.renewals.record("new", renewal{heard: 1}, time.Minute)
 	if got := w.settle(published("a,n", key, "pod")); got[key] != "new,pod" {
 		t.Errorf("another guest: %v", got)
 	}
@@ -216,7 +216,7 @@ func TestAlone(t *testing.T) {
 	if got := w.settle(published("a,b,n", key, "pod")); len(got) != 0 {
 		t.Errorf("the launcher does not count yet: %v", got)
 	}
-	w.renewals.told("pod", renewal{heard: 1}, time.Minute)
+	w.renewals.record("pod", renewal{heard: 1}, time.Minute)
 	if got := w.settle(published("a,b,n", key, "pod")); len(got) != 1 || got[key] != nil {
 		t.Errorf("it does: %v", got)
 	}

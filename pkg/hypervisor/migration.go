@@ -110,8 +110,8 @@ var lostPeer = []string{
 	"Lost connection to destination host", "Cannot recv data", "Cannot write data",
 }
 
-// WhyStayed says why a migration failed whose domain is still here, for people.
-func WhyStayed(err error) string {
+// FailureReason says why a migration failed whose domain is still here, for people.
+func FailureReason(err error) string {
 	if errors.Is(err, ErrNoDomain) {
 		return "the guest's QEMU on the target node has ended"
 	}

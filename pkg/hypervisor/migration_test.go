@@ -18,7 +18,7 @@ func TestWhyStayed(t *testing.T) {
 		{fmt.Errorf("migrate: %w", ErrNoDomain), "the guest's QEMU on the target node has ended"},
 		{errors.New("internal error: QEMU unexpectedly closed the monitor"), "QEMU unexpectedly closed the monitor"},
 	} {
-		if got := WhyStayed(tc.err); got != tc.want {
+		if got := FailureReason(tc.err); got != tc.want {
 			t.Errorf("%v: %s", tc.err, got)
 		}
 	}

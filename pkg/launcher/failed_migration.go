@@ -157,13 +157,13 @@ func (g *guest) settle(cause error, left bool) whereabouts {
 	case g.life.Now() == lifecycle.HandedOver, g.early != nil && g.early.Outcome == hypervisor.Moved:
 		return hasMoved
 	}
-	failure, why := lifecycle.FailMigration, hypervisor.WhyStayed(cause)
+	failure, why := lifecycle.FailMigration, hypervisor.FailureReason(cause)
 	if g.early != nil {
 		why = "the guest has ended"
 	}
 	if g.state.Migration.GetMode() == postCopy && (left || g.early != nil) {
 		why = "it broke off while the guest ran on the other node and needed its memory from here (post-copy): " +
-			hypervisor.WhyStayed(cause)
+			hypervisor.FailureReason(cause)
 		failure, g.postCopyError = lifecycle.FailPostCopy, "its migration failed: "+why
 	}
 	g.applyLocked(failure)

@@ -8,9 +8,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
-// TellOutages is a context in which what follows the cluster says on standard error that it has no answer for a while,
+// ReportOutages is a context in which what follows the cluster says on standard error that it has no answer for a while,
 // and that it has one again.
-func (f *Factory) TellOutages(ctx context.Context) context.Context {
+func (f *Factory) ReportOutages(ctx context.Context) context.Context {
 	return outage.With(ctx, &outage.Reporter{
 		Lost: func(err error) {
 			f.IO.say("warning: %s; goes on when it answers", Unanswered(err, f.Connection()))

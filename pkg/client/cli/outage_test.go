@@ -32,7 +32,7 @@ func TestTellOutages(t *testing.T) {
 			var out bytes.Buffer
 			f := NewFactory("virtctl", &IOStreams{ErrOut: &out, ErrIsTTY: terminal}, func(string) string { return "" })
 			f.Flags.Kubeconfig = kubeconfig
-			ctx := f.TellOutages(t.Context())
+			ctx := f.ReportOutages(t.Context())
 			link := outage.Follow(ctx)
 			if err := f.IO.While("waiting", func() error {
 				time.Sleep(1500 * time.Millisecond)

@@ -40,8 +40,8 @@ type Reconciler struct {
 	Config   func() config.Config
 	Now      func() time.Time
 
-	// told is by UID of a VMI what was said of it last, so that it is not said at each look.
-	told sync.Map
+	// reported is by UID of a VMI what was said of it last, so that it is not said at each look.
+	reported sync.Map
 }
 
 // SetupWithManager registers the reconciler and its index; those of the VMI, migration and node reconcilers are
@@ -174,10 +174,10 @@ func (r *Reconciler) draining(ctx context.Context, name string) (bool, error) {
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	instance := view.VMI
 	if !Wanted(instance, view.Strategy, view.Draining) {
-		r.told.Delete(instance.UID)
+		r.reported.Delete(instance.UID)
 	}
 	for _, event := range step.Events {
-		if was, _ := r.told.Swap(instance.UID, event); was != event {
+		if was, _ := r.reported.Swap(instance.UID, event); was != event {
 			r.Recorder.Event(instance, event.Type, event.Reason, event.Message)
 		}
 	}

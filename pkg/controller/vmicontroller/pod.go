@@ -153,7 +153,7 @@ func computeContainer(vmi *v1.VirtualMachineInstance, facts Facts, volumes podVo
 	if facts.FenceAfter > 0 {
 		c.Args = append(c.Args, fenceAfterFlag+facts.FenceAfter.String())
 	}
-	if tellsMetrics(vmi) {
+	if exposesMetrics(vmi) {
 		c.Env = []corev1.EnvVar{
 			{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{
 				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"},

@@ -78,16 +78,16 @@ func (p *Pool) Devices() ([]*pluginapi.Device, <-chan struct{}) {
 func (p *Pool) Allocate(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var nodes, told []string
+	var nodes, units []string
 	for _, id := range ids {
 		i := slices.IndexFunc(p.units, func(u Unit) bool { return u.ID == id })
 		if i < 0 || !p.units[i].Healthy {
 			return nil, fmt.Errorf("device %q is not there any more", id)
 		}
-		nodes, told = append(nodes, p.units[i].Nodes...), append(told, p.units[i].Names...)
+		nodes, units = append(nodes, p.units[i].Nodes...), append(units, p.units[i].Names...)
 	}
 	slices.Sort(nodes)
-	response := &pluginapi.ContainerAllocateResponse{Envs: map[string]string{p.Variable: strings.Join(told, ",")}}
+	response := &pluginapi.ContainerAllocateResponse{Envs: map[string]string{p.Variable: strings.Join(units, ",")}}
 	for _, node := range slices.Compact(nodes) { // units share some
 		response.Devices = append(response.Devices,
 			&pluginapi.DeviceSpec{HostPath: node, ContainerPath: node, Permissions: "rwm"})

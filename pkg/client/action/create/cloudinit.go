@@ -48,8 +48,8 @@ type CloudInit struct {
 	NetworkData string
 }
 
-// Told reports whether there is anything to tell the guest.
-func (c CloudInit) Told() bool {
+// Specified reports whether there is anything to tell the guest.
+func (c CloudInit) Specified() bool {
 	return c.User != "" || c.written() || c.UserData != "" || c.NetworkData != ""
 }
 
@@ -64,7 +64,7 @@ func addCloudInit(spec *v1.VirtualMachineInstanceSpec, c CloudInit) error {
 	switch {
 	case strings.EqualFold(c.Source, CloudInitNone):
 		return nil
-	case c.Source == "" && !c.Told():
+	case c.Source == "" && !c.Specified():
 		return nil
 	case c.Source != "" && !strings.EqualFold(c.Source, CloudInitNoCloud) &&
 		!strings.EqualFold(c.Source, CloudInitConfigDrive):

@@ -87,7 +87,7 @@ func (s *session) plain(ctx context.Context, w *page.World) error {
 		return err
 	}
 	var before *overview.Report
-	link := outage.Follow(s.options.Factory.TellOutages(ctx))
+	link := outage.Follow(s.options.Factory.ReportOutages(ctx))
 	for {
 		now := report(w)
 		for _, line := range overview.Changes(before, now) {

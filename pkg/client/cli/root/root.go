@@ -184,8 +184,8 @@ them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 fai
 	root.SetVersionTemplate(f.Program + " {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if tellsOutages(cmd) {
-			cmd.SetContext(f.TellOutages(cmd.Context()))
+		if reportsOutages(cmd) {
+			cmd.SetContext(f.ReportOutages(cmd.Context()))
 		}
 		return checkFlags(cmd)
 	}
@@ -211,9 +211,9 @@ them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 fai
 	return root
 }
 
-// tellsOutages reports whether a command's outages are told by lines on standard error. The dashboard and what gets
+// reportsOutages reports whether a command's outages are told by lines on standard error. The dashboard and what gets
 // into a guest show theirs in their own way, where the terminal may be the guest's.
-func tellsOutages(cmd *cobra.Command) bool {
+func reportsOutages(cmd *cobra.Command) bool {
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()
 	}
