@@ -8,8 +8,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
-// ReportOutages is a context in which what follows the cluster says on standard error that it has no answer for a while,
-// and that it has one again.
+// ReportOutages is a context in which what follows the cluster says on standard error that it has no answer for a
+// while, and that it has one again.
 func (f *Factory) ReportOutages(ctx context.Context) context.Context {
 	return outage.With(ctx, &outage.Reporter{
 		Lost: func(err error) {

@@ -233,7 +233,8 @@ func RunVM(ctx context.Context, o *VMOptions) error {
 	if err != nil {
 		return err
 	}
-	if c := o.VM.CloudInit; strings.EqualFold(c.Source, create.CloudInitNone) && (c.Specified() || c.GAManageSSH != nil) {
+	c := o.VM.CloudInit
+	if strings.EqualFold(c.Source, create.CloudInitNone) && (c.Specified() || c.GAManageSSH != nil) {
 		fmt.Fprintln(o.Factory.IO.ErrOut,
 			"warning: --cloud-init none: --user, --ssh-key and the other options for cloud-init have no effect")
 	}
