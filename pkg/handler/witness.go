@@ -66,7 +66,7 @@ type witness struct {
 	addresses map[string]string
 
 	nextList, nextReport time.Duration
-	held               bool
+	held                 bool
 }
 
 // run keeps watch until ctx ends.
