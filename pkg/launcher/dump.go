@@ -3,10 +3,12 @@ package launcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,20 +105,58 @@ func (d *dumper) run(ctx context.Context) {
 	}
 }
 
-// write makes one dump, all of it or nothing.
+// write makes one dump, all of it or nothing. It replaces the guest's earlier dumps in the same directory, as KubeVirt's
+// does: they go when the new one is whole, or before it when the claim has no room for both.
 func (d *dumper) write(ctx context.Context, file string) error {
 	conn, err := d.guest.connection(ctx)
 	if err != nil {
 		return err
 	}
-	if err := hasRoom(ctx, conn, filepath.Dir(file)); err != nil {
+	directory := filepath.Dir(file)
+	earlier, err := d.earlier(file)
+	if err != nil {
 		return err
+	}
+	full := hasRoom(ctx, conn, directory)
+	if full != nil && len(earlier) > 0 {
+		if err := remove(earlier); err != nil {
+			return err
+		}
+		earlier, full = nil, hasRoom(ctx, conn, directory)
+	}
+	if full != nil {
+		return full
 	}
 	if err := conn.Dump(ctx, file); err != nil {
-		if gone := os.Remove(file); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-			err = errors.Join(err, gone)
-		}
-		return err
+		return errors.Join(err, remove([]string{file}))
 	}
-	return nil
+	return remove(earlier)
+}
+
+// earlier returns the files beside a new dump's that are earlier dumps of the guest.
+func (d *dumper) earlier(file string) (files []string, err error) {
+	directory := filepath.Dir(file)
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return nil, fmt.Errorf("look for room: %w", err)
+	}
+	begin := d.name + "-" + filepath.Base(directory) + "-"
+	for _, entry := range entries {
+		name := entry.Name()
+		dump := strings.HasPrefix(name, begin) && strings.HasSuffix(name, dumpSuffix) && entry.Type().IsRegular()
+		if dump && name != filepath.Base(file) {
+			files = append(files, filepath.Join(directory, name))
+		}
+	}
+	return files, nil
+}
+
+// remove deletes files, which may be gone.
+func remove(files []string) (errs error) {
+	for _, file := range files {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
 }

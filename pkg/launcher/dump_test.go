@@ -51,7 +51,19 @@ func TestDumpMemory(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(l.options.Disks.Hotplug, "dump"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	const earlier, foreign = "demo-dump-20200102-030405.memory.dump", "other-dump-20200102-030405.memory.dump"
+	for _, name := range []string{earlier, foreign} {
+		if err := os.WriteFile(filepath.Join(l.options.Disks.Hotplug, "dump", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	first := wait("dump")
+	for name, stays := range map[string]bool{earlier: false, foreign: true, first.File: true} {
+		_, err := os.Stat(filepath.Join(l.options.Disks.Hotplug, "dump", name))
+		if (err == nil) != stays {
+			t.Errorf("%s after a dump: %v", name, err)
+		}
+	}
 	if first.Failure != "" || !strings.HasPrefix(first.File, "demo-dump-") ||
 		!strings.HasSuffix(first.File, ".memory.dump") {
 		t.Fatal(first)

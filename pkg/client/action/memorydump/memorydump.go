@@ -64,6 +64,9 @@ func makeClaim(ctx context.Context, api API, namespace, name, claim string, opti
 	if err != nil {
 		return err
 	}
+	if vmi.Status.Phase != v1.Running {
+		return fmt.Errorf("VM is not running, its guest is %s; start it first (no claim was made)", vmi.Status.Phase)
+	}
 	memory := int64(0)
 	if m := vmi.Spec.Domain.Memory; m != nil && m.Guest != nil {
 		memory = m.Guest.Value()

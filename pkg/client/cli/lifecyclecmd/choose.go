@@ -42,7 +42,7 @@ func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.tellSkipped(choice)
+	o.tellSkipped(choice, ns)
 	if len(choice.Targets) == 0 {
 		return nil, nil
 	}
@@ -129,8 +129,16 @@ func exist(ctx context.Context, c *client.Client, nodes []string) error {
 	return nil
 }
 
-// tellSkipped says on a terminal which machines match and are left alone.
-func (o *Options) tellSkipped(choice lifecycle.Choice) {
+// tellSkipped says that no machine matches, and on a terminal which ones match and are left alone.
+func (o *Options) tellSkipped(choice lifecycle.Choice, ns string) {
+	if len(choice.Targets)+len(choice.Skipped) == 0 {
+		where := ""
+		if ns != "" {
+			where = " in namespace " + ns
+		}
+		fmt.Fprintf(o.Factory.IO.ErrOut, "No virtual machines found for %s%s.\n", o.rule(), where)
+		return
+	}
 	if !o.Factory.IO.ErrIsTTY {
 		return
 	}
