@@ -105,8 +105,8 @@ func (d *dumper) run(ctx context.Context) {
 	}
 }
 
-// write makes one dump, all of it or nothing. It replaces the guest's earlier dumps in the same directory, as KubeVirt's
-// does: they go when the new one is whole, or before it when the claim has no room for both.
+// write makes one dump, all of it or nothing. It replaces the guest's earlier dumps in the same directory, as in
+// KubeVirt: they go when the new one is whole, or before it when the claim has no room for both.
 func (d *dumper) write(ctx context.Context, file string) error {
 	conn, err := d.guest.connection(ctx)
 	if err != nil {
