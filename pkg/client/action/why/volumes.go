@@ -62,17 +62,12 @@ func (e *explanation) volumes() {
 	e.link(LayerVolumes, fmt.Sprintf("claims of %s", e.Name), state, message, time.Time{})
 }
 
-// ClaimName is the claim that a volume uses; empty for none.
+// ClaimName is the claim that a volume uses; empty for none, and for a memory dump, whose claim no guest waits for.
 func ClaimName(v *v1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.DataVolume != nil:
-		return v.DataVolume.Name
-	case v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil:
-		return v.Ephemeral.PersistentVolumeClaim.ClaimName
+	if v.MemoryDump != nil {
+		return ""
 	}
-	return ""
+	return claims.Name(v)
 }
 
 func (e *explanation) claim(volume, name string, dataVolume bool) {
