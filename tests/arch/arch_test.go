@@ -59,6 +59,7 @@ var arrows = map[string][]string{
 	"pkg/vm/identity":     {},
 	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
 	"pkg/vm/launcherlog":  {},
+	"pkg/vm/life":         {},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
 	"pkg/vm/network":      {"pkg/names"},
 	"pkg/vm/passthrough":  {},
@@ -115,7 +116,7 @@ var pure = []string{
 	"pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations",
 	"pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
 	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
-	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones",
+	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life",
 }
 
 var sideEffects = []string{
