@@ -66,7 +66,8 @@ var arrows = map[string][]string{
 	"pkg/vm/pci":          {},
 	"pkg/vm/pools":        {},
 	"pkg/vm/rollout": {
-		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing", "pkg/vm/surface",
+		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing",
+		"pkg/vm/surface",
 	},
 	"pkg/vm/savedmemory": {},
 	"pkg/vm/snapshots": {

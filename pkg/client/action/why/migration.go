@@ -9,12 +9,13 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // migration says whether the guest could move now, with all reasons why not at once.
 func (e *explanation) migration() *Migration {
 	vmi := e.VMI
-	if vmi == nil || vmi.IsFinal() {
+	if !life.Alive(vmi) {
 		return nil
 	}
 	m := &Migration{Obstacles: []Cause{}}
