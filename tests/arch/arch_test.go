@@ -80,7 +80,7 @@ var arrows = map[string][]string{
 		"pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version",
 	},
 	"pkg/vm/vhostmd": {},
-	"pkg/vm/vmstate": {"pkg/names"},
+	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations"},
 
 	// What all share.
 	"pkg/certs":      {"pkg/names"},

@@ -93,7 +93,7 @@ func Next(view View) Step {
 		return strings.Compare(b.Name, a.Name)
 	})
 	if slices.ContainsFunc(newestFirst,
-		func(m *v1.VirtualMachineInstanceMigration) bool { return !migrationcontroller.Final(m) }) {
+		func(m *v1.VirtualMachineInstanceMigration) bool { return !m.IsFinal() }) {
 		return Step{} // its end is an event
 	}
 	var step Step

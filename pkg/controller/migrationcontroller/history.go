@@ -17,7 +17,7 @@ const keepEnded = 5
 func surplus(all []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInstanceMigration {
 	var ended []*v1.VirtualMachineInstanceMigration
 	for _, m := range all {
-		if Final(m) && m.DeletionTimestamp == nil {
+		if m.IsFinal() && m.DeletionTimestamp == nil {
 			ended = append(ended, m)
 		}
 	}

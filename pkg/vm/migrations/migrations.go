@@ -25,6 +25,16 @@ func Over(state *v1.VirtualMachineInstanceMigrationState) bool {
 	return state.EndTimestamp != nil || state.Completed || state.Failed
 }
 
+// Succeeded reports whether a migration has ended and the guest has moved. state may be nil.
+func Succeeded(state *v1.VirtualMachineInstanceMigrationState) bool {
+	return state != nil && state.Completed && !state.Failed
+}
+
+// Arrived reports whether the last migration of a VMI has succeeded and its status names the target as its node.
+func Arrived(status *v1.VirtualMachineInstanceStatus) bool {
+	return Succeeded(status.MigrationState) && status.NodeName == status.MigrationState.TargetNode
+}
+
 // UnderWay reports whether a migration of the VMI has been told to its nodes and is not over.
 func UnderWay(vmi *v1.VirtualMachineInstance) bool {
 	state := vmi.Status.MigrationState
