@@ -83,7 +83,8 @@ var arrows = map[string][]string{
 	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations"},
 
 	// What all share.
-	"pkg/certs":      {"pkg/names"},
+	"pkg/backoffs":   {},
+	"pkg/certs":      {"pkg/backoffs", "pkg/names"},
 	"pkg/config":     {"pkg/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
 	"pkg/files":      {},
 	"pkg/frame":      {}, // knows none of the reconcilers
@@ -102,10 +103,12 @@ var arrows = map[string][]string{
 
 // What the client's packages and the services may all import.
 var (
-	client  = []string{"pkg/client/printable", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
+	client = []string{
+		"pkg/client/printable", "pkg/backoffs", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
+	}
 	service = []string{
-		"pkg/certs", "pkg/config", "pkg/files", "pkg/jsonlog", "pkg/metrics", "pkg/report", "pkg/stream", "pkg/vm",
-		"pkg/names", "pkg/version",
+		"pkg/backoffs", "pkg/certs", "pkg/config", "pkg/files", "pkg/jsonlog", "pkg/metrics", "pkg/report",
+		"pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
 	}
 )
 
