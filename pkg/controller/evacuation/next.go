@@ -83,12 +83,8 @@ func Next(view View) Step {
 		return Step{}
 	}
 	newestFirst := slices.Clone(view.Migrations)
-	slices.SortFunc(newestFirst, func(a, b *v1.VirtualMachineInstanceMigration) int {
-		if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(b.Name, a.Name)
-	})
+	slices.SortFunc(newestFirst,
+		func(a, b *v1.VirtualMachineInstanceMigration) int { return migrationcontroller.ByAge(b, a) })
 	if slices.ContainsFunc(newestFirst,
 		func(m *v1.VirtualMachineInstanceMigration) bool { return !m.IsFinal() }) {
 		return Step{} // its end is an event
