@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -124,8 +125,8 @@ func (r *requested) pace() {
 		r.failures, r.notBefore = 0, time.Time{}
 		return
 	}
-	r.notBefore = now.Add(min(firstRetry<<min(r.failures, 10), lastRetry))
 	r.failures++
+	r.notBefore = now.Add(backoffs.After(firstRetry, lastRetry, r.failures))
 }
 
 // due is when another certificate is to be asked for.

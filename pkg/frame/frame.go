@@ -49,15 +49,6 @@ type Requeue struct {
 
 func (r Requeue) again() time.Duration { return r.RequeueAfter }
 
-// Backoff is how long to wait after so many failures in a row, at least one: first, doubled by each further one up to
-// most.
-func Backoff(first, most time.Duration, failures int) time.Duration {
-	return min(first<<min(failures-1, maxDoublings), most)
-}
-
-// maxDoublings keeps a wait of less than two hours from an overflow; it is longer than any by then.
-const maxDoublings = 20
-
 // Step is a struct that has Requeue in it.
 type Step interface{ again() time.Duration }
 

@@ -297,18 +297,3 @@ func TestWritesOfManyKinds(t *testing.T) {
 		t.Error("the pod was not forgotten")
 	}
 }
-
-func TestBackoff(t *testing.T) {
-	for failures, want := range map[int]time.Duration{
-		1: 20 * time.Second, 2: 40 * time.Second, 3: 80 * time.Second, 4: 160 * time.Second, 5: 5 * time.Minute,
-		6:    5 * time.Minute,
-		1000: 5 * time.Minute,
-	} {
-		if got := Backoff(20*time.Second, 5*time.Minute, failures); got != want {
-			t.Errorf("after %d failures %s, want %s", failures, got, want)
-		}
-	}
-	if got := Backoff(time.Hour, 2*time.Hour, 1000); got != 2*time.Hour {
-		t.Errorf("after many %s", got)
-	}
-}

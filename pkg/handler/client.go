@@ -3,15 +3,14 @@ package handler
 import (
 	"context"
 	"errors"
-	"math"
 	"net"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 )
 
@@ -41,7 +40,7 @@ func describe(err error) string { return streams.Words(err) }
 // in it, or be a launcher's invention.
 type backoff struct {
 	last string
-	wait wait.DelayFunc
+	wait func() time.Duration
 }
 
 func (b *backoff) next(err error) time.Duration {
@@ -50,12 +49,7 @@ func (b *backoff) next(err error) time.Duration {
 		kind, first, most = "lost", retryFirst/10, reconnectMost
 	}
 	if kind != b.last {
-		b.last, b.wait = kind, doubling(first, most)
+		b.last, b.wait = kind, backoffs.Doubling(first, most)
 	}
 	return b.wait()
-}
-
-// doubling returns first, and from then on twice what it returned before, up to most.
-func doubling(first, most time.Duration) wait.DelayFunc {
-	return wait.Backoff{Duration: first, Factor: 2, Steps: math.MaxInt, Cap: most}.DelayFunc()
 }

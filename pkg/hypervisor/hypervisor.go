@@ -240,7 +240,13 @@ var ErrInvalid = errors.New("invalid domain")
 // ErrNoAgent means that no guest agent answers: there is none, or it or its guest is busy.
 var ErrNoAgent = errors.New("the guest agent does not answer")
 
-// ErrTooLarge means that a command for the agent, or its reply, is larger than the daemon carries: 128 KiB and 4 MiB.
+// MaxAgentCommand is the largest command that libvirt gets through to an agent, bytes. It would carry 4 MiB, but begins
+// anew where the agent's channel, a unix socket, is full in the middle of one (qemuAgentIOWrite loses count of what
+// safewrite has written before EAGAIN), so all of a command must fit the socket's buffer.
+const MaxAgentCommand = 128 << 10
+
+// ErrTooLarge means that a command for the agent, or its reply, is larger than the daemon carries: MaxAgentCommand and
+// 4 MiB.
 var ErrTooLarge = errors.New("more than the guest agent's channel carries")
 
 // AgentError is the agent's refusal of a command, in its own words.

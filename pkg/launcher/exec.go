@@ -124,7 +124,7 @@ func (s *service) Exec(req *pb.ExecRequest, stream grpc.ServerStreamingServer[pb
 // startProgram starts a program once: when the agent's answer is lost, nobody knows whether it runs.
 func (s *service) startProgram(ctx context.Context, req *pb.ExecRequest) (int64, error) {
 	command := agent.Exec(req.Command, req.Input)
-	if len(command) <= agent.MaxCommand {
+	if len(command) <= hypervisor.MaxAgentCommand {
 		return s.spawn(ctx, command)
 	}
 	// The command goes through without its input, which is put into a file first.

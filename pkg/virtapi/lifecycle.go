@@ -7,6 +7,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -116,7 +117,7 @@ func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.Sto
 			return change{}, badRequest("gracePeriod " + surface.Detail(err))
 		}
 	}
-	alive := vmi != nil && !vmi.IsFinal()
+	alive := life.Alive(vmi)
 	out := change{}
 	if alive && options.GracePeriod != nil && !equalGrace(vmi, *options.GracePeriod) {
 		out.grace = options.GracePeriod
@@ -187,9 +188,9 @@ func strategyOf(vm *v1.VirtualMachine) (v1.VirtualMachineRunStrategy, error) {
 	return strategy, nil
 }
 
-// active reports an instance that is not on its way out.
+// active reports an instance that a request can reach: it is not on its way out, and its node is heard of.
 func active(vmi *v1.VirtualMachineInstance) bool {
-	return vmi != nil && vmi.DeletionTimestamp == nil && !vmi.IsFinal() && vmi.Status.Phase != v1.Unknown
+	return life.Staying(vmi) && vmi.Status.Phase != v1.Unknown
 }
 
 // starting reports a start that has been asked for and not happened.

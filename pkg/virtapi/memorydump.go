@@ -12,10 +12,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
-
-// dumpOverhead is what a dump takes besides the guest's memory, bytes; KubeVirt's.
-const dumpOverhead = 100 << 20
 
 // memoryDump asks for a dump of a VM's memory to a claim; virt-controller sees to it.
 func (q *requests) memoryDump(r *restful.Request, namespace, name string) error {
@@ -93,7 +91,7 @@ func dumpFits(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pvc *corev1
 		size = pvc.Spec.Resources.Requests[corev1.ResourceStorage]
 	}
 	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
-		if need := memory.Guest.Value() + dumpOverhead; size.Value() < need {
+		if need := memory.Guest.Value() + sizing.DumpRoom; size.Value() < need {
 			return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s; "+
 				"use a larger claim", pvc.Name, size.String(), resource.NewQuantity(need, resource.BinarySI)))
 		}

@@ -59,13 +59,15 @@ var arrows = map[string][]string{
 	"pkg/vm/identity":     {},
 	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
 	"pkg/vm/launcherlog":  {},
+	"pkg/vm/life":         {},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
 	"pkg/vm/network":      {"pkg/names"},
 	"pkg/vm/passthrough":  {},
 	"pkg/vm/pci":          {},
 	"pkg/vm/pools":        {},
 	"pkg/vm/rollout": {
-		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing", "pkg/vm/surface",
+		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing",
+		"pkg/vm/surface",
 	},
 	"pkg/vm/savedmemory": {},
 	"pkg/vm/snapshots": {
@@ -78,10 +80,11 @@ var arrows = map[string][]string{
 		"pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version",
 	},
 	"pkg/vm/vhostmd": {},
-	"pkg/vm/vmstate": {"pkg/names"},
+	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations"},
 
 	// What all share.
-	"pkg/certs":      {"pkg/names"},
+	"pkg/backoffs":   {},
+	"pkg/certs":      {"pkg/backoffs", "pkg/names"},
 	"pkg/config":     {"pkg/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
 	"pkg/files":      {},
 	"pkg/frame":      {}, // knows none of the reconcilers
@@ -100,10 +103,12 @@ var arrows = map[string][]string{
 
 // What the client's packages and the services may all import.
 var (
-	client  = []string{"pkg/client/printable", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
+	client = []string{
+		"pkg/client/printable", "pkg/backoffs", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
+	}
 	service = []string{
-		"pkg/certs", "pkg/config", "pkg/files", "pkg/jsonlog", "pkg/metrics", "pkg/report", "pkg/stream", "pkg/vm",
-		"pkg/names", "pkg/version",
+		"pkg/backoffs", "pkg/certs", "pkg/config", "pkg/files", "pkg/jsonlog", "pkg/metrics", "pkg/report",
+		"pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
 	}
 )
 
@@ -115,7 +120,7 @@ var pure = []string{
 	"pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations",
 	"pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
 	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
-	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones",
+	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life",
 }
 
 var sideEffects = []string{

@@ -1,5 +1,13 @@
 package store
 
+import (
+	"slices"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/life"
+)
+
 // Health is what a machine's status says: whether somebody has to look. The dashboard and `list` show it by colour.
 type Health int
 
@@ -28,8 +36,10 @@ func HealthOf(status string, ready bool) Health {
 		return Off
 	case "Paused":
 		return Held
-	case "Failed", "CrashLoopBackOff", "ErrorUnschedulable", "ErrImagePull", "ImagePullBackOff", "ErrorPvcNotFound",
-		"DataVolumeError", "Unknown":
+	case string(v1.Failed):
+		return Bad
+	}
+	if slices.Contains(life.Broken(), v1.VirtualMachinePrintableStatus(status)) {
 		return Bad
 	}
 	return Busy

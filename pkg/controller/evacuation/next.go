@@ -36,9 +36,6 @@ const (
 const (
 	// namePrefix begins the names of the migrations, as KubeVirt's.
 	namePrefix = "kubevirt-evacuation-"
-	// firstDelay is how long to wait after a migration failed before another is made, doubling up to maxDelay.
-	firstDelay = 20 * time.Second
-	maxDelay   = 5 * time.Minute
 	// waitAgain is when one that has to wait for others looks again, at the latest.
 	waitAgain = 5 * time.Second
 )
@@ -86,26 +83,22 @@ func Next(view View) Step {
 		return Step{}
 	}
 	newestFirst := slices.Clone(view.Migrations)
-	slices.SortFunc(newestFirst, func(a, b *v1.VirtualMachineInstanceMigration) int {
-		if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(b.Name, a.Name)
-	})
+	slices.SortFunc(newestFirst,
+		func(a, b *v1.VirtualMachineInstanceMigration) int { return migrationcontroller.ByAge(b, a) })
 	if slices.ContainsFunc(newestFirst,
-		func(m *v1.VirtualMachineInstanceMigration) bool { return !migrationcontroller.Final(m) }) {
+		func(m *v1.VirtualMachineInstanceMigration) bool { return !m.IsFinal() }) {
 		return Step{} // its end is an event
 	}
 	var step Step
 	switch failures, last := failed(newestFirst, view.VMI.Status.NodeName); {
 	case view.Pods > 1:
 		step.RequeueAfter = waitAgain // what the last migration left is being tidied up
-	case failures > 0 && view.Now.Before(last.Add(delay(failures))):
-		step.RequeueAfter = last.Add(delay(failures)).Sub(view.Now)
+	case failures > 0 && view.Now.Before(last.Add(migrationcontroller.Backoff(failures))):
+		step.RequeueAfter = last.Add(migrationcontroller.Backoff(failures)).Sub(view.Now)
 		step.Events = append(step.Events, vmicontroller.Event{
 			Type: corev1.EventTypeWarning, Reason: ReasonBackoff,
 			Message: fmt.Sprintf("%d migrations away from node %s failed; the next is made %s after the last one's end",
-				failures, view.VMI.Status.NodeName, delay(failures)),
+				failures, view.VMI.Status.NodeName, migrationcontroller.Backoff(failures)),
 		})
 	case view.Unfinished >= view.Limits.Cluster || view.UnfinishedHere >= view.Limits.PerNode:
 		step.RequeueAfter = waitAgain
@@ -136,8 +129,6 @@ func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (cou
 	}
 	return count, last
 }
-
-func delay(failures int) time.Duration { return frame.Backoff(firstDelay, maxDelay, failures) }
 
 // next is the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.
 func next(

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/nodecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
@@ -81,7 +80,7 @@ func (r *Reconciler) waiting(ctx context.Context, obj client.Object) []reconcile
 	out := []reconcile.Request{
 		{NamespacedName: types.NamespacedName{Namespace: over.Namespace, Name: over.Spec.VMIName}},
 	}
-	if over.Status.MigrationState == nil || !migrationcontroller.Final(over) {
+	if over.Status.MigrationState == nil || !over.IsFinal() {
 		return out
 	}
 	return append(out, r.list(ctx, client.MatchingFields{marked: over.Status.MigrationState.SourceNode})...)
@@ -137,7 +136,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 			view.Migrations = append(view.Migrations, m)
 			continue
 		}
-		if migrationcontroller.Final(m) {
+		if m.IsFinal() {
 			continue
 		}
 		view.Unfinished++

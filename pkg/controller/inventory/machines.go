@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/metrics"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // groups are KubeVirt's of printable statuses, and the family that tells since when a machine is in one of the group.
@@ -28,12 +29,7 @@ var groups = []struct {
 		v1.VirtualMachineStatusStopped, v1.VirtualMachineStatusPaused, v1.VirtualMachineStatusStopping,
 		v1.VirtualMachineStatusTerminating,
 	}},
-	{"error", metrics.VMError, []v1.VirtualMachinePrintableStatus{
-		v1.VirtualMachineStatusCrashLoopBackOff, v1.VirtualMachineStatusUnknown, v1.VirtualMachineStatusUnschedulable,
-		v1.VirtualMachineStatusErrImagePull,
-		v1.VirtualMachineStatusImagePullBackOff, v1.VirtualMachineStatusPvcNotFound,
-		v1.VirtualMachineStatusDataVolumeError,
-	}},
+	{"error", metrics.VMError, life.Broken()},
 }
 
 // groupOf is the group's index by status.

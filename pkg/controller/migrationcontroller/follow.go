@@ -109,8 +109,9 @@ func (s *Step) fail(view View, reason string) {
 // guestEnded is why a migration failed whose guest has ended: what the guest's node says of the migration, or just
 // that.
 func guestEnded(view View) string {
+	const text = "the guest has ended"
 	if ms := state(view); ms != nil && ms.Failed && ms.FailureReason != "" {
-		return "the guest has ended: " + strings.TrimPrefix(ms.FailureReason, "the guest has ended: ")
+		return text + ": " + strings.TrimPrefix(ms.FailureReason, text+": ")
 	}
-	return "the guest has ended"
+	return text
 }

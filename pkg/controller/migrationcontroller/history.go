@@ -1,6 +1,7 @@
 package migrationcontroller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,23 +14,24 @@ import (
 // keepEnded is how many of a VMI's migrations that are over are left for people to read; KubeVirt's.
 const keepEnded = 5
 
+// ByAge compares two migrations: the older one is less, and of two that were made in one second that of the lesser
+// name.
+func ByAge(a, b *v1.VirtualMachineInstanceMigration) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
 // surplus are those of a VMI's migrations that are over and that newer ones displace.
 func surplus(all []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInstanceMigration {
 	var ended []*v1.VirtualMachineInstanceMigration
 	for _, m := range all {
-		if Final(m) && m.DeletionTimestamp == nil {
+		if m.IsFinal() && m.DeletionTimestamp == nil {
 			ended = append(ended, m)
 		}
 	}
 	if len(ended) <= keepEnded {
 		return nil
 	}
-	slices.SortFunc(ended, func(a, b *v1.VirtualMachineInstanceMigration) int {
-		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(ended, ByAge)
 	return ended[:len(ended)-keepEnded]
 }
 

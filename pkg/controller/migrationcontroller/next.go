@@ -94,11 +94,6 @@ type Step struct {
 	frame.Requeue
 }
 
-// Final reports whether a migration is over.
-func Final(migration *v1.VirtualMachineInstanceMigration) bool {
-	return migration.Status.Phase == v1.MigrationSucceeded || migration.Status.Phase == v1.MigrationFailed
-}
-
 // Active reports whether a migration has a pod, or is about to: it counts for the limits.
 func Active(migration *v1.VirtualMachineInstanceMigration) bool {
 	switch migration.Status.Phase {
@@ -112,7 +107,7 @@ func Active(migration *v1.VirtualMachineInstanceMigration) bool {
 func Next(view View) Step {
 	step := Step{Status: *view.Migration.Status.DeepCopy()}
 	switch {
-	case Final(view.Migration):
+	case view.Migration.IsFinal():
 		step.tidy(view)
 	case view.VMI == nil:
 		step.fail(view, "the VirtualMachineInstance "+view.Migration.Spec.VMIName+" does not exist")

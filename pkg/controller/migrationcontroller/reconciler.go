@@ -92,7 +92,7 @@ func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) [
 		return nil
 	}
 	return frame.Requests(migrations.Items, func(m *v1.VirtualMachineInstanceMigration) bool {
-		return !Final(m) || m.DeletionTimestamp != nil || len(m.Finalizers) > 0
+		return !m.IsFinal() || m.DeletionTimestamp != nil || len(m.Finalizers) > 0
 	})
 }
 
@@ -134,7 +134,7 @@ func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []recon
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) (View, error) {
 	view := View{Migration: migration, Now: r.Now()}
-	if Final(migration) {
+	if migration.IsFinal() {
 		var err error
 		if view.Siblings, err = r.siblings(ctx, migration); err != nil {
 			return view, err
@@ -195,7 +195,7 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		}
 	}
 	switch {
-	case Final(migration):
+	case migration.IsFinal():
 	case !Active(migration):
 		view.Wait, err = r.wait(ctx, migration, &instance)
 	case state(view) == nil && view.Pod != nil && view.Pod.Spec.NodeName != "":
@@ -236,7 +236,7 @@ func (r *Reconciler) wait(
 	cluster, away := 0, 0
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == migration.UID || Final(other) {
+		if other.UID == migration.UID || other.IsFinal() {
 			continue
 		}
 		if r.writes.Behind(other) {

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // tidy removes what a failed migration leaves, and lets a migration go that is over.
@@ -37,6 +39,6 @@ func (s *Step) forget(view View) {
 
 // arrived reports whether the guest is in the migration's pod, whatever the migration thinks.
 func arrived(view View) bool {
-	return view.VMI != nil && !view.VMI.IsFinal() && view.VMI.Status.NodeName == view.Pod.Spec.NodeName &&
+	return life.Alive(view.VMI) && view.VMI.Status.NodeName == view.Pod.Spec.NodeName &&
 		view.Pod.Spec.NodeName != ""
 }

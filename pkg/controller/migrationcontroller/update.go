@@ -15,14 +15,17 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/backoffs"
 )
 
-// How long a guest whose update failed is left alone: updateBackoff doubles with each failure up to updateBackoffMax.
+// The ends of the back-off after migrations that failed.
 const (
-	updateBackoff    = 20 * time.Second
-	updateBackoffMax = 5 * time.Minute
+	backoffFirst = 20 * time.Second
+	backoffMost  = 5 * time.Minute
 )
+
+// Backoff is how long a guest is left alone after so many migrations in a row that failed, at least one.
+func Backoff(failures int) time.Duration { return backoffs.After(backoffFirst, backoffMost, failures) }
 
 // IsUpdate reports a migration that Update made, whichever reconciler wanted it.
 func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
@@ -43,7 +46,7 @@ func UpdateWait(failures int, last, now time.Time) time.Duration {
 	if failures == 0 {
 		return 0
 	}
-	return frame.Backoff(updateBackoff, updateBackoffMax, failures) - now.Sub(last)
+	return Backoff(failures) - now.Sub(last)
 }
 
 // Ended is when a migration that is over reached its last phase.

@@ -9,6 +9,7 @@ import (
 	"kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Defaults of spec.autohealing; KubeVirt's.
@@ -16,13 +17,6 @@ const (
 	defaultFailures = 3
 	defaultFailing  = 5 * time.Minute
 )
-
-// troubles are the statuses of VMs that cannot start by themselves.
-var troubles = []v1.VirtualMachinePrintableStatus{
-	v1.VirtualMachineStatusCrashLoopBackOff, v1.VirtualMachineStatusUnschedulable,
-	v1.VirtualMachineStatusDataVolumeError,
-	v1.VirtualMachineStatusPvcNotFound, v1.VirtualMachineStatusErrImagePull, v1.VirtualMachineStatusImagePullBackOff,
-}
 
 // heal finds the VMs that are given up, to be made anew with disks of their own, and gives the others.
 func (s *Step) heal(view View, staying []Machine) []Machine {
@@ -59,7 +53,7 @@ func failing(
 		return 0, true
 	}
 	ready := conditions.Find(machine.Status.Conditions, v1.VirtualMachineReady)
-	if !slices.Contains(troubles, machine.Status.PrintableStatus) || ready == nil ||
+	if !slices.Contains(life.CannotStart(), machine.Status.PrintableStatus) || ready == nil ||
 		ready.Status != corev1.ConditionFalse {
 		return 0, false
 	}

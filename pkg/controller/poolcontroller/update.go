@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
 
@@ -30,8 +31,7 @@ func (s *Step) update(view View, staying []Machine) {
 			disturb = append(disturb, m)
 		case old:
 			s.Update = append(s.Update, m)
-		case !restarts || m.VMI == nil || m.VMI.DeletionTimestamp != nil || m.VMI.IsFinal() ||
-			len(m.VM.Status.StateChangeRequests) > 0:
+		case !restarts || !life.Staying(m.VMI) || len(m.VM.Status.StateChangeRequests) > 0:
 		case guestOutdated(view, m):
 			if restartable(m.VM) {
 				disturb = append(disturb, m)

@@ -183,7 +183,7 @@ func (s *Step) migrate(view View, message string) {
 	s.set(view, sizing.ReasonNoRoom, message)
 	failures, last, made := 0, time.Time{}, 0
 	for _, m := range view.Migrations {
-		if !migrationcontroller.Final(m) {
+		if !m.IsFinal() {
 			return // Its end is an event.
 		}
 		if !migrationcontroller.IsUpdate(m) {

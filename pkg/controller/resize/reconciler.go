@@ -67,7 +67,7 @@ var changes = predicate.Funcs{
 var ends = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return migrationcontroller.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
+		return e.ObjectNew.(*v1.VirtualMachineInstanceMigration).IsFinal()
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -190,7 +191,7 @@ func (r *Contents) guest(
 
 func guestOf(vmi *v1.VirtualMachineInstance) Guest {
 	switch {
-	case vmi == nil || vmi.IsFinal():
+	case !life.Alive(vmi):
 		return NoGuest
 	case vmi.DeletionTimestamp != nil:
 		return GuestChanging

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -138,24 +138,16 @@ func (view *ContentView) prepareMemory(step *ContentStep) bool {
 	return false
 }
 
-// memoryRoom is what a guest's memory takes in a claim besides itself, bytes: the state of its devices, the memory of
-// its screen, and a share of the claim, in seventeenths, for the file system.
-const (
-	memoryRoom       = 160 << 20
-	memoryFileSystem = 17
-)
-
 // memoryClaim is the claim for the guest's memory, of the storage of the VM's first volume.
 func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim {
 	vmi, content := view.Memory.VMI, view.Content
-	need := int64(memoryRoom)
+	need := int64(sizing.SavedRoom)
 	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
 		need += memory.Guest.Value()
 	}
 	if now := vmi.Status.Memory; now != nil && now.GuestCurrent != nil {
-		need = max(need, memoryRoom+now.GuestCurrent.Value())
+		need = max(need, sizing.SavedRoom+now.GuestCurrent.Value())
 	}
-	size := resource.NewQuantity((need+need/memoryFileSystem+1<<20-1)>>20<<20, resource.BinarySI)
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: content.Namespace, Name: name,
@@ -169,7 +161,7 @@ func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim 
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			VolumeMode:  new(corev1.PersistentVolumeFilesystem),
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: *size},
+				Requests: corev1.ResourceList{corev1.ResourceStorage: *sizing.FileClaim(need)},
 			},
 		},
 	}

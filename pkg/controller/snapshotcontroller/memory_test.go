@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -95,7 +96,7 @@ func TestMemoryClaim(t *testing.T) {
 	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if claim.Name != testVolume || !metav1.IsControlledBy(claim, view.Content) ||
 		*claim.Spec.StorageClassName != "csi" ||
-		size.Value() < 2<<30+memoryRoom || size.Value() > 3<<30 {
+		size.Value() < 2<<30+sizing.SavedRoom || size.Value() > 3<<30 {
 		t.Errorf("%+v", claim)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
-	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
@@ -57,7 +57,7 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 		if d.StartFailure != nil && (running.IsZero() || failed.Sub(running) < healthy) {
 			count += d.StartFailure.ConsecutiveFailCount
 		}
-		wait := frame.Backoff(backoffBase, backoffMax, count)
+		wait := backoffs.After(backoffBase, backoffMax, count)
 		if count == 1 && !running.IsZero() {
 			wait = 0
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -131,7 +132,7 @@ func needed(view View) bool {
 	switch {
 	case !refers(view.VM):
 		return false
-	case unpinned(view.VM), active(view.VMI) && view.VMI.DeletionTimestamp == nil && !upToDate(view.VM, view.VMI):
+	case unpinned(view.VM), life.Staying(view.VMI) && !upToDate(view.VM, view.VMI):
 		return true
 	}
 	decision, err := Decide(view)

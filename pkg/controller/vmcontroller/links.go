@@ -3,6 +3,7 @@ package vmcontroller
 import (
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -35,7 +36,7 @@ func state(s v1.InterfaceState) v1.InterfaceState {
 // followLinks brings the states of the VM's interfaces into its VMI, from which virt-handler takes them.
 func (view *View) followLinks() {
 	instance := view.VMI
-	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || migrations.Begun(instance) {
+	if !life.Staying(instance) || migrations.Begun(instance) {
 		return
 	}
 	after := instance.DeepCopy()

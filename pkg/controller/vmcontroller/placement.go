@@ -1,6 +1,7 @@
 package vmcontroller
 
 import (
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
@@ -19,8 +20,7 @@ func (view View) placing() rollout.Placing {
 // whether the VMI is changed.
 func (view *View) followPlacement() bool {
 	instance := view.VMI
-	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil ||
-		migrations.Begun(instance) || upToDate(view.VM, instance) {
+	if !life.Staying(instance) || migrations.Begun(instance) || upToDate(view.VM, instance) {
 		return false
 	}
 	placing := view.placing()

@@ -10,6 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -26,19 +27,19 @@ var printables = []struct {
 }{
 	{v1.VirtualMachineStatusTerminating, func(view View, _ Decision) bool { return view.VM.DeletionTimestamp != nil }},
 	{v1.VirtualMachineStatusStopping, func(view View, _ Decision) bool {
-		return active(view.VMI) && view.VMI.DeletionTimestamp != nil
+		return life.Alive(view.VMI) && view.VMI.DeletionTimestamp != nil
 	}},
 	{v1.VirtualMachineStatusMigrating, func(view View, _ Decision) bool {
-		return active(view.VMI) && migrations.Begun(view.VMI)
+		return life.Alive(view.VMI) && migrations.Begun(view.VMI)
 	}},
 	{v1.VirtualMachineStatusPaused, func(view View, _ Decision) bool {
-		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "")
+		return life.Alive(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "")
 	}},
 	{v1.VirtualMachineStatusRunning, func(view View, _ Decision) bool {
 		return view.VMI != nil && view.VMI.Status.Phase == v1.Running
 	}},
 	{v1.VirtualMachineStatusPvcNotFound, func(view View, _ Decision) bool {
-		return active(view.VMI) &&
+		return life.Alive(view.VMI) &&
 			conditionIs(view.VMI, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse,
 				vmicontroller.ReasonFailedPvcNotFound)
 	}},
@@ -47,34 +48,34 @@ var printables = []struct {
 	}},
 	{v1.VirtualMachineStatusUnschedulable, func(view View, _ Decision) bool {
 		// A claim without a volume makes a pod unschedulable as well; that is another entry's.
-		return active(view.VMI) && !claimPending(view) &&
+		return life.Alive(view.VMI) && !claimPending(view) &&
 			conditionIs(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), corev1.ConditionFalse,
 				corev1.PodReasonUnschedulable)
 	}},
 	{v1.VirtualMachineStatusProvisioning, func(view View, _ Decision) bool {
-		return active(view.VMI) &&
+		return life.Alive(view.VMI) &&
 			conditionIs(view.VMI, v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, "") ||
 			anyDataVolume(view, claims.Provisioning)
 	}},
 	{v1.VirtualMachineStatusWaitingForVolumeBinding, func(view View, _ Decision) bool {
-		return active(view.VMI) && claimPending(view) || anyDataVolume(view, unbound)
+		return life.Alive(view.VMI) && claimPending(view) || anyDataVolume(view, unbound)
 	}},
 	{v1.VirtualMachineStatusErrImagePull, func(view View, _ Decision) bool {
-		return active(view.VMI) && waiting(view.Pods, waitingErrImagePull)
+		return life.Alive(view.VMI) && waiting(view.Pods, waitingErrImagePull)
 	}},
 	{v1.VirtualMachineStatusImagePullBackOff, func(view View, _ Decision) bool {
-		return active(view.VMI) && waiting(view.Pods, waitingImagePullBackOff)
+		return life.Alive(view.VMI) && waiting(view.Pods, waitingImagePullBackOff)
 	}},
 	{v1.VirtualMachineStatusStarting, func(view View, decision Decision) bool {
-		if active(view.VMI) {
+		if life.Alive(view.VMI) {
 			return starting(view.VMI.Status.Phase)
 		}
 		return decision.Wanted && !view.awaits() && retryIn(decision.StartFailure, view.Now) == 0
 	}},
 	{v1.VirtualMachineStatusCrashLoopBackOff, func(view View, decision Decision) bool {
-		return !active(view.VMI) && decision.Wanted && !view.awaits()
+		return !life.Alive(view.VMI) && decision.Wanted && !view.awaits()
 	}},
-	{v1.VirtualMachineStatusStopped, func(view View, _ Decision) bool { return !active(view.VMI) }},
+	{v1.VirtualMachineStatusStopped, func(view View, _ Decision) bool { return !life.Alive(view.VMI) }},
 	{v1.VirtualMachineStatusWaitingForReceiver, func(view View, _ Decision) bool {
 		return view.VMI.Status.Phase == v1.WaitingForSync
 	}},
@@ -88,11 +89,6 @@ func Printable(view View, decision Decision) v1.VirtualMachinePrintableStatus {
 		}
 	}
 	return v1.VirtualMachineStatusUnknown
-}
-
-// active reports whether there is a VMI that has not ended.
-func active(instance *v1.VirtualMachineInstance) bool {
-	return instance != nil && !instance.IsFinal()
 }
 
 func starting(phase v1.VirtualMachineInstancePhase) bool {

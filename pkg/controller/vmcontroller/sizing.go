@@ -3,6 +3,7 @@ package vmcontroller
 import (
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
@@ -12,7 +13,7 @@ import (
 // again stays in the view. It reports whether the VMI is changed.
 func (view *View) followSize() bool {
 	instance := view.VMI
-	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || upToDate(view.VM, instance) {
+	if !life.Staying(instance) || upToDate(view.VM, instance) {
 		return false
 	}
 	probe := *view

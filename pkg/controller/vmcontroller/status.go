@@ -5,6 +5,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // reasonNoVMI is the reason of Ready when there is no VMI; KubeVirt's word.
@@ -88,13 +89,13 @@ func setConditions(status *v1.VirtualMachineStatus, view View) {
 	case failed != nil && failed.Status == corev1.ConditionFalse:
 		failed.Status = corev1.ConditionTrue
 		set(*failed)
-	case active(view.VMI) && pullFailure(view.Pods) != nil:
+	case life.Alive(view.VMI) && pullFailure(view.Pods) != nil:
 		set(*pullFailure(view.Pods))
 	default:
 		conditions.Remove(list, v1.VirtualMachineFailure)
 	}
 
-	if view.VMI != nil && !view.VMI.IsFinal() && restartRequired(view) {
+	if life.Alive(view.VMI) && restartRequired(view) {
 		set(v1.VirtualMachineCondition{
 			Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Reason: "RestartRequired",
 			Message: restartMessage(view),

@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -125,11 +126,11 @@ func Decide(view View) (Decision, error) {
 			d.Requests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
 			asked = v1.StartRequest
 		}
-		d.Wanted = asked == v1.StartRequest || initial(view, strategy) || (vmi != nil && !vmi.IsFinal())
+		d.Wanted = asked == v1.StartRequest || initial(view, strategy) || life.Alive(vmi)
 	case v1.RunStrategyOnce:
-		d.Wanted = asked == v1.StartRequest || initial(view, strategy) || (vmi != nil && !vmi.IsFinal())
+		d.Wanted = asked == v1.StartRequest || initial(view, strategy) || life.Alive(vmi)
 	case v1.RunStrategyManual:
-		d.Wanted = asked == v1.StartRequest || (vmi != nil && !vmi.IsFinal())
+		d.Wanted = asked == v1.StartRequest || life.Alive(vmi)
 	case v1.RunStrategyHalted:
 		if len(d.Requests) > 0 && paused(d.Requests[len(d.Requests)-1]) {
 			// A start that leaves the guest paused: the request is kept for when the strategy allows it.
@@ -192,7 +193,7 @@ func pending(
 				return requests
 			}
 		case v1.StartRequest:
-			if vmi == nil || vmi.IsFinal() || vmi.DeletionTimestamp != nil {
+			if !life.Staying(vmi) {
 				return requests
 			}
 		}

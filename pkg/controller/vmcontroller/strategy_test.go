@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
-	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -316,12 +316,12 @@ func TestDecideRefuses(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	var got []time.Duration
 	for count := 1; count <= 7; count++ {
-		got = append(got, frame.Backoff(backoffBase, backoffMax, count)/time.Second)
+		got = append(got, backoffs.After(backoffBase, backoffMax, count)/time.Second)
 	}
 	if diff := cmp.Diff([]time.Duration{10, 20, 40, 80, 160, 300, 300}, got); diff != "" {
 		t.Error(diff)
 	}
-	if frame.Backoff(backoffBase, backoffMax, 1000) != backoffMax {
+	if backoffs.After(backoffBase, backoffMax, 1000) != backoffMax {
 		t.Error("overflow")
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // leftGrace is how long a launcher has to end by itself after its guest has moved away; it needs a second or two.
@@ -28,7 +30,7 @@ func (s *Step) leave(view View) {
 			// The guest may yet come to this one, and if not its migration deletes it.
 		case pod.Status.Phase == corev1.PodFailed:
 			s.DeletePods = append(s.DeletePods, pod)
-		case pod.Status.Phase != corev1.PodSucceeded && ms.Completed && !ms.Failed && pod.Name == ms.SourcePod &&
+		case pod.Status.Phase != corev1.PodSucceeded && migrations.Succeeded(ms) && pod.Name == ms.SourcePod &&
 			guests.Name == ms.TargetPod:
 			if left := leftGrace - view.Now.Sub(ms.EndTimestamp.Time); left > 0 {
 				s.RequeueAfter = min(cmp.Or(s.RequeueAfter, left), left)

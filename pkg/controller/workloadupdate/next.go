@@ -128,7 +128,7 @@ func mustMove(instance *v1.VirtualMachineInstance) bool {
 func (s *Step) migrate(view View, movable []*v1.VirtualMachineInstance, history map[types.NamespacedName]past) {
 	room := view.Limit
 	for _, m := range view.Migrations {
-		if migrationcontroller.Active(m) || !migrationcontroller.Final(m) && migrationcontroller.IsUpdate(m) {
+		if migrationcontroller.Active(m) || !m.IsFinal() && migrationcontroller.IsUpdate(m) {
 			room--
 		}
 	}
@@ -201,7 +201,7 @@ func historyOf(migrations []*v1.VirtualMachineInstanceMigration) map[types.Names
 			p.names = append(p.names, m.Name)
 		}
 		switch {
-		case !migrationcontroller.Final(m):
+		case !m.IsFinal():
 			p.underWay = true
 		case m.Status.Phase == v1.MigrationFailed && migrationcontroller.IsUpdate(m):
 			p.failures++

@@ -96,8 +96,8 @@ func (r *Reconciler) concerns() predicate.Predicate {
 var ends = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !migrationcontroller.Final(e.ObjectOld.(*v1.VirtualMachineInstanceMigration)) &&
-			migrationcontroller.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
+		return !e.ObjectOld.(*v1.VirtualMachineInstanceMigration).IsFinal() &&
+			e.ObjectNew.(*v1.VirtualMachineInstanceMigration).IsFinal()
 	},
 }
 

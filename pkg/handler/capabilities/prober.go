@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/virtkit/virtkit/pkg/backoffs"
 )
 
 const (
@@ -54,7 +54,7 @@ type attempt struct {
 
 // Run probes what is missing, and again after a while what failed, until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
-	longer := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: math.MaxInt, Cap: retryMost}.DelayFunc()
+	longer := backoffs.Doubling(retryFirst, retryMost)
 	pause := longer()
 	for ctx.Err() == nil {
 		var retry <-chan time.Time

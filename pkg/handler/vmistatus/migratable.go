@@ -1,21 +1,23 @@
 package vmistatus
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
-// obstacle is something that keeps a VMI on its node.
-type obstacle struct{ reason, message string }
+// obstacle is something that keeps a VMI on its node, and the condition's reason for it.
+type obstacle struct {
+	reason string
+	migrations.Obstacle
+}
 
 // migratable says whether the guest could move to another node, and whether it could if its disks
 // were copied along. pod is the one that it is in, nil when that is gone.
@@ -30,14 +32,19 @@ func migratable(
 			c.set(kind, corev1.ConditionTrue, "", "")
 			return
 		}
-		var messages []string
+		var all []migrations.Obstacle
 		for _, o := range found {
-			messages = append(messages, o.message)
+			all = append(all, o.Obstacle)
 		}
-		c.set(kind, corev1.ConditionFalse, found[0].reason, strings.Join(messages, "; "))
+		c.set(kind, corev1.ConditionFalse, found[0].reason, migrations.EncodeObstacles(all))
 	}
 	set(v1.VirtualMachineInstanceIsMigratable, slices.Concat(diskObstacles(vmi), others))
 	set(v1.VirtualMachineInstanceIsStorageLiveMigratable, others)
+}
+
+// field is an obstacle of which a field of the spec is the cause.
+func field(path, text string) migrations.Obstacle {
+	return migrations.Obstacle{Kind: migrations.Field, Object: path, Text: text}
 }
 
 func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
@@ -50,8 +57,10 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		if disk := v.HostDisk; disk != nil && (disk.Shared == nil || !*disk.Shared) {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonDisksNotMigratable,
-				fmt.Sprintf("volume %q: hostDisk %s is this node's; shared: true says that all nodes have the same "+
-					"file there", v.Name, disk.Path),
+				migrations.Obstacle{
+					Kind: migrations.HostDisk, Object: v.Name,
+					Text: disk.Path + " is this node's; shared: true says that all nodes have the same file there",
+				},
 			})
 		}
 		name := claims.Name(&v)
@@ -62,8 +71,10 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		if !onBothNodes(info, readOnly) {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonDisksNotMigratable,
-				fmt.Sprintf("volume %q: PersistentVolumeClaim %s cannot be used on two nodes at once; its access "+
-					"mode would have to be ReadWriteMany", v.Name, name),
+				migrations.Obstacle{
+					Kind: migrations.Claim, Object: v.Name,
+					Text: name + " cannot be used on two nodes at once; its access mode would have to be ReadWriteMany",
+				},
 			})
 		}
 	}
@@ -89,8 +100,10 @@ func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		if pod[i.Name] && i.Bridge != nil {
 			return []obstacle{{
 				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
-				fmt.Sprintf("interface %q has the pod's own address (bridge), which another node cannot have; "+
-					"masquerade can migrate", i.Name),
+				migrations.Obstacle{
+					Kind: migrations.Interface, Object: i.Name,
+					Text: "has the pod's own address (bridge), which another node cannot have; masquerade can migrate",
+				},
 			}}
 		}
 	}
@@ -106,9 +119,11 @@ func pluginObstacles(plan *network.Plan) []obstacle {
 		if nic.Stays {
 			return []obstacle{{
 				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
-				fmt.Sprintf("interface %q has a network binding plugin on the pod network that does not say how to "+
-					"migrate: it has no migration in spec.configuration.network.binding of the KubeVirt "+
-					"resource", nic.Name),
+				migrations.Obstacle{
+					Kind: migrations.Interface, Object: nic.Name,
+					Text: "has a network binding plugin on the pod network that does not say how to migrate: it has " +
+						"no migration in spec.configuration.network.binding of the KubeVirt resource",
+				},
 			}}
 		}
 	}
@@ -121,7 +136,7 @@ func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.NUMA != nil && cpu.NUMA.GuestMappingPassthrough != nil {
 		return []obstacle{{
 			v1.VirtualMachineInstanceReasonNotMigratable,
-			"spec.domain.cpu.numa.guestMappingPassthrough shows the guest the NUMA nodes of this very node",
+			field("domain.cpu.numa.guestMappingPassthrough", "shows the guest the NUMA nodes of this very node"),
 		}}
 	}
 	if cpu := vmi.Spec.Domain.CPU; emulated || cpu == nil || cpu.Model != v1.CPUModeHostPassthrough {
@@ -129,7 +144,8 @@ func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	}
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonCPUModeNotMigratable,
-		"spec.domain.cpu.model host-passthrough is the CPU of this very node; host-model or a named model can migrate",
+		field("domain.cpu.model",
+			"host-passthrough is the CPU of this very node; host-model or a named model can migrate"),
 	}}
 }
 
@@ -140,27 +156,27 @@ func clockObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 		return nil
 	}
 	spec := &vmi.Spec.Domain
-	what := ""
+	var found migrations.Obstacle
 	if f := spec.Features; f != nil && f.Hyperv != nil && f.Hyperv.Reenlightenment != nil &&
 		(f.Hyperv.Reenlightenment.Enabled == nil || *f.Hyperv.Reenlightenment.Enabled) {
-		what = "spec.domain.features.hyperv.reenlightenment"
+		found = field("domain.features.hyperv.reenlightenment", "")
 	}
 	if spec.CPU != nil {
 		for _, feature := range spec.CPU.Features {
 			if feature.Name == "invtsc" &&
 				(feature.Policy == "" || feature.Policy == "require" || feature.Policy == "force") {
-				what = "the feature invtsc of spec.domain.cpu"
+				found = migrations.Obstacle{
+					Kind: migrations.Feature, Object: feature.Name, Text: "of spec.domain.cpu ",
+				}
 			}
 		}
 	}
-	if what == "" {
+	if found.Kind == migrations.Unknown {
 		return nil
 	}
-	return []obstacle{{
-		v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable,
-		what + " relies on a time stamp counter that ticks as often on each node, and no node had said how often " +
-			"when the guest was started (label " + v1.CPUTimerLabel + "tsc-frequency)",
-	}}
+	found.Text += "relies on a time stamp counter that ticks as often on each node, and no node had said how often " +
+		"when the guest was started (label " + v1.CPUTimerLabel + "tsc-frequency)"
+	return []obstacle{{v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable, found}}
 }
 
 // hypervObstacles finds Hyper-V as the node's own KVM has it. Emulated guests have none of it.
@@ -172,8 +188,8 @@ func hypervObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	}
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable,
-		"spec.domain.features.hypervPassthrough is what this very node has of Hyper-V; the features of hyperv, each " +
-			"by its name, can migrate",
+		field("domain.features.hypervPassthrough",
+			"is what this very node has of Hyper-V; the features of hyperv, each by its name, can migrate"),
 	}}
 }
 
@@ -184,15 +200,17 @@ func deviceObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	if len(devices.HostDevices) > 0 || len(devices.GPUs) > 0 {
 		found = append(found, obstacle{
 			v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
-			"spec.domain.devices.gpus and hostDevices are devices of this very node",
+			field("domain.devices.gpus", "and hostDevices are devices of this very node"),
 		})
 	}
 	for _, nic := range devices.Interfaces {
 		if nic.SRIOV != nil && nic.State != v1.InterfaceStateAbsent {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
-				fmt.Sprintf("interface %q (sriov) is a function of this very node's network card; bridge can "+
-					"migrate", nic.Name),
+				migrations.Obstacle{
+					Kind: migrations.Interface, Object: nic.Name,
+					Text: "(sriov) is a function of this very node's network card; bridge can migrate",
+				},
 			})
 		}
 	}
@@ -206,7 +224,7 @@ func encryptionObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	}
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonSEVNotMigratable,
-		"spec.domain.launchSecurity.sev has the guest's memory encrypted with a key that this very node keeps",
+		field("domain.launchSecurity.sev", "has the guest's memory encrypted with a key that this very node keeps"),
 	}}
 }
 
@@ -214,8 +232,8 @@ func encryptionObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 // node while the guest ran can move, to that node. What the pod is tied to is this node, whose label may be another
 // word than its name.
 func placementObstacles(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) []obstacle {
-	field, node := tie(vmi.Spec.NodeSelector, vmi.Spec.Affinity)
-	if field == "" {
+	path, node := tie(vmi.Spec.NodeSelector, vmi.Spec.Affinity)
+	if path == "" {
 		return nil
 	}
 	if pod != nil && node != vmi.Status.NodeName {
@@ -225,7 +243,7 @@ func placementObstacles(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) []obsta
 	}
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonNotMigratable,
-		fmt.Sprintf("spec.%s ties the VirtualMachineInstance to node %s", field, node),
+		field(path, "ties the VirtualMachineInstance to node "+node),
 	}}
 }
 

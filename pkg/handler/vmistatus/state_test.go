@@ -173,7 +173,7 @@ func TestTied(t *testing.T) {
 		}
 		got := ""
 		if found := placementObstacles(vmi, pod); len(found) > 0 {
-			got, _, _ = strings.Cut(found[0].message, " ")
+			got, _, _ = strings.Cut(found[0].String(), " ")
 		}
 		if got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

@@ -307,13 +307,8 @@ const (
 	maxAgentTimeout = 120
 )
 
-// maxCommand is the largest command that libvirt gets through to an agent, bytes. It would carry 4 MiB, but begins
-// anew where the agent's channel, a unix socket, is full in the middle of one (qemuAgentIOWrite loses count of what
-// safewrite has written before EAGAIN), so all of a command must fit the socket's buffer.
-const maxCommand = 128 << 10
-
 func (c *connection) Agent(ctx context.Context, command string) (string, error) {
-	if len(command) > maxCommand {
+	if len(command) > hypervisor.MaxAgentCommand {
 		return "", fmt.Errorf("%w: a command of %d bytes", hypervisor.ErrTooLarge, len(command))
 	}
 	timeout := libvirt.DomainQemuAgentCommandTimeout(agentTimeout)

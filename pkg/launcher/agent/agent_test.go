@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 const (
@@ -141,10 +143,10 @@ func TestCheckExec(t *testing.T) {
 		"nothing":  {nil, 0, "no command"},
 		"unnamed":  {[]string{""}, 0, "no command"},
 		"NUL":      {[]string{"a\x00"}, 0, "NUL"},
-		"many":     {make([]string, maxWords+1), 0, "no command"},
-		"long":     {[]string{"a", strings.Repeat("x", maxWordBytes)}, 0, "bytes; the most"},
+		"many":     {make([]string, surface.MaxCommandWords+1), 0, "no command"},
+		"long":     {[]string{"a", strings.Repeat("x", surface.MaxCommandBytes)}, 0, "bytes; the most"},
 		"input":    {[]string{"a"}, 3 << 20, "standard input"},
-		"manyful":  {append([]string{"a"}, make([]string, maxWords)...), 0, "words"},
+		"manyful":  {append([]string{"a"}, make([]string, surface.MaxCommandWords)...), 0, "words"},
 		"just fit": {[]string{"a"}, 2 << 20, ""},
 	} {
 		err := CheckExec(tc.command, make([]byte, tc.input))

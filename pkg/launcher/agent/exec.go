@@ -7,18 +7,15 @@ import (
 	"strings"
 
 	"github.com/virtkit/virtkit/pkg/stream/exec"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // Limits of guest-exec. The agent gives a program's output in one reply, after its end.
 const (
-	// MaxCommand is the largest command, bytes: see hypervisor.ErrTooLarge.
-	MaxCommand = 128 << 10
 	// MaxOutput is about the most that a program can write and be heard, bytes: its two outputs together, which are
 	// 4 MiB in base64.
 	MaxOutput = 3 << 20
 
-	maxWords     = 1024
-	maxWordBytes = 48 << 10
 	maxExecReply = 8 << 20
 )
 
@@ -46,10 +43,10 @@ func CheckExec(command []string, input []byte) error {
 		size += len(word)
 	}
 	switch {
-	case len(command) > maxWords:
-		return fmt.Errorf("the command has %d words; the most is %d", len(command), maxWords)
-	case size > maxWordBytes:
-		return fmt.Errorf("the command has %d bytes; the most is %d", size, maxWordBytes)
+	case len(command) > surface.MaxCommandWords:
+		return fmt.Errorf("the command has %d words; the most is %d", len(command), surface.MaxCommandWords)
+	case size > surface.MaxCommandBytes:
+		return fmt.Errorf("the command has %d bytes; the most is %d", size, surface.MaxCommandBytes)
 	case len(input) > exec.MaxInput:
 		return fmt.Errorf("standard input has more than %d bytes, which is the most; copy the data as a file instead",
 			exec.MaxInput)

@@ -22,11 +22,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// maxPassword bounds a password, bytes, and maxUsers the users that one Secret may set passwords of.
-const (
-	maxPassword = 1 << 10
-	maxUsers    = 64
-)
+// maxUsers bounds the users that one Secret may set passwords of.
+const maxUsers = 64
 
 // Plan is what the agent is to be told.
 type Plan struct {
@@ -106,9 +103,9 @@ func (p Plan) Read(dir string) (Wanted, error) {
 			switch {
 			case !surface.GuestUser(user):
 				return Wanted{}, fmt.Errorf("secret %s: key %q is not the name of a user", secret, user)
-			case text == "" || len(text) > maxPassword || strings.ContainsAny(text, "\r\n\x00"):
+			case !surface.GuestPassword(text):
 				return Wanted{}, fmt.Errorf("secret %s: the password of %s must be one line of 1 to %d bytes", secret,
-					user, maxPassword)
+					user, surface.MaxGuestPassword)
 			}
 			w.Passwords[user] = text
 		}

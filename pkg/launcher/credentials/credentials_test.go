@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 const spec = `
@@ -79,7 +81,7 @@ func TestPlanAndRead(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	for name, value := range map[string]string{
 		"passwords/root": "two\nlines", "passwords/ann": "", "passwords/a;b": "x",
-		"passwords/big": strings.Repeat("p", maxPassword+1),
+		"passwords/big": strings.Repeat("p", surface.MaxGuestPassword+1),
 	} {
 		_, err := plan(t).Read(secrets(t, map[string]string{name: value}))
 		if err == nil || !strings.HasPrefix(err.Error(), "secret passwords: ") ||

@@ -9,6 +9,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
+// DefaultClassAnnotation, "true", is on the StorageClass of claims that name none.
+const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
+
 // Of is the claim behind a volume; nil for a volume that is none. What it returns is a copy.
 func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 	switch {

@@ -26,6 +26,26 @@ func TestOf(t *testing.T) {
 				Hotpluggable:                      true,
 			},
 		},
+		"ephemeral": {
+			v1.VolumeSource{
+				Ephemeral: &v1.EphemeralVolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "e"},
+				},
+			},
+			&v1.PersistentVolumeClaimVolumeSource{
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{
+					ClaimName: "e", ReadOnly: true,
+				},
+			},
+		},
+		"memory dump": {
+			v1.VolumeSource{MemoryDump: &v1.MemoryDumpVolumeSource{
+				PersistentVolumeClaimVolumeSource: v1.PersistentVolumeClaimVolumeSource{
+					PersistentVolumeClaimVolumeSource: plain, Hotpluggable: true,
+				},
+			}},
+			&v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain, Hotpluggable: true},
+		},
 		"neither": {v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

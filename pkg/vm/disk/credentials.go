@@ -3,7 +3,6 @@ package disk
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -71,7 +70,7 @@ func ReadSecret(dir string) (map[string][]byte, error) {
 		if strings.HasPrefix(e.Name(), "..") {
 			continue // the kubelet's own
 		}
-		data, err := readFile(path.Join(dir, e.Name()))
+		data, err := readBounded(path.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed while we look
 		}
@@ -81,15 +80,6 @@ func ReadSecret(dir string) (map[string][]byte, error) {
 		out[e.Name()] = data
 	}
 	return out, nil
-}
-
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSecret))
-	return data, errors.Join(err, f.Close())
 }
 
 // PublicKeys are the lines of authorized_keys in a Secret's values, in the order of its keys, once each, without

@@ -6,6 +6,8 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
+
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // tcgTranslationCache bounds QEMU's cache of translated code, MiB. QEMU's own default grows to 1 GiB,
@@ -22,7 +24,7 @@ func operatingSystem(spec *v1.DomainSpec, facts Facts) (*libvirtxml.DomainOS, er
 		os.Kernel, os.Initrd, os.Cmdline = facts.Kernel, facts.Initrd, spec.Firmware.KernelBoot.KernelArgs
 	}
 	os.ACPI = tables(spec.Firmware, facts.Secrets)
-	efi := uefi(spec)
+	efi := surface.EFI(spec)
 	if efi == nil {
 		if f := spec.Firmware; f != nil && f.Bootloader != nil && f.Bootloader.BIOS != nil &&
 			enabled(f.Bootloader.BIOS.UseSerial, false) {
@@ -64,14 +66,6 @@ func tables(f *v1.Firmware, secrets string) *libvirtxml.DomainACPI {
 	return out
 }
 
-// uefi is the VMI's UEFI section, nil for BIOS.
-func uefi(spec *v1.DomainSpec) *v1.EFI {
-	if spec.Firmware == nil || spec.Firmware.Bootloader == nil {
-		return nil
-	}
-	return spec.Firmware.Bootloader.EFI
-}
-
 // secureBoot is on unless it is switched off, as KubeVirt has it.
 func secureBoot(efi *v1.EFI) bool { return enabled(efi.SecureBoot, true) }
 
@@ -93,7 +87,7 @@ func features(spec *v1.DomainSpec, kvm bool) *libvirtxml.DomainFeatureList {
 			out.APIC.EOI = "on"
 		}
 	}
-	efi := uefi(spec)
+	efi := surface.EFI(spec)
 	switch {
 	case efi != nil && secureBoot(efi):
 		out.SMM = &libvirtxml.DomainFeatureSMM{State: "on"}

@@ -1,5 +1,5 @@
-// Package migrations answers by a VirtualMachineInstance's status whether it migrates, and whether it can. Every
-// component asks it, so that all mean the same.
+// Package migrations answers by a VirtualMachineInstance's status whether it migrates, and whether it can; and it writes
+// and reads what keeps a guest on its node (obstacles.go). Every component asks it, so that all mean the same.
 package migrations
 
 import (
@@ -23,6 +23,16 @@ func Refusal(vmi *v1.VirtualMachineInstance) string {
 // Over reports whether a migration has ended, well or not. Of these three marks each has been seen without the others.
 func Over(state *v1.VirtualMachineInstanceMigrationState) bool {
 	return state.EndTimestamp != nil || state.Completed || state.Failed
+}
+
+// Succeeded reports whether a migration has ended and the guest has moved. state may be nil.
+func Succeeded(state *v1.VirtualMachineInstanceMigrationState) bool {
+	return state != nil && state.Completed && !state.Failed
+}
+
+// Arrived reports whether the last migration of a VMI has succeeded and its status names the target as its node.
+func Arrived(status *v1.VirtualMachineInstanceStatus) bool {
+	return Succeeded(status.MigrationState) && status.NodeName == status.MigrationState.TargetNode
 }
 
 // UnderWay reports whether a migration of the VMI has been told to its nodes and is not over.

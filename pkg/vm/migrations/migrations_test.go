@@ -37,6 +37,28 @@ func TestUnderWay(t *testing.T) {
 	}
 }
 
+func TestArrived(t *testing.T) {
+	type state = v1.VirtualMachineInstanceMigrationState
+	for name, c := range map[string]struct {
+		state              *state
+		succeeded, arrived bool
+	}{
+		"never migrated":          {nil, false, false},
+		"under way":               {&state{TargetNode: "b"}, false, false},
+		"failed":                  {&state{TargetNode: "b", Completed: true, Failed: true}, false, false},
+		"succeeded":               {&state{TargetNode: "b", Completed: true}, true, true},
+		"the node is the old one": {&state{TargetNode: "c", Completed: true}, true, false},
+	} {
+		status := &v1.VirtualMachineInstanceStatus{NodeName: "b", MigrationState: c.state}
+		if got := Succeeded(c.state); got != c.succeeded {
+			t.Errorf("%s: succeeded %t", name, got)
+		}
+		if got := Arrived(status); got != c.arrived {
+			t.Errorf("%s: arrived %t", name, got)
+		}
+	}
+}
+
 func TestRefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		status corev1.ConditionStatus

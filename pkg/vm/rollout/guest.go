@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -28,7 +29,7 @@ type Guest struct {
 }
 
 // runs reports whether there is a guest.
-func (g Guest) runs() bool { return g.Instance != nil && !g.Instance.IsFinal() }
+func (g Guest) runs() bool { return life.Alive(g.Instance) }
 
 // decision is what virt-controller makes of a template for a guest that runs.
 type decision struct {

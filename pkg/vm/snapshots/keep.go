@@ -70,7 +70,7 @@ func (f *Former) Restores() []v1beta1.VolumeRestore {
 	var out []v1beta1.VolumeRestore
 	for i := range f.Spec.Template.Spec.Volumes {
 		volume := &f.Spec.Template.Spec.Volumes[i]
-		entry := v1beta1.VolumeRestore{VolumeName: volume.Name, PersistentVolumeClaimName: claimName(volume)}
+		entry := v1beta1.VolumeRestore{VolumeName: volume.Name, PersistentVolumeClaimName: Claim(volume)}
 		if entry.PersistentVolumeClaimName == "" || volume.MemoryDump != nil {
 			continue
 		}
@@ -85,31 +85,18 @@ func (f *Former) Restores() []v1beta1.VolumeRestore {
 	return out
 }
 
-// ClaimNames are the claims of a VM's volumes, in the order of the volumes.
+// ClaimNames are the claims of a VM's volumes that a snapshot can have, in the order of the volumes.
 func ClaimNames(spec *v1.VirtualMachineSpec) []string {
 	if spec.Template == nil {
 		return nil
 	}
 	var out []string
 	for i := range spec.Template.Spec.Volumes {
-		if name := claimName(&spec.Template.Spec.Volumes[i]); name != "" && !slices.Contains(out, name) {
+		if name := Claim(&spec.Template.Spec.Volumes[i]); name != "" && !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}
 	return out
-}
-
-// claimName is the claim of a volume, empty for one of another kind; a DataVolume's has its name.
-func claimName(volume *v1.Volume) string {
-	switch {
-	case volume.PersistentVolumeClaim != nil:
-		return volume.PersistentVolumeClaim.ClaimName
-	case volume.DataVolume != nil:
-		return volume.DataVolume.Name
-	case volume.MemoryDump != nil:
-		return volume.MemoryDump.ClaimName
-	}
-	return ""
 }
 
 // Lost are the claims of a former VM that are not there any more.

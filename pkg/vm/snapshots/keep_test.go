@@ -96,3 +96,25 @@ func FuzzReadFormer(f *testing.F) {
 		Lost(former, nil)
 	})
 }
+
+// TestClaim has the volumes that are a claim, but one that no snapshot has.
+func TestClaim(t *testing.T) {
+	claim := corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}
+	own := v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: claim}
+	for name, test := range map[string]struct {
+		source v1.VolumeSource
+		want   string
+	}{
+		"claim":      {v1.VolumeSource{PersistentVolumeClaim: &own}, "c"},
+		"DataVolume": {v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "d"}}, "d"},
+		"memory dump": {v1.VolumeSource{MemoryDump: &v1.MemoryDumpVolumeSource{
+			PersistentVolumeClaimVolumeSource: own,
+		}}, "c"},
+		"ephemeral": {v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{PersistentVolumeClaim: &claim}}, ""},
+		"none":      {v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{}}, ""},
+	} {
+		if got := Claim(&v1.Volume{VolumeSource: test.source}); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

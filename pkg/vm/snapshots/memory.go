@@ -70,7 +70,7 @@ func ResumeTrouble(
 	for _, name := range slices.Sorted(maps.Keys(mark.Disks)) {
 		claim := ""
 		if volume := hotplug.Volume(&vm.Spec.Template.Spec, name); volume != nil {
-			claim = claimName(volume)
+			claim = Claim(volume)
 		}
 		switch {
 		case claim == "":

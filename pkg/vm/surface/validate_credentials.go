@@ -3,6 +3,7 @@ package surface
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
@@ -17,6 +18,14 @@ var guestUserPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@$ -]{0,63}$
 
 // GuestUser reports whether name can be a user of a guest.
 func GuestUser(name string) bool { return guestUserPattern.MatchString(name) }
+
+// MaxGuestPassword bounds the password of a guest's user, bytes.
+const MaxGuestPassword = 1 << 10
+
+// GuestPassword reports whether text can be the password of a guest's user: one line of 1 to MaxGuestPassword bytes.
+func GuestPassword(text string) bool {
+	return text != "" && len(text) <= MaxGuestPassword && !strings.ContainsAny(text, "\r\n\x00")
+}
 
 // validateCredentials checks spec.accessCredentials: each is one kind, from one Secret, by one way that the guest has.
 func validateCredentials(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.ErrorList {

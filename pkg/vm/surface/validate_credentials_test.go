@@ -81,3 +81,20 @@ func TestValidateCredentials(t *testing.T) {
 		})
 	}
 }
+
+func TestGuestPassword(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                                    false,
+		"p":                                   true,
+		"päss word":                           true,
+		"two\nlines":                          false,
+		"line\r":                              false,
+		"nul\x00":                             false,
+		strings.Repeat("p", MaxGuestPassword): true,
+		strings.Repeat("p", MaxGuestPassword) + "p": false,
+	} {
+		if got := GuestPassword(text); got != want {
+			t.Errorf("%.20q of %d bytes: %v", text, len(text), got)
+		}
+	}
+}

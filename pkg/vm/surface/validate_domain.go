@@ -182,7 +182,7 @@ func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 
 // leastMemory is with how much memory, bytes, a guest comes up, and by which firmware. With less its QEMU still runs.
 func leastMemory(domain *v1.DomainSpec) (least int64, firmware string) {
-	if efi(domain) != nil {
+	if EFI(domain) != nil {
 		return minMemoryEFI, "UEFI"
 	}
 	return minMemory, "BIOS"
@@ -196,8 +196,8 @@ func validateMachineType(machine string, path *field.Path) field.ErrorList {
 		fmt.Sprintf("%q is not supported; use q35 or a version of it such as pc-q35-9.2", machine))}
 }
 
-// efi is the UEFI section, nil for BIOS.
-func efi(domain *v1.DomainSpec) *v1.EFI {
+// EFI is the UEFI section, nil for BIOS.
+func EFI(domain *v1.DomainSpec) *v1.EFI {
 	if domain.Firmware == nil || domain.Firmware.Bootloader == nil {
 		return nil
 	}

@@ -28,7 +28,7 @@ func validateEncryption(domain *v1.DomainSpec, path *field.Path) field.ErrorList
 			errs = append(errs, field.Forbidden(at, detail))
 		}
 	}
-	boot := efi(domain)
+	boot := EFI(domain)
 	forbid(boot == nil, at.Child("sev"), "SEV requires OVMF (UEFI); set firmware.bootloader.efi: {secureBoot: false}")
 	forbid(boot != nil && (boot.SecureBoot == nil || *boot.SecureBoot), at.Child("sev"),
 		"SEV does not work along with SecureBoot, which is on unless set; set firmware.bootloader.efi.secureBoot to "+

@@ -19,12 +19,14 @@ const (
 	probeFailures  = 3
 )
 
-// Limits of a probe: seconds and times, which overflow nothing that is made of them; words and bytes of a command in
-// the guest, which are the agent's.
+// maxProbeNumber bounds the seconds and times of a probe, which overflow nothing that is made of them.
+const maxProbeNumber = 1 << 30
+
+// Limits of a command that the agent is to run in a guest: words, and bytes of all of them. Written down for the agent
+// it is no larger than its channel carries.
 const (
-	maxProbeNumber  = 1 << 30
-	maxProbeWords   = 1024
-	maxProbeCommand = 48 << 10
+	MaxCommandWords = 1024
+	MaxCommandBytes = 48 << 10
 )
 
 func defaultProbe(p *v1.Probe) {
@@ -125,10 +127,10 @@ func validateProbeCommand(command []string, at *field.Path) field.ErrorList {
 	switch {
 	case len(command) == 0 || command[0] == "":
 		return field.ErrorList{field.Required(at, "is not set; name a program of the guest's and its arguments")}
-	case len(command) > maxProbeWords:
-		return field.ErrorList{field.TooMany(at, len(command), maxProbeWords)}
-	case size > maxProbeCommand:
-		return field.ErrorList{field.TooLong(at, "", maxProbeCommand)}
+	case len(command) > MaxCommandWords:
+		return field.ErrorList{field.TooMany(at, len(command), MaxCommandWords)}
+	case size > MaxCommandBytes:
+		return field.ErrorList{field.TooLong(at, "", MaxCommandBytes)}
 	}
 	return nil
 }

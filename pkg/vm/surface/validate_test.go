@@ -838,3 +838,20 @@ func TestMigrationTime(t *testing.T) {
 		}
 	}
 }
+
+func TestEFI(t *testing.T) {
+	efi := &v1.EFI{}
+	for name, test := range map[string]struct {
+		firmware *v1.Firmware
+		want     *v1.EFI
+	}{
+		"nothing is said": {nil, nil},
+		"no bootloader":   {&v1.Firmware{}, nil},
+		"BIOS":            {&v1.Firmware{Bootloader: &v1.Bootloader{BIOS: &v1.BIOS{}}}, nil},
+		"UEFI":            {&v1.Firmware{Bootloader: &v1.Bootloader{EFI: efi}}, efi},
+	} {
+		if got := EFI(&v1.DomainSpec{Firmware: test.firmware}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

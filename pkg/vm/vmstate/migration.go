@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // Claim is the claim that has the state of a VMI, as its status says; nil before its pod has a node. It is no volume of
@@ -42,8 +44,7 @@ func Moved(status *v1.VirtualMachineInstanceStatus) (source, target string) {
 // yet: the status names the old one.
 func Unsettled(status *v1.VirtualMachineInstanceStatus) bool {
 	source, target := Moved(status)
-	ms := status.MigrationState
-	return target != "" && ms.Completed && !ms.Failed && status.NodeName == ms.TargetNode && named(status, source) >= 0
+	return target != "" && migrations.Arrived(status) && named(status, source) >= 0
 }
 
 // Settle has the status name the claim to which the state has moved, in place of the one from which it came.

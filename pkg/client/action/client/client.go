@@ -195,18 +195,5 @@ func setKind(obj runtime.Object) {
 
 // Namespaces lists the names of the cluster's namespaces.
 func (c *Client) Namespaces(ctx context.Context) ([]string, error) {
-	data, err := raw(c.vms.Get().AbsPath("/api/v1/namespaces").
-		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx))
-	if err != nil {
-		return nil, err
-	}
-	var list metav1.PartialObjectMetadataList
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("read the list of namespaces: %w", err)
-	}
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
+	return c.Names(ctx, "/api/v1", "", "namespaces")
 }

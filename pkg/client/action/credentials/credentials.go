@@ -155,13 +155,10 @@ func RemoveKeys(ctx context.Context, c *client.Client, o Options, keys []string)
 	return out, nil
 }
 
-// maxPassword bounds a password, bytes, as the launcher does.
-const maxPassword = 1 << 10
-
 // SetPassword sets the user's password.
 func SetPassword(ctx context.Context, c *client.Client, o Options, password string) (*Change, error) {
-	if password == "" || len(password) > maxPassword || strings.ContainsAny(password, "\r\n\x00") {
-		return nil, fmt.Errorf("the password must be one line of 1 to %d bytes", maxPassword)
+	if !surface.GuestPassword(password) {
+		return nil, fmt.Errorf("the password must be one line of 1 to %d bytes", surface.MaxGuestPassword)
 	}
 	vm, err := o.machine(ctx, c)
 	if err != nil {

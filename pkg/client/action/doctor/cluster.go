@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // oldest is the oldest Kubernetes with image volumes switched on, by minor version.
 const oldest = 35
-
-const isDefault = "storageclass.kubernetes.io/is-default-class"
 
 // cluster looks at Kubernetes itself.
 func (e *examination) cluster() {
@@ -79,14 +79,14 @@ func (e *examination) storage() {
 	standard := ""
 	for i := range classes {
 		all = append(all, classes[i].Name)
-		if classes[i].Annotations[isDefault] == "true" {
+		if classes[i].Annotations[claims.DefaultClassAnnotation] == "true" {
 			standard = classes[i].Name
 		}
 	}
 	if standard == "" {
 		e.add(Cluster, "storage", Warning, "no StorageClass is the default: each claim must name one of "+
 			strings.Join(all, ", "),
-			"kubectl annotate storageclass "+all[0]+" "+isDefault+"=true")
+			"kubectl annotate storageclass "+all[0]+" "+claims.DefaultClassAnnotation+"=true")
 		return
 	}
 	e.add(Cluster, "storage", OK, "default StorageClass "+standard)

@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/version"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -36,7 +37,9 @@ func allPolicies() Policies {
 // healthy is a cluster with two nodes where all is well.
 func healthy() Facts {
 	class := storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "local", Annotations: map[string]string{claims.DefaultClassAnnotation: "true"},
+		},
 		Provisioner: "driver",
 	}
 	return Facts{

@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Kind of a Report.
@@ -146,7 +147,7 @@ func NewPlan(f Facts) *Report {
 	})
 	for i := range vmis {
 		vmi := &vmis[i]
-		if vmi.Status.NodeName != f.Node || vmi.IsFinal() || vmi.DeletionTimestamp != nil {
+		if vmi.Status.NodeName != f.Node || !life.Staying(vmi) {
 			continue
 		}
 		r.Guests = append(r.Guests, plan(f, vmi, rooms))

@@ -3,12 +3,11 @@ package forward
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
@@ -81,7 +80,7 @@ func (f *Forwarder) connect(ctx context.Context, e Event) (*stream.Conn, error) 
 	if limit == 0 {
 		limit = patience
 	}
-	longer := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: math.MaxInt, Cap: retryMost}.DelayFunc()
+	longer := backoffs.Doubling(retryFirst, retryMost)
 	started, pause := time.Now(), longer()
 	for {
 		conn, err := f.attempt(ctx, e)

@@ -10,6 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -75,9 +76,9 @@ func refusal(verb lifecycle.Verb, m Machine, now State) string {
 	if _, why := Reverse(verb); why != "" {
 		return why
 	}
-	alive := now.VMI != nil && now.VMI.DeletionTimestamp == nil && !now.VMI.IsFinal()
+	staying := life.Staying(now.VMI)
 	if verb.OnInstance() {
-		return instanceRefusal(verb, m, now.VMI, alive)
+		return instanceRefusal(verb, m, now.VMI, staying)
 	}
 	if now.VM == nil || now.VM.DeletionTimestamp != nil {
 		return "it does not exist any more"
@@ -103,11 +104,11 @@ func refusal(verb lifecycle.Verb, m Machine, now State) string {
 	}
 	pending := len(now.VM.Status.StateChangeRequests) > 0
 	switch {
-	case verb == lifecycle.Start && !alive && !pending && strategy != v1.RunStrategyAlways:
+	case verb == lifecycle.Start && !staying && !pending && strategy != v1.RunStrategyAlways:
 		return "it is not running any more"
 	case verb == lifecycle.Stop && m.Before == v1.RunStrategyOnce:
 		return "its run strategy was Once, and a start would make it Always; set spec.runStrategy to Once instead"
-	case verb == lifecycle.Stop && alive && strategy != v1.RunStrategyHalted && !pending:
+	case verb == lifecycle.Stop && staying && strategy != v1.RunStrategyHalted && !pending:
 		return "it is running again"
 	}
 	return ""
@@ -140,9 +141,9 @@ func restoreRefusal(m Machine, now State) string {
 	return ""
 }
 
-func instanceRefusal(verb lifecycle.Verb, m Machine, vmi *v1.VirtualMachineInstance, alive bool) string {
+func instanceRefusal(verb lifecycle.Verb, m Machine, vmi *v1.VirtualMachineInstance, staying bool) string {
 	switch {
-	case !alive:
+	case !staying:
 		return "it is not running any more"
 	case vmi.UID != m.InstanceUID:
 		return "it was started anew since"

@@ -5,6 +5,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -21,17 +22,17 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 		}
 		return true, ""
 	}
-	alive := vmi != nil && vmi.DeletionTimestamp == nil && !vmi.IsFinal()
+	staying := life.Staying(vmi)
 	switch verb {
 	case Start:
-		if alive && conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused) {
+		if staying && conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused) {
 			return false, "it is paused; unpause lets it run on"
 		}
-		return applies(!alive, "it is running")
+		return applies(!staying, "it is running")
 	case Stop, Restart:
-		return applies(alive || wanted(verb, vm), "it is not running")
+		return applies(staying || wanted(verb, vm), "it is not running")
 	}
-	if !alive || vmi.Status.Phase != v1.Running {
+	if !staying || vmi.Status.Phase != v1.Running {
 		return false, "it is not running"
 	}
 	paused := conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)

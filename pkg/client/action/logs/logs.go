@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // Source is whose log is read.
@@ -146,7 +147,7 @@ func (r *reading) once(ctx context.Context) error {
 // older is wanted.
 func Elsewhere(vmi *v1.VirtualMachineInstance, since time.Time) string {
 	ms := vmi.Status.MigrationState
-	if ms == nil || !ms.Completed || ms.Failed || ms.EndTimestamp == nil || ms.TargetNode != vmi.Status.NodeName ||
+	if !migrations.Arrived(&vmi.Status) || ms.EndTimestamp == nil ||
 		!since.IsZero() && since.After(ms.EndTimestamp.Time) {
 		return ""
 	}

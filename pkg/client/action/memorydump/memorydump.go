@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // API is what the package needs of a client.
@@ -28,13 +28,7 @@ type Claim struct {
 	StorageClass, AccessMode string
 }
 
-// room is what a dump takes besides the guest's memory, bytes: its own headers, and the file system's share of the
-// claim.
-const (
-	room          = 100 << 20
-	fileSystem    = 18 // a claim's capacity is so many parts, of which the file system takes one
-	claimResource = "persistentvolumeclaims"
-)
+const claimResource = "persistentvolumeclaims"
 
 // Get asks for a dump to a claim; an empty name is that of the last dump. With create the claim is made, large enough.
 // It returns when the request is accepted, not when it is done.
@@ -75,8 +69,7 @@ func makeClaim(ctx context.Context, api API, namespace, name, claim string, opti
 	if mode == "" {
 		mode = "ReadWriteOnce"
 	}
-	need := memory + room
-	size := resource.NewQuantity((need+need/(fileSystem-1)+1<<20-1)>>20<<20, resource.BinarySI)
+	size := sizing.FileClaim(memory + sizing.DumpRoom)
 	spec := map[string]any{
 		"accessModes": []any{mode},
 		"volumeMode":  "Filesystem",

@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 const (
@@ -109,7 +110,7 @@ func OfVM(kv *v1.KubeVirt, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance
 	}
 	next := labelled(template, common)
 	out := Level{Name: vm.Name, Level: next}
-	if vmi != nil && !vmi.IsFinal() {
+	if life.Alive(vmi) {
 		if out.Level = labelled(vmi.Labels, common); out.Level != next {
 			out.AfterRestart = &next
 		}

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/jsonpath"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // State is what is known of one virtual machine. Either may be nil.
@@ -99,7 +101,7 @@ func RunningAfter(uid string) Condition {
 func Stopped() Condition {
 	return Condition{Name: "to be stopped", Gone: false, Met: func(s State) (bool, error) {
 		if s.VM == nil {
-			return s.VMI == nil || s.VMI.IsFinal(), nil
+			return !life.Alive(s.VMI), nil
 		}
 		current := s.VM.Status.ObservedGeneration == 0 || s.VM.Status.ObservedGeneration >= s.VM.Generation
 		return current && !pending(s.VM) && s.VM.Status.PrintableStatus == v1.VirtualMachineStatusStopped, nil

@@ -9,12 +9,14 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // migration says whether the guest could move now, with all reasons why not at once.
 func (e *explanation) migration() *Migration {
 	vmi := e.VMI
-	if vmi == nil || vmi.IsFinal() {
+	if !life.Alive(vmi) {
 		return nil
 	}
 	m := &Migration{Obstacles: []Cause{}}
@@ -30,8 +32,8 @@ func (e *explanation) migration() *Migration {
 	}
 	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse); c !=
 		nil {
-		for _, part := range obstacles(c.Message) {
-			add(LayerVMI, e.vmiObject(), obstacleReason(part, c.Reason), part, obstacleMend(part)...)
+		for _, o := range migrations.ParseObstacles(c.Message) {
+			add(LayerVMI, e.vmiObject(), obstacleReason(o, c.Reason), o.String(), obstacleMend(o)...)
 		}
 	}
 	e.migrationUnderWay(add)
@@ -117,50 +119,39 @@ func (e *explanation) target(migration *v1.VirtualMachineInstanceMigration) *cor
 	return nil
 }
 
-// obstacles are the sentences of the condition's message. One may have a semicolon of its own.
-func obstacles(message string) []string {
-	var out []string
-	for part := range strings.SplitSeq(message, "; ") {
-		begins := strings.HasPrefix(part, "volume ") || strings.HasPrefix(part, "interface ") ||
-			strings.HasPrefix(part, "the persistent state ") || strings.HasPrefix(part, "spec.")
-		if begins || len(out) == 0 {
-			out = append(out, part)
-			continue
-		}
-		out[len(out)-1] += "; " + part
-	}
-	return out
-}
-
-func obstacleReason(message, first string) string {
+// obstacleReason is the reason of one obstacle of several; first is the condition's, which is that of the first.
+func obstacleReason(o migrations.Obstacle, first string) string {
 	switch {
-	case strings.HasPrefix(message, "volume "), strings.HasPrefix(message, "the persistent state "):
+	case o.Kind == migrations.Claim, o.Kind == migrations.HostDisk, o.Kind == migrations.State:
 		return v1.VirtualMachineInstanceReasonDisksNotMigratable
-	case strings.HasPrefix(message, "interface "):
+	case o.Kind == migrations.Interface:
 		return v1.VirtualMachineInstanceReasonInterfaceNotMigratable
-	case strings.HasPrefix(message, "spec.domain.cpu.model "):
+	case o.Kind != migrations.Field:
+	case o.Object == "domain.cpu.model":
 		return v1.VirtualMachineInstanceReasonCPUModeNotMigratable
-	case strings.Contains(message, " ties the "):
+	case o.Object == "nodeSelector", o.Object == "affinity.nodeAffinity":
 		return "TiedToNode"
 	}
 	return first
 }
 
-func obstacleMend(message string) []string {
+func obstacleMend(o migrations.Obstacle) []string {
 	switch {
-	case strings.HasPrefix(message, "the persistent state "):
+	case o.Kind == migrations.State:
 		return []string{"set spec.configuration.vmStateStorageClass of the KubeVirt resource to storage that has " +
 			"ReadWriteMany; claims that are there stay as they are"}
-	case strings.Contains(message, "ReadWriteMany"):
+	case o.Kind == migrations.Claim,
+		o.Kind == migrations.Unknown && strings.Contains(o.Text, "ReadWriteMany"): // as KubeVirt says it
 		return []string{"give the claim accessModes: [ReadWriteMany], on storage that has it"}
-	case strings.HasPrefix(message, "interface "):
+	case o.Kind == migrations.Interface:
 		return []string{"use masquerade instead of bridge, or set annotation " +
 			v1.AllowPodBridgeNetworkLiveMigrationAnnotation + " if the network can move addresses"}
-	case strings.HasPrefix(message, "spec.domain.cpu.model "):
+	case o.Kind != migrations.Field:
+	case o.Object == "domain.cpu.model":
 		return []string{"set spec.template.spec.domain.cpu.model to host-model or a named model"}
-	case strings.Contains(message, "nodeSelector"):
+	case o.Object == "nodeSelector":
 		return []string{"remove kubernetes.io/hostname from spec.template.spec.nodeSelector"}
-	case strings.Contains(message, "nodeAffinity"):
+	case o.Object == "affinity.nodeAffinity":
 		return []string{"let spec.template.spec.affinity.nodeAffinity allow several nodes"}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // heartbeatLimit is how old a heartbeat may be; virt-handler leaves one a minute.
@@ -167,7 +168,7 @@ func count(verdict string, at int) string {
 
 // nodes looks at the node that the guest is on, and whether any can take one.
 func (e *explanation) nodes() {
-	if e.VMI == nil || e.VMI.IsFinal() {
+	if !life.Alive(e.VMI) {
 		return
 	}
 	name := e.VMI.Status.NodeName

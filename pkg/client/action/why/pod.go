@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // launcher is the pod that the guest is in, else the instance's youngest launcher pod; nil when there is none.
@@ -46,7 +47,7 @@ func (e *explanation) launcherRuns() bool {
 
 // pod looks at the launcher's pod: the scheduler's verdict, images, mounts, its end.
 func (e *explanation) pod() {
-	if e.VMI == nil || e.VMI.IsFinal() {
+	if !life.Alive(e.VMI) {
 		return
 	}
 	pod := e.launcher()

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // vm looks at the VM: whether it is there, wants to run, and could be acted on.
@@ -47,7 +48,7 @@ func (e *explanation) vm() {
 			state = Broken
 		}
 		e.underWay(vm)
-		if e.VMI == nil || e.VMI.IsFinal() {
+		if !life.Alive(e.VMI) {
 			if e.notWanted(vm, strategy) {
 				state = Off
 			}
@@ -177,7 +178,7 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 func (e *explanation) backoff(vm *v1.VirtualMachine) bool {
 	f := vm.Status.StartFailure
 	if f == nil || f.RetryAfterTimestamp == nil || !f.RetryAfterTimestamp.After(e.Now) ||
-		e.VMI != nil && !e.VMI.IsFinal() {
+		life.Alive(e.VMI) {
 		return false
 	}
 	last := "see its last words"

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // instance looks at the VMI as Kubernetes sees it; guest looks into it.
@@ -185,7 +186,7 @@ func (e *explanation) failed(vmi *v1.VirtualMachineInstance) {
 // guest looks at what runs, or should.
 func (e *explanation) guest() {
 	vmi := e.VMI
-	if vmi == nil || vmi.IsFinal() {
+	if !life.Alive(vmi) {
 		return
 	}
 	switch vmi.Status.Phase {

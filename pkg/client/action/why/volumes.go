@@ -14,9 +14,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// isDefault marks the default StorageClass.
-const isDefault = "storageclass.kubernetes.io/is-default-class"
-
 // Spec is what the guest is made from: the instance's, or what it would be; nil without either.
 func (f *Facts) Spec() *v1.VirtualMachineInstanceSpec {
 	switch {
@@ -62,17 +59,12 @@ func (e *explanation) volumes() {
 	e.link(LayerVolumes, fmt.Sprintf("claims of %s", e.Name), state, message, time.Time{})
 }
 
-// ClaimName is the claim that a volume uses; empty for none.
+// ClaimName is the claim that a volume uses; empty for none, and for a memory dump, whose claim no guest waits for.
 func ClaimName(v *v1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.DataVolume != nil:
-		return v.DataVolume.Name
-	case v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil:
-		return v.Ephemeral.PersistentVolumeClaim.ClaimName
+	if v.MemoryDump != nil {
+		return ""
 	}
-	return ""
+	return claims.Name(v)
 }
 
 func (e *explanation) claim(volume, name string, dataVolume bool) {
@@ -172,7 +164,8 @@ func (e *explanation) pendingClaim(volume string, claim *corev1.PersistentVolume
 			"make a PersistentVolume that fits")
 	case !known && e.StorageClasses != nil && claim.Spec.StorageClassName == nil:
 		add(Broken, "NoDefaultStorageClass", "names no StorageClass, and the cluster has no default one",
-			"kubectl annotate storageclass NAME "+isDefault+"=true", "set storageClassName in the claim")
+			"kubectl annotate storageclass NAME "+claims.DefaultClassAnnotation+"=true",
+			"set storageClassName in the claim")
 	case !known && e.StorageClasses != nil:
 		add(Broken, "StorageClassMissing", fmt.Sprintf("asks for StorageClass %q, which does not exist", named),
 			"kubectl get storageclass")
@@ -201,7 +194,7 @@ func (e *explanation) podUnscheduled() bool {
 func (e *explanation) class(name string, byDefault bool) (*storagev1.StorageClass, bool) {
 	for i := range e.StorageClasses {
 		class := &e.StorageClasses[i]
-		if byDefault && class.Annotations[isDefault] == "true" || !byDefault && class.Name == name {
+		if byDefault && class.Annotations[claims.DefaultClassAnnotation] == "true" || !byDefault && class.Name == name {
 			return class, true
 		}
 	}

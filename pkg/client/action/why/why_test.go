@@ -13,6 +13,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
@@ -86,7 +87,9 @@ func healthy() Facts {
 		Claims: map[string]*corev1.PersistentVolumeClaim{},
 		StorageClasses: []storagev1.StorageClass{
 			{
-				ObjectMeta:  metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}},
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "local", Annotations: map[string]string{claims.DefaultClassAnnotation: "true"},
+				},
 				Provisioner: "virt-local",
 			},
 		},

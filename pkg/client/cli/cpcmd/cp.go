@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -57,7 +56,7 @@ Directories are not copied: pack one with tar and copy that, or use "scp -r".`,
 			tar c site | virtctl cp - demo:/tmp/site.tar
 			virtctl cp demo:/etc/os-release -`),
 		Args:              cli.Args(2, -1, "a source and a destination"),
-		ValidArgsFunction: complete(f),
+		ValidArgsFunction: completioncmd.Places(completioncmd.VMIs(f, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Sources, o.To = args[:len(args)-1], args[len(args)-1]
 			if err := o.validate(); err != nil {
@@ -69,28 +68,6 @@ Directories are not copied: pack one with tar and copy that, or use "scp -r".`,
 	cmd.Flags().BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
 	o.Output.AddFlags(cmd)
 	return cmd
-}
-
-// complete completes machines and, where a word looks like one, files.
-func complete(f *cli.Factory) cobra.CompletionFunc {
-	machines := completioncmd.VMIs(f, 1)
-	return func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-		if strings.ContainsAny(word, ":/.~") {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		found, _ := machines(cmd, nil, word)
-		if len(found) == 0 {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		for i, candidate := range found {
-			name, about, described := strings.Cut(candidate, "\t")
-			found[i] = name + ":"
-			if described {
-				found[i] += "\t" + about
-			}
-		}
-		return found, cobra.ShellCompDirectiveNoSpace
-	}
 }
 
 func (o *Options) validate() (err error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // How long a start waits for the stop before it, and how often it asks.
@@ -55,5 +56,5 @@ func afterStop(ctx context.Context, ask func(context.Context) error, stops func(
 // toBeStopped reports a VM that is not to run, whose guest nobody has begun to end.
 func toBeStopped(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 	strategy, err := vm.RunStrategy()
-	return err == nil && strategy == v1.RunStrategyHalted && vmi.DeletionTimestamp == nil && !vmi.IsFinal()
+	return err == nil && strategy == v1.RunStrategyHalted && life.Staying(vmi)
 }

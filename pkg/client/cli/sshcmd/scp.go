@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/ssh"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
 )
 
@@ -43,24 +44,8 @@ own scp does the work.`,
 			virtctl scp -r site root@vm/demo/shop:/srv
 			virtctl scp 'root@demo:/var/log/*.log' .
 			virtctl scp -r --preserve root@demo:data backup`),
-		Args: cli.Args(2, -1, "a source and a destination"),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			if strings.ContainsAny(word, ":/.~") {
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			found, _ := completeMachine(f)(cmd, nil, word)
-			for i, candidate := range found {
-				name, about, described := strings.Cut(candidate, "\t")
-				found[i] = name + ":"
-				if described {
-					found[i] += "\t" + about
-				}
-			}
-			if len(found) == 0 {
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			return found, cobra.ShellCompDirectiveNoSpace
-		},
+		Args:              cli.Args(2, -1, "a source and a destination"),
+		ValidArgsFunction: completioncmd.Places(completeMachine(f)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Sources, o.To = args[:len(args)-1], args[len(args)-1]
 			if err := o.complete(cmd); err != nil {
