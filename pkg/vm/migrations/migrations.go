@@ -1,5 +1,5 @@
-// Package migrations answers by a VirtualMachineInstance's status whether it migrates, and whether it can; and it writes
-// and reads what keeps a guest on its node (obstacles.go). Every component asks it, so that all mean the same.
+// Package migrations answers by a VirtualMachineInstance's status whether it migrates, and whether it can; and it
+// writes and reads what keeps a guest on its node (obstacles.go). Every component asks it, so that all mean the same.
 package migrations
 
 import (
