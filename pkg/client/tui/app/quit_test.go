@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
-// An action that was agreed to is sent before the dashboard ends, however soon q follows. A second q ends it at once, any
-// other key keeps it, and so does an action that fails.
+// An action that was agreed to is sent before the dashboard ends, however soon q follows. A second q ends it at once,
+// any other key keeps it, and so does an action that fails.
 func TestQuitAfterAction(t *testing.T) {
 	key := func(a *App, k rune) tea.Cmd {
 		_, cmd := a.Update(tea.KeyPressMsg{Code: k, Text: string(k)})
@@ -39,11 +39,12 @@ func TestQuitAfterAction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := New(world(&fake{}))
 			done := false
-			a.Update(page.Ask{Question: "Restart?", Task: page.Task{Line: "virtctl restart web", Do: func(context.Context) error {
+			task := page.Task{Line: "virtctl restart web", Do: func(context.Context) error {
 				done = true
 				return tc.fails
-			}}})
-			task := key(a, 'y')
+			}}
+			a.Update(page.Ask{Question: "Restart?", Task: task})
+			sent := key(a, 'y')
 			var last tea.Cmd
 			for _, k := range tc.keys {
 				last = key(a, k)
@@ -57,7 +58,7 @@ func TestQuitAfterAction(t *testing.T) {
 			if got := a.Unanswered(); !slices.Equal(got, []string{"virtctl restart web"}) {
 				t.Errorf("unanswered: %q", got)
 			}
-			_, cmd := a.Update(task())
+			_, cmd := a.Update(sent())
 			if got := quits(cmd); got != tc.quits || !done || len(a.Unanswered()) > 0 {
 				t.Errorf("quits %v, done %v, unanswered %q", got, done, a.Unanswered())
 			}
