@@ -50,6 +50,8 @@ type Snapshot struct {
 	Deadline time.Duration
 	// Retain says that its content stays when a snapshot is deleted.
 	Retain bool
+	// Kept says that a restore is complete and keeps what it replaced, so that it can be undone.
+	Kept bool
 	// Content is the name of a snapshot's content. Included and Excluded are its volumes.
 	Content            string
 	Included, Excluded []string

@@ -66,7 +66,7 @@ func RestoreRow(r *snapshotv1beta1.VirtualMachineRestore) *store.Snapshot {
 	row.Phase, row.Stage, _ = strings.Cut(RestoreStage(r), ": ")
 	switch row.Phase {
 	case "Complete":
-		row.Health, row.Ended = store.Well, true
+		row.Health, row.Ended, row.Kept = store.Well, true, vmsnapshots.Keeps(r)
 	case "Failed":
 		row.Health, row.Ended, row.Stage, row.Trouble = store.Bad, true, "", row.Stage
 	default:

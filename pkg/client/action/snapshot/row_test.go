@@ -115,6 +115,21 @@ func restoreRow(status *snapshotv1beta1.VirtualMachineRestoreStatus) *store.Snap
 	return RestoreRow(r)
 }
 
+// A complete restore that keeps what it replaced can be undone; its row says so.
+func TestKeptRow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		keep, complete, want bool
+	}{
+		"kept": {true, true, true}, "under way": {true, false, false}, "not kept": {false, true, false},
+	} {
+		r := NewRestore("default", "r", "snap", "demo", RestoreOptions{Keep: tc.keep})
+		r.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Complete: &tc.complete}
+		if got := RestoreRow(r).Kept; got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // TestVolumeRows has the size of a volume be what its VolumeSnapshot takes at least, once that is known.
 func TestVolumeRows(t *testing.T) {
 	c := &snapshotv1beta1.VirtualMachineSnapshotContent{}

@@ -152,6 +152,9 @@ func Run(ctx context.Context, o *Options) error {
 	beside.Go(func() { untilSignal(ctx, cancel) })
 	_, err = program.Run()
 	model.Close()
+	for _, line := range model.Unanswered() {
+		fmt.Fprintf(f.IO.ErrOut, "warning: left before the cluster answered: %s\n", line)
+	}
 	cancel()
 	beside.Wait()
 	s.remember(model.History)

@@ -55,6 +55,7 @@ type App struct {
 	copying       func(string) tea.Cmd
 	totals        page.Summary // of the rows, when they were read last
 	place         string       // the key of the page in the bar that was gone to
+	leaving       bool         // the dashboard ends when what was asked of the cluster has been answered
 }
 
 // entry is a line of the command log.
@@ -184,9 +185,15 @@ func (a *App) news(msg tea.Msg) (cmd tea.Cmd, heard bool) {
 		return a.sought(m), true
 	case taskEnded:
 		a.ended(m.index, m.err)
+		if a.leaving && m.err == nil {
+			return a.quitWhenAnswered(), true
+		}
+		a.leaving = false
 		if m.then != nil {
 			return page.Send(m.then(m.err)), true
 		}
+	case quitting:
+		return a.quitWhenAnswered(), true
 	case runEnded: // an error was read where it was said
 		a.log[m.index].ended, a.log[m.index].err = true, m.err
 		if m.err != nil {

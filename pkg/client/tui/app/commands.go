@@ -49,7 +49,7 @@ func (a *App) commands() []command {
 			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
 		},
 		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
-		{name: "quit", help: "leave the dashboard", do: func(*App, string) tea.Cmd { return tea.Quit }},
+		{name: "quit", help: "leave the dashboard", do: func(a *App, _ string) tea.Cmd { return a.quit() }},
 	}
 	if a.Switch != nil {
 		all = append(all,

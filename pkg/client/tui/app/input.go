@@ -24,7 +24,10 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 		return cmd
 	}
 	if key == "ctrl+c" {
-		return tea.Quit
+		return a.quit()
+	}
+	if key != "q" {
+		a.leaving = false
 	}
 	switch {
 	case a.ask != nil:
@@ -140,7 +143,7 @@ func appKeys() keymap.Map[*App] {
 			Keys: []string{"esc"}, Name: "back", Help: "end the search, take the filter away, or go back",
 			Do: func(a *App) tea.Cmd { a.back(); return nil },
 		},
-		{Keys: []string{"q"}, Name: "quit", Help: "leave the dashboard", Do: func(*App) tea.Cmd { return tea.Quit }},
+		{Keys: []string{"q"}, Name: "quit", Help: "leave the dashboard", Do: (*App).quit},
 		{
 			Keys: []string{"0"}, Help: "all namespaces", Quiet: true, Allowed: func(a *App) string {
 				if a.World.Namespace == "" {

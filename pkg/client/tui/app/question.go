@@ -52,7 +52,7 @@ func (a *App) answer(key, text string) tea.Cmd {
 		return nil
 	}
 	a.ask = nil
-	return page.Send(q.Task)
+	return a.start(q.Task) // at once, so that a q that follows knows of it
 }
 
 func (q *question) view() (string, theme.Role) {

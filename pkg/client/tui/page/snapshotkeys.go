@@ -178,12 +178,22 @@ func (s saved) askDelete() tea.Cmd {
 	for _, row := range chosen[:min(len(chosen), namedMost)] {
 		names = append(names, savedName(row))
 	}
+	kept := 0
+	for _, row := range chosen {
+		if row.Kept {
+			kept++
+		}
+	}
 	ask.Typed = fmt.Sprint(len(chosen))
 	ask.Question = fmt.Sprintf("Delete %d: %s", len(chosen), strings.Join(names, ", "))
 	if more := len(chosen) - namedMost; more > 0 {
 		ask.Question += fmt.Sprintf(" and %d more", more)
 	}
-	ask.Question += "? What snapshots have of volumes goes with them unless it is to stay." + leftOut("row", whys)
+	ask.Question += "? What snapshots have of volumes goes with them unless it is to stay."
+	if kept > 0 {
+		ask.Question += fmt.Sprintf(" Restores among them that cannot be undone any more: %d.", kept)
+	}
+	ask.Question += leftOut("row", whys)
 	return Send(ask)
 }
 
@@ -199,6 +209,9 @@ func savedName(s *store.Snapshot) string {
 // consequence is what becomes of what a row has.
 func (s saved) consequence(row *store.Snapshot) string {
 	switch {
+	case row.Kept:
+		return "the VM and its volumes stay, but the restore cannot be undone any more, and the volumes that it " +
+			"replaced stay for nobody"
 	case row.Resource == store.Restores && row.Ended, row.Resource == store.Clones && row.Ended:
 		return "only this record goes, the VM and its volumes stay"
 	case row.Resource == store.Restores:
