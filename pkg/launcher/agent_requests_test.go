@@ -199,6 +199,33 @@ func TestExec(t *testing.T) {
 	l.end(t)
 }
 
+// A program whose guest goes away is lost: nobody knows how it ended, while one that never began is refused.
+func TestExecLost(t *testing.T) {
+	l := begin(t)
+	agent := &fakeAgent{}
+	l.memory.agent = agent.reply
+	l.mustStart()
+	for name, gone := range map[string]error{
+		"the agent forgot it": &hypervisor.AgentError{Message: "PID 101 does not exist"},
+		"no domain":           hypervisor.ErrNoDomain,
+	} {
+		l.memory.agent = func(command string) (string, error) {
+			if strings.Contains(command, "guest-exec-status") {
+				return "", gone
+			}
+			return agent.reply(command)
+		}
+		if _, err := l.exec(t.Context(), nil, "id"); status.Code(err) != codes.DataLoss {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	l.memory.agent = func(string) (string, error) { return "", hypervisor.ErrNoAgent }
+	if _, err := l.exec(t.Context(), nil, "id"); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("never begun: %v", err)
+	}
+	l.end(t)
+}
+
 // Input that libvirt would break goes through a file.
 func TestExecMuchInput(t *testing.T) {
 	l := begin(t)

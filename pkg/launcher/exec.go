@@ -100,7 +100,7 @@ func (s *service) Exec(req *pb.ExecRequest, stream grpc.ServerStreamingServer[pb
 		return stream.Context().Err()
 	}
 	if err != nil {
-		return err
+		return lost(err)
 	}
 	for output := ended.Output; len(output) > 0; output = output[min(chunk, len(output)):] {
 		if err := stream.Send(
@@ -119,6 +119,15 @@ func (s *service) Exec(req *pb.ExecRequest, stream grpc.ServerStreamingServer[pb
 	return stream.Send(&pb.ExecResponse{What: &pb.ExecResponse_Result{Result: &pb.ExecResult{
 		ExitCode: int32(ended.ExitCode), Signal: int32(ended.Signal), Truncated: ended.Truncated,
 	}}})
+}
+
+// lost is the error for a program that was started and of which nobody knows how it ended. Output that is too large is
+// lost, too, but its program has ended.
+func lost(err error) error {
+	if code := status.Code(err); code == codes.ResourceExhausted {
+		return err
+	}
+	return status.Error(codes.DataLoss, status.Convert(err).Message())
 }
 
 // startProgram starts a program once: when the agent's answer is lost, nobody knows whether it runs.

@@ -218,7 +218,13 @@ func TestExecFailures(t *testing.T) {
 		"odd words": {
 			request, grpcstatus.Error(codes.FailedPrecondition, "\x1b[2Jno\nagent"), "Conflict", " [2Jno agent",
 		},
-		"silence": {request, io.EOF, "Conflict", "how it ended"},
+		"silence": {request, io.EOF, string(exec.ReasonLost), "how it ended"},
+		"guest gone": {
+			request, grpcstatus.Error(codes.DataLoss, "the guest has ended"), string(exec.ReasonLost), "has ended",
+		},
+		"launcher gone": {
+			request, grpcstatus.Error(codes.Unavailable, "EOF"), string(exec.ReasonLost), "EOF",
+		},
 		"not JSON": {
 			func(c *stream.Conn) { exec.WriteFrame(c, exec.ChannelRequest, []byte("x")) }, nil, "BadRequest",
 			"read the request",

@@ -71,7 +71,7 @@ func runProgram(ctx context.Context, c *orderer, request *launcherpb.ExecRequest
 		message, err := program.Recv()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("the launcher has not said how it ended")
+				err = grpcstatus.Error(codes.DataLoss, "the launcher has not said how it ended")
 			}
 			return failed(c.vmi, err), ctx.Err()
 		}
@@ -95,6 +95,9 @@ func runProgram(ctx context.Context, c *orderer, request *launcherpb.ExecRequest
 func failed(vmi types.NamespacedName, err error) exec.Result {
 	status := statusOf(vmi, err)
 	switch grpcstatus.Code(err) {
+	case codes.DataLoss, codes.Unavailable: // a launcher that does not answer may have started it
+		status.Reason, status.Code = exec.ReasonLost, http.StatusConflict
+		status.Message = Words(err)
 	case codes.NotFound:
 		status.Reason, status.Code = exec.ReasonNoProgram, http.StatusUnprocessableEntity
 		status.Message = Words(err)

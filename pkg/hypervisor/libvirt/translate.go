@@ -51,6 +51,12 @@ func agentError(err error) error {
 		return &hypervisor.AgentError{Message: hypervisor.Message(words)}
 	}
 	switch e.Code {
+	case libvirt.ERR_NO_DOMAIN:
+		return hypervisor.ErrNoDomain
+	case libvirt.ERR_OPERATION_INVALID:
+		if strings.Contains(e.Message, "domain is not running") {
+			return hypervisor.ErrNoDomain
+		}
 	case libvirt.ERR_AGENT_COMMAND_FAILED:
 		return &hypervisor.AgentError{Message: hypervisor.Message(e.Message)}
 	case libvirt.ERR_AGENT_UNRESPONSIVE, libvirt.ERR_AGENT_UNSYNCED, libvirt.ERR_AGENT_COMMAND_TIMEOUT,

@@ -52,6 +52,12 @@ func TestAgentError(t *testing.T) {
 	if err := agentError(refused); !errors.As(err, &agent) || agent.Message != "Guest agent command failed" {
 		t.Errorf("refused by the agent: %v", err)
 	}
+	off := libvirt.Error{
+		Code: libvirt.ERR_OPERATION_INVALID, Message: "Requested operation is not valid: domain is not running",
+	}
+	if err := agentError(off); !errors.Is(err, hypervisor.ErrNoDomain) {
+		t.Errorf("a guest that is off: %v", err)
+	}
 	for code, want := range map[libvirt.ErrorNumber]error{
 		libvirt.ERR_AGENT_UNRESPONSIVE:    hypervisor.ErrNoAgent,
 		libvirt.ERR_AGENT_UNSYNCED:        hypervisor.ErrNoAgent,

@@ -54,6 +54,9 @@ type Request struct {
 // ReasonNoProgram is the reason of a failure that is about the program: the guest has none of that name.
 const ReasonNoProgram metav1.StatusReason = "NoSuchProgram"
 
+// ReasonLost is the reason of a failure after the program was started: nobody knows how it ended.
+const ReasonLost metav1.StatusReason = "ProgramLost"
+
 // Result is how it ended.
 type Result struct {
 	// ExitCode is the program's, unless Signal, which ended it, is not zero.

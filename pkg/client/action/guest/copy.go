@@ -263,6 +263,7 @@ func sendFile(w io.Writer, source io.Reader, way *window, sent chan<- pushed) er
 // receiveFile gives take what comes before the result.
 func receiveFile(r io.Reader, take func(exec.Channel, []byte) error) (Copied, error) {
 	var copied Copied
+	begun := false
 	for {
 		channel, payload, err := exec.ReadFrame(r)
 		switch {
@@ -271,13 +272,13 @@ func receiveFile(r io.Reader, take func(exec.Channel, []byte) error) (Copied, er
 		case err != nil:
 			return copied, err
 		case channel == copyfile.ChannelResult:
-			return copied, copied.end(payload)
+			return copied, copied.end(payload, begun)
 		case channel == copyfile.ChannelOpened:
 			var opened copyfile.Opened
 			if err := json.Unmarshal(payload, &opened); err != nil {
 				return copied, fmt.Errorf("read what is to be copied: %w", err)
 			}
-			copied.Path = opened.Path
+			copied.Path, begun = opened.Path, true
 		}
 		if err := take(channel, payload); err != nil {
 			return copied, err
@@ -285,8 +286,8 @@ func receiveFile(r io.Reader, take func(exec.Channel, []byte) error) (Copied, er
 	}
 }
 
-// end reads the result.
-func (c *Copied) end(payload []byte) error {
+// end reads the result. What fails a copy that has begun, and is not about the file, is that its guest has gone.
+func (c *Copied) end(payload []byte, begun bool) error {
 	if err := json.Unmarshal(payload, &c.Result); err != nil {
 		return fmt.Errorf("read the result: %w", err)
 	}
@@ -297,6 +298,9 @@ func (c *Copied) end(payload []byte) error {
 	switch failure.Reason {
 	case copyfile.ReasonNoFile, copyfile.ReasonDenied, copyfile.ReasonFull, copyfile.ReasonRefused:
 		return &FileError{failure.Message}
+	}
+	if begun {
+		return fmt.Errorf("%w before the file was copied: %s", action.ErrLost, failure.Message)
 	}
 	return &apierrors.StatusError{ErrStatus: *failure}
 }

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
@@ -149,3 +151,28 @@ func TestPushDoesNotRunAhead(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// A copy whose guest goes away after it has begun is lost; one that is refused, or whose file is at fault, is not.
+func TestCopyLost(t *testing.T) {
+	gone := &metav1.Status{Reason: metav1.StatusReasonConflict, Message: "the guest does not run any more"}
+	full := &metav1.Status{Reason: copyfile.ReasonFull, Message: "/x: no space"}
+	for name, tc := range map[string]struct {
+		begun   bool
+		failure *metav1.Status
+		lost    bool
+	}{
+		"gone": {true, gone, true}, "refused": {false, gone, false}, "full": {true, full, false},
+	} {
+		open := against(t, func(conn *stream.Conn) {
+			if tc.begun {
+				exec.WriteJSON(conn, copyfile.ChannelOpened, copyfile.Opened{Path: "/x"})
+			}
+			exec.WriteJSON(conn, copyfile.ChannelResult, copyfile.Result{Failure: tc.failure})
+		})
+		_, err := Pull{Path: "/x", To: io.Discard}.Run(t.Context(), open)
+		if err == nil || errors.Is(err, action.ErrLost) != tc.lost ||
+			!strings.Contains(err.Error(), tc.failure.Message) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

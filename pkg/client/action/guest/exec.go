@@ -122,6 +122,8 @@ func finish(ctx context.Context, result exec.Result, err error) (exec.Result, er
 		return result, nil
 	case failure.Reason == exec.ReasonNoProgram:
 		return exec.Result{}, fmt.Errorf("%w: %s", ErrNoProgram, failure.Message)
+	case failure.Reason == exec.ReasonLost:
+		return exec.Result{}, fmt.Errorf("%w before the command ended: %s", action.ErrLost, failure.Message)
 	default:
 		return exec.Result{}, &apierrors.StatusError{ErrStatus: *failure}
 	}
