@@ -54,6 +54,7 @@ type fake struct {
 	hang      bool   // nothing answers
 	nothing   bool   // there is nothing of anything
 	shown     []string
+	plan      *evacuate.Report // of an evacuation; nil is one of three guests
 }
 
 // wait is how a call begins: it does not answer at all where nothing does.
@@ -208,9 +209,13 @@ func (f *fake) EvacuationPlan(_ context.Context, node string) (*evacuate.Report,
 	if err := f.wait(); err != nil || f.nothing {
 		return &evacuate.Report{Node: node}, err
 	}
+	if f.plan != nil {
+		return f.plan, nil
+	}
 	return &evacuate.Report{Node: node, Planned: true, Guests: []evacuate.Guest{
 		{Namespace: "prod", Name: "web", Outcome: evacuate.Moves, Target: "node2"},
-		{Namespace: "prod", Name: "old", Outcome: evacuate.Restarts, Reason: "its eviction strategy is None"},
+		{Namespace: "prod", Name: "old", Outcome: evacuate.Restarts,
+			Reason: "it is shut down, since its eviction strategy is None"},
 		{
 			Namespace: "prod", Name: "db", Outcome: evacuate.Stays,
 			Reason: "it cannot be migrated: PVC data is not shared",
