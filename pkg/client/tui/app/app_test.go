@@ -707,6 +707,7 @@ func TestFrames(t *testing.T) {
 			"+", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42",
 			"down", "down", "down", "down", "down", "'me", "down", "'secret",
 		},
+		"form-diskless": {"+", "'new", "ctrl+s"},
 		"form-wrong": {"+", "'new", "up", "'no key", "up"},
 		"form-import": {
 			"+", "'new", "down", "down", "down", "down", "down", "down", "down", "down", "'type:h", "tab",
@@ -780,7 +781,7 @@ func TestTrouble(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string][]string{
 		"machine":    {"down", "enter"},
-		"form":       {"+", "'web", "ctrl+s"},
+		"form":       {"+", "'web", "ctrl+s", "ctrl+s"},
 		"evacuation": {"2", "E"},
 		"edit":       {"down", "e"},
 	} {
