@@ -89,7 +89,9 @@ func TestPlan(t *testing.T) {
 		func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.OwnerReferences = nil })
 	add(&f, "j-restarts", v1.EvictionStrategyNone)
 	add(&f, "k-restarts", v1.EvictionStrategyNone,
-		func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.Spec.EvictionStrategy = nil })
+		func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
+			vmi.Spec.EvictionStrategy = nil
+		})
 	add(&f, "over", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
 		vmi.Status.Phase = v1.Failed
 	})
