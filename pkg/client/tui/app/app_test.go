@@ -899,7 +899,8 @@ func TestActionsSayWhenTheyAreDone(t *testing.T) {
 		shows := func(want string) {
 			t.Helper()
 			screen := ansi.Strip(a.screen())
-			if !strings.Contains(screen, "\n "+want) || strings.Contains(screen, done) != strings.HasPrefix(want, done) {
+			if !strings.Contains(screen, "\n "+want) ||
+				strings.Contains(screen, done) != strings.HasPrefix(want, done) {
 				t.Errorf("%q is not what is said:\n%s", want, screen)
 			}
 		}

@@ -240,7 +240,7 @@ func TestWordsOfKeys(t *testing.T) {
 	t.Cleanup(a.Close)
 	drive(t, a, sizes[1])
 	press(t, a, "4", "Y")
-	if got := a.top().Title(); got != "copy of an event" {
+	if got := a.top().Title(); !strings.HasPrefix(got, "copy of an event ") {
 		t.Errorf("the page is called %q", got)
 	}
 	press(t, a, "5", "y")
@@ -300,8 +300,8 @@ func TestFormWarnsOfNoDisk(t *testing.T) {
 		t.Helper()
 		press(t, a, keys...)
 		screen := strings.Join(strings.Fields(ansi.Strip(a.screen())), " ")
-		if !strings.Contains(screen, "It has no disk to boot from") || !strings.Contains(screen, "^s again creates it") ||
-			len(f.done) > 0 {
+		if !strings.Contains(screen, "It has no disk to boot from") ||
+			!strings.Contains(screen, "^s again creates it") || len(f.done) > 0 {
 			t.Errorf("it does not warn, or did %v:\n%s", f.done, a.screen())
 		}
 	}

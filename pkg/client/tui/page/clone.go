@@ -60,7 +60,8 @@ func (p *cloning) says() []widget.Line {
 	data, anew := excluded(p.row)
 	if len(data) > 0 {
 		lines = append(lines, widget.Line{
-			Text: "Not in it, since the snapshot has no data of them: " + strings.Join(data, ", ") + ".", Role: theme.Warn,
+			Text: "Not in it, since the snapshot has no data of them: " + strings.Join(data, ", ") + ".",
+			Role: theme.Warn,
 		})
 	}
 	if len(anew) > 0 {

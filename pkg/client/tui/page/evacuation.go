@@ -39,8 +39,8 @@ type evacuated struct {
 	plan *evacuate.Report
 }
 
-// A plan lists all pods of the cluster, so it is not read at each change of many, and without a change only while guests
-// leave: those of other namespaces than the one that is shown have no rows.
+// A plan lists all pods of the cluster, so it is not read at each change of many, and without a change only while
+// guests leave: those of other namespaces than the one that is shown have no rows.
 const (
 	evacuationLeast = 2 * time.Second
 	evacuationMost  = 10 * time.Second
@@ -155,8 +155,8 @@ func (p *Evacuation) draw() {
 
 func evacuationQuestion(r *evacuate.Report) string {
 	if len(r.Guests) == 0 {
-		return fmt.Sprintf("Cordon node %s? No guest runs there, and none comes until O on the page of nodes uncordons it.",
-			r.Node)
+		return "Cordon node " + r.Node +
+			"? No guest runs there, and none comes until O on the page of nodes uncordons it."
 	}
 	down := 0
 	for i := range r.Guests {
