@@ -177,8 +177,8 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, rooms []*room) Guest {
 		return g
 	case verdict.Allow:
 		g.Outcome, g.Reason = end(f.VMs[vmi.Namespace+"/"+vmi.Name], vmi)
-		if g.Reason == "" && strategy == v1.EvictionStrategyLiveMigrateIfPossible {
-			g.Reason = "it cannot move: " + eviction.Obstacle(vmi)
+		if g.Reason == "" {
+			g.Reason = unmoved(vmi, strategy)
 		}
 		if g.Outcome == Ends {
 			return g
@@ -194,9 +194,25 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, rooms []*room) Guest {
 		if g.Outcome == Moves {
 			g.Outcome = Waits
 		}
-		g.Reason = cmp.Or(g.Reason, "no other node would take it now")
+		if g.Reason != "" {
+			g.Reason += "; "
+		}
+		g.Reason += "no other node would take it now"
 	}
 	return g
+}
+
+// unmoved says why a guest is shut down rather than moved; empty for one that does not run yet or is on its way out.
+func unmoved(vmi *v1.VirtualMachineInstance, strategy v1.EvictionStrategy) string {
+	switch {
+	case !eviction.Alive(vmi):
+		return ""
+	case strategy == v1.EvictionStrategyLiveMigrateIfPossible:
+		return "it cannot move: " + eviction.Obstacle(vmi)
+	case vmi.Spec.EvictionStrategy == nil || *vmi.Spec.EvictionStrategy == "":
+		return fmt.Sprintf("it is shut down, since it has no eviction strategy and the cluster's is %s", strategy)
+	}
+	return fmt.Sprintf("it is shut down, since its eviction strategy is %s", strategy)
 }
 
 func podUID(pod *corev1.Pod) types.UID {

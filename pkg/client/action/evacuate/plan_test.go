@@ -87,12 +87,17 @@ func TestPlan(t *testing.T) {
 	add(&f, "h-marked", v1.EvictionStrategyExternal)
 	add(&f, "i-ends", v1.EvictionStrategyNone,
 		func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.OwnerReferences = nil })
+	add(&f, "j-restarts", v1.EvictionStrategyNone)
+	add(&f, "k-restarts", v1.EvictionStrategyNone,
+		func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
+			vmi.Spec.EvictionStrategy = nil
+		})
 	add(&f, "over", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
 		vmi.Status.Phase = v1.Failed
 	})
 
 	r := NewPlan(f)
-	if !r.Planned || r.Cordoned || len(r.Guests) != 9 {
+	if !r.Planned || r.Cordoned || len(r.Guests) != 11 {
 		t.Fatalf("report %+v", r)
 	}
 	targets := map[string]int{}
@@ -109,6 +114,8 @@ func TestPlan(t *testing.T) {
 		{Ends, "run strategy Manual"},
 		{Marked, "External"},
 		{Ends, "no VirtualMachine"},
+		{Restarts, "it is shut down, since its eviction strategy is None; no other node would take it now"},
+		{Restarts, "it is shut down, since it has no eviction strategy and the cluster's is None"},
 	} {
 		g := r.Guests[i]
 		if g.Outcome != want.outcome || !strings.Contains(g.Reason, want.reason) ||

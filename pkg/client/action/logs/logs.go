@@ -151,7 +151,7 @@ func Elsewhere(vmi *v1.VirtualMachineInstance, since time.Time) string {
 		!since.IsZero() && since.After(ms.EndTimestamp.Time) {
 		return ""
 	}
-	return fmt.Sprintf("%s/%s moved from node %s to %s at %s; its log begins there", vmi.Namespace, vmi.Name,
+	return fmt.Sprintf("%s/%s moved from %s to %s at %s; its log begins there", vmi.Namespace, vmi.Name,
 		ms.SourceNode, ms.TargetNode, ms.EndTimestamp.UTC().Format(time.RFC3339))
 }
 

@@ -284,7 +284,7 @@ func TestElsewhere(t *testing.T) {
 		return out
 	}
 	as := func(*v1.VirtualMachineInstanceMigrationState) {}
-	const said = "ns/web moved from node node1 to node2 at 2026-01-02T03:04:05Z; its log begins there"
+	const said = "ns/web moved from node1 to node2 at 2026-01-02T03:04:05Z; its log begins there"
 	for name, c := range map[string]struct {
 		vmi   *v1.VirtualMachineInstance
 		since time.Time

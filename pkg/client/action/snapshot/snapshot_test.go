@@ -6,10 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -40,7 +42,9 @@ func snap(change func(*snapshotv1beta1.VirtualMachineSnapshot)) *snapshotv1beta1
 
 func demo() *v1.VirtualMachine {
 	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"}}
-	claim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}
+	claim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
+	}}
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
 	vm.Spec.Template.Spec.Volumes = []v1.Volume{
 		{Name: "disk", VolumeSource: claim},
@@ -57,6 +61,15 @@ func TestLeftOut(t *testing.T) {
 	out := LeftOut(demo())
 	if len(out) != 1 || out[0] != (Volume{"logs", "no class"}) {
 		t.Errorf("%v", out)
+	}
+}
+
+func TestAnew(t *testing.T) {
+	if anew := Anew(demo()); !slices.Equal(anew, []string{"boot"}) {
+		t.Errorf("made anew: %v", anew)
+	}
+	if anew := Anew(&v1.VirtualMachine{}); anew != nil {
+		t.Errorf("made anew of nothing: %v", anew)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // Volume is one of a VM's volumes, and why it is not in a snapshot.
@@ -30,6 +31,20 @@ func LeftOut(vm *v1.VirtualMachine) []Volume {
 	for _, status := range vm.Status.VolumeSnapshotStatuses {
 		if holds[status.Name] && !status.Enabled {
 			out = append(out, Volume{status.Name, cmp.Or(status.Reason, "no reason is given")})
+		}
+	}
+	return out
+}
+
+// Anew are the volumes of a VM that are no claims, so that no snapshot has them: they are made anew of the spec.
+func Anew(vm *v1.VirtualMachine) []string {
+	if vm.Spec.Template == nil {
+		return nil
+	}
+	var out []string
+	for i := range vm.Spec.Template.Spec.Volumes {
+		if volume := &vm.Spec.Template.Spec.Volumes[i]; vmsnapshots.Claim(volume) == "" {
+			out = append(out, volume.Name)
 		}
 	}
 	return out

@@ -145,7 +145,7 @@ func replaces(namespace string, p *snapshot.Plan) string {
 		text += " The snapshot does not have its volumes " + strings.Join(p.Loses, ", ") + "."
 	}
 	if p.Runs {
-		text += " Its guest is stopped first."
+		text += " Its guest is stopped first, and the VM stays off until it is started."
 	}
 	if p.Resumes {
 		text += " When it is started, its guest resumes where it was when the snapshot was taken."

@@ -431,3 +431,14 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacesSaysThatTheVMStaysOff has a VM that runs stopped for its restore, and stay so.
+func TestReplacesSaysThatTheVMStaysOff(t *testing.T) {
+	const says = " Its guest is stopped first, and the VM stays off until it is started."
+	for _, runs := range []bool{false, true} {
+		plan := &snapshot.Plan{Snapshot: &snapshotv1beta1.VirtualMachineSnapshot{}, Target: "vm", Runs: runs}
+		if text := replaces("ns", plan); strings.Contains(text, says) != runs {
+			t.Errorf("of a VM that runs, %t, it says %q", runs, text)
+		}
+	}
+}

@@ -373,8 +373,11 @@ func (a *App) start(t page.Task) tea.Cmd {
 
 func (a *App) ended(index int, err error) {
 	a.log[index].ended, a.log[index].err = true, err
-	if err != nil {
-		a.trouble = append(a.trouble, a.log[index].line+": "+a.World.Say(err))
+	switch line := a.log[index].line; {
+	case err != nil:
+		a.trouble = append(a.trouble, line+": "+a.World.Say(err))
+	case a.notice == "" || a.notice == line: // else another thing is said since
+		a.notice = a.theme().Done + " " + line
 	}
 }
 

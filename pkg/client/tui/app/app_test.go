@@ -11,12 +11,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -54,6 +56,7 @@ type fake struct {
 	hang      bool   // nothing answers
 	nothing   bool   // there is nothing of anything
 	shown     []string
+	plan      *evacuate.Report // of an evacuation; nil is one of three guests
 }
 
 // wait is how a call begins: it does not answer at all where nothing does.
@@ -208,9 +211,15 @@ func (f *fake) EvacuationPlan(_ context.Context, node string) (*evacuate.Report,
 	if err := f.wait(); err != nil || f.nothing {
 		return &evacuate.Report{Node: node}, err
 	}
+	if f.plan != nil {
+		return f.plan, nil
+	}
 	return &evacuate.Report{Node: node, Planned: true, Guests: []evacuate.Guest{
 		{Namespace: "prod", Name: "web", Outcome: evacuate.Moves, Target: "node2"},
-		{Namespace: "prod", Name: "old", Outcome: evacuate.Restarts, Reason: "its eviction strategy is None"},
+		{
+			Namespace: "prod", Name: "old", Outcome: evacuate.Restarts,
+			Reason: "it is shut down, since its eviction strategy is None",
+		},
 		{
 			Namespace: "prod", Name: "db", Outcome: evacuate.Stays,
 			Reason: "it cannot be migrated: PVC data is not shared",
@@ -702,7 +711,8 @@ func TestFrames(t *testing.T) {
 			"+", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42",
 			"down", "down", "down", "down", "down", "'me", "down", "'secret",
 		},
-		"form-wrong": {"+", "'new", "up", "'no key", "up"},
+		"form-diskless": {"+", "'new", "ctrl+s"},
+		"form-wrong":    {"+", "'new", "up", "'no key", "up"},
 		"form-import": {
 			"+", "'new", "down", "down", "down", "down", "down", "down", "down", "down", "'type:h", "tab",
 			"'https://host/disk.qcow2",
@@ -775,7 +785,7 @@ func TestTrouble(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string][]string{
 		"machine":    {"down", "enter"},
-		"form":       {"+", "'web", "ctrl+s"},
+		"form":       {"+", "'web", "ctrl+s", "ctrl+s"},
 		"evacuation": {"2", "E"},
 		"edit":       {"down", "e"},
 	} {
@@ -874,6 +884,59 @@ func TestKeysDoWhatTheySay(t *testing.T) {
 		if got := strings.Join(f.done, ", "); got != c.want {
 			t.Errorf("%s: did %q, not %q", name, got, c.want)
 		}
+	}
+}
+
+// TestActionsSayWhenTheyAreDone tells an action that was begun from one that has ended.
+func TestActionsSayWhenTheyAreDone(t *testing.T) {
+	t.Parallel()
+	for _, ascii := range []bool{false, true} {
+		w := world(&fake{})
+		w.Theme = theme.New(theme.Options{ASCII: ascii})
+		a := New(w)
+		drive(t, a, sizes[1])
+		done := map[bool]string{false: "✓ ", true: "ok "}[ascii]
+		shows := func(want string) {
+			t.Helper()
+			screen := ansi.Strip(a.screen())
+			if !strings.Contains(screen, "\n "+want) ||
+				strings.Contains(screen, done) != strings.HasPrefix(want, done) {
+				t.Errorf("%q is not what is said:\n%s", want, screen)
+			}
+		}
+		first, second := a.start(page.Task{Line: "first", Do: func(context.Context) error { return nil }}),
+			a.start(page.Task{Line: "second", Do: func(context.Context) error { return nil }})
+		shows("second")
+		run(t, a, first, 0)
+		shows("second")
+		run(t, a, second, 0)
+		shows(done + "second")
+		press(t, a, "down")
+		if strings.Contains(a.screen(), "second") {
+			t.Errorf("it is said on and on:\n%s", a.screen())
+		}
+		a.Close()
+	}
+}
+
+// TestWrongWordIsSaid types another name than the one that is asked for.
+func TestWrongWordIsSaid(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	a := New(world(f))
+	t.Cleanup(a.Close)
+	drive(t, a, sizes[1])
+	press(t, a, "down", "ctrl+d", "'wep", "enter")
+	if !strings.Contains(a.screen(), "That is not web; esc cancels.") {
+		t.Errorf("nothing says what is wrong:\n%s", a.screen())
+	}
+	press(t, a, "backspace")
+	if strings.Contains(a.screen(), "That is not web") {
+		t.Errorf("it is said of what was not entered:\n%s", a.screen())
+	}
+	press(t, a, "'b", "enter")
+	if !slices.Equal(f.done, []string{"delete prod/web"}) {
+		t.Errorf("did %v", f.done)
 	}
 }
 

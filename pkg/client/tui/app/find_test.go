@@ -233,6 +233,22 @@ func TestKeysWithoutUse(t *testing.T) {
 	}
 }
 
+// TestWordsOfKeys has an event with its article, and no word of VMs for a key that other pages have too.
+func TestWordsOfKeys(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{doctor: &doctor.Report{}}))
+	t.Cleanup(a.Close)
+	drive(t, a, sizes[1])
+	press(t, a, "4", "Y")
+	if got := a.top().Title(); !strings.HasPrefix(got, "copy of an event ") {
+		t.Errorf("the page is called %q", got)
+	}
+	press(t, a, "5", "y")
+	if a.notice != "y does nothing on this page; ? shows its keys" {
+		t.Errorf("of y it says %q", a.notice)
+	}
+}
+
 // TestFormWaits types into the form of a new machine: it complains of a field when that was left, and of the disk when
 // the fields of disks were.
 func TestFormWaits(t *testing.T) {
@@ -271,6 +287,30 @@ func TestFormWaits(t *testing.T) {
 	says("! Name", false)
 	press(t, a, "ctrl+s")
 	says("! Name", true)
+}
+
+// TestFormWarnsOfNoDisk creates a machine without a disk only when that is asked for twice.
+func TestFormWarnsOfNoDisk(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	a := New(world(f))
+	t.Cleanup(a.Close)
+	drive(t, a, sizes[1])
+	warns := func(keys ...string) {
+		t.Helper()
+		press(t, a, keys...)
+		screen := strings.Join(strings.Fields(ansi.Strip(a.screen())), " ")
+		if !strings.Contains(screen, "It has no disk to boot from") ||
+			!strings.Contains(screen, "^s again creates it") || len(f.done) > 0 {
+			t.Errorf("it does not warn, or did %v:\n%s", f.done, a.screen())
+		}
+	}
+	warns("+", "'new", "ctrl+s")
+	warns("'er", "ctrl+s") // it was changed since
+	press(t, a, "ctrl+s")
+	if !slices.Equal(f.done, []string{"create default/newer"}) {
+		t.Errorf("did %v", f.done)
+	}
 }
 
 // TestNothingToUnplug names the machine that nothing was plugged into, and says what to do.

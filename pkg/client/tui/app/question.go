@@ -1,8 +1,6 @@
 package app
 
 import (
-	"fmt"
-
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
@@ -14,6 +12,8 @@ import (
 type question struct {
 	page.Ask
 	typed string
+	// wrong says that what was typed when enter was pressed was another text.
+	wrong bool
 }
 
 func (q *question) paste(text string) {
@@ -26,6 +26,7 @@ func (q *question) paste(text string) {
 func (a *App) answer(key, text string) tea.Cmd {
 	q := a.ask
 	agreed := false
+	q.wrong = false
 	switch {
 	case key == "esc":
 		a.ask = nil
@@ -43,7 +44,7 @@ func (a *App) answer(key, text string) tea.Cmd {
 		}
 	case key == "enter":
 		if agreed = q.typed == q.Typed; !agreed {
-			a.notice = fmt.Sprintf("That is not %s", q.Typed)
+			q.wrong = true
 		}
 	default:
 		q.typed += text
@@ -59,5 +60,9 @@ func (q *question) view() (string, theme.Role) {
 	if q.Typed == "" {
 		return q.Question + " [y/N]", theme.Warn
 	}
-	return q.Question + " Type " + q.Typed + " and enter: " + q.typed + "_", theme.Bad
+	text := q.Question + " Type " + q.Typed + " and enter: " + q.typed + "_"
+	if q.wrong {
+		text += "  That is not " + q.Typed + "; esc cancels."
+	}
+	return text, theme.Bad
 }

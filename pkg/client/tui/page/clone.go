@@ -57,9 +57,16 @@ func (p *cloning) says() []widget.Line {
 			Role: theme.Dim,
 		},
 	}
-	if len(p.row.Excluded) > 0 {
+	data, anew := excluded(p.row)
+	if len(data) > 0 {
 		lines = append(lines, widget.Line{
-			Text: "Not in it: " + strings.Join(p.row.Excluded, ", ") + ".", Role: theme.Warn,
+			Text: "Not in it, since the snapshot has no data of them: " + strings.Join(data, ", ") + ".",
+			Role: theme.Warn,
+		})
+	}
+	if len(anew) > 0 {
+		lines = append(lines, widget.Line{
+			Text: fmt.Sprintf("Fresh in it: %s; %s.", strings.Join(anew, ", "), noClaims(len(anew))), Role: theme.Text,
 		})
 	}
 	return lines

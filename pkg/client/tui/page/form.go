@@ -20,6 +20,7 @@ type Form struct {
 	at       int
 	wrong    *mistake
 	diskless bool  // whether it would have no disk to boot from, which is allowed
+	warned   bool  // whether that was said when it was to be created, so that the next ^s does it
 	failed   error // why the server did not create it, until something is changed
 	manifest []string
 	choices  Choices
@@ -193,7 +194,7 @@ func (p *Form) changed() {
 	d := p.draft()
 	vm, wrong := d.build()
 	p.wrong, p.diskless = wrong, wrong == nil && !store.HasSystem(&vm.Spec.Template.Spec)
-	p.failed = nil
+	p.failed, p.warned = nil, false
 	if text := d.preview(); text != "" {
 		p.manifest = strings.Split(strings.TrimRight(text, "\n"), "\n")
 	}
@@ -234,6 +235,10 @@ func (p *Form) create() tea.Cmd {
 	d := p.draft()
 	vm, wrong := d.build()
 	if wrong != nil {
+		return nil
+	}
+	if p.diskless && !p.warned {
+		p.warned = true
 		return nil
 	}
 	actions, key := p.world.Actions, store.Key{Namespace: d[fieldNamespace], Name: d[fieldName]}

@@ -100,8 +100,13 @@ func (p *Form) viewVerdict(width int) []string {
 			lines = append(lines, "  "+t.Paint(theme.Warn, l))
 		}
 	case p.diskless:
-		lines = append(lines, "  "+
-			t.Paint(theme.Warn, "It has no disk to boot from; what stands in the fields is an example."))
+		text := "It has no disk to boot from; what stands in the fields is an example."
+		if p.warned {
+			text += " ^s again creates it all the same."
+		}
+		for _, l := range wrap(text, width-4) {
+			lines = append(lines, "  "+t.Paint(theme.Warn, l))
+		}
 	default:
 		lines = append(lines, "  "+t.Paint(theme.Good, "Complete."))
 	}

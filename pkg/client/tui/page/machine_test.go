@@ -79,7 +79,7 @@ func TestConsoleBeginsAnew(t *testing.T) {
 		Completed: true, EndTimestamp: &end, SourceNode: "node1", TargetNode: "node2",
 	}
 	for want, details := range map[string]*Details{
-		"prod/web moved from node node1 to node2 at 2026-01-02T03:04:05Z; its log begins there, " +
+		"prod/web moved from node1 to node2 at 2026-01-02T03:04:05Z; its log begins there, " +
 			"and it has written nothing since": {VMI: moved},
 		"nothing was written yet": {VMI: &v1.VirtualMachineInstance{}},
 	} {

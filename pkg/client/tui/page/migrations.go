@@ -158,7 +158,11 @@ func total(m *store.Migration, now time.Time) string {
 	case m.Ended.IsZero():
 		return now.Sub(m.Started).Round(time.Second).String()
 	}
-	return m.Ended.Sub(m.Started).Round(100 * time.Millisecond).String()
+	took := m.Ended.Sub(m.Started) // of seconds without fractions
+	if m.Progress != nil {
+		took = max(took, time.Duration(m.Progress.ElapsedSeconds*float64(time.Second)))
+	}
+	return took.Round(100 * time.Millisecond).String()
 }
 
 func migrationRole(m *store.Migration) theme.Role {

@@ -188,7 +188,10 @@ func (p *restoring) says() []widget.Line {
 	case plan.Exists:
 		add(theme.Warn, "What was written since is lost to the VM.")
 	}
-	if plan.Runs {
+	switch {
+	case plan.Runs && p.chosen[restoreStop] != "":
+		add(theme.Warn, "Its guest is stopped first, and %s", staysOff)
+	case plan.Runs:
 		add(theme.Warn, "Its guest runs.")
 	}
 	if plan.Resumes {
@@ -197,8 +200,12 @@ func (p *restoring) says() []widget.Line {
 	if len(plan.Loses) > 0 {
 		add(theme.Warn, "The snapshot does not have its volumes %s.", strings.Join(plan.Loses, ", "))
 	}
-	if len(p.row.Excluded) > 0 {
-		add(theme.Warn, "Left out when it was taken: %s.", strings.Join(p.row.Excluded, ", "))
+	data, anew := excluded(p.row)
+	if len(data) > 0 {
+		add(theme.Warn, "Left out when it was taken: %s.", strings.Join(data, ", "))
+	}
+	if len(anew) > 0 {
+		add(theme.Text, "Not in the snapshot: %s; %s.", strings.Join(anew, ", "), noClaims(len(anew)))
 	}
 	switch {
 	case len(plan.Volumes) == 0:
@@ -219,6 +226,9 @@ func (p *restoring) says() []widget.Line {
 // resumes says of a VM what becomes of its guest.
 const resumes = "When it is started, its guest resumes where it was when the snapshot was taken."
 
+// staysOff says of a VM that is stopped for its restore what follows.
+const staysOff = "the VM stays off until it is started."
+
 func (p *restoring) asks() tea.Cmd {
 	key, actions, plan := p.row.Object(), p.world.Actions, p.current()
 	o := snapshot.RestoreOptions{
@@ -238,7 +248,7 @@ func (p *restoring) asks() tea.Cmd {
 		}
 	}
 	if plan.Runs {
-		ask.Question += " Its guest is stopped first."
+		ask.Question += " Its guest is stopped first, and " + staysOff
 	}
 	if plan.Resumes {
 		ask.Question += " " + resumes

@@ -56,7 +56,11 @@ func (p *rows[R]) article() string {
 	if p.one != "" {
 		return p.one
 	}
-	return "a " + strings.TrimSuffix(p.what, "s")
+	one := strings.TrimSuffix(p.what, "s")
+	if strings.ContainsAny(one[:1], "aeio") { // not u: a unit
+		return "an " + one
+	}
+	return "a " + one
 }
 
 // Close takes note of where the user was, for when the page is opened again.

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // takeName is the key that takes a snapshot, in a word, and takeHelp in a sentence.
@@ -187,7 +188,37 @@ func (p *take) says() []widget.Line {
 	for _, v := range out {
 		lines = append(lines, widget.Line{Text: fmt.Sprintf("Not in it: %s (%s).", v.Name, v.Reason), Role: theme.Warn})
 	}
+	if anew := snapshot.Anew(p.vm); len(anew) > 0 {
+		text := fmt.Sprintf("Not in it: %s. %s.", strings.Join(anew, ", "), capital(noClaims(len(anew))))
+		lines = append(lines, widget.Line{Text: text, Role: theme.Text})
+	}
 	return append(lines, widget.Line{Text: capital(p.meanwhile()) + ".", Role: theme.Text})
+}
+
+// noClaims says of so many volumes why no snapshot has them, and what becomes of them.
+func noClaims(n int) string {
+	if n == 1 {
+		return "it is no claim, and is made anew of the spec"
+	}
+	return "they are no claims, and are made anew of the spec"
+}
+
+// excluded are the volumes that a snapshot does not have: those with data, and those that are made anew of the spec.
+func excluded(s *store.Snapshot) (data, anew []string) {
+	partial := ""
+	for _, i := range s.Indications {
+		if i[0] == string(snapshots.PartialSnapshot) {
+			partial = i[1]
+		}
+	}
+	for _, name := range s.Excluded {
+		if strings.Contains(partial, " "+name+" (") { // as snapshots.Reasons writes it
+			data = append(data, name)
+		} else {
+			anew = append(anew, name)
+		}
+	}
+	return data, anew
 }
 
 // meanwhile is what becomes of the guest while the volumes are snapshotted.

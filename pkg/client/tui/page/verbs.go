@@ -222,8 +222,12 @@ func bind(v lifecycle.Verb, help string, quiet bool, keys ...string) keymap.Bind
 	}
 }
 
-// MachineKey is what a key does to machines, by its name in the footer; empty for a key that does nothing to them.
+// MachineKey is what a key does to machines, by its name in the footer; empty for a key that does nothing to them, or
+// the same on the pages of most other objects.
 func MachineKey(key string) string {
+	if key == "y" {
+		return ""
+	}
 	for _, b := range machineBindings() {
 		if slices.Contains(b.Keys, key) {
 			return b.Name

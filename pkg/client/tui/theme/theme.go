@@ -54,6 +54,7 @@ type Glyphs struct {
 	Horizontal     string
 	Vertical, Dot  string
 	Arrow          string
+	Done           string // before the line of an action that has ended well
 	Thumb          string // the part of a scroll bar that is on the screen
 	// States are before a state's name: good, busy, warning, bad, off.
 	Good, Busy, Warn, Bad, Off string
@@ -64,14 +65,14 @@ type Glyphs struct {
 var unicodeGlyphs = Glyphs{
 	Bars: []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, Full: "█", Empty: "░",
 	Up: "↑", Down: "↓", Mark: "✓", Ellipsis: "…", Horizontal: "─", Vertical: "│", Dot: "·", Arrow: "→",
-	Thumb: "┃", Good: "●", Busy: "◐", Warn: "◆", Bad: "✗", Off: "○",
+	Done: "✓", Thumb: "┃", Good: "●", Busy: "◐", Warn: "◆", Bad: "✗", Off: "○",
 	Enter: "⏎", Space: "␣", Shift: "⇧",
 }
 
 var asciiGlyphs = Glyphs{
 	Bars: []string{" ", ".", ":", "-", "=", "+", "*", "%", "#"}, Full: "#", Empty: ".",
 	Up: "^", Down: "v", Mark: "*", Ellipsis: "~", Horizontal: "-", Vertical: "|", Dot: ".", Arrow: "->",
-	Thumb: "#", Good: "+", Busy: "~", Warn: "!", Bad: "x", Off: "-",
+	Done: "ok", Thumb: "#", Good: "+", Busy: "~", Warn: "!", Bad: "x", Off: "-",
 	Enter: "Enter", Space: "Space", Shift: "S-",
 }
 

@@ -1,0 +1,25 @@
+package page
+
+import (
+	"testing"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/report/progress"
+)
+
+// TestTotal has moves that took no less than the copying in them, although their times are of whole seconds.
+func TestTotal(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for want, m := range map[string]*store.Migration{
+		"":     {},
+		"7s":   {Started: began},
+		"2s":   {Started: began, Ended: began.Add(2 * time.Second)},
+		"3.2s": {Started: began, Ended: began.Add(2 * time.Second), Progress: &progress.Progress{ElapsedSeconds: 3.2}},
+		"4s":   {Started: began, Ended: began.Add(4 * time.Second), Progress: &progress.Progress{ElapsedSeconds: 3.2}},
+	} {
+		if got := total(m, began.Add(7*time.Second)); got != want {
+			t.Errorf("%+v took %q, not %q", m, got, want)
+		}
+	}
+}
