@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
 // TestBadgeIsOfWhatIsShown is of a user who may not list VMs and looks at what was read just now.
@@ -32,4 +33,41 @@ func TestBadgeIsOfWhatIsShown(t *testing.T) {
 	if s := a.screen(); !strings.Contains(s, "STALE for 5s") {
 		t.Error(s)
 	}
+}
+
+// TestNamespaceThatGoes is of a namespace without VMs that is being deleted, and then is not there.
+func TestNamespaceThatGoes(t *testing.T) {
+	t.Parallel()
+	w := world(&fake{})
+	w.Namespace = "old"
+	w.Machines = store.NewMachines(func() {})
+	w.Machines.Load(nil, nil)
+	phase := page.NamespaceThere
+	w.NamespacePhase = func() page.NamespacePhase { return phase }
+	a := New(w)
+	shows := func(want string, not ...string) {
+		t.Helper()
+		drive(t, a, Changed{})
+		s := a.screen()
+		if !strings.Contains(strings.Join(strings.Fields(s), " "), want) {
+			t.Errorf("nothing says %q:\n%s", want, s)
+		}
+		for _, text := range not {
+			if strings.Contains(s, text) {
+				t.Errorf("it says %q:\n%s", text, s)
+			}
+		}
+	}
+	const makes = "The key + makes one"
+	shows("There are no virtual machines in namespace old")
+	phase = page.NamespaceDeleting
+	shows("Namespace old is being deleted, and has no virtual machines", makes, "There are no")
+	phase = page.NamespaceGone
+	shows("There is no namespace old", makes, "There are no")
+	press(t, a, "4")
+	w.Events.Load(nil)
+	shows("There is no namespace old")
+	press(t, a, "2")
+	w.Nodes.Load(nil)
+	shows("There are no nodes here", "There is no namespace")
 }
