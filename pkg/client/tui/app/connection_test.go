@@ -71,3 +71,34 @@ func TestNamespaceThatGoes(t *testing.T) {
 	w.Nodes.Load(nil)
 	shows("There are no nodes here", "There is no namespace")
 }
+
+// TestNoWayIntoGuests is of a user who may look at VMs only: the keys that lead into a guest are dim and say why.
+func TestNoWayIntoGuests(t *testing.T) {
+	t.Parallel()
+	w := world(&fake{})
+	a := New(w)
+	press(t, a, "down")
+	ran := a.top().Hints()
+	allowed := map[string]bool{}
+	for _, h := range ran {
+		allowed[h.Name] = h.Why == ""
+	}
+	f := &fake{forbidden: "you may not"}
+	a = New(world(f))
+	press(t, a, "down")
+	for _, h := range a.top().Hints() {
+		switch h.Name {
+		case "console", "split", "screen", "vnc web", "ssh":
+			if !allowed[h.Name] || h.Why != "you may not" {
+				t.Errorf("%s: %q, allowed to others %t", h.Name, h.Why, allowed[h.Name])
+			}
+		}
+	}
+	for _, key := range []string{"c", "C", "v", "V"} {
+		a.notice = ""
+		press(t, a, key)
+		if len(a.stack) > 1 || a.notice != "You may not" || len(a.log) > 0 {
+			t.Errorf("%s: notice %q, log %v", key, a.notice, a.log)
+		}
+	}
+}
