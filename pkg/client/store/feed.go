@@ -26,6 +26,7 @@ var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 
 
 // Feed keeps the table current until ctx ends. row makes the row of an object; nil leaves the object out.
 func Feed[O metav1.Object, R any](ctx context.Context, t *Table[R], name string, source Source, row func(O) *R) {
+	t.follow(source.Pulse)
 	f := &feed[O, R]{table: t, name: name, source: source, row: row, now: time.Now}
 	silent := klog.Logger{} // what fails is in the table's state
 	pause := backoff
@@ -78,7 +79,7 @@ func (f *feed[O, R]) list(ctx context.Context, opts metav1.ListOptions) (runtime
 	if err != nil {
 		return nil, f.failed(ctx, err)
 	}
-	f.table.connected()
+	f.answered()
 	list, err := meta.ListAccessor(object)
 	if err != nil {
 		return nil, err
@@ -110,11 +111,12 @@ func (f *feed[O, R]) watch(ctx context.Context, opts metav1.ListOptions) (watch.
 	if err != nil {
 		return nil, f.failed(ctx, err)
 	}
-	f.table.connected()
+	f.answered()
 	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		if e.Type == watch.Error {
+		if e.Type == watch.Error { // client-go's too, of a connection that broke
 			return e, true
 		}
+		f.source.Pulse.answered()
 		o, err := f.convert(e.Object)
 		if err != nil {
 			return e, false
@@ -124,8 +126,17 @@ func (f *feed[O, R]) watch(ctx context.Context, opts metav1.ListOptions) (watch.
 	}), nil
 }
 
+// answered says that there is a connection.
+func (f *feed[O, R]) answered() {
+	f.source.Pulse.answered()
+	f.table.connected()
+}
+
 // failed keeps in the state why there is no connection.
 func (f *feed[O, R]) failed(ctx context.Context, err error) error {
+	if isAnswer(err) {
+		f.source.Pulse.answered()
+	}
 	if ctx.Err() == nil && !errors.Is(err, io.EOF) {
 		f.table.Lost(f.now(), err)
 	}

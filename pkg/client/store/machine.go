@@ -47,6 +47,8 @@ type Machine struct {
 	GuestOS string
 
 	Paused, Agent, Migratable, Migrating, Evacuating bool
+	// RestartRequired says that the guest lacks changes of the VM until its next start.
+	RestartRequired bool
 	// Saving says that a snapshot or a restore of the VM is under way; empty when none is.
 	Saving string
 	// Trouble is the message of the condition that says best why it is not ready; empty when nothing is wrong.
@@ -102,7 +104,7 @@ func join(vm, vmi *part) *Machine {
 	m := vmi.Machine
 	m.Status, m.Ready, m.RunStrategy, m.Created, m.Labels = vm.Status, vm.Ready, vm.RunStrategy, vm.Created, vm.Labels
 	m.Deleting, m.Revision, m.Owner = vm.Deleting, vm.Revision+"/"+vmi.Revision, vm.Owner
-	m.Trouble, m.Saving = cmp.Or(vm.Trouble, vmi.Trouble), vm.Saving
+	m.Trouble, m.Saving, m.RestartRequired = cmp.Or(vm.Trouble, vmi.Trouble), vm.Saving, vm.RestartRequired
 	return &m
 }
 
@@ -123,8 +125,11 @@ func ofVM(vm *v1.VirtualMachine) *part {
 		p.RunStrategy = string(strategy)
 	}
 	for _, c := range vm.Status.Conditions {
-		if c.Type == v1.VirtualMachineFailure && c.Status == corev1.ConditionTrue {
+		switch is := c.Status == corev1.ConditionTrue; {
+		case c.Type == v1.VirtualMachineFailure && is:
 			p.Trouble = c.Message
+		case c.Type == v1.VirtualMachineRestartRequired:
+			p.RestartRequired = is
 		}
 	}
 	return p

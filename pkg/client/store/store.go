@@ -24,6 +24,8 @@ import (
 type Source struct {
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	// Pulse notices that the server is silent; nil does not.
+	Pulse *Pulse
 }
 
 // Key is an object's namespace and name.
@@ -47,6 +49,7 @@ type Table[R any] struct {
 	mu      sync.Mutex
 	rows    map[Key]*R
 	state   State
+	pulse   *Pulse // of the server that the rows are of
 	changed func()
 	// touched hears the keys whose rows changed, with mu held; nil keys stand for all.
 	touched func(keys []Key)
@@ -79,7 +82,17 @@ func (t *Table[R]) Get(key Key) *R {
 func (t *Table[R]) State() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.state
+	return t.pulse.over(t.state)
+}
+
+// follow has the table be of the past while a server is silent.
+func (t *Table[R]) follow(p *Pulse) {
+	t.mu.Lock()
+	t.pulse = p
+	t.mu.Unlock()
+	if p.State().Stale() {
+		t.changed()
+	}
 }
 
 // set keeps a row, or with nil forgets it.
@@ -119,10 +132,11 @@ func (t *Table[R]) connected() {
 	}
 }
 
-// Lost says since when there is no connection, and why, as a feed does; the first of several counts.
+// Lost says since when there is no connection, and why, as a feed does; the first of several counts. What the server
+// refuses before the connection goes does not: there was one.
 func (t *Table[R]) Lost(now time.Time, err error) {
 	t.mu.Lock()
-	if t.state.Since.IsZero() {
+	if before := t.state.Err; t.state.Since.IsZero() || before != nil && isAnswer(before) && !isAnswer(err) {
 		t.state.Since = now
 	}
 	t.state.Err = err

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
@@ -180,6 +182,21 @@ func (c *Client) ServerVersion(ctx context.Context) (version.Info, error) {
 		return info, fmt.Errorf("read the server's version: %w", err)
 	}
 	return info, nil
+}
+
+// Answers asks, once, whether the API server is there: nil and what the server says of an error say that it is.
+func (c *Client) Answers(ctx context.Context) error {
+	return c.vms.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Error()
+}
+
+// NamespacePhase reads, once, whether a namespace is active or being deleted.
+func (c *Client) NamespacePhase(ctx context.Context, name string) (corev1.NamespacePhase, error) {
+	object, err := decoded(c.vms.Get().AbsPath("/api/v1/namespaces", name).MaxRetries(0).Do(ctx))
+	if err != nil {
+		return "", err
+	}
+	phase, _, err := unstructured.NestedString(object, "status", "phase")
+	return corev1.NamespacePhase(phase), err
 }
 
 // HTTPClient has the cluster's TLS and credentials.

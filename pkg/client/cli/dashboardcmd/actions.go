@@ -266,7 +266,7 @@ func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
 		group = poolv1beta1.SchemeGroupVersion.Group
 	case snapshotGroup(plural) != "":
 		group = snapshotGroup(plural)
-	case sub == "addvolume" || sub == "removevolume":
+	case slices.Contains([]string{"addvolume", "removevolume", "console", "vnc", "portforward"}, sub):
 		group = v1.SubresourceStorageGroupVersion.Group
 	}
 	return a.forbidden(namespace, group, resource, verb)

@@ -88,6 +88,13 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 			return nil, err
 		}
 	}
+	home := &home{client: c, name: scope.Namespace, changed: s.changed}
+	pulse := store.NewPulse(home.ask, s.changed, f.Now)
+	pulse.Regular = scope.Namespace != ""
+	for resource, of := range sources {
+		of.Pulse = pulse
+		sources[resource] = of
+	}
 	look, err := s.options.theme()
 	if err != nil {
 		return nil, err
@@ -102,7 +109,7 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 		Explain:  func(err error) string { return cli.Explain(err, f.Connection()) },
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed),
-		Usage: page.NewUsage(),
+		Usage: page.NewUsage(), Pulse: pulse, NamespacePhase: home.state,
 		Actions: &actions{
 			factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.release,
 			rules: map[string]*authorizationv1.SubjectRulesReviewStatus{},
@@ -115,16 +122,17 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	w.FollowSets = sync.OnceFunc(func() {
 		s.follow(func() {
 			store.Feed(ctx, w.Sets[0], store.Pools,
-				source(c, poolv1beta1.SchemeGroupVersion, store.Pools, scope.Namespace), store.OfPool)
+				source(c, w.Pulse, poolv1beta1.SchemeGroupVersion, store.Pools, scope.Namespace), store.OfPool)
 		})
 		s.follow(func() {
 			store.Feed(ctx, w.Sets[1], store.ReplicaSets,
-				source(c, v1.GroupVersion, store.ReplicaSets, scope.Namespace), store.OfReplicaSet)
+				source(c, w.Pulse, v1.GroupVersion, store.ReplicaSets, scope.Namespace), store.OfReplicaSet)
 		})
 	})
 	w.Snapshots = store.NewSnapshotTables(s.changed)
 	w.FollowSnapshots = sync.OnceFunc(func() { s.followSnapshots(ctx, c, w) })
 	w.FollowSizings = sync.OnceFunc(func() { s.followSizings(ctx, c, w) })
+	s.follow(func() { pulse.Run(ctx) })
 	s.follow(func() { w.Machines.Feed(ctx, sources[client.VMs], sources[client.VMIs]) })
 	s.follow(func() { store.Feed(ctx, w.Nodes, client.Nodes, sources[client.Nodes], store.OfNode) })
 	s.follow(func() {
@@ -137,7 +145,7 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 // followSizings keeps instance types and preferences current until ctx ends.
 func (s *session) followSizings(ctx context.Context, c *client.Client, w *page.World) {
 	source := func(resource, namespace string) store.Source {
-		return source(c, instancetypev1beta1.SchemeGroupVersion, resource, namespace)
+		return source(c, w.Pulse, instancetypev1beta1.SchemeGroupVersion, resource, namespace)
 	}
 	t := w.Sizings
 	s.follow(func() { store.Feed(ctx, t[0], sizings[0], source(sizings[0], w.Namespace), store.OfInstancetype) })
@@ -147,7 +155,7 @@ func (s *session) followSizings(ctx context.Context, c *client.Client, w *page.W
 }
 
 // source is a source of objects; one that cannot be made fails when it is read.
-func source(c *client.Client, gv schema.GroupVersion, resource, namespace string) store.Source {
+func source(c *client.Client, pulse *store.Pulse, gv schema.GroupVersion, resource, namespace string) store.Source {
 	out, err := c.Source(gv, resource, namespace)
 	if err != nil { // the same client has made the other sources
 		fail := func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err }
@@ -155,6 +163,7 @@ func source(c *client.Client, gv schema.GroupVersion, resource, namespace string
 			return nil, err
 		}}
 	}
+	out.Pulse = pulse
 	return out
 }
 

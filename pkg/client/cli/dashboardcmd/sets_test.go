@@ -59,7 +59,8 @@ func TestSetsAreReadScaledAndDeleted(t *testing.T) {
 		},
 	}
 	ctx := context.Background()
-	list, err := source(a.client, poolv1beta1.SchemeGroupVersion, store.Pools, "prod").List(ctx, metav1.ListOptions{})
+	from := source(a.client, nil, poolv1beta1.SchemeGroupVersion, store.Pools, "prod")
+	list, err := from.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

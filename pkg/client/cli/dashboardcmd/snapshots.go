@@ -33,7 +33,7 @@ func snapshotGroup(resource string) string {
 // followSnapshots feeds the page of snapshots, once somebody has looked at it.
 func (s *session) followSnapshots(ctx context.Context, c *client.Client, w *page.World) {
 	of := func(resource string) store.Source {
-		return source(c, snapshotv1beta1.SchemeGroupVersion, resource, w.Namespace)
+		return source(c, w.Pulse, snapshotv1beta1.SchemeGroupVersion, resource, w.Namespace)
 	}
 	t := w.Snapshots
 	s.follow(func() { store.Feed(ctx, t.Snapshots, store.Snapshots, of(store.Snapshots), snapshot.Row) })
@@ -41,11 +41,11 @@ func (s *session) followSnapshots(ctx context.Context, c *client.Client, w *page
 	s.follow(func() { store.Feed(ctx, t.Contents, store.Contents, of(store.Contents), snapshot.ContentRow) })
 	s.follow(func() {
 		store.Feed(ctx, t.Clones, store.Clones,
-			source(c, clonev1beta1.SchemeGroupVersion, store.Clones, w.Namespace), clone.Row)
+			source(c, w.Pulse, clonev1beta1.SchemeGroupVersion, store.Clones, w.Namespace), clone.Row)
 	})
 	s.follow(func() {
 		store.Feed(ctx, t.Volumes, store.VolumeSnapshots,
-			source(c, volumesnapshotv1.SchemeGroupVersion, store.VolumeSnapshots, w.Namespace),
+			source(c, w.Pulse, volumesnapshotv1.SchemeGroupVersion, store.VolumeSnapshots, w.Namespace),
 			snapshot.VolumeSnapshotRow)
 	})
 }

@@ -165,7 +165,7 @@ func TestSnapshotSources(t *testing.T) {
 			map[string]any{"metadata": map[string]any{"name": "v"}, "status": map[string]any{"restoreSize": "3Gi"}},
 		},
 	})
-	list, err := source(api.Client(), snapshotv1beta1.SchemeGroupVersion, store.Contents,
+	list, err := source(api.Client(), nil, snapshotv1beta1.SchemeGroupVersion, store.Contents,
 		"prod").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestSnapshotSources(t *testing.T) {
 	if c := list.(*snapshotv1beta1.VirtualMachineSnapshotContentList); len(c.Items) != 1 || c.Items[0].Name != "c" {
 		t.Errorf("%+v", list)
 	}
-	list, err = source(api.Client(), volumesnapshotv1.SchemeGroupVersion, store.VolumeSnapshots,
+	list, err = source(api.Client(), nil, volumesnapshotv1.SchemeGroupVersion, store.VolumeSnapshots,
 		"prod").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -462,6 +462,9 @@ func world(f *fake) *page.World {
 	owned := true
 	web, db, off := vm("prod", "web", v1.VirtualMachineStatusRunning), vm("prod", "db", v1.VirtualMachineStatusRunning),
 		vm("test", "off", v1.VirtualMachineStatusStopped)
+	web.Status.Conditions = []v1.VirtualMachineCondition{
+		{Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue},
+	}
 	pool := &store.Set{
 		Namespace: "prod", Name: "sites", Resource: store.Pools, Kind: "VirtualMachinePool", UID: "sites-uid",
 		Created: now.Add(-2 * time.Hour), Labels: map[string]string{"team": "web"},

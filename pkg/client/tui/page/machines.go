@@ -167,6 +167,7 @@ func conditions(m *store.Machine) string {
 	add(m.Deleting, "deleting")
 	add(m.Migrating, "migrating")
 	add(m.Evacuating, "evacuating")
+	add(m.Alive() && m.RestartRequired, "restart required")
 	add(m.Agent, "agent")
 	add(m.Saving != "", m.Saving)
 	add(m.Alive() && !m.Migratable, "not migratable")

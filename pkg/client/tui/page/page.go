@@ -104,6 +104,18 @@ type Scope struct {
 	Context, Namespace string
 }
 
+// NamespacePhase is whether a namespace is there.
+type NamespacePhase int
+
+const (
+	// NamespaceThere has nothing against the namespace: it is there, or that is not known.
+	NamespaceThere NamespacePhase = iota
+	// NamespaceDeleting takes nothing new.
+	NamespaceDeleting
+	// NamespaceGone is not there.
+	NamespaceGone
+)
+
 // World is what pages read and what they can do.
 type World struct {
 	Scope
@@ -132,6 +144,10 @@ type World struct {
 	Snapshots       *store.SnapshotTables
 	FollowSnapshots func()
 	Usage           *Usage
+	// Pulse says whether the server is silent; nil that it is not.
+	Pulse *store.Pulse
+	// NamespacePhase says whether the namespace that is shown is there; nil that it is.
+	NamespacePhase func() NamespacePhase
 
 	Actions Actions
 

@@ -196,6 +196,9 @@ func empty(
 		return said(theme.Dim, "None of the "+what+" matches "+f.String()+"; esc shows all")
 	}
 	where := " here"
+	if lacks == "" && what != "nodes" {
+		lacks, advice = w.lacking(what, advice)
+	}
 	if lacks == "" && w.Namespace != "" && what != "nodes" {
 		where = " in namespace " + w.Namespace
 		if advice != "" {
@@ -215,6 +218,21 @@ func empty(
 		text += "\n\n" + said(theme.Dim, capital(advice))
 	}
 	return text
+}
+
+// lacking says why a namespace that is not to stay, or is not there, has none of what, and what to do instead.
+func (w *World) lacking(what, advice string) (lacks, instead string) {
+	if w.Namespace == "" || w.NamespacePhase == nil {
+		return "", advice
+	}
+	const others = ":ns NAME shows another, 0 shows all namespaces"
+	switch w.NamespacePhase() {
+	case NamespaceGone:
+		return "There is no namespace " + w.Namespace, others
+	case NamespaceDeleting:
+		return "Namespace " + w.Namespace + " is being deleted, and has no " + what + "; none can be made in it", others
+	}
+	return "", advice
 }
 
 // wayOut says what can be done where rows cannot be read.

@@ -9,13 +9,11 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	corev1 "k8s.io/api/core/v1"
-	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
-	vmconditions "github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 // head says what the machine is and how it is.
@@ -29,11 +27,7 @@ func (s sections) head() []string {
 	}
 	add("Status", s.t.State(statusRole(m))+" "+m.Status+", "+ready, statusRole(m))
 	add("Trouble", m.Trouble, theme.Bad)
-	flags := filled(conditions(m))
-	if s.restartRequired() {
-		flags = append(flags, "restart required")
-	}
-	add("Flags", strings.Join(flags, ", "), theme.Text)
+	add("Flags", conditions(m), theme.Text)
 	add("Run strategy", m.RunStrategy, theme.Text)
 	add("Node", m.Node, theme.Text)
 	add("Addresses", strings.Join(m.IPs, ", "), theme.Text)
@@ -56,12 +50,6 @@ func (s sections) head() []string {
 		lines = append(lines, s.failed(s.objects.err)...)
 	}
 	return lines
-}
-
-// restartRequired reports whether the guest lacks changes of the VM until its next start.
-func (s sections) restartRequired() bool {
-	return s.row.Alive() && s.details != nil && s.details.VM != nil &&
-		vmconditions.True(s.details.VM.Status.Conditions, v1.VirtualMachineRestartRequired)
 }
 
 // sizeOf is a machine's size in words; empty where its instance type says it.

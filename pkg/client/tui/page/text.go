@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
@@ -101,9 +102,13 @@ func (p *Text) State() store.State {
 }
 
 // connection is the state of a page whose own rows are not of the cluster: they can be believed, but nothing new comes
-// and nothing can be done while there is none.
+// and nothing can be done while there is none. What the user may not read, or the server does not have, is no matter of
+// the connection.
 func connection(w *World) store.State {
 	state := w.Machines.State()
+	if apierrors.IsForbidden(state.Err) || apierrors.IsNotFound(state.Err) {
+		state = w.Pulse.State()
+	}
 	return store.State{Synced: true, Since: state.Since, Err: state.Err}
 }
 

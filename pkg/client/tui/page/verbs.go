@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
@@ -53,25 +54,28 @@ func machineBindings() keymap.Map[subject] {
 func lookBindings() keymap.Map[subject] {
 	return keymap.Map[subject]{
 		{
-			Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back", Allowed: typing,
-			Do: run("console"),
+			Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back",
+			Allowed: typing(toConsole), Do: run("console"),
 		},
 		{
 			Keys: []string{"C"}, Name: "split",
 			Help:    "the serial console beside the machine's events; Ctrl-] comes back",
-			Allowed: oneMachine(alive), Do: func(s subject) tea.Cmd {
+			Allowed: reaching(toConsole), Do: func(s subject) tea.Cmd {
 				return Send(Open{NewSplit(s.world, s.machines[0].Key())})
 			},
 		},
 		{
-			Keys: []string{"v"}, Name: "screen", Help: "the screen, drawn in the terminal", Allowed: typing,
-			Do: run("vnc", "--terminal"),
+			Keys: []string{"v"}, Name: "screen", Help: "the screen, drawn in the terminal",
+			Allowed: typing(toScreen), Do: run("vnc", "--terminal"),
 		},
 		{
-			Keys: []string{"V"}, Name: "vnc web", Help: "the screen in a web browser", Allowed: typing,
-			Do: until("vnc", "--web"), Quiet: true,
+			Keys: []string{"V"}, Name: "vnc web", Help: "the screen in a web browser",
+			Allowed: typing(toScreen), Do: until("vnc", "--web"), Quiet: true,
 		},
-		{Keys: []string{"s"}, Name: "ssh", Help: "a shell in the guest by SSH", Allowed: typing, Do: run("ssh")},
+		{
+			Keys: []string{"s"}, Name: "ssh", Help: "a shell in the guest by SSH",
+			Allowed: typing(toPort), Do: run("ssh"),
+		},
 		{
 			Keys: []string{"l"}, Name: "logs", Help: "what the guest writes to its serial console",
 			Allowed: oneMachine(alive), Do: until("logs", "--follow"),
@@ -174,12 +178,31 @@ func alive(m *store.Machine) string {
 	return ""
 }
 
-// typing allows what sends keys to a guest.
-func typing(s subject) string {
-	if s.world.ReadOnly {
-		return readOnly
+// What leads into a guest, as the user's rights have it.
+func toConsole(*store.Machine) string { return client.VMIs + "/console" }
+func toScreen(*store.Machine) string  { return client.VMIs + "/vnc" }
+func toPort(m *store.Machine) string  { return resourceOf(m) + "/portforward" }
+
+// reaching allows what leads into a running guest by a subresource.
+func reaching(by func(*store.Machine) string) func(subject) string {
+	return func(s subject) string {
+		return oneMachine(func(m *store.Machine) string {
+			if why := s.world.Actions.ForbiddenTo(m.Namespace, "get", by(m)); why != "" {
+				return why
+			}
+			return alive(m)
+		})(s)
 	}
-	return oneMachine(alive)(s)
+}
+
+// typing allows what sends keys to a guest by a subresource.
+func typing(by func(*store.Machine) string) func(subject) string {
+	return func(s subject) string {
+		if s.world.ReadOnly {
+			return readOnly
+		}
+		return reaching(by)(s)
+	}
 }
 
 // plugging allows a verb that changes which volumes a machine has.
