@@ -42,7 +42,7 @@ func (g *guest) raced(t *testing.T, said string) bool {
 	return strings.Contains(said, "its console has shown nothing")
 }
 
-// threads describes the threads of a pod's QEMU: name, state and the clock ticks that each has run.
+// threads describes the threads of a pod's QEMU: name, state, the clock ticks that each has run, and where it waits.
 func threads(t *testing.T, podUID string) string {
 	t.Helper()
 	found, err := instance.Processes(podUID)
@@ -66,7 +66,8 @@ func threads(t *testing.T, podUID string) string {
 			comm, rest, _ := strings.Cut(string(stat), ") ")
 			const utime = 11 // fields after the name, see proc_pid_stat(5)
 			if f := strings.Fields(rest); len(f) > utime+1 {
-				fmt.Fprintf(&all, "%s) %s user %s system %s; ", comm, f[0], f[utime], f[utime+1])
+				wchan, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "wchan")) // empty for one that has ended
+				fmt.Fprintf(&all, "%s) %s user %s system %s %s; ", comm, f[0], f[utime], f[utime+1], wchan)
 			}
 		}
 	}

@@ -494,8 +494,12 @@ func (f *faulty) cut(t *testing.T) {
 // settled waits for the migration's end, and checks what is left.
 func (f *faulty) settled(t *testing.T, want outcome) {
 	t.Helper()
-	cancelled := false
+	cancelled, begun, looked := false, time.Now(), false
 	eventually(t, 2*time.Minute, "migration "+f.m.Name+" is over", func() string {
+		if !looked && time.Since(begun) > time.Minute {
+			looked = true
+			t.Logf("threads of the source: %s", threads(t, string(f.source.UID)))
+		}
 		err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.m), f.m)
 		switch {
 		case apierrors.IsNotFound(err):
