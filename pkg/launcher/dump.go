@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -117,15 +118,19 @@ func (d *dumper) write(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	full := hasRoom(ctx, conn, directory)
-	if full != nil && len(earlier) > 0 {
+	if hasRoom(ctx, conn, directory, 0) != nil {
+		taken, err := allocated(earlier)
+		if err != nil {
+			return err
+		}
+		// The last dump stays when even its room would not do.
+		if err := hasRoom(ctx, conn, directory, taken); err != nil {
+			return err
+		}
 		if err := remove(earlier); err != nil {
 			return err
 		}
-		earlier, full = nil, hasRoom(ctx, conn, directory)
-	}
-	if full != nil {
-		return full
+		earlier = nil
 	}
 	if err := conn.Dump(ctx, file); err != nil {
 		return errors.Join(err, remove([]string{file}))
@@ -149,6 +154,18 @@ func (d *dumper) earlier(file string) (files []string, err error) {
 		}
 	}
 	return files, nil
+}
+
+// allocated is how many bytes of their file system files take.
+func allocated(files []string) (bytes uint64, err error) {
+	for _, file := range files {
+		var stat unix.Stat_t
+		if err := unix.Lstat(file, &stat); err != nil {
+			return 0, fmt.Errorf("look for room: %w", err)
+		}
+		bytes += uint64(stat.Blocks) * 512 //nolint:gosec // a file takes no negative number of blocks
+	}
+	return bytes, nil
 }
 
 // remove deletes files, which may be gone.

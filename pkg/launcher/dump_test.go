@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,5 +85,20 @@ func TestDumpMemory(t *testing.T) {
 	l.sigterm()
 	if _, err := l.wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The last dump counts as room for the next by what it takes on the claim, not by its length: dumps may have holes.
+func TestRoomOfDumps(t *testing.T) {
+	sparse, full := filepath.Join(t.TempDir(), "sparse"), filepath.Join(t.TempDir(), "full")
+	if err := errors.Join(os.WriteFile(sparse, nil, 0o600), os.Truncate(sparse, 1<<30),
+		os.WriteFile(full, make([]byte, 1<<20), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if taken, err := allocated([]string{sparse, full}); err != nil || taken < 1<<20 || taken > 2<<20 {
+		t.Errorf("%d bytes, %v", taken, err)
+	}
+	if _, err := allocated([]string{filepath.Join(t.TempDir(), "gone")}); err == nil {
+		t.Error("a file that is gone takes nothing")
 	}
 }

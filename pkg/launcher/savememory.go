@@ -147,7 +147,7 @@ func (f *freezer) write(ctx context.Context, s *saving) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := hasRoom(ctx, conn, filepath.Dir(s.file)); err != nil {
+	if err := hasRoom(ctx, conn, filepath.Dir(s.file), 0); err != nil {
 		return 0, err
 	}
 	size, err := int64(0), conn.SaveMemory(ctx, s.file)
@@ -166,8 +166,8 @@ func (f *freezer) write(ctx context.Context, s *saving) (int64, error) {
 // errGoneOn is why a save ends whose guest does not stand still any more.
 var errGoneOn = errors.New("the guest has gone on before its memory was saved")
 
-// hasRoom fails for a claim on which the guest's memory has no room.
-func hasRoom(ctx context.Context, conn hypervisor.Connection, directory string) error {
+// hasRoom fails for a claim on which the guest's memory has no room, when so many more bytes are free.
+func hasRoom(ctx context.Context, conn hypervisor.Connection, directory string, more uint64) error {
 	stats, err := conn.Stats(ctx)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func hasRoom(ctx context.Context, conn hypervisor.Connection, directory string) 
 	if err := unix.Statfs(directory, &room); err != nil {
 		return fmt.Errorf("look for room: %w", err)
 	}
-	if free := room.Bavail * uint64(room.Bsize); free < stats.MemoryGuest { //nolint:gosec // a block has some bytes
+	if free := room.Bavail*uint64(room.Bsize) + more; free < stats.MemoryGuest { //nolint:gosec // a block has some bytes
 		return fmt.Errorf("the claim has room for %d bytes, and the guest has %d bytes of memory; use a larger one",
 			free, stats.MemoryGuest)
 	}
