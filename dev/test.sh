@@ -34,7 +34,7 @@ unit() {
 	[ -e cmd/virt-local/internal/payload/files/virt-local-csi-node ] || cmd/virt-local/build # what it embeds comes first
 	go test ./...
 	# Needs a C compiler, but neither libvirt nor its headers.
-	CGO_ENABLED=1 go test -tags libvirt_dlopen ./pkg/hypervisor/libvirt
+	CGO_ENABLED=1 go test -tags libvirt_dlopen ./pkg/launcher/hypervisor/libvirt
 	for m in "${modules[@]}"; do go -C "$m" test ./...; done
 }
 

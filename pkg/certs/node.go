@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 const (
@@ -126,7 +126,7 @@ func (r *requested) pace() {
 		return
 	}
 	r.failures++
-	r.notBefore = now.Add(backoffs.After(firstRetry, lastRetry, r.failures))
+	r.notBefore = now.Add(waits.After(firstRetry, lastRetry, r.failures))
 }
 
 // due is when another certificate is to be asked for.

@@ -31,8 +31,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/config/jsonlog"
 	"github.com/virtkit/virtkit/pkg/controller/snapshotcontroller"
-	"github.com/virtkit/virtkit/pkg/jsonlog"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 

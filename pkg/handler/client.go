@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 // dial makes a gRPC client on a connection that exists. Once it breaks, so does the client.
@@ -49,7 +49,7 @@ func (b *backoff) next(err error) time.Duration {
 		kind, first, most = "lost", retryFirst/10, reconnectMost
 	}
 	if kind != b.last {
-		b.last, b.wait = kind, backoffs.Doubling(first, most)
+		b.last, b.wait = kind, waits.Doubling(first, most)
 	}
 	return b.wait()
 }

@@ -20,9 +20,9 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/config/jsonlog"
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
-	"github.com/virtkit/virtkit/pkg/jsonlog"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream/quota"
 	"github.com/virtkit/virtkit/pkg/vm/network"

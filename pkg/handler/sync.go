@@ -6,7 +6,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/backoffs"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 // sync brings something of the guest to what its VMI says, until ctx ends: it calls do whenever the VMI has changed,
@@ -16,7 +16,7 @@ func (s *session) sync(
 	ctx context.Context, what string, most time.Duration,
 	do func(vmi *v1.VirtualMachineInstance) (time.Duration, error),
 ) {
-	delay := backoffs.Doubling(retryFirst, most)
+	delay := waits.Doubling(retryFirst, most)
 	for {
 		s.mu.Lock()
 		vmi, renewed := s.vmi, s.renewed
@@ -28,9 +28,9 @@ func (s *session) sync(
 			s.log.Warn(what, "err", describe(err), "again", wait)
 			again = time.After(wait)
 		case look > 0:
-			delay, again = backoffs.Doubling(retryFirst, most), time.After(look)
+			delay, again = waits.Doubling(retryFirst, most), time.After(look)
 		default:
-			delay = backoffs.Doubling(retryFirst, most)
+			delay = waits.Doubling(retryFirst, most)
 		}
 		select {
 		case <-ctx.Done():

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/agent"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/virtkit/virtkit/pkg/jsonlog"
+	"github.com/virtkit/virtkit/pkg/config/jsonlog"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 

@@ -2,7 +2,7 @@
 
 package launcher
 
-import "github.com/virtkit/virtkit/pkg/hypervisor/libvirt"
+import "github.com/virtkit/virtkit/pkg/launcher/hypervisor/libvirt"
 
 var (
 	connect = libvirt.Connect

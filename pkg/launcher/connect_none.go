@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 var errNoLibvirt = errors.New("this virt-launcher was built without libvirt; " +

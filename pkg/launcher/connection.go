@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 // connection waits for a connection to the daemon.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 

@@ -1,7 +1,7 @@
 package launcher
 
 import (
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"

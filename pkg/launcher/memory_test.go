@@ -13,7 +13,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 // memory is a hypervisor in memory: a daemon that comes and goes, and a domain that outlives it.

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 // process is a process to which signals can be sent.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/names"

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 )

@@ -35,7 +35,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/jsonlog"
+	"github.com/virtkit/virtkit/pkg/config/jsonlog"
 	"github.com/virtkit/virtkit/pkg/metrics"
 	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/names"

@@ -33,9 +33,10 @@ var arrows = map[string][]string{
 	"pkg/virtapi":    service,
 	"pkg/controller": with(service, "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
 	"pkg/handler": with(service, "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination",
-		"pkg/hypervisor"),
-	"pkg/launcher": with(service, "pkg/hypervisor"),
+		"pkg/launcher/hypervisor"),
+	"pkg/launcher": service,
 	// Contract only.
+	"pkg/launcher/hypervisor":  {"pkg/names"},
 	"pkg/launcher/launcherpb":  {},
 	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},
 
@@ -83,19 +84,16 @@ var arrows = map[string][]string{
 	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations"},
 
 	// What all share.
-	"pkg/backoffs":   {},
-	"pkg/certs":      {"pkg/backoffs", "pkg/names"},
-	"pkg/config":     {"pkg/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
-	"pkg/files":      {},
-	"pkg/frame":      {}, // knows none of the reconcilers
-	"pkg/hypervisor": {"pkg/names"},
-	"pkg/jsonlog":    {},
-	"pkg/metrics":    {"pkg/version", "manifests"},
-	"pkg/names":      {},
-	"pkg/patience":   {},
-	"pkg/report":     {},
-	"pkg/stream":     {},
-	"pkg/version":    {},
+	"pkg/certs":   {"pkg/waits", "pkg/names"},
+	"pkg/config":  {"pkg/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
+	"pkg/files":   {},
+	"pkg/frame":   {}, // knows none of the reconcilers
+	"pkg/metrics": {"pkg/version", "manifests"},
+	"pkg/names":   {},
+	"pkg/waits":   {},
+	"pkg/report":  {},
+	"pkg/stream":  {},
+	"pkg/version": {},
 
 	"manifests": {},
 	"images":    {"pkg/names", "pkg/version"},
@@ -104,10 +102,10 @@ var arrows = map[string][]string{
 // What the client's packages and the services may all import.
 var (
 	client = []string{
-		"pkg/client/printable", "pkg/backoffs", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
+		"pkg/client/printable", "pkg/waits", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
 	}
 	service = []string{
-		"pkg/backoffs", "pkg/certs", "pkg/config", "pkg/files", "pkg/jsonlog", "pkg/metrics", "pkg/report",
+		"pkg/waits", "pkg/certs", "pkg/config", "pkg/files", "pkg/metrics", "pkg/report",
 		"pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
 	}
 )
@@ -192,8 +190,8 @@ func TestArrows(t *testing.T) {
 				}
 			}
 		}
-		if slices.Contains(p.Imports, "libvirt.org/go/libvirt") && from != "pkg/hypervisor/libvirt" {
-			t.Errorf("%s imports libvirt's binding; only pkg/hypervisor/libvirt may", from)
+		if slices.Contains(p.Imports, "libvirt.org/go/libvirt") && from != "pkg/launcher/hypervisor/libvirt" {
+			t.Errorf("%s imports libvirt's binding; only pkg/launcher/hypervisor/libvirt may", from)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 	"github.com/virtkit/virtkit/tests/instance"
 	"github.com/virtkit/virtkit/tests/lab/machine"
 )
@@ -53,12 +53,12 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(ctx context.Context, m *testing.M) (code int, err error) {
-	if os.Getenv(patience.Variable) == "" {
-		if err := os.Setenv(patience.Variable, slow); err != nil {
+	if os.Getenv(waits.Variable) == "" {
+		if err := os.Setenv(waits.Variable, slow); err != nil {
 			return 1, err
 		}
 	}
-	factor, err := patience.Factor()
+	factor, err := waits.Factor()
 	if err != nil {
 		return 1, err
 	}
@@ -95,7 +95,7 @@ func enter(ctx context.Context) (end func() error, err error) {
 	keep := os.Getenv("LAB_KEEP") != ""
 	step("a machine of its own")
 	theMachine, err = machine.Start(ctx, machine.Options{
-		Root: root, Keep: keep, Boot: patience.Of(bootTime), Log: step,
+		Root: root, Keep: keep, Boot: waits.Scaled(bootTime), Log: step,
 	})
 	if err != nil {
 		return nil, err
@@ -108,10 +108,10 @@ func enter(ctx context.Context) (end func() error, err error) {
 		return theMachine.Stop()
 	}
 	step("what `make up` does, in it")
-	within, cancel := context.WithTimeout(ctx, patience.Of(upTime))
+	within, cancel := context.WithTimeout(ctx, waits.Scaled(upTime))
 	defer cancel()
-	up := fmt.Sprintf("cd /opt/virtkit && %s=%s dev/up.sh %s 2 ghcr.io/virtkit %s", patience.Variable,
-		os.Getenv(patience.Variable), name, instance.ImageTag())
+	up := fmt.Sprintf("cd /opt/virtkit && %s=%s dev/up.sh %s 2 ghcr.io/virtkit %s", waits.Variable,
+		os.Getenv(waits.Variable), name, instance.ImageTag())
 	if err := theMachine.Run(within, nil, os.Stderr, os.Stderr, up); err != nil {
 		return nil, errors.Join(err, end())
 	}

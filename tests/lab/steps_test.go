@@ -14,7 +14,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 // inside runs a shell command in the machine, and fails the test when that fails.
@@ -38,12 +38,12 @@ func virtctl(t *testing.T, args ...string) string {
 }
 
 // timeout is a flag: that long on a usual machine.
-func timeout(usual time.Duration) string { return "--timeout=" + patience.Of(usual).String() }
+func timeout(usual time.Duration) string { return "--timeout=" + waits.Scaled(usual).String() }
 
 // eventually waits until the condition gives "", and else fails with what it said last.
 func eventually(t *testing.T, usual time.Duration, what string, condition func() string) {
 	t.Helper()
-	deadline := time.Now().Add(patience.Of(usual))
+	deadline := time.Now().Add(waits.Scaled(usual))
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -52,7 +52,7 @@ func eventually(t *testing.T, usual time.Duration, what string, condition func()
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %s", what, patience.Of(usual), last)
+			t.Fatalf("%s: not within %v: %s", what, waits.Scaled(usual), last)
 		}
 		select {
 		case <-tick.C:

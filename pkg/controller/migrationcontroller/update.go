@@ -15,7 +15,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/backoffs"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 // The ends of the back-off after migrations that failed.
@@ -25,7 +25,7 @@ const (
 )
 
 // Backoff is how long a guest is left alone after so many migrations in a row that failed, at least one.
-func Backoff(failures int) time.Duration { return backoffs.After(backoffFirst, backoffMost, failures) }
+func Backoff(failures int) time.Duration { return waits.After(backoffFirst, backoffMost, failures) }
 
 // IsUpdate reports a migration that Update made, whichever reconciler wanted it.
 func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {

@@ -6,10 +6,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 const (
@@ -57,7 +57,7 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 		if d.StartFailure != nil && (running.IsZero() || failed.Sub(running) < healthy) {
 			count += d.StartFailure.ConsecutiveFailCount
 		}
-		wait := backoffs.After(backoffBase, backoffMax, count)
+		wait := waits.After(backoffBase, backoffMax, count)
 		if count == 1 && !running.IsZero() {
 			wait = 0
 		}

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -316,12 +316,12 @@ func TestDecideRefuses(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	var got []time.Duration
 	for count := 1; count <= 7; count++ {
-		got = append(got, backoffs.After(backoffBase, backoffMax, count)/time.Second)
+		got = append(got, waits.After(backoffBase, backoffMax, count)/time.Second)
 	}
 	if diff := cmp.Diff([]time.Duration{10, 20, 40, 80, 160, 300, 300}, got); diff != "" {
 		t.Error(diff)
 	}
-	if backoffs.After(backoffBase, backoffMax, 1000) != backoffMax {
+	if waits.After(backoffBase, backoffMax, 1000) != backoffMax {
 		t.Error("overflow")
 	}
 }

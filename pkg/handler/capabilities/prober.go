@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/virtkit/virtkit/pkg/backoffs"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 const (
@@ -54,7 +54,7 @@ type attempt struct {
 
 // Run probes what is missing, and again after a while what failed, until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
-	longer := backoffs.Doubling(retryFirst, retryMost)
+	longer := waits.Doubling(retryFirst, retryMost)
 	pause := longer()
 	for ctx.Err() == nil {
 		var retry <-chan time.Time

@@ -20,7 +20,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/process"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 func TestDecide(t *testing.T) {
@@ -74,16 +74,16 @@ func TestDecide(t *testing.T) {
 // On a slow machine nodes are waited for longer, unless a flag says for how long.
 func TestPatienceWithNodes(t *testing.T) {
 	for factor, want := range map[string]time.Duration{"": 0, "1": 0, "10": 500 * time.Second} {
-		t.Setenv(patience.Variable, factor)
+		t.Setenv(waits.Variable, factor)
 		o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k"}
 		in, _, err := decide(o, t.TempDir(), time.Now())
 		if err != nil || in.NodeMonitorGrace != want {
-			t.Errorf("%s=%s: a silent node stays Ready for %v, %v; want %v", patience.Variable, factor,
+			t.Errorf("%s=%s: a silent node stays Ready for %v, %v; want %v", waits.Variable, factor,
 				in.NodeMonitorGrace, err, want)
 		}
 		o.grace = time.Minute
 		if in, _, err = decide(o, t.TempDir(), time.Now()); err != nil || in.NodeMonitorGrace != time.Minute {
-			t.Errorf("%s=%s: the flag does not win: %v, %v", patience.Variable, factor, in.NodeMonitorGrace, err)
+			t.Errorf("%s=%s: the flag does not win: %v, %v", waits.Variable, factor, in.NodeMonitorGrace, err)
 		}
 	}
 }

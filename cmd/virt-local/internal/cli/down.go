@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 func newDownCommand(w *which) *cobra.Command {
@@ -58,7 +58,7 @@ func runDown(ctx context.Context, w *which, keepData bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience.Of(2*time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, waits.Scaled(2*time.Minute))
 	defer cancel()
 	if err := cluster.Down(ctx, in); err != nil {
 		return fmt.Errorf("%w\nSome of it is left: try again with virt-local down%s", err, w.flags())

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 func newLoadImageCommand(w *which) *cobra.Command {
@@ -34,7 +34,7 @@ func runLoadImage(ctx context.Context, w *which, paths []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience.Of(10*time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, waits.Scaled(10*time.Minute))
 	defer cancel()
 	loaded, err := cluster.LoadImages(ctx, in, archives)
 	for _, l := range loaded {

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/preflight"
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 // nodeTimeout bounds what is done to one node.
@@ -90,7 +90,7 @@ func runNodeVerb(
 }
 
 func onNode(ctx context.Context, n instance.Node, do func(context.Context, instance.Node) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience.Of(nodeTimeout))
+	ctx, cancel := context.WithTimeout(ctx, waits.Scaled(nodeTimeout))
 	defer cancel()
 	return do(ctx, n)
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 // Main runs the command line and returns the exit code.
@@ -68,7 +68,7 @@ namespaces of its own with containerd, kubelet and kube-proxy.`,
 		Version:      version.Get().GitVersion,
 		SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			_, err := patience.Factor()
+			_, err := waits.Factor()
 			return err
 		},
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/csi"
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 func newStatusCommand(w *which) *cobra.Command {
@@ -41,7 +41,7 @@ func runStatus(ctx context.Context, w *which, output string, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience.Of(10*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, waits.Scaled(10*time.Second))
 	defer cancel()
 	s, err := cluster.ReadStatus(ctx, in)
 	if err != nil {

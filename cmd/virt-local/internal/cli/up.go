@@ -19,7 +19,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/node"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/payload"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/preflight"
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 type upOptions struct {
@@ -66,10 +66,10 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.StringVar(&o.storage, "storage", "", "where volumes come from: csi, or hostpath for directories without sizes, "+
 		"snapshots and clones, on a machine that the CSI driver cannot run on; for a new cluster, or csi for one that "+
 		"is down (default csi)")
-	f.DurationVar(&o.timeout, "timeout", patience.Of(upTimeout), "give up after this time; "+patience.Variable+
+	f.DurationVar(&o.timeout, "timeout", waits.Scaled(upTimeout), "give up after this time; "+waits.Variable+
 		"=10 in the environment makes it, and all such times, ten times as long")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
-		"how long a silent node stays Ready (default Kubernetes', 50 s; of a new cluster times "+patience.Variable+")")
+		"how long a silent node stays Ready (default Kubernetes', 50 s; of a new cluster times "+waits.Variable+")")
 	return c
 }
 
@@ -165,9 +165,9 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	switch {
 	case o.grace > 0:
 		in.NodeMonitorGrace = o.grace
-	case fresh && patience.Of(nodeGrace) > nodeGrace:
+	case fresh && waits.Scaled(nodeGrace) > nodeGrace:
 		// A kubelet of a slow machine is late with its reports, and its guests would be taken for lost.
-		in.NodeMonitorGrace = patience.Of(nodeGrace)
+		in.NodeMonitorGrace = waits.Scaled(nodeGrace)
 	}
 	if o.kubeconfig != "" {
 		path, err := filepath.Abs(o.kubeconfig)

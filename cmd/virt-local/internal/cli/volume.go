@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
-	"github.com/virtkit/virtkit/pkg/patience"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 func newVolumeCommand(w *which) *cobra.Command {
@@ -38,7 +38,7 @@ func runVolumeRemove(ctx context.Context, w *which, names []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience.Of(time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, waits.Scaled(time.Minute))
 	defer cancel()
 	if err := cluster.RemoveVolumes(ctx, in, names); err != nil {
 		return err

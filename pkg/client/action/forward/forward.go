@@ -7,8 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/virtkit/virtkit/pkg/backoffs"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 const (
@@ -80,7 +80,7 @@ func (f *Forwarder) connect(ctx context.Context, e Event) (*stream.Conn, error) 
 	if limit == 0 {
 		limit = patience
 	}
-	longer := backoffs.Doubling(retryFirst, retryMost)
+	longer := waits.Doubling(retryFirst, retryMost)
 	started, pause := time.Now(), longer()
 	for {
 		conn, err := f.attempt(ctx, e)

@@ -7,7 +7,7 @@ import (
 
 	"libvirt.org/go/libvirt"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 // SaveMemory implements hypervisor.Connection.

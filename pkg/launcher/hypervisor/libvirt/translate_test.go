@@ -10,7 +10,7 @@ import (
 
 	"libvirt.org/go/libvirt"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 func TestTranslate(t *testing.T) {

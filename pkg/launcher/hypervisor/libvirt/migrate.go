@@ -9,7 +9,7 @@ import (
 
 	"libvirt.org/go/libvirt"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 // accountWait is how long to wait for libvirt's account of a migration, which mostly comes before its end.

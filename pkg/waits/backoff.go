@@ -1,5 +1,4 @@
-// Package backoffs says how long to wait before something that failed is tried again. It does not wait itself.
-package backoffs
+package waits
 
 import "time"
 

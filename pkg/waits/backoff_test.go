@@ -1,4 +1,4 @@
-package backoffs
+package waits
 
 import (
 	"testing"

@@ -10,7 +10,7 @@ import (
 
 	"libvirt.org/go/libvirt"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 // maxScreenshot bounds what QEMU may give, bytes: more than a raw picture of an 8K screen.

@@ -1,6 +1,4 @@
-// Package patience is the one knob for slow machines: VIRTKIT_PATIENCE=10 makes virt-local and the tests wait ten times
-// as long before they give up. How fast anything is does not change, so a machine that is fast enough never notices.
-package patience
+package waits
 
 import (
 	"fmt"
@@ -9,7 +7,8 @@ import (
 	"time"
 )
 
-// Variable is the environment's.
+// Variable is the one knob for slow machines: VIRTKIT_PATIENCE=10 in the environment makes virt-local and the tests wait
+// ten times as long before they give up. How fast anything is does not change: a fast machine never notices.
 const Variable = "VIRTKIT_PATIENCE"
 
 const most = 1000
@@ -27,9 +26,9 @@ func Factor() (int, error) {
 	return n, nil
 }
 
-// Of is the time to wait where d is enough on a usual machine. What is no Factor counts as 1: a command line that cares
+// Scaled is the time to wait where d is enough on a usual machine. What is no Factor counts as 1: a command line that cares
 // asks Factor first.
-func Of(d time.Duration) time.Duration {
+func Scaled(d time.Duration) time.Duration {
 	n, err := Factor()
 	if err != nil {
 		return d

@@ -13,7 +13,7 @@ import (
 
 	"libvirt.org/go/libvirt"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 // eventLoop starts libvirt's event loop, once a process: libvirt has one for all connections and

@@ -1,5 +1,5 @@
 // Package hypervisor is what a launcher needs of a hypervisor: to create one domain, to steer it, and to
-// hear what becomes of it. pkg/hypervisor/libvirt implements it with libvirt and is the only
+// hear what becomes of it. pkg/launcher/hypervisor/libvirt implements it with libvirt and is the only
 // package that needs cgo; tests implement it in memory.
 package hypervisor
 

@@ -11,7 +11,7 @@ import (
 
 	"libvirt.org/go/libvirt"
 
-	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
 // translate gives libvirt's errors the meaning that a launcher acts on.
