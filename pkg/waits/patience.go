@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Variable is the one knob for slow machines: VIRTKIT_PATIENCE=10 in the environment makes virt-local and the tests wait
-// ten times as long before they give up. How fast anything is does not change: a fast machine never notices.
+// Variable is the one knob for slow machines: VIRTKIT_PATIENCE=10 in the environment makes virt-local and the tests
+// wait ten times as long before they give up. How fast anything is does not change: a fast machine never notices.
 const Variable = "VIRTKIT_PATIENCE"
 
 const most = 1000
@@ -26,8 +26,8 @@ func Factor() (int, error) {
 	return n, nil
 }
 
-// Scaled is the time to wait where d is enough on a usual machine. What is no Factor counts as 1: a command line that cares
-// asks Factor first.
+// Scaled is the time to wait where d is enough on a usual machine. What is no Factor counts as 1: a command line that
+// cares asks Factor first.
 func Scaled(d time.Duration) time.Duration {
 	n, err := Factor()
 	if err != nil {
