@@ -190,7 +190,10 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 			return ""
 		}, Do: func(bound) tea.Cmd { return Send(Open{NewForm(w)}) }},
 	}
-	return append(keys, keymap.Of(machineBindings(), func(p bound) subject { return subject{w, p.table.Marked()} })...)
+	return append(keys, keymap.Of(machineBindings(), func(p bound) subject {
+		_, hidden := p.table.Marks()
+		return subject{w, p.table.Marked(), hidden}
+	})...)
 }
 
 // target names a machine for an action.

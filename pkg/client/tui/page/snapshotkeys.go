@@ -19,6 +19,8 @@ type saved struct {
 	rows  []*store.Snapshot
 	// machine is the VM whose snapshots are shown; nil where it is that of the row.
 	machine *store.Key
+	// hidden is how many more rows are marked, which a filter hides.
+	hidden int
 }
 
 // one is the row, or why there is not one.
@@ -171,7 +173,8 @@ func (s saved) askDelete() tea.Cmd {
 	if len(chosen) == 1 {
 		row := chosen[0]
 		ask.Typed = row.Name
-		ask.Question = "Delete " + savedName(row) + "? " + capital(s.consequence(row)) + "." + leftOut("row", whys)
+		ask.Question = "Delete " + savedName(row) + "? " + capital(s.consequence(row)) + "." + leftOut("row", whys) +
+			unseen("row", s.hidden)
 		return Send(ask)
 	}
 	var names []string
@@ -193,7 +196,7 @@ func (s saved) askDelete() tea.Cmd {
 	if kept > 0 {
 		ask.Question += fmt.Sprintf(" Restores among them that cannot be undone any more: %d.", kept)
 	}
-	ask.Question += leftOut("row", whys)
+	ask.Question += leftOut("row", whys) + unseen("row", s.hidden)
 	return Send(ask)
 }
 

@@ -207,7 +207,9 @@ func (p *unplugging) ask() tea.Cmd {
 	}
 	slices.Sort(names)
 	what := strings.Join(names, ", ")
-	return Send(Ask{Question: fmt.Sprintf("Unplug %s from %s?", what, key), Task: Task{
+	_, hidden := p.table.Marks()
+	question := fmt.Sprintf("Unplug %s from %s?", what, key) + unseen("volume", hidden)
+	return Send(Ask{Question: question, Task: Task{
 		Line: strings.Join(lines, " && "),
 		Do: func(ctx context.Context) error {
 			var failed []error

@@ -19,6 +19,8 @@ import (
 type subject struct {
 	world    *World
 	machines []*store.Machine
+	// hidden is how many more are marked, which a filter hides.
+	hidden int
 }
 
 // readOnly is why nothing can be changed.
@@ -382,7 +384,7 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	if len(chosen) == 1 && verb == lifecycle.Unpause {
 		return Send(task) // the same key takes it back
 	}
-	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen)) + leftOut("machine", whys)
+	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen)) + leftOut("machine", whys) + unseen("machine", s.hidden)
 	ask := Ask{Question: question, Task: task}
 	switch {
 	case verb == lifecycle.Delete && len(chosen) == 1:

@@ -114,7 +114,7 @@ func (t *Table[R]) Current() (row R, ok bool) {
 	return t.rows[t.cursor], true
 }
 
-// Marked are the marked rows; without any, the row under the cursor.
+// Marked are the marked rows that are shown; without any, the row under the cursor.
 func (t *Table[R]) Marked() []R {
 	var out []R
 	if len(t.marks) > 0 {
@@ -130,8 +130,19 @@ func (t *Table[R]) Marked() []R {
 	return out
 }
 
-// Marks is the number of rows that are marked.
-func (t *Table[R]) Marks() int { return len(t.marks) }
+// Marks is the number of rows that are marked, and how many of those the filter hides.
+func (t *Table[R]) Marks() (marked, hidden int) {
+	if len(t.marks) == 0 {
+		return 0, 0
+	}
+	hidden = len(t.marks)
+	for _, r := range t.rows {
+		if t.marks[t.Key(r)] {
+			hidden--
+		}
+	}
+	return len(t.marks), hidden
+}
 
 // Fields are a row's cells, whole: the columns' titles and what each has.
 func (t *Table[R]) Fields(r R) (titles, texts []string) {
@@ -160,22 +171,24 @@ func (t *Table[R]) Mark() {
 	t.Move(1)
 }
 
-// MarkAll marks all rows that are shown; when they all are, it takes the marks away.
+// MarkAll marks all rows that are shown; when they all are, it takes their marks away.
 func (t *Table[R]) MarkAll() {
-	marks := map[store.Key]bool{}
+	if t.marks == nil {
+		t.marks = map[store.Key]bool{}
+	}
+	before := len(t.marks)
 	for _, r := range t.rows {
-		marks[t.Key(r)] = true
+		t.marks[t.Key(r)] = true
 	}
-	for key := range marks {
-		if !t.marks[key] {
-			t.marks = marks
-			return
-		}
+	if len(t.marks) > before {
+		return
 	}
-	t.marks = nil
+	for _, r := range t.rows {
+		delete(t.marks, t.Key(r))
+	}
 }
 
-// Unmark takes all marks away.
+// Unmark takes all marks away, those of rows that are hidden too.
 func (t *Table[R]) Unmark() { t.marks = nil }
 
 // Move moves the cursor by rows.
@@ -252,18 +265,18 @@ func (t *Table[R]) moveTo(i int) {
 	}
 }
 
-// arrange filters and sorts, takes the marks of rows that are not shown away, and puts the cursor back on its row.
+// arrange filters and sorts, takes the marks of rows that are gone away, and puts the cursor back on its row.
 func (t *Table[R]) arrange() {
 	t.rows = t.rows[:0:0]
 	present := map[store.Key]bool{}
 	t.plant()
 	matches := t.matches()
 	for _, r := range t.all {
-		if !matches(r) {
-			continue
-		}
-		if t.rows = append(t.rows, r); len(t.marks) > 0 {
+		if len(t.marks) > 0 {
 			present[t.Key(r)] = true
+		}
+		if matches(r) {
+			t.rows = append(t.rows, r)
 		}
 	}
 	for key := range t.marks {
