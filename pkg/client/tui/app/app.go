@@ -183,6 +183,8 @@ func (a *App) news(msg tea.Msg) (cmd tea.Cmd, heard bool) {
 		a.complete(m)
 	case namespaceSought:
 		return a.sought(m), true
+	case undoRead:
+		a.askUndo(m)
 	case taskEnded:
 		a.ended(m.index, m.err)
 		if a.leaving && m.err == nil {

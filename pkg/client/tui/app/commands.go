@@ -48,6 +48,10 @@ func (a *App) commands() []command {
 			name: "log", help: "what was done, as command lines",
 			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
 		},
+		{
+			name: "undo", help: "take the last start, stop, pause, unpause, rename or kept restore back",
+			do: func(a *App, _ string) tea.Cmd { return a.undo() },
+		},
 		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
 		{name: "quit", help: "leave the dashboard", do: func(a *App, _ string) tea.Cmd { return a.quit() }},
 	}

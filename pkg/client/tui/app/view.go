@@ -172,27 +172,28 @@ func (a *App) showHelp() tea.Cmd {
 	})
 }
 
-// logPage shows what was done, the newest last.
-func (a *App) logPage() page.Page {
-	return page.NewText(a.World, "what was done", func(context.Context) ([]widget.Line, error) {
-		var lines []widget.Line
-		for _, e := range a.log {
-			outcome, role := "done", theme.Text
-			switch {
-			case e.err != nil:
-				outcome, role = e.err.Error(), theme.Bad
-			case !e.ended:
-				outcome, role = "going on", theme.Busy
-			}
-			lines = append(lines, widget.Line{
-				Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line,
-				Role: theme.Accent,
-			}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
+// logPage shows what was done, the newest first.
+func (a *App) logPage() page.Page { return page.NewLive(a.World, "what was done", a.logLines) }
+
+func (a *App) logLines() []widget.Line {
+	var lines []widget.Line
+	for i := len(a.log) - 1; i >= 0; i-- {
+		e := a.log[i]
+		outcome, role := "done", theme.Text
+		switch {
+		case e.err != nil:
+			outcome, role = e.err.Error(), theme.Bad
+		case !e.ended:
+			outcome, role = "going on", theme.Busy
 		}
-		if len(lines) == 0 {
-			lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the " +
-				"command that does the same.", Role: theme.Dim})
-		}
-		return lines, nil
-	})
+		lines = append(lines, widget.Line{
+			Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line,
+			Role: theme.Accent,
+		}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
+	}
+	if len(lines) == 0 {
+		lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the " +
+			"command that does the same.", Role: theme.Dim})
+	}
+	return lines
 }

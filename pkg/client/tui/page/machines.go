@@ -185,7 +185,7 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 		},
 		{Keys: []string{"+"}, Name: "new", Help: "create a machine", Allowed: func(bound) string {
 			if w.ReadOnly {
-				return readOnly
+				return ReadOnly
 			}
 			return ""
 		}, Do: func(bound) tea.Cmd { return Send(Open{NewForm(w)}) }},

@@ -102,7 +102,7 @@ func (p *Migrations) cancellable() string {
 	case m == nil:
 		return p.none()
 	case p.world.ReadOnly:
-		return readOnly
+		return ReadOnly
 	case !m.Active():
 		return "it has ended"
 	case m.Deleting:

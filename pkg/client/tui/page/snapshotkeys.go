@@ -39,7 +39,7 @@ func (s saved) ready(resource string) string {
 	row, why := s.one()
 	switch {
 	case s.world.ReadOnly:
-		return readOnly
+		return ReadOnly
 	case why != "":
 		return why
 	case row.Resource != store.Snapshots:
@@ -136,7 +136,7 @@ func savedBindings() keymap.Map[saved] {
 // undeletable says why none of the rows can be deleted.
 func (s saved) undeletable() string {
 	if s.world.ReadOnly {
-		return readOnly
+		return ReadOnly
 	}
 	why := "there is nothing here"
 	for _, row := range s.rows {
@@ -251,7 +251,7 @@ func (s saved) deletion(chosen []*store.Snapshot) Task {
 		if row.Resource == store.Snapshots {
 			words = []string{s.world.Program, "snapshot delete", quoted(row.Name), "--yes"}
 		}
-		lines = append(lines, s.world.line(append(words, "--namespace", row.Namespace)...))
+		lines = append(lines, s.world.Line(append(words, "--namespace", row.Namespace)...))
 	}
 	return Task{Line: strings.Join(lines, " && "), Do: func(ctx context.Context) error {
 		var failed []error

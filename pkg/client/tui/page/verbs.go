@@ -23,8 +23,8 @@ type subject struct {
 	hidden int
 }
 
-// readOnly is why nothing can be changed.
-const readOnly = "the dashboard was started with --read-only"
+// ReadOnly is why nothing can be changed, a clause.
+const ReadOnly = "the dashboard was started with --read-only"
 
 // manyTyped is how many machines a bulk action may have before the number is to be typed.
 const manyTyped = 20
@@ -102,7 +102,7 @@ func lookBindings() keymap.Map[subject] {
 					return why
 				}
 				if s.world.ReadOnly {
-					return readOnly
+					return ReadOnly
 				}
 				return s.world.Actions.ForbiddenTo(s.machines[0].Namespace, "patch", resourceOf(s.machines[0]))
 			}, Do: func(s subject) tea.Cmd { return Send(Open{NewEdit(s.world, s.machines[0])}) },
@@ -201,7 +201,7 @@ func reaching(by func(*store.Machine) string) func(subject) string {
 func typing(by func(*store.Machine) string) func(subject) string {
 	return func(s subject) string {
 		if s.world.ReadOnly {
-			return readOnly
+			return ReadOnly
 		}
 		return reaching(by)(s)
 	}
@@ -211,7 +211,7 @@ func typing(by func(*store.Machine) string) func(subject) string {
 func plugging(verb string) func(subject) string {
 	return func(s subject) string {
 		if s.world.ReadOnly {
-			return readOnly
+			return ReadOnly
 		}
 		if why := oneMachine(nil)(s); why != "" {
 			return why
@@ -299,13 +299,13 @@ func (s subject) line(verb lifecycle.Verb, machines []*store.Machine) string {
 			words = append(words, m.Name)
 		}
 	}
-	return s.world.line(append(words, "--namespace", machines[0].Namespace)...)
+	return s.world.Line(append(words, "--namespace", machines[0].Namespace)...)
 }
 
 // allowed says why a verb does nothing to any of the machines.
 func (s subject) allowed(verb lifecycle.Verb) string {
 	if s.world.ReadOnly {
-		return readOnly
+		return ReadOnly
 	}
 	why := "there is no machine here"
 	for _, m := range s.machines {
