@@ -29,9 +29,9 @@ const ReadOnly = "the dashboard was started with --read-only"
 // manyTyped is how many machines a bulk action may have before the number is to be typed.
 const manyTyped = 20
 
-// machineBindings are the keys that do something to machines, wherever those are shown.
+// machineBindings are the keys that do something to machines, wherever those are shown: those that one uses most first.
 func machineBindings() keymap.Map[subject] {
-	return slices.Concat(lookBindings(), lifeBindings(), volumeBindings(), keymap.Map[subject]{
+	return slices.Concat(consoleBindings(), lifeBindings(), lookBindings(), volumeBindings(), keymap.Map[subject]{
 		bind(lifecycle.MigrateCancel, "cancel the migration; the guest stays where it is", true, "M"),
 		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
 		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),
@@ -52,20 +52,17 @@ func machineBindings() keymap.Map[subject] {
 	})
 }
 
-// lookBindings are the keys that show one machine or lead into its guest.
+// consoleBindings are the keys for the way into a guest that is always there.
+func consoleBindings() keymap.Map[subject] {
+	return keymap.Map[subject]{{
+		Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back",
+		Allowed: typing(toConsole), Do: run("console"),
+	}}
+}
+
+// lookBindings are the other keys that show one machine or lead into its guest.
 func lookBindings() keymap.Map[subject] {
 	return keymap.Map[subject]{
-		{
-			Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back",
-			Allowed: typing(toConsole), Do: run("console"),
-		},
-		{
-			Keys: []string{"C"}, Name: "split",
-			Help:    "the serial console beside the machine's events; Ctrl-] comes back",
-			Allowed: reaching(toConsole), Do: func(s subject) tea.Cmd {
-				return Send(Open{NewSplit(s.world, s.machines[0].Key())})
-			},
-		},
 		{
 			Keys: []string{"v"}, Name: "screen", Help: "the screen, drawn in the terminal",
 			Allowed: typing(toScreen), Do: run("vnc", "--terminal"),
@@ -86,6 +83,13 @@ func lookBindings() keymap.Map[subject] {
 			Keys: []string{"w"}, Name: "why", Help: "what blocks the machine, and what fixes it",
 			Allowed: oneMachine(nil), Do: func(s subject) tea.Cmd {
 				return Send(Open{NewWhy(s.world, s.machines[0].Key())})
+			},
+		},
+		{
+			Keys: []string{"C"}, Name: "split",
+			Help:    "the serial console beside the machine's events; Ctrl-] comes back",
+			Allowed: reaching(toConsole), Do: func(s subject) tea.Cmd {
+				return Send(Open{NewSplit(s.world, s.machines[0].Key())})
 			},
 		},
 		{
