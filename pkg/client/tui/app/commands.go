@@ -69,6 +69,10 @@ func (a *App) commands() []command {
 			command{
 				name: "context", alias: "ctx", help: "another cluster of the kubeconfig", values: a.Contexts,
 				do: func(a *App, value string) tea.Cmd {
+					if all := a.contexts(); len(all) > 0 && !slices.Contains(all, value) {
+						a.notice = fmt.Sprintf("There is no context %q; :ctx and a space shows those that there are", value)
+						return nil
+					}
 					return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})
 				},
 			},
@@ -84,6 +88,14 @@ func (a *App) commands() []command {
 			command{name: h.Name, help: h.Help, do: func(a *App, _ string) tea.Cmd { return a.named(key) }})
 	}
 	return all
+}
+
+// contexts are those of the kubeconfig, a file at hand.
+func (a *App) contexts() []string {
+	if a.Contexts == nil {
+		return nil
+	}
+	return a.Contexts(context.Background())
 }
 
 // named does what the page's key of that name does.
