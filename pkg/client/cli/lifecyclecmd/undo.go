@@ -138,8 +138,8 @@ func asked(f *cli.Factory) (entries []journal.Entry, server string, err error) {
 	return entries, config.Host, nil
 }
 
-// entry is what to take back: the entry with the ID, which must not be undone yet, or the last one. There is a verb that
-// does.
+// entry is what to take back: the entry with the ID, which must not be undone yet, or the last one. There is a verb
+// that does.
 func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Entry, error) {
 	if o.ID == "" {
 		entry, ok := journal.Last(entries, server)
@@ -147,8 +147,8 @@ func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Ent
 			return entry, fmt.Errorf("nothing to undo: no lifecycle verb was asked of %s from this account", server)
 		}
 		if _, why := journal.Reverse(entry.Verb); why != "" {
-			return entry, fmt.Errorf("the last verb, %s of %s, cannot be undone: %s; `%s undo --list` shows those "+
-				"before it", entry.Verb, names(entry), why, o.Factory.Program)
+			return entry, fmt.Errorf("the last verb, %s of %s, cannot be undone: %s; `%s undo --list` shows "+
+				"those before it", entry.Verb, names(entry), why, o.Factory.Program)
 		}
 		return entry, nil
 	}

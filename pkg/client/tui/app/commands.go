@@ -70,7 +70,8 @@ func (a *App) commands() []command {
 				name: "context", alias: "ctx", help: "another cluster of the kubeconfig", values: a.Contexts,
 				do: func(a *App, value string) tea.Cmd {
 					if all := a.contexts(); len(all) > 0 && !slices.Contains(all, value) {
-						a.notice = fmt.Sprintf("There is no context %q; :ctx and a space shows those that there are", value)
+						a.notice = fmt.Sprintf("There is no context %q; :ctx and a space shows those that there are",
+							value)
 						return nil
 					}
 					return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})

@@ -73,8 +73,8 @@ func TestFindInText(t *testing.T) {
 	}
 }
 
-// TestMarks keeps marks to what is seen, counts them, and names what they choose. Those of rows that a filter hides stay,
-// and what is done leaves them out.
+// TestMarks keeps marks to what is seen, counts them, and names what they choose. Those of rows that a filter hides
+// stay, and what is done leaves them out.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	f := &fake{}

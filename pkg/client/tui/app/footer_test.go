@@ -40,7 +40,8 @@ func TestFooterShowsWhatApplies(t *testing.T) {
 		lines[status] = got[0]
 		press(t, a, "down")
 	}
-	if got, want := lines["running"], "⏎ details + new c console X stop R restart p pause"; !strings.HasPrefix(got, want) {
+	want := "⏎ details + new c console X stop R restart p pause"
+	if got := lines["running"]; !strings.HasPrefix(got, want) {
 		t.Errorf("of a guest that runs %q, not %q", got, want)
 	}
 	if got := lines["stopped"]; !strings.Contains(got, "S start") || strings.Contains(got, "c console") {

@@ -117,8 +117,8 @@ func appKeys() keymap.Map[*App] {
 	keys := keymap.Map[*App]{
 		{
 			Keys: []string{"/"}, Name: "find", Help: "in tables, show only rows that match: words, !word for one " +
-				"that is not there, \"words in quotes\", ~ for letters in this order, a regular expression, -l labels, " +
-				"! and a space for the opposite; in texts, search",
+				"that is not there, \"words in quotes\", ~ for letters in this order, a regular expression, " +
+				"-l labels, ! and a space for the opposite; in texts, search",
 			Allowed: func(a *App) string {
 				if a.filterable() == nil && a.searchable() == nil {
 					return "there is nothing to search here"
