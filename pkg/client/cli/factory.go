@@ -112,6 +112,13 @@ func (f *Factory) InContext(name string) *Factory {
 	return &Factory{Program: f.Program, IO: f.IO, Flags: flags, Now: f.Now, RandomName: f.RandomName, Getenv: f.Getenv}
 }
 
+// Silent is the factory for what is to print nothing.
+func (f *Factory) Silent() *Factory {
+	return &Factory{
+		Program: f.Program, IO: NoStreams(), Flags: f.Flags, Now: f.Now, RandomName: f.RandomName, Getenv: f.Getenv,
+	}
+}
+
 // Connection describes the cluster in use, for messages. What cannot be read stays empty.
 func (f *Factory) Connection() Connection {
 	c := Connection{Program: f.Program, Now: f.Now()}

@@ -194,7 +194,11 @@ func (s *session) pump(ctx context.Context, program *tea.Program) {
 	}
 }
 
+// theme is how the pages look. What is not drawn has no colours, and none of the user's are read for it.
 func (o *Options) theme() (*theme.Theme, error) {
+	if o.Once || o.Plain {
+		return theme.New(theme.Options{NoColour: true}), nil
+	}
 	env := o.Factory.Getenv
 	colours, err := themeFile(env)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
 // session follows the cluster for the dashboard, one scope at a time.
@@ -30,6 +31,7 @@ type session struct {
 	options   *Options
 	ctx       context.Context
 	namespace string
+	look      *theme.Theme
 	changes   chan struct{}
 
 	stop  context.CancelFunc // ends the feeds of the scope
@@ -42,6 +44,9 @@ type session struct {
 func newSession(ctx context.Context, o *Options) (*session, error) {
 	s := &session{options: o, ctx: ctx, changes: make(chan struct{}, 1), stop: func() {}}
 	var err error
+	if s.look, err = o.theme(); err != nil {
+		return nil, err
+	}
 	if !o.AllNamespaces {
 		s.namespace, err = o.Factory.Namespace()
 	}
@@ -95,17 +100,13 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 		of.Pulse = pulse
 		sources[resource] = of
 	}
-	look, err := s.options.theme()
-	if err != nil {
-		return nil, err
-	}
 	s.close()
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.stop = cancel
 	s.options.Factory = f
 	w := &page.World{
 		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly,
-		Theme: look, Now: f.Now,
+		Theme: s.look, Now: f.Now,
 		Explain:  func(err error) string { return cli.Explain(err, f.Connection()) },
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,17 +36,30 @@ func themeFile(env func(string) string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the theme: %w", err)
 	}
-	var colours map[string]any
-	if err := yaml.Unmarshal(data, &colours); err != nil {
-		return nil, fmt.Errorf("read the theme %s: %w", path, err)
+	return colours(path, data)
+}
+
+// colours are those of a theme's file. Its error names the first thing that is wrong, in a line.
+func colours(path string, data []byte) (map[string]string, error) {
+	var read any
+	if err := yaml.Unmarshal(data, &read); err != nil {
+		why := strings.ReplaceAll(err.Error(), "error converting YAML to JSON: ", "")
+		return nil, fmt.Errorf("theme %s: %s", path, strings.Join(strings.Fields(why), " "))
+	}
+	given, ok := read.(map[string]any)
+	if !ok && read != nil {
+		return nil, fmt.Errorf("theme %s: give a line for each role, such as `good: 10`", path)
 	}
 	out := map[string]string{}
-	for role, value := range colours {
-		text := fmt.Sprint(value)
+	for _, role := range slices.Sorted(maps.Keys(given)) {
+		text := fmt.Sprint(given[role])
 		switch {
 		case !slices.Contains(theme.Roles(), role):
 			return nil, fmt.Errorf("theme %s: there is no role %q; it is one of %s", path, role,
 				strings.Join(theme.Roles(), ", "))
+		case given[role] == nil:
+			return nil, fmt.Errorf("theme %s: %s has no colour; #rrggbb stands in quotes, as # begins a comment", path,
+				role)
 		case !colour.MatchString(text):
 			return nil, fmt.Errorf("theme %s: %s: %q is no colour; give a number from 0 to 255 or #rrggbb in quotes",
 				path, role, text)

@@ -96,21 +96,24 @@ func RunUndo(ctx context.Context, o *UndoOptions) error {
 	if err != nil {
 		return err
 	}
-	verb, why := journal.Reverse(entry.Verb)
-	if why != "" {
-		return fmt.Errorf("the last verb, %s of %s, cannot be undone: %s; `%s undo --list` shows those before it",
-			entry.Verb, names(entry), why, o.Factory.Program)
-	}
 	c, err := o.Factory.Client()
 	if err != nil {
 		return err
 	}
+	return o.takeBack(ctx, c, entries, entry)
+}
+
+// takeBack does what takes an entry back.
+func (o *UndoOptions) takeBack(
+	ctx context.Context, c *client.Client, entries []journal.Entry, entry journal.Entry,
+) error {
 	switch entry.Verb {
 	case lifecycle.Rename:
 		return o.undoRename(ctx, c, entries, entry)
 	case lifecycle.RestoreKeep:
 		return o.undoRestore(ctx, c, entries, entry)
 	}
+	verb, _ := journal.Reverse(entry.Verb) // there is one
 	requests, errs := o.plan(ctx, c, entries, entry)
 	asking := &Options{
 		Factory: o.Factory, Output: o.Output, Verb: verb, GracePeriod: unset, DryRun: o.DryRun,
@@ -135,12 +138,17 @@ func asked(f *cli.Factory) (entries []journal.Entry, server string, err error) {
 	return entries, config.Host, nil
 }
 
-// entry is what to take back: the entry with the ID, which must not be undone yet, or the last one.
+// entry is what to take back: the entry with the ID, which must not be undone yet, or the last one. There is a verb
+// that does.
 func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Entry, error) {
 	if o.ID == "" {
 		entry, ok := journal.Last(entries, server)
 		if !ok {
 			return entry, fmt.Errorf("nothing to undo: no lifecycle verb was asked of %s from this account", server)
+		}
+		if _, why := journal.Reverse(entry.Verb); why != "" {
+			return entry, fmt.Errorf("the last verb, %s of %s, cannot be undone: %s; `%s undo --list` shows "+
+				"those before it", entry.Verb, names(entry), why, o.Factory.Program)
 		}
 		return entry, nil
 	}

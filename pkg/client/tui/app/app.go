@@ -183,6 +183,8 @@ func (a *App) news(msg tea.Msg) (cmd tea.Cmd, heard bool) {
 		a.complete(m)
 	case namespaceSought:
 		return a.sought(m), true
+	case undoRead:
+		a.askUndo(m)
 	case taskEnded:
 		a.ended(m.index, m.err)
 		if a.leaving && m.err == nil {
@@ -277,8 +279,12 @@ func (a *App) refresh() tea.Cmd {
 
 func (a *App) used(m usageRead) tea.Cmd {
 	a.reading = false
-	if m.err == nil && m.world == a.World {
-		a.World.Usage.Take(m.list)
+	if m.world == a.World {
+		if m.err == nil {
+			a.World.Usage.Take(m.list, a.World.Now())
+		} else {
+			a.World.Usage.Miss(a.World.Now())
+		}
 		a.totals = page.Summarize(a.World)
 		a.top().Refresh()
 	}

@@ -310,6 +310,18 @@ func (f *fake) WhySnapshot(_ context.Context, s *store.Snapshot) (*why.Report, e
 	return f.Why(context.Background(), s.Namespace, s.Name)
 }
 
+func (f *fake) Undoable(context.Context) (*page.Undoable, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return &page.Undoable{ID: "17", Verb: lifecycle.Stop, Machines: "prod/web", At: now.Add(-time.Minute)}, nil
+}
+
+func (f *fake) Undo(_ context.Context, id string) error {
+	f.done = append(f.done, "undo "+id)
+	return f.err
+}
+
 func (f *fake) Verdict(_ context.Context, _, after string) (*diff.Object, error) {
 	if strings.Contains(after, "wrong") {
 		return nil, errors.New("spec.wrong: unknown field")

@@ -48,6 +48,10 @@ func (a *App) commands() []command {
 			name: "log", help: "what was done, as command lines",
 			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
 		},
+		{
+			name: "undo", help: "take the last start, stop, pause, unpause, rename or kept restore back",
+			do: func(a *App, _ string) tea.Cmd { return a.undo() },
+		},
 		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
 		{name: "quit", help: "leave the dashboard", do: func(a *App, _ string) tea.Cmd { return a.quit() }},
 	}
@@ -65,6 +69,11 @@ func (a *App) commands() []command {
 			command{
 				name: "context", alias: "ctx", help: "another cluster of the kubeconfig", values: a.Contexts,
 				do: func(a *App, value string) tea.Cmd {
+					if all := a.contexts(); len(all) > 0 && !slices.Contains(all, value) {
+						a.notice = fmt.Sprintf("There is no context %q; :ctx and a space shows those that there are",
+							value)
+						return nil
+					}
 					return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})
 				},
 			},
@@ -80,6 +89,14 @@ func (a *App) commands() []command {
 			command{name: h.Name, help: h.Help, do: func(a *App, _ string) tea.Cmd { return a.named(key) }})
 	}
 	return all
+}
+
+// contexts are those of the kubeconfig, a file at hand.
+func (a *App) contexts() []string {
+	if a.Contexts == nil {
+		return nil
+	}
+	return a.Contexts(context.Background())
 }
 
 // named does what the page's key of that name does.

@@ -7,6 +7,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
@@ -71,35 +73,66 @@ func TestFindInText(t *testing.T) {
 	}
 }
 
-// TestMarks keeps marks to what is seen, counts them, and names what they choose.
+// TestMarks keeps marks to what is seen, counts them, and names what they choose. Those of rows that a filter hides
+// stay, and what is done leaves them out.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
 	a := New(world(f))
 	drive(t, a, sizes[1])
+	marked := func(want, why string) {
+		t.Helper()
+		title, _, _ := strings.Cut(strings.Split(ansi.Strip(a.screen()), "\n")[2], "  ")
+		if _, got, _ := strings.Cut(title, ", "); got != want {
+			t.Errorf("%s: %q says %q, not %q", why, title, got, want)
+		}
+	}
 	press(t, a, "*")
-	if s := a.screen(); !strings.Contains(s, "4 marked") {
-		t.Errorf("nothing counts the marks:\n%s", s)
-	}
+	marked("4 marked", "all of them")
 	press(t, a, "/", "'prod", "enter")
-	if s := a.screen(); !strings.Contains(s, "2 marked") {
-		t.Errorf("rows that the filter hides are marked:\n%s", s)
-	}
+	marked("4 marked, 2 of them hidden", "a filter hides two")
 	press(t, a, "ctrl+d")
-	if q := a.ask.Question; !strings.Contains(q, "prod/db, prod/web") {
-		t.Errorf("the question does not name them: %q", q)
+	if q := a.ask.Question; !strings.Contains(q, "prod/db, prod/web?") ||
+		!strings.Contains(q, "2 marked machines are left out: the filter hides them.") {
+		t.Errorf("the question does not say whom it is about: %q", q)
 	}
-	press(t, a, "esc", "esc")
-	if s := a.screen(); !strings.Contains(s, "2 marked") || a.filterable().Filter().String() != "" {
-		t.Errorf("what was hidden is marked again:\n%s", s)
+	press(t, a, "'2", "enter")
+	if want := []string{"delete prod/db", "delete prod/web"}; !slices.Equal(f.done, want) {
+		t.Errorf("did %q, not %q", f.done, want)
 	}
+	press(t, a, "esc")
+	marked("4 marked", "the filter is gone")
+	press(t, a, "/", "'!prod", "enter", "*")
+	marked("2 marked, 2 of them hidden", "* takes the marks of what is shown away")
+	press(t, a, "X")
+	if a.ask == nil || !strings.Contains(a.ask.Question, "? 2 marked machines are left out: the filter") {
+		t.Errorf("the row under the cursor: %+v", a.ask)
+	}
+	press(t, a, "esc", "*")
+	marked("4 marked, 2 of them hidden", "* adds marks")
 	press(t, a, "u")
-	if s := a.screen(); strings.Contains(s, "marked") {
-		t.Errorf("u leaves marks:\n%s", s)
-	}
+	marked("", "u takes all away")
+	press(t, a, "esc")
+	marked("", "those that were hidden too")
 	press(t, a, "/", "'nc-a", "enter", "*", "ctrl+d")
 	if a.ask != nil {
 		t.Errorf("letters in their order were taken: %q", a.ask.Question)
+	}
+}
+
+// TestMarksOfWhatIsGone forgets the mark of a machine that was deleted, whether a filter hides it or not.
+func TestMarksOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	drive(t, a, sizes[1])
+	press(t, a, "*", "/", "'test", "enter")
+	a.World.Machines.Load(nil, nil)
+	drive(t, a, Changed{})
+	a.World.Machines.Load([]v1.VirtualMachine{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}}}, nil)
+	drive(t, a, Changed{})
+	press(t, a, "esc")
+	if s := a.screen(); strings.Contains(s, "marked") || !strings.Contains(s, "web") {
+		t.Errorf("another machine of the same name is marked:\n%s", s)
 	}
 }
 

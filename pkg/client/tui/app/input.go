@@ -116,8 +116,9 @@ func (a *App) wheel(m tea.MouseWheelMsg) tea.Cmd {
 func appKeys() keymap.Map[*App] {
 	keys := keymap.Map[*App]{
 		{
-			Keys: []string{"/"}, Name: "find", Help: "in tables, show only rows that match: words, ~ for letters in " +
-				"this order, a regular expression, -l labels, ! for the opposite; in texts, search",
+			Keys: []string{"/"}, Name: "find", Help: "in tables, show only rows that match: words, !word for one " +
+				"that is not there, \"words in quotes\", ~ for letters in this order, a regular expression, " +
+				"-l labels, ! and a space for the opposite; in texts, search",
 			Allowed: func(a *App) string {
 				if a.filterable() == nil && a.searchable() == nil {
 					return "there is nothing to search here"

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +15,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
-
-const footerHeight = 1
 
 // View draws the screen.
 func (a *App) View() tea.View {
@@ -37,20 +34,21 @@ func (a *App) draw() string {
 	if a.width < 20 || a.height < 5 {
 		return widget.Fill("The window is too small", a.width, a.height)
 	}
-	status, header := a.status(t), a.header()
-	body := a.height - len(header) - len(status) - footerHeight
+	header, footer := a.header(), a.footer(t)
+	status := a.status(t, len(footer))
+	body := a.height - len(header) - len(status) - len(footer)
 	content := a.top().View(a.width, body)
 	return strings.Join(header, "\n") + "\n" + widget.Fill(content, a.width, body) + "\n" +
-		strings.Join(status, "\n") + "\n" + a.footer(t)
+		strings.Join(status, "\n") + "\n" + strings.Join(footer, "\n")
 }
 
 // status is what is asked, typed, or to be said: one line, or as many as it takes to say it whole, up to half of the
-// screen.
-func (a *App) status(t *theme.Theme) []string {
+// screen with the footer's lines.
+func (a *App) status(t *theme.Theme, footer int) []string {
 	switch {
 	case a.ask != nil:
 		text, role := a.ask.view()
-		return a.said(t, role, text, "")
+		return a.said(t, role, text, "", footer)
 	case a.prompt != nil:
 		return a.prompt.view(a, t)
 	case len(a.trouble) > 0:
@@ -61,23 +59,23 @@ func (a *App) status(t *theme.Theme) []string {
 		if a.grabbed() {
 			key = ""
 		}
-		return a.said(t, theme.Bad, a.trouble[0], key)
+		return a.said(t, theme.Bad, a.trouble[0], key, footer)
 	case a.notice != "":
-		return a.said(t, theme.Accent, a.notice, "")
+		return a.said(t, theme.Accent, a.notice, "", footer)
 	}
 	if state := a.top().State(); state.Synced && state.Stale() && state.Err != nil {
-		return a.said(t, theme.Bad, a.World.Say(state.Err), "")
+		return a.said(t, theme.Bad, a.World.Say(state.Err), "", footer)
 	}
 	return []string{a.running(t)}
 }
 
 // said is a text in as many lines as it takes, with a key at the end of the last.
-func (a *App) said(t *theme.Theme, role theme.Role, text, key string) []string {
+func (a *App) said(t *theme.Theme, role theme.Role, text, key string, footer int) []string {
 	var lines []string
 	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		lines = append(lines, widget.Wrap(" "+widget.Harmless(part), a.width-1, 0)...)
 	}
-	if limit := max(1, a.height/2-1-footerHeight); len(lines) > limit {
+	if limit := max(1, a.height/2-1-footer); len(lines) > limit {
 		lines = append(lines[:limit-1:limit-1], "   "+t.Ellipsis+" (L has all of it)")
 	}
 	last := len(lines) - 1
@@ -111,43 +109,6 @@ func (a *App) running(t *theme.Theme) string {
 	return strings.Repeat(" ", a.width)
 }
 
-// footer shows the keys that fit: those of every page at the right, and before them the page's. Those that do nothing
-// now are dim.
-func (a *App) footer(t *theme.Theme) string {
-	everywhere := a.keys.Hints(a)
-	if a.grabbed() {
-		everywhere = nil
-	} else if _, typing := a.top().(page.Typing); typing { // letters are typed there
-		everywhere = slices.DeleteFunc(everywhere, func(h keymap.Hint) bool { return len(h.Code) == 1 })
-	}
-	right := hints(t, everywhere, a.width*3/5)
-	left := hints(t, a.top().Hints(), a.width-ansi.StringWidth(right)-1)
-	return widget.Pad(t, " "+left, a.width-ansi.StringWidth(right)) + right
-}
-
-// hints draws the keys that fit into so many cells, each with two cells after it.
-func hints(t *theme.Theme, all []keymap.Hint, width int) string {
-	var b strings.Builder
-	for _, h := range all {
-		if h.Quiet || h.Name == "" {
-			continue
-		}
-		key := t.Keys(h.Key)
-		text := key + " " + h.Name
-		w := ansi.StringWidth(text) + 2
-		if w > width {
-			break
-		}
-		if width -= w; h.Why != "" {
-			b.WriteString(t.Paint(theme.Dim, text))
-		} else {
-			b.WriteString(t.Paint(theme.Key, key) + " " + h.Name)
-		}
-		b.WriteString("  ")
-	}
-	return b.String()
-}
-
 // showHelp opens a page of all keys of this one, with why one does nothing now.
 func (a *App) showHelp() tea.Cmd {
 	var lines []widget.Line
@@ -172,27 +133,28 @@ func (a *App) showHelp() tea.Cmd {
 	})
 }
 
-// logPage shows what was done, the newest last.
-func (a *App) logPage() page.Page {
-	return page.NewText(a.World, "what was done", func(context.Context) ([]widget.Line, error) {
-		var lines []widget.Line
-		for _, e := range a.log {
-			outcome, role := "done", theme.Text
-			switch {
-			case e.err != nil:
-				outcome, role = e.err.Error(), theme.Bad
-			case !e.ended:
-				outcome, role = "going on", theme.Busy
-			}
-			lines = append(lines, widget.Line{
-				Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line,
-				Role: theme.Accent,
-			}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
+// logPage shows what was done, the newest first.
+func (a *App) logPage() page.Page { return page.NewLive(a.World, "what was done", a.logLines) }
+
+func (a *App) logLines() []widget.Line {
+	var lines []widget.Line
+	for i := len(a.log) - 1; i >= 0; i-- {
+		e := a.log[i]
+		outcome, role := "done", theme.Text
+		switch {
+		case e.err != nil:
+			outcome, role = e.err.Error(), theme.Bad
+		case !e.ended:
+			outcome, role = "going on", theme.Busy
 		}
-		if len(lines) == 0 {
-			lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the " +
-				"command that does the same.", Role: theme.Dim})
-		}
-		return lines, nil
-	})
+		lines = append(lines, widget.Line{
+			Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line,
+			Role: theme.Accent,
+		}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
+	}
+	if len(lines) == 0 {
+		lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the " +
+			"command that does the same.", Role: theme.Dim})
+	}
+	return lines
 }

@@ -1,10 +1,12 @@
 // Package filter decides which rows a user wants to see, from one line of text:
 //
-//	web prod    each of these words is in what is shown, whatever its case
-//	~wb         these letters are in it, in this order
-//	^web-\d     a regular expression, when there is anything in it that makes it one
-//	-l app=web  a label selector
-//	!web        the opposite of the rest
+//	web prod     each of these words is in what is shown, whatever its case
+//	web !prod    the first word is in it, the second is not
+//	"not ready"  these words are in it as they stand, with the space; the last quote may be missing
+//	~wb          these letters are in it, in this order
+//	^web-\d      a regular expression, when there is anything in it that makes it one
+//	-l app=web   a label selector
+//	! web prod   the opposite of the rest
 package filter
 
 import (
@@ -20,78 +22,150 @@ import (
 
 // Filter matches rows. The zero value matches all.
 type Filter struct {
-	text     string
+	text string
+	// inverse has the rows match that otherwise do not.
 	inverse  bool
-	words    []string
-	fuzzy    []rune
-	pattern  *regexp.Regexp
 	selector labels.Selector
+	// terms must all match.
+	terms []term
+}
+
+// term is one thing that is, or with not is not, in what is shown: a word, letters, or a regular expression.
+type term struct {
+	not     bool
+	word    string // lower case
+	fuzzy   []rune
+	pattern *regexp.Regexp
 }
 
 // Parse reads a filter; its error says what is wrong with it, in a line.
 func Parse(text string) (Filter, error) {
-	f := Filter{text: text}
 	rest := strings.TrimSpace(text)
-	if after, ok := strings.CutPrefix(rest, "!"); ok {
+	f := Filter{text: rest}
+	if after, ok := strings.CutPrefix(rest, "!"); ok && opposite(after) {
 		f.inverse, rest = true, strings.TrimSpace(after)
 	}
-	switch after, ok := strings.CutPrefix(rest, "-l"); {
-	case rest == "":
-		f.inverse = false
-	case ok && (after == "" || after[0] == ' ' || after[0] == '='):
+	if after, ok := strings.CutPrefix(rest, "-l"); ok && (after == "" || after[0] == ' ' || after[0] == '=') {
 		selector, err := labels.Parse(strings.TrimLeft(after, " ="))
 		if err != nil {
 			return Filter{}, fmt.Errorf("not a label selector: %w", err)
 		}
 		f.selector = selector
-	case rest[0] == '~':
-		f.fuzzy = []rune(strings.ToLower(strings.ReplaceAll(rest[1:], " ", "")))
-	case strings.ContainsAny(rest, `^$.*+?()[]{}|\`):
-		pattern, err := regexp.Compile("(?i)" + rest)
+		return f, nil
+	}
+	wanted, unwanted := split(rest)
+	for _, part := range wanted {
+		if err := f.add(part, false); err != nil {
+			return Filter{}, err
+		}
+	}
+	for _, part := range unwanted {
+		if err := f.add(part, true); err != nil {
+			return Filter{}, err
+		}
+	}
+	return f, nil
+}
+
+// opposite reports whether a ! before the rest is about all of it, not about its first word.
+func opposite(rest string) bool {
+	trimmed := strings.TrimLeft(rest, " ")
+	return trimmed != "" && (trimmed != rest || strings.HasPrefix(trimmed, "-l"))
+}
+
+// split takes the parts of a filter apart: what is in quotes, and what follows a ! to the next space, are parts; all
+// else is one.
+func split(text string) (wanted, unwanted []part) {
+	var plain []string
+	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimLeft(rest, " ") {
+		body, not := strings.CutPrefix(rest, "!")
+		p := part{}
+		if inside, quoted := strings.CutPrefix(body, `"`); quoted {
+			p.quoted = true
+			p.text, rest, _ = strings.Cut(inside, `"`)
+		} else {
+			p.text, rest, _ = strings.Cut(body, " ")
+		}
+		switch {
+		case p.text == "":
+		case not:
+			unwanted = append(unwanted, p)
+		case p.quoted:
+			wanted = append(wanted, p)
+		default:
+			plain = append(plain, p.text)
+		}
+	}
+	if len(plain) > 0 {
+		wanted = append(wanted, part{text: strings.Join(plain, " ")})
+	}
+	return wanted, unwanted
+}
+
+// part is a piece of a filter; what is in quotes is taken as it stands.
+type part struct {
+	text   string
+	quoted bool
+}
+
+// add makes terms of a part.
+func (f *Filter) add(p part, not bool) error {
+	switch {
+	case p.quoted:
+		f.terms = append(f.terms, term{not: not, word: strings.ToLower(p.text)})
+	case p.text[0] == '~':
+		letters := []rune(strings.ToLower(strings.ReplaceAll(p.text[1:], " ", "")))
+		f.terms = append(f.terms, term{not: not, fuzzy: letters})
+	case strings.ContainsAny(p.text, `^$.*+?()[]{}|\`):
+		pattern, err := regexp.Compile("(?i)" + p.text)
 		if err != nil {
 			var wrong *syntax.Error
 			if errors.As(err, &wrong) { // without Go's words, for which a line has no room
-				return Filter{}, fmt.Errorf("not a regular expression: %s: `%s`", wrong.Code, wrong.Expr)
+				return fmt.Errorf("not a regular expression: %s: `%s`", wrong.Code, wrong.Expr)
 			}
-			return Filter{}, fmt.Errorf("not a regular expression: %w", err)
+			return fmt.Errorf("not a regular expression: %w", err)
 		}
-		f.pattern = pattern
+		f.terms = append(f.terms, term{not: not, pattern: pattern})
 	default:
-		f.words = strings.Fields(strings.ToLower(rest))
+		for _, word := range strings.Fields(strings.ToLower(p.text)) {
+			f.terms = append(f.terms, term{not: not, word: word})
+		}
 	}
-	return f, nil
+	return nil
 }
 
 // String is the text that made the filter.
 func (f Filter) String() string { return f.text }
 
 // Empty reports whether everything matches.
-func (f Filter) Empty() bool {
-	return f.words == nil && f.fuzzy == nil && f.pattern == nil && f.selector == nil
-}
+func (f Filter) Empty() bool { return f.terms == nil && f.selector == nil }
 
 // Match reports whether a row is wanted: text is what is shown of it, lower case or not.
 func (f Filter) Match(text string, set map[string]string) bool {
 	switch {
+	case f.Empty():
+		return true
 	case f.selector != nil:
 		return f.selector.Matches(labels.Set(set)) != f.inverse
-	case f.pattern != nil:
-		return f.pattern.MatchString(text) != f.inverse
-	case f.words != nil:
-		return containsAll(strings.ToLower(text), f.words) != f.inverse
-	case f.fuzzy != nil:
-		return subsequence(f.fuzzy, text) != f.inverse
 	}
-	return true
-}
-
-func containsAll(text string, words []string) bool {
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			return false
+	lower := strings.ToLower(text)
+	for i := range f.terms {
+		if f.terms[i].match(text, lower) == f.terms[i].not {
+			return f.inverse
 		}
 	}
-	return true
+	return !f.inverse
+}
+
+// match reports whether the term is in a text, which lower has in lower case.
+func (t *term) match(text, lower string) bool {
+	switch {
+	case t.pattern != nil:
+		return t.pattern.MatchString(text)
+	case t.fuzzy != nil:
+		return subsequence(t.fuzzy, text)
+	}
+	return strings.Contains(lower, t.word)
 }
 
 // subsequence reports whether all letters are in text in their order.

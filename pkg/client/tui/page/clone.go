@@ -77,7 +77,7 @@ func (p *cloning) asks() tea.Cmd {
 	o := clone.Options{Source: key.Name, FromSnapshot: true, Target: name}
 	made := ""
 	return Send(Ask{Question: fmt.Sprintf("Make VM %s/%s of snapshot %s?", key.Namespace, name, key.Name), Task: Task{
-		Line: p.world.line(p.world.Program, "clone", quoted(key.Name), quoted(name), "--from-snapshot", "--namespace",
+		Line: p.world.Line(p.world.Program, "clone", quoted(key.Name), quoted(name), "--from-snapshot", "--namespace",
 			key.Namespace),
 		Do: func(ctx context.Context) (err error) {
 			made, err = actions.Clone(ctx, key.Namespace, o)

@@ -183,7 +183,7 @@ func (p *Edit) took(text string, err error) tea.Cmd {
 func (p *Edit) apply() tea.Cmd {
 	actions, before, after := p.world.Actions, p.before, p.after
 	task := Task{
-		Line: p.world.line("kubectl edit", p.resource, p.key.Name, "--namespace", p.key.Namespace),
+		Line: p.world.Line("kubectl edit", p.resource, p.key.Name, "--namespace", p.key.Namespace),
 		Do:   func(ctx context.Context) error { return actions.Apply(ctx, before, after) },
 		Then: func(err error) tea.Msg { return editApplied{p, err} },
 	}

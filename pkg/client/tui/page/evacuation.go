@@ -74,7 +74,7 @@ func (p *Evacuation) refusal() string {
 	r := p.plan.Load()
 	switch {
 	case p.world.ReadOnly:
-		return readOnly
+		return ReadOnly
 	case p.at.IsZero() || p.err != nil || r == nil:
 		return "the plan is not there yet"
 	case p.planned != p.rows():
@@ -88,7 +88,7 @@ func (p *Evacuation) refusal() string {
 func (p *Evacuation) asks() tea.Cmd {
 	report, w := p.plan.Load(), p.world
 	return Send(Ask{Question: evacuationQuestion(report), Task: Task{
-		Line: w.line(w.Program, "evacuate", p.node, "--yes"),
+		Line: w.Line(w.Program, "evacuate", p.node, "--yes"),
 		Do:   func(ctx context.Context) error { return w.Actions.Evacuate(ctx, report) },
 		Then: func(error) tea.Msg { return evacuated{p, report} },
 	}})

@@ -222,7 +222,7 @@ func (p *Form) suggests() bool {
 func (p *Form) refusal() string {
 	switch {
 	case p.world.ReadOnly:
-		return readOnly
+		return ReadOnly
 	case p.wrong != nil && p.wrong.field >= 0:
 		return strings.ToLower(draftFields[p.wrong.field].title) + ": " + p.wrong.text
 	case p.wrong != nil:
@@ -243,7 +243,7 @@ func (p *Form) create() tea.Cmd {
 	}
 	actions, key := p.world.Actions, store.Key{Namespace: d[fieldNamespace], Name: d[fieldName]}
 	return Send(Task{
-		Line: p.world.line(d.line(p.world.Program)),
+		Line: p.world.Line(d.line(p.world.Program)),
 		Do:   func(ctx context.Context) error { return actions.Create(ctx, key.Namespace, vm) },
 		Then: func(err error) tea.Msg { return formDone{p, key, err} },
 	})

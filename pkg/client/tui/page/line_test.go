@@ -10,14 +10,14 @@ import (
 // A command line that is shown does the same where another cluster is the current one, and shows no secret.
 func TestLineReachesTheCluster(t *testing.T) {
 	w := &World{Flags: []string{"--token=secret", "--password=secret", "--kubeconfig=/a b", "--context=far"}}
-	if got := w.line("virtctl", "pause", "web"); got != "virtctl pause web '--kubeconfig=/a b' --context=far" {
+	if got := w.Line("virtctl", "pause", "web"); got != "virtctl pause web '--kubeconfig=/a b' --context=far" {
 		t.Error(got)
 	}
 	if got := Shown([]string{"logs", "web", "--token=secret", "--context=far"}); !slices.Equal(got,
 		[]string{"logs", "web", "--context=far"}) {
 		t.Error(got)
 	}
-	if got := (&World{}).line("virtctl list"); got != "virtctl list" {
+	if got := (&World{}).Line("virtctl list"); got != "virtctl list" {
 		t.Error(got)
 	}
 }

@@ -110,7 +110,7 @@ func (p *Machine) subject() subject {
 	if p.row == nil || p.gone {
 		return subject{world: p.world}
 	}
-	return subject{p.world, []*store.Machine{p.row}}
+	return subject{world: p.world, machines: []*store.Machine{p.row}}
 }
 
 // Title is the machine's name.

@@ -90,7 +90,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 			}
 			full := float64(max(1, m.CPUs)) * 1000
 			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) +
-				fmt.Sprintf(" %3.0f%%", float64(s.Now.CPU)/full*100))
+				fmt.Sprintf(" %4s", s.says(fmt.Sprintf("%.0f%%", float64(s.Now.CPU)/full*100))))
 		}, Compare: func(a, b *store.Machine) int { return cmp.Compare(cpu(w, b), cpu(w, a)) }},
 		{
 			Title: "MEMORY", Right: true, Priority: 3, Volatile: true,
@@ -100,7 +100,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 					return text(w.unmeasured(6, known(!m.Memory.IsZero(), &m.Memory)))
 				}
 				return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " +
-					fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
+					fmt.Sprintf("%6s", s.says(widget.Bytes(float64(used(s.Now))))))
 			}, Compare: func(a, b *store.Machine) int { return b.Memory.Cmp(a.Memory) },
 		},
 		{
@@ -185,12 +185,15 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 		},
 		{Keys: []string{"+"}, Name: "new", Help: "create a machine", Allowed: func(bound) string {
 			if w.ReadOnly {
-				return readOnly
+				return ReadOnly
 			}
 			return ""
 		}, Do: func(bound) tea.Cmd { return Send(Open{NewForm(w)}) }},
 	}
-	return append(keys, keymap.Of(machineBindings(), func(p bound) subject { return subject{w, p.table.Marked()} })...)
+	return append(keys, keymap.Of(machineBindings(), func(p bound) subject {
+		_, hidden := p.table.Marks()
+		return subject{w, p.table.Marked(), hidden}
+	})...)
 }
 
 // target names a machine for an action.

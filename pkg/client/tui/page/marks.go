@@ -76,3 +76,14 @@ func ofSeveral(subject, label, clause string, n int) string {
 	}
 	return subject + " " + rest
 }
+
+// unseen says in a sentence how many marked things a question leaves out because a filter hides them.
+func unseen(what string, hidden int) string {
+	switch hidden {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf(" 1 marked %s is left out: the filter hides it.", what)
+	}
+	return fmt.Sprintf(" %d marked %ss are left out: the filter hides them.", hidden, what)
+}

@@ -102,7 +102,7 @@ func (p *Migrations) cancellable() string {
 	case m == nil:
 		return p.none()
 	case p.world.ReadOnly:
-		return readOnly
+		return ReadOnly
 	case !m.Active():
 		return "it has ended"
 	case m.Deleting:
@@ -117,7 +117,7 @@ func (p *Migrations) cancel() tea.Cmd {
 	if machine == nil {
 		return nil
 	}
-	s := subject{p.world, []*store.Machine{machine}}
+	s := subject{world: p.world, machines: []*store.Machine{machine}}
 	return s.ask(lifecycle.MigrateCancel)
 }
 

@@ -50,7 +50,7 @@ func NewNodes(w *World) *Nodes {
 			Keys: []string{"O"}, Name: "cordon", Help: "keep new guests away, or let them come again",
 			Allowed: func(bound) string {
 				if w.ReadOnly {
-					return readOnly
+					return ReadOnly
 				}
 				return p.none()
 			}, Do: func(bound) tea.Cmd { return p.cordon() },
@@ -179,7 +179,7 @@ func (p *Nodes) cordon() tea.Cmd {
 	}
 	actions := p.world.Actions
 	return Send(Ask{Question: question, Task: Task{
-		Line: p.world.line("kubectl", verb, n.Name),
+		Line: p.world.Line("kubectl", verb, n.Name),
 		Do:   func(ctx context.Context) error { return actions.Cordon(ctx, n.Name, on) },
 	}})
 }

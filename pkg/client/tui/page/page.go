@@ -211,6 +211,9 @@ type Actions interface {
 	// DeleteSnapshot deletes a snapshot, restore or clone, and WhySnapshot says what it waits for.
 	DeleteSnapshot(ctx context.Context, s *store.Snapshot) error
 	WhySnapshot(ctx context.Context, s *store.Snapshot) (*why.Report, error)
+	// Undoable is what an undo would take back, or why there is nothing; Undo does that.
+	Undoable(ctx context.Context) (*Undoable, error)
+	Undo(ctx context.Context, id string) error
 	// Verdict says what a change of an object's YAML would do, and Apply does it.
 	Verdict(ctx context.Context, before, after string) (*diff.Object, error)
 	Apply(ctx context.Context, before, after string) error
@@ -220,6 +223,14 @@ type Actions interface {
 	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not
 	// known.
 	Forbidden(namespace string, verb lifecycle.Verb) string
+}
+
+// Undoable is a verb that was asked of machines, and can be taken back.
+type Undoable struct {
+	ID       string
+	Verb     lifecycle.Verb
+	Machines string // their names
+	At       time.Time
 }
 
 // Details are the objects of a machine; either may be nil.
@@ -287,9 +298,9 @@ type Task struct {
 	Then func(error) tea.Msg
 }
 
-// line is a command line with the flags that reach this cluster, so that it does the same wherever it is pasted; but
+// Line is a command line with the flags that reach this cluster, so that it does the same wherever it is pasted; but
 // for those that are secret.
-func (w *World) line(words ...string) string {
+func (w *World) Line(words ...string) string {
 	return strings.Join(append(words, Shown(w.Flags)...), " ")
 }
 

@@ -24,7 +24,7 @@ func (p *Plug) refusal() string {
 	o := p.request()
 	switch {
 	case p.world.ReadOnly:
-		return readOnly
+		return ReadOnly
 	case p.gone:
 		return "the machine has been deleted"
 	case o.Volume == "":
@@ -77,7 +77,7 @@ func (p *Plug) submit() tea.Cmd {
 func (p *Plug) line(o *volume.Options) string {
 	words := volumeWords(p.world, "addvolume", p.row.Key(), o)
 	words = append(words, p.words(plugKind)...)
-	return p.world.line(append(words, "--namespace", p.row.Namespace)...)
+	return p.world.Line(append(words, "--namespace", p.row.Namespace)...)
 }
 
 // volumeWords begin the command line of a request.

@@ -263,7 +263,7 @@ func (p *restoring) asks() tea.Cmd {
 	words = append(words, p.words(restoreStop)...)
 	made := ""
 	ask.Task = Task{
-		Line: p.world.line(append(words, "--yes", "--namespace", key.Namespace)...),
+		Line: p.world.Line(append(words, "--yes", "--namespace", key.Namespace)...),
 		Do: func(ctx context.Context) (err error) {
 			made, err = actions.Restore(ctx, key, o)
 			return err

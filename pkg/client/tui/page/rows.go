@@ -127,8 +127,10 @@ func (p *rows[R]) Title() string {
 	if f := p.table.Filter(); !f.Empty() {
 		title += " that match " + f.String()
 	}
-	if n := p.table.Marks(); n > 0 {
-		title += fmt.Sprintf(", %d marked", n)
+	if marked, hidden := p.table.Marks(); hidden > 0 {
+		title += fmt.Sprintf(", %d marked, %d of them hidden", marked, hidden)
+	} else if marked > 0 {
+		title += fmt.Sprintf(", %d marked", marked)
 	}
 	return title
 }
@@ -263,8 +265,8 @@ func moves[R any]() keymap.Map[*rows[R]] {
 		bind("sort by the column before", func(t table) { c, _ := t.Sorted(); t.Sort(c - 1) }, "<"),
 		bind("turn the order round", func(t table) { c, _ := t.Sorted(); t.Sort(c) }, "o"),
 		marking(bind("mark the row", table.Mark, "space")),
-		marking(bind("mark all that are shown", table.MarkAll, "*")),
-		marking(bind("take all marks away", table.Unmark, "u")),
+		marking(bind("mark all that are shown, or take their marks away", table.MarkAll, "*")),
+		marking(bind("take all marks away, those of rows that a filter hides too", table.Unmark, "u")),
 	}
 }
 

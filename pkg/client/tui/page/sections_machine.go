@@ -80,7 +80,11 @@ func (s sections) usage(height int) []string {
 	}
 	now := series.Now
 	cpus := float64(max(1, s.row.CPUs)) * 1000
-	lines := []string{s.title("Usage")}
+	title := s.title("Usage")
+	if series.Missing() {
+		title += s.t.Paint(theme.Warn, "  not read for "+age(series.Read, s.now))
+	}
+	lines := []string{title}
 	for _, g := range []struct {
 		name, text string
 		values     []float64
@@ -88,13 +92,13 @@ func (s sections) usage(height int) []string {
 	}{
 		{"CPU", fmt.Sprintf("%.0f%%", float64(now.CPU)/cpus*100), series.CPU, cpus},
 		{
-			"Memory", widget.Bytes(series.Memory[len(series.Memory)-1]) + " of " + widget.Bytes(float64(now.Memory)),
+			"Memory", widget.Bytes(float64(used(now))) + " of " + widget.Bytes(float64(now.Memory)),
 			series.Memory, float64(now.Memory),
 		},
 		{"Network", "in " + widget.Bytes(float64(now.NetworkReceived)) + "/s, out " +
-			widget.Bytes(float64(now.NetworkSent)) + "/s", series.Net, slices.Max(series.Net)},
+			widget.Bytes(float64(now.NetworkSent)) + "/s", series.Net, highest(series.Net)},
 		{"Disk", "read " + widget.Bytes(float64(now.DiskRead)) + "/s, written " +
-			widget.Bytes(float64(now.DiskWritten)) + "/s", series.Disk, slices.Max(series.Disk)},
+			widget.Bytes(float64(now.DiskWritten)) + "/s", series.Disk, highest(series.Disk)},
 	} {
 		name := "  " + s.t.Paint(theme.Dim, widget.Pad(s.t, g.name, nameWidth))
 		if height == 1 {

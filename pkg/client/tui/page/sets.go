@@ -213,7 +213,7 @@ func setBindings() keymap.Map[group] {
 			case g.set == nil:
 				return some(g)
 			case g.world.ReadOnly:
-				return readOnly
+				return ReadOnly
 			case g.set.Deleting:
 				return "it is being deleted"
 			}
@@ -292,7 +292,7 @@ func replicas(text string) (int32, error) {
 func (g group) scale(n int32) tea.Cmd {
 	s, actions := g.set, g.world.Actions
 	task := Task{
-		Line: g.world.line(fmt.Sprintf("%s scale %s/%s --replicas %d --current-replicas %d --namespace %s",
+		Line: g.world.Line(fmt.Sprintf("%s scale %s/%s --replicas %d --current-replicas %d --namespace %s",
 			g.world.Program, s.Short(), s.Name, n, s.Desired, s.Namespace)),
 		Do: func(ctx context.Context) error { return actions.Scale(ctx, s, n) },
 	}
@@ -320,7 +320,7 @@ func (g group) askDelete() tea.Cmd {
 		question = fmt.Sprintf("Delete %s %s with its %s?", s.Short(), g.key(), machines(int32(min(n, 1<<30))))
 	}
 	return Send(Ask{Question: question, Typed: s.Name, Task: Task{
-		Line: g.world.line("kubectl delete", s.Short(), s.Name, "--namespace", s.Namespace),
+		Line: g.world.Line("kubectl delete", s.Short(), s.Name, "--namespace", s.Namespace),
 		Do:   func(ctx context.Context) error { return actions.DeleteSet(ctx, s) },
 	}})
 }

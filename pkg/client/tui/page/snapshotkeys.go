@@ -19,6 +19,8 @@ type saved struct {
 	rows  []*store.Snapshot
 	// machine is the VM whose snapshots are shown; nil where it is that of the row.
 	machine *store.Key
+	// hidden is how many more rows are marked, which a filter hides.
+	hidden int
 }
 
 // one is the row, or why there is not one.
@@ -37,7 +39,7 @@ func (s saved) ready(resource string) string {
 	row, why := s.one()
 	switch {
 	case s.world.ReadOnly:
-		return readOnly
+		return ReadOnly
 	case why != "":
 		return why
 	case row.Resource != store.Snapshots:
@@ -134,7 +136,7 @@ func savedBindings() keymap.Map[saved] {
 // undeletable says why none of the rows can be deleted.
 func (s saved) undeletable() string {
 	if s.world.ReadOnly {
-		return readOnly
+		return ReadOnly
 	}
 	why := "there is nothing here"
 	for _, row := range s.rows {
@@ -171,7 +173,8 @@ func (s saved) askDelete() tea.Cmd {
 	if len(chosen) == 1 {
 		row := chosen[0]
 		ask.Typed = row.Name
-		ask.Question = "Delete " + savedName(row) + "? " + capital(s.consequence(row)) + "." + leftOut("row", whys)
+		ask.Question = "Delete " + savedName(row) + "? " + capital(s.consequence(row)) + "." + leftOut("row", whys) +
+			unseen("row", s.hidden)
 		return Send(ask)
 	}
 	var names []string
@@ -193,7 +196,7 @@ func (s saved) askDelete() tea.Cmd {
 	if kept > 0 {
 		ask.Question += fmt.Sprintf(" Restores among them that cannot be undone any more: %d.", kept)
 	}
-	ask.Question += leftOut("row", whys)
+	ask.Question += leftOut("row", whys) + unseen("row", s.hidden)
 	return Send(ask)
 }
 
@@ -248,7 +251,7 @@ func (s saved) deletion(chosen []*store.Snapshot) Task {
 		if row.Resource == store.Snapshots {
 			words = []string{s.world.Program, "snapshot delete", quoted(row.Name), "--yes"}
 		}
-		lines = append(lines, s.world.line(append(words, "--namespace", row.Namespace)...))
+		lines = append(lines, s.world.Line(append(words, "--namespace", row.Namespace)...))
 	}
 	return Task{Line: strings.Join(lines, " && "), Do: func(ctx context.Context) error {
 		var failed []error

@@ -76,7 +76,10 @@ func followSnapshots(w *World) {
 }
 
 // saved is what the keys work on.
-func (p *Snapshots) saved() saved { return saved{p.world, p.table.Marked(), p.machine} }
+func (p *Snapshots) saved() saved {
+	_, hidden := p.table.Marks()
+	return saved{p.world, p.table.Marked(), p.machine, hidden}
+}
 
 // some are the rows of the page: those of a VM are its snapshots, with what was made of them, and what makes it.
 func (p *Snapshots) some() []*store.Snapshot {

@@ -101,7 +101,7 @@ func (p *Split) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
 // send gives something to the guest, or says why not.
 func (p *Split) send(text func(*emulator.Terminal) string) tea.Cmd {
 	if p.world.ReadOnly {
-		return Send(Notice{Text: "Nothing is sent to the guest: " + readOnly})
+		return Send(Notice{Text: "Nothing is sent to the guest: " + ReadOnly})
 	}
 	if p.serial.press(text) {
 		p.back = 0

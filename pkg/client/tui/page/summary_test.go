@@ -25,9 +25,9 @@ func TestSummaryWithout(t *testing.T) {
 			Machines: store.NewMachines(func() {}), Nodes: store.NewTable[store.Node](func() {}), Usage: NewUsage(),
 		}
 		w.Machines.Load(nil, nil)
-		w.Usage.Take(stats.List{Items: []stats.Guest{{Name: "a", Time: at}}})
+		w.Usage.Take(stats.List{Items: []stats.Guest{{Name: "a", Time: at}}}, at)
 		last.Items = []stats.Guest{{Name: "a", Time: at.Add(time.Second), CPUTime: 1e9}}
-		w.Usage.Take(last)
+		w.Usage.Take(last, at.Add(time.Second))
 		s := Summarize(w)
 		got := ""
 		for _, parts := range s.Parts(theme.New(theme.Options{})) {

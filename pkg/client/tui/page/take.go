@@ -74,7 +74,7 @@ func NewTake(w *World, m *store.Machine) *Request {
 func takeRefusal(w *World, m *store.Machine) string {
 	switch {
 	case w.ReadOnly:
-		return readOnly
+		return ReadOnly
 	case m.Instance:
 		return "it has no VirtualMachine, and only that can be snapshotted"
 	case m.Deleting:
@@ -252,7 +252,7 @@ func (p *take) asks() tea.Cmd {
 	words := []string{p.world.Program, "snapshot create", quoted(key.Name), quoted(name)}
 	words = append(words, p.words(takeDeadline)...)
 	return Send(Ask{Question: question, Task: Task{
-		Line: p.world.line(append(words, "--namespace", key.Namespace)...),
+		Line: p.world.Line(append(words, "--namespace", key.Namespace)...),
 		Do:   func(ctx context.Context) error { return actions.TakeSnapshot(ctx, key, name, o) },
 		Then: p.shows(func() (resource, made string) { return store.Snapshots, name }, key.Namespace),
 	}})

@@ -20,6 +20,7 @@ type Text struct {
 	world *World
 	title string
 	read  func(context.Context) ([]widget.Line, error)
+	live  func() []widget.Line // instead of read, of what the dashboard knows itself
 	lines []widget.Line
 	err   error
 	// reading is whether an answer is on its way; at is when the last one came. One that failed is asked for again.
@@ -56,8 +57,19 @@ func NewText(w *World, title string, read func(context.Context) ([]widget.Line, 
 	return p
 }
 
+// NewLive makes a page of lines that are made whenever something has changed, by the goroutine of the pages.
+func NewLive(w *World, title string, lines func() []widget.Line) *Text {
+	p := NewText(w, title, nil)
+	p.live = lines
+	return p
+}
+
 // Start reads the text.
 func (p *Text) Start() tea.Cmd {
+	if p.live != nil {
+		p.Refresh()
+		return nil
+	}
 	if p.reading {
 		return nil
 	}
@@ -82,8 +94,12 @@ func (p *Text) String() string {
 // Title is the page's name.
 func (p *Text) Title() string { return p.title }
 
-// Refresh does nothing: a text is of the time it was read.
-func (p *Text) Refresh() {}
+// Refresh makes live lines anew; another text is of the time it was read.
+func (p *Text) Refresh() {
+	if p.live != nil {
+		p.lines, p.wrapped, p.at = p.live(), nil, p.world.Now()
+	}
+}
 
 // Wants reads again what could not be read, after a while.
 func (p *Text) Wants() tea.Cmd {

@@ -179,7 +179,7 @@ func (p *unplugging) Update(msg tea.Msg) tea.Cmd {
 
 func (p *unplugging) refusal() string {
 	if p.world.ReadOnly {
-		return readOnly
+		return ReadOnly
 	}
 	if why := p.none(); why != "" {
 		return why
@@ -202,12 +202,14 @@ func (p *unplugging) ask() tea.Cmd {
 		o := volume.Options{Volume: a.Name, Instance: a.Instance}
 		requests = append(requests, o)
 		lines = append(lines,
-			p.world.line(append(volumeWords(p.world, "removevolume", key, &o), "--namespace", key.Namespace)...))
+			p.world.Line(append(volumeWords(p.world, "removevolume", key, &o), "--namespace", key.Namespace)...))
 		names = append(names, fmt.Sprintf("volume %s (claim %s)", a.Name, a.Claim))
 	}
 	slices.Sort(names)
 	what := strings.Join(names, ", ")
-	return Send(Ask{Question: fmt.Sprintf("Unplug %s from %s?", what, key), Task: Task{
+	_, hidden := p.table.Marks()
+	question := fmt.Sprintf("Unplug %s from %s?", what, key) + unseen("volume", hidden)
+	return Send(Ask{Question: question, Task: Task{
 		Line: strings.Join(lines, " && "),
 		Do: func(ctx context.Context) error {
 			var failed []error

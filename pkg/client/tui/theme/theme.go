@@ -48,6 +48,7 @@ var names = map[string]Role{
 // Glyphs are the characters that ASCII has no like of.
 type Glyphs struct {
 	Bars           []string // from nothing to full
+	Gap            string   // where a value is not known
 	Full, Empty    string   // of a progress bar
 	Up, Down       string   // the order a column is sorted in
 	Mark, Ellipsis string
@@ -63,14 +64,14 @@ type Glyphs struct {
 }
 
 var unicodeGlyphs = Glyphs{
-	Bars: []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, Full: "█", Empty: "░",
+	Bars: []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, Gap: "·", Full: "█", Empty: "░",
 	Up: "↑", Down: "↓", Mark: "✓", Ellipsis: "…", Horizontal: "─", Vertical: "│", Dot: "·", Arrow: "→",
 	Done: "✓", Thumb: "┃", Good: "●", Busy: "◐", Warn: "◆", Bad: "✗", Off: "○",
 	Enter: "⏎", Space: "␣", Shift: "⇧",
 }
 
 var asciiGlyphs = Glyphs{
-	Bars: []string{" ", ".", ":", "-", "=", "+", "*", "%", "#"}, Full: "#", Empty: ".",
+	Bars: []string{" ", ".", ":", "-", "=", "+", "*", "%", "#"}, Gap: "_", Full: "#", Empty: ".",
 	Up: "^", Down: "v", Mark: "*", Ellipsis: "~", Horizontal: "-", Vertical: "|", Dot: ".", Arrow: "->",
 	Done: "ok", Thumb: "#", Good: "+", Busy: "~", Warn: "!", Bad: "x", Off: "-",
 	Enter: "Enter", Space: "Space", Shift: "S-",

@@ -1,13 +1,14 @@
 package widget
 
 import (
+	"math"
 	"strings"
 
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
 // Graph draws values as columns, the newest at the right, in so many lines of so many cells; full is the value of a
-// full column.
+// full column. A value that is no number is a gap: the theme's glyph, in the last line.
 func Graph(t *theme.Theme, values []float64, full float64, width, height int) []string {
 	if len(values) > width {
 		values = values[len(values)-width:]
@@ -19,6 +20,10 @@ func Graph(t *theme.Theme, values []float64, full float64, width, height int) []
 		var b strings.Builder
 		b.WriteString(strings.Repeat(" ", width-len(values)))
 		for _, v := range values {
+			if math.IsNaN(v) {
+				b.WriteString(gapAt(t, below))
+				continue
+			}
 			level := 0
 			if full > 0 {
 				level = min(height*steps, int(v/full*float64(height*steps)+0.5))
@@ -31,4 +36,12 @@ func Graph(t *theme.Theme, values []float64, full float64, width, height int) []
 		lines[row] = b.String()
 	}
 	return lines
+}
+
+// gapAt is a gap in a line with so many steps under it.
+func gapAt(t *theme.Theme, below int) string {
+	if below > 0 {
+		return " "
+	}
+	return t.Gap
 }

@@ -1,6 +1,7 @@
 package widget
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ func TestGraph(t *testing.T) {
 		"a little shows":  {[]float64{0.001}, 16, "    |   ▁"},
 		"more than full":  {[]float64{99}, 16, "   █|   █"},
 		"no scale":        {[]float64{1, 0}, 0, "    |  ▁ "},
+		"a gap":           {[]float64{16, math.NaN(), math.NaN(), 16}, 16, "█  █|█··█"},
 		"the newest only": {[]float64{16, 16, 16, 16, 0, 0, 0, 0}, 16, "    |    "},
 	} {
 		if got := strings.Join(Graph(look, c.values, c.full, 4, 2), "|"); got != c.want {

@@ -114,25 +114,6 @@ func (t *Table[R]) Current() (row R, ok bool) {
 	return t.rows[t.cursor], true
 }
 
-// Marked are the marked rows; without any, the row under the cursor.
-func (t *Table[R]) Marked() []R {
-	var out []R
-	if len(t.marks) > 0 {
-		for _, r := range t.rows {
-			if t.marks[t.Key(r)] {
-				out = append(out, r)
-			}
-		}
-	}
-	if current, ok := t.Current(); ok && len(out) == 0 {
-		out = append(out, current)
-	}
-	return out
-}
-
-// Marks is the number of rows that are marked.
-func (t *Table[R]) Marks() int { return len(t.marks) }
-
 // Fields are a row's cells, whole: the columns' titles and what each has.
 func (t *Table[R]) Fields(r R) (titles, texts []string) {
 	now := t.Now()
@@ -142,41 +123,6 @@ func (t *Table[R]) Fields(r R) (titles, texts []string) {
 	}
 	return titles, texts
 }
-
-// Mark marks the row under the cursor, or takes its mark away, and goes on to the next.
-func (t *Table[R]) Mark() {
-	current, ok := t.Current()
-	if !ok {
-		return
-	}
-	if t.marks == nil {
-		t.marks = map[store.Key]bool{}
-	}
-	if key := t.Key(current); t.marks[key] {
-		delete(t.marks, key)
-	} else {
-		t.marks[key] = true
-	}
-	t.Move(1)
-}
-
-// MarkAll marks all rows that are shown; when they all are, it takes the marks away.
-func (t *Table[R]) MarkAll() {
-	marks := map[store.Key]bool{}
-	for _, r := range t.rows {
-		marks[t.Key(r)] = true
-	}
-	for key := range marks {
-		if !t.marks[key] {
-			t.marks = marks
-			return
-		}
-	}
-	t.marks = nil
-}
-
-// Unmark takes all marks away.
-func (t *Table[R]) Unmark() { t.marks = nil }
 
 // Move moves the cursor by rows.
 func (t *Table[R]) Move(by int) { t.moveTo(t.cursor + by) }
@@ -252,18 +198,18 @@ func (t *Table[R]) moveTo(i int) {
 	}
 }
 
-// arrange filters and sorts, takes the marks of rows that are not shown away, and puts the cursor back on its row.
+// arrange filters and sorts, takes the marks of rows that are gone away, and puts the cursor back on its row.
 func (t *Table[R]) arrange() {
 	t.rows = t.rows[:0:0]
 	present := map[store.Key]bool{}
 	t.plant()
 	matches := t.matches()
 	for _, r := range t.all {
-		if !matches(r) {
-			continue
-		}
-		if t.rows = append(t.rows, r); len(t.marks) > 0 {
+		if len(t.marks) > 0 {
 			present[t.Key(r)] = true
+		}
+		if matches(r) {
+			t.rows = append(t.rows, r)
 		}
 	}
 	for key := range t.marks {

@@ -82,25 +82,9 @@ func Fill(text string, width, height int) string {
 	return strings.Join(out, "\n")
 }
 
-// Sparkline draws values, the newest at the right, in as many cells; full is the value of a full bar.
+// Sparkline is a Graph of one line.
 func Sparkline(t *theme.Theme, values []float64, full float64, width int) string {
-	if len(values) > width {
-		values = values[len(values)-width:]
-	}
-	var b strings.Builder
-	b.WriteString(strings.Repeat(" ", width-len(values)))
-	top := len(t.Bars) - 1
-	for _, v := range values {
-		step := 0
-		if full > 0 {
-			step = int(v/full*float64(top) + 0.5)
-		}
-		if v > 0 {
-			step = max(1, step)
-		}
-		b.WriteString(t.Bars[max(0, min(step, top))])
-	}
-	return b.String()
+	return Graph(t, values, full, width, 1)[0]
 }
 
 // Bar draws a share between 0 and 1.

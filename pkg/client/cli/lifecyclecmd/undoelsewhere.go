@@ -1,0 +1,45 @@
+package lifecyclecmd
+
+import (
+	"context"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/journal"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// Undoable is the verb that an undo of a program other than `virtctl undo` is about, and the names of its machines; or
+// why none can be taken back.
+func Undoable(f *cli.Factory) (entry journal.Entry, machines string, err error) {
+	o := &UndoOptions{Creation: cli.NewCreation(f)}
+	entries, server, err := known(f)
+	if err == nil {
+		entry, err = o.entry(entries, server)
+	}
+	return entry, names(entry), err
+}
+
+// Undo takes the verb with an ID back as `virtctl undo ID` does, and prints nothing.
+func Undo(ctx context.Context, f *cli.Factory, c *client.Client, id string) error {
+	o := &UndoOptions{Creation: cli.NewCreation(f.Silent()), ID: id}
+	o.DryRun = cli.DryRunNone
+	entries, server, err := known(f)
+	if err != nil {
+		return err
+	}
+	entry, err := o.entry(entries, server)
+	if err != nil {
+		return err
+	}
+	return o.takeBack(ctx, c, entries, entry)
+}
+
+// known are the journal and the cluster that is in use, as it is known there.
+func known(f *cli.Factory) (entries []journal.Entry, server string, err error) {
+	file, err := journalOf(f)
+	if err != nil {
+		return nil, "", err
+	}
+	entries, err = file.Read()
+	return entries, f.Connection().Server, err
+}

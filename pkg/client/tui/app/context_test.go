@@ -1,0 +1,30 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+)
+
+// TestContextThatIsNotThere stays, and says where those are that are there.
+func TestContextThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	var asked []string
+	a.Contexts = func(context.Context) []string { return []string{"kind", "prod"} }
+	a.Switch = func(s page.Scope) (*page.World, error) {
+		asked = append(asked, s.Context)
+		return nil, errors.New("no")
+	}
+	press(t, a, ":", "'ctx nope", "enter")
+	if len(asked) > 0 || !strings.Contains(a.notice, `There is no context "nope"; :ctx and a space`) {
+		t.Errorf("switched to %q, says %q", asked, a.notice)
+	}
+	press(t, a, ":", "'ctx prod", "enter")
+	if len(asked) != 1 || len(a.trouble) != 1 {
+		t.Errorf("switched to %q, says %q", asked, a.trouble)
+	}
+}

@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	tea "charm.land/bubbletea/v2"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+)
+
+// undoRead is what an undo would take back.
+type undoRead struct {
+	world *page.World
+	last  *page.Undoable
+	err   error
+}
+
+// undo asks whether the last verb is to be taken back, once it is known which that is.
+func (a *App) undo() tea.Cmd {
+	w := a.World
+	if w.ReadOnly {
+		a.notice = capital(page.ReadOnly)
+		return nil
+	}
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		last, err := w.Actions.Undoable(ctx)
+		return undoRead{w, last, err}
+	}
+}
+
+// askUndo asks. Meanwhile the user may be asked something else.
+func (a *App) askUndo(m undoRead) {
+	switch {
+	case m.world != a.World || a.ask != nil || a.prompt != nil:
+		return
+	case m.err != nil:
+		a.notice = capital(m.err.Error())
+		return
+	}
+	w, id := m.world, m.last.ID
+	words := w.Line(w.Program, "undo", id)
+	a.ask = &question{Ask: page.Ask{
+		Question: fmt.Sprintf("Undo the %s of %s, asked %s ago?", m.last.Verb, m.last.Machines,
+			duration.HumanDuration(w.Now().Sub(m.last.At))),
+		Task: page.Task{Line: words, Do: func(ctx context.Context) error { return w.Actions.Undo(ctx, id) }},
+	}}
+}
