@@ -58,7 +58,7 @@ func (r *Reconciler) create(ctx context.Context, view *View, step *Step) error {
 	for _, object := range step.Create {
 		switch err := r.writes.Create(ctx, object); {
 		case apierrors.IsAlreadyExists(err):
-			return frame.ErrBehind // it is looked at next time
+			return frame.ErrStale // it is looked at next time
 		case err != nil:
 			err = fmt.Errorf("failed creating %T %s for clone %s: %w", object, object.GetName(), c.Name, err)
 			return r.refused(ctx, view, err)

@@ -63,7 +63,7 @@ func (r *Reconciler) createState(ctx context.Context, view View) (string, error)
 		err = r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing)
 		switch {
 		case apierrors.IsNotFound(err):
-			return "", frame.ErrBehind
+			return "", frame.ErrStale
 		case err != nil:
 			return "", fmt.Errorf("get claim %s: %w", claim.Name, err)
 		}

@@ -102,7 +102,7 @@ func (r *Reconciler) lookAtVMIs(ctx context.Context, name string, view *View) er
 		return fmt.Errorf("list VMIs on node %s: %w", name, err)
 	}
 	for i := range vmis.Items {
-		if instance := &vmis.Items[i]; !r.writes.Behind(instance) { // else it was marked already
+		if instance := &vmis.Items[i]; !r.writes.Stale(instance) { // else it was marked already
 			view.VMIs = append(view.VMIs, instance)
 		}
 	}

@@ -174,7 +174,7 @@ func (r *Reconciler) create(ctx context.Context, object client.Object) error {
 	if err := r.writes.Create(ctx, object); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return frame.ErrBehind
+	return frame.ErrStale
 }
 
 // stop ends the target's guest as `virtctl stop` does.
