@@ -73,8 +73,8 @@ const (
 	// AnnotationHeartbeatPaused says that virt-handler was stopped in order: no heartbeats come, and launchers do not
 	// count. Its value is the UIDs of their pods, with commas.
 	AnnotationHeartbeatPaused = "virtkit.io/heartbeat-paused"
-	// AnnotationWitnesses is the node's fencing.Set.
-	AnnotationWitnesses = "virtkit.io/witnesses"
+	// AnnotationFencingSet is the node's fencing.Set. Components of earlier versions read it under this key.
+	AnnotationFencingSet = "virtkit.io/witnesses"
 	// AnnotationHandlerAddress is where the other nodes' virt-handlers reach this one: an IP address, without the port.
 	AnnotationHandlerAddress = "virtkit.io/handler-address"
 )

@@ -85,7 +85,7 @@ func TestNodeOfVirtHandler(t *testing.T) {
 		},
 		{
 			"chooses who vouches for another node", otherNode, "its own node only",
-			metadata(map[string]any{"annotations": map[string]any{names.AnnotationWitnesses: "a,b,c"}}),
+			metadata(map[string]any{"annotations": map[string]any{names.AnnotationFencingSet: "a,b,c"}}),
 		},
 		{
 			"cordons another node", otherNode, "its own node only",
@@ -122,7 +122,7 @@ func TestNodeOfVirtHandler(t *testing.T) {
 	t.Run("what virt-handler does", func(t *testing.T) {
 		beat, err := nodestatus.Patch(true, metav1.Now().Time, map[string]string{
 			names.AnnotationHost:            "{}",
-			names.AnnotationWitnesses:       "a",
+			names.AnnotationFencingSet:       "a",
 			names.AnnotationHeartbeatPaused: "b",
 		})
 		if err != nil {

@@ -224,7 +224,7 @@ func ask(
 		Beat: string(node.UID) + node.Annotations[v1.VirtHandlerHeartbeat] +
 			node.Annotations[names.AnnotationHeartbeatTaken],
 		Paused:  node.Annotations[names.AnnotationHeartbeatPaused] != "",
-		Set:     fencing.ParseSet(node.Annotations[names.AnnotationWitnesses]),
+		Set:     fencing.ParseSet(node.Annotations[names.AnnotationFencingSet]),
 		Members: map[string]fencing.Member{},
 	}
 	for _, member := range poll.Set {
