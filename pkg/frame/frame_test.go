@@ -105,7 +105,7 @@ func TestReconcile(t *testing.T) {
 		"nothing to do":               {calls: "look next apply "},
 		"the step says when":          {requeue: time.Minute, calls: "look next apply ", again: time.Minute},
 		"what came of it says when":   {requeue: 1, change: time.Hour, calls: "look next apply ", again: time.Hour},
-		"stale from look":            {look: ErrStale, requeue: time.Minute, calls: "look ", again: CatchUp},
+		"stale from look":             {look: ErrStale, requeue: time.Minute, calls: "look ", again: CatchUp},
 		"wait from look": {
 			look: fmt.Errorf("wrapped: %w", WaitError(time.Hour)), calls: "look ", again: time.Hour,
 		},

@@ -45,8 +45,8 @@ const (
 type peerCheck struct {
 	node     string
 	renewals *renewals
-	// list lists the nodes. ask asks the virt-handler of one at an address for how long it has been silent, and requests
-	// heartbeats every so often.
+	// list lists the nodes. ask asks the virt-handler of one at an address for how long it has been silent, and for a
+	// heartbeat every so often.
 	list func(ctx context.Context) ([]metav1.PartialObjectMetadata, error)
 	ask  func(ctx context.Context, node, address string, every time.Duration) (time.Duration, error)
 	// running reports whether a pod has processes left.
@@ -146,7 +146,9 @@ func (c *peerCheck) sets() (sets []fencing.Set, known bool) {
 
 // round asks the members of the sets at once, and returns who has been silent for how long; this node's own is among
 // them.
-func (c *peerCheck) round(ctx context.Context, sets []fencing.Set, every, within time.Duration) map[string]time.Duration {
+func (c *peerCheck) round(
+	ctx context.Context, sets []fencing.Set, every, within time.Duration,
+) map[string]time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	members := map[string]string{}

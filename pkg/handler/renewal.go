@@ -38,7 +38,7 @@ type renewals struct {
 	heard, acknowledged time.Duration
 	// checked has the time of the last peer check in the launcher's favour by its --fence-after; after has that by pod.
 	checked map[time.Duration]time.Duration
-	after     map[types.UID]time.Duration
+	after   map[types.UID]time.Duration
 	// renewed are the launchers that count, by this virt-handler's word; suspended those that are not to, and whether
 	// they know.
 	renewed   map[types.UID]bool

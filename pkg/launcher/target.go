@@ -49,7 +49,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return s.serveDHCP(plan)
 	}
 	boot := *vmi
-	boot.Spec = *disk.WithoutSeeds(hotplug.AtStart(&vmi.Spec)) // their images come
+	boot.Spec = *disk.WithoutConfigImages(hotplug.AtStart(&vmi.Spec)) // their images come
 	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)

@@ -122,7 +122,7 @@ func TestNodeOfVirtHandler(t *testing.T) {
 	t.Run("what virt-handler does", func(t *testing.T) {
 		beat, err := nodestatus.Patch(true, metav1.Now().Time, map[string]string{
 			names.AnnotationHost:            "{}",
-			names.AnnotationFencingSet:       "a",
+			names.AnnotationFencingSet:      "a",
 			names.AnnotationHeartbeatPaused: "b",
 		})
 		if err != nil {

@@ -231,7 +231,7 @@ func sizeOf(name string) (int64, error) {
 
 // lookSecrets reads cloud-init's secrets, under either of the keys that KubeVirt accepts.
 func lookSecrets(v *v1.Volume, dirs Dirs) (Facts, error) {
-	src, _ := seedSource(v)
+	src, _ := cloudInitSource(v)
 	var f Facts
 	var err error
 	if ref := src.UserDataSecretRef; ref != nil {

@@ -99,7 +99,7 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 	case v.PersistentVolumeClaim != nil, v.DataVolume != nil:
 		return p.claim(vmi, v, dirs, f)
 	case v.CloudInitNoCloud != nil, v.CloudInitConfigDrive != nil:
-		label, files, err := seed(vmi, v, f)
+		label, files, err := cloudInitFiles(vmi, v, f)
 		if err != nil {
 			return err
 		}

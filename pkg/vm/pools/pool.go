@@ -117,20 +117,20 @@ func references(source *v1.VolumeSource) (configMaps, secrets []*string) {
 	if source.Secret != nil {
 		secrets = append(secrets, &source.Secret.SecretName)
 	}
-	if seed := source.CloudInitNoCloud; seed != nil {
-		if seed.UserDataSecretRef != nil {
-			secrets = append(secrets, &seed.UserDataSecretRef.Name)
+	if data := source.CloudInitNoCloud; data != nil {
+		if data.UserDataSecretRef != nil {
+			secrets = append(secrets, &data.UserDataSecretRef.Name)
 		}
-		if seed.NetworkDataSecretRef != nil {
-			secrets = append(secrets, &seed.NetworkDataSecretRef.Name)
+		if data.NetworkDataSecretRef != nil {
+			secrets = append(secrets, &data.NetworkDataSecretRef.Name)
 		}
 	}
-	if seed := source.CloudInitConfigDrive; seed != nil {
-		if seed.UserDataSecretRef != nil {
-			secrets = append(secrets, &seed.UserDataSecretRef.Name)
+	if data := source.CloudInitConfigDrive; data != nil {
+		if data.UserDataSecretRef != nil {
+			secrets = append(secrets, &data.UserDataSecretRef.Name)
 		}
-		if seed.NetworkDataSecretRef != nil {
-			secrets = append(secrets, &seed.NetworkDataSecretRef.Name)
+		if data.NetworkDataSecretRef != nil {
+			secrets = append(secrets, &data.NetworkDataSecretRef.Name)
 		}
 	}
 	if source.Sysprep != nil {

@@ -25,14 +25,14 @@ type Effect string
 
 // The effects, in the words of the generated page.
 const (
-	Domain  Effect = "domain"     // the guest's virtual hardware
-	Disk    Effect = "disk"       // the images behind the guest's disks
-	Seed    Effect = "cloud-init" // what cloud-init in the guest reads
-	Agent   Effect = "agent"      // what the guest agent is told while the guest runs
-	Network Effect = "network"    // how the guest is connected
-	Pod     Effect = "pod"        // the launcher pod, and so scheduling
-	Life    Effect = "lifecycle"  // when the guest starts, stops, is replaced
-	Install Effect = "install"    // the installation as a whole
+	Domain    Effect = "domain"     // the guest's virtual hardware
+	Disk      Effect = "disk"       // the images behind the guest's disks
+	CloudInit Effect = "cloud-init" // what cloud-init in the guest reads
+	Agent     Effect = "agent"      // what the guest agent does while the guest runs
+	Network   Effect = "network"    // how the guest is connected
+	Pod       Effect = "pod"        // the launcher pod, and so scheduling
+	Life      Effect = "lifecycle"  // when the guest starts, stops, is replaced
+	Install   Effect = "install"    // the installation as a whole
 )
 
 // Field is one entry of the table.
