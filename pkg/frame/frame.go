@@ -25,14 +25,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// CatchUp is how long to wait for a stale cache. Its event mostly comes first, so that a shorter time would gain little.
+// CatchUp is how long to wait for a stale cache. Its event mostly comes first, so a shorter time would gain little.
 const CatchUp = time.Second
 
 // WaitError is the error of a Look that has nothing to decide on now: look again after that time, or only at an event
 // if it is zero.
 type WaitError time.Duration
 
-// ErrStale is for a cache that does not show a write yet, ErrNothing for an object that does not concern the reconciler.
+// ErrStale is for a cache that does not show a write yet, ErrNothing for an object that is not the reconciler's.
 const (
 	ErrStale   = WaitError(CatchUp)
 	ErrNothing = WaitError(0)

@@ -53,7 +53,7 @@ type Decision struct {
 	Announce bool
 	// Outgoing is the migration that the session is to make; nil does not change it.
 	Outgoing *outgoing
-	// TakeOver has the session start a guest that has arrived, or that goes on here; true leaves it paused.
+	// TakeOver has the session start a guest that was received, or that goes on here; true leaves it paused.
 	TakeOver *bool
 	// Note is for the log.
 	Note string
@@ -241,7 +241,7 @@ func nextExpected(v View) Decision {
 	case !received(seen.Guest):
 		target := v.Here
 		target.Prepared = seen.Prepared
-		d.write(vmi, vmistatus.Arrive(vmistatus.Input{
+		d.write(vmi, vmistatus.AtTarget(vmistatus.Input{
 			VMI: vmi, Pod: v.Pod, Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, Now: v.Now,
 		}, target))
 	case v.patience() > 0:

@@ -82,8 +82,8 @@ func (r *renewals) silence() time.Duration {
 	return now - r.acknowledged
 }
 
-// noteSilence notes that a majority has been silent for so long, asked for after at. It is no heartbeat: this node itself
-// stays silent.
+// noteSilence notes that a majority has been silent for so long, asked for after at. It is no heartbeat: this node
+// itself stays silent.
 func (r *renewals) noteSilence(at, silence time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

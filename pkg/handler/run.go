@@ -114,9 +114,9 @@ func (h *handler) heartbeat(
 	return &nodestatus.Heartbeat{
 		Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine,
 		Wake: h.beat, Labels: h.labels(noKVM),
-		Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address, Settle: check.settle, Settled: check.settled,
-		Paused: check.paused,
-		Every:  func() time.Duration { return min(h.node.renewals.period(), others.period()) },
+		Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address,
+		Settle: check.settle, Settled: check.settled, Paused: check.paused,
+		Every: func() time.Duration { return min(h.node.renewals.period(), others.period()) },
 		Pause: func() string {
 			if ctx.Err() != nil {
 				return "" // it has failed, and reaches no launcher

@@ -100,7 +100,7 @@ func (v View) inHandoff() bool { return v.Pod != nil && handing(v.seen().Guest) 
 
 // patience is how long to wait for the source's word before an incoming guest is started without it; it is not
 // positive when that time is over.
-func (v View) patience() time.Duration { return takeOverPatience - v.Now.Sub(v.seen().ArrivedAt) }
+func (v View) patience() time.Duration { return takeOverPatience - v.Now.Sub(v.seen().ReceivedAt) }
 
 // otherPod names the pod on the migration's other node that the pass depends on; empty for none.
 func (v View) otherPod() string {

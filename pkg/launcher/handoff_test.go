@@ -49,7 +49,7 @@ func withHanded(t *testing.T, test func(t *testing.T, l *leaving, n *notes)) {
 		n := &notes{}
 		l.note = n.note
 		l.standStill()
-		l.arrived(t)
+		l.sayArrived(t)
 		if got := l.hear(t); got != wordRun {
 			t.Fatalf("answer %q", got)
 		}
@@ -162,8 +162,8 @@ func TestHandedOverAndEnded(t *testing.T) {
 	})
 }
 
-// withArrived runs a test with a launcher to which a guest has come, and which is asked over connections.
-func withArrived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn)) {
+// withReceived runs a test with a launcher to which a guest has come, and which is asked over connections.
+func withReceived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn)) {
 	t.Helper()
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		n := &notes{}
@@ -178,7 +178,7 @@ func withArrived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *n
 			return a
 		}
 		first := connect()
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		if word, err := readWord(first); err != nil || word != wordArrived {
 			t.Fatalf("it says %q, %v", word, err)
 		}
@@ -219,7 +219,7 @@ func (listened) Addr() net.Addr { return nil }
 func TestReceivedAndNeverRan(t *testing.T) {
 	for name, told := range map[string]bool{"before the word": false, "after it": true} {
 		t.Run(name, func(t *testing.T) {
-			withArrived(t, func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn) {
+			withReceived(t, func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn) {
 				conn := connect()
 				m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
 				if told {
@@ -249,7 +249,7 @@ func TestReceivedAndNeverRan(t *testing.T) {
 
 // Before the guest can write to its disks here, nothing says any more that it never ran.
 func TestNeverRanIsTakenBack(t *testing.T) {
-	withArrived(t, func(t *testing.T, _ *memory, g *guest, n *notes, connect func() net.Conn) {
+	withReceived(t, func(t *testing.T, _ *memory, g *guest, n *notes, connect func() net.Conn) {
 		conn := connect()
 		n.mu.Lock()
 		n.err = errors.New("no space")

@@ -176,7 +176,7 @@ type incomingImages struct {
 	volumes  []string
 }
 
-// serveImages takes the images of a guest that is to arrive, until ctx ends. A migration may be tried more than once.
+// serveImages takes the images of a guest that is to come, until ctx ends. A migration may be tried more than once.
 func (s *service) serveImages(ctx context.Context) {
 	var in incomingImages
 	select {

@@ -282,7 +282,7 @@ func TestIncomingTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withGuest(t, func(t *testing.T, m *memory, g *guest) {
-				arriving(t, m, g, was)
+				expectGuest(t, m, g, was)
 				m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Stopping, "shutdown" })
 				expect(t, g, none, "")
 				m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})

@@ -30,7 +30,7 @@ import (
 type probeRequest struct {
 	// Command is to run in the guest and end with 0; without one the guest agent is to answer.
 	Command []string `json:"command,omitempty"`
-	// Arrived asks for nothing but that there is a guest, and waits for it.
+	// Arrived asks for nothing but that there is a guest, and waits for it. Pods of earlier versions ask by this key.
 	Arrived bool `json:"arrived,omitempty"`
 	// Timeout is how long that may take.
 	Timeout time.Duration `json:"timeout"`

@@ -71,11 +71,11 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, socket string) 
 // empty when ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was
 // heard.
 func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, socket string) string {
-	arrived := true // the first connection has said so
+	ready := true // the first connection has said so
 	for {
 		if conn != nil {
 			words := make(chan string, 1)
-			go func() { words <- converse(conn, answer, arrived) }()
+			go func() { words <- converse(conn, answer, ready) }()
 			select {
 			case word := <-words:
 				if word != "" {
@@ -104,15 +104,15 @@ func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, socket st
 			conn = nil
 			continue
 		}
-		conn, arrived = next, false
+		conn, ready = next, false
 	}
 }
 
 // converse tells the other launcher to start the guest once it has said that the guest is there, and gives what it says
 // then; empty when the connection is lost.
-func converse(conn net.Conn, answer string, arrived bool) string {
+func converse(conn net.Conn, answer string, ready bool) string {
 	for {
-		if arrived {
+		if ready {
 			if _, err := io.WriteString(conn, answer+"\n"); err != nil {
 				return ""
 			}
@@ -122,10 +122,10 @@ func converse(conn net.Conn, answer string, arrived bool) string {
 			return ""
 		case word == wordRunning, word == wordDead:
 			return word
-		case word != wordArrived || arrived:
+		case word != wordArrived || ready:
 			return ""
 		}
-		arrived = true
+		ready = true
 	}
 }
 

@@ -357,7 +357,7 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 	}
 	now := metav1.Now().Time
 	here := vmistatus.Target{Node: ownNode, Address: "192.0.2.7", Port: 8187, Prepared: true}
-	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Now: now}, here))
+	write(target, vmistatus.AtTarget(vmistatus.Input{VMI: vmi, Now: now}, here))
 	if vmi.Status.MigrationState.TargetNodeAddress != here.Address {
 		t.Fatalf("%+v", vmi.Status.MigrationState)
 	}
@@ -370,7 +370,7 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 	}))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod2", Name: "p2"}}
 	vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)} // nobody here asks the API server for the spec
-	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))
+	write(target, vmistatus.AtTarget(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))
 	guest.StateSaved = true
 	write(target, vmistatus.Next(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}))
 	if s := vmi.Status.VolumeStatus; len(s) != 2 || s[1].Name != "state-2" ||

@@ -92,11 +92,11 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 	switch phase {
 	case v1.Running:
 		fill(in, &next)
-		depart(in, &next)
+		atSource(in, &next)
 		running(in, &conditions)
 		evacuating(&next, &conditions)
 	case v1.Succeeded, v1.Failed:
-		depart(in, &next)
+		atSource(in, &next)
 		conditions.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, message)
 		for _, gone := range []v1.VirtualMachineInstanceConditionType{
 			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected,

@@ -91,8 +91,8 @@ type LauncherClient interface {
 	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
 	// run or has no screen.
 	Screenshot(ctx context.Context, in *ScreenshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScreenshotPiece], error)
-	// PrepareMigrationTarget makes all that Start makes but the guest, which arrives through libvirt's
-	// socket: images, addresses. It is idempotent. Watch says that the guest has arrived, and then that it runs here.
+	// PrepareMigrationTarget makes all that Start makes but the guest, which comes through libvirt's
+	// socket: images, addresses. It is idempotent. Watch says that the guest was received, and then that it runs here.
 	// Errors: as Start.
 	PrepareMigrationTarget(ctx context.Context, in *PrepareMigrationTargetRequest, opts ...grpc.CallOption) (*PrepareMigrationTargetResponse, error)
 	// Migrate begins to move the guest to the launcher that answers at names.SocketMigrationPeer, and returns
@@ -101,9 +101,9 @@ type LauncherClient interface {
 	Migrate(ctx context.Context, in *MigrateRequest, opts ...grpc.CallOption) (*MigrateResponse, error)
 	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
 	CancelMigration(ctx context.Context, in *CancelMigrationRequest, opts ...grpc.CallOption) (*CancelMigrationResponse, error)
-	// TakeOver starts a guest that has arrived (GuestState.arrived), because the launcher that it came from has let
+	// TakeOver starts a received guest (GuestState.arrived), because the launcher that it came from has let
 	// it go. The launchers tell each other; this is for when that went wrong. It is idempotent. Errors:
-	// FAILED_PRECONDITION (no guest has arrived), UNAVAILABLE (worth trying again).
+	// FAILED_PRECONDITION (no guest was received), UNAVAILABLE (worth trying again).
 	TakeOver(ctx context.Context, in *TakeOverRequest, opts ...grpc.CallOption) (*TakeOverResponse, error)
 	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
 	// the pod, or puts it into the CD-ROM drive that is there. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
@@ -450,8 +450,8 @@ type LauncherServer interface {
 	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
 	// run or has no screen.
 	Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error
-	// PrepareMigrationTarget makes all that Start makes but the guest, which arrives through libvirt's
-	// socket: images, addresses. It is idempotent. Watch says that the guest has arrived, and then that it runs here.
+	// PrepareMigrationTarget makes all that Start makes but the guest, which comes through libvirt's
+	// socket: images, addresses. It is idempotent. Watch says that the guest was received, and then that it runs here.
 	// Errors: as Start.
 	PrepareMigrationTarget(context.Context, *PrepareMigrationTargetRequest) (*PrepareMigrationTargetResponse, error)
 	// Migrate begins to move the guest to the launcher that answers at names.SocketMigrationPeer, and returns
@@ -460,9 +460,9 @@ type LauncherServer interface {
 	Migrate(context.Context, *MigrateRequest) (*MigrateResponse, error)
 	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
 	CancelMigration(context.Context, *CancelMigrationRequest) (*CancelMigrationResponse, error)
-	// TakeOver starts a guest that has arrived (GuestState.arrived), because the launcher that it came from has let
+	// TakeOver starts a received guest (GuestState.arrived), because the launcher that it came from has let
 	// it go. The launchers tell each other; this is for when that went wrong. It is idempotent. Errors:
-	// FAILED_PRECONDITION (no guest has arrived), UNAVAILABLE (worth trying again).
+	// FAILED_PRECONDITION (no guest was received), UNAVAILABLE (worth trying again).
 	TakeOver(context.Context, *TakeOverRequest) (*TakeOverResponse, error)
 	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
 	// the pod, or puts it into the CD-ROM drive that is there. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION

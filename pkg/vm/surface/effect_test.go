@@ -242,7 +242,9 @@ var examples = map[string]struct{ before, value string }{
 	"accessCredentials.sshPublicKey.source.secret.secretName": {
 		before: withKeys("qemuGuestAgent: {users: [a]}"), value: "other",
 	},
-	"accessCredentials.sshPublicKey.propagationMethod.noCloud": {before: withKeys("") + "\n" + withCloudInit, value: "{}"},
+	"accessCredentials.sshPublicKey.propagationMethod.noCloud": {
+		before: withKeys("") + "\n" + withCloudInit, value: "{}",
+	},
 	"accessCredentials.sshPublicKey.propagationMethod.configDrive": {
 		before: withKeys("") + "\n" + withDrive, value: "{}",
 	},

@@ -44,7 +44,7 @@ func Moved(status *v1.VirtualMachineInstanceStatus) (source, target string) {
 // yet: the status names the old one.
 func Unsettled(status *v1.VirtualMachineInstanceStatus) bool {
 	source, target := Moved(status)
-	return target != "" && migrations.Arrived(status) && named(status, source) >= 0
+	return target != "" && migrations.AtTarget(status) && named(status, source) >= 0
 }
 
 // Settle has the status name the claim to which the state has moved, in place of the one from which it came.

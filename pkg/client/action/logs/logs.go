@@ -147,7 +147,7 @@ func (r *reading) once(ctx context.Context) error {
 // older is wanted.
 func Elsewhere(vmi *v1.VirtualMachineInstance, since time.Time) string {
 	ms := vmi.Status.MigrationState
-	if !migrations.Arrived(&vmi.Status) || ms.EndTimestamp == nil ||
+	if !migrations.AtTarget(&vmi.Status) || ms.EndTimestamp == nil ||
 		!since.IsZero() && since.After(ms.EndTimestamp.Time) {
 		return ""
 	}
