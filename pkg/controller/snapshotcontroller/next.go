@@ -91,7 +91,7 @@ func Next(view View) Step {
 				step.Lock, locked = true, true
 			} else {
 				step.RequeueAfter = retry
-				// A lock that was half made when its maker ended would keep what it waits for from being mended.
+				// A lock that was half made when its maker ended would keep what it waits for from being fixed.
 				step.Unlock = view.holds() && view.Content == nil
 			}
 		}

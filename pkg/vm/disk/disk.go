@@ -26,7 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
-// ErrInvalid marks errors that trying again does not mend: the image or the VMI must change.
+// ErrInvalid marks errors that trying again does not fix: the image or the VMI must change.
 var ErrInvalid = errors.New("invalid disk")
 
 type invalidError struct{ error }

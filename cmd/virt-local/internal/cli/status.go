@@ -58,7 +58,7 @@ func runStatus(ctx context.Context, w *which, output string, out io.Writer) erro
 		return fmt.Errorf("print status: %w", err)
 	}
 	if !s.Ready {
-		return errors.New("the cluster is not whole; mend it with: sudo virt-local up" + w.flags())
+		return errors.New("the cluster is not whole; fix it with: sudo virt-local up" + w.flags())
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent marks an error that no waiting mends; Poll returns it at once.
+// Permanent marks an error that no waiting fixes; Poll returns it at once.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -103,7 +103,7 @@ func left(err error) error {
 	return err
 }
 
-// writeError is a failure of Out: reconnecting would not mend it.
+// writeError is a failure of Out: reconnecting would not fix it.
 type writeError struct{ error }
 
 func (e writeError) Unwrap() error { return e.error }

@@ -1,4 +1,4 @@
-// Package doctor examines a client, its cluster and virtkit on it, and says of each thing that is not well what mends
+// Package doctor examines a client, its cluster and virtkit on it, and says of each thing that is not well what fixes
 // it. Gather reads the Facts, Examine judges them and is pure.
 //
 //	client.go   this program and its kubeconfig      stack.go   virtkit's components and certificates
@@ -68,8 +68,8 @@ type Check struct {
 	Status Status `json:"status"`
 	// Message is a sentence for people.
 	Message string `json:"message"`
-	// Mend are commands or settings that help, the best first.
-	Mend []string `json:"mend,omitempty"`
+	// Fixes are commands or settings that help, the best first.
+	Fixes []string `json:"mend,omitempty"`
 }
 
 // DeepCopyObject copies the report.
@@ -159,8 +159,8 @@ type examination struct {
 	checks []Check
 }
 
-func (e *examination) add(area Area, name string, status Status, message string, mend ...string) {
-	e.checks = append(e.checks, Check{Area: area, Name: name, Status: status, Message: message, Mend: mend})
+func (e *examination) add(area Area, name string, status Status, message string, fixes ...string) {
+	e.checks = append(e.checks, Check{Area: area, Name: name, Status: status, Message: message, Fixes: fixes})
 }
 
 // skip says what is not looked at, as its facts could not be read, and why: which right is missing, say.

@@ -213,7 +213,7 @@ type watcher struct {
 	// version is that of the last event that came.
 	version string
 	show    func(*corev1.Event) error
-	// failed is what another watch would not mend.
+	// failed is what another watch would not fix.
 	failed error
 	outage *outage.Follower
 }

@@ -67,7 +67,7 @@ func timedOut(err error) bool {
 		(!errors.As(err, &dial) || dial.Op != "dial")
 }
 
-// passing is whether time may mend err.
+// passing reports whether err may pass by itself.
 func passing(err error) bool {
 	return forward.Refused(err) || forward.Unreachable(err) || stream.NotYet(err) ||
 		client.Passing(err) || errors.Is(err, context.DeadlineExceeded)

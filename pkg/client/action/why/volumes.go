@@ -86,11 +86,11 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 		}
 		message := fmt.Sprintf("volume %q: PersistentVolumeClaim %q does not exist in namespace %q", volume, name,
 			e.Namespace)
-		mend := []string{"create it", "name another in the volume's persistentVolumeClaim.claimName"}
+		fixes := []string{"create it", "name another in the volume's persistentVolumeClaim.claimName"}
 		if near := nearest(name, e.claimNames()); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
-		e.add(rankMissing, LayerVolumes, object, Broken, "ClaimMissing", message, mend...)
+		e.add(rankMissing, LayerVolumes, object, Broken, "ClaimMissing", message, fixes...)
 		return
 	}
 	switch {
@@ -149,8 +149,8 @@ func (e *explanation) claimNames() []string {
 func (e *explanation) pendingClaim(volume string, claim *corev1.PersistentVolumeClaim) {
 	object, describe := "pvc/"+claim.Name, "kubectl describe pvc "+claim.Name+e.flag()
 	prefix := fmt.Sprintf("volume %q: claim %s ", volume, claim.Name)
-	add := func(state State, reason, message string, mend ...string) *Cause {
-		return e.add(rankVolume, LayerVolumes, object, state, reason, prefix+message, append(mend, describe)...)
+	add := func(state State, reason, message string, fixes ...string) *Cause {
+		return e.add(rankVolume, LayerVolumes, object, state, reason, prefix+message, append(fixes, describe)...)
 	}
 	event := e.lastEvent("PersistentVolumeClaim", claim.Name, corev1.EventTypeWarning)
 	named := ""

@@ -61,7 +61,7 @@ func TestVM(t *testing.T) {
 	}
 }
 
-// TestVMRefused names the flag, and what mends it. What goes wrong in a single field of the object is in
+// TestVMRefused names the flag, and what fixes it. What goes wrong in a single field of the object is in
 // pkg/client/action/create.
 func TestVMRefused(t *testing.T) {
 	c := newCluster(t)

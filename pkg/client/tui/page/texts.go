@@ -64,7 +64,7 @@ func causes(title string, all []why.Cause, roles map[why.State]theme.Role, progr
 		if c.Evidence != "" {
 			lines = append(lines, widget.Line{Text: "     " + c.Evidence, Role: theme.Dim})
 		}
-		for _, m := range c.Mend {
+		for _, m := range c.Fixes {
 			lines = append(lines, widget.Line{Text: "     " + action.Advice(program, m), Role: theme.Accent})
 		}
 	}
@@ -132,7 +132,7 @@ func doctorLines(r *doctor.Report, program string) []widget.Line {
 			Text: fmt.Sprintf("  %-8s %-22s %s", c.Status, c.Name, message),
 			Role: roles[string(c.Status)], Hang: 34,
 		})
-		for _, m := range c.Mend {
+		for _, m := range c.Fixes {
 			lines = append(lines, widget.Line{Text: "           " + action.Advice(program, m), Role: theme.Accent})
 		}
 	}
