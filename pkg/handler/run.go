@@ -33,7 +33,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/host"
 )
 
-// run looks after the node until stop ends, and a little longer: launchers are told that virt-handler stops.
+// run looks after the node until stop ends, and a little longer: launchers are notified that virt-handler stops.
 func (h *handler) run(stop context.Context) error {
 	working, end := context.WithCancel(context.WithoutCancel(stop))
 	defer end()

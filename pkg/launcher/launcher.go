@@ -34,11 +34,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
-// Options are what a launcher is told when it starts.
+// Options are a launcher's arguments.
 type Options struct {
 	// Namespace, Name and UID are the VMI's; Start refuses another's.
 	Namespace, Name, UID string
-	// Node is the node's name, for a guest that is told it.
+	// Node is the node's name, for a guest's metrics.
 	Node string
 	// GracePeriod is how long the guest may take to shut down after SIGTERM.
 	GracePeriod time.Duration

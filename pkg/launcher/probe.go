@@ -45,7 +45,7 @@ type probeAnswer struct {
 const (
 	// maxProbes is how many probes are answered at once; the kubelet makes one of a kind after the other.
 	maxProbes = 8
-	// maxProbeLine bounds a request, and maxProbeMessage what is told of a failure, bytes.
+	// maxProbeLine bounds a request, and maxProbeMessage what is reported of a failure, bytes.
 	maxProbeLine    = 128 << 10
 	maxProbeMessage = 1 << 10
 )

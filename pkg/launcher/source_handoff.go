@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// handoffPatience is how long the other launcher may take to start the guest until that is told: the guest shows as
-	// paused then, and virt-handler looks at what became of the other one.
+	// handoffPatience is how long the other launcher may take to start the guest until that is reported: the guest
+	// shows as paused then, and virt-handler looks at what became of the other one.
 	handoffPatience = time.Second
 	// handoffRedial is the pause between two connections to it.
 	handoffRedial = 200 * time.Millisecond
 )
 
 // handoff is a guest that the other launcher may start. Its QEMU stands still here, complete: a process that is stopped
-// runs nothing, whatever libvirt tells it meanwhile.
+// runs nothing, whatever libvirt answers it meanwhile.
 type handoff struct {
 	qemu process
 	// paused says that it was paused by its user and is to stay so.
@@ -108,7 +108,7 @@ func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, socket st
 	}
 }
 
-// converse tells the other launcher to start the guest once it has said that the guest is there, and gives what it says
+// converse asks the other launcher to start the guest once it has said that the guest is there, and gives what it says
 // then; empty when the connection is lost.
 func converse(conn net.Conn, answer string, ready bool) string {
 	for {

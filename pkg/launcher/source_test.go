@@ -89,7 +89,7 @@ func (l *leaving) sayArrived(t *testing.T) {
 	synctest.Wait()
 }
 
-// hear is what the other launcher is told; empty is nothing.
+// hear is what the other launcher hears; empty is nothing.
 func (l *leaving) hear(t *testing.T) string {
 	t.Helper()
 	line, err := bufio.NewReader(l.other).ReadString('\n')
@@ -186,10 +186,10 @@ func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("QEMU stood still for %s", took)
 		}
-		told := make(chan string, 1)
-		go func() { told <- l.answer(t) }()
+		heard := make(chan string, 1)
+		go func() { heard <- l.answer(t) }()
 		l.ends <- outcome{}
-		if got := <-told; got != wordRun {
+		if got := <-heard; got != wordRun {
 			t.Errorf("answer %q", got)
 		}
 		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.signals(), want) {
@@ -205,10 +205,10 @@ func TestHandOverByLibvirt(t *testing.T) {
 		l.standStill()
 		l.guest.qemu = func() (process, error) { return nil, os.ErrNotExist }
 		l.sayArrived(t)
-		told := make(chan string, 1)
-		go func() { told <- l.answer(t) }()
+		heard := make(chan string, 1)
+		go func() { heard <- l.answer(t) }()
 		l.ends <- outcome{}
-		if got := <-told; got != wordRun {
+		if got := <-heard; got != wordRun {
 			t.Errorf("answer %q", got)
 		}
 		expect(t, l.guest, migrated, "migrated")

@@ -20,7 +20,7 @@ func expectGuest(t *testing.T, m *memory, g *guest, d hypervisor.Domain) {
 	g.expect(nil, nil)
 	m.mu.Lock()
 	m.domain = &d
-	m.tell(hypervisor.Event{})
+	m.notify(hypervisor.Event{})
 	m.mu.Unlock()
 	synctest.Wait()
 }

@@ -129,20 +129,20 @@ func (c *Cluster) writeResources(w *metrics.Writer) {
 			continue
 		}
 		domain := &vm.Spec.Template.Spec.Domain
-		tell := func(value float64, resource, unit, source string) {
+		write := func(value float64, resource, unit, source string) {
 			if value > 0 {
 				w.Series(value, "", vm.Name, vm.Namespace, resource, unit, source)
 			}
 		}
 		if m := domain.Memory; m != nil && m.Guest != nil {
-			tell(float64(m.Guest.Value()), "memory", "bytes", "guest")
+			write(float64(m.Guest.Value()), "memory", "bytes", "guest")
 		}
-		tell(float64(domain.Resources.Requests.Memory().Value()), "memory", "bytes", "domain")
-		tell(domain.Resources.Requests.Cpu().AsApproximateFloat64(), "cpu", "cores", "requests")
+		write(float64(domain.Resources.Requests.Memory().Value()), "memory", "bytes", "domain")
+		write(domain.Resources.Requests.Cpu().AsApproximateFloat64(), "cpu", "cores", "requests")
 		if cpu := domain.CPU; cpu != nil {
-			tell(float64(cpu.Cores), "cpu", "cores", "domain")
-			tell(float64(cpu.Sockets), "cpu", "sockets", "domain")
-			tell(float64(cpu.Threads), "cpu", "threads", "domain")
+			write(float64(cpu.Cores), "cpu", "cores", "domain")
+			write(float64(cpu.Sockets), "cpu", "sockets", "domain")
+			write(float64(cpu.Threads), "cpu", "threads", "domain")
 		}
 	}
 	w.Family(metrics.VMLimits)

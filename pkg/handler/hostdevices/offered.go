@@ -14,7 +14,7 @@ import (
 
 // Offered is what there is of a resource.
 type Offered struct {
-	// Variable is the one by which a container is told what it got.
+	// Variable is the one that names what a container got.
 	Variable string
 	Units    []deviceplugin.Unit
 }

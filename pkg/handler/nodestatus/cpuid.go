@@ -47,7 +47,7 @@ func supportedCPUID(device string) (map[Leaf]Registers, error) {
 func leaves(buffer []byte) (map[Leaf]Registers, error) {
 	n := int(binary.NativeEndian.Uint32(buffer))
 	if n > (len(buffer)-8)/leafSize {
-		return nil, errors.New("KVM tells of more than was asked for")
+		return nil, errors.New("KVM reports more than was asked for")
 	}
 	out := map[Leaf]Registers{}
 	for i := range n {

@@ -1,4 +1,4 @@
-// Package nodestatus tells the cluster that a node can run virtual machines: the label
+// Package nodestatus writes to a Node that it can run virtual machines: the label
 // kubevirt.io/schedulable, and a heartbeat annotation that virt-controller watches. One patch a minute
 // carries both; its answer is the node, so that the labels by which guests are scheduled are written only when they
 // are not what they are to be.

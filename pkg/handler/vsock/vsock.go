@@ -35,7 +35,7 @@ func (c *Conn) LocalAddr() net.Addr { return c.local }
 // RemoteAddr is the guest's end.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// CloseWrite tells the guest that nothing more comes.
+// CloseWrite signals to the guest that nothing more comes.
 func (c *Conn) CloseWrite() error {
 	raw, err := c.SyscallConn()
 	if err != nil {

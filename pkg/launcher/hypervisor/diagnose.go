@@ -41,7 +41,7 @@ var qemuTime = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z `
 func Message(message string) string { return qemuTime.ReplaceAllString(message, "") }
 
 // EndInLog finds in a domain's QEMU log, as libvirt writes it, how the domain's last run ended, and
-// what QEMU said last. ok is false when the log does not tell.
+// what QEMU said last. ok is false when the log does not say.
 func EndInLog(log string) (end End, ok bool) {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {

@@ -44,7 +44,7 @@ const (
 	Incoming
 	// Received: the guest is here, complete, and stopped. Its source may still let it go on there.
 	Received
-	// NeverRan: a received guest ended before it was started. Its source is told so.
+	// NeverRan: a received guest ended before it was started. Its source is notified.
 	NeverRan
 	// Released: the source has let the guest go, and it was not started here yet.
 	Released

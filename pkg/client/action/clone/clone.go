@@ -152,15 +152,15 @@ func Done(clone *clonev1beta1.VirtualMachineClone) (bool, error) {
 	return clone.Status.Phase == clonev1beta1.Succeeded, nil
 }
 
-// Wait waits until a clone has succeeded, and tells each of its stages.
-func Wait(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+// Wait waits until a clone has succeeded, and reports each of its stages.
+func Wait(ctx context.Context, c *client.Client, namespace, name string, report func(stage string)) (
 	*clonev1beta1.VirtualMachineClone, error,
 ) {
 	source, err := c.Source(clonev1beta1.SchemeGroupVersion, client.Clones, namespace)
 	if err != nil {
 		return nil, err
 	}
-	progress := wait.Progress[*clonev1beta1.VirtualMachineClone]{Stage: Stage, Done: Done, Report: tell}
+	progress := wait.Progress[*clonev1beta1.VirtualMachineClone]{Stage: Stage, Done: Done, Report: report}
 	out, err := progress.Wait(ctx, source, "clone", namespace, name)
 	return out, errorOf(err)
 }

@@ -90,7 +90,7 @@ func (p Push) Run(ctx context.Context, open Opener) (Copied, error) {
 		}
 	}()
 	copied, err := receiveFile(conn, func(channel exec.Channel, payload []byte) error {
-		return p.told(way, channel, payload)
+		return p.written(way, channel, payload)
 	})
 	if err != nil {
 		select {
@@ -111,7 +111,7 @@ func (p Push) Run(ctx context.Context, open Opener) (Copied, error) {
 	}
 }
 
-func (p Push) told(way *window, channel exec.Channel, payload []byte) error {
+func (p Push) written(way *window, channel exec.Channel, payload []byte) error {
 	if channel != copyfile.ChannelWritten {
 		return nil
 	}

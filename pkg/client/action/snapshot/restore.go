@@ -274,15 +274,15 @@ func Restored(r *snapshotv1beta1.VirtualMachineRestore) (bool, error) {
 	return r.Status.Complete != nil && *r.Status.Complete, nil
 }
 
-// WaitRestore waits until a restore is complete, and tells each of its stages.
-func WaitRestore(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+// WaitRestore waits until a restore is complete, and reports each of its stages.
+func WaitRestore(ctx context.Context, c *client.Client, namespace, name string, report func(stage string)) (
 	*snapshotv1beta1.VirtualMachineRestore, error,
 ) {
 	source, err := c.Source(snapshotv1beta1.SchemeGroupVersion, client.Restores, namespace)
 	if err != nil {
 		return nil, err
 	}
-	progress := wait.Progress[*snapshotv1beta1.VirtualMachineRestore]{Stage: RestoreStage, Done: Restored, Report: tell}
+	progress := wait.Progress[*snapshotv1beta1.VirtualMachineRestore]{Stage: RestoreStage, Done: Restored, Report: report}
 	r, err := progress.Wait(ctx, source, "restore", namespace, name)
 	return r, errorOf(err)
 }

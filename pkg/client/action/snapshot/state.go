@@ -174,15 +174,16 @@ func Taken(s *snapshotv1beta1.VirtualMachineSnapshot) (bool, error) {
 	return Ready(s) && s.Status.Phase != snapshotv1beta1.InProgress, nil
 }
 
-// Wait waits until a snapshot can be restored, and tells each of its stages. A deadline of ctx is an action.ErrTimeout.
-func Wait(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+// Wait waits until a snapshot can be restored, and reports each of its stages. A deadline of ctx is an
+// action.ErrTimeout.
+func Wait(ctx context.Context, c *client.Client, namespace, name string, report func(stage string)) (
 	*snapshotv1beta1.VirtualMachineSnapshot, error,
 ) {
 	source, err := c.Source(snapshotv1beta1.SchemeGroupVersion, client.Snapshots, namespace)
 	if err != nil {
 		return nil, err
 	}
-	progress := wait.Progress[*snapshotv1beta1.VirtualMachineSnapshot]{Stage: Stage, Done: Taken, Report: tell}
+	progress := wait.Progress[*snapshotv1beta1.VirtualMachineSnapshot]{Stage: Stage, Done: Taken, Report: report}
 	s, err := progress.Wait(ctx, source, "snapshot", namespace, name)
 	return s, errorOf(err)
 }

@@ -127,8 +127,8 @@ type session struct {
 	proxies   []net.Listener
 	report    *forward.Session
 
-	open atomic.Int64 // connections
-	told sync.Mutex
+	open     atomic.Int64 // connections
+	printing sync.Mutex
 }
 
 // open opens the local ports.
@@ -280,8 +280,8 @@ func (s *session) notify(e forward.Event) {
 	if line == "" || e.Err == nil && !s.o.Factory.IO.ErrIsTTY {
 		return
 	}
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.printing.Lock()
+	defer s.printing.Unlock()
 	s.o.say("%s", line)
 }
 

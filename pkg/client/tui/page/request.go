@@ -18,10 +18,10 @@ type Request struct {
 	// verb is what is done when it is submitted, for the key's help.
 	verb string
 	fieldset
-	// refuse says why it cannot be asked for; tell what would be done; ask asks whether it is to be.
-	refuse func() string
-	tell   func() []widget.Line
-	ask    func() tea.Cmd
+	// refuse says why it cannot be asked for; describe what would be done; ask asks whether it is to be.
+	refuse   func() string
+	describe func() []widget.Line
+	ask      func() tea.Cmd
 	// want reads what the others need, and hear takes what was read.
 	want func() tea.Cmd
 	hear func(tea.Msg)
@@ -106,7 +106,7 @@ func (p *Request) View(width, height int) string {
 		said(widget.Line{Text: "^s " + p.verb + ", after a question.", Role: theme.Good})
 	}
 	lines = append(lines, "")
-	for _, l := range p.tell() {
+	for _, l := range p.describe() {
 		said(l)
 	}
 	return strings.Join(lines[:min(len(lines), height)], "\n")
