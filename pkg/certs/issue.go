@@ -47,7 +47,7 @@ type Leaf struct {
 // NewAuthority makes a self-signed authority, valid from now for lifetime.
 func NewAuthority(now time.Time, lifetime time.Duration) (Pair, error) {
 	template := &x509.Certificate{
-		// The time makes two generations tell apart in a dump of a bundle.
+		// The time distinguishes two generations in a dump of a bundle.
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("kubevirt.io@%d", now.Unix())},
 		IsCA:                  true,
 		BasicConstraintsValid: true,

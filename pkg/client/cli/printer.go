@@ -111,7 +111,7 @@ func (s *IOStreams) RawErr() io.Writer { return raw(s.ErrOut) }
 func (s *IOStreams) Flush() {
 	for _, w := range []io.Writer{s.Out, s.ErrOut} {
 		if p, ok := w.(*Printer); ok {
-			_ = p.Flush() // nobody is left to tell
+			_ = p.Flush() // nobody is left to report it to
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (s *IOStreams) Status(text string) {
 	line := []rune(printable.Line(text))
 	width := s.Width()
 	if width <= 1 {
-		width = 80 // standard output is none, or none that tells
+		width = 80 // standard output is none, or one that does not say
 	}
 	if len(line) >= width {
 		line = line[:width-1] // a line that wraps could not be taken back

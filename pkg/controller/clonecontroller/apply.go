@@ -89,7 +89,7 @@ func (r *Reconciler) create(ctx context.Context, view *View, step *Step) error {
 	return nil
 }
 
-// ready tells the restore controller that the copy of a snapshot is whole, the content first.
+// ready writes for the restore controller that the copy of a snapshot is whole, the content first.
 func (r *Reconciler) ready(ctx context.Context, view *View) error {
 	content, snapshot, origin := view.Content, view.Snapshot, view.Carry.Origin.Status
 	err := frame.PatchStatus(ctx, r.writes, content, &content.Status, &v1beta1.VirtualMachineSnapshotContentStatus{

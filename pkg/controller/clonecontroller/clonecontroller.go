@@ -49,7 +49,7 @@ const (
 	reasonTaken = "TargetExists"
 )
 
-// again is when to look again at what nobody tells of.
+// again is when to look again at what has no event.
 const again = 5 * time.Second
 
 // View is what there is.

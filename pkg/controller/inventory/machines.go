@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// groups are KubeVirt's of printable statuses, and the family that tells since when a machine is in one of the group.
+// groups are KubeVirt's of printable statuses, and the family that says since when a machine is in one of the group.
 var groups = []struct {
 	name     string
 	family   *metrics.Family

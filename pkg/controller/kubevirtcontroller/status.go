@@ -131,7 +131,7 @@ func Status(view View) v1.KubeVirtStatus {
 	case view.KubeVirt.DeletionTimestamp != nil:
 		status.Phase = v1.KubeVirtPhaseDeleting
 	case available:
-		// Once deployed it stays so; Available and Degraded tell how it fares.
+		// Once deployed it stays so; Available and Degraded say how it fares.
 		status.Phase = v1.KubeVirtPhaseDeployed
 		if unfinished == "" {
 			status.ObservedKubeVirtVersion = view.Version

@@ -199,7 +199,7 @@ func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 	return nil
 }
 
-// writeStatus writes the status when it changed, and tells of a pause.
+// writeStatus writes the status when it changed, and records an event of a pause.
 func (r *Reconciler) writeStatus(
 	ctx context.Context, p *v1beta1.VirtualMachinePool, status v1beta1.VirtualMachinePoolStatus,
 ) error {

@@ -249,7 +249,7 @@ func (r *Reconciler) without(
 	})
 }
 
-// writeStatus writes the status when it changed, and tells of a pause.
+// writeStatus writes the status when it changed, and records an event of a pause.
 func (r *Reconciler) writeStatus(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus,
 ) error {

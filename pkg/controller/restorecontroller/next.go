@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// again is when to look again at what nobody tells of.
+// again is when to look again at what has no event.
 const again = 5 * time.Second
 
 // Next returns the writes that take a restore from what view shows to its next state.

@@ -109,7 +109,7 @@ type Change[T any] struct{ Before, After T }
 type Step struct {
 	// Status is the status to be written; nil leaves it.
 	Status *v1beta1.VirtualMachineRestoreStatus
-	// Stuck says that the restore goes no further for now, as its status tells.
+	// Stuck says that the restore goes no further for now, as its status says.
 	Stuck  bool
 	Events []Event
 	// Prepare adds the finalizer, and the target as owner.

@@ -80,10 +80,10 @@ type ContentStep struct {
 	// Window is what is to be remembered of the freeze; nil leaves it, and says with Thaw that the guest may not be
 	// frozen at all.
 	Window *Window
-	// Missing are VolumeSnapshots to tell of that are gone.
+	// Missing are VolumeSnapshots that are gone, for an event.
 	Missing []string
 	// Status is the content's; nil leaves it. Later says that it is written after the thaw, by the next step: a write
-	// would keep the frozen guest waiting, and what follows the thaw may by then be told with it.
+	// would keep the frozen guest waiting, and what follows the thaw may by then be reported with it.
 	Later           bool
 	Status          *v1beta1.VirtualMachineSnapshotContentStatus
 	RemoveFinalizer bool
@@ -142,7 +142,7 @@ func (view *ContentView) missing() []v1beta1.VolumeBackup {
 	return out
 }
 
-// statuses returns what is told of each VolumeSnapshot that exists.
+// statuses returns the status of each VolumeSnapshot that exists.
 func (view *ContentView) statuses() []v1beta1.VolumeSnapshotStatus {
 	var out []v1beta1.VolumeSnapshotStatus
 	for _, backup := range view.Content.Spec.VolumeBackups {

@@ -35,8 +35,8 @@ const saveLook = time.Second
 
 // MemorySaver saves the memory of guests.
 type MemorySaver interface {
-	// SaveMemory pauses a guest and begins to write its memory to a volume, or tells how far that is. The guest goes on
-	// as after Freezer.Freeze.
+	// SaveMemory pauses a guest and begins to write its memory to a volume, or reports how far that is. The guest goes
+	// on as after Freezer.Freeze.
 	SaveMemory(
 		ctx context.Context, vmi types.NamespacedName, volume string, most time.Duration,
 	) (savedmemory.Saved, error)

@@ -1,7 +1,7 @@
 // Package snapshotcontroller makes snapshots of VMs, as KubeVirt does. It has two reconcilers:
 //
 //	VirtualMachineSnapshot ──Next──► locks the VM (status.snapshotInProgress and a finalizer),
-//	                                 makes the VirtualMachineSnapshotContent, tells of it, unlocks the VM
+//	                                 makes the VirtualMachineSnapshotContent, writes status, unlocks the VM
 //	…Content ──NextContent──► freezes the guest, makes a VolumeSnapshot of each claim, thaws the guest
 //
 // The content says while the guest is frozen that it is (WindowAnnotation), so that a virt-controller that starts anew

@@ -20,7 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// Reasons of a Failure and of events; KubeVirt's but for the first, of which it tells in an event alone.
+// Reasons of a Failure and of events; KubeVirt's but for the first, which it has in an event alone.
 const (
 	reasonNoCDI             = "CDINotInstalled"
 	reasonUnauthorized      = "UnauthorizedDataVolumeCreate"

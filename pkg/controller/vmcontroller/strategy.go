@@ -122,7 +122,7 @@ func Decide(view View) (Decision, error) {
 		d.Wanted = true
 	case v1.RunStrategyRerunOnFailure:
 		if vmi != nil && vmi.Status.Phase == v1.Failed && vmi.DeletionTimestamp == nil && len(d.Requests) == 0 {
-			// Remembered as a request, because the VMI, which tells of its failure, is about to go.
+			// Remembered as a request, because the VMI, which shows its failure, is about to go.
 			d.Requests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
 			asked = v1.StartRequest
 		}

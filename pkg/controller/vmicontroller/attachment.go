@@ -28,7 +28,7 @@ import (
 // have the API server forget the pod before the kubelet has let go of the claim.
 const attachmentGrace = 1
 
-// waitForEnd is what runs in an attachment pod: nothing, until it is told to end.
+// waitForEnd is what runs in an attachment pod: nothing, until SIGTERM.
 const waitForEnd = `trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done`
 
 // Attachment is the pod that holds the claims of hotplugged volumes on the node of a launcher pod, so that

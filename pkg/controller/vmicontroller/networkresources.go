@@ -89,8 +89,8 @@ func requestNetworks(out *corev1.ResourceRequirements, resources map[string]stri
 	}
 }
 
-// networkVariables tell the launcher which resource each network has, by which it finds what a device plugin gave the
-// pod.
+// networkVariables pass to the launcher which resource each network has, by which it finds what a device plugin gave
+// the pod.
 func networkVariables(resources map[string]string) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	for _, of := range slices.Sorted(maps.Keys(resources)) {

@@ -53,7 +53,7 @@ func (t TSC) Shows(frequency int64) bool {
 }
 
 // needsTSC says that the guest relies on a time stamp counter which ticks as often wherever it moves: it sees one that
-// never changes (invtsc), or is told of changes (Hyper-V's reenlightenment), which does not come to pass then.
+// never changes (invtsc), or is notified of changes (Hyper-V's reenlightenment), which does not come to pass then.
 func needsTSC(vmi *v1.VirtualMachineInstance, facts Facts) bool {
 	spec := &vmi.Spec.Domain
 	if architecture(vmi, facts) != amd64 || !facts.hardware() {

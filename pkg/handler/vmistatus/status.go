@@ -134,7 +134,7 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 		return guestOff(in, in.Guest.GetLifecycle(), in.Guest.GetReason())
 	case launcherpb.Lifecycle_LIFECYCLE_CRASHED:
 		if in.Guest.GetReason() == hypervisor.ReasonPanicked {
-			return v1.Failed, ReasonGuestPanicked, "The guest panicked; its console may tell why."
+			return v1.Failed, ReasonGuestPanicked, "The guest panicked; its console may say why."
 		}
 		message := "The guest crashed"
 		if r := clean(in.Guest.GetReason()); r != "" {

@@ -6,7 +6,7 @@
 //	                                                        └─► map[volume]domain.Source
 //
 // Prepare does the three in order. All that it reads comes from strangers: container disks from
-// whoever built the image, claims from the guest of yesterday. So formats are told by magic and then
+// whoever built the image, claims from the guest of yesterday. So formats are detected by magic and then
 // fixed, never left to QEMU's probing, and nothing is followed out of its volume.
 //
 // The package writes ISO 9660 itself; Image says which libraries were tried.

@@ -45,7 +45,7 @@ var foreign = []struct {
 	{"PK\x03\x04", 0, "zip"},
 }
 
-// ReadHeader tells the format of an image of size bytes by its first bytes. The image comes from a
+// ReadHeader detects the format of an image of size bytes by its first bytes. The image comes from a
 // stranger, so what would make QEMU open other files is refused: a qcow2 image with a backing file or an
 // external data file. So are formats that would boot as garbage when taken for raw.
 func ReadHeader(r io.ReaderAt, size int64) (Header, error) {

@@ -119,7 +119,7 @@ func onlyFile(root *os.Root, image string) (string, error) {
 	return "disk/" + entries[0].Name(), nil
 }
 
-// lookClaim tells a device from a file system by where the pod has it.
+// lookClaim finds whether a claim is a device or a file system by where the pod has it.
 func lookClaim(v *v1.Volume, dirs Dirs) (Facts, error) {
 	device := dirs.BlockDevice(v.Name)
 	if info, err := os.Stat(device); err == nil {

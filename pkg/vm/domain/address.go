@@ -10,7 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Addresses are those of the disks and interfaces that the VMI gives one, or a tag by which the guest is told where the
+// Addresses are those of the disks and interfaces that the VMI gives one, or a tag by which the guest finds where the
 // device is (cloud-init's meta data): such a device has a root port of its own, in the order of the VMI. All others are
 // libvirt's to place.
 func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[string]pci.Address, err error) {

@@ -158,7 +158,7 @@ func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
 	return x, nil
 }
 
-// blockSize gives the sizes that the guest is told; nil leaves them to QEMU.
+// blockSize returns the sizes that the guest sees; nil leaves them to QEMU.
 func blockSize(b *v1.BlockSize, src Source) *libvirtxml.DomainDiskBlockIO {
 	switch {
 	case b == nil:

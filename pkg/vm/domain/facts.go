@@ -51,7 +51,7 @@ type Facts struct {
 	MetricsPort string
 	// Balloon is how the cluster wants memory balloons.
 	Balloon Balloon
-	// PluginVariables are the environment variables by which device plugins tell the pod which devices it got
+	// PluginVariables are the environment variables in which device plugins write which devices the pod got
 	// (passthrough.Environment).
 	PluginVariables map[string]string
 }

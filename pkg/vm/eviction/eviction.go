@@ -43,7 +43,7 @@ func Strategy(vmi *v1.VirtualMachineInstance, cluster v1.EvictionStrategy) v1.Ev
 	return Default
 }
 
-// Alive reports whether there is a guest that an eviction would end: one that runs, or of which nobody can tell
+// Alive reports whether there is a guest that an eviction would end: one that runs, or of which nobody knows
 // because its node does not answer, and that nobody has asked to end.
 func Alive(vmi *v1.VirtualMachineInstance) bool {
 	return vmi.DeletionTimestamp == nil && (vmi.Status.Phase == v1.Running || vmi.Status.Phase == v1.Unknown)

@@ -13,8 +13,9 @@ import (
 )
 
 // DeclaredAnnotation is on the instance of a VirtualMachine: the names of the hotplugged volumes that its template had
-// when the instance was brought up to it, joined by commas. By it a volume that left the template is told from one that
-// was only ever plugged into the instance, and one that is new there from one that was taken away until the next start.
+// when the instance was brought up to it, joined by commas. By it a volume that left the template is distinguished from
+// one that was only ever plugged into the instance, and one that is new there from one that was taken away until the
+// next start.
 const DeclaredAnnotation = "virtkit.io/declared-volumes"
 
 // Declared reads DeclaredAnnotation.

@@ -1,6 +1,6 @@
 // Package identity says by which name a guest knows itself, and marks a VirtualMachine that is renamed. Kubernetes
 // cannot rename an object: `virtctl rename` makes the VM anew under the new name and then removes the old one. What
-// a guest has on its disks of its name stays: cloud-init's instance ID, by which it tells a first boot, and the
+// a guest has on its disks of its name stays: cloud-init's instance ID, by which it knows a first boot, and the
 // file of its EFI variables. The package is pure; virtctl, virt-controller and virt-launcher ask it.
 package identity
 
@@ -49,7 +49,7 @@ type Renaming struct {
 	// Name and UID are those of the VM whose place it takes.
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Of tells whether that one has changed since: a hash of what was made of it.
+	// Of shows whether that one has changed since: a hash of what was made of it.
 	Of string `json:"of"`
 	// RunStrategy is the one to have in the end; empty leaves Halted.
 	RunStrategy v1.VirtualMachineRunStrategy `json:"runStrategy,omitempty"`

@@ -178,7 +178,7 @@ func Conflict(errs ...*field.Error) string {
 	return fmt.Sprintf("VM field(s) %s conflicts with selected instance type", strings.Join(paths, ", "))
 }
 
-// Annotations tell on an instance where it comes from; KubeVirt's keys.
+// Annotations say on an instance where it comes from; KubeVirt's keys.
 func (r Resolved) Annotations() map[string]string {
 	out := map[string]string{}
 	for _, object := range []*Object{r.Instancetype, r.Preference} {

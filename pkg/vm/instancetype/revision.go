@@ -50,7 +50,7 @@ func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, erro
 	}, nil
 }
 
-// revisionName tells VM, object and generation apart, so that capturing the same twice finds it there.
+// revisionName differs by VM, object and generation, so that capturing the same twice finds it there.
 func revisionName(vm *v1.VirtualMachine, o *Object, object metav1.Object) string {
 	name := fmt.Sprintf("%s-%s-%s-%s-%d", vm.Name, o.Name, v1beta1.SchemeGroupVersion.Version, object.GetUID(),
 		object.GetGeneration())

@@ -70,11 +70,11 @@ type Interface struct {
 	// PCI is the node's PCI address of the device that the guest has (SRIOV); empty where the launcher knows by its
 	// environment. BridgeLink and Tap are empty then, and so is MAC where nobody has said it.
 	PCI string `json:"pci,omitempty"`
-	// DHCP is what DHCP tells besides; nil is nothing.
+	// DHCP is what DHCP gives besides; nil is nothing.
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`
 }
 
-// DHCPOptions are what a VMI has its guest told.
+// DHCPOptions are the options of DHCP that a VMI adds.
 type DHCPOptions struct {
 	BootFile   string          `json:"bootFile,omitempty"`
 	TFTPServer string          `json:"tftpServer,omitempty"`

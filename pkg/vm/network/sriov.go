@@ -22,7 +22,7 @@ type DeviceInfo struct {
 
 // passed is the plan of an interface that is a function of the node's network card (SR-IOV): the guest has the device
 // itself, so that there is nothing to make in the pod. Its address may be unknown here, where the CNI plugin has not
-// told Multus.
+// reported to Multus.
 func passed(vmi *v1.VirtualMachineInstance, spec v1.Interface, n v1.Network, pod Pod) (Interface, error) {
 	if n.Multus == nil {
 		return Interface{}, errors.New("sriov is for networks of Multus; set masquerade: {}")

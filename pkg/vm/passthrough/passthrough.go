@@ -1,6 +1,6 @@
 // Package passthrough is about devices of nodes that guests have: which of them an instance asks for, by which
-// variables a device plugin tells the pod what it got, and what a guest whose devices reach its memory by themselves
-// (VFIO) needs besides. It is pure.
+// variables a device plugin reports to the pod what it got, and what a guest whose devices reach its memory by
+// themselves (VFIO) needs besides. It is pure.
 //
 //	spec.domain.devices.{gpus,hostDevices} ─► Resources ─► the pod's requests ─► device plugin
 //	                                                                              ─► Variable=… ─► pkg/vm/domain
@@ -21,7 +21,7 @@ const MappedSpace = 1 << 30
 const alignment = 16 << 20
 
 // VFIO reports an instance with devices of its node, which reach its memory by themselves: all of it is locked. It
-// counts devices on USB, too, since the spec does not tell which these are; as KubeVirt.
+// counts devices on USB, too, since the spec does not say which these are; as KubeVirt.
 func VFIO(spec *v1.VirtualMachineInstanceSpec) bool {
 	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0 || SRIOV(spec)
 }
@@ -83,7 +83,7 @@ func Locked(spec *v1.VirtualMachineInstanceSpec) uint64 {
 	return uint64(most) + uint64(beyond) + MappedSpace + alignment
 }
 
-// Prefixes of the variables by which a device plugin tells a container which devices it got.
+// Prefixes of the variables in which a device plugin writes which devices a container got.
 const (
 	PCI  = v1.PCIResourcePrefix  // PCI addresses
 	MDev = v1.MDevResourcePrefix // UUIDs of mediated devices
@@ -92,7 +92,8 @@ const (
 	NetworkPCI = "PCIDEVICE"
 )
 
-// NetworkResource is the variable in which virt-controller tells the launcher the resource of a network: KubeVirt's.
+// NetworkResource is the variable in which virt-controller writes the resource of a network for the launcher:
+// KubeVirt's.
 func NetworkResource(network string) string { return networkResource + "_" + network }
 
 const networkResource = "KUBEVIRT_RESOURCE_NAME"

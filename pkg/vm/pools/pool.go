@@ -40,7 +40,7 @@ func Replicas(pool *v1beta1.VirtualMachinePool) int {
 }
 
 // Machine is the VM of an ordinal that a template makes; revision is the template's, by which it and its instance can
-// be told from those of other templates. The template is not changed.
+// be distinguished from those of other templates. The template is not changed.
 func Machine(pool *v1beta1.VirtualMachinePool, template *Template, ordinal int, revision string) *v1.VirtualMachine {
 	vm := &v1.VirtualMachine{
 		ObjectMeta: metav1.ObjectMeta{

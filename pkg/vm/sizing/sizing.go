@@ -182,7 +182,7 @@ func (b Bounds) DefaultMaxGuest(domain *v1.DomainSpec) int64 {
 	return most
 }
 
-// acpi reports whether the guest can be told of what is plugged in.
+// acpi reports whether the guest can be notified of what is plugged in.
 func acpi(domain *v1.DomainSpec) bool {
 	f := domain.Features
 	return f == nil || f.ACPI.Enabled == nil || *f.ACPI.Enabled

@@ -47,7 +47,7 @@ type Former struct {
 	State       string `json:"state,omitempty"`
 }
 
-// FormerName is the name of the ControllerRevision for what a restore replaces. The generation tells a VM apart that
+// FormerName is the name of the ControllerRevision for what a restore replaces. The generation distinguishes a VM that
 // was changed between two attempts.
 func FormerName(r *v1beta1.VirtualMachineRestore, generation int64) string {
 	return fmt.Sprintf("restore-%s-%d", r.UID, generation)

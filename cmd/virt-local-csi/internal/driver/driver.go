@@ -33,7 +33,7 @@ const (
 // Version is what Identity says.
 const Version = "1.0.0"
 
-// TopologyKey is the label of a node that tells where volumes of one node are.
+// TopologyKey is the label of a node that says where volumes of one node are.
 const TopologyKey = "topology.csi.virt-local.virtkit.io/node"
 
 // Parameters of a StorageClass.

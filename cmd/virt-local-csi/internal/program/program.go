@@ -16,8 +16,8 @@ import (
 // Commands are a program's, by its first argument, which virt-local knows the process by. Each gets the others.
 type Commands map[string]func(ctx context.Context, args []string) error
 
-// Main runs the command that the first argument names, until it ends or the process is told to. It does not return when
-// the command fails.
+// Main runs the command that the first argument names, until it ends or the process gets a signal. It does not return
+// when the command fails.
 func (c Commands) Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := c.run(ctx, os.Args[1:])

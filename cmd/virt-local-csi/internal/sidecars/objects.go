@@ -62,7 +62,7 @@ func SnapshotClass() *snapshotv1.VolumeSnapshotClass {
 	}
 }
 
-// CSIDrivers tell Kubernetes how to treat the drivers: nothing is to be attached before a node stages it; a pod's
+// CSIDrivers say how Kubernetes treats the drivers: nothing is to be attached before a node stages it; a pod's
 // fsGroup may write to volumes of every access mode; and where volumes of one node go depends on what room there is.
 func CSIDrivers() []*storagev1.CSIDriver {
 	var all []*storagev1.CSIDriver

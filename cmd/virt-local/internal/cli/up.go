@@ -25,7 +25,7 @@ import (
 type upOptions struct {
 	*which
 	nodes int
-	// nodesGiven tells a wish for that many from the default.
+	// nodesGiven distinguishes a wish for that many from the default.
 	nodesGiven bool
 	kubeconfig string
 	hints      bool

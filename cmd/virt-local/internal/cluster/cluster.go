@@ -32,7 +32,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
 
-// Report is told of components that begin (ready false) and that are ready.
+// Report is called for components that begin (ready false) and that are ready.
 type Report func(name string, ready bool, took time.Duration)
 
 // Up brings the instance up, or what is missing of it, and loads the image archives into its nodes.

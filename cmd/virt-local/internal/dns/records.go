@@ -29,7 +29,7 @@ type Cluster interface {
 	ByIP(ip string) *corev1.Service
 	// Endpoints returns the slices of a Service.
 	Endpoints(namespace, service string) []*discoveryv1.EndpointSlice
-	// Namespace tells whether a namespace is there.
+	// Namespace reports whether a namespace is there.
 	Namespace(name string) bool
 }
 

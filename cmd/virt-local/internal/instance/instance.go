@@ -147,7 +147,7 @@ func (n Node) LogDir() string { return n.Path("logs", n.NodeName()) }
 func (n Node) NodeCgroup() string { return n.Cgroup() + "/" + n.NodeName() }
 
 // WriteFile replaces a file at once: a reader, or a crash, sees the old or the new content. It
-// leaves a file that already has the content alone, so that modification times tell of changes.
+// leaves a file that already has the content alone, so that modification times show changes.
 func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(content) {
 		return nil

@@ -22,7 +22,7 @@ type Component struct {
 	instance.Node
 	Tools       Tools
 	Hierarchies []cgroup.Hierarchy
-	// NodeReady tells whether the API server has the node as Ready since the moment given.
+	// NodeReady reports whether the API server has the node as Ready since the moment given.
 	NodeReady func(ctx context.Context, node string, since time.Time) error
 
 	started time.Time
@@ -122,7 +122,7 @@ func (c *Component) Ready(ctx context.Context) error {
 // answerTime bounds one question whether kube-proxy is well; on a slow machine it takes seconds.
 const answerTime = 15 * time.Second
 
-// proxyHealthy tells whether kube-proxy has written its rules, so that Services work.
+// proxyHealthy reports whether kube-proxy has written its rules, so that Services work.
 func (c *Component) proxyHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

@@ -197,7 +197,7 @@ func (d Dir) ensure(c Certificate) error {
 	return d.write(c.Name, t, ca, key, caKey)
 }
 
-// stillGood tells whether old, signed by ca, does what a certificate made from t would.
+// stillGood reports whether old, signed by ca, does what a certificate made from t would.
 func (d Dir) stillGood(old, t, ca *x509.Certificate) bool {
 	if old.CheckSignatureFrom(ca) != nil || old.NotAfter.Before(d.Now().Add(renewBefore)) {
 		return false

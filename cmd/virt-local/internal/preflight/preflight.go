@@ -19,7 +19,7 @@ import (
 type Machine struct {
 	// LookPath finds a program.
 	LookPath func(name string) (string, error)
-	// Exists tells whether a file is there.
+	// Exists reports whether a file is there.
 	Exists func(path string) bool
 	// Filesystems are those that the kernel knows now.
 	Filesystems func() ([]string, error)

@@ -85,7 +85,7 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// Alive tells whether the process still runs. A zombie does not.
+// Alive reports whether the process still runs. A zombie does not.
 func (id ID) Alive() bool {
 	state := id.state()
 	return state != 0 && state != 'Z' && state != 'X'

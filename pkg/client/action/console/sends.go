@@ -56,7 +56,7 @@ func (s *Sends) silence() bool {
 // Stop makes a Read that waits return.
 func (s *Sends) Stop() { s.stopOnce.Do(func() { close(s.stop) }) }
 
-// Watch returns a writer to w that tells s that the guest is writing.
+// Watch returns a writer to w that notifies s that the guest is writing.
 func (s *Sends) Watch(w io.Writer) io.Writer { return watched{s, w} }
 
 type watched struct {

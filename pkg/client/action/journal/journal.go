@@ -27,7 +27,7 @@ const maxSize = 1 << 20
 
 // Entry is one verb that was asked.
 type Entry struct {
-	// ID tells entries apart: the time in nanoseconds.
+	// ID is different for each entry: the time in nanoseconds.
 	ID string `json:"id"`
 	// Time is when it was asked.
 	Time time.Time `json:"time"`

@@ -95,7 +95,7 @@ func (t Target) asked(verb Verb) Target {
 	return t
 }
 
-// Done is what to tell the user once a verb was accepted; the words are those of KubeVirt's virtctl, and of kubectl
+// Done is what the user reads once a verb was accepted; the words are those of KubeVirt's virtctl, and of kubectl
 // for Delete, since scripts read them.
 func Done(verb Verb, t Target) string {
 	asked := t.asked(verb)

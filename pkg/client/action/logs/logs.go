@@ -53,7 +53,7 @@ type Options struct {
 	// Timestamps and Previous are for the launcher alone: the kubelet adds the time of each line; the log of the
 	// container before.
 	Timestamps, Previous bool
-	// Note is told what the log does not have; nil is fine.
+	// Note, which may be nil, is called with what the log does not have.
 	Note func(string)
 }
 

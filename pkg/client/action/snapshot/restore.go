@@ -282,7 +282,9 @@ func WaitRestore(ctx context.Context, c *client.Client, namespace, name string, 
 	if err != nil {
 		return nil, err
 	}
-	progress := wait.Progress[*snapshotv1beta1.VirtualMachineRestore]{Stage: RestoreStage, Done: Restored, Report: report}
+	progress := wait.Progress[*snapshotv1beta1.VirtualMachineRestore]{
+		Stage: RestoreStage, Done: Restored, Report: report,
+	}
 	r, err := progress.Wait(ctx, source, "restore", namespace, name)
 	return r, errorOf(err)
 }

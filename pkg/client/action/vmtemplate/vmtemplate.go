@@ -45,7 +45,7 @@ type Parameter struct {
 type Template struct {
 	Name       string
 	Parameters []Parameter
-	// Message tells the user what to do with the VM; it may name parameters.
+	// Message says to the user what to do with the VM; it may name parameters.
 	Message string
 	// machine is the VirtualMachine, with names of parameters in it.
 	machine map[string]any

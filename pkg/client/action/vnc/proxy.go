@@ -21,7 +21,7 @@ type Proxy struct {
 	Dial Dial
 	// Keep waits for another viewer when one has gone; else Serve ends with the first.
 	Keep bool
-	// Ended is told how the session of a viewer ended when Keep is set; nil is not.
+	// Ended, which may be nil, is called when Keep is set, with how the session of a viewer ended.
 	Ended func(error)
 }
 

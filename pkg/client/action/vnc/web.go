@@ -219,7 +219,7 @@ func (w *Web) screen(rw http.ResponseWriter, r *http.Request) {
 	case dialled != nil:
 		_ = browser.CloseWithReason(stream.CodeInternal, dialled.Error()) // a page can read no other answer
 	default:
-		// How it ends is told to the page by the close frame.
+		// The page reads from the close frame how it ends.
 		_ = stream.Splice(w.ctx, browser, guest)
 	}
 }

@@ -225,7 +225,7 @@ func (e *explanation) partsOf(c *clonev1beta1.VirtualMachineClone) (out []string
 	return out
 }
 
-// underWay tells of a snapshot or restore of the VM that is under way, and of restores that wait for its end.
+// underWay adds a snapshot or restore of the VM that is under way, and restores that wait for its end.
 func (e *explanation) underWay(vm *v1.VirtualMachine) {
 	held := vm.Status.RestoreInProgress
 	if held != nil {

@@ -58,12 +58,12 @@ func (e *explanation) vm() {
 	e.link(LayerVM, e.vmObject(), state, message, time.Time{})
 }
 
-// renaming tells of a rename that was interrupted: until it is finished nothing is done for the VM, whatever it is
+// renaming adds a rename that was interrupted: until it is finished nothing is done for the VM, whatever it is
 // asked.
 func (e *explanation) renaming(vm *v1.VirtualMachine) bool {
 	from, err := identity.RenamingOf(vm)
 	if err != nil || from == nil {
-		return false // what no rename has written, the Failure condition tells of
+		return false // what no rename has written, the Failure condition reports
 	}
 	e.add(rankRefused, LayerVM, e.vmObject(), Broken, "Renaming",
 		fmt.Sprintf("VM %s is being renamed to it, which is not finished; it does not start before", from.Name),

@@ -176,7 +176,7 @@ func joined(errs []error) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// shower is told how far a file is.
+// shower gets how far a file is.
 type shower func(name string, done, total int64)
 
 func (o *Options) push(ctx context.Context, open guest.Opener, source string, show shower) (guest.CopiedFile, error) {

@@ -21,7 +21,7 @@ type place struct {
 // machineName is NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAME/NAMESPACE.
 var machineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(/[A-Za-z0-9][A-Za-z0-9.-]*){0,2}$`)
 
-// parsePlace tells MACHINE:PATH from a local path. A local path with a colon is written with ./ before it.
+// parsePlace distinguishes MACHINE:PATH from a local path. A local path with a colon is written with ./ before it.
 func parsePlace(text string) place {
 	name, path, found := strings.Cut(text, ":")
 	if !found || !machineName.MatchString(name) || runtime.GOOS == "windows" && len(name) == 1 {

@@ -29,7 +29,7 @@ func NoteRestore(f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm ty
 	}
 }
 
-// RecordRestore is NoteRestore whose failure is the caller's to tell.
+// RecordRestore is NoteRestore whose failure is the caller's to report.
 func RecordRestore(
 	f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm types.UID, keep bool, undoes string,
 ) error {

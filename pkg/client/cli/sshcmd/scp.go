@@ -77,7 +77,7 @@ var kinds = []string{
 	"virtualmachineinstances",
 }
 
-// parsePlace tells [USER@]NAME:PATH from a local path. A local path with a colon is written with ./ before it.
+// parsePlace distinguishes [USER@]NAME:PATH from a local path. A local path with a colon is written with ./ before it.
 func parsePlace(text string) place {
 	local := place{path: text}
 	name, path, found := strings.Cut(text, ":")

@@ -255,7 +255,7 @@ func (p *Form) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
 	case "esc", "ctrl+c":
 		return nil, false
 	default:
-		if key == "ctrl+s" { // whoever is done is told of all that is wrong
+		if key == "ctrl+s" { // whoever is done sees all that is wrong
 			p.leaveAll()
 		}
 		if cmd, known, why := p.keys.Handle(p, key); known {

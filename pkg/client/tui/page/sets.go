@@ -154,7 +154,7 @@ func lacking(w *World, all []*store.Set) map[types.UID]map[string]int {
 	return out
 }
 
-// shortOf says why a set has not what it asks for, as far as the rows tell; w asks the server.
+// shortOf says why a set has not what it asks for, as far as the rows show; w asks the server.
 func shortOf(s *store.Set, states map[string]int) string {
 	var out []string
 	if s.Deleting {

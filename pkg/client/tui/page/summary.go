@@ -9,7 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// Summary is how the cluster is, as far as the rows tell.
+// Summary is how the cluster is, as far as the rows show.
 type Summary struct {
 	// Nodes is how many nodes there are, Ready how many of them are; 0 where the user may not read them.
 	Nodes, Ready int

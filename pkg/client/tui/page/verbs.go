@@ -321,7 +321,7 @@ func (s subject) refusal(verb lifecycle.Verb, m *store.Machine) string {
 	return Applies(verb, m)
 }
 
-// Applies says why a verb does nothing to a machine, as far as its row tells.
+// Applies says why a verb does nothing to a machine, as far as its row shows.
 func Applies(verb lifecycle.Verb, m *store.Machine) string {
 	running := m.Phase == "Running"
 	switch {

@@ -1,5 +1,5 @@
 // Package boottime reads the clock that runs since the machine was started and also while it sleeps. Every process of a
-// machine sees the same, so that one may tell another when something was; nobody can set it.
+// machine sees the same, so that one may pass to another when something was; nobody can set it.
 package boottime
 
 import (
