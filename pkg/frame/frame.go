@@ -51,7 +51,7 @@ func (r Requeue) again() time.Duration { return r.RequeueAfter }
 // Step is a struct that has Requeue in it.
 type Step interface{ again() time.Duration }
 
-// Frame reconciles objects of type O, a pointer. V is what is looked at, S what is to be done.
+// Frame reconciles objects of type O, a pointer. V holds what Look read, S what Apply writes.
 type Frame[O client.Object, V any, S Step] struct {
 	Writes *Writes
 	// Look may change its object, which is a copy. Its errors are handled as those of Apply are, but for WaitError.

@@ -29,7 +29,7 @@ const (
 	otherPoll = time.Second
 )
 
-// SessionStep is what a pass does with the session of a VMI's launcher.
+// SessionStep says what a pass does with the session of a VMI's launcher.
 type SessionStep string
 
 // The steps; the zero value leaves the session alone.
@@ -40,7 +40,7 @@ const (
 	SessionRefresh SessionStep = "refresh"
 )
 
-// Decision is what a pass does, in this order.
+// Decision says what a pass does, in this order.
 type Decision struct {
 	// Lost calls for a heartbeat: the VMI's phase says that the node is lost.
 	Lost bool

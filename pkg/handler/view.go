@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// View is what a pass over one VMI decides on.
+// View holds what a pass over one VMI decides on.
 type View struct {
 	Key types.NamespacedName
 	Now time.Time

@@ -198,7 +198,7 @@ func Owned(vmi *v1.VirtualMachineInstance) bool {
 	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind
 }
 
-// GuestOS is what a guest's agent calls its system.
+// GuestOS returns the name of a guest's system by its agent.
 func GuestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
 	if info.PrettyName != "" {
 		return info.PrettyName

@@ -85,7 +85,7 @@ func ShortOf(resource string) string {
 // Source is the key of the snapshot that a restore or clone is made of.
 func (s *Snapshot) Source() Key { return Key{Namespace: Snapshots + "/" + s.Namespace, Name: s.Of} }
 
-// Content is what a snapshot has of its VM's volumes.
+// Content lists a snapshot's volumes.
 type Content struct {
 	Namespace, Name string
 	Volumes         []SnapshotVolume
@@ -109,8 +109,8 @@ type VolumeSnapshot struct {
 	Size resource.Quantity
 }
 
-// MakerOf is what has made an object: the object that controls it, as kind/name, unless that is a VM, which is given
-// its restores; else the program that wrote its spec
+// MakerOf returns the maker of an object: the object that controls it, as kind/name, unless that is a VM, which is
+// given its restores; else the program that wrote its spec
 // first, as the API server has it. It keeps no user, and no time more exact than seconds: a controller may have added a
 // finalizer within the same one.
 func MakerOf(o metav1.Object) string {
@@ -179,7 +179,7 @@ func (t *SnapshotTables) Get(key Key) *Snapshot {
 	return t.Snapshots.Get(object)
 }
 
-// VolumesOf are what is in a snapshot, with what a restore of each takes at least; nil while that is not known.
+// VolumesOf returns the volumes of a snapshot, with what a restore of each takes at least; nil while it is not known.
 func (t *SnapshotTables) VolumesOf(s *Snapshot) []SnapshotVolume {
 	content := t.Contents.Get(Key{Namespace: s.Namespace, Name: s.Content})
 	if content == nil {

@@ -36,7 +36,7 @@ type View struct {
 	Pods int
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Want is the budget that there should be; nil leaves what there is.
 	Want *policyv1.PodDisruptionBudget

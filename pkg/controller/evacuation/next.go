@@ -62,7 +62,7 @@ type View struct {
 	Now                        time.Time
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Create is a migration to be made.
 	Create *v1.VirtualMachineInstanceMigration

@@ -24,7 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Cluster is what exists. Nothing of it is changed: it is the caches' own.
+// Cluster has the objects that exist. Nothing of it is changed: it is the caches' own.
 type Cluster struct {
 	Instances  []*v1.VirtualMachineInstance
 	Machines   []*v1.VirtualMachine

@@ -70,7 +70,7 @@ type View struct {
 	Now            time.Time
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Create is how many VMIs are to be made.
 	Create int

@@ -56,7 +56,7 @@ type View struct {
 	Now        time.Time
 }
 
-// Step is what is to be done; the zero Step but for Status is nothing.
+// Step says what to write; the zero Step but for Status is nothing.
 type Step struct {
 	// Resize is what the pod's container is to have, nil leaves it.
 	Resize *corev1.ResourceRequirements

@@ -30,7 +30,7 @@ const noVolumeSnapshots = "the cluster has no VolumeSnapshots (snapshot.storage.
 // retry is when to try again what did not work.
 const retry = 5 * time.Second
 
-// Guest is what a content's VM has running.
+// Guest is the state of the guest of a content's VM.
 type Guest int
 
 // The states of a guest.
@@ -45,7 +45,7 @@ const (
 	GuestRunning
 )
 
-// ContentView is what is decided on for a VirtualMachineSnapshotContent.
+// ContentView holds what a decision depends on for a VirtualMachineSnapshotContent.
 type ContentView struct {
 	Content *v1beta1.VirtualMachineSnapshotContent
 	// Snapshot is the content's, nil when it is gone.
@@ -64,7 +64,7 @@ type ContentView struct {
 	Now    time.Time
 }
 
-// ContentStep is what is to be done, in the order of its fields.
+// ContentStep says what to write, in the order of its fields.
 type ContentStep struct {
 	// CreateClaim is the claim for the guest's memory; Plug and Unplug are of its volume.
 	CreateClaim  *corev1.PersistentVolumeClaim
@@ -344,7 +344,7 @@ func (view *ContentView) volumeSnapshot(backup *v1beta1.VolumeBackup) (*snapshot
 	}, ""
 }
 
-// ContentKind is what VolumeSnapshots are owned by.
+// ContentKind is the kind that owns VolumeSnapshots.
 var ContentKind = v1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshotContent")
 
 // eventNormal is the type of an event that is no trouble.

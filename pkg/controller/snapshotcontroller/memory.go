@@ -64,7 +64,7 @@ func (s *subresources) SaveMemory(
 	return *answer.Memory, nil
 }
 
-// MemoryView is what is decided on for the memory that a content is to have.
+// MemoryView holds what a decision depends on for the memory that a content is to have.
 type MemoryView struct {
 	// Claim is the one for it, nil when there is none yet.
 	Claim *corev1.PersistentVolumeClaim

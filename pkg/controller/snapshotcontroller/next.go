@@ -28,7 +28,7 @@ import (
 // ReasonContentCreated is the reason of an event; KubeVirt's.
 const ReasonContentCreated = "SuccessfulVirtualMachineSnapshotContentCreate"
 
-// View is what is decided on for a VirtualMachineSnapshot.
+// View holds what a decision depends on for a VirtualMachineSnapshot.
 type View struct {
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	// VM is the snapshot's, nil when it is gone. VMI is the VM's, nil for none.
@@ -48,7 +48,7 @@ type View struct {
 	Now        time.Time
 }
 
-// Step is what is to be done, in the order of its fields.
+// Step says what to write, in the order of its fields.
 type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool

@@ -109,7 +109,7 @@ func (s *Step) provide() {
 }
 
 // fill says which templates want a DataVolume made, sets Filled, and Failure where one will not come about by itself.
-// existing are the templates' names of which there is a claim: such a one was filled before, or restored.
+// existing are the names of the templates that have a claim: such a one was filled before, or restored.
 func (view *View) fill(existing map[string]bool, installed, wanted bool) []*v1.DataVolumeTemplateSpec {
 	var missing []*v1.DataVolumeTemplateSpec
 	for i := range view.VM.Spec.DataVolumeTemplates {

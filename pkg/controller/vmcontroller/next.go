@@ -22,7 +22,7 @@ const reasonInvalidStrategy = "InvalidRunStrategy"
 // reasonRenaming is the Failure reason of a VM that is to take the place of another.
 const reasonRenaming = "Renaming"
 
-// Step is what is to be done, in the order of its fields; the zero Step is nothing.
+// Step says what to write, in the order of its fields; the zero Step is nothing.
 type Step struct {
 	// Invalid is why nothing can be done.
 	Invalid error

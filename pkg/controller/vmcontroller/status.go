@@ -11,7 +11,7 @@ import (
 // reasonNoVMI is the reason of Ready when there is no VMI; KubeVirt's word.
 const reasonNoVMI = "VMINotExists"
 
-// Status is what the VM's status should be, given what was decided. view.VMI is the VMI as it is
+// Status returns what the VM's status should be, given what was decided. view.VMI is the VMI as it is
 // after the decision was carried out.
 func Status(view View, decision Decision) v1.VirtualMachineStatus {
 	vm := view.VM

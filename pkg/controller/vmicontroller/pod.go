@@ -34,7 +34,7 @@ const graceSlack = 15
 // launcherBinary is virt-launcher in its image.
 const launcherBinary = "/usr/bin/virt-launcher"
 
-// Facts is what a launcher pod depends on besides its VMI.
+// Facts holds what a launcher pod depends on besides its VMI.
 type Facts struct {
 	Config config.Config
 	// Image and ImagePullPolicy are the launcher's; the configuration's pull policy wins.

@@ -202,8 +202,8 @@ func guestMemory(vmi *v1.VirtualMachineInstance) int64 {
 
 func vcpus(vmi *v1.VirtualMachineInstance) int64 { return int64(sizing.VCPUs(&vmi.Spec.Domain)) }
 
-// Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest
-// as it is and as its VMI says that it is to be, and for the latter alone.
+// Sizes returns the CPU and memory (and nothing else) that the container of a running guest's pod needs: both for the
+// guest as it is and as its VMI says that it is to be, and for the latter alone.
 func Sizes(
 	vmi *v1.VirtualMachineInstance, installation config.Config, limits Limits,
 ) (both, fit corev1.ResourceRequirements) {

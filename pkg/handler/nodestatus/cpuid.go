@@ -23,7 +23,7 @@ const leafSize = 40
 // Leaf is a CPUID function with its index.
 type Leaf struct{ Function, Index uint32 }
 
-// Registers are what CPUID answers: EAX, EBX, ECX, EDX.
+// Registers are the answer of CPUID: EAX, EBX, ECX, EDX.
 type Registers [4]uint32
 
 // supportedCPUID is the CPU that KVM can give to guests, but for its model-specific registers.

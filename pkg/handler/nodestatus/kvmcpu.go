@@ -28,7 +28,7 @@ const capTSCControl = 60
 // maxMSRs bounds what is asked of KVM, which knows some two hundred.
 const maxMSRs = 4096
 
-// Hardware is what KVM says of a node.
+// Hardware is KVM's description of a node.
 type Hardware struct {
 	CPU
 	// Enlightenments are what KVM has of Hyper-V, in KubeVirt's words.

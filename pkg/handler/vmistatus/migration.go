@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// Outgoing is what a node knows of a migration of its guest to another one.
+// Outgoing describes a migration from this node.
 type Outgoing struct {
 	UID types.UID
 	// Begun is when the guest began to move; zero if it did not.
@@ -30,7 +30,7 @@ type Outgoing struct {
 	Reason            string
 }
 
-// Target is what a node knows of itself as the target of a migration.
+// Target describes this node as the target of a migration.
 type Target struct {
 	Node string
 	// Address and Port are where its virt-handler takes the guest.

@@ -22,7 +22,7 @@ const (
 	ReasonDetachFailed    = "VolumeDetachFailed"
 )
 
-// Volume is what was done with a hotplugged volume.
+// Volume is the state of a hotplugged volume on this node.
 type Volume struct {
 	// AttachPod is the attachment pod that it was done for.
 	AttachPod types.UID

@@ -19,7 +19,7 @@ const (
 	maxExecReply = 8 << 20
 )
 
-// ExecStatus is what the agent says of a program that it has started.
+// ExecStatus is the agent's status of a program that it has started.
 type ExecStatus struct {
 	// Exited is false while the program runs; then nothing else is known.
 	Exited bool

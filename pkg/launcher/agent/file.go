@@ -80,7 +80,7 @@ func CloseFile(handle int64) string {
 	return Command("guest-file-close", map[string]any{"handle": handle})
 }
 
-// FileTrouble is what is wrong about a file of the guest.
+// FileTrouble is an error with a file of the guest.
 type FileTrouble int
 
 // The troubles.

@@ -2,7 +2,7 @@ package lifecycle
 
 import "fmt"
 
-// Event is what takes a guest from one state to another.
+// Event takes a guest from one state to another.
 type Event int
 
 const (

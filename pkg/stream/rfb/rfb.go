@@ -35,7 +35,7 @@ const (
 	maxCut = 16 << 20
 )
 
-// ErrProtocol is what a server does that the protocol does not allow, or that is out of all proportion.
+// ErrProtocol says that a server did what the protocol does not allow, or that is out of all proportion.
 var ErrProtocol = errors.New("the VNC server breaks the protocol")
 
 func broken(format string, args ...any) error {

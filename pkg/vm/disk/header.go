@@ -14,7 +14,7 @@ const (
 	FormatQcow2 = "qcow2"
 )
 
-// Header is what the start of an image says.
+// Header holds the fields at the start of an image.
 type Header struct {
 	// Format is raw or qcow2.
 	Format string

@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
-// Facts are what inspect found for one volume.
+// Facts hold what inspect found for one volume.
 type Facts struct {
 	// Path and Header are the container disk's image.
 	Path   string
@@ -55,7 +55,7 @@ type Step struct {
 	Data    []byte         `json:",omitempty"`
 }
 
-// Plan is what there is to make, and where each volume's image is afterwards.
+// Plan says what to make, and where each volume's image is afterwards.
 type Plan struct {
 	Steps   []Step
 	Sources map[string]domain.Source

@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// Facts are what a domain depends on besides its VMI.
+// Facts hold what a domain depends on besides its VMI.
 type Facts struct {
 	// KVM says that /dev/kvm is usable. Without it the domain type is qemu (TCG).
 	KVM bool

@@ -99,7 +99,7 @@ type Verdict struct {
 	Message string
 }
 
-// Pod is what Decide wants to know of the pod that is to be evicted.
+// Pod has the fields that Decide reads of the pod that is to be evicted.
 type Pod struct {
 	UID types.UID
 	// Node is where it is.

@@ -34,7 +34,7 @@ func Declare(declared map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(declared)), ",")
 }
 
-// Change is what of its VM's template the guest that runs is given now, and what only later.
+// Change says which volumes of its VM's template a running guest gets now, and which only later.
 type Change struct {
 	// Volumes and Disks are the instance's, Declared the value of its DeclaredAnnotation.
 	Volumes  []v1.Volume

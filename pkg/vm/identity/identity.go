@@ -44,7 +44,7 @@ func UUID(vm string) types.UID {
 	return types.UID(uuid.NewSHA1(firmwareNamespace, []byte(vm)).String())
 }
 
-// Renaming is what a VM that takes the place of another remembers until it has it.
+// Renaming is the state of a rename, in an annotation of the new VM until the rename is done.
 type Renaming struct {
 	// Name and UID are those of the VM whose place it takes.
 	Name string    `json:"name"`

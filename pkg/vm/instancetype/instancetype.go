@@ -23,7 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Role is what an object is to a VM.
+// Role says whether an object is a VM's instance type or its preference.
 type Role string
 
 // The roles, in the words of messages.
@@ -108,7 +108,7 @@ type Object struct {
 
 func (o *Object) String() string { return fmt.Sprintf("%s %q", o.Role, o.Name) }
 
-// Resolved is what a VM refers to; nil where it refers to nothing.
+// Resolved has the objects that a VM refers to; nil where it refers to none.
 type Resolved struct {
 	Instancetype, Preference *Object
 }

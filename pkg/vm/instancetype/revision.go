@@ -72,7 +72,7 @@ func SameRevision(a, b *appsv1.ControllerRevision) bool {
 		equality.Semantic.DeepEqual(x.Preference, y.Preference)
 }
 
-// Reference is what the VM's status records of an object.
+// Reference returns the record of an object in the VM's status.
 func Reference(o *Object, revision string) *v1.InstancetypeStatusRef {
 	return &v1.InstancetypeStatusRef{
 		Name: o.Name, Kind: o.Kind,

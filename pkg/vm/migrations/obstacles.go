@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind is what an Obstacle is about.
+// Kind is the kind of an Obstacle.
 type Kind int
 
 // The kinds.

@@ -18,7 +18,7 @@ import (
 // defaultCIDR is KubeVirt's guest network behind masquerade.
 const defaultCIDR = "10.0.2.0/24"
 
-// Pod is what NewPlan must know of a launcher pod; pkg/vm/network/apply reads it.
+// Pod has the facts of a launcher pod that NewPlan needs; pkg/vm/network/apply reads it.
 type Pod struct {
 	Links []Link
 	// Search are the domains in the pod's resolv.conf.

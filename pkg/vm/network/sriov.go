@@ -12,7 +12,7 @@ import (
 // that of the virtual functions of a network card, for example. It is the Network Plumbing Working Group's.
 const AnnotationResource = "k8s.v1.cni.cncf.io/resourceName"
 
-// DeviceInfo is what a CNI plugin says of the device behind a link.
+// DeviceInfo is a CNI plugin's description of the device behind a link.
 type DeviceInfo struct {
 	Type string `json:"type,omitempty"`
 	PCI  struct {

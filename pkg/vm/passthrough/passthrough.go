@@ -13,7 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// MappedSpace is what a guest with VFIO locks of its address space beyond its memory: that of its devices. It is also
+// MappedSpace is the address space that a guest with VFIO locks beyond its memory: that of its devices. It is also
 // what its pod needs beyond others'. Bytes; KubeVirt's and libvirt's.
 const MappedSpace = 1 << 30
 

@@ -86,7 +86,7 @@ func (a Attachments) less(name string) Attachments {
 	}
 }
 
-// Plugging is what the interfaces of a VM's template mean for its guest, which runs.
+// Plugging says what the interfaces of a VM's template mean for its running guest.
 type Plugging struct {
 	// Taken and Spec are the Attachments that the VMI has taken over, and has, from now on.
 	Taken, Spec Attachments

@@ -48,7 +48,7 @@ func (p Placement) Apply(spec *v1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// Placing is what the placement in a VM's template means for its guest, which runs.
+// Placing says what the placement in a VM's template means for its running guest.
 type Placing struct {
 	// Spec is what the VMI has from now on, Changed the paths, below spec.template.spec, of what is another in it.
 	Spec    Placement

@@ -18,7 +18,7 @@ const (
 	// MaxVCPUs is more than any node has: a guest with as many waits for one. To one with more than plain, libvirt adds
 	// an IOMMU that remaps interrupts.
 	MaxVCPUs = 1 << 20
-	// MachineVCPUs is what a q35 machine has at most, so no guest can have room for more.
+	// MachineVCPUs is the largest number of vCPUs of a q35 machine, so no guest can have room for more.
 	MachineVCPUs = 4096
 	// plain is how many vCPUs a machine has without an IOMMU: no guest is given room for more unasked.
 	plain = 255
@@ -31,7 +31,7 @@ const (
 	MaxMemory = 1 << 60
 )
 
-// Bounds are what an installation gives guests that do not say how far they may grow:
+// Bounds are an installation's defaults for guests that do not say how far they may grow:
 // spec.configuration.liveUpdateConfiguration.
 type Bounds struct {
 	// Ratio is how many times as large a guest may become, MaxSockets and MaxGuest (bytes) go before it; 0 is not set.
@@ -79,8 +79,8 @@ func VCPUs(domain *v1.DomainSpec) int {
 	return sockets * PerSocket(domain)
 }
 
-// Memory is what the guest has while it starts: memory.guest, else what its pod requests, else the pod's limit, else
-// one huge page. It reports false when the domain says none of these.
+// Memory returns the memory of the guest while it starts: memory.guest, else what its pod requests, else the pod's
+// limit, else one huge page. It reports false when the domain says none of these.
 func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
 	if m := domain.Memory; m != nil && m.Guest != nil {
 		return *m.Guest, true
@@ -106,7 +106,7 @@ func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
 	return memory
 }
 
-// Alignment is what the guest's memory is a multiple of if it is to grow, bytes: whole huge pages.
+// Alignment returns the alignment of the memory of a guest that is to grow, bytes: whole huge pages.
 func Alignment(domain *v1.DomainSpec) int64 { return max(block, PageSize(domain)) }
 
 // PageSize is that of the huge pages that the guest is on, bytes; 0 is none, or a text that is no size.

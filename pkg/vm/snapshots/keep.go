@@ -26,7 +26,7 @@ const (
 	LastAnnotation = "restore.kubevirt.io/lastRestoreUID"
 )
 
-// Mark is what LastAnnotation has for a restore.
+// Mark returns the value of LastAnnotation for a restore.
 func Mark(r *v1beta1.VirtualMachineRestore) string { return r.Name + "-" + string(r.UID) }
 
 // Undoes is the name of the restore that a restore takes back, empty for all others.
@@ -37,7 +37,7 @@ func Keeps(r metav1.Object) bool {
 	return r.GetAnnotations()[KeepAnnotation] == "true" || Undoes(r) != ""
 }
 
-// Former is what a VM was before it was restored.
+// Former is the state of a VM before it was restored.
 type Former struct {
 	// UID is the VM's.
 	UID  types.UID             `json:"uid"`

@@ -89,7 +89,7 @@ var preservations = []string{
 	string(v1beta1.StatePreservationOnline),
 }
 
-// PoolWarnings are what a pool asks for and gets in part.
+// PoolWarnings returns a warning for each field of a pool that has its effect in part only.
 func PoolWarnings(pool *v1beta1.VirtualMachinePool) []string {
 	if s := pool.Spec.ScaleInStrategy; s != nil && s.Proactive != nil && s.Proactive.StatePreservation != nil &&
 		*s.Proactive.StatePreservation == v1beta1.StatePreservationOnline {

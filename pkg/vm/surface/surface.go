@@ -86,7 +86,7 @@ func Message(errs field.ErrorList) string {
 	return strings.Join(texts, "; ")
 }
 
-// Detail is what is wrong with the field of err, without the field.
+// Detail returns what is wrong with the field of err, without the field.
 func Detail(err *field.Error) string {
 	if err.Detail == "" {
 		return err.ErrorBody()

@@ -23,7 +23,7 @@ import (
 const (
 	// Prefix begins the claim's name, persistent-state-for-<vmi>-xxxxx, and is the label that has the VMI's name.
 	Prefix = "persistent-state-for"
-	// Size is what the claim asks for.
+	// Size is the size that the claim asks for.
 	Size = "10Mi"
 )
 

@@ -30,7 +30,7 @@ const (
 	Plain = "plain.csi.virt-local.virtkit.io"
 )
 
-// Version is what Identity says.
+// Version is the version that Identity returns.
 const Version = "1.0.0"
 
 // TopologyKey is the label of a node that says where volumes of one node are.

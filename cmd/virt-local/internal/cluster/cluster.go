@@ -113,7 +113,7 @@ type controlPlane struct{ in *instance.Instance }
 // ControlPlanePIDFile names the control plane's process.
 func ControlPlanePIDFile(in *instance.Instance) string { return in.Path("run", "control-plane.pid") }
 
-// ControlPlaneLog is what the control plane says.
+// ControlPlaneLog names the log of the control plane.
 func ControlPlaneLog(in *instance.Instance) string { return in.Path("logs", "control-plane.log") }
 
 // ControlPlaneArgs are the arguments of the control plane's process, by which it is also found.
@@ -290,7 +290,7 @@ func (l *imageLoad) Ready(ctx context.Context) error {
 	return err
 }
 
-// Loaded is what LoadImages did with an archive on a node.
+// Loaded is the result of LoadImages for an archive on a node.
 type Loaded struct {
 	Node     string   `json:"node"`
 	Archive  string   `json:"archive"`

@@ -44,7 +44,7 @@ func Dir(in *instance.Instance) string { return in.Path("csi") }
 // NodeProgram is where the program that each node runs is unpacked.
 func NodeProgram(in *instance.Instance) string { return in.Path("bin", payload.CSINode) }
 
-// ControllerLog is what the controller says.
+// ControllerLog names the log of the controller.
 func ControllerLog(in *instance.Instance) string { return in.Path("logs", Controller+".log") }
 
 // NodeArgs are the arguments of the program on a node.

@@ -21,7 +21,7 @@ import (
 // Domain is the cluster's domain.
 const Domain = "cluster.local."
 
-// Cluster is what the answers are made from.
+// Cluster has the objects that the answers are made from.
 type Cluster interface {
 	// Service returns a Service, or nil.
 	Service(namespace, name string) *corev1.Service
@@ -42,7 +42,7 @@ type Record struct {
 	Text   string
 }
 
-// Answer is what there is at a name.
+// Answer has the records of a name.
 type Answer struct {
 	// Ours is false for names outside of the cluster's domain and networks.
 	Ours bool

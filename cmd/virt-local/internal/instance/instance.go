@@ -39,7 +39,7 @@ const (
 // DefaultName is the instance that commands mean when --name is not given.
 const DefaultName = "virt-local"
 
-// Instance is what `up` decided when it made the cluster; see instance.json.
+// Instance holds what `up` decided when it made the cluster; see instance.json.
 type Instance struct {
 	Name     string `json:"name"`
 	StateDir string `json:"stateDir"`

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Register is what the instances of one machine share: who has which slot, and the kernel settings
+// Register holds what the instances of one machine share: who has which slot, and the kernel settings
 // that were changed for all of them, to be put back by the last to leave. It is a directory that
 // exists only while an instance does.
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/node"
 )
 
-// Machine is what preflight looks at; tests replace it.
+// Machine has the facts that preflight reads; tests replace it.
 type Machine struct {
 	// LookPath finds a program.
 	LookPath func(name string) (string, error)

@@ -245,7 +245,7 @@ func Children(parent int) (map[int][]string, error) {
 // clockTicks is USER_HZ, 100 on every Linux architecture Go runs on.
 const clockTicks = 100
 
-// Usage is what a process has used.
+// Usage is the CPU time and memory that a process has used.
 type Usage struct {
 	// RSS is its resident memory in bytes.
 	RSS int64

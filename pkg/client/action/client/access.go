@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Rules is what the user may do in a namespace, as far as the authorizers can list it.
+// Rules returns what the user may do in a namespace, as far as the authorizers can list it.
 func (c *Client) Rules(ctx context.Context, namespace string) (*authorizationv1.SubjectRulesReviewStatus, error) {
 	review := &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},

@@ -131,7 +131,7 @@ func Stage(clone *clonev1beta1.VirtualMachineClone) string {
 	return stage
 }
 
-// Trouble is what a clone's conditions say while it is not ready.
+// Trouble returns what a clone's conditions say while it is not ready.
 func Trouble(clone *clonev1beta1.VirtualMachineClone) string {
 	said := ""
 	for _, c := range clone.Status.Conditions {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sends is what a script types: one text at once, each further one when the guest has answered the one before and has
-// then been silent. Read it as a Session's In, and let Out go through Watch.
+// Sends types the texts of a script: one text at once, each further one when the guest has answered the one before and
+// has then been silent. Read it as a Session's In, and let Out go through Watch.
 type Sends struct {
 	texts [][]byte
 	quiet time.Duration

@@ -33,7 +33,7 @@ const (
 	Skipped Status = "skipped"
 )
 
-// Area is what a check is about.
+// Area is the part of the stack that a check examines.
 type Area string
 
 // Areas in the order in which they are shown.
@@ -79,7 +79,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Facts are what Examine judges. Each part has the error of its reading, nil when it could be read.
+// Facts hold what Examine judges. Each part has the error of its reading, nil when it could be read.
 type Facts struct {
 	Now time.Time
 
@@ -110,7 +110,7 @@ type Facts struct {
 	SnapshotDrivers Read[[]string]
 }
 
-// Program is what is known of this program's surroundings.
+// Program describes this program's surroundings.
 type Program struct {
 	Version version.Info
 	// Name is how it was called. Path has the programs found in PATH, by name: kubectl, kubectl-virt,
@@ -129,7 +129,7 @@ type Read[T any] struct {
 	Err   error
 }
 
-// Certificate is what matters of one.
+// Certificate holds the fields of a certificate that matter.
 type Certificate struct {
 	Subject   string
 	NotBefore time.Time

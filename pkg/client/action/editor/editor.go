@@ -60,7 +60,7 @@ func (e Editor) Edit(ctx context.Context, text string) (string, error) {
 	return Read(name)
 }
 
-// Read is what an editor left in a file.
+// Read returns the text that an editor left in a file.
 func Read(name string) (string, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -43,7 +43,7 @@ type Forwarder struct {
 	Notify func(Event)
 }
 
-// Kind is what happened to a connection.
+// Kind is the kind of an Event.
 type Kind int
 
 const (

@@ -41,7 +41,7 @@ var ErrUnsuitable = errors.New("this cluster cannot run virtkit")
 // ErrNotReady is an installation that did not become ready in time; it wraps action.ErrTimeout.
 var ErrNotReady = fmt.Errorf("%w waiting for virtkit to become ready", action.ErrTimeout)
 
-// Change is what applying an object did.
+// Change is the result of applying an object.
 type Change string
 
 const (

@@ -17,7 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
 	Delete(ctx context.Context, resource, namespace, name string, opts metav1.DeleteOptions) error

@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Plan is what a rename would do.
+// Plan lists the steps of a rename.
 type Plan struct {
 	// VM is the one of the new name, as it will be or is.
 	VM *v1.VirtualMachine

@@ -55,7 +55,7 @@ func KindOf(word string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// API is what of the client is needed.
+// API has the methods of a client that the package calls.
 type API interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
 	MergeObject(ctx context.Context, group, namespace, resource, name, subresource string, patch []byte,
@@ -105,7 +105,7 @@ func List(
 	return out, nil
 }
 
-// Row is what a table shows of a set.
+// Row is a set's row in a table.
 type Row struct {
 	Namespace, Name string
 	// Desired, Current and Ready are numbers of members.

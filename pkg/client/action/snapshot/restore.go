@@ -48,7 +48,7 @@ type RestoreOptions struct {
 	VolumePolicy string
 }
 
-// Plan is what a restore does.
+// Plan describes a restore.
 type Plan struct {
 	Snapshot *snapshotv1beta1.VirtualMachineSnapshot
 	// Target is the VM's name, and Exists whether it is there: then it is replaced.

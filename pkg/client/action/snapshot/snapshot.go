@@ -167,7 +167,7 @@ func Delete(ctx context.Context, c *client.Client, namespace, name string, dryRu
 	return nil
 }
 
-// Content is what a snapshot has of its VM, nil where there is none yet.
+// Content returns a snapshot's content, nil where there is none yet.
 func Content(ctx context.Context, c *client.Client, s *snapshotv1beta1.VirtualMachineSnapshot) (
 	*snapshotv1beta1.VirtualMachineSnapshotContent, error,
 ) {

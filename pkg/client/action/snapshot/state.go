@@ -68,7 +68,7 @@ func CheckWhole(vm *v1.VirtualMachine, partial bool, remedy string) (warning str
 	return text + "; they are left out", nil
 }
 
-// Phase is what a table shows of a snapshot.
+// Phase returns the phase of a snapshot for a table.
 func Phase(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.DeletionTimestamp != nil {
 		return string(snapshotv1beta1.Deleting)
@@ -84,7 +84,7 @@ func Ready(s *snapshotv1beta1.VirtualMachineSnapshot) bool {
 	return s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse
 }
 
-// Trouble is what a snapshot says went wrong, empty for none.
+// Trouble returns a snapshot's error, empty for none.
 func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.Status == nil {
 		return ""
@@ -95,7 +95,7 @@ func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	return failure(s.Status.Conditions)
 }
 
-// Progress is what a snapshot that is not ready says of its progress, empty for one that is, or that failed.
+// Progress returns the progress of a snapshot that is not ready, empty for one that is, or that failed.
 func Progress(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.Status == nil || Ready(s) || s.Status.Phase == snapshotv1beta1.Failed {
 		return ""

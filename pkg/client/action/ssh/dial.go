@@ -73,8 +73,8 @@ func passing(err error) bool {
 		client.Passing(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// HostName is what the host key of a guest is known by, as in KubeVirt: vm.NAME.NAMESPACE, or vmi.NAME.NAMESPACE for
-// who asked for the instance.
+// HostName returns the name of a guest in the file of host keys, as in KubeVirt: vm.NAME.NAMESPACE, or
+// vmi.NAME.NAMESPACE for who asked for the instance.
 func HostName(t forward.Target) string {
 	kind := "vm."
 	if t.Instance {

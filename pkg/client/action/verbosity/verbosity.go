@@ -126,7 +126,7 @@ func labelled(labels map[string]string, otherwise uint) uint {
 	return level
 }
 
-// Change is what to do to the levels of the components.
+// Change says how to change the levels of the components.
 type Change struct {
 	// Reset forgets the levels of all before the others are set.
 	Reset bool
@@ -154,7 +154,7 @@ func (c Change) Patch() ([]byte, error) {
 	}}})
 }
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	KubeVirtList(ctx context.Context) (*v1.KubeVirtList, error)
 	Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool,

@@ -26,7 +26,7 @@ type Proxy struct {
 }
 
 // Serve takes viewers from l, which it closes, until ctx ends or, without Keep, the first has gone. first is a session
-// opened before, which shows early that there is a screen; nil is none. How the guest's side ended is the error: a
+// opened before, which shows early that there is a screen; it may be nil. How the guest's side ended is the error: a
 // *stream.CloseError when another client took over.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener, first *stream.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)

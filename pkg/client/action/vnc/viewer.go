@@ -30,7 +30,7 @@ type Viewer struct {
 	Path string
 }
 
-// System is what a machine has.
+// System describes the machine that a viewer is to run on.
 type System struct {
 	// OS is runtime.GOOS.
 	OS string

@@ -76,7 +76,7 @@ func (w *Web) Serve(ctx context.Context, l net.Listener, first *stream.Conn) err
 	return nil
 }
 
-// URL is what opens the page, once.
+// URL returns the address that opens the page, once.
 func (w *Web) URL(port int) string {
 	return fmt.Sprintf("http://127.0.0.1:%d/?token=%s", port, w.Token)
 }

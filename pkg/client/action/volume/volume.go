@@ -19,7 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
 	ReadMetadata(ctx context.Context, path string) (*metav1.PartialObjectMetadata, error)

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// State is what is known of one virtual machine. Either may be nil.
+// State has the objects of one virtual machine. Either may be nil.
 type State struct {
 	VM  *v1.VirtualMachine
 	VMI *v1.VirtualMachineInstance

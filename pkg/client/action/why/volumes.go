@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// Spec is what the guest is made from: the instance's, or what it would be; nil without either.
+// Spec returns the spec of the guest: the instance's, or what it would be; nil without either.
 func (f *Facts) Spec() *v1.VirtualMachineInstanceSpec {
 	switch {
 	case f.VMI != nil:

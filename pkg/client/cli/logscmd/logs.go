@@ -38,8 +38,8 @@ func NewCmdLogs(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs (NAME... | -l SELECTOR)",
 		Short: "Show what the guest wrote to its serial port, or the logs of QEMU or the launcher",
-		Long: `Show what the guest wrote to its serial port, or with --source qemu what QEMU complained of, or with --source
-launcher the log of the launcher's pod.
+		Long: `Show what the guest wrote to its serial port, or with --source qemu what QEMU complained of, or with
+--source launcher the log of the launcher's pod.
 
 The guest's and QEMU's logs are kept by the pod, the last megabytes of them; their lines have no times of their
 own, and --since is exact to some ten seconds. With -f it goes on over restarts and migrations. On a terminal

@@ -143,7 +143,7 @@ func (t *Terminal) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Replies are what the terminal answers the guest since they were last taken.
+// Replies returns the terminal's answers to the guest since the last call.
 func (t *Terminal) Replies() []byte {
 	out := t.replies
 	t.replies = nil

@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Binding is what one or more keys do to a model.
+// Binding is the action of one or more keys on a model.
 type Binding[M any] struct {
 	// Keys as Bubble Tea spells them: "q", "ctrl+d", "enter". The first is shown.
 	Keys []string

@@ -35,7 +35,7 @@ type Form struct {
 	keys           keymap.Map[*Form]
 }
 
-// Choices are what there is to choose from for a new machine.
+// Choices are the choices for a new machine.
 type Choices struct {
 	Namespaces, Instancetypes, Preferences, Claims []string
 }

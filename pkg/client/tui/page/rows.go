@@ -84,7 +84,7 @@ func (p *rows[R]) fields(row R) []field {
 // SetFilter chooses among the rows.
 func (p *rows[R]) SetFilter(f filter.Filter) { p.table.SetFilter(f) }
 
-// Filter is what chooses among the rows.
+// Filter chooses among the rows.
 func (p *rows[R]) Filter() filter.Filter { return p.table.Filter() }
 
 // Searched is the filter as it was typed.

@@ -20,7 +20,7 @@ type Usage struct {
 	guests map[store.Key]*Series
 }
 
-// Series is what one guest used, the newest last.
+// Series has one guest's usage, the newest last.
 type Series struct {
 	Now                    top.Row
 	CPU, Memory, Net, Disk []float64
@@ -69,7 +69,7 @@ func used(row top.Row) uint64 {
 // Any reports whether anything is known of any guest.
 func (u *Usage) Any() bool { return len(u.guests) > 0 }
 
-// Of is what a guest used, or nil.
+// Of returns a guest's series, or nil.
 func (u *Usage) Of(key store.Key) *Series { return u.guests[key] }
 
 func push(values []float64, v float64) []float64 {
@@ -82,7 +82,7 @@ func push(values []float64, v float64) []float64 {
 // Missing is how many guests' use the last reading does not have, and how many nodes it has no guests of.
 func (u *Usage) Missing() (guests, nodes int) { return len(u.last.Unanswered), len(u.last.Unreachable) }
 
-// Total is what all guests use: of CPUs, cores, and of memory, bytes. ok is false before the first reading.
+// Total returns the usage of all guests: of CPUs, cores, and of memory, bytes. ok is false before the first reading.
 func (u *Usage) Total() (cpu, memory float64, ok bool) {
 	for _, s := range u.guests {
 		cpu += float64(s.Now.CPU) / 1000

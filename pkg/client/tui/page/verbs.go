@@ -245,8 +245,8 @@ func bind(v lifecycle.Verb, help string, quiet bool, keys ...string) keymap.Bind
 	}
 }
 
-// MachineKey is what a key does to machines, by its name in the footer; empty for a key that does nothing to them, or
-// the same on the pages of most other objects.
+// MachineKey returns the footer's name for the action of a key on machines; empty for a key that does nothing to them,
+// or the same on the pages of most other objects.
 func MachineKey(key string) string {
 	if key == "y" {
 		return ""

@@ -13,7 +13,7 @@ import (
 // last its attributes, which every terminal answers, so that the end is known.
 const Questions = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\" + "\x1b[?u" + "\x1b[16t" + "\x1b[14t" + "\x1b[c"
 
-// Answers is what a terminal has said.
+// Answers has the answers of a terminal.
 type Answers struct {
 	// Complete says that the last question has been answered.
 	Complete bool

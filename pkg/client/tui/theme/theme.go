@@ -13,7 +13,7 @@ import (
 // Roles are the names of the roles that Options.Colours may change.
 func Roles() []string { return slices.Sorted(maps.Keys(names)) }
 
-// Role is what a piece of text is.
+// Role is the meaning of a piece of text.
 type Role int
 
 // The roles. Text is all that has no other.

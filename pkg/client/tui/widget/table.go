@@ -87,7 +87,7 @@ func (t *Table[R]) SetFilter(f filter.Filter) {
 	t.arrange()
 }
 
-// Filter is what chooses the rows.
+// Filter chooses the rows.
 func (t *Table[R]) Filter() filter.Filter { return t.filter }
 
 // Sort sorts by a column, or turns the order round when it is sorted by it.
