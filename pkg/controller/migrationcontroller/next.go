@@ -117,7 +117,7 @@ func Next(view View) Step {
 		view.Migration.DeletionTimestamp == nil:
 		step.AddFinalizer = true
 	case state(view) == nil:
-		step.findPlace(view)
+		step.findTarget(view)
 	default:
 		step.follow(view)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// findPlace takes the migration to the point where the VMI's nodes take over.
-func (s *Step) findPlace(view View) {
+// findTarget takes the migration to the point where the VMI's nodes take over.
+func (s *Step) findTarget(view View) {
 	migration, pod := view.Migration, view.Pod
 	switch {
 	case migration.DeletionTimestamp != nil:
