@@ -119,12 +119,12 @@ func sign(
 	return x509.ParseCertificate(der)
 }
 
-// CertificatePEM is the certificate as PEM.
+// CertificatePEM returns the certificate as PEM.
 func (p Pair) CertificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: p.Certificate.Raw})
 }
 
-// KeyPEM is the private key as PKCS #8 PEM.
+// KeyPEM returns the private key as PKCS #8 PEM.
 func (p Pair) KeyPEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(p.Key)
 	if err != nil {

@@ -131,7 +131,7 @@ func (s *Source) Current() (*Material, error) {
 	return s.material, nil
 }
 
-// Roots is the pool of authorities to trust.
+// Roots returns the pool of authorities to trust.
 func (m *Material) Roots() *x509.CertPool {
 	return m.roots
 }

@@ -118,7 +118,7 @@ func (r *Reconciler) Close() {
 	r.ends.Wait()
 }
 
-// Launcher is the connected launcher of a VMI on this node.
+// Launcher returns the connected launcher of a VMI on this node.
 func (r *Reconciler) Launcher(vmi types.NamespacedName) (launcherpb.LauncherClient, types.UID, error) {
 	s := r.followed(vmi)
 	if s == nil {

@@ -367,10 +367,10 @@ func (c *Conn) isClosing() bool {
 // Subprotocol returns the protocol that was agreed on: plain.kubevirt.io or nothing.
 func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 
-// LocalAddr is the address of this end.
+// LocalAddr returns the address of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.ws.LocalAddr() }
 
-// RemoteAddr is the address of the peer, which may be a proxy's.
+// RemoteAddr returns the address of the peer, which may be a proxy's.
 func (c *Conn) RemoteAddr() net.Addr { return c.ws.RemoteAddr() }
 
 // SetDeadline sets both deadlines.

@@ -57,7 +57,7 @@ func NewDialer(cfg *rest.Config) *Dialer {
 	})}
 }
 
-// Dial is the function of the same name.
+// Dial returns the function of the same name.
 func (d *Dialer) Dial(ctx context.Context, path string, query url.Values, opts Options) (*Conn, error) {
 	base, _, err := rest.DefaultServerUrlFor(d.cfg)
 	if err != nil {

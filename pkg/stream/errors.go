@@ -88,8 +88,8 @@ func truncateReason(reason string) string {
 // causeNotRunning distinguishes a guest that does not run from a request that is wrong.
 const causeNotRunning metav1.CauseType = "GuestNotRunning"
 
-// NewNotRunning is the answer to who asks for a stream of a guest that does not run, or not yet. Its code is 400, after
-// which KubeVirt's clients try again; after any other they give up.
+// NewNotRunning returns the answer to who asks for a stream of a guest that does not run, or not yet. Its code is 400,
+// after which KubeVirt's clients try again; after any other they give up.
 func NewNotRunning(text string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: text,

@@ -23,7 +23,7 @@ type Creation struct {
 	Waiting
 }
 
-// NewCreation is the frame without its flags.
+// NewCreation returns the frame without its flags.
 func NewCreation(f *Factory) Creation { return Creation{Factory: f, Output: NewOutput()} }
 
 // AddFlags registers the flags. until says what --wait waits for.

@@ -62,13 +62,13 @@ type Snapshot struct {
 	Claims [][2]string
 }
 
-// Key is the resource, with the namespace, and the name.
+// Key returns the resource, with the namespace, and the name.
 func (s *Snapshot) Key() Key { return Key{Namespace: s.Resource + "/" + s.Namespace, Name: s.Name} }
 
-// Object is the namespace and name.
+// Object returns the namespace and name.
 func (s *Snapshot) Object() Key { return Key{Namespace: s.Namespace, Name: s.Name} }
 
-// Short is the kind in a word: snapshot, restore or clone.
+// Short returns the kind in a word: snapshot, restore or clone.
 func (s *Snapshot) Short() string { return ShortOf(s.Resource) }
 
 // ShortOf is a resource's kind in a word.
@@ -82,7 +82,7 @@ func ShortOf(resource string) string {
 	return "snapshot"
 }
 
-// Source is the key of the snapshot that a restore or clone is made of.
+// Source returns the key of the snapshot that a restore or clone is made of.
 func (s *Snapshot) Source() Key { return Key{Namespace: Snapshots + "/" + s.Namespace, Name: s.Of} }
 
 // Content lists a snapshot's volumes.
@@ -166,7 +166,7 @@ func (t *SnapshotTables) Rows() []*Snapshot {
 	return all
 }
 
-// Get is the row with a key of a row, or nil.
+// Get returns the row with a key of a row, or nil.
 func (t *SnapshotTables) Get(key Key) *Snapshot {
 	resource, namespace, _ := strings.Cut(key.Namespace, "/")
 	object := Key{Namespace: namespace, Name: key.Name}

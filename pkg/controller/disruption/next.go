@@ -64,7 +64,7 @@ func Next(view View) Step {
 	return Step{Want: want} // the others keep the pod until this one does
 }
 
-// Name is that of a VMI's budget.
+// Name returns the name of a VMI's budget.
 func Name(instance *v1.VirtualMachineInstance) string {
 	sum := sha256.Sum256([]byte(instance.UID))
 	return namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]

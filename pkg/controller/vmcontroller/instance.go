@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
-// Instance is the VMI that a VM's template describes.
+// Instance returns the VMI that a VM's template describes.
 func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, error) {
 	return instanceOf(vm, vm.Spec.Template, paused)
 }

@@ -27,7 +27,7 @@ var networkDefinition = schema.GroupVersionKind{
 	Kind: "NetworkAttachmentDefinition",
 }
 
-// NetworkResources are the extended resources that the NetworkAttachmentDefinitions of a VMI's networks ask for by
+// NetworkResources returns the extended resources that the NetworkAttachmentDefinitions of a VMI's networks ask for by
 // annotation, by the network's name. A definition that does not exist asks for none: Multus says so. For an interface
 // with sriov that is an error, and so is one that asks for nothing; errors name the definition.
 func NetworkResources(

@@ -32,7 +32,7 @@ const (
 	pageTableRatio = 512
 )
 
-// Overhead is the memory in bytes that the pod needs beyond the guest's.
+// Overhead returns the memory in bytes that the pod needs beyond the guest's.
 func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	overhead := int64(overheadBase) + vcpus(vmi)*overheadVCPU + guestMemory(vmi)/pageTableRatio
 	if graphics := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; graphics == nil || *graphics {

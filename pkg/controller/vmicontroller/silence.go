@@ -57,7 +57,7 @@ func FenceAfter(
 	return 0, nil
 }
 
-// FenceArgs are those of a launcher's arguments that say when it ends its guest.
+// FenceArgs returns those of a launcher's arguments that say when it ends its guest.
 func FenceArgs(args []string) []string {
 	var out []string
 	for _, arg := range args {

@@ -116,7 +116,7 @@ func UsedTSC(ctx context.Context, from client.Reader) ([]int64, error) {
 	return slices.Sorted(maps.Keys(used)), nil
 }
 
-// GivenTSC is the frequency that a VMI was given, 0 for none.
+// GivenTSC returns the frequency that a VMI was given, 0 for none.
 func GivenTSC(vmi *v1.VirtualMachineInstance) int64 {
 	if hints := vmi.Status.TopologyHints; hints != nil && hints.TSCFrequency != nil {
 		return *hints.TSCFrequency

@@ -54,7 +54,7 @@ func (p *Pool) Set(units []Unit) {
 	}
 }
 
-// Devices are the units.
+// Devices returns the units.
 func (p *Pool) Devices() ([]*pluginapi.Device, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -69,7 +69,7 @@ type Failure struct {
 	Final bool
 }
 
-// Next is the status that follows. Parts that others own (volume claims, the node to be left, pods)
+// Next returns the status that follows. Parts that others own (volume claims, the node to be left, pods)
 // stay as they are.
 func Next(in Input) v1.VirtualMachineInstanceStatus {
 	next := *in.VMI.Status.DeepCopy()

@@ -54,7 +54,7 @@ func CheckExec(command []string, input []byte) error {
 	return nil
 }
 
-// Exec is the command that starts a program and collects what it writes.
+// Exec returns the command that starts a program and collects what it writes.
 func Exec(command []string, input []byte) string {
 	arguments := map[string]any{"path": command[0], "capture-output": true}
 	if len(command) > 1 {
@@ -80,7 +80,7 @@ func ParseExec(reply string) (pid int64, err error) {
 	return *r.PID, nil
 }
 
-// AskExec is the command that asks how a program is doing. After its end the agent answers once.
+// AskExec returns the command that asks how a program is doing. After its end the agent answers once.
 func AskExec(pid int64) string {
 	return Command("guest-exec-status", map[string]any{"pid": pid})
 }

@@ -78,8 +78,8 @@ var qemuName = regexp.MustCompile(`^\S*qemu-system-\S+: `)
 // notSaid is what libvirt wrote, an argument of QEMU's, and what QEMU says of a pty at every start.
 var notSaid = regexp.MustCompile(`: shutting down, reason=|^-|^char device redirected to `)
 
-// SaidLast is the last line that QEMU itself wrote in a domain's last run, of the QEMU log as libvirt writes it; empty
-// when it wrote none. A log without the run's beginning is all of that run.
+// SaidLast returns the last line that QEMU itself wrote in a domain's last run, of the QEMU log as libvirt writes it;
+// empty when it wrote none. A log without the run's beginning is all of that run.
 func SaidLast(log string) string {
 	lines := strings.Split(log, "\n")
 	for i := len(lines) - 1; i >= 0; i-- {

@@ -147,7 +147,7 @@ type Stats struct {
 	Disks      []DiskStats
 }
 
-// Online is how many vCPUs the guest has now; the others are room for more.
+// Online returns how many vCPUs the guest has now; the others are room for more.
 func (s *Stats) Online() int {
 	n := 0
 	for _, v := range s.VCPUs {

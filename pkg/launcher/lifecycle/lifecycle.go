@@ -83,7 +83,7 @@ var stateNames = map[State]string{
 	Destroyed: "destroyed", MigratedAway: "migratedAway",
 }
 
-// String is the state's name in logs.
+// String returns the state's name in logs.
 func (s State) String() string {
 	if name, ok := stateNames[s]; ok {
 		return name

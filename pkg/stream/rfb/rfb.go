@@ -199,7 +199,7 @@ func (c *Conn) View(f func(screen *image.RGBA)) {
 	f(c.screen)
 }
 
-// Size is the screen's, pixels.
+// Size returns the screen's, pixels.
 func (c *Conn) Size() (width, height int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

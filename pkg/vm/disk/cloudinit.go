@@ -99,7 +99,7 @@ func inlineOr(plain, encoded string, secret []byte) ([]byte, error) {
 	return secret, nil
 }
 
-// Hostname is the guest's host name: spec.hostname, or else the first label of the VMI's name.
+// Hostname returns the guest's host name: spec.hostname, or else the first label of the VMI's name.
 func Hostname(vmi *v1.VirtualMachineInstance) string {
 	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }

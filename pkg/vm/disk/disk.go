@@ -53,7 +53,7 @@ type Dirs struct {
 	KernelBoot string
 }
 
-// PodDirs are the directories of a real launcher pod.
+// PodDirs returns the directories of a real launcher pod.
 func PodDirs() Dirs {
 	return Dirs{
 		Disks:          names.DisksDir,
@@ -117,8 +117,8 @@ func (d Dirs) claimImage(volume string) string {
 	return path.Join(d.Claims, volume, ClaimImage)
 }
 
-// Ignition is where the configuration of annotation kubevirt.io/ignitiondata is for QEMU to read. No volume has such a
-// name.
+// Ignition returns where the configuration of annotation kubevirt.io/ignitiondata is for QEMU to read. No volume has
+// such a name.
 func (d Dirs) Ignition() string { return path.Join(d.Disks, ".ignition.json") }
 
 // hostDisk is where the pod has the image of a hostDisk volume: the directory that it lies in is mounted, as a claim
@@ -127,7 +127,7 @@ func (d Dirs) hostDisk(v *v1.Volume) string {
 	return path.Join(d.Claims, v.Name, path.Base(v.HostDisk.Path))
 }
 
-// BlockDevice is where the pod has the device of a volume that is one.
+// BlockDevice returns where the pod has the device of a volume that is one.
 func (d Dirs) BlockDevice(volume string) string { return path.Join(d.BlockDevices, volume) }
 
 // inImage is an absolute path inside an image, relative to its root and cleaned.

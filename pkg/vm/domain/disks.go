@@ -39,7 +39,7 @@ func letters(n int) string {
 	return s
 }
 
-// Bus is the disk's bus, or the default of its kind: virtio for disks, sata for CD-ROMs, scsi for LUNs.
+// Bus returns the disk's bus, or the default of its kind: virtio for disks, sata for CD-ROMs, scsi for LUNs.
 func Bus(d *v1.Disk) v1.DiskBus {
 	switch {
 	case d.CDRom != nil && d.CDRom.Bus != "":

@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/pci"
 )
 
-// InterfaceAlias is the alias of an interface in the domain.
+// InterfaceAlias returns the alias of an interface in the domain.
 func InterfaceAlias(name string) string { return aliasPrefix + name }
 
 // interfaces gives the guest's NICs in the VMI's order, each on the tap that the network plan has for

@@ -32,7 +32,7 @@ func Strategies() []v1.EvictionStrategy {
 	}
 }
 
-// Strategy is the one that counts for a VMI; cluster is the installation's, which may be empty.
+// Strategy returns the one that counts for a VMI; cluster is the installation's, which may be empty.
 func Strategy(vmi *v1.VirtualMachineInstance, cluster v1.EvictionStrategy) v1.EvictionStrategy {
 	switch {
 	case vmi.Spec.EvictionStrategy != nil && *vmi.Spec.EvictionStrategy != "":

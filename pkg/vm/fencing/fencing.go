@@ -53,7 +53,7 @@ const (
 	askMost = 5 * time.Second
 )
 
-// HeartbeatPeriod is how often the nodes of a Set need a heartbeat, for launchers with --fence-after=after.
+// HeartbeatPeriod returns how often the nodes of a Set need a heartbeat, for launchers with --fence-after=after.
 func HeartbeatPeriod(after time.Duration) time.Duration { return max(time.Second, after/8) }
 
 // SilentFor is F: how long a node must have been without an acknowledged heartbeat before its peers are asked.
@@ -68,11 +68,11 @@ func PollWithin(after time.Duration) time.Duration { return after / 16 }
 // AskWithin is Q: the time limit of a peer check.
 func AskWithin(after time.Duration) time.Duration { return min(after/16, askMost) }
 
-// AskEvery is the pause between peer checks.
+// AskEvery returns the pause between peer checks.
 func AskEvery(after time.Duration) time.Duration { return max(time.Second, after/32) }
 
-// Needed is how long a node must have been silent for a launcher's guest to be dead: a hundredth more than the launcher
-// waits, since no two clocks run at the same rate, and KillTime. It is zero for a launcher that ends nothing.
+// Needed returns how long a node must have been silent for a launcher's guest to be dead: a hundredth more than the
+// launcher waits, since no two clocks run at the same rate, and KillTime. It is zero for a launcher that ends nothing.
 func Needed(after time.Duration) time.Duration {
 	if after <= 0 {
 		return 0
@@ -95,7 +95,7 @@ func ParseSet(text string) Set {
 	return Set(names)
 }
 
-// String is the annotation's value.
+// String returns the annotation's value.
 func (s Set) String() string { return strings.Join(s, ",") }
 
 // Quorum reports whether the Set has a majority worth asking.

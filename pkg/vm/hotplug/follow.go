@@ -29,7 +29,7 @@ func Declared(annotations map[string]string) map[string]bool {
 	return out
 }
 
-// Declare is the value of DeclaredAnnotation for names.
+// Declare returns the value of DeclaredAnnotation for names.
 func Declare(declared map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(declared)), ",")
 }

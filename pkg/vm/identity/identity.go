@@ -27,8 +27,8 @@ const (
 	RenamingFrom = "virtkit.io/renaming-from"
 )
 
-// Name is the name by which a guest knows itself: that of its VMI, or the one before its VM was renamed. A KnownAs that
-// is no name counts as none, since files are named by it.
+// Name returns the name by which a guest knows itself: that of its VMI, or the one before its VM was renamed. A KnownAs
+// that is no name counts as none, since files are named by it.
 func Name(vmi *v1.VirtualMachineInstance) string {
 	if known := vmi.Annotations[KnownAs]; len(validation.IsDNS1123Subdomain(known)) == 0 {
 		return known
@@ -39,7 +39,7 @@ func Name(vmi *v1.VirtualMachineInstance) string {
 // firmwareNamespace is KubeVirt's: a VM keeps its UUID, and with it software licences, when it moves from there.
 var firmwareNamespace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
 
-// UUID is the firmware UUID of a VM that does not say one, made of its name.
+// UUID returns the firmware UUID of a VM that does not say one, made of its name.
 func UUID(vm string) types.UID {
 	return types.UID(uuid.NewSHA1(firmwareNamespace, []byte(vm)).String())
 }
@@ -70,7 +70,7 @@ func RenamingOf(vm *v1.VirtualMachine) (*Renaming, error) {
 	return out, nil
 }
 
-// Encode is the value of RenamingFrom.
+// Encode returns the value of RenamingFrom.
 func (r Renaming) Encode() (string, error) {
 	data, err := json.Marshal(r)
 	if err != nil {

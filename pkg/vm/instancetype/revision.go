@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/canonical"
 )
 
-// Capture is the ControllerRevision that keeps an object of now for vm, as KubeVirt's are: what happens to the
+// Capture returns the ControllerRevision that keeps an object of now for vm, as KubeVirt's are: what happens to the
 // object later does not touch the VM. It belongs to the VM and goes with it.
 func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, error) {
 	copied := o.object.DeepCopyObject()

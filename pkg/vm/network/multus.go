@@ -20,7 +20,7 @@ const (
 	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// Kept are those of a pod's annotations that say what it was connected to: asked for, and got.
+// Kept returns those of a pod's annotations that say what it was connected to: asked for, and got.
 func Kept(annotations map[string]string) map[string]string {
 	var out map[string]string
 	for _, name := range []string{AnnotationNetworks, AnnotationStatus} {

@@ -245,7 +245,7 @@ func knownMAC(vmi *v1.VirtualMachineInstance, name, otherwise string) string {
 	return otherwise
 }
 
-// StableMAC is the address of an interface whose spec gives none: the same for a VMI's whole life,
+// StableMAC returns the address of an interface whose spec gives none: the same for a VMI's whole life,
 // locally administered, and different between VMIs.
 func StableMAC(uid, name string) string {
 	sum := sha256.Sum256([]byte(uid + "/" + name))

@@ -88,7 +88,7 @@ type PrivateOption struct {
 	Value string `json:"value"`
 }
 
-// Prefix is the guest's address with its subnet's length; invalid without an address.
+// Prefix returns the guest's address with its subnet's length; invalid without an address.
 func (i Interface) Prefix() netip.Prefix {
 	if i.Bits == 0 { // of a virt-handler that did not write it
 		return netip.PrefixFrom(i.Guest, i.Gateway.Bits())

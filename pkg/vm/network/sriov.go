@@ -44,7 +44,7 @@ func passed(vmi *v1.VirtualMachineInstance, spec v1.Interface, n v1.Network, pod
 	return Interface{}, missing(n.Name, namespace+"/"+name, pod.Multus)
 }
 
-// Definitions are the NetworkAttachmentDefinitions of a VMI's networks, NAMESPACE and NAME by the network's name;
+// Definitions returns the NetworkAttachmentDefinitions of a VMI's networks, NAMESPACE and NAME by the network's name;
 // networks of interfaces that are absent are left out.
 func Definitions(vmi *v1.VirtualMachineInstance) map[string][2]string {
 	absent := map[string]bool{}

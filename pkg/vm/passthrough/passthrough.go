@@ -48,8 +48,8 @@ func VSOCK(spec *v1.VirtualMachineInstanceSpec) bool {
 	return attach != nil && *attach
 }
 
-// Resources are how many of which extended resource the pod needs for gpus and hostDevices; none for others. Those of
-// interfaces are said by their networks, elsewhere.
+// Resources returns how many of which extended resource the pod needs for gpus and hostDevices; none for others. Those
+// of interfaces are said by their networks, elsewhere.
 func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	if !VFIO(spec) {
 		return nil
@@ -64,7 +64,7 @@ func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	return out
 }
 
-// Locked is how much memory QEMU may lock for the instance, as large as it may become, bytes.
+// Locked returns how much memory QEMU may lock for the instance, as large as it may become, bytes.
 func Locked(spec *v1.VirtualMachineInstanceSpec) uint64 {
 	most := int64(0)
 	if m := spec.Domain.Memory; m != nil {
@@ -92,7 +92,7 @@ const (
 	NetworkPCI = "PCIDEVICE"
 )
 
-// NetworkResource is the variable in which virt-controller writes the resource of a network for the launcher:
+// NetworkResource returns the variable in which virt-controller writes the resource of a network for the launcher:
 // KubeVirt's.
 func NetworkResource(network string) string { return networkResource + "_" + network }
 
@@ -100,7 +100,7 @@ const networkResource = "KUBEVIRT_RESOURCE_NAME"
 
 var inVariable = strings.NewReplacer("/", "_", ".", "_")
 
-// Variable is the name of the environment variable that lists the devices of a resource, joined by commas:
+// Variable returns the name of the environment variable that lists the devices of a resource, joined by commas:
 // "PCI_RESOURCE_NVIDIA_COM_TU104GL".
 func Variable(prefix, resource string) string {
 	return prefix + "_" + inVariable.Replace(strings.ToUpper(resource))
@@ -124,7 +124,7 @@ func Environment(environ []string) map[string]string {
 	return out
 }
 
-// Devices are those that a variable lists.
+// Devices returns those that a variable lists.
 func Devices(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -94,7 +94,7 @@ type Resume struct {
 	MACs map[string]string `json:"macs,omitempty"`
 }
 
-// Token is the file in the memory's claim that says which VMI has been resumed after a restore.
+// Token returns the file in the memory's claim that says which VMI has been resumed after a restore.
 func (r *Resume) Token() string { return "resumed-" + string(r.Restore) }
 
 // ResumeOf reads ResumeAnnotation; nil when there is none.

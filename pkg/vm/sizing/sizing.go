@@ -43,8 +43,8 @@ type Bounds struct {
 // DefaultRatio is KubeVirt's.
 const DefaultRatio = 4
 
-// Sockets is how many the guest has while it starts and how many it may get: domain.cpu as admission leaves it, or else
-// as many vCPUs as the CPU limit or request has whole CPUs.
+// Sockets returns how many the guest has while it starts and how many it may get: domain.cpu as admission leaves it, or
+// else as many vCPUs as the CPU limit or request has whole CPUs.
 func Sockets(domain *v1.DomainSpec) (online, most int) {
 	online = 1
 	if c := domain.CPU; c != nil && (c.Sockets != 0 || c.Cores != 0 || c.Threads != 0) {
@@ -64,7 +64,7 @@ func Sockets(domain *v1.DomainSpec) (online, most int) {
 	return online, most
 }
 
-// PerSocket is how many vCPUs a socket has, MaxVCPUs or fewer.
+// PerSocket returns how many vCPUs a socket has, MaxVCPUs or fewer.
 func PerSocket(domain *v1.DomainSpec) int {
 	if domain.CPU == nil {
 		return 1
@@ -73,7 +73,7 @@ func PerSocket(domain *v1.DomainSpec) int {
 	return min(int(cores)*int(threads), MaxVCPUs)
 }
 
-// VCPUs is how many the guest has while it starts.
+// VCPUs returns how many the guest has while it starts.
 func VCPUs(domain *v1.DomainSpec) int {
 	sockets, _ := Sockets(domain)
 	return sockets * PerSocket(domain)
@@ -97,7 +97,7 @@ func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
 	return resource.Quantity{}, false
 }
 
-// Current is the memory that a guest has now, or will start with.
+// Current returns the memory that a guest has now, or will start with.
 func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
 		return *m.GuestCurrent
@@ -109,7 +109,7 @@ func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
 // Alignment returns the alignment of the memory of a guest that is to grow, bytes: whole huge pages.
 func Alignment(domain *v1.DomainSpec) int64 { return max(block, PageSize(domain)) }
 
-// PageSize is that of the huge pages that the guest is on, bytes; 0 is none, or a text that is no size.
+// PageSize returns the page size of the huge pages that the guest is on, bytes; 0 is none, or a text that is no size.
 func PageSize(domain *v1.DomainSpec) int64 {
 	if domain.Memory == nil || domain.Memory.Hugepages == nil {
 		return 0
@@ -203,7 +203,7 @@ const (
 	ReasonRestart = "NotMigratable"
 )
 
-// Resizing is the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
+// Resizing returns the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
 func Resizing(
 	vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType,
 ) *v1.VirtualMachineInstanceCondition {

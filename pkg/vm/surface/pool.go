@@ -134,7 +134,7 @@ func PoolSettled(pool, old *v1beta1.VirtualMachinePool) bool {
 	return old != nil && (pool.DeletionTimestamp != nil || reflect.DeepEqual(pool.Spec, old.Spec))
 }
 
-// InPool are the errors of a VM that a pool's template makes, as errors of the pool: the fields are those of the
+// InPool returns the errors of a VM that a pool's template makes, as errors of the pool: the fields are those of the
 // template, and what the pool itself reports already is left out.
 func InPool(errs field.ErrorList) field.ErrorList {
 	var out field.ErrorList

@@ -71,7 +71,7 @@ func IsUnsupported(err *field.Error) bool {
 	return err.Type == field.ErrorTypeForbidden && strings.HasPrefix(err.Detail, unsupportedDetail())
 }
 
-// Message is the sentence for users: each error as `field: what is wrong and what fixes it`, joined by
+// Message returns the sentence for users: each error as `field: what is wrong and what fixes it`, joined by
 // semicolons.
 func Message(errs field.ErrorList) string {
 	texts := make([]string, 0, len(errs))

@@ -138,7 +138,7 @@ func numbers(text string) map[string]uint64 {
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 2, 64) }
 
-// XML is the report as text.
+// XML returns the report as text.
 func (r Report) XML() ([]byte, error) {
 	return xml.MarshalIndent(r, "", "  ")
 }

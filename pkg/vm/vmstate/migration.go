@@ -9,8 +9,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// Claim is the claim that has the state of a VMI, as its status says; nil before its pod has a node. It is no volume of
-// the spec's: the status names it beside those.
+// Claim returns the claim that has the state of a VMI, as its status says; nil before its pod has a node. It is no
+// volume of the spec's: the status names it beside those.
 func Claim(vmi *v1.VirtualMachineInstance) *v1.PersistentVolumeClaimInfo {
 	if !Needed(&vmi.Spec) {
 		return nil

@@ -55,7 +55,7 @@ type Driver struct {
 	faults faults
 }
 
-// All are the drivers on a pool; node is as in Driver.
+// All returns the drivers on a pool; node is as in Driver.
 func All(p *pool.Pool, node string) []*Driver {
 	return []*Driver{{Name: Name, Pool: p, Node: node}, {Name: Plain, Pool: p, Node: node}}
 }

@@ -116,7 +116,7 @@ func ControlPlanePIDFile(in *instance.Instance) string { return in.Path("run", "
 // ControlPlaneLog names the log of the control plane.
 func ControlPlaneLog(in *instance.Instance) string { return in.Path("logs", "control-plane.log") }
 
-// ControlPlaneArgs are the arguments of the control plane's process, by which it is also found.
+// ControlPlaneArgs returns the arguments of the control plane's process, by which it is also found.
 func ControlPlaneArgs(in *instance.Instance) []string {
 	return []string{"cluster-control-plane", "--state-dir", in.StateDir}
 }

@@ -28,7 +28,7 @@ type Component struct {
 	started time.Time
 }
 
-// Name is the node's name.
+// Name returns the node's name.
 func (c *Component) Name() string { return c.NodeName() }
 
 // PIDFile names the node's init.
@@ -101,7 +101,7 @@ func (c *Component) Start(context.Context) error {
 	return nil
 }
 
-// Args are the arguments of a node's init, by which it is also found.
+// Args returns the arguments of a node's init, by which it is also found.
 func Args(n instance.Node) []string {
 	return []string{"node-init", "--state-dir", n.StateDir, "--number", fmt.Sprint(n.Number)}
 }

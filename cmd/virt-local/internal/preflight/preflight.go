@@ -28,7 +28,7 @@ type Machine struct {
 	Cgroups    func() ([]cgroup.Hierarchy, error)
 }
 
-// This is the machine we run on.
+// This returns the machine we run on.
 func This() Machine {
 	return Machine{
 		LookPath:    lookPath,

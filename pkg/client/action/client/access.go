@@ -60,7 +60,7 @@ func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	return err
 }
 
-// YAMLPath is where an object of kubevirt.io/v1 is read.
+// YAMLPath returns where an object of kubevirt.io/v1 is read.
 func YAMLPath(resource, namespace, name string) string {
 	return strings.Join([]string{"/apis/kubevirt.io/v1/namespaces", namespace, resource, name}, "/")
 }

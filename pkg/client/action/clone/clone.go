@@ -35,7 +35,7 @@ func errorOf(err error) error {
 	return err
 }
 
-// Options are those of a clone.
+// Options are the options of a clone.
 type Options struct {
 	// Source is the VM's name, or with FromSnapshot the snapshot's.
 	Source       string
@@ -85,8 +85,8 @@ func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 	return out
 }
 
-// UnknownInterface is the first interface, by name, that MACs has an address for and the source's VM does not have, and
-// those that it has; "" when it has them all. A VM that names none has the one that its guest is given.
+// UnknownInterface returns the first interface, by name, that MACs has an address for and the source's VM does not
+// have, and those that it has; "" when it has them all. A VM that names none has the one that its guest is given.
 func (o *Options) UnknownInterface(of *v1.VirtualMachineInstanceSpec) (name string, have []string) {
 	guest := of.DeepCopy()
 	surface.Attach(guest)

@@ -26,7 +26,7 @@ const (
 	CloudInitNone        = "none"
 )
 
-// CloudInitSources are the kinds that a user can choose.
+// CloudInitSources returns the kinds that a user can choose.
 func CloudInitSources() []string {
 	return []string{CloudInitNoCloud, CloudInitConfigDrive, CloudInitNone}
 }

@@ -83,7 +83,7 @@ func (s Selection) of(e *corev1.Event, vm string) bool {
 	return Of(e.InvolvedObject.Kind, e.InvolvedObject.Name, vm, s.moves)
 }
 
-// Without are the names of which no event is in list, which List made.
+// Without returns the names of which no event is in list, which List made.
 func (s Selection) Without(list []corev1.Event) []string {
 	if len(s.Names) == 1 && len(list) > 0 {
 		return nil // all are its own, whatever its migrations are called
@@ -140,7 +140,7 @@ func When(e *corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// Count is how often it was seen.
+// Count returns how often it was seen.
 func Count(e *corev1.Event) int32 {
 	if e.Series != nil {
 		return max(1, e.Series.Count)

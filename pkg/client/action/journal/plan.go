@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// Reverse is the verb that takes another back, or why there is none.
+// Reverse returns the verb that takes another back, or why there is none.
 func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
 	switch verb {
 	case lifecycle.Start:

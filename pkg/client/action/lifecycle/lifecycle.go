@@ -73,7 +73,7 @@ type noMigrationError struct{}
 func (noMigrationError) Error() string        { return "found no migration to cancel" }
 func (noMigrationError) Is(target error) bool { return target == action.ErrNotFound }
 
-// Migration is the machine's migration that is under way, else its newest; nil when it has none.
+// Migration returns the machine's migration that is under way, else its newest; nil when it has none.
 func Migration(ctx context.Context, api API, t Target) (*v1.VirtualMachineInstanceMigration, error) {
 	list, err := api.MigrationList(ctx, t.Namespace, metav1.ListOptions{})
 	if err != nil {

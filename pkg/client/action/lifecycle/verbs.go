@@ -86,7 +86,7 @@ func (t Target) kind() string {
 	return "VM"
 }
 
-// String is how messages name the target: VM NAMESPACE/NAME.
+// String returns how messages name the target: VM NAMESPACE/NAME.
 func (t Target) String() string { return t.kind() + " " + t.Namespace + "/" + t.Name }
 
 // asked is the target that a verb is really asked of.

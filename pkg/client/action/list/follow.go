@@ -62,7 +62,7 @@ func (s Selection) has(name string) bool {
 	return len(s.Names) == 0 || slices.Contains(s.Names, name)
 }
 
-// Missing are the names that are to be listed and were not found.
+// Missing returns the names that are to be listed and were not found.
 func (s Selection) Missing(o Objects) []string {
 	var out []string
 	for _, name := range s.Names {

@@ -29,7 +29,7 @@ type Kind struct {
 	Title, Members string
 }
 
-// Qualified is the resource with its group, as the server names it.
+// Qualified returns the resource with its group, as the server names it.
 func (k Kind) Qualified() string {
 	group, _, _ := strings.Cut(strings.TrimPrefix(k.Group, "/apis/"), "/")
 	return k.Resource + "." + group
@@ -144,7 +144,7 @@ func RowOf(set *unstructured.Unstructured) Row {
 	return row
 }
 
-// Desired is how many members a set asks for.
+// Desired returns how many members a set asks for.
 func Desired(set *unstructured.Unstructured) int64 {
 	if _, found, err := unstructured.NestedFieldNoCopy(set.Object, "spec", "replicas"); err != nil || !found {
 		return 1
@@ -168,7 +168,7 @@ type Request struct {
 	DryRun  bool
 }
 
-// Find is the set of a name where the kind was not said: a pool, else a replica set. Both at once is an error.
+// Find returns the set of a name where the kind was not said: a pool, else a replica set. Both at once is an error.
 func Find(ctx context.Context, c API, namespace, name string) (Kind, error) {
 	var found []Kind
 	for _, kind := range []Kind{Pool, ReplicaSet} {

@@ -49,7 +49,7 @@ func path(resource, namespace string, name ...string) string {
 	return strings.Join(words, "/")
 }
 
-// Options are those of a snapshot.
+// Options are the options of a snapshot.
 type Options struct {
 	// Deadline is the most that it may take; nil is the server's five minutes.
 	Deadline *metav1.Duration

@@ -18,8 +18,8 @@ import (
 // Volume is one of a VM's volumes, and why it is not in a snapshot.
 type Volume struct{ Name, Reason string }
 
-// LeftOut are the claims of a VM that cannot be snapshotted, as the VM's status has it. Volumes that are made of the
-// VM's spec, such as container disks, are none: they are made anew.
+// LeftOut returns the claims of a VM that cannot be snapshotted, as the VM's status has it. Volumes that are made of
+// the VM's spec, such as container disks, are none: they are made anew.
 func LeftOut(vm *v1.VirtualMachine) []Volume {
 	holds := map[string]bool{}
 	if vm.Spec.Template != nil {
@@ -36,7 +36,7 @@ func LeftOut(vm *v1.VirtualMachine) []Volume {
 	return out
 }
 
-// Anew are the volumes of a VM that are no claims, so that no snapshot has them: they are made anew of the spec.
+// Anew returns the volumes of a VM that are no claims, so that no snapshot has them: they are made anew of the spec.
 func Anew(vm *v1.VirtualMachine) []string {
 	if vm.Spec.Template == nil {
 		return nil

@@ -40,7 +40,7 @@ var components = map[string]string{
 	"virt-launcher": "virtLauncher", Operator: "virtOperator",
 }
 
-// Components are the names of the components, sorted.
+// Components returns the names of the components, sorted.
 func Components() []string {
 	names := make([]string, 0, len(components))
 	for name := range components {
@@ -82,7 +82,7 @@ func NewReport() *Report {
 	return &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "LogVerbosityReport"}}
 }
 
-// Of is the level of a component by the KubeVirt resource.
+// Of returns the level of a component by the KubeVirt resource.
 func Of(kv *v1.KubeVirt, component string) uint {
 	developer := kv.Spec.Configuration.DeveloperConfiguration
 	if developer == nil || developer.LogVerbosity == nil {
@@ -99,9 +99,9 @@ func Of(kv *v1.KubeVirt, component string) uint {
 	return level
 }
 
-// OfVM is the level of a VM's launcher: what it has (by the labels of its instance, nil when it does not run), and what
-// it will have. The instance that has no label began with what the KubeVirt resource said then, which is taken to be
-// what it says now.
+// OfVM returns the level of a VM's launcher: what it has (by the labels of its instance, nil when it does not run), and
+// what it will have. The instance that has no label began with what the KubeVirt resource said then, which is taken to
+// be what it says now.
 func OfVM(kv *v1.KubeVirt, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) Level {
 	common := Of(kv, "virt-launcher")
 	var template map[string]string
@@ -134,7 +134,7 @@ type Change struct {
 	Set map[string]uint
 }
 
-// Patch is the JSON merge patch of the KubeVirt resource that makes the change.
+// Patch returns the JSON merge patch of the KubeVirt resource that makes the change.
 func (c Change) Patch() ([]byte, error) {
 	levels := map[string]any{}
 	if c.Reset {

@@ -76,7 +76,7 @@ func (s System) Find(kind string) (Viewer, error) {
 	return Viewer{}, fmt.Errorf("%w: looked for %s", ErrNoViewer, strings.Join(tried, ", "))
 }
 
-// Args are the program's arguments for a server at address.
+// Args returns the program's arguments for a server at address.
 func (v Viewer) Args(address net.Addr, verbose bool) []string {
 	target := address.String()
 	if tcp, ok := address.(*net.TCPAddr); ok {

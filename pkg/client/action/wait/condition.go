@@ -34,7 +34,7 @@ type Condition struct {
 // LoginName is the --for of a login prompt, which Parse does not know since it needs the console.
 const LoginName = "login"
 
-// Names are the conditions that Parse understands, and LoginName.
+// Names returns the conditions that Parse understands, and LoginName.
 func Names() []string {
 	return []string{"running", "stopped", "ready", "agent", "ip", LoginName, "deleted", "condition=", "jsonpath="}
 }

@@ -59,7 +59,8 @@ func (e *explanation) volumes() {
 	e.link(LayerVolumes, fmt.Sprintf("claims of %s", e.Name), state, message, time.Time{})
 }
 
-// ClaimName is the claim that a volume uses; empty for none, and for a memory dump, whose claim no guest waits for.
+// ClaimName returns the claim that a volume uses; empty for none, and for a memory dump, whose claim no guest waits
+// for.
 func ClaimName(v *v1.Volume) string {
 	if v.MemoryDump != nil {
 		return ""

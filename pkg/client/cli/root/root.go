@@ -159,7 +159,7 @@ const (
 	groupOther   = "other"
 )
 
-// NewCommand is the whole tree.
+// NewCommand returns the whole tree.
 func NewCommand(f *cli.Factory) *cobra.Command {
 	root := cli.Group(&cobra.Command{
 		Use:   "virtctl",

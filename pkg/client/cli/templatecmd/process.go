@@ -17,7 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// ProcessOptions are those of `virtctl template process`.
+// ProcessOptions are the options of `virtctl template process`.
 type ProcessOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output

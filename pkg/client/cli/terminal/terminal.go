@@ -31,7 +31,7 @@ type Terminal struct {
 
 type size struct{ width, height int }
 
-// New is the terminal behind standard input.
+// New returns the terminal behind standard input.
 func New(streams *cli.IOStreams) *Terminal {
 	t := &Terminal{streams: streams}
 	if file, ok := streams.In.(*os.File); ok && streams.InIsTTY {
@@ -40,8 +40,8 @@ func New(streams *cli.IOStreams) *Terminal {
 	return t
 }
 
-// Asking is the terminal to ask the user at: the one behind standard input or else, where errors go to a terminal, the
-// one that the program was started from. It is nil where there is nobody. close ends its use.
+// Asking returns the terminal to ask the user at: the one behind standard input or else, where errors go to a terminal,
+// the one that the program was started from. It is nil where there is nobody. close ends its use.
 func Asking(streams *cli.IOStreams) (t *Terminal, done func()) {
 	if t := New(streams); t.Is() {
 		return t, func() {}

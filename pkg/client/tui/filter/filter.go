@@ -62,7 +62,7 @@ func Parse(text string) (Filter, error) {
 	return f, nil
 }
 
-// String is the text that made the filter.
+// String returns the text that made the filter.
 func (f Filter) String() string { return f.text }
 
 // Empty reports whether everything matches.

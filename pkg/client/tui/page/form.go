@@ -307,17 +307,17 @@ func (p *Form) Update(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// Title is the page's name.
+// Title returns the page's name.
 func (p *Form) Title() string { return "New VM" }
 
 // Refresh has nothing to read.
 func (p *Form) Refresh() {}
 
-// State is that of the connection.
+// State returns the state of the connection.
 func (p *Form) State() store.State { return connection(p.world) }
 
 // Key does what a key is bound to.
 func (p *Form) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Form) Hints() []keymap.Hint { return p.keys.Hints(p) }

@@ -82,13 +82,13 @@ func (p *Request) Update(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// State is that of the connection.
+// State returns the state of the connection.
 func (p *Request) State() store.State { return connection(p.world) }
 
 // Key does what a key is bound to.
 func (p *Request) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Request) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // View draws the fields, what keeps it from being asked for, and what would be done.

@@ -184,7 +184,7 @@ func shortOf(s *store.Set, states map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-// NewMembers is the page of a set's machines.
+// NewMembers returns the page of a set's machines.
 func NewMembers(w *World, s *store.Set) *Machines {
 	return newMachines(w, "VMs of "+s.Short()+"/"+s.Name, func() []*store.Machine { return members(w, s) })
 }

@@ -57,7 +57,7 @@ type Part struct {
 	Role theme.Role
 }
 
-// Parts are the pieces of the line, the most important first.
+// Parts returns the pieces of the line, the most important first.
 func (s *Summary) Parts(t *theme.Theme) [][]Part {
 	var out [][]Part
 	if s.Nodes > 0 {

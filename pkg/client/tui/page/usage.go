@@ -79,7 +79,7 @@ func push(values []float64, v float64) []float64 {
 	return append(values, v)
 }
 
-// Missing is how many guests' use the last reading does not have, and how many nodes it has no guests of.
+// Missing returns how many guests' use the last reading does not have, and how many nodes it has no guests of.
 func (u *Usage) Missing() (guests, nodes int) { return len(u.last.Unanswered), len(u.last.Unreachable) }
 
 // Total returns the usage of all guests: of CPUs, cores, and of memory, bytes. ok is false before the first reading.

@@ -10,7 +10,7 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Roles are the names of the roles that Options.Colours may change.
+// Roles returns the names of the roles that Options.Colours may change.
 func Roles() []string { return slices.Sorted(maps.Keys(names)) }
 
 // Role is the meaning of a piece of text.
@@ -155,7 +155,7 @@ func colour(s string) color.Color { return lipgloss.Color(s) }
 // Style is a role's style.
 func (t *Theme) Style(r Role) lipgloss.Style { return t.styles[r] }
 
-// State is the glyph of a state that is good, busy, worth a warning, bad or off; of other roles there is none.
+// State returns the glyph of a state that is good, busy, worth a warning, bad or off; of other roles there is none.
 func (t *Theme) State(r Role) string {
 	switch r {
 	case Good:

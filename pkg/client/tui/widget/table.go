@@ -103,10 +103,10 @@ func (t *Table[R]) Sort(column int) {
 // Sorted says by which column, and whether the other way round.
 func (t *Table[R]) Sorted() (column int, reversed bool) { return t.sort, t.reversed }
 
-// Len is how many rows are shown, of how many.
+// Len returns how many rows are shown, of how many.
 func (t *Table[R]) Len() (shown, all int) { return len(t.rows), len(t.all) }
 
-// Current is the row under the cursor.
+// Current returns the row under the cursor.
 func (t *Table[R]) Current() (row R, ok bool) {
 	if len(t.rows) == 0 {
 		return row, false
@@ -114,7 +114,7 @@ func (t *Table[R]) Current() (row R, ok bool) {
 	return t.rows[t.cursor], true
 }
 
-// Marked are the marked rows; without any, the row under the cursor.
+// Marked returns the marked rows; without any, the row under the cursor.
 func (t *Table[R]) Marked() []R {
 	var out []R
 	if len(t.marks) > 0 {
@@ -130,7 +130,7 @@ func (t *Table[R]) Marked() []R {
 	return out
 }
 
-// Marks is the number of rows that are marked.
+// Marks returns the number of rows that are marked.
 func (t *Table[R]) Marks() int { return len(t.marks) }
 
 // Fields are a row's cells, whole: the columns' titles and what each has.
@@ -208,7 +208,7 @@ type Place struct {
 	Reversed bool
 }
 
-// Place is where the user is.
+// Place returns where the user is.
 func (t *Table[R]) Place() Place { return Place{t.at, t.sort, t.reversed} }
 
 // Return goes to where the user was; the row may come later.
