@@ -1,4 +1,4 @@
-// Package certs is TLS between virtkit's components, from one certificate authority.
+// Package certs provides TLS between virtkit's components, from one certificate authority.
 //
 // It has four parts. Issuing (this file) makes authorities and certificates: pure but for the
 // random numbers. Rotation (rotation.go) decides what is to be renewed now, so that no peer ever

@@ -1,5 +1,5 @@
-// Package progress is how far a migration is: the launcher that the guest leaves asks libvirt about once a second, its
-// virt-handler writes it into an annotation of the VirtualMachineInstanceMigration (names.AnnotationProgress), and
+// Package progress reports how far a migration is: the launcher that the guest leaves asks libvirt about once a second,
+// its virt-handler writes it into an annotation of the VirtualMachineInstanceMigration (names.AnnotationProgress), and
 // virtctl and the dashboard read it. Nothing depends on it: it may be late, or missing.
 package progress
 

@@ -1,4 +1,4 @@
-// Package fencing is the rule by which guests of a lost node end and start elsewhere, never both at once. virt-handler
+// Package fencing has the rule by which guests of a lost node end and start elsewhere, never both at once. virt-handler
 // and virt-controller follow it without a word to each other; T is --fence-after of a guest's launcher, which ends the
 // guest T after the time that virt-handler has last passed to it.
 //

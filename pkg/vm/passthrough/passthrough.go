@@ -1,4 +1,4 @@
-// Package passthrough is about devices of nodes that guests have: which of them an instance asks for, by which
+// Package passthrough has the rules for devices of nodes that guests have: which of them an instance asks for, by which
 // variables a device plugin reports to the pod what it got, and what a guest whose devices reach its memory by
 // themselves (VFIO) needs besides. It is pure.
 //

@@ -1,4 +1,4 @@
-// Package pools is what a VirtualMachinePool's template makes: the VirtualMachine of an ordinal, with its name, its
+// Package pools makes the VMs of a VirtualMachinePool's template: the VirtualMachine of an ordinal, with its name, its
 // labels, and the names in it that have the ordinal, too. It is pure; virt-controller makes and changes VMs by it, and
 // virt-api checks the VM of ordinal 0 when a pool is admitted.
 package pools

@@ -1,4 +1,4 @@
-// Package sizing is how large a guest is, and how large it may become while it runs: CPU sockets up to
+// Package sizing says how large a guest is, and how large it may become while it runs: CPU sockets up to
 // domain.cpu.maxSockets, memory up to domain.memory.maxGuest. It is pure; admission fills in and checks the bounds
 // by it, virt-controller finds out by it what of a changed template the running guest can have, and the domain is made
 // with the room that it says.

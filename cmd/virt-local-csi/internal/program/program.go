@@ -1,5 +1,4 @@
-// Package program is what the controller's program and the node's have in common: which command of it runs, and how it
-// ends.
+// Package program runs a command of the controller's program or the node's, and decides how it ends.
 package program
 
 import (

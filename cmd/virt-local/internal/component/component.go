@@ -1,4 +1,4 @@
-// Package component is the shape of every part of an instance, and the order in which parts come and go.
+// Package component defines the shape of every part of an instance, and the order in which parts come and go.
 package component
 
 import (

@@ -1,4 +1,4 @@
-// Package theme is how the dashboard looks: a style for each role that text can have, and the glyphs that not every
+// Package theme has the looks of the dashboard: a style for each role that text can have, and the glyphs that not every
 // terminal has. Pages name roles, never colours.
 package theme
 
