@@ -116,7 +116,7 @@ func (v View) otherPod() string {
 }
 
 // released is the status of an expected VMI without this node's pods, once the guest has begun to move; nil when it has
-// none of them. The VMI's end waits for that: the guest may have arrived.
+// none of them. The VMI's end waits for that: the guest may be there.
 func (v View) released() *v1.VirtualMachineInstanceStatus {
 	if v.VMI.Status.MigrationState.StartTimestamp == nil {
 		return nil

@@ -26,7 +26,7 @@ type link struct {
 	answered atomic.Bool
 }
 
-// reach connects to the other launcher and hands the guest over when it has arrived there.
+// reach connects to the other launcher and hands the guest over when it is there.
 func (g *guest) reach(ctx context.Context, m *move) (*link, error) {
 	conn, err := g.call(ctx, m.handoff)
 	if err != nil {

@@ -47,7 +47,7 @@ func (s *service) serveSource(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// askToTakeOver waits for the guest to arrive, has it started once the other side has let it go, and says so.
+// askToTakeOver waits for the guest, has it started once the other side has let it go, and says so.
 func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

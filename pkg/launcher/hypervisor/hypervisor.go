@@ -66,7 +66,7 @@ type Connection interface {
 	// deadline, in whole seconds, or else 5 s. Errors: ErrNoAgent, *AgentError, ErrTooLarge.
 	Agent(ctx context.Context, command string) (string, error)
 	// Migrate moves the domain to another daemon and returns when it is there (the event End says so, too, with
-	// Outcome Moved) or has stayed; it does not end with ctx, but by AbortMigration.
+	// Outcome Moved) or the migration has failed; it does not end with ctx, but by AbortMigration.
 	Migrate(ctx context.Context, m Migration) (Migrated, error)
 	// MigrationProgress reports the migration under way; ErrNoMigration when there is none.
 	MigrationProgress(ctx context.Context) (Progress, error)

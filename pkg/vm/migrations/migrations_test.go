@@ -37,7 +37,7 @@ func TestUnderWay(t *testing.T) {
 	}
 }
 
-func TestArrived(t *testing.T) {
+func TestAtTarget(t *testing.T) {
 	type state = v1.VirtualMachineInstanceMigrationState
 	for name, c := range map[string]struct {
 		state               *state
