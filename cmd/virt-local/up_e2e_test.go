@@ -1,6 +1,6 @@
 //go:build e2e
 
-// The end-to-end test of virt-local: a cluster of two nodes comes up, works, loses a node, is mended and goes,
+// The end-to-end test of virt-local: a cluster of two nodes comes up, works, loses a node, is repaired and goes,
 // and leaves the machine as it was. It needs root and bin/virt-local; run it with
 //
 //	go test -tags e2e -v .
@@ -379,7 +379,7 @@ func pod(node string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeSelector: map[string]string{corev1.LabelHostname: node}, TerminationGracePeriodSeconds: &zero,
 			AutomountServiceAccountToken: &no,
-			// A node that is lost and mended shall find its pod again.
+			// A node that is lost and repaired shall find its pod again.
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsUser: &user, RunAsGroup: &user, FSGroup: &user, RunAsNonRoot: &yes,
@@ -440,7 +440,7 @@ func pidOf(s cluster.Status, component, node string) int {
 	return 0
 }
 
-// loseNode kills a node's init, which must look like the loss of a machine, and mends it.
+// loseNode kills a node's init, which must look like the loss of a machine, and fixes it.
 func (m *machine) loseNode(up cluster.Status) {
 	if err := syscall.Kill(pidOf(up, "init", "node2"), syscall.SIGKILL); err != nil {
 		m.Fatal(err)
@@ -453,10 +453,10 @@ func (m *machine) loseNode(up cluster.Status) {
 	}
 	m.must("up")
 	if s := m.status(); !s.Ready {
-		m.Errorf("status after mending: %+v", s)
+		m.Errorf("status after the repair: %+v", s)
 	}
 	m.await("the pods are Ready again", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 2 })
-	m.await("the pod on the mended node works", 30*time.Second, func(context.Context) bool {
+	m.await("the pod on the repaired node works", 30*time.Second, func(context.Context) bool {
 		out, err := m.exec("pod-node2", "cat /data/node1")
 		return err == nil && out == "node1\n"
 	})
@@ -503,7 +503,7 @@ func (m *machine) cutNode() {
 	}
 }
 
-// loseControlPlane kills the control plane and mends it: objects are there again, and pods have run on.
+// loseControlPlane kills the control plane and fixes it: objects are there again, and pods have run on.
 func (m *machine) loseControlPlane() {
 	before := m.status()
 	if err := syscall.Kill(pidOf(before, "control-plane", ""), syscall.SIGKILL); err != nil {
@@ -515,7 +515,7 @@ func (m *machine) loseControlPlane() {
 	m.must("up")
 	after := m.status()
 	if !after.Ready || pidOf(after, "init", "node1") != pidOf(before, "init", "node1") {
-		m.Errorf("status after mending the control plane: %+v", after)
+		m.Errorf("status after the repair of the control plane: %+v", after)
 	}
 	m.await("the pods are Ready", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 2 })
 	// Claims go, and their data with them.

@@ -1,4 +1,4 @@
-// Package certs is TLS between virtkit's components, from one certificate authority.
+// Package certs provides TLS between virtkit's components, from one certificate authority.
 //
 // It has four parts. Issuing (this file) makes authorities and certificates: pure but for the
 // random numbers. Rotation (rotation.go) decides what is to be renewed now, so that no peer ever
@@ -47,7 +47,7 @@ type Leaf struct {
 // NewAuthority makes a self-signed authority, valid from now for lifetime.
 func NewAuthority(now time.Time, lifetime time.Duration) (Pair, error) {
 	template := &x509.Certificate{
-		// The time makes two generations tell apart in a dump of a bundle.
+		// The time distinguishes two generations in a dump of a bundle.
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("kubevirt.io@%d", now.Unix())},
 		IsCA:                  true,
 		BasicConstraintsValid: true,
@@ -119,12 +119,12 @@ func sign(
 	return x509.ParseCertificate(der)
 }
 
-// CertificatePEM is the certificate as PEM.
+// CertificatePEM returns the certificate as PEM.
 func (p Pair) CertificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: p.Certificate.Raw})
 }
 
-// KeyPEM is the private key as PKCS #8 PEM.
+// KeyPEM returns the private key as PKCS #8 PEM.
 func (p Pair) KeyPEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(p.Key)
 	if err != nil {

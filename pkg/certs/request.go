@@ -23,19 +23,19 @@ const (
 	maxRequest = 16 << 10
 )
 
-// HandlerLeaf is the certificate with which the virt-handler of a node serves virt-api, Prometheus and other
+// HandlerLeaf returns the certificate with which the virt-handler of a node serves virt-api, Prometheus and other
 // virt-handlers, and calls those.
 func HandlerLeaf(node string) Leaf {
 	return Leaf{CommonName: names.HandlerOf(node), DNSNames: []string{names.DNSNameHandler, names.DNSNameMetrics}}
 }
 
-// GuestsLeaf is the certificate that the virt-handler of a node shows to programs in guests (vsock). Nothing but those
-// takes it.
+// GuestsLeaf returns the certificate that the virt-handler of a node shows to programs in guests (vsock). Nothing but
+// those takes it.
 func GuestsLeaf(node string) Leaf {
 	return Leaf{CommonName: names.GuestsOf(node), ClientOnly: true}
 }
 
-// LeafOf is the certificate of a node that has a common name. The error says that the node has no such one.
+// LeafOf returns the certificate of a node that has a common name. The error says that the node has no such one.
 func LeafOf(node, commonName string) (Leaf, error) {
 	for _, leaf := range []Leaf{HandlerLeaf(node), GuestsLeaf(node)} {
 		if leaf.CommonName == commonName {
@@ -45,8 +45,8 @@ func LeafOf(node, commonName string) (Leaf, error) {
 	return Leaf{}, fmt.Errorf("common name %q is not one of node %s", commonName, node)
 }
 
-// HandlerNode is the node of the virt-handler that the other end of a connection has shown the certificate of, which
-// was checked; empty when it is no virt-handler's.
+// HandlerNode returns the node of the virt-handler that the other end of a connection has shown the certificate of,
+// which was checked; empty when it is no virt-handler's.
 func HandlerNode(state *tls.ConnectionState) string {
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return ""

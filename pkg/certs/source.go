@@ -35,7 +35,7 @@ type Material struct {
 }
 
 // Source follows one certificate: that of a Secret (NewSource), or of a node (NewNodeSource). Its configurations
-// may be used at once; handshakes fail until there is a certificate, which Ready tells.
+// may be used at once; handshakes fail until there is a certificate, which Ready reports.
 type Source struct {
 	// what says what is waited for, run follows the certificate and calls set.
 	what  string
@@ -131,7 +131,7 @@ func (s *Source) Current() (*Material, error) {
 	return s.material, nil
 }
 
-// Roots is the pool of authorities to trust.
+// Roots returns the pool of authorities to trust.
 func (m *Material) Roots() *x509.CertPool {
 	return m.roots
 }

@@ -97,7 +97,7 @@ type Config struct {
 	Migrations v1.MigrationConfiguration
 }
 
-// Default is the configuration of an installation whose KubeVirt resource says nothing.
+// Default returns the configuration of an installation whose KubeVirt resource says nothing.
 func Default() Config {
 	return Config{
 		Architecture:        runtime.GOARCH,

@@ -101,7 +101,7 @@ func (f *Follower) Ready() <-chan struct{} {
 	return f.ready
 }
 
-// Current is the configuration now.
+// Current returns the configuration now.
 func (f *Follower) Current() Config {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

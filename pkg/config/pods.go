@@ -12,7 +12,7 @@ import (
 // DefaultInstancesPerNode is how many guests with KVM a node offers to hold; KubeVirt's.
 const DefaultInstancesPerNode = 1000
 
-// Support is what containers beside a guest's ask for.
+// Support has the resources that the containers beside a guest's ask for.
 type Support struct {
 	// ConsoleLog is of guest-console-log, Attachment of the pods that hold hotplugged claims; nil leaves it to
 	// virt-controller.

@@ -23,7 +23,7 @@ type LogVerbosity struct {
 	Nodes map[string]uint
 }
 
-// OfHandler is the level of the virt-handler of a node.
+// OfHandler returns the level of the virt-handler of a node.
 func (v LogVerbosity) OfHandler(node string) uint {
 	if level := v.Nodes[node]; level != 0 {
 		return level

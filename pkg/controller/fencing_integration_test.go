@@ -92,7 +92,7 @@ func TestLauncherEndsGuestOfLostNode(tt *testing.T) {
 	// virt-controller has asked for the heartbeat by now, or does soon: this one, which came late, counts instead.
 	begin := annotate("a late heartbeat, the last", map[string]any{
 		v1.VirtHandlerHeartbeat:         env.Heartbeat(time.Now().Add(-time.Hour)),
-		names.AnnotationWitnesses:       "fencing,vouching-a,vouching-b",
+		names.AnnotationFencingSet:      "fencing,vouching-a,vouching-b",
 		names.AnnotationHeartbeatPaused: string(pod.UID),
 	})
 	if waited, err := others.until(begin, vmi, fenceAfter+15*time.Second); !wait.Interrupted(err) {

@@ -172,7 +172,7 @@ func TestCrash(tt *testing.T) {
 	t.must(cluster.SetPodStatus(t.ctx, pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed }))
 	t.must(cluster.SetVMIPhase(t.ctx, vmi, v1.Failed))
 	t.endPod(pod)
-	// The first crash of a guest that ran is mended at once.
+	// The first crash of a guest that ran is repaired at once.
 	next := t.waitAnother(vmi.UID)
 	vm := t.waitVM("failure counted", func(vm *v1.VirtualMachine) bool { return vm.Status.StartFailure != nil })
 	if vm.Status.StartFailure.ConsecutiveFailCount != 1 || vm.Status.StartFailure.LastFailedVMIUID != vmi.UID {

@@ -26,7 +26,7 @@ func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (e everywhere) NeedLeaderElection() bool { return false }
 
-// addMetrics serves Prometheus: each replica tells of itself, the one that leads of the cluster.
+// addMetrics serves Prometheus: each replica exposes its own, the one that leads the cluster's, too.
 func (o *Options) addMetrics(
 	mgr ctrl.Manager, cluster *rest.Config, client kubernetes.Interface, current func() config.Config,
 ) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-// Keeps reports whether a dependent that owner made is there still, and owner's: what written.Dependents.Behind asks.
+// Owns reports whether a dependent that owner made still exists and is still owner's; written.Dependents.Stale asks it.
 // live reads past the cache, and into is an empty object of the dependent's kind.
-func Keeps(
+func Owns(
 	ctx context.Context, live client.Reader, owner client.Object, made written.Made, into client.Object,
 ) (bool, error) {
 	err := live.Get(ctx, made.Key, into)

@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-func TestKeeps(t *testing.T) {
+func TestOwns(t *testing.T) {
 	owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "owner", UID: "1"}}
 	child := func(name, controller string) *corev1.ConfigMap {
 		yes := true
@@ -37,12 +37,12 @@ func TestKeeps(t *testing.T) {
 		if tc.uid == "another" {
 			key.Name = "mine"
 		}
-		got, err := Keeps(t.Context(), live, owner, written.Made{Key: key, UID: tc.uid}, &corev1.ConfigMap{})
+		got, err := Owns(t.Context(), live, owner, written.Made{Key: key, UID: tc.uid}, &corev1.ConfigMap{})
 		if err != nil || got != tc.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	if _, err := Keeps(t.Context(), live, owner, written.Made{}, &unregistered{}); err == nil {
+	if _, err := Owns(t.Context(), live, owner, written.Made{}, &unregistered{}); err == nil {
 		t.Error("an object that cannot be read is no error")
 	}
 }

@@ -5,7 +5,7 @@
 //	Next   decides on a step; it is pure, and tested without an API server
 //	Apply  writes what the step says
 //
-// Frame is around them: it gets the object, waits for a cache that does not show the last write yet, looks again after
+// Frame calls them: it gets the object, waits for a cache that does not show the last write yet, looks again after
 // a conflict, and forgets an object that is gone. Writes are a reconciler's writes, all of which it remembers.
 //
 // controller-runtime counts reconciliations by result, and puts the controller and the object into every log line.
@@ -25,17 +25,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// CatchUp is how long to wait for a cache that is behind. Its event mostly comes first, so that a shorter time would
-// gain little.
+// CatchUp is how long to wait for a stale cache. Its event mostly comes first, so a shorter time would gain little.
 const CatchUp = time.Second
 
 // WaitError is the error of a Look that has nothing to decide on now: look again after that time, or only at an event
 // if it is zero.
 type WaitError time.Duration
 
-// What Look returns when the cache does not show a write yet, and when the object is none that concerns the reconciler.
+// ErrStale is for a cache that does not show a write yet, ErrNothing for an object that is not the reconciler's.
 const (
-	ErrBehind  = WaitError(CatchUp)
+	ErrStale   = WaitError(CatchUp)
 	ErrNothing = WaitError(0)
 )
 
@@ -52,7 +51,7 @@ func (r Requeue) again() time.Duration { return r.RequeueAfter }
 // Step is a struct that has Requeue in it.
 type Step interface{ again() time.Duration }
 
-// Frame reconciles objects of type O, a pointer. V is what is looked at, S what is to be done.
+// Frame reconciles objects of type O, a pointer. V holds what Look read, S what Apply writes.
 type Frame[O client.Object, V any, S Step] struct {
 	Writes *Writes
 	// Look may change its object, which is a copy. Its errors are handled as those of Apply are, but for WaitError.
@@ -93,8 +92,8 @@ func (f *Frame[O, V, S]) reconcile(ctx context.Context, key types.NamespacedName
 	case err != nil:
 		return 0, fmt.Errorf("get what is to be reconciled: %w", err)
 	}
-	if f.Writes.Behind(object) {
-		return 0, ErrBehind
+	if f.Writes.Stale(object) {
+		return 0, ErrStale
 	}
 	view, err := f.Look(ctx, object)
 	if err != nil {
@@ -105,7 +104,7 @@ func (f *Frame[O, V, S]) reconcile(ctx context.Context, key types.NamespacedName
 	return step.again(), err
 }
 
-// passes reports whether an error says only that the cache is behind: what was to be written was written by another
+// passes reports whether an error says only that the cache is stale: what was to be written was written by another
 // meanwhile, or is gone. Of errors that are joined each must say so.
 func passes(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -105,7 +105,7 @@ func TestReconcile(t *testing.T) {
 		"nothing to do":               {calls: "look next apply "},
 		"the step says when":          {requeue: time.Minute, calls: "look next apply ", again: time.Minute},
 		"what came of it says when":   {requeue: 1, change: time.Hour, calls: "look next apply ", again: time.Hour},
-		"behind from look":            {look: ErrBehind, requeue: time.Minute, calls: "look ", again: CatchUp},
+		"stale from look":             {look: ErrStale, requeue: time.Minute, calls: "look ", again: CatchUp},
 		"wait from look": {
 			look: fmt.Errorf("wrapped: %w", WaitError(time.Hour)), calls: "look ", again: time.Hour,
 		},
@@ -225,7 +225,7 @@ func TestForgetsWhatIsGone(t *testing.T) {
 		}
 	}
 	if looks != 2 {
-		t.Errorf("%d looks; one of the old version is behind no longer once the object is gone", looks)
+		t.Errorf("%d looks; one of the old version is stale no longer once the object is gone", looks)
 	}
 }
 
@@ -245,8 +245,8 @@ func TestRemoveFinalizer(t *testing.T) {
 	if err := w.RemoveFinalizer(t.Context(), a.cached.DeepCopy(), "virtkit.io/test"); err != nil || a.writes != 1 {
 		t.Errorf("%d writes, %v", a.writes, err)
 	}
-	if !w.Behind(a.cached) {
-		t.Error("the cache shows what was released, and is not behind")
+	if !w.Stale(a.cached) {
+		t.Error("the cache shows what was released, and is not stale")
 	}
 	a.cached = nil
 	if err := a.Get(t.Context(), key, &corev1.Pod{}); !apierrors.IsNotFound(err) {
@@ -286,14 +286,14 @@ func TestWritesOfManyKinds(t *testing.T) {
 	if err := w.Create(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
-	if !w.Behind(a.cached) || w.Behind(pod) {
-		t.Error("the pod's version before the write is the one that is behind")
+	if !w.Stale(a.cached) || w.Stale(pod) {
+		t.Error("the pod's version before the write is the one that is stale")
 	}
-	if w.Behind(service) {
+	if w.Stale(service) {
 		t.Error("the service is as it was written")
 	}
 	w.Forget(&corev1.Pod{}, key)
-	if w.Behind(a.cached) {
+	if w.Stale(a.cached) {
 		t.Error("the pod was not forgotten")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-// Writes writes objects of any kinds and remembers their versions, so that the cache is known to be behind while it
+// Writes writes objects of any kinds and remembers their versions, so that the cache is known to be stale while it
 // does not show them. What is patched must not have been written by another meanwhile. It may be used by several
 // goroutines.
 type Writes struct {
@@ -43,9 +43,9 @@ func (w *Writes) log(object client.Object) *written.Log {
 // Note records the API server's answer to a write that was not made through Writes.
 func (w *Writes) Note(object client.Object) { w.log(object).Note(object) }
 
-// Behind reports whether an object from the cache is older than its last write.
-func (w *Writes) Behind(object client.Object) bool {
-	return w.log(object).Behind(object) || w.released.Behind(object)
+// Stale reports whether an object from the cache is older than its last write.
+func (w *Writes) Stale(object client.Object) bool {
+	return w.log(object).Stale(object) || w.released.Stale(object)
 }
 
 // Forget drops an object of the kind of some object that does not exist any more. A frame does so for its own.
@@ -133,5 +133,5 @@ func (w *Writes) Delete(
 
 // Deleted reports whether a dependent from the cache is older than its deletion.
 func (w *Writes) Deleted(owner, dependent client.Object) bool {
-	return w.deleted.Behind(client.ObjectKeyFromObject(owner), dependent)
+	return w.deleted.Stale(client.ObjectKeyFromObject(owner), dependent)
 }

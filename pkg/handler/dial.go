@@ -68,7 +68,8 @@ func appendAddress(to []netip.Addr, text string) []netip.Addr {
 	return append(to, address.Unmap())
 }
 
-// Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is none.
+// Runs returns the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is
+// none.
 func (r *Reconciler) Runs(vmi types.NamespacedName) types.UID {
 	s := r.followed(vmi)
 	if s == nil || moved(s.observation().Guest) {

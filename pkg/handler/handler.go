@@ -35,7 +35,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// Node is what virt-handler knows of the node it runs on.
+// Node holds what virt-handler knows of the node it runs on.
 type Node struct {
 	Name string
 	// PodsDir is the kubelet's pod directory, ProcDir procfs of the host's PID namespace.

@@ -55,7 +55,7 @@ func migratingVMI(from, fromPod, to, toPod string) *v1.VirtualMachineInstance {
 	return vmi
 }
 
-// A guest that has arrived is started by virt-handler when the launchers could not tell each other, and only if the one
+// A guest that was received is started by virt-handler when the launchers did not reach each other, and only if the one
 // it comes from says that it has let it go.
 func TestTakeOver(t *testing.T) {
 	w := newWorld(t, migratingVMI("node2", "other", nodeName, newPod().Name), newPod(), otherPod(corev1.PodRunning, ""))
@@ -88,7 +88,7 @@ func TestTakeOver(t *testing.T) {
 	w.eventually("the arrival is seen", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return !h.sessions[vmiKey].observation().ArrivedAt.IsZero()
+		return !h.sessions[vmiKey].observation().ReceivedAt.IsZero()
 	})
 	advance()
 	if node := w.vmi().Status.NodeName; node != "node2" {

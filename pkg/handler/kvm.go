@@ -7,7 +7,7 @@ import (
 )
 
 // offerKVM offers the node's KVM to as many guests as the configuration says. run is the device plugin; it is started
-// anew when the number changes, since the kubelet is told once.
+// anew when the number changes, since the kubelet is notified once.
 func offerKVM(ctx context.Context, follower *config.Follower, run func(ctx context.Context, guests int) error) error {
 	changed := make(chan struct{}, 1)
 	follower.OnChange(func() {

@@ -49,7 +49,7 @@ func limitsOf(vmi *v1.VirtualMachineInstance) limits {
 	return l
 }
 
-// message is what the launcher is told.
+// message is what the launcher gets.
 func (l limits) message() *launcherpb.MigrationLimits {
 	return &launcherpb.MigrationLimits{
 		Bandwidth:               l.bandwidth,

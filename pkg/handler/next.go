@@ -29,7 +29,7 @@ const (
 	otherPoll = time.Second
 )
 
-// SessionStep is what a pass does with the session of a VMI's launcher.
+// SessionStep says what a pass does with the session of a VMI's launcher.
 type SessionStep string
 
 // The steps; the zero value leaves the session alone.
@@ -40,7 +40,7 @@ const (
 	SessionRefresh SessionStep = "refresh"
 )
 
-// Decision is what a pass does, in this order.
+// Decision says what a pass does, in this order.
 type Decision struct {
 	// Lost calls for a heartbeat: the VMI's phase says that the node is lost.
 	Lost bool
@@ -53,7 +53,7 @@ type Decision struct {
 	Announce bool
 	// Outgoing is the migration that the session is to make; nil does not change it.
 	Outgoing *outgoing
-	// TakeOver has the session start a guest that has arrived, or that goes on here; true leaves it paused.
+	// TakeOver has the session start a guest that was received, or that goes on here; true leaves it paused.
 	TakeOver *bool
 	// Note is for the log.
 	Note string
@@ -241,7 +241,7 @@ func nextExpected(v View) Decision {
 	case !received(seen.Guest):
 		target := v.Here
 		target.Prepared = seen.Prepared
-		d.write(vmi, vmistatus.Arrive(vmistatus.Input{
+		d.write(vmi, vmistatus.AtTarget(vmistatus.Input{
 			VMI: vmi, Pod: v.Pod, Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, Now: v.Now,
 		}, target))
 	case v.patience() > 0:

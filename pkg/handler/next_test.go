@@ -253,10 +253,10 @@ func expectedView(change ...func(*View)) View {
 	return v
 }
 
-func arrived(ago time.Duration) func(*View) {
+func receivedAgo(ago time.Duration) func(*View) {
 	return func(v *View) {
 		v.Session.Seen.Guest.Arrived = true
-		v.Session.Seen.ArrivedAt = passTime.Add(-ago)
+		v.Session.Seen.ReceivedAt = passTime.Add(-ago)
 		v.Other = otherPod(corev1.PodRunning, "")
 	}
 }
@@ -299,14 +299,14 @@ func TestNextExpected(t *testing.T) {
 		"the guest had left this node": {
 			changes{func(v *View) { v.Session = ownedView(hasMoved).Session; v.Session.Pod = otherUID }}, "end; start",
 		},
-		"the guest has just arrived":  {changes{arrived(time.Second / 4)}, "refresh; again in 750ms"},
-		"nobody has let the guest go": {changes{arrived(time.Minute)}, "refresh; again in 1s"},
+		"the guest was just received": {changes{receivedAgo(time.Second / 4)}, "refresh; again in 750ms"},
+		"nobody has let the guest go": {changes{receivedAgo(time.Minute)}, "refresh; again in 1s"},
 		"its launcher has let it go": {
-			changes{arrived(time.Minute), letGo},
+			changes{receivedAgo(time.Minute), letGo},
 			"refresh; take over, paused false; again in 1s",
 		},
 		"it has, and it was paused": {
-			changes{arrived(time.Minute), letGo, func(v *View) {
+			changes{receivedAgo(time.Minute), letGo, func(v *View) {
 				v.VMI.Status.Conditions = append(v.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{
 					Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue,
 					Reason: vmistatus.ReasonPausedByUser,

@@ -17,8 +17,8 @@ type observation struct {
 	NeverStarted bool
 	// Prepared: the launcher waits for a guest that comes by a migration.
 	Prepared bool
-	// ArrivedAt is when a guest that comes by a migration was first seen here, whole.
-	ArrivedAt time.Time
+	// ReceivedAt is when a guest of a migration was first seen here, whole.
+	ReceivedAt time.Time
 	// Outgoing is a migration away from here that failed before the launcher knew of it.
 	Outgoing *vmistatus.Outgoing
 	// Volumes is what was done with hotplugged volumes, by name.
@@ -65,8 +65,8 @@ func (s *session) saw(state *launcherpb.GuestState) {
 		old.Guest.MemoryRequested != state.MemoryRequested
 	s.publish(urgent, func(o *observation) {
 		o.Guest, o.LostAt, o.Dead = state, time.Time{}, false
-		if state.Arrived && o.ArrivedAt.IsZero() {
-			o.ArrivedAt = s.node.Now()
+		if state.Arrived && o.ReceivedAt.IsZero() {
+			o.ReceivedAt = s.node.Now()
 		}
 		if state.Lifecycle != launcherpb.Lifecycle_LIFECYCLE_NONE {
 			o.Failure = nil

@@ -44,7 +44,7 @@ type Reconciler struct {
 	ends     sync.WaitGroup        // of ending
 }
 
-// frame is what reconciles one VMI: look (look.go), Next (next.go) and apply.
+// frame returns the frame that reconciles one VMI: look (look.go), Next (next.go) and apply.
 func (r *Reconciler) frame() *frame.Frame[*v1.VirtualMachineInstance, View, Decision] {
 	r.writes = frame.NewWrites(caches{Client: r.Live, own: r.Cached, incoming: r.Incoming})
 	return &frame.Frame[*v1.VirtualMachineInstance, View, Decision]{

@@ -36,9 +36,9 @@ type renewals struct {
 	// heard is of the last heartbeat; acknowledged is when its answer came, or since when this virt-handler waits for
 	// the first.
 	heard, acknowledged time.Duration
-	// witnessed is by the launchers' --fence-after, which is by pod in after.
-	witnessed map[time.Duration]time.Duration
-	after     map[types.UID]time.Duration
+	// checked has the time of the last peer check in the launcher's favour by its --fence-after; after has that by pod.
+	checked map[time.Duration]time.Duration
+	after   map[types.UID]time.Duration
 	// renewed are the launchers that count, by this virt-handler's word; suspended those that are not to, and whether
 	// they know.
 	renewed   map[types.UID]bool
@@ -49,7 +49,7 @@ type renewals struct {
 	quiet   chan struct{} // closed when all of suspended know
 }
 
-// renewal is what a launcher is told.
+// renewal is the message to a launcher.
 type renewal struct {
 	heard   time.Duration
 	suspend bool
@@ -82,18 +82,18 @@ func (r *renewals) silence() time.Duration {
 	return now - r.acknowledged
 }
 
-// witness notes that a majority has been silent for so long, asked for after at. It is no heartbeat: this node itself
-// stays silent.
-func (r *renewals) witness(at, silence time.Duration) {
+// noteSilence notes that a majority has been silent for so long, asked for after at. It is no heartbeat: this node
+// itself stays silent.
+func (r *renewals) noteSilence(at, silence time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.witnessed == nil {
-		r.witnessed = map[time.Duration]time.Duration{}
+	if r.checked == nil {
+		r.checked = map[time.Duration]time.Duration{}
 	}
 	news := false
 	for _, after := range r.after {
 		if silence >= fencing.SilentFor(after) {
-			r.witnessed[after], news = at, true
+			r.checked[after], news = at, true
 		}
 	}
 	if news {
@@ -108,7 +108,7 @@ func (r *renewals) fences() []time.Duration {
 	return slices.Compact(slices.Sorted(maps.Values(r.after)))
 }
 
-// latest is what a launcher is to be told, and what is closed when that may have changed.
+// latest returns the message for a launcher, and a channel that is closed when it may have changed.
 func (r *renewals) latest(pod types.UID) (renewal, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *renewals) latest(pod types.UID) (renewal, <-chan struct{}) {
 		r.changed = make(chan struct{})
 	}
 	_, stops := r.suspended[pod]
-	return renewal{heard: max(r.heard, r.witnessed[r.after[pod]]), suspend: stops || r.held[pod]}, r.changed
+	return renewal{heard: max(r.heard, r.checked[r.after[pod]]), suspend: stops || r.held[pod]}, r.changed
 }
 
 // period is how often the heartbeat is to be.
@@ -128,7 +128,7 @@ func (r *renewals) period() time.Duration {
 	return period
 }
 
-// record notes that a launcher was told, and that it ends its guest so long after.
+// record notes that a launcher was renewed, and that it ends its guest so long after.
 func (r *renewals) record(pod types.UID, n renewal, after time.Duration) {
 	r.mu.Lock()
 	was := r.after[pod]
@@ -152,7 +152,7 @@ func (r *renewals) record(pod types.UID, n renewal, after time.Duration) {
 	}
 }
 
-// forget is told when a launcher is gone.
+// forget is called when a launcher is gone.
 func (r *renewals) forget(pod types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -266,7 +266,7 @@ func (s *session) keepRenewed(ctx context.Context, client launcherpb.LauncherCli
 		case err == nil && after <= 0, grpcstatus.Code(err) == codes.Unimplemented:
 			return
 		case err != nil && ctx.Err() == nil:
-			s.log.Warn("the launcher was not told of the node's heartbeat", "err", describe(err))
+			s.log.Warn("the launcher did not get the node's heartbeat", "err", describe(err))
 			select {
 			case <-ctx.Done():
 			case <-next:
@@ -286,7 +286,7 @@ func (s *session) keepRenewed(ctx context.Context, client launcherpb.LauncherCli
 	}
 }
 
-// renew tells a launcher of the last heartbeat, and asks how long after it it ends its guest.
+// renew sends a launcher the last heartbeat, and asks how long after it it ends its guest.
 func renew(ctx context.Context, client launcherpb.LauncherClient, latest renewal) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()

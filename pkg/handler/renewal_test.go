@@ -137,12 +137,12 @@ func TestSuspend(t *testing.T) {
 }
 
 // Other nodes' word is worth only what a launcher's own time allows, and is no heartbeat.
-func TestWitnessedTime(t *testing.T) {
+func TestCheckedTime(t *testing.T) {
 	var r renewals
 	r.record("short", renewal{}, time.Minute)
 	r.record("long", renewal{}, 10*time.Minute)
 	at := boottime.Now()
-	r.witness(at, fencing.SilentFor(time.Minute))
+	r.noteSilence(at, fencing.SilentFor(time.Minute))
 	if short, _ := r.latest("short"); short.heard != at {
 		t.Errorf("it was not told: %s", short.heard)
 	}
@@ -150,7 +150,7 @@ func TestWitnessedTime(t *testing.T) {
 		t.Error("nodes that have been silent for less than it takes have vouched for it")
 	}
 	first := r.silence()
-	r.witness(boottime.Now(), always)
+	r.noteSilence(boottime.Now(), always)
 	if long, _ := r.latest("long"); long.heard == 0 || r.silence() < first {
 		t.Errorf("%+v, silent for %s", long, r.silence())
 	}

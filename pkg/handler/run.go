@@ -33,7 +33,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/host"
 )
 
-// run looks after the node until stop ends, and a little longer: launchers are told that virt-handler stops.
+// run looks after the node until stop ends, and a little longer: launchers are notified that virt-handler stops.
 func (h *handler) run(stop context.Context) error {
 	working, end := context.WithCancel(context.WithoutCancel(stop))
 	defer end()
@@ -73,8 +73,8 @@ func (h *handler) run(stop context.Context) error {
 	group.Go(func() error {
 		return h.serveNodes(ctx, loop.reconciler, others, source.ServerConfigForNodes())
 	})
-	w := h.witness()
-	group.Go(func() error { return w.run(ctx) })
+	check := h.peerCheck()
+	group.Go(func() error { return check.run(ctx) })
 	group.Go(func() error {
 		defer end() // the rest ends after the last heartbeat
 		beating, quit := context.WithCancel(ctx)
@@ -85,7 +85,7 @@ func (h *handler) run(stop context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := h.heartbeat(ctx, machine, noKVM, w, others)
+		beat := h.heartbeat(ctx, machine, noKVM, check, others)
 		return beat.Run(beating)
 	})
 	if noKVM != nil {
@@ -109,19 +109,19 @@ func (h *handler) run(stop context.Context) error {
 
 // heartbeat is how the node says that it is well. ctx ends when virt-handler has failed.
 func (h *handler) heartbeat(
-	ctx context.Context, machine string, noKVM error, w *witness, others *peers,
+	ctx context.Context, machine string, noKVM error, check *peerCheck, others *peers,
 ) *nodestatus.Heartbeat {
 	return &nodestatus.Heartbeat{
 		Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine,
 		Wake: h.beat, Labels: h.labels(noKVM),
-		Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address, Settle: w.settle, Settled: w.settled,
-		Paused: w.paused,
-		Every:  func() time.Duration { return min(h.node.renewals.period(), others.period()) },
+		Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address,
+		Settle: check.settle, Settled: check.settled, Paused: check.paused,
+		Every: func() time.Duration { return min(h.node.renewals.period(), others.period()) },
 		Pause: func() string {
 			if ctx.Err() != nil {
-				return "" // it has failed, and cannot tell launchers
+				return "" // it has failed, and reaches no launcher
 			}
-			return w.pause()
+			return check.pause()
 		},
 	}
 }
@@ -160,9 +160,9 @@ type handler struct {
 	beat, removed signal
 }
 
-// witness is that of this node.
-func (h *handler) witness() *witness {
-	return &witness{
+// peerCheck makes the peer check of this node.
+func (h *handler) peerCheck() *peerCheck {
+	return &peerCheck{
 		node: h.options.node, renewals: &h.node.renewals, now: time.Now, log: h.log, tick: time.After,
 		list: func(ctx context.Context) ([]metav1.PartialObjectMetadata, error) { return listNodes(ctx, h.live) },
 		ask: func(ctx context.Context, node, address string, every time.Duration) (time.Duration, error) {

@@ -81,7 +81,7 @@ type session struct {
 	reported     reported                // of the migration's progress
 	outgoingNews chan struct{}           // closed and replaced when outgoing changes, or the launcher's account of it
 
-	taking chan bool // asks to start a guest that has arrived; true leaves it paused
+	taking chan bool // asks to start a guest that was received; true leaves it paused
 }
 
 // startSession follows a launcher until ctx ends. With stopBy set the guest is not started any more.

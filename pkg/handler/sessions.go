@@ -104,7 +104,7 @@ func (r *Reconciler) end(vmi types.NamespacedName) {
 // await waits for the end of a session, but no longer than endLimit.
 func (r *Reconciler) await(s *session) {
 	if !s.end(r.Node.endLimit) {
-		s.log.Warn("session left behind: it has not ended in time", "limit", r.Node.endLimit)
+		s.log.Warn("session given up: it has not ended in time", "limit", r.Node.endLimit)
 	}
 }
 
@@ -118,7 +118,7 @@ func (r *Reconciler) Close() {
 	r.ends.Wait()
 }
 
-// Launcher is the connected launcher of a VMI on this node.
+// Launcher returns the connected launcher of a VMI on this node.
 func (r *Reconciler) Launcher(vmi types.NamespacedName) (launcherpb.LauncherClient, types.UID, error) {
 	s := r.followed(vmi)
 	if s == nil {

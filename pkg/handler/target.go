@@ -53,7 +53,7 @@ func (r *Reconciler) Leaving(pod types.UID) bool {
 	return false
 }
 
-// passTakeOvers has the launcher start a guest that has arrived.
+// passTakeOvers has the launcher start a guest that was received.
 func (s *session) passTakeOvers(ctx context.Context, client launcherpb.LauncherClient) {
 	for {
 		select {

@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// View is what a pass over one VMI decides on.
+// View holds what a pass over one VMI decides on.
 type View struct {
 	Key types.NamespacedName
 	Now time.Time
@@ -100,7 +100,7 @@ func (v View) inHandoff() bool { return v.Pod != nil && handing(v.seen().Guest) 
 
 // patience is how long to wait for the source's word before an incoming guest is started without it; it is not
 // positive when that time is over.
-func (v View) patience() time.Duration { return takeOverPatience - v.Now.Sub(v.seen().ArrivedAt) }
+func (v View) patience() time.Duration { return takeOverPatience - v.Now.Sub(v.seen().ReceivedAt) }
 
 // otherPod names the pod on the migration's other node that the pass depends on; empty for none.
 func (v View) otherPod() string {
@@ -116,7 +116,7 @@ func (v View) otherPod() string {
 }
 
 // released is the status of an expected VMI without this node's pods, once the guest has begun to move; nil when it has
-// none of them. The VMI's end waits for that: the guest may have arrived.
+// none of them. The VMI's end waits for that: the guest may be there.
 func (v View) released() *v1.VirtualMachineInstanceStatus {
 	if v.VMI.Status.MigrationState.StartTimestamp == nil {
 		return nil

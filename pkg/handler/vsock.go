@@ -30,7 +30,7 @@ func (r *Reconciler) DialVSOCK(ctx context.Context, vmi types.NamespacedName, po
 }
 
 // toGuest is TLS to a program in a guest. The CID, which is the kernel's to give, says which guest it is: its
-// certificate is not looked at, and so the guest may be passing on to anybody what it is told. It may look at the
+// certificate is not looked at, and so the guest may be passing on to anybody what it receives. It may look at the
 // certificate that it is shown, which the installation's authority has signed for this alone (certs.GuestsLeaf): no
 // component takes it. The first guest that asks for it has it made, in the group.
 func toGuest(ctx context.Context, group *errgroup.Group, source *certs.Source) *tls.Config {

@@ -102,8 +102,8 @@ func (d *watchdog) run(ctx context.Context) error {
 }
 
 // look compares the launchers of the node with the pods that it should have. What is there is read first: a pod
-// that the API server does not know then was removed, and is not one that has yet to be told. A launcher that cannot be
-// looked at does not keep the others from it.
+// that the API server does not know then was removed, and is not one of which it has yet to hear. A launcher that
+// cannot be looked at does not keep the others from it.
 func (d *watchdog) look(ctx context.Context, suspicious bool) error {
 	there, unread := d.launchers()
 	begun := d.node.Now()

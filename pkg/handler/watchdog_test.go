@@ -173,8 +173,8 @@ func TestWatchdogRestoredEtcdKnowsAll(t *testing.T) {
 	}
 }
 
-// Of two API servers one may be behind the other: its cache proves nothing, but a fresh answer does.
-func TestWatchdogCacheIsBehind(t *testing.T) {
+// The cache of one API server may be older than another's: it proves nothing, but a fresh answer does.
+func TestWatchdogCacheIsStale(t *testing.T) {
 	d := newDog(t, "a", "b")
 	d.knows(1000, "a", "b")
 	d.looks(t)
@@ -248,10 +248,10 @@ func TestWatchdog(t *testing.T) {
 	if !slices.Equal(s.asked, []bool{false}) || s.killed != nil {
 		t.Errorf("all is well: asked %v, killed %v", s.asked, s.killed)
 	}
-	s.cached = []types.UID{"a"} // a cache that is behind
+	s.cached = []types.UID{"a"} // a cache that is stale
 	look(false)
 	if !slices.Equal(s.asked, []bool{false, false, true}) || s.killed != nil {
-		t.Errorf("the cache is behind: asked %v, killed %v", s.asked, s.killed)
+		t.Errorf("the cache is stale: asked %v, killed %v", s.asked, s.killed)
 	}
 	s.fresh = []types.UID{"a"}
 	look(false)

@@ -10,7 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
-// errCancelled is how a migration ends that was cancelled before libvirt was told to begin it.
+// errCancelled is how a migration ends that was cancelled before libvirt was asked to begin it.
 var errCancelled = errors.New("cancelled before it began")
 
 // abortPause is the pause between attempts to end a migration that libvirt is about to begin.

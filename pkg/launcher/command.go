@@ -50,7 +50,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Name, "name", "", "name of the VirtualMachineInstance")
 	f.StringVar(&o.Namespace, "namespace", "", "its namespace")
 	f.StringVar(&o.UID, "uid", "", "its UID")
-	f.StringVar(&o.Node, "node", "", "name of the node, for a guest that is told it")
+	f.StringVar(&o.Node, "node", "", "name of the node, for a guest's metrics")
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod,
 		"how long the guest may take to shut down after SIGTERM")
 	f.DurationVar(&o.FenceAfter, "fence-after", 0,

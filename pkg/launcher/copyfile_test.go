@@ -37,9 +37,9 @@ type hostAgent struct {
 	// noShell is a guest without /bin/sh. refuse answers a command with a refusal, reply changes what was answered.
 	noShell bool
 	refuse  map[string]string
-	// told are the numbers of the programs that were to be ended; none is, for they are not those of processes here.
-	told  []string
-	reply func(command, answer string) string
+	// killed are the numbers of the programs that were to be ended; none is, for they are not those of processes here.
+	killed []string
+	reply  func(command, answer string) string
 }
 
 func (a *hostAgent) answer(command string) (string, error) {
@@ -84,7 +84,7 @@ func (a *hostAgent) do(what, path, mode string, arguments []string, number int64
 			return "", errors.New("Failed to execute child process “/bin/sh” (No such file or directory)")
 		}
 		if len(arguments) == 3 && arguments[1] == endTree {
-			a.told = append(a.told, arguments[2])
+			a.killed = append(a.killed, arguments[2])
 			a.ended[a.last] = `{"return":{"exited":true,"exitcode":0}}`
 			return fmt.Sprintf(`{"return":{"pid":%d}}`, a.last), nil
 		}
@@ -547,7 +547,7 @@ func TestCopyFileLeftInAScript(t *testing.T) {
 				closed = true // the next script looks at all of the file
 			case command == "guest-exec" && closed && at == "":
 				at = strings.TrimSuffix(strings.TrimPrefix(answer, `{"return":{"pid":`), "}}")
-			case command == "guest-exec-status" && at != "" && len(agent.told) == 0:
+			case command == "guest-exec-status" && at != "" && len(agent.killed) == 0:
 				cancel()
 				return `{"return":{"exited":false}}`
 			}
@@ -557,18 +557,18 @@ func TestCopyFileLeftInAScript(t *testing.T) {
 		if status.Code(err) != codes.Canceled {
 			t.Errorf("%s: %v", name, err)
 		}
-		told := func() []string {
+		killed := func() []string {
 			agent.mu.Lock()
 			defer agent.mu.Unlock()
-			return agent.told
+			return agent.killed
 		}
-		for deadline := time.Now().Add(10 * time.Second); len(told()) == 0 || roomIn(dir) != ""; runtime.Gosched() {
+		for deadline := time.Now().Add(10 * time.Second); len(killed()) == 0 || roomIn(dir) != ""; runtime.Gosched() {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: ended %v, left %s", name, told(), left(t, dir))
+				t.Fatalf("%s: killed %v, left %s", name, killed(), left(t, dir))
 			}
 		}
-		if got := told(); len(got) != 1 || got[0] != at {
-			t.Errorf("%s: ended %v, want %s", name, got, at)
+		if got := killed(); len(got) != 1 || got[0] != at {
+			t.Errorf("%s: killed %v, want %s", name, got, at)
 		}
 		l.end(t)
 	}

@@ -52,7 +52,7 @@ func (k *credentialSync) current() credentials.Plan {
 
 // run brings the guest's users to the plan until ctx ends. Without a plan it sleeps.
 func (k *credentialSync) run(ctx context.Context) {
-	var applied *credentials.Wanted // nil: the agent has not been told since it connected
+	var applied *credentials.Wanted // nil: the agent has not been asked since it connected
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
 	for {

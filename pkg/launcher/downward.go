@@ -180,16 +180,16 @@ func (t *metricsReporter) report(ctx context.Context) (vhostmd.Report, error) {
 	}), nil
 }
 
-// read is a file of /proc; what cannot be read is not told.
+// read is a file of /proc; what cannot be read is left out.
 func (t *metricsReporter) read(name string) string {
 	text, err := os.ReadFile(filepath.Join(t.proc, name))
 	if err != nil {
-		t.log.Debug("not told to the guest", "err", err)
+		t.log.Debug("left out of the guest's metrics", "err", err)
 	}
 	return string(text)
 }
 
-// sockets counts the node's physical processors; 0 when that cannot be told.
+// sockets counts the node's physical processors; 0 when that is not known.
 func sockets(sys string) int {
 	files, err := filepath.Glob(filepath.Join(sys, "devices/system/cpu/cpu*/topology/physical_package_id"))
 	if err != nil {

@@ -54,7 +54,7 @@ func (s *service) DumpMemory(_ context.Context, req *pb.DumpMemoryRequest) (*pb.
 	return s.dumper.dump(req.Volume, time.Now())
 }
 
-// dump begins a dump, or tells of the one that has begun.
+// dump begins a dump, or reports the one that has begun.
 func (d *dumper) dump(volume string, now time.Time) (*pb.DumpMemoryResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

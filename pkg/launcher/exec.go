@@ -235,7 +235,7 @@ func (s *service) awaitProgram(ctx context.Context, pid int64) (agent.ExecStatus
 }
 
 func (s *service) askProgram(ctx context.Context, pid int64) (agent.ExecStatus, error) {
-	// Not ctx's end: a reply that comes too late is lost, and a program's end is told once.
+	// Not ctx's end: a reply that comes too late is lost, and a program's end is reported once.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transfer)
 	defer cancel()
 	ask, err := s.asker(ctx)
@@ -251,7 +251,7 @@ func (s *service) askProgram(ctx context.Context, pid int64) (agent.ExecStatus, 
 
 // endTree is a script that ends the process $0 and those that come from it: it asks them to, and after three seconds
 // forces those that are left. They stand still meanwhile, so that none starts another that is not seen. The agent
-// starts programs in its own process group, so that there is none to signal. A kernel that does not tell a process's
+// starts programs in its own process group, so that there is none to signal. A kernel that does not show a process's
 // children leaves the process alone.
 const endTree = `tree() { kill -STOP "$1" 2>/dev/null; echo "$1"; for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do tree "$child"; done; }
 all=$(tree "$0")
@@ -288,7 +288,7 @@ func (s *service) endProgram(pid int64) {
 	}
 }
 
-// reap waits for the end of a program that was told to end, since the agent keeps its output until then.
+// reap waits for the end of a program that was asked to end, since the agent keeps its output until then.
 func (s *service) reap(ctx context.Context, pid int64) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanUp/3)
 	defer cancel()

@@ -24,7 +24,7 @@ func FuzzTakeImages(f *testing.F) {
 		`{"volume":"../seed","size":1}` + "\nx{}\n", `{"volume":"seed\u0000","size":1}` + "\nx{}\n",
 		`{"volume":"seed","size":-1}` + "\n", `{"volume":"seed","size":9223372036854775807}` + "\nx",
 		`{"volume":"seed","size":1e2}` + "\n", `{"VOLUME":"seed","size":9}` + "\nx",
-		fmt.Sprintf(`{"volume":"seed","size":%d}`, disk.MaxSeed+1) + "\n", strings.Repeat("x", maxImageHeader+1),
+		fmt.Sprintf(`{"volume":"seed","size":%d}`, disk.MaxConfigImage+1) + "\n", strings.Repeat("x", maxImageHeader+1),
 	} {
 		f.Add([]byte(sent))
 	}
@@ -46,8 +46,8 @@ func FuzzTakeImages(f *testing.F) {
 		total := 0
 		for _, entry := range entries {
 			image, readErr := os.ReadFile(filepath.Join(to, entry.Name()))
-			volume, isImage := strings.CutSuffix(entry.Name(), disk.SeedSuffix)
-			if readErr != nil || !isImage || !slices.Contains(volumes, volume) || len(image) > disk.MaxSeed ||
+			volume, isImage := strings.CutSuffix(entry.Name(), disk.ConfigImageSuffix)
+			if readErr != nil || !isImage || !slices.Contains(volumes, volume) || len(image) > disk.MaxConfigImage ||
 				!bytes.Contains(sent, image) {
 				t.Errorf("%s with %d bytes, %v", entry.Name(), len(image), readErr)
 			}

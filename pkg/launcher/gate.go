@@ -24,8 +24,8 @@ type gate struct {
 	// dial reaches the other libvirtd.
 	dial func(context.Context) (net.Conn, error)
 
-	// arrived is closed when an answer is held back.
-	arrived  chan struct{}
+	// holds is closed when an answer is held back.
+	holds    chan struct{}
 	holding  sync.Once
 	decision sync.Once
 	// decided is closed when it is known what becomes of that answer; pass says what.
@@ -52,7 +52,7 @@ const (
 func newGate(ctx context.Context, listener net.Listener, dial func(context.Context) (net.Conn, error)) *gate {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &gate{
-		listener: listener, dial: dial, arrived: make(chan struct{}), decided: make(chan struct{}),
+		listener: listener, dial: dial, holds: make(chan struct{}), decided: make(chan struct{}),
 		cancel: cancel,
 	}
 	g.active.Go(func() {
@@ -87,7 +87,7 @@ func (g *gate) held() <-chan struct{} {
 	if g == nil {
 		return nil
 	}
-	return g.arrived
+	return g.holds
 }
 
 // close ends the gate with its connections.
@@ -136,7 +136,7 @@ func (g *gate) serve(ctx context.Context, here net.Conn) {
 			if h.status != statusOK || !finishing.Load() {
 				return nil
 			}
-			g.holding.Do(func() { close(g.arrived) })
+			g.holding.Do(func() { close(g.holds) })
 			select {
 			case <-g.decided:
 			case <-ctx.Done():

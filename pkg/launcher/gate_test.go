@@ -62,19 +62,19 @@ func mustPass(t *testing.T, to io.Writer, from io.Reader, message []byte) {
 	}
 }
 
-// The answer that the guest has arrived waits until the launchers have agreed, and is lost when it is to stay; nothing
-// else waits.
+// The answer that the guest is there waits until the launchers have agreed, and is lost when the guest is to stay;
+// nothing else waits.
 func TestGate(t *testing.T) {
-	arrived := rpcMessage(remoteProgram, procedureFinish, rpcReply, statusOK, []byte("domain"))
+	answer := rpcMessage(remoteProgram, procedureFinish, rpcReply, statusOK, []byte("domain"))
 	for name, open := range map[string]bool{"opened": true, "shut": false} {
 		t.Run(name, func(t *testing.T) {
 			g, here, there := gated(t)
 			mustPass(t, here, there, rpcMessage(remoteProgram, 305, rpcCall, 0, bytes.Repeat([]byte("memory"), 1<<16)))
 			mustPass(t, there, here, rpcMessage(remoteProgram, 305, rpcReply, 0, nil))
-			mustPass(t, there, here, arrived) // to a question that nobody asked: it is not that answer
+			mustPass(t, there, here, answer) // to a question that nobody asked: it is not that answer
 			mustPass(t, here, there, finishCall(0))
 			mustPass(t, there, here, rpcMessage(0x6b656570, 1, 2, 0, nil)) // keepalive
-			if _, err := there.Write(arrived); err != nil {
+			if _, err := there.Write(answer); err != nil {
 				t.Fatal(err)
 			}
 			<-g.held()
@@ -92,7 +92,7 @@ func TestGate(t *testing.T) {
 			} else {
 				g.shut()
 			}
-			got, want := make([]byte, len(arrived)), arrived
+			got, want := make([]byte, len(answer)), answer
 			n, err := io.ReadFull(here, got)
 			if open && !bytes.Equal(got, want) || !open && (n > 0 || err == nil) {
 				t.Errorf("libvirt gets %x, %v", got[:n], err)

@@ -282,7 +282,7 @@ func TestLateEndOfFailedCreate(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		mustCreate(t, g)
 		m.mu.Lock()
-		m.tell(hypervisor.Event{End: &hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}})
+		m.notify(hypervisor.Event{End: &hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}})
 		m.mu.Unlock()
 		expect(t, g, runs, "booted")
 		m.end(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"})

@@ -10,9 +10,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// The handoff of a guest that moves. libvirt by itself starts the guest at the target and then tells the source; when
-// that word is lost the source lets its own guest go on, and there are two. So the guest arrives held: complete, but
-// stopped. The two launchers agree over a connection of their own:
+// The handoff of a guest that moves. libvirt by itself starts the guest at the target and then answers the source. When
+// that answer is lost the source lets its own guest go on, and there are two. So the target holds the guest: complete,
+// but stopped. The two launchers agree over a connection of their own, in words that launchers of all versions speak:
 //
 //	target   the guest is here, whole                    "arrived"
 //	source   stops its QEMU (SIGSTOP), makes sure that libvirt
@@ -47,7 +47,7 @@ func readWord(r io.Reader) (string, error) {
 var (
 	// handedOver says that the guest stands still here for good, and the other launcher may start it.
 	handedOver = termination.Message{Lifecycle: pb.Lifecycle_LIFECYCLE_MIGRATED, Reason: "handed over"}
-	// neverRan says that the guest has arrived here and was not started, so that its source may let it go on.
+	// neverRan says that the guest was received and not started, so that its source may let it go on.
 	neverRan = termination.Message{Lifecycle: pb.Lifecycle_LIFECYCLE_CRASHED, Reason: names.ReasonNeverRan}
 )
 

@@ -42,14 +42,14 @@ func (n *notes) get() termination.Message {
 	return n.last
 }
 
-// withHanded runs a test with a guest of which the other launcher was told to start it.
+// withHanded runs a test with a guest that the other launcher was asked to start.
 func withHanded(t *testing.T, test func(t *testing.T, l *leaving, n *notes)) {
 	t.Helper()
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		n := &notes{}
 		l.note = n.note
 		l.standStill()
-		l.arrived(t)
+		l.sayArrived(t)
 		if got := l.hear(t); got != wordRun {
 			t.Fatalf("answer %q", got)
 		}
@@ -162,8 +162,8 @@ func TestHandedOverAndEnded(t *testing.T) {
 	})
 }
 
-// withArrived runs a test with a launcher to which a guest has come, and which is asked over connections.
-func withArrived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn)) {
+// withReceived runs a test with a launcher to which a guest has come, and which is asked over connections.
+func withReceived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn)) {
 	t.Helper()
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		n := &notes{}
@@ -178,7 +178,7 @@ func withArrived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *n
 			return a
 		}
 		first := connect()
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		if word, err := readWord(first); err != nil || word != wordArrived {
 			t.Fatalf("it says %q, %v", word, err)
 		}
@@ -215,21 +215,21 @@ func (l listened) Close() error {
 }
 func (listened) Addr() net.Addr { return nil }
 
-// A QEMU that ends before it is told to run: the source hears so, and so does who reads the termination message.
+// A QEMU that ends before "run" comes: the source hears so, and so does who reads the termination message.
 func TestReceivedAndNeverRan(t *testing.T) {
-	for name, told := range map[string]bool{"before the word": false, "after it": true} {
+	for name, ran := range map[string]bool{"before the word": false, "after it": true} {
 		t.Run(name, func(t *testing.T) {
-			withArrived(t, func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn) {
+			withReceived(t, func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn) {
 				conn := connect()
 				m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
-				if told {
+				if ran {
 					go func() { _, _ = io.WriteString(conn, wordRun+"\n") }()
 				}
 				if word, err := readWord(conn); err != nil || word != wordDead {
 					t.Fatalf("it says %q, %v", word, err)
 				}
 				conn.Close()
-				if again := connect(); !told {
+				if again := connect(); !ran {
 					if word, err := readWord(again); err != nil || word != wordDead {
 						t.Fatalf("it says %q, %v", word, err)
 					}
@@ -249,7 +249,7 @@ func TestReceivedAndNeverRan(t *testing.T) {
 
 // Before the guest can write to its disks here, nothing says any more that it never ran.
 func TestNeverRanIsTakenBack(t *testing.T) {
-	withArrived(t, func(t *testing.T, _ *memory, g *guest, n *notes, connect func() net.Conn) {
+	withReceived(t, func(t *testing.T, _ *memory, g *guest, n *notes, connect func() net.Conn) {
 		conn := connect()
 		n.mu.Lock()
 		n.err = errors.New("no space")

@@ -25,7 +25,7 @@ import (
 const (
 	// attachTimeout bounds an attachment: making the image, the guest's machine, waiting for libvirtd.
 	attachTimeout = 30 * time.Second
-	// detachTimeout is how long a guest may take to let go of a disk before the caller is told to ask again.
+	// detachTimeout is how long a guest may take to let go of a disk before the caller is to ask again.
 	detachTimeout = 10 * time.Second
 )
 

@@ -79,6 +79,6 @@ func (s *service) expectImages(vmi *v1.VirtualMachineInstance) (net.Listener, er
 	if err != nil {
 		return nil, err
 	}
-	s.images <- incomingImages{listener: listener, volumes: disk.Seeds(&vmi.Spec)}
+	s.images <- incomingImages{listener: listener, volumes: disk.ConfigImages(&vmi.Spec)}
 	return listener, nil
 }

@@ -34,11 +34,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
-// Options are what a launcher is told when it starts.
+// Options are a launcher's arguments.
 type Options struct {
 	// Namespace, Name and UID are the VMI's; Start refuses another's.
 	Namespace, Name, UID string
-	// Node is the node's name, for a guest that is told it.
+	// Node is the node's name, for a guest's metrics.
 	Node string
 	// GracePeriod is how long the guest may take to shut down after SIGTERM.
 	GracePeriod time.Duration
@@ -74,7 +74,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// PodOptions are those of a real launcher pod, but for what is particular to its VMI.
+// PodOptions returns those of a real launcher pod, but for what is particular to its VMI.
 func PodOptions() Options {
 	return Options{
 		GracePeriod:    30 * time.Second,
@@ -103,7 +103,7 @@ const maxMessage = 4 << 20
 // farewell is how long the launcher waits at its end for virt-handler to take the last message.
 const farewell = 500 * time.Millisecond
 
-// Run is the launcher's life. It returns when the guest has ended, or when ctx ends (SIGTERM) before
+// Run returns the launcher's life. It returns when the guest has ended, or when ctx ends (SIGTERM) before
 // there was one; the error says that the guest crashed or that the launcher could not do its work.
 func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.RunDir, 0o750); err != nil {

@@ -48,7 +48,7 @@ func TestIllegalTransition(t *testing.T) {
 // message do not say that it never ran.
 func TestShutdownWhileTakenOver(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		m.mu.Lock()
 		m.resumeErr = errors.New("no lock")
 		m.mu.Unlock()
@@ -74,7 +74,7 @@ func withReleased(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		n := &notes{}
 		g.note = n.note
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		n.err = errors.New("no space")
 		if err := g.takeOver(t.Context(), false); err == nil {
 			t.Fatal("the termination message is not taken back, and yet it is started")
@@ -129,7 +129,7 @@ func TestReceivedAndRuns(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		n := &notes{}
 		g.note = n.note
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		if got := n.get(); got != neverRan {
 			t.Errorf("termination message %+v", got)
 		}

@@ -103,7 +103,7 @@ func (m *memory) change(f func(*hypervisor.Domain)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f(m.domain)
-	m.tell(hypervisor.Event{})
+	m.notify(hypervisor.Event{})
 }
 
 // end ends the domain.
@@ -115,10 +115,10 @@ func (m *memory) end(end hypervisor.End) {
 
 func (m *memory) endLocked(end hypervisor.End) {
 	m.domain = nil
-	m.tell(hypervisor.Event{End: &end})
+	m.notify(hypervisor.Event{End: &end})
 }
 
-func (m *memory) tell(e hypervisor.Event) {
+func (m *memory) notify(e hypervisor.Event) {
 	if m.conn != nil {
 		m.conn.events <- e
 	}
@@ -144,7 +144,7 @@ func (c *memoryConnection) Create(_ context.Context, xml string, paused bool) er
 		return errLost
 	}
 	if err := c.m.createErr; err != nil {
-		c.m.tell(hypervisor.Event{End: &hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}})
+		c.m.notify(hypervisor.Event{End: &hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}})
 		c.m.mu.Unlock()
 		return err
 	}
@@ -155,7 +155,7 @@ func (c *memoryConnection) Create(_ context.Context, xml string, paused bool) er
 	if paused {
 		c.m.domain.Run, c.m.domain.Reason = hypervisor.Paused, "user"
 	}
-	c.m.tell(hypervisor.Event{})
+	c.m.notify(hypervisor.Event{})
 	hook := c.m.onCreate
 	c.m.mu.Unlock()
 	if hook != nil {
@@ -195,7 +195,7 @@ func (c *memoryConnection) Destroy(context.Context) error {
 func (c *memoryConnection) Suspend(context.Context) error {
 	return c.use(func(m *memory) error {
 		m.domain.Run, m.domain.Reason = hypervisor.Paused, "user"
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		return nil
 	})
 }
@@ -206,7 +206,7 @@ func (c *memoryConnection) Resume(context.Context) error {
 			return m.resumeErr
 		}
 		m.domain.Run, m.domain.Reason = hypervisor.Running, "unpaused"
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		return nil
 	})
 }
@@ -291,7 +291,7 @@ func (c *memoryConnection) Attach(_ context.Context, xml string) error {
 			links := maps.Clone(m.domain.Links)
 			links[nic.Alias.Name] = "up"
 			m.domain.Links = links
-			m.tell(hypervisor.Event{})
+			m.notify(hypervisor.Event{})
 			return nil
 		}
 		var disk libvirtxml.DomainDisk
@@ -307,7 +307,7 @@ func (c *memoryConnection) Attach(_ context.Context, xml string) error {
 		if disk.Driver != nil && disk.Driver.IOThread != nil {
 			m.domain.DiskThreads = map[string]uint{disk.Alias.Name: *disk.Driver.IOThread}
 		}
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		return nil
 	})
 }
@@ -338,7 +338,7 @@ func (c *memoryConnection) SetMedium(_ context.Context, alias, xml string) error
 			empty[alias] = true
 		}
 		m.domain.Empty = empty
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		return nil
 	})
 }
@@ -348,7 +348,7 @@ func (c *memoryConnection) RequestMemory(_ context.Context, bytes int64) error {
 		plugged := *m.domain.Plugged
 		plugged.Requested, plugged.Current = bytes, bytes
 		m.domain.Plugged, m.domain.Memory = &plugged, m.domain.MemoryAtBoot+bytes
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		return nil
 	})
 }
@@ -364,14 +364,14 @@ func (m *memory) plug(xml string) error {
 		Size: int64(dev.Target.Size.Value), Requested: requested, Current: requested,
 	}
 	m.domain.Memory = m.domain.MemoryAtBoot + requested
-	m.tell(hypervisor.Event{})
+	m.notify(hypervisor.Event{})
 	return nil
 }
 
 func (c *memoryConnection) SetVCPUs(_ context.Context, n uint) error {
 	return c.use(func(m *memory) error {
 		m.domain.VCPUs = n
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		return nil
 	})
 }
@@ -404,7 +404,7 @@ func (c *memoryConnection) Detach(_ context.Context, alias string) error {
 		links := maps.Clone(m.domain.Links)
 		delete(links, alias)
 		m.domain.Links = links
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		return nil
 	})
 }

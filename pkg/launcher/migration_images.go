@@ -42,7 +42,7 @@ type imageHeader struct {
 // sendImages sends the images in a directory.
 func sendImages(ctx context.Context, conn net.Conn, dir string) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	names, err := filepath.Glob(filepath.Join(dir, "*"+disk.SeedSuffix))
+	names, err := filepath.Glob(filepath.Join(dir, "*"+disk.ConfigImageSuffix))
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func sendImage(out io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	header := imageHeader{Volume: strings.TrimSuffix(filepath.Base(name), disk.SeedSuffix), Size: info.Size()}
+	header := imageHeader{Volume: strings.TrimSuffix(filepath.Base(name), disk.ConfigImageSuffix), Size: info.Size()}
 	if err := json.NewEncoder(out).Encode(header); err != nil {
 		return err
 	}
@@ -100,11 +100,11 @@ func takeImages(in io.Reader, dir string, volumes []string) error {
 			break
 		}
 		at := slices.Index(missing, header.Volume)
-		if at < 0 || header.Size < 0 || header.Size > disk.MaxSeed {
+		if at < 0 || header.Size < 0 || header.Size > disk.MaxConfigImage {
 			return fmt.Errorf("volume %q with %d bytes is not expected", header.Volume, header.Size)
 		}
 		missing = slices.Delete(missing, at, at+1)
-		name := filepath.Join(dir, header.Volume+disk.SeedSuffix)
+		name := filepath.Join(dir, header.Volume+disk.ConfigImageSuffix)
 		if err := takeImage(io.LimitReader(reader, header.Size), header.Size, name); err != nil {
 			return fmt.Errorf("volume %q: %w", header.Volume, err)
 		}
@@ -176,7 +176,7 @@ type incomingImages struct {
 	volumes  []string
 }
 
-// serveImages takes the images of a guest that is to arrive, until ctx ends. A migration may be tried more than once.
+// serveImages takes the images of a guest that is to come, until ctx ends. A migration may be tried more than once.
 func (s *service) serveImages(ctx context.Context) {
 	var in incomingImages
 	select {

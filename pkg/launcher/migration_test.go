@@ -246,7 +246,7 @@ func TestIncoming(t *testing.T) {
 		// It comes, but does not run here before the other side has let it go.
 		m.mu.Lock()
 		m.domain = &hypervisor.Domain{Run: hypervisor.Paused, Reason: "migration"}
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		m.mu.Unlock()
 		expect(t, g, none, "")
 		m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Running, "migrated" })
@@ -263,7 +263,7 @@ func TestIncomingFails(t *testing.T) {
 		g.expect(nil, nil)
 		m.mu.Lock()
 		m.domain = &hypervisor.Domain{Run: hypervisor.Paused, Reason: "migration"}
-		m.tell(hypervisor.Event{})
+		m.notify(hypervisor.Event{})
 		m.mu.Unlock()
 		synctest.Wait()
 		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
@@ -282,7 +282,7 @@ func TestIncomingTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withGuest(t, func(t *testing.T, m *memory, g *guest) {
-				arriving(t, m, g, was)
+				expectGuest(t, m, g, was)
 				m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Stopping, "shutdown" })
 				expect(t, g, none, "")
 				m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})

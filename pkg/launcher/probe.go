@@ -30,7 +30,7 @@ import (
 type probeRequest struct {
 	// Command is to run in the guest and end with 0; without one the guest agent is to answer.
 	Command []string `json:"command,omitempty"`
-	// Arrived asks for nothing but that there is a guest, and waits for it.
+	// Arrived asks for nothing but that there is a guest, and waits for it. Pods of earlier versions ask by this key.
 	Arrived bool `json:"arrived,omitempty"`
 	// Timeout is how long that may take.
 	Timeout time.Duration `json:"timeout"`
@@ -45,7 +45,7 @@ type probeAnswer struct {
 const (
 	// maxProbes is how many probes are answered at once; the kubelet makes one of a kind after the other.
 	maxProbes = 8
-	// maxProbeLine bounds a request, and maxProbeMessage what is told of a failure, bytes.
+	// maxProbeLine bounds a request, and maxProbeMessage what is reported of a failure, bytes.
 	maxProbeLine    = 128 << 10
 	maxProbeMessage = 1 << 10
 )

@@ -41,7 +41,7 @@ func (s *saving) over() bool {
 	}
 }
 
-// answer is what virt-handler is told of a save.
+// answer is what virt-handler gets to know of a save.
 func (s *saving) answer() *pb.SavedMemory {
 	out := &pb.SavedMemory{Began: timestamppb.New(s.began)}
 	if s.over() {

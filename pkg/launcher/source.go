@@ -22,11 +22,11 @@ type link struct {
 	// verdict has what became of the migration, once.
 	verdict chan bool
 	done    chan struct{}
-	// answered says that the other side was told to take the guest over.
+	// answered says that the other side was asked to take the guest over.
 	answered atomic.Bool
 }
 
-// reach connects to the other launcher and hands the guest over when it has arrived there.
+// reach connects to the other launcher and hands the guest over when it is there.
 func (g *guest) reach(ctx context.Context, m *move) (*link, error) {
 	conn, err := g.call(ctx, m.handoff)
 	if err != nil {
@@ -52,7 +52,7 @@ func (g *guest) reach(ctx context.Context, m *move) (*link, error) {
 	return l, nil
 }
 
-// close tells the other side that the guest has moved, or nothing, and ends the link.
+// close writes to the other side that the guest has moved, or nothing, and ends the link.
 func (l *link) close(moved bool) {
 	l.verdict <- moved
 	// Whoever waits for a word that will not come stops; one that has come is answered within the deadline.
@@ -69,7 +69,7 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 }
 
 // receivedPatience is how long the other launcher may take to say that the guest is there, once libvirt has said so.
-// Then the guest stays: nobody was told to start it there.
+// Then the guest stays: nobody was asked to start it there.
 const receivedPatience = 10 * time.Second
 
 // answerTarget answers the target: at once if the guest can be handed over as soon as it is there, or else when it is
@@ -120,7 +120,7 @@ func (g *guest) answerTarget(ctx context.Context, l *link, uid, socket string) {
 		}
 	}
 	g.log.Info("the other launcher has not confirmed that it starts the guest; "+
-		"if it has not heard, virt-handler will tell it",
+		"if it has not heard, virt-handler will ask it",
 		"uid", uid, "err", err)
 }
 

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// handoffPatience is how long the other launcher may take to start the guest until that is told: the guest shows as
-	// paused then, and virt-handler looks at what became of the other one.
+	// handoffPatience is how long the other launcher may take to start the guest until that is reported: the guest
+	// shows as paused then, and virt-handler looks at what became of the other one.
 	handoffPatience = time.Second
 	// handoffRedial is the pause between two connections to it.
 	handoffRedial = 200 * time.Millisecond
 )
 
 // handoff is a guest that the other launcher may start. Its QEMU stands still here, complete: a process that is stopped
-// runs nothing, whatever libvirt tells it meanwhile.
+// runs nothing, whatever libvirt answers it meanwhile.
 type handoff struct {
 	qemu process
 	// paused says that it was paused by its user and is to stay so.
@@ -71,11 +71,11 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, socket string) 
 // empty when ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was
 // heard.
 func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, socket string) string {
-	arrived := true // the first connection has said so
+	ready := true // the first connection has said so
 	for {
 		if conn != nil {
 			words := make(chan string, 1)
-			go func() { words <- converse(conn, answer, arrived) }()
+			go func() { words <- converse(conn, answer, ready) }()
 			select {
 			case word := <-words:
 				if word != "" {
@@ -104,15 +104,15 @@ func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, socket st
 			conn = nil
 			continue
 		}
-		conn, arrived = next, false
+		conn, ready = next, false
 	}
 }
 
-// converse tells the other launcher to start the guest once it has said that the guest is there, and gives what it says
+// converse asks the other launcher to start the guest once it has said that the guest is there, and gives what it says
 // then; empty when the connection is lost.
-func converse(conn net.Conn, answer string, arrived bool) string {
+func converse(conn net.Conn, answer string, ready bool) string {
 	for {
-		if arrived {
+		if ready {
 			if _, err := io.WriteString(conn, answer+"\n"); err != nil {
 				return ""
 			}
@@ -122,10 +122,10 @@ func converse(conn net.Conn, answer string, arrived bool) string {
 			return ""
 		case word == wordRunning, word == wordDead:
 			return word
-		case word != wordArrived || arrived:
+		case word != wordArrived || ready:
 			return ""
 		}
-		arrived = true
+		ready = true
 	}
 }
 

@@ -81,7 +81,7 @@ func (l *leaving) standStill() {
 	synctest.Wait()
 }
 
-func (l *leaving) arrived(t *testing.T) {
+func (l *leaving) sayArrived(t *testing.T) {
 	t.Helper()
 	if _, err := io.WriteString(l.other, "arrived\n"); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func (l *leaving) arrived(t *testing.T) {
 	synctest.Wait()
 }
 
-// hear is what the other launcher is told; empty is nothing.
+// hear is what the other launcher hears; empty is nothing.
 func (l *leaving) hear(t *testing.T) string {
 	t.Helper()
 	line, err := bufio.NewReader(l.other).ReadString('\n')
@@ -134,7 +134,7 @@ func TestHandOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withLeaving(t, func(t *testing.T, l *leaving) {
 				l.standStill()
-				l.arrived(t)
+				l.sayArrived(t)
 				if got := l.hear(t); got != wordRun {
 					t.Errorf("answer %q", got)
 				}
@@ -153,7 +153,7 @@ func TestHandOver(t *testing.T) {
 // libvirt has let the guest go on here, since the target's word came too late: then that is where it is.
 func TestHandOverTooLate(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
-		l.arrived(t) // while the guest runs here
+		l.sayArrived(t) // while the guest runs here
 		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.signals(), want) {
 			t.Errorf("QEMU got %v", l.qemu.signals())
 		}
@@ -180,16 +180,16 @@ func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
 				close(busy)
 			}
 		}
-		l.arrived(t)
+		l.sayArrived(t)
 		began := time.Now()
 		<-busy
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("QEMU stood still for %s", took)
 		}
-		told := make(chan string, 1)
-		go func() { told <- l.answer(t) }()
+		heard := make(chan string, 1)
+		go func() { heard <- l.answer(t) }()
 		l.ends <- outcome{}
-		if got := <-told; got != wordRun {
+		if got := <-heard; got != wordRun {
 			t.Errorf("answer %q", got)
 		}
 		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.signals(), want) {
@@ -204,11 +204,11 @@ func TestHandOverByLibvirt(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()
 		l.guest.qemu = func() (process, error) { return nil, os.ErrNotExist }
-		l.arrived(t)
-		told := make(chan string, 1)
-		go func() { told <- l.answer(t) }()
+		l.sayArrived(t)
+		heard := make(chan string, 1)
+		go func() { heard <- l.answer(t) }()
 		l.ends <- outcome{}
-		if got := <-told; got != wordRun {
+		if got := <-heard; got != wordRun {
 			t.Errorf("answer %q", got)
 		}
 		expect(t, l.guest, migrated, "migrated")
@@ -227,7 +227,7 @@ func TestHandOverPaused(t *testing.T) {
 		expect(t, g, paused, "user")
 		mustLeave(t, g, "a")
 		l := &leaving{guest: g, other: other}
-		l.arrived(t)
+		l.sayArrived(t)
 		if got := l.hear(t); got != wordStay {
 			t.Errorf("answer %q", got)
 		}

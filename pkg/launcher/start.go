@@ -67,7 +67,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		if len(st.ImageChecksums) == 0 {
 			st.ImageChecksums = checksums(made.images, made.kernel)
 		}
-		if len(st.VolumeTargets) == 0 { // else the domain itself has told
+		if len(st.VolumeTargets) == 0 { // else the domain itself has said so
 			st.VolumeTargets = targets
 		}
 	}
@@ -210,7 +210,7 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 	}
 }
 
-// startError gives an error the code that tells virt-handler whether to try again.
+// startError gives an error the code by which virt-handler knows whether to try again.
 func startError(vmi *v1.VirtualMachineInstance, images map[string]domain.Source, err error) error {
 	var locked *hypervisor.LockedError
 	if _, said := status.FromError(err); said {

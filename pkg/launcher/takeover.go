@@ -16,15 +16,15 @@ import (
 // takeOverPause is the pause between attempts to start a guest that was received.
 const takeOverPause = 50 * time.Millisecond
 
-// startTries is how often the start of a guest that has arrived is tried.
+// startTries is how often the start of a received guest is tried.
 const startTries = 100
 
-// takeOver starts a guest that has arrived, whose source has let it go; or with paused leaves it as it is.
+// takeOver starts a received guest, whose source has let it go; or with paused leaves it as it is.
 func (g *guest) takeOver(ctx context.Context, paused bool) error {
 	g.mu.Lock()
 	if !g.state.Arrived {
 		g.mu.Unlock()
-		return status.Error(codes.FailedPrecondition, "no guest has arrived")
+		return status.Error(codes.FailedPrecondition, "no guest was received")
 	}
 	g.applyLocked(lifecycle.Release)
 	g.reportNeverRanLocked()

@@ -14,13 +14,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// arriving is a launcher to which a guest comes.
-func arriving(t *testing.T, m *memory, g *guest, d hypervisor.Domain) {
+// expectGuest makes a launcher the target of a migration.
+func expectGuest(t *testing.T, m *memory, g *guest, d hypervisor.Domain) {
 	t.Helper()
 	g.expect(nil, nil)
 	m.mu.Lock()
 	m.domain = &d
-	m.tell(hypervisor.Event{})
+	m.notify(hypervisor.Event{})
 	m.mu.Unlock()
 	synctest.Wait()
 }
@@ -37,10 +37,10 @@ func TestTakeOver(t *testing.T) {
 				if err := g.takeOver(t.Context(), false); status.Code(err) != codes.FailedPrecondition {
 					t.Errorf("before it is there: %v", err)
 				}
-				arriving(t, m, g, here)
+				expectGuest(t, m, g, here)
 				expect(t, g, none, "")
 				if !g.snapshot().Arrived {
-					t.Error("it has not arrived")
+					t.Error("the guest was not received")
 				}
 				want := runs
 				if tc.paused {
@@ -57,10 +57,10 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// A guest that cannot be started where it has arrived is paused there; it is nowhere else.
+// A received guest that cannot be started is paused; it is nowhere else.
 func TestTakeOverFails(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		m.mu.Lock()
 		m.resumeErr = errors.New("no lock")
 		m.mu.Unlock()
@@ -74,7 +74,7 @@ func TestTakeOverFails(t *testing.T) {
 // A guest that ends before it may run has crashed, once it is known to be nowhere else.
 func TestReceivedAndEnded(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
 		expect(t, g, none, "")
 		if err := g.takeOver(t.Context(), false); err != nil {
@@ -89,7 +89,7 @@ func TestTakeOverOfDeadQEMU(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		n := &notes{}
 		g.note = n.note
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		g.qemu = func() (process, error) { return nil, errQEMUEnded }
 		if err := g.takeOver(t.Context(), false); err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func TestServeSource(t *testing.T) {
 		a.Close()
 		a, b = net.Pipe()
 		connections <- b
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		if word, err := readWord(a); err != nil || word != wordArrived {
 			t.Fatalf("asked %q, %v", word, err)
 		}

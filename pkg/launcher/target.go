@@ -49,7 +49,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return s.serveDHCP(plan)
 	}
 	boot := *vmi
-	boot.Spec = *disk.WithoutSeeds(hotplug.AtStart(&vmi.Spec)) // their images come
+	boot.Spec = *disk.WithoutConfigImages(hotplug.AtStart(&vmi.Spec)) // their images come
 	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)
@@ -106,7 +106,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	return nil
 }
 
-// holdPause is the pause between attempts to take the devices of a guest that has arrived.
+// holdPause is the pause between attempts to take the devices of a received guest.
 const holdPause = 500 * time.Millisecond
 
 // incomingGuest is the guest of another launcher that this one waits for.
@@ -166,7 +166,7 @@ func (s *service) holdReceived(ctx context.Context) {
 	}
 }
 
-// expect says that the guest will arrive here; targets are its disks' names, images its container disks' checksums.
+// expect says that a guest is to come; targets are its disks' names, images its container disks' checksums.
 func (g *guest) expect(targets map[string]string, images map[string]uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -47,7 +47,7 @@ func (s *service) serveSource(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// askToTakeOver waits for the guest to arrive, has it started once the other side has let it go, and says so.
+// askToTakeOver waits for the guest, has it started once the other side has let it go, and says so.
 func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,7 +91,7 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		// libvirt there was faster; libvirt here has yet to tell us.
+		// libvirt there was faster; libvirt's event has yet to come here.
 		select {
 		case <-s.guest.here:
 		case <-ctx.Done():
@@ -113,7 +113,7 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	return say(wordRunning)
 }
 
-// sayDead tells the other side that the guest has ended here without having run, and waits until it has heard.
+// sayDead reports to the other side that the guest has ended here without having run, and waits until it has heard.
 func (s *service) sayDead(say func(string) error, conn net.Conn, answer <-chan error) error {
 	if err := say(wordDead); err != nil {
 		return errors.Join(err, conn.Close(), <-answer)

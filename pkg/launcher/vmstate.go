@@ -69,7 +69,7 @@ func (k *stateSync) restore(ctx context.Context, vmi *v1.VirtualMachineInstance)
 	return nil
 }
 
-// expect prepares for a guest that arrives.
+// expect prepares for a guest of a migration.
 func (k *stateSync) expect(vmi *v1.VirtualMachineInstance) error {
 	kept := k.of(vmi)
 	if kept.tpm != nil {
@@ -134,7 +134,7 @@ func (k *stateSync) keepTPM(ctx context.Context, s tpmstate.Store, taken chan<- 
 	}
 }
 
-// take makes the state ours: that of a guest which has arrived, and that of one which did not leave after all.
+// take makes the state ours: that of a received guest, and that of one which did not leave after all.
 func (k *stateSync) take(ctx context.Context, s tpmstate.Store, taken chan<- struct{}, failed func(error)) {
 	for ours, first := false, true; ; {
 		state, changed := k.guest.watch()

@@ -46,7 +46,7 @@ func TestStateSaved(t *testing.T) {
 				k := &stateSync{guest: g, log: slog.New(slog.DiscardHandler)}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				arriving(t, m, g, here)
+				expectGuest(t, m, g, here)
 				taken := make(chan struct{})
 				switch {
 				case c.tpm:

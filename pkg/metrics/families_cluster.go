@@ -74,7 +74,7 @@ var (
 	VMError = family(Controller, Counter, "kubevirt_vm_error_status_last_transition_timestamp_seconds",
 		"Since when a VirtualMachine is in an error; 0 when it is not.", machine...)
 	VMRequests = family(Controller, Gauge, "kubevirt_vm_resource_requests",
-		"What a VirtualMachine asks for: memory in bytes, cpu in cores, and its parts. source tells from where.",
+		"What a VirtualMachine asks for: memory in bytes, cpu in cores, and its parts. source says from where.",
 		labels(machine, "resource", "unit", "source")...)
 	VMLimits = family(Controller, Gauge, "kubevirt_vm_resource_limits",
 		"What a VirtualMachine may use at most: memory in bytes, cpu in cores.",

@@ -1,7 +1,7 @@
-// Package metrics is what virtkit's components tell Prometheus: the families (families_guest.go, families_cluster.go,
-// families_servers.go) with KubeVirt's names and labels wherever KubeVirt has them, and their text format. It is pure;
-// what the numbers are is said by pkg/handler/usage (what guests use), pkg/controller/inventory (what exists) and by
-// the components themselves, and pkg/metrics/endpoint answers Prometheus.
+// Package metrics declares what virtkit's components expose to Prometheus: the families (families_guest.go,
+// families_cluster.go, families_servers.go) with KubeVirt's names and labels wherever KubeVirt has them, and their text
+// format. It is pure; what the numbers are is said by pkg/handler/usage (what guests use), pkg/controller/inventory
+// (what exists) and by the components themselves, and pkg/metrics/endpoint answers Prometheus.
 //
 //	Prometheus ──GET /metrics, TLS, a token──► endpoint ──► Writer ◄── guest, cluster: one family after the other
 //	                                                        ▲
@@ -37,7 +37,7 @@ const (
 	Everyone   Component = "all"
 )
 
-// Family is one metric: its name, what it means, and the labels that tell its series apart.
+// Family is one metric: its name, what it means, and the labels that distinguish its series.
 type Family struct {
 	Name   string
 	Help   string

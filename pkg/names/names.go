@@ -61,8 +61,8 @@ const (
 // AnnotationHost is what virt-handler leaves on its node about the machine: JSON of host.Facts.
 const AnnotationHost = "virtkit.io/host"
 
-// AnnotationRestored is how an administrator tells a node that its cluster was restored without the guests that it
-// runs; they are shut down then. Its value is what the node's event GuestsUnknown says.
+// AnnotationRestored is how an administrator confirms to a node that its cluster was restored without the guests that
+// it runs; they are shut down then. Its value is what the node's event GuestsUnknown says.
 const AnnotationRestored = "virtkit.io/restored"
 
 // What virt-handler leaves on its node for the fence (package fencing).
@@ -73,8 +73,8 @@ const (
 	// AnnotationHeartbeatPaused says that virt-handler was stopped in order: no heartbeats come, and launchers do not
 	// count. Its value is the UIDs of their pods, with commas.
 	AnnotationHeartbeatPaused = "virtkit.io/heartbeat-paused"
-	// AnnotationWitnesses is the node's fencing.Set.
-	AnnotationWitnesses = "virtkit.io/witnesses"
+	// AnnotationFencingSet is the node's fencing.Set. Components of earlier versions read it under this key.
+	AnnotationFencingSet = "virtkit.io/witnesses"
 	// AnnotationHandlerAddress is where the other nodes' virt-handlers reach this one: an IP address, without the port.
 	AnnotationHandlerAddress = "virtkit.io/handler-address"
 )
@@ -201,8 +201,8 @@ const (
 	User  = 107
 	Group = 107
 
-	// ChecksumKernel and ChecksumInitrd are beside the volumes of a guest's container disks in what the launcher tells
-	// of their checksums; no volume has such a name.
+	// ChecksumKernel and ChecksumInitrd are beside the volumes of a guest's container disks in what the launcher
+	// reports of their checksums; no volume has such a name.
 	ChecksumKernel = ".kernel"
 	ChecksumInitrd = ".initrd"
 
@@ -216,7 +216,7 @@ const (
 	// ReasonNeverRan is that of a launcher in which no guest has run, not even one that had arrived by a migration: its
 	// source may let it go on.
 	ReasonNeverRan = "not started"
-	// ReasonHandoff is a launcher's reason for a guest that stands still because another launcher was told to start it
+	// ReasonHandoff is a launcher's reason for a guest that stands still because another launcher was asked to start it
 	// and has not said yet that it runs.
 	ReasonHandoff = "handed over"
 	// ReasonPausedToMove is the reason of condition Paused of a VMI whose guest does so.

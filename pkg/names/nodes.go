@@ -2,10 +2,10 @@ package names
 
 import "strings"
 
-// HandlerOf is the common name of the certificate of a node's virt-handler.
+// HandlerOf returns the common name of the certificate of a node's virt-handler.
 func HandlerOf(node string) string { return CommonNameHandler + ":" + node }
 
-// NodeOfHandler is the node that a common name made by HandlerOf is of; empty for others.
+// NodeOfHandler returns the node that a common name made by HandlerOf is of; empty for others.
 func NodeOfHandler(commonName string) string {
 	node, ok := strings.CutPrefix(commonName, CommonNameHandler+":")
 	if !ok {
@@ -14,6 +14,6 @@ func NodeOfHandler(commonName string) string {
 	return node
 }
 
-// GuestsOf is the common name of the certificate that a node's virt-handler shows to programs in guests. No component
-// takes it.
+// GuestsOf returns the common name of the certificate that a node's virt-handler shows to programs in guests. No
+// component takes it.
 func GuestsOf(node string) string { return CommonNameGuests + ":" + node }

@@ -21,8 +21,8 @@ func Shorten(name string, most int) string {
 		strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
 }
 
-// Host is the host name of a guest: spec.hostname of its VMI, or else the name of the VMI up to the first dot, or as
-// much of that as a host name may have.
+// Host returns the host name of a guest: spec.hostname of its VMI, or else the name of the VMI up to the first dot, or
+// as much of that as a host name may have.
 func Host(hostname, vmi string) string {
 	if hostname != "" {
 		return hostname

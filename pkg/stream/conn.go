@@ -24,7 +24,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Subprotocol is what a client offers in Sec-WebSocket-Protocol, as KubeVirt's does.
+// Subprotocol is the protocol that a client offers in Sec-WebSocket-Protocol, as KubeVirt's does.
 const Subprotocol = "plain.kubevirt.io"
 
 // BufferSize is the size, in bytes, of what Splice copies at once. A reader with a buffer of this
@@ -44,11 +44,11 @@ const (
 	frameBuffer = 32 << 10
 )
 
-// ErrPeerSilent is what Read returns when the peer has sent nothing, not even the answer to a ping,
+// ErrPeerSilent is returned by Read when the peer has sent nothing, not even the answer to a ping,
 // for too long.
 var ErrPeerSilent = errors.New("the peer does not answer any more")
 
-// ErrPeerStalled is what Write returns, and then Read, when the peer has taken nothing for too long, though it may
+// ErrPeerStalled is returned by Write, and then Read, when the peer has taken nothing for too long, though it may
 // answer.
 var ErrPeerStalled = errors.New("the peer has taken nothing for too long")
 
@@ -364,13 +364,13 @@ func (c *Conn) isClosing() bool {
 	}
 }
 
-// Subprotocol is what was agreed on: plain.kubevirt.io or nothing.
+// Subprotocol returns the protocol that was agreed on: plain.kubevirt.io or nothing.
 func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 
-// LocalAddr is the address of this end.
+// LocalAddr returns the address of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.ws.LocalAddr() }
 
-// RemoteAddr is the address of the peer, which may be a proxy's.
+// RemoteAddr returns the address of the peer, which may be a proxy's.
 func (c *Conn) RemoteAddr() net.Addr { return c.ws.RemoteAddr() }
 
 // SetDeadline sets both deadlines.

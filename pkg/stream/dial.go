@@ -57,7 +57,7 @@ func NewDialer(cfg *rest.Config) *Dialer {
 	})}
 }
 
-// Dial is the function of the same name.
+// Dial returns the function of the same name.
 func (d *Dialer) Dial(ctx context.Context, path string, query url.Values, opts Options) (*Conn, error) {
 	base, _, err := rest.DefaultServerUrlFor(d.cfg)
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *Dialer) Dial(ctx context.Context, path string, query url.Values, opts O
 	return u.open(ctx, rt, target, nil)
 }
 
-// DialURL opens a stream with a given TLS configuration and header (nil is fine) and no proxy: what one
+// DialURL opens a stream with a given TLS configuration and header, which may be nil, and no proxy: what one
 // server uses to reach another. The URL's scheme is http or https.
 func DialURL(
 	ctx context.Context, target *url.URL, tlsConfig *tls.Config, header http.Header, opts Options,

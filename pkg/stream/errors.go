@@ -51,7 +51,7 @@ func (e *CloseError) Error() string {
 // Unwrap gives the network's error of a connection that broke, or nil.
 func (e *CloseError) Unwrap() error { return e.cause }
 
-// closeReason is the code and text that tell the other side of a splice about err.
+// closeReason returns the code and text by which the other side of a splice knows err.
 func closeReason(err error) (int, string) {
 	var closed *CloseError
 	if errors.As(err, &closed) {
@@ -85,11 +85,11 @@ func truncateReason(reason string) string {
 	return reason[:cut]
 }
 
-// causeNotRunning tells a guest that does not run from a request that is wrong.
+// causeNotRunning distinguishes a guest that does not run from a request that is wrong.
 const causeNotRunning metav1.CauseType = "GuestNotRunning"
 
-// NewNotRunning is the answer to who asks for a stream of a guest that does not run, or not yet. Its code is 400, after
-// which KubeVirt's clients try again; after any other they give up.
+// NewNotRunning returns the answer to who asks for a stream of a guest that does not run, or not yet. Its code is 400,
+// after which KubeVirt's clients try again; after any other they give up.
 func NewNotRunning(text string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: text,

@@ -32,7 +32,7 @@ func (s Socket) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Read reads from the socket. The kernel tells of a reset once: where a write was told, it calls what is read after
+// Read reads from the socket. The kernel reports a reset once: where a write got it, it calls what is read after
 // that the end. A peer that has ended normally before it resets what is sent to it makes writes fail otherwise (EPIPE).
 func (s Socket) Read(p []byte) (int, error) {
 	n, err := s.TCPConn.Read(p)

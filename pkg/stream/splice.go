@@ -18,7 +18,7 @@ var buffers = sync.Pool{New: func() any {
 // *tls.Conn.
 type writeCloser interface{ CloseWrite() error }
 
-// reasonCloser is a connection that can tell its peer why it ends.
+// reasonCloser is a connection that can write to its peer why it ends.
 type reasonCloser interface {
 	CloseWithReason(code int, reason string) error
 }

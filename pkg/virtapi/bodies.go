@@ -96,7 +96,7 @@ func (b *bodies) fill(
 	}
 }
 
-// explain is what the caller is told of a body that could not be read.
+// explain returns the caller's error for a body that could not be read.
 func (b *bodies) explain(one *body, err error) error {
 	b.mu.Lock()
 	cut := one.isCut

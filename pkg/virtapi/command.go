@@ -43,7 +43,7 @@ import (
 )
 
 const (
-	// drainTime is how long open streams may go on after the server was told to stop. With the shutdown
+	// drainTime is how long open streams may go on after the server got SIGTERM. With the shutdown
 	// of the server itself it fits into a pod's 30 s.
 	drainTime = 15 * time.Second
 	// collectAt trades processor time for memory.

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// remembered is how long it is told when somebody last connected to a guest.
+	// remembered is how long the metric of a guest's last connection is exposed.
 	remembered = 24 * time.Hour
 	// maxRemembered bounds of how many guests.
 	maxRemembered = 10_000
@@ -103,7 +103,7 @@ func streamOf(path string) (vmi types.NamespacedName, verb string, ok bool) {
 	return types.NamespacedName{}, "", false
 }
 
-// write tells Prometheus.
+// write writes the metrics.
 func (c *connections) write(_ context.Context, w *metrics.Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *connections) write(_ context.Context, w *metrics.Writer) {
 		}
 		w.Family(known.family)
 		for vmi, guest := range c.guests {
-			// 0 is told, too, as long as the guest is remembered: a gauge that vanishes is not one that went down.
+			// 0 is exposed, too, as long as the guest is remembered: a gauge that vanishes is not one that went down.
 			w.Series(float64(guest.open[known.verb]), "", vmi.Namespace, vmi.Name)
 		}
 	}

@@ -15,7 +15,7 @@ func TestConnections(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c := newConnections()
 	c.now = func() time.Time { return now }
-	told := func() string {
+	written := func() string {
 		var out bytes.Buffer
 		w := metrics.NewWriter(&out)
 		c.write(context.Background(), w)
@@ -31,7 +31,7 @@ func TestConnections(t *testing.T) {
 		return strings.Join(series, "\n")
 	}
 	const vmi = "/v1/namespaces/ns/virtualmachineinstances/demo/"
-	if got := told(); got != "" {
+	if got := written(); got != "" {
 		t.Errorf("nobody is connected: %s", got)
 	}
 	console, tunnel, second := c.begin(vmi+"console"), c.begin(vmi+"portforward/22/tcp"),
@@ -43,23 +43,23 @@ vnc_active_connections{namespace="ns",vmi="demo"} 0
 usbredir_active_connections{namespace="ns",vmi="demo"} 0
 portforward_active_tunnels{namespace="ns",vmi="demo"} %d
 vmi_last_api_connection_timestamp_seconds{namespace="ns",vmi="demo"} %d`
-	if got, want := told(), fmt.Sprintf(all, 1, 2, 1000); got != want {
+	if got, want := written(), fmt.Sprintf(all, 1, 2, 1000); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	now = now.Add(time.Hour)
 	second()
 	tunnel()
 	c.begin(vmi + "exec")()
-	if got, want := told(), fmt.Sprintf(all, 1, 0, 4600); got != want {
+	if got, want := written(), fmt.Sprintf(all, 1, 0, 4600); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	now = now.Add(2 * remembered)
-	if told() == "" {
+	if written() == "" {
 		t.Error("a guest whose console is open is forgotten")
 	}
 	console()
-	if got := told(); got != "" {
-		t.Errorf("told for ever: %s", got)
+	if got := written(); got != "" {
+		t.Errorf("written for ever: %s", got)
 	}
 }
 

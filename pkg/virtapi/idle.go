@@ -90,7 +90,7 @@ func (s *streams) prepare(key hostKey) {
 		defer s.mu.Unlock()
 		h.making = false
 		if err != nil {
-			return // the next stream dials for itself, and has an error to tell
+			return // the next stream dials for itself, and returns its error
 		}
 		if s.draining || s.hosts[key] != h {
 			_ = conn.Close() // nothing was sent over it

@@ -20,7 +20,7 @@ const (
 )
 
 // locations is a cache of where instances were found to run, so that of many connections to one guest the first reads
-// the instance and the others do not. Only virt-handler's word counts: it is told which instance is meant, and refuses
+// the instance and the others do not. Only virt-handler's word counts: it gets the instance that is meant, and refuses
 // when that does not run there (any more); then the instance is read again.
 type locations struct {
 	now func() time.Time

@@ -112,5 +112,5 @@ func (p *patience) set(deadline time.Time, stop bool) {
 		return
 	}
 	p.stopped = stop
-	_ = p.control.SetWriteDeadline(deadline) // a connection that is gone, which the write tells, or one of a test
+	_ = p.control.SetWriteDeadline(deadline) // a connection that is gone, which the write finds, or one of a test
 }

@@ -194,7 +194,7 @@ func TestConflictCauses(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if !strings.Contains(response.Result.Message, "which sets it; remove one of them") {
-		t.Errorf("the message does not say what mends it: %s", response.Result.Message)
+		t.Errorf("the message does not say what fixes it: %s", response.Result.Message)
 	}
 }
 

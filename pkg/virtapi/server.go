@@ -44,7 +44,7 @@ func newCodecs() serializer.CodecFactory {
 
 // open are the paths that need no authorization. The webhooks need none either, and are answered before it; see
 // webhooks. They change nothing, but that the eviction of a launcher pod marks its VMI. Besides what the caller sent
-// they tell whether the instance type and the preference that a VM names exist and what they set, and which ones the
+// they say whether the instance type and the preference that a VM names exist and what they set, and which ones the
 // labels of a claim name.
 var open = []string{"/healthz", "/livez", "/readyz"}
 

@@ -33,11 +33,11 @@ type streams struct {
 	// ctx ends all of them.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// serving ends when the server is told to stop, and with it the answers that have no end of their own: the server
+	// serving ends when the server is to stop, and with it the answers that have no end of their own: the server
 	// waits for them, and the streams are drained after that.
 	serving context.Context
 	stop    context.CancelFunc
-	// connections tells Prometheus of them, and quota bounds them.
+	// connections counts them for Prometheus, and quota bounds them.
 	connections *connections
 	quota       *quota.Quota
 
@@ -106,7 +106,7 @@ func (s *streams) spliceAs(
 	}
 	defer s.connections.begin(target.Path)()
 	s.prepare(hostKey{node, target.Host})
-	// How a stream ends is told to both sides by its close frame, and to nobody else.
+	// How a stream ends is in the close frame to both sides, and nowhere else.
 	_ = stream.Splice(s.ctx, as(client), as(backend))
 	return nil
 }

@@ -171,7 +171,7 @@ func retried(try func() error) error {
 	return err
 }
 
-// conflictingWriteError is a write that met another, as opposed to a conflict that the user is told of at once.
+// conflictingWriteError is a write that met another, as opposed to a conflict that is the user's error at once.
 type conflictingWriteError struct{ error }
 
 func (c *conflictingWriteError) Unwrap() error { return c.error }

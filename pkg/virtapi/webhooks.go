@@ -32,7 +32,7 @@ type webhooks struct {
 	callers  *callers                // nil: anybody may call
 	bodies   *bodies
 	turns    *turns
-	known    func(remote string) // told of the connections of callers who have shown who they are
+	known    func(remote string) // called with the connections of callers who have shown who they are
 	bodyTime time.Duration
 }
 

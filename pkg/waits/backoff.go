@@ -5,8 +5,8 @@ import "time"
 // maxDoublings keeps a wait of less than two hours from an overflow; it is longer than any by then.
 const maxDoublings = 20
 
-// After is how long to wait after so many failures in a row, at least one: first, doubled by each further one up to
-// most.
+// After returns how long to wait after so many failures in a row, at least one: first, doubled by each further one up
+// to most.
 func After(first, most time.Duration, failures int) time.Duration {
 	return min(first<<min(failures-1, maxDoublings), most)
 }

@@ -13,7 +13,7 @@ const Variable = "VIRTKIT_PATIENCE"
 
 const most = 1000
 
-// Factor is how many times as long as usual to wait: 1 where the environment says nothing.
+// Factor returns how many times as long as usual to wait: 1 where the environment says nothing.
 func Factor() (int, error) {
 	text := os.Getenv(Variable)
 	if text == "" {
@@ -26,8 +26,8 @@ func Factor() (int, error) {
 	return n, nil
 }
 
-// Scaled is the time to wait where d is enough on a usual machine. What is no Factor counts as 1: a command line that
-// cares asks Factor first.
+// Scaled returns the time to wait where d is enough on a usual machine. What is no Factor counts as 1: a command line
+// that cares asks Factor first.
 func Scaled(d time.Duration) time.Duration {
 	n, err := Factor()
 	if err != nil {

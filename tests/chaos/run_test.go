@@ -251,7 +251,7 @@ func (r *run) endMigration(ctx context.Context, g *vm) (moved bool, err error) {
 
 // rescue makes a VM anew that is stuck, so that the run can go on; its disk stays.
 func (r *run) rescue(ctx context.Context) error {
-	if err := r.Mend(ctx); err != nil {
+	if err := r.Repair(ctx); err != nil {
 		return err
 	}
 	for _, g := range r.vms {

@@ -26,7 +26,7 @@ func (r *run) step(ctx context.Context, s Step) (o Outcome, err error) {
 	}
 	if o.Stuck != "" {
 		if err := r.rescue(ctx); err != nil {
-			return o, fmt.Errorf("the cluster cannot be mended: %w", err)
+			return o, fmt.Errorf("the cluster cannot be repaired: %w", err)
 		}
 	}
 	return o, nil
@@ -70,7 +70,7 @@ func (r *run) kill(ctx context.Context, s Step, o *Outcome) error {
 	err = r.strike(ctx, f)
 	o.Killed = f.what
 	if err == nil && s.Kind == ControlPlane {
-		err = r.Mend(ctx)
+		err = r.Repair(ctx)
 	}
 	if failed := <-begun; err == nil {
 		err = failed

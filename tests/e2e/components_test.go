@@ -21,7 +21,7 @@ func TestKillComponents(t *testing.T) {
 	g.waitLogin(t)
 	con := g.openConsole(t, "")
 	con.login(t, "root", "tiny")
-	con.run(t, "WITNESS=still-here")
+	con.run(t, "MEMORY=still-here")
 	uid := g.vmi(t).UID
 	address, dial := g.forwardedTo(t, 80, forward.TCP)
 
@@ -33,7 +33,7 @@ func TestKillComponents(t *testing.T) {
 		}
 		con := g.openConsole(t, "")
 		con.send(t, "\r")
-		if got := con.run(t, "echo $WITNESS"); got != "still-here" {
+		if got := con.run(t, "echo $MEMORY"); got != "still-here" {
 			t.Fatalf("the guest is another: %q", got)
 		}
 	}

@@ -155,7 +155,7 @@ func TestPortForward(t *testing.T) {
 			t.Errorf("%d bytes arrived with sum %s, the guest's is %s, %v", len(random), md5Of(random), sum, err)
 		}
 		// The guest answers once it has seen the end of what it gets.
-		answer, err := tell(g.forwarded(t, 7, forward.TCP), random)
+		answer, err := exchange(g.forwarded(t, 7, forward.TCP), random)
 		if err != nil || !strings.HasPrefix(answer, md5Of(random)) {
 			t.Errorf("the guest got %q, %v; want %s", answer, err, md5Of(random))
 		}
@@ -265,8 +265,8 @@ func broken(conn net.Conn) error {
 	return nil
 }
 
-// tell sends data and returns what is answered after its end.
-func tell(address string, data []byte) (string, error) {
+// exchange sends data and returns what is answered after its end.
+func exchange(address string, data []byte) (string, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return "", err

@@ -104,7 +104,7 @@ func TestHostVolumes(t *testing.T) {
 	second.waitLogin(t)
 	con = second.shell(t, "")
 	expectText(t, con, "head -c 4 "+virtioDisk("image"), "kept")
-	told := func(con *console, node string) {
+	checkMetrics := func(con *console, node string) {
 		t.Helper()
 		host := `grep -A1 '<name>HostName</name>' | grep -o '>.*<' | tail -1`
 		expectText(t, con,
@@ -119,7 +119,7 @@ func TestHostVolumes(t *testing.T) {
 		})
 	}
 	home := second.vmi(t).Status.NodeName
-	told(con, home)
+	checkMetrics(con, home)
 	second.waitMigration(t, second.migrate(t, "there"), v1.MigrationSucceeded)
 	con = second.again(t)
 	expectText(t, con, "echo 3 > /proc/sys/vm/drop_caches; head -c 4 "+virtioDisk("image"), "kept")
@@ -127,5 +127,5 @@ func TestHostVolumes(t *testing.T) {
 	if away == home {
 		t.Fatalf("the guest is on %s still", home)
 	}
-	told(con, away)
+	checkMetrics(con, away)
 }

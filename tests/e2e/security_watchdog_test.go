@@ -96,7 +96,7 @@ func (g *lossy) outage(t *testing.T, after time.Duration) {
 		if err != nil {
 			return err.Error()
 		}
-		if set := node.Annotations[names.AnnotationWitnesses]; strings.Count(set, ",") != 2 {
+		if set := node.Annotations[names.AnnotationFencingSet]; strings.Count(set, ",") != 2 {
 			return "they are " + set
 		}
 		return ""

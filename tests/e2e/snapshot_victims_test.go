@@ -142,7 +142,7 @@ func (h *hardy) killControlPlane(t *testing.T) {
 		}
 		return ""
 	})
-	if err := h.Mend(t.Context()); err != nil {
+	if err := h.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -38,7 +38,7 @@ func TestUpgrade(t *testing.T) {
 	stays.waitPhase(t, bootTime, v1.Running)
 	con := moves.openConsole(t, "")
 	con.login(t, "root", "tiny")
-	con.run(t, "WITNESS=still-here")
+	con.run(t, "MEMORY=still-here")
 	mover, stayer := moves.vmi(t), stays.vmi(t)
 
 	newer := "ghcr.io/virtkit/virt-launcher:e2e-upgrade"
@@ -85,7 +85,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	con = moves.openConsole(t, "")
 	con.send(t, "\r")
-	if got := con.run(t, "echo $WITNESS"); got != "still-here" {
+	if got := con.run(t, "echo $MEMORY"); got != "still-here" {
 		t.Errorf("the guest is another: %q", got)
 	}
 	if now := stays.vmi(t); now.UID == stayer.UID {

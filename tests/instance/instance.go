@@ -126,8 +126,8 @@ func (i *Instance) Down() error {
 	return os.RemoveAll(i.dir)
 }
 
-// Mend starts what has died of the instance, as `virt-local up` does when it is called again.
-func (i *Instance) Mend(ctx context.Context) error {
+// Repair starts what has died of the instance, as `virt-local up` does when it is called again.
+func (i *Instance) Repair(ctx context.Context) error {
 	return i.run(ctx, "virt-local", "up", "--name", i.Name, "--hints=false", "--kubeconfig", i.Kubeconfig)
 }
 

@@ -230,7 +230,7 @@ func (c *cluster) put1(resource string, o metav1.Object) {
 	if !known {
 		kind = "ADDED"
 	}
-	c.tell(kind, resource, o)
+	c.notify(kind, resource, o)
 }
 
 func (c *cluster) remove(resource, key string) {
@@ -242,10 +242,10 @@ func (c *cluster) remove(resource, key string) {
 	}
 	delete(c.objects[resource], key)
 	c.version++
-	c.tell("DELETED", resource, o)
+	c.notify("DELETED", resource, o)
 }
 
-func (c *cluster) tell(kind, resource string, o metav1.Object) {
+func (c *cluster) notify(kind, resource string, o metav1.Object) {
 	data, err := json.Marshal(map[string]any{"type": kind, "object": o})
 	if err != nil {
 		panic(err)

@@ -85,7 +85,7 @@ func TestNodeOfVirtHandler(t *testing.T) {
 		},
 		{
 			"chooses who vouches for another node", otherNode, "its own node only",
-			metadata(map[string]any{"annotations": map[string]any{names.AnnotationWitnesses: "a,b,c"}}),
+			metadata(map[string]any{"annotations": map[string]any{names.AnnotationFencingSet: "a,b,c"}}),
 		},
 		{
 			"cordons another node", otherNode, "its own node only",
@@ -122,7 +122,7 @@ func TestNodeOfVirtHandler(t *testing.T) {
 	t.Run("what virt-handler does", func(t *testing.T) {
 		beat, err := nodestatus.Patch(true, metav1.Now().Time, map[string]string{
 			names.AnnotationHost:            "{}",
-			names.AnnotationWitnesses:       "a",
+			names.AnnotationFencingSet:      "a",
 			names.AnnotationHeartbeatPaused: "b",
 		})
 		if err != nil {
@@ -357,7 +357,7 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 	}
 	now := metav1.Now().Time
 	here := vmistatus.Target{Node: ownNode, Address: "192.0.2.7", Port: 8187, Prepared: true}
-	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Now: now}, here))
+	write(target, vmistatus.AtTarget(vmistatus.Input{VMI: vmi, Now: now}, here))
 	if vmi.Status.MigrationState.TargetNodeAddress != here.Address {
 		t.Fatalf("%+v", vmi.Status.MigrationState)
 	}
@@ -370,7 +370,7 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 	}))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod2", Name: "p2"}}
 	vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)} // nobody here asks the API server for the spec
-	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))
+	write(target, vmistatus.AtTarget(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))
 	guest.StateSaved = true
 	write(target, vmistatus.Next(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}))
 	if s := vmi.Status.VolumeStatus; len(s) != 2 || s[1].Name != "state-2" ||

@@ -50,15 +50,15 @@ func TestCloudImage(t *testing.T) {
 		"cloud-id":                                   "nocloud",
 	})
 
-	t.Run("agent", func(t *testing.T) { tellsOfItself(t, g) })
+	t.Run("agent", func(t *testing.T) { testAgentReport(t, g) })
 	t.Run("credentials", func(t *testing.T) { credentials(t, g, first, second, secondPublic) })
 	t.Run("freeze", func(t *testing.T) { freezes(t, g, boot) })
 	t.Run("softreboot", func(t *testing.T) { reboots(t, g, boot, second) })
 	t.Run("migration", func(t *testing.T) { moves(t, g, boot) })
 }
 
-// tellsOfItself checks what the guest agent says, and where it is shown.
-func tellsOfItself(t *testing.T, g *guest) {
+// testAgentReport checks what the guest agent says, and where it is shown.
+func testAgentReport(t *testing.T, g *guest) {
 	var info v1.VirtualMachineInstanceGuestAgentInfo
 	if err := g.subresource(t, http.MethodGet, "guestosinfo", "", &info); err != nil {
 		t.Fatal(err)

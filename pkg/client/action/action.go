@@ -1,5 +1,5 @@
 // Package action holds what the packages below it share: the errors by which a caller, the command line or the
-// dashboard, tells failures apart, and the version of their reports. The packages do virtctl's work with no terminal:
+// dashboard, distinguishes failures, and the version of their reports. The packages do virtctl's work with no terminal:
 // create builds a VirtualMachine, lifecycle starts and stops, wait waits, list makes rows, console moves bytes.
 package action
 

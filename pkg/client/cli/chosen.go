@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
-// Chosen is how a command that changes nothing is told which machines it is about: by their names, or with -l.
+// Chosen is how a user names the machines of a command that changes nothing: by their names, or with -l.
 type Chosen struct {
 	Names    []string
 	Selector string
@@ -33,10 +33,11 @@ func (o *Chosen) Validate(cmd *cobra.Command, needed bool) error {
 	return CheckSelector(o.Selector)
 }
 
-// Several is whether the output tells machines apart: more than one was named, or a selector chose them.
+// Several reports whether the output names machines: more than one was named, or a selector chose them.
 func (o *Chosen) Several() bool { return len(o.Names) > 1 || o.Selector != "" }
 
-// Targets are the client and the machines, those of -l as they are now. That there are none is an action.ErrNotFound.
+// Targets returns the client and the machines, those of -l as they are now. That there are none is an
+// action.ErrNotFound.
 func (o *Chosen) Targets(ctx context.Context, f *Factory) (*client.Client, []Target, error) {
 	ns, err := f.Namespace()
 	if err != nil {
@@ -59,7 +60,7 @@ func (o *Chosen) Targets(ctx context.Context, f *Factory) (*client.Client, []Tar
 	return c, targets, err
 }
 
-// Selected are the VMs of a namespace that a selector matches now; "" matches all.
+// Selected returns the VMs of a namespace that a selector matches now; "" matches all.
 func Selected(ctx context.Context, c *client.Client, namespace, selector string) ([]Target, error) {
 	list, err := c.VMList(ctx, namespace, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

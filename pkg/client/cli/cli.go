@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// DisplayName is how the user calls this program: "kubectl virt" when argv0 is the kubectl plugin
+// DisplayName returns how the user calls this program: "kubectl virt" when argv0 is the kubectl plugin
 // kubectl-virt, else "virtctl".
 func DisplayName(argv0 string) string {
 	base := strings.TrimSuffix(filepath.Base(argv0), ".exe")

@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ConnectionWords are the global flags that the user gave, each as one word: they choose the cluster, the user and
+// ConnectionWords returns the global flags that the user gave, each as one word: they choose the cluster, the user and
 // the namespace, and a virtctl that ours starts must choose the same.
 func ConnectionWords(cmd *cobra.Command) []string {
 	var out []string

@@ -23,7 +23,7 @@ type Creation struct {
 	Waiting
 }
 
-// NewCreation is the frame without its flags.
+// NewCreation returns the frame without its flags.
 func NewCreation(f *Factory) Creation { return Creation{Factory: f, Output: NewOutput()} }
 
 // AddFlags registers the flags. until says what --wait waits for.
@@ -60,7 +60,7 @@ type Kind[T Object] struct {
 }
 
 // Send creates object, and returns it as the server has it. A client's dry run sends nothing. A user who interrupts it
-// is told that the object may be there.
+// reads that the object may be there.
 func (k Kind[T]) Send(ctx context.Context, c *client.Client, o *Creation, object T) (T, error) {
 	if o.DryRun == DryRunClient {
 		return object, nil
@@ -74,7 +74,7 @@ func (k Kind[T]) Send(ctx context.Context, c *client.Client, o *Creation, object
 }
 
 // Await waits with --wait until an object that was sent is carried out, and returns it as it is then, also with an
-// error. A user who interrupts it is told that the object goes on, and which command says how far it is.
+// error. A user who interrupts it reads that the object goes on, and which command says how far it is.
 func (k Kind[T]) Await(ctx context.Context, c *client.Client, o *Creation, sent T) (T, error) {
 	if !o.Wait {
 		return sent, nil

@@ -51,7 +51,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode is what the program ends with for err.
+// ExitCode returns the program's exit code for err.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK

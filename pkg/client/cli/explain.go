@@ -25,7 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
-// Connection is what a message about the cluster can name. The zero value names nothing.
+// Connection has the names that a message about the cluster can use. The zero value names nothing.
 type Connection struct {
 	// Context and Server are the kubeconfig's; Program is how the user calls us.
 	Context, Server, Program string

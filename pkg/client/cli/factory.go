@@ -44,7 +44,7 @@ func NewFactory(program string, io *IOStreams, getenv func(string) string) *Fact
 	}
 }
 
-// RESTConfig is how to reach the cluster, from kubeconfig and flags. Each call returns a copy of its own.
+// RESTConfig returns how to reach the cluster, from kubeconfig and flags. Each call returns a copy of its own.
 func (f *Factory) RESTConfig() (*rest.Config, error) {
 	c, err := f.Flags.Loader().ClientConfig()
 	if err != nil {
@@ -60,13 +60,13 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 	return c, nil
 }
 
-// Namespace is the namespace to work in: --namespace, else the context's, else "default".
+// Namespace returns the namespace to work in: --namespace, else the context's, else "default".
 func (f *Factory) Namespace() (string, error) {
 	ns, _, err := f.Flags.Loader().Namespace()
 	return ns, kubeconfigError(err)
 }
 
-// NamespaceOf is the namespace of an object that is to be sent: its own, or Namespace where it has none.
+// NamespaceOf returns the namespace of an object that is to be sent: its own, or Namespace where it has none.
 func (f *Factory) NamespaceOf(object metav1.Object) (string, error) {
 	if ns := object.GetNamespace(); ns != "" {
 		return ns, nil
@@ -82,7 +82,7 @@ func kubeconfigError(err error) error {
 	return err
 }
 
-// Client is the typed client of KubeVirt's resources and subresources.
+// Client returns the typed client of KubeVirt's resources and subresources.
 func (f *Factory) Client() (*client.Client, error) {
 	f.once.Do(func() {
 		config, err := f.RESTConfig()
@@ -95,7 +95,7 @@ func (f *Factory) Client() (*client.Client, error) {
 	return f.client, f.onceErr
 }
 
-// Scope is the client, and the namespace to work in.
+// Scope returns the client, and the namespace to work in.
 func (f *Factory) Scope() (*client.Client, string, error) {
 	namespace, err := f.Namespace()
 	if err != nil {
@@ -136,7 +136,7 @@ func (f *Factory) Connection() Connection {
 	return c
 }
 
-// Machine is the client, and the machine that an argument names: NAME, vm/NAME or vmi/NAME.
+// Machine returns the client, and the machine that an argument names: NAME, vm/NAME or vmi/NAME.
 func (f *Factory) Machine(arg string) (*client.Client, Target, error) {
 	target, err := f.Target(arg)
 	if err != nil {
@@ -146,7 +146,7 @@ func (f *Factory) Machine(arg string) (*client.Client, Target, error) {
 	return c, target, err
 }
 
-// Target is the machine alone; no cluster is needed.
+// Target returns the machine alone; no cluster is needed.
 func (f *Factory) Target(arg string) (Target, error) {
 	namespace, err := f.Namespace()
 	if err != nil {

@@ -48,7 +48,7 @@ func OpenFile(stdin io.Reader, flag, path string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// Unreadable is the UsageError about a file that a flag or an argument, "", names and that cannot be read.
+// Unreadable returns the UsageError about a file that a flag or an argument, "", names and that cannot be read.
 func Unreadable(flag, path string, err error) error {
 	return UsageErrorf("%s%s", before(flag), WhyUnreadable(path, err))
 }
@@ -85,7 +85,7 @@ func WhyUnreadable(path string, err error) string {
 	return fmt.Sprintf("%s cannot be read: %v", path, reason)
 }
 
-// FileAbove is the part of a path that should be a directory and is a file.
+// FileAbove returns the part of a path that should be a directory and is a file.
 func FileAbove(name string) string {
 	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && !info.IsDir() {

@@ -58,7 +58,7 @@ func (d DryRun) Created(out io.Writer, kind, name string) error {
 	return err
 }
 
-// Suffix is what a message ends with: " (server dry run)", as kubectl's do, or nothing.
+// Suffix returns the end of a message: " (server dry run)", as kubectl's do, or nothing.
 func (d DryRun) Suffix() string {
 	switch d {
 	case DryRunClient:

@@ -27,7 +27,7 @@ type IOStreams struct {
 	status status
 }
 
-// SystemStreams are the process's own streams. Colour follows NO_COLOR (https://no-color.org) and TERM=dumb.
+// SystemStreams returns the process's own streams. Colour follows NO_COLOR (https://no-color.org) and TERM=dumb.
 func SystemStreams(getenv func(string) string) *IOStreams {
 	s := &IOStreams{
 		In:       os.Stdin,
@@ -54,7 +54,7 @@ func (s *IOStreams) ColourOut() bool { return s.OutIsTTY && s.colour }
 // ColourErr reports whether ErrOut shows colour.
 func (s *IOStreams) ColourErr() bool { return s.ErrIsTTY && s.colour }
 
-// Width is the terminal's width in columns, or 0 when Out is no terminal.
+// Width returns the terminal's width in columns, or 0 when Out is no terminal.
 func (s *IOStreams) Width() int {
 	if !s.OutIsTTY || s.width == nil {
 		return 0
@@ -62,7 +62,7 @@ func (s *IOStreams) Width() int {
 	return s.width()
 }
 
-// Reading are the same streams, but what is read is a terminal.
+// Reading returns the same streams, but what is read is a terminal.
 func (s *IOStreams) Reading(terminal io.Reader) *IOStreams {
 	return &IOStreams{
 		In: terminal, Out: s.Out, ErrOut: s.ErrOut, InIsTTY: true, OutIsTTY: s.OutIsTTY, ErrIsTTY: s.ErrIsTTY,

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Distance is how many letters must be added, removed, replaced, or swapped with their neighbour to make b of a.
+// Distance returns how many letters must be added, removed, replaced, or swapped with their neighbour to make b of a.
 func Distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

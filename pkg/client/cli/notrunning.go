@@ -88,8 +88,8 @@ func (f *Factory) StartIt(target Target) string {
 	return fmt.Sprintf("start it with `%s start %s%s`", f.Program, target.Name, f.InNamespace(target.Namespace))
 }
 
-// InNamespace is the flag, after a space, with which a command is about a namespace; empty where that is the one that
-// commands are about anyway.
+// InNamespace returns the flag, after a space, with which a command is about a namespace; empty where that is the one
+// that commands are about anyway.
 func (f *Factory) InNamespace(namespace string) string {
 	if ns, err := f.Namespace(); err == nil && ns == namespace {
 		return ""

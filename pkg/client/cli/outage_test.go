@@ -15,7 +15,7 @@ import (
 )
 
 // An outage has one line at its beginning and one at its end, above what a terminal shows of the wait.
-func TestTellOutages(t *testing.T) {
+func TestReportOutages(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "none") // whose server is not named
 	if err := os.WriteFile(kubeconfig, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -104,14 +104,14 @@ func newPrinter(w io.Writer, terminal bool) *Printer {
 // program's own, without anything in them that somebody else said.
 func (s *IOStreams) RawOut() io.Writer { return raw(s.Out) }
 
-// RawErr is the same of standard error.
+// RawErr returns the same for standard error.
 func (s *IOStreams) RawErr() io.Writer { return raw(s.ErrOut) }
 
 // Flush writes what the streams hold back, at the program's end.
 func (s *IOStreams) Flush() {
 	for _, w := range []io.Writer{s.Out, s.ErrOut} {
 		if p, ok := w.(*Printer); ok {
-			_ = p.Flush() // nobody is left to tell
+			_ = p.Flush() // nobody is left to report it to
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Selection is how a command is told which machines it is about other than by their names: -l, --all, -A. Yes is --yes.
+// Selection is how a user chooses a command's machines other than by their names: -l, --all, -A. Yes is --yes.
 type Selection struct {
 	Selector      string
 	All           bool

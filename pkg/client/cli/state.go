@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// StateDir is where a program keeps what is to survive it and is of no use elsewhere: $XDG_STATE_HOME/virtkit, else
-// ~/.local/state/virtkit, and on Windows %LocalAppData%\virtkit. It is not made.
+// StateDir returns where a program keeps what is to survive it and is of no use elsewhere: $XDG_STATE_HOME/virtkit,
+// else ~/.local/state/virtkit, and on Windows %LocalAppData%\virtkit. It is not made.
 func StateDir(getenv func(string) string) (string, error) {
 	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "virtkit"), nil

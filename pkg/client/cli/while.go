@@ -26,7 +26,7 @@ func (s *IOStreams) WhileStage(what func() string, do func() error) error {
 	done, shown := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(shown)
-		s.tell(what, done)
+		s.showStatus(what, done)
 	}()
 	defer func() {
 		close(done)
@@ -35,7 +35,7 @@ func (s *IOStreams) WhileStage(what func() string, do func() error) error {
 	return do()
 }
 
-func (s *IOStreams) tell(what func() string, done <-chan struct{}) {
+func (s *IOStreams) showStatus(what func() string, done <-chan struct{}) {
 	start := time.Now()
 	tick := time.NewTicker(patience)
 	defer tick.Stop()
@@ -71,7 +71,7 @@ func (s *IOStreams) Status(text string) {
 	line := []rune(printable.Line(text))
 	width := s.Width()
 	if width <= 1 {
-		width = 80 // standard output is none, or none that tells
+		width = 80 // standard output is none, or one that does not say
 	}
 	if len(line) >= width {
 		line = line[:width-1] // a line that wraps could not be taken back

@@ -19,7 +19,7 @@ type Event struct {
 	Count       int32
 }
 
-// Key is the event's namespace and name.
+// Key returns the event's namespace and name.
 func (e *Event) Key() Key { return Key{Namespace: e.Namespace, Name: e.Name} }
 
 // OfEvent makes an event's row, of both of the API's ways to write one.

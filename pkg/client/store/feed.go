@@ -143,7 +143,7 @@ func (f *feed[O, R]) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// Add, Update, Delete and Replace are what a reflector does with what it has heard.
+// Add, Update, Delete and Replace are called by a reflector.
 func (f *feed[O, R]) Add(o any) error { return f.Update(o) }
 
 // Update keeps a row.

@@ -8,7 +8,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// Health is what a machine's status says: whether somebody has to look. The dashboard and `list` show it by colour.
+// Health says whether somebody has to look at a machine. The dashboard and `list` show it by colour.
 type Health int
 
 const (
@@ -24,7 +24,7 @@ const (
 	Bad
 )
 
-// HealthOf is what a printableStatus or a phase says of a machine that is ready or not.
+// HealthOf returns the health by a printableStatus or a phase of a machine that is ready or not.
 func HealthOf(status string, ready bool) Health {
 	switch status {
 	case "Running":

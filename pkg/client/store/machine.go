@@ -55,7 +55,7 @@ type Machine struct {
 	Trouble string
 }
 
-// Key is the machine's namespace and name.
+// Key returns the machine's namespace and name.
 func (m *Machine) Key() Key { return Key{Namespace: m.Namespace, Name: m.Name} }
 
 // Alive reports whether a guest is there or about to be.
@@ -63,7 +63,7 @@ func (m *Machine) Alive() bool {
 	return m.Phase != "" && m.Phase != v1.Succeeded && m.Phase != v1.Failed
 }
 
-// IP is the first address.
+// IP returns the first address.
 func (m *Machine) IP() string {
 	if len(m.IPs) == 0 {
 		return ""
@@ -198,7 +198,7 @@ func Owned(vmi *v1.VirtualMachineInstance) bool {
 	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind
 }
 
-// GuestOS is what a guest's agent calls its system.
+// GuestOS returns the name of a guest's system by its agent.
 func GuestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
 	if info.PrettyName != "" {
 		return info.PrettyName
@@ -206,7 +206,7 @@ func GuestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
 	return strings.TrimSpace(info.Name + " " + info.VersionID)
 }
 
-// SizeOf is the size of a VM as it says it itself: zero where its instance type does.
+// SizeOf returns the size of a VM as it says it itself: zero where its instance type does.
 func SizeOf(vm *v1.VirtualMachine) (uint32, resource.Quantity) {
 	if vm.Spec.Template == nil {
 		return 0, resource.Quantity{}
@@ -218,7 +218,7 @@ func SizeOf(vm *v1.VirtualMachine) (uint32, resource.Quantity) {
 	return cpus, memory
 }
 
-// Size is the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.
+// Size returns the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.
 func Size(d *v1.DomainSpec) (uint32, resource.Quantity) {
 	memory, _ := sizing.Memory(d) // zero when an instance type is to say it
 	return uint32(sizing.VCPUs(d)), memory

@@ -37,10 +37,10 @@ func (m *Machines) Feed(ctx context.Context, vms, vmis Source) {
 	feeds.Wait()
 }
 
-// State is the worse of the two feeds'.
+// State returns the worse of the two feeds'.
 func (m *Machines) State() State { return Worst(m.vms.State(), m.vmis.State()) }
 
-// Worst is the state of rows that are made of several tables.
+// Worst returns the state of rows that are made of several tables.
 func Worst(states ...State) State {
 	out := states[0]
 	for _, s := range states[1:] {

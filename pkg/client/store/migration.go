@@ -29,7 +29,7 @@ type Migration struct {
 	Progress *progress.Progress
 }
 
-// Key is the migration's namespace and name.
+// Key returns the migration's namespace and name.
 func (m *Migration) Key() Key { return Key{Namespace: m.Namespace, Name: m.Name} }
 
 // Active reports whether the migration has not ended.

@@ -46,10 +46,10 @@ type Condition struct {
 	Reason, Message string
 }
 
-// Key is the resource, with the namespace, and the name.
+// Key returns the resource, with the namespace, and the name.
 func (s *Set) Key() Key { return Key{Namespace: s.Resource + "/" + s.Namespace, Name: s.Name} }
 
-// Short is the kind's short name.
+// Short returns the kind's short name.
 func (s *Set) Short() string {
 	if s.Resource == Pools {
 		return "vmpool"

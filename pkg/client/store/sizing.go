@@ -28,7 +28,7 @@ type Sizing struct {
 	Details []string
 }
 
-// Key is the kind, with the namespace, and the name.
+// Key returns the kind, with the namespace, and the name.
 func (s *Sizing) Key() Key { return Key{Namespace: s.Resource + "/" + s.Namespace, Name: s.Name} }
 
 // Resources of instance types and preferences.

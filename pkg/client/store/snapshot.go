@@ -62,13 +62,13 @@ type Snapshot struct {
 	Claims [][2]string
 }
 
-// Key is the resource, with the namespace, and the name.
+// Key returns the resource, with the namespace, and the name.
 func (s *Snapshot) Key() Key { return Key{Namespace: s.Resource + "/" + s.Namespace, Name: s.Name} }
 
-// Object is the namespace and name.
+// Object returns the namespace and name.
 func (s *Snapshot) Object() Key { return Key{Namespace: s.Namespace, Name: s.Name} }
 
-// Short is the kind in a word: snapshot, restore or clone.
+// Short returns the kind in a word: snapshot, restore or clone.
 func (s *Snapshot) Short() string { return ShortOf(s.Resource) }
 
 // ShortOf is a resource's kind in a word.
@@ -82,10 +82,10 @@ func ShortOf(resource string) string {
 	return "snapshot"
 }
 
-// Source is the key of the snapshot that a restore or clone is made of.
+// Source returns the key of the snapshot that a restore or clone is made of.
 func (s *Snapshot) Source() Key { return Key{Namespace: Snapshots + "/" + s.Namespace, Name: s.Of} }
 
-// Content is what a snapshot has of its VM's volumes.
+// Content lists a snapshot's volumes.
 type Content struct {
 	Namespace, Name string
 	Volumes         []SnapshotVolume
@@ -109,8 +109,8 @@ type VolumeSnapshot struct {
 	Size resource.Quantity
 }
 
-// MakerOf is what has made an object: the object that controls it, as kind/name, unless that is a VM, which is given
-// its restores; else the program that wrote its spec
+// MakerOf returns the maker of an object: the object that controls it, as kind/name, unless that is a VM, which is
+// given its restores; else the program that wrote its spec
 // first, as the API server has it. It keeps no user, and no time more exact than seconds: a controller may have added a
 // finalizer within the same one.
 func MakerOf(o metav1.Object) string {
@@ -166,7 +166,7 @@ func (t *SnapshotTables) Rows() []*Snapshot {
 	return all
 }
 
-// Get is the row with a key of a row, or nil.
+// Get returns the row with a key of a row, or nil.
 func (t *SnapshotTables) Get(key Key) *Snapshot {
 	resource, namespace, _ := strings.Cut(key.Namespace, "/")
 	object := Key{Namespace: namespace, Name: key.Name}
@@ -179,7 +179,7 @@ func (t *SnapshotTables) Get(key Key) *Snapshot {
 	return t.Snapshots.Get(object)
 }
 
-// VolumesOf are what is in a snapshot, with what a restore of each takes at least; nil while that is not known.
+// VolumesOf returns the volumes of a snapshot, with what a restore of each takes at least; nil while it is not known.
 func (t *SnapshotTables) VolumesOf(s *Snapshot) []SnapshotVolume {
 	content := t.Contents.Get(Key{Namespace: s.Namespace, Name: s.Content})
 	if content == nil {

@@ -71,7 +71,7 @@ func (t *Table[R]) Rows() []*R {
 	return rows
 }
 
-// Get is the row of one object, or nil.
+// Get returns the row of one object, or nil.
 func (t *Table[R]) Get(key Key) *R {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/optional"
 )
 
-// DataVolumes is the kind of CDI's that Access reads.
+// DataVolumes returns the kind of CDI's that Access reads.
 func DataVolumes() optional.Kind {
 	return optional.Kind{Version: cdiv1.SchemeGroupVersion, Resource: "datavolumes", Object: &cdiv1.DataVolume{}}
 }

@@ -20,7 +20,7 @@ import (
 // restore; KubeVirt sets it on all DataVolumes of VMs.
 const allowClaimAdoption = "cdi.kubevirt.io/allowClaimAdoption"
 
-// New is the DataVolume of a VM's template, as it is to be created.
+// New returns the DataVolume of a VM's template, as it is to be created.
 func New(vm *v1.VirtualMachine, template *v1.DataVolumeTemplateSpec) *cdiv1.DataVolume {
 	dv := &cdiv1.DataVolume{
 		ObjectMeta: metav1.ObjectMeta{

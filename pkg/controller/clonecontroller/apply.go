@@ -58,7 +58,7 @@ func (r *Reconciler) create(ctx context.Context, view *View, step *Step) error {
 	for _, object := range step.Create {
 		switch err := r.writes.Create(ctx, object); {
 		case apierrors.IsAlreadyExists(err):
-			return frame.ErrBehind // it is looked at next time
+			return frame.ErrStale // it is looked at next time
 		case err != nil:
 			err = fmt.Errorf("failed creating %T %s for clone %s: %w", object, object.GetName(), c.Name, err)
 			return r.refused(ctx, view, err)
@@ -89,7 +89,7 @@ func (r *Reconciler) create(ctx context.Context, view *View, step *Step) error {
 	return nil
 }
 
-// ready tells the restore controller that the copy of a snapshot is whole, the content first.
+// ready writes for the restore controller that the copy of a snapshot is whole, the content first.
 func (r *Reconciler) ready(ctx context.Context, view *View) error {
 	content, snapshot, origin := view.Content, view.Snapshot, view.Carry.Origin.Status
 	err := frame.PatchStatus(ctx, r.writes, content, &content.Status, &v1beta1.VirtualMachineSnapshotContentStatus{

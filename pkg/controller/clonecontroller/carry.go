@@ -35,7 +35,7 @@ const (
 	reasonLeft = "ReferencesNotCopied"
 )
 
-// Carry is what there is of a clone whose source is in another namespace.
+// Carry has the objects of a clone whose source is in another namespace.
 type Carry struct {
 	// Origin is the snapshot in the namespace of the source, the temporary one or the one that is cloned; nil when it
 	// is not there, or is not this clone's. Content is what it has of its VM.

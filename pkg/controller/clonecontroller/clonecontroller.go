@@ -49,10 +49,10 @@ const (
 	reasonTaken = "TargetExists"
 )
 
-// again is when to look again at what nobody tells of.
+// again is when to look again at what has no event.
 const again = 5 * time.Second
 
-// View is what there is.
+// View holds what exists.
 type View struct {
 	Clone *clonev1beta1.VirtualMachineClone
 	// Source is the VM that is cloned, nil when it does not exist, or a snapshot is.
@@ -78,7 +78,7 @@ type View struct {
 // Event is one about the clone.
 type Event struct{ Type, Reason, Message string }
 
-// Step is what is to be done, in the order of its fields; the zero Step is nothing.
+// Step says what to write, in the order of its fields; the zero Step is nothing.
 type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer   bool

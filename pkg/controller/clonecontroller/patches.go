@@ -30,8 +30,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patches are the JSON patches, each an operation, that make of a snapshot's VM the clone: with an identity of its own,
-// without what the filters leave out, and with what the clone asks for.
+// Patches returns the JSON patches, each an operation, that make of a snapshot's VM the clone: with an identity of its
+// own, without what the filters leave out, and with what the clone asks for.
 func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCloneSpec) ([]string, error) {
 	template := source.Spec.Template
 	patches, err := addresses(source, spec.NewMacAddresses)

@@ -45,12 +45,12 @@ type Reconciler struct {
 	writes *frame.Writes
 }
 
-// VolumeSnapshots is what a clone asks of volumesnapshots.Access.
+// VolumeSnapshots has the methods of volumesnapshots.Access that a clone calls.
 type VolumeSnapshots interface {
 	Follow(c controller.Controller, users handler.MapFunc)
 }
 
-// Frame is what reconciles.
+// Frame returns the reconciler's frame.
 func (r *Reconciler) Frame() *frame.Frame[*clonev1beta1.VirtualMachineClone, View, Step] {
 	r.writes = frame.NewWrites(r.Client)
 	return &frame.Frame[*clonev1beta1.VirtualMachineClone, View, Step]{

@@ -36,7 +36,7 @@ type View struct {
 	Pods int
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Want is the budget that there should be; nil leaves what there is.
 	Want *policyv1.PodDisruptionBudget
@@ -64,7 +64,7 @@ func Next(view View) Step {
 	return Step{Want: want} // the others keep the pod until this one does
 }
 
-// Name is that of a VMI's budget.
+// Name returns the name of a VMI's budget.
 func Name(instance *v1.VirtualMachineInstance) string {
 	sum := sha256.Sum256([]byte(instance.UID))
 	return namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]

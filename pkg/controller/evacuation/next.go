@@ -1,6 +1,6 @@
 // Package evacuation moves guests off the nodes that they are to leave. Its inputs are the mark that an eviction left
 // on a VMI (status.evacuationNodeName), the taint of a node that is drained that way, and the migrations there are; its
-// output are migrations. The mark goes when the guest has arrived elsewhere: the new node's virt-handler takes it off.
+// output are migrations. The mark goes when the guest is at the target: its virt-handler takes it off.
 //
 //	VMI, marked ──Next──► VirtualMachineInstanceMigration kubevirt-evacuation-… ──migration──► another node
 //
@@ -62,7 +62,7 @@ type View struct {
 	Now                        time.Time
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Create is a migration to be made.
 	Create *v1.VirtualMachineInstanceMigration

@@ -107,7 +107,7 @@ func (c *Cluster) writeInstances(w *metrics.Writer) {
 	c.writeLastMigrations(w)
 }
 
-// writeEphemeral tells which plugged volumes a restart would lose.
+// writeEphemeral writes which plugged volumes a restart would lose.
 func (c *Cluster) writeEphemeral(w *metrics.Writer) {
 	w.Family(metrics.VMIEphemeralHotplug)
 	var machines map[types.UID]*v1.VirtualMachine // looked up seldom: few guests have plugged volumes
@@ -152,7 +152,7 @@ func (c *Cluster) writeAddresses(w *metrics.Writer) {
 	}
 }
 
-// writeLastMigrations tells when the last migration of each instance began and ended.
+// writeLastMigrations writes when the last migration of each instance began and ended.
 func (c *Cluster) writeLastMigrations(w *metrics.Writer) {
 	called := make(map[types.UID]string, len(c.Migrations))
 	for _, m := range c.Migrations {

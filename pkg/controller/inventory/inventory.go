@@ -1,6 +1,6 @@
-// Package inventory tells Prometheus what exists in the cluster: machines, instances, migrations, and how long they
-// take from phase to phase. It reads what the reconcilers' caches have and keeps nothing of it; the virt-controller
-// that leads does it.
+// Package inventory exposes to Prometheus what exists in the cluster: machines, instances, migrations, and how long
+// they take from phase to phase. It reads what the reconcilers' caches have and keeps nothing of it; the
+// virt-controller that leads does it.
 //
 //	caches ──list of pointers──► Cluster ──Write (pure)──► metrics.Writer
 //	       └─events──► Transitions ──► histograms
@@ -24,7 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Cluster is what exists. Nothing of it is changed: it is the caches' own.
+// Cluster has the objects that exist. Nothing of it is changed: it is the caches' own.
 type Cluster struct {
 	Instances  []*v1.VirtualMachineInstance
 	Machines   []*v1.VirtualMachine
@@ -50,12 +50,12 @@ type OnNode struct {
 type Inventory struct {
 	Cache  cache.Cache
 	Config func() config.Config
-	// Endpoint is told what is to be told while this leads.
+	// Endpoint gets the inventory's metrics while this replica leads.
 	Endpoint    *endpoint.Endpoint
 	Transitions *Transitions
 }
 
-// NeedLeaderElection says that only the leader tells: two that tell the same would count it twice.
+// NeedLeaderElection says that only the leader exposes it: two replicas would count it twice.
 func (i *Inventory) NeedLeaderElection() bool { return true }
 
 // indexed is what an informer of one kind is.
@@ -63,7 +63,7 @@ type indexed interface {
 	GetIndexer() toolscache.Indexer
 }
 
-// Start tells until the context ends.
+// Start exposes the inventory until the context ends.
 func (i *Inventory) Start(ctx context.Context) error {
 	lists := map[string]toolscache.Indexer{}
 	for kind, object := range map[string]client.Object{

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// groups are KubeVirt's of printable statuses, and the family that tells since when a machine is in one of the group.
+// groups are KubeVirt's of printable statuses, and the family that says since when a machine is in one of the group.
 var groups = []struct {
 	name     string
 	family   *metrics.Family
@@ -129,20 +129,20 @@ func (c *Cluster) writeResources(w *metrics.Writer) {
 			continue
 		}
 		domain := &vm.Spec.Template.Spec.Domain
-		tell := func(value float64, resource, unit, source string) {
+		write := func(value float64, resource, unit, source string) {
 			if value > 0 {
 				w.Series(value, "", vm.Name, vm.Namespace, resource, unit, source)
 			}
 		}
 		if m := domain.Memory; m != nil && m.Guest != nil {
-			tell(float64(m.Guest.Value()), "memory", "bytes", "guest")
+			write(float64(m.Guest.Value()), "memory", "bytes", "guest")
 		}
-		tell(float64(domain.Resources.Requests.Memory().Value()), "memory", "bytes", "domain")
-		tell(domain.Resources.Requests.Cpu().AsApproximateFloat64(), "cpu", "cores", "requests")
+		write(float64(domain.Resources.Requests.Memory().Value()), "memory", "bytes", "domain")
+		write(domain.Resources.Requests.Cpu().AsApproximateFloat64(), "cpu", "cores", "requests")
 		if cpu := domain.CPU; cpu != nil {
-			tell(float64(cpu.Cores), "cpu", "cores", "domain")
-			tell(float64(cpu.Sockets), "cpu", "sockets", "domain")
-			tell(float64(cpu.Threads), "cpu", "threads", "domain")
+			write(float64(cpu.Cores), "cpu", "cores", "domain")
+			write(float64(cpu.Sockets), "cpu", "sockets", "domain")
+			write(float64(cpu.Threads), "cpu", "threads", "domain")
 		}
 	}
 	w.Family(metrics.VMLimits)

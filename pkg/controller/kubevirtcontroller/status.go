@@ -32,7 +32,7 @@ type View struct {
 	Now     time.Time
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Status is to be written; nil leaves what there is.
 	Status *v1.KubeVirtStatus
@@ -77,7 +77,7 @@ type component struct {
 	says                             string
 }
 
-// Status is what the resource's status should be.
+// Status returns what the resource's status should be.
 func Status(view View) v1.KubeVirtStatus {
 	status := *view.KubeVirt.Status.DeepCopy()
 	components := []component{
@@ -131,7 +131,7 @@ func Status(view View) v1.KubeVirtStatus {
 	case view.KubeVirt.DeletionTimestamp != nil:
 		status.Phase = v1.KubeVirtPhaseDeleting
 	case available:
-		// Once deployed it stays so; Available and Degraded tell how it fares.
+		// Once deployed it stays so; Available and Degraded say how it fares.
 		status.Phase = v1.KubeVirtPhaseDeployed
 		if unfinished == "" {
 			status.ObservedKubeVirtVersion = view.Version

@@ -73,7 +73,7 @@ func (s *Step) hopeless(view View) string {
 	return ""
 }
 
-// giveUp ends a migration of which the source has not been told where to go. Should the target have said so
+// giveUp ends a migration whose source does not know yet where to go. Should the target have said so
 // meanwhile, the write fails, and the next pass sees it.
 func (s *Step) giveUp(view View, reason string, cancelled bool) {
 	status := view.VMI.Status.DeepCopy()

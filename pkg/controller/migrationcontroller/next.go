@@ -68,7 +68,7 @@ type View struct {
 	Now  time.Time
 }
 
-// Step is what is to be done; the zero Step but for Status is nothing.
+// Step says what to write; the zero Step but for Status is nothing.
 type Step struct {
 	// AddFinalizer also labels the migration with its VMI.
 	AddFinalizer, RemoveFinalizer bool
@@ -117,7 +117,7 @@ func Next(view View) Step {
 		view.Migration.DeletionTimestamp == nil:
 		step.AddFinalizer = true
 	case state(view) == nil:
-		step.findPlace(view)
+		step.findTarget(view)
 	default:
 		step.follow(view)
 	}

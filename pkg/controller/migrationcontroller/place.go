@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// findPlace takes the migration to the point where the VMI's nodes take over.
-func (s *Step) findPlace(view View) {
+// findTarget takes the migration to the point where the VMI's nodes take over.
+func (s *Step) findTarget(view View) {
 	migration, pod := view.Migration, view.Pod
 	switch {
 	case migration.DeletionTimestamp != nil:
@@ -66,8 +66,8 @@ func (s *Step) begin(view View) {
 	s.RequeueAfter = waitAgain
 }
 
-// schedule tells the VMI's nodes of the migration, whose pod has a node. attachment holds the hotplugged claims there;
-// nil when there are none.
+// schedule writes the migration for the VMI's nodes, whose pod has a node. attachment holds the hotplugged claims
+// there; nil when there are none.
 func (s *Step) schedule(view View, attachment *corev1.Pod) {
 	status := view.VMI.Status.DeepCopy()
 	status.MigrationState = &v1.VirtualMachineInstanceMigrationState{

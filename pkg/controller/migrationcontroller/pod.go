@@ -21,13 +21,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// PodName is the name of a migration's pod. It depends on the migration alone, so that a second one cannot
+// PodName returns the name of a migration's pod. It depends on the migration alone, so that a second one cannot
 // come about.
 func PodName(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance) string {
 	return vmicontroller.LauncherName(instance.Name, migration.UID)
 }
 
-// Pod is the launcher pod to which a VMI's guest moves: the pod that the VMI has, on any other node.
+// Pod returns the launcher pod to which a VMI's guest moves: the pod that the VMI has, on any other node.
 func Pod(
 	migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance, facts vmicontroller.Facts,
 ) *corev1.Pod {

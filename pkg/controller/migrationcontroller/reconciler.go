@@ -147,7 +147,7 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		r.writes.Forget(&instance, key)
 		// It may have been made a moment ago, and the migration with it.
 		if err := r.Live.Get(ctx, key, &instance); err == nil {
-			return view, frame.ErrBehind
+			return view, frame.ErrStale
 		} else if !apierrors.IsNotFound(err) {
 			return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
 		}
@@ -156,8 +156,8 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 	case err != nil:
 		return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
 	}
-	if r.writes.Behind(&instance) {
-		return view, frame.ErrBehind
+	if r.writes.Stale(&instance) {
+		return view, frame.ErrStale
 	}
 	view.VMI = &instance
 	pods, err := vmicontroller.Pods(ctx, r.Client, &instance)
@@ -239,7 +239,7 @@ func (r *Reconciler) wait(
 		if other.UID == migration.UID || other.IsFinal() {
 			continue
 		}
-		if r.writes.Behind(other) {
+		if r.writes.Stale(other) {
 			return "the cache", nil
 		}
 		active := Active(other)

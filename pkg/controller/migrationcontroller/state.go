@@ -63,7 +63,7 @@ func (r *Reconciler) createState(ctx context.Context, view View) (string, error)
 		err = r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing)
 		switch {
 		case apierrors.IsNotFound(err):
-			return "", frame.ErrBehind
+			return "", frame.ErrStale
 		case err != nil:
 			return "", fmt.Errorf("get claim %s: %w", claim.Name, err)
 		}
@@ -87,7 +87,7 @@ func (r *Reconciler) createState(ctx context.Context, view View) (string, error)
 // known, the claim stays, and goes with the VM: also when the VMI was made anew since.
 func (s *Step) dropState(view View) {
 	claim := view.StateClaim
-	if claim == nil || view.Pod != nil && arrived(view) {
+	if claim == nil || view.Pod != nil && atTarget(view) {
 		return
 	}
 	if now := vmstate.Claim(view.VMI); now != nil && now.ClaimName == claim.Name {

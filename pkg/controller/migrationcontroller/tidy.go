@@ -11,7 +11,7 @@ import (
 // tidy removes what a failed migration leaves, and lets a migration go that is over.
 func (s *Step) tidy(view View) {
 	if view.Migration.Status.Phase == v1.MigrationFailed {
-		if view.Pod != nil && !arrived(view) {
+		if view.Pod != nil && !atTarget(view) {
 			s.DeletePod = view.Pod.DeletionTimestamp == nil
 			s.DeleteAttachments = view.Attachments
 			s.forget(view)
@@ -37,8 +37,8 @@ func (s *Step) forget(view View) {
 	}
 }
 
-// arrived reports whether the guest is in the migration's pod, whatever the migration thinks.
-func arrived(view View) bool {
+// atTarget reports whether the guest is in the migration's pod, whatever the migration thinks.
+func atTarget(view View) bool {
 	return life.Alive(view.VMI) && view.VMI.Status.NodeName == view.Pod.Spec.NodeName &&
 		view.Pod.Spec.NodeName != ""
 }

@@ -24,7 +24,7 @@ const (
 	backoffMost  = 5 * time.Minute
 )
 
-// Backoff is how long a guest is left alone after so many migrations in a row that failed, at least one.
+// Backoff returns how long a guest is left alone after so many migrations in a row that failed, at least one.
 func Backoff(failures int) time.Duration { return waits.After(backoffFirst, backoffMost, failures) }
 
 // IsUpdate reports a migration that Update made, whichever reconciler wanted it.
@@ -33,15 +33,15 @@ func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
 	return ok
 }
 
-// UpdateName is the name of a migration that Update makes, KubeVirt's prefix in front. The same parts give the same
-// name.
+// UpdateName returns the name of a migration that Update makes, KubeVirt's prefix in front. The same parts give the
+// same name.
 func UpdateName(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return "kubevirt-workload-update-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
 }
 
-// UpdateWait is how much longer a guest is left alone after so many updates that failed, the last of them then. It is
-// zero or less when it may move.
+// UpdateWait returns how much longer a guest is left alone after so many updates that failed, the last of them then. It
+// is zero or less when it may move.
 func UpdateWait(failures int, last, now time.Time) time.Duration {
 	if failures == 0 {
 		return 0

@@ -32,7 +32,7 @@ type View struct {
 	Now     time.Time
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Frequencies are the labels for them that change; see frequencies.
 	Frequencies map[string]bool

@@ -102,7 +102,7 @@ func (r *Reconciler) lookAtVMIs(ctx context.Context, name string, view *View) er
 		return fmt.Errorf("list VMIs on node %s: %w", name, err)
 	}
 	for i := range vmis.Items {
-		if instance := &vmis.Items[i]; !r.writes.Behind(instance) { // else it was marked already
+		if instance := &vmis.Items[i]; !r.writes.Stale(instance) { // else it was marked already
 			view.VMIs = append(view.VMIs, instance)
 		}
 	}
@@ -134,7 +134,7 @@ func (r *Reconciler) unschedulable(ctx context.Context, node *corev1.Node, reaso
 	return nil
 }
 
-// lose marks a VMI whose phase nobody can tell now.
+// lose marks a VMI whose phase nobody knows now.
 func (r *Reconciler) lose(
 	ctx context.Context, instance *v1.VirtualMachineInstance, reason string, now time.Time,
 ) error {
@@ -153,7 +153,7 @@ func (r *Reconciler) lose(
 }
 
 // maxTransitions bounds the phase transitions of a VMI whose node keeps coming and going; the first ones,
-// which tell how it started, stay.
+// which show how it started, stay.
 const (
 	maxTransitions   = 32
 	firstTransitions = 8

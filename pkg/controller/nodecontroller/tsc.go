@@ -70,7 +70,7 @@ var given = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false }, // with the next heartbeat
 }
 
-// all are the nodes that tell of their time stamp counters.
+// all are the nodes that report their time stamp counters.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes); err != nil {

@@ -49,7 +49,7 @@ func (k Kind) definition() string { return k.Resource + "." + k.Version.Group }
 // the objects from when it is served until it is gone.
 type Access struct {
 	Kind Kind
-	// Client and Cache are the manager's, Discovery tells what the API server serves.
+	// Client and Cache are the manager's, Discovery says what the API server serves.
 	Client    client.Client
 	Cache     cache.Cache
 	Discovery discovery.ServerResourcesInterface
@@ -63,7 +63,7 @@ type Access struct {
 type follower struct {
 	controller controller.Controller
 	users      handler.MapFunc
-	// gone tells the controller that the kind is served no longer, of which the objects have no events.
+	// gone notifies the controller that the kind is served no longer, of which the objects have no events.
 	gone chan event.GenericEvent
 }
 

@@ -9,10 +9,10 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Change is the JSON merge patch that brings a VM from what one template makes to what another does, as kubectl apply
-// would: what the new one says is written, what only the old one said is removed, and what neither said stays, such as
-// the firmware's UUID that admission gave the VM. from is nil where it is not known. A nil patch is for a VM that is as
-// it should be. The patch holds for the version of the VM that was given.
+// Change returns the JSON merge patch that brings a VM from what one template makes to what another does, as kubectl
+// apply would: what the new one says is written, what only the old one said is removed, and what neither said stays,
+// such as the firmware's UUID that admission gave the VM. from is nil where it is not known. A nil patch is for a VM
+// that is as it should be. The patch holds for the version of the VM that was given.
 func Change(machine, from, to *v1.VirtualMachine) ([]byte, error) {
 	current, err := portion(machine)
 	if err != nil {
@@ -65,7 +65,7 @@ func portion(machine *v1.VirtualMachine) ([]byte, error) {
 	return data, nil
 }
 
-// Restart are the requests by which a VM's guest is stopped and started again, as `virtctl restart` makes them.
+// Restart returns the requests by which a VM's guest is stopped and started again, as `virtctl restart` makes them.
 func Restart(vmi types.UID) []v1.VirtualMachineStateChangeRequest {
 	return []v1.VirtualMachineStateChangeRequest{{Action: v1.StopRequest, UID: &vmi}, {Action: v1.StartRequest}}
 }

@@ -49,7 +49,7 @@ type View struct {
 	Shuffle func(n int, swap func(i, j int))
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Revision is that of the pool's template, and MakeRevision says that it is not there yet.
 	Revision     string

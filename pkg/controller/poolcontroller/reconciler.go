@@ -130,7 +130,7 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 	if err != nil {
 		return view, fmt.Errorf("list VMs: %w", err)
 	}
-	shown, behind := map[types.UID]bool{}, false
+	shown, stale := map[types.UID]bool{}, false
 	for i := range machines.Items {
 		m := Machine{VM: &machines.Items[i], Ordinal: -1}
 		if ordinal, ok := pools.Ordinal(p.Name, m.VM.Name); ok {
@@ -140,19 +140,19 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 			return view, err
 		}
 		shown[m.VM.UID] = m.VM.DeletionTimestamp != nil
-		behind = behind || r.writes.Behind(m.VM) || m.VMI != nil && r.writes.Behind(m.VMI)
+		stale = stale || r.writes.Stale(m.VM) || m.VMI != nil && r.writes.Stale(m.VMI)
 		view.Machines = append(view.Machines, m)
 	}
 	slices.SortFunc(view.Machines, byOrdinal)
 	key := client.ObjectKeyFromObject(p)
-	made, err := r.writes.Dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
-		return frame.Keeps(ctx, r.Live, p, made, &v1.VirtualMachine{})
+	made, err := r.writes.Dependents.Stale(key, shown, r.Now(), func(made written.Made) (bool, error) {
+		return frame.Owns(ctx, r.Live, p, made, &v1.VirtualMachine{})
 	})
 	if err != nil {
 		return view, err
 	}
-	if made || behind {
-		return view, frame.ErrBehind
+	if made || stale {
+		return view, frame.ErrStale
 	}
 	view.Taken = func(name string) bool {
 		var other v1.VirtualMachine
@@ -199,7 +199,7 @@ func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 	return nil
 }
 
-// writeStatus writes the status when it changed, and tells of a pause.
+// writeStatus writes the status when it changed, and records an event of a pause.
 func (r *Reconciler) writeStatus(
 	ctx context.Context, p *v1beta1.VirtualMachinePool, status v1beta1.VirtualMachinePoolStatus,
 ) error {

@@ -25,7 +25,7 @@ const (
 // Failure is why the pool's VMs are not as they should be; the zero Failure is none.
 type Failure struct{ Reason, Message string }
 
-// Status is what the pool's status should be. machines are the pool's, as they are after the step was taken.
+// Status returns what the pool's status should be. machines are the pool's, as they are after the step was taken.
 func Status(
 	p *v1beta1.VirtualMachinePool, selector labels.Selector, machines []*v1.VirtualMachine, failure Failure,
 	now time.Time,

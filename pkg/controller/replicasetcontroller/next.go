@@ -70,7 +70,7 @@ type View struct {
 	Now            time.Time
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Create is how many VMIs are to be made.
 	Create int
@@ -108,7 +108,7 @@ func Next(view View) Step {
 	return step
 }
 
-// Wanted is how many VMIs a set asks for.
+// Wanted returns how many VMIs a set asks for.
 func Wanted(set *v1.VirtualMachineInstanceReplicaSet) int {
 	if set.Spec.Replicas == nil {
 		return 1
@@ -116,7 +116,7 @@ func Wanted(set *v1.VirtualMachineInstanceReplicaSet) int {
 	return int(*set.Spec.Replicas)
 }
 
-// Active are the VMIs that count as replicas: neither over nor on their way out.
+// Active returns the VMIs that count as replicas: neither over nor on their way out.
 func Active(vmis []*v1.VirtualMachineInstance) []*v1.VirtualMachineInstance {
 	var out []*v1.VirtualMachineInstance
 	for _, instance := range vmis {
@@ -184,7 +184,7 @@ func stage(instance *v1.VirtualMachineInstance) int {
 	return 3
 }
 
-// Instance is the VMI that a set's template describes, whose name the API server completes.
+// Instance returns the VMI that a set's template describes, whose name the API server completes.
 func Instance(set *v1.VirtualMachineInstanceReplicaSet) *v1.VirtualMachineInstance {
 	template := set.Spec.Template.DeepCopy()
 	return &v1.VirtualMachineInstance{

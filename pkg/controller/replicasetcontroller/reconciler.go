@@ -104,19 +104,19 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 			return View{}, fmt.Errorf("list VMIs: %w", err)
 		}
 		for i := range list.Items {
-			if r.writes.Behind(&list.Items[i]) {
-				return View{}, frame.ErrBehind
+			if r.writes.Stale(&list.Items[i]) {
+				return View{}, frame.ErrStale
 			}
 			vmis = append(vmis, &list.Items[i])
 		}
 	}
 	claimed := Claim(set, selector, vmis)
-	behind, err := r.behind(ctx, set, claimed.Mine)
+	stale, err := r.stale(ctx, set, claimed.Mine)
 	if err != nil {
 		return View{}, err
 	}
-	if behind {
-		return View{}, frame.ErrBehind
+	if stale {
+		return View{}, frame.ErrStale
 	}
 	if len(claimed.Adopt) > 0 {
 		// The garbage collector must not find that the owner is gone.
@@ -134,16 +134,16 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 	}, nil
 }
 
-// behind reports whether the cache does not show yet what was made and deleted last.
-func (r *Reconciler) behind(
+// stale reports whether the cache does not show yet what was made and deleted last.
+func (r *Reconciler) stale(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, mine []*v1.VirtualMachineInstance,
 ) (bool, error) {
 	key, shown := client.ObjectKeyFromObject(set), map[types.UID]bool{}
 	for _, instance := range mine {
 		shown[instance.UID] = instance.DeletionTimestamp != nil
 	}
-	return r.writes.Dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
-		return frame.Keeps(ctx, r.Live, set, made, &v1.VirtualMachineInstance{})
+	return r.writes.Dependents.Stale(key, shown, r.Now(), func(made written.Made) (bool, error) {
+		return frame.Owns(ctx, r.Live, set, made, &v1.VirtualMachineInstance{})
 	})
 }
 
@@ -249,7 +249,7 @@ func (r *Reconciler) without(
 	})
 }
 
-// writeStatus writes the status when it changed, and tells of a pause.
+// writeStatus writes the status when it changed, and records an event of a pause.
 func (r *Reconciler) writeStatus(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus,
 ) error {

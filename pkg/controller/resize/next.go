@@ -1,7 +1,7 @@
 // Package resize gives the pod of a running guest what the guest is to have: its VMI says more CPU sockets or memory
 // than the guest has, since its VM was changed (pkg/controller/vmcontroller). Inputs are the VMI, its launcher pod and
 // its migrations; outputs are the pod's resources, a migration where its node has no room, and the conditions
-// HotVCPUChange and HotMemoryChange, whose reason tells virt-handler when it may change the guest:
+// HotVCPUChange and HotMemoryChange, by whose reason virt-handler knows when it may change the guest:
 //
 //	VMI ≠ guest ──► PodResizing: pods/resize ──► PodResized ──► virt-handler ──► VMI = guest: the conditions go
 //	                     └► PodResizeInfeasible: a migration, whose pod has the size ─┘
@@ -56,7 +56,7 @@ type View struct {
 	Now        time.Time
 }
 
-// Step is what is to be done; the zero Step but for Status is nothing.
+// Step says what to write; the zero Step but for Status is nothing.
 type Step struct {
 	// Resize is what the pod's container is to have, nil leaves it.
 	Resize *corev1.ResourceRequirements

@@ -16,7 +16,7 @@ import (
 )
 
 // apply does what the step says, in the order of its fields. What the API server refuses is the restore's trouble,
-// which its conditions tell of.
+// which its conditions report.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	restore := view.Restore
 	if trouble, err := r.rehearse(ctx, step.Rehearse); err != nil {
@@ -111,7 +111,7 @@ func (r *Reconciler) act(ctx context.Context, view View, step *Step) error {
 	return nil
 }
 
-// volumes writes claims and DataVolumes. A claim is deleted only after the DataVolume that it belongs to was told.
+// volumes writes claims and DataVolumes. A claim is deleted only after its DataVolume was changed.
 func (r *Reconciler) volumes(ctx context.Context, restore *v1beta1.VirtualMachineRestore, step *Step) error {
 	for _, change := range step.ChangeClaims {
 		if err := r.writes.Patch(ctx, change.Before, change.After); err != nil {
@@ -174,7 +174,7 @@ func (r *Reconciler) create(ctx context.Context, object client.Object) error {
 	if err := r.writes.Create(ctx, object); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return frame.ErrBehind
+	return frame.ErrStale
 }
 
 // stop ends the target's guest as `virtctl stop` does.

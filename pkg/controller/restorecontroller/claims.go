@@ -51,7 +51,7 @@ func restoredName(r *v1beta1.VirtualMachineRestore, volume, claim string) string
 	return fmt.Sprintf("restore-%s-%s", r.UID, volume)
 }
 
-// Restored are the volumes of a content that are restored: all but memory dumps.
+// Restored returns the volumes of a content that are restored: all but memory dumps.
 func Restored(content *v1beta1.VirtualMachineSnapshotContent) []v1beta1.VolumeBackup {
 	source := content.Spec.Source.VirtualMachine
 	if source == nil || source.Spec.Template == nil {

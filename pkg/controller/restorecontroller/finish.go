@@ -132,7 +132,7 @@ func revisionsOf(vm *v1.VirtualMachine) []string {
 	return out
 }
 
-// RevisionName is the name that a snapshot's ControllerRevision has as that of the restored VM.
+// RevisionName returns the name that a snapshot's ControllerRevision has as that of the restored VM.
 func RevisionName(revision, snapshot, vm string) string {
 	return strings.Replace(revision, snapshot, vm, 1)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// again is when to look again at what nobody tells of.
+// again is when to look again at what has no event.
 const again = 5 * time.Second
 
 // Next returns the writes that take a restore from what view shows to its next state.
@@ -262,7 +262,7 @@ func isTrue(b *bool) bool { return b != nil && *b }
 
 func (v *View) now() metav1.Time { return metav1.NewTime(v.Now).Rfc3339Copy() }
 
-// Stop is what ends the target's guest: a run strategy, or a request in its status. Both are empty when that has been
+// Stop says how the target's guest ends: a run strategy, or a request in its status. Both are empty when that has been
 // asked for, or comes about by itself.
 func Stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 	strategy v1.VirtualMachineRunStrategy, request *v1.VirtualMachineStateChangeRequest,

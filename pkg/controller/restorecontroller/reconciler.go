@@ -44,14 +44,14 @@ type Reconciler struct {
 	writes *frame.Writes
 }
 
-// DataVolumes is what a restore asks of cdi.Access.
+// DataVolumes has the methods of cdi.Access that a restore calls.
 type DataVolumes interface {
 	Installed() bool
 	Get(ctx context.Context, namespace, name string) (*cdiv1.DataVolume, error)
 	Follow(c controller.Controller, users handler.MapFunc)
 }
 
-// VolumeSnapshots is what a restore asks of volumesnapshots.Access.
+// VolumeSnapshots has the methods of volumesnapshots.Access that a restore calls.
 type VolumeSnapshots interface {
 	Served() bool
 	Get(ctx context.Context, namespace, name string) (*snapshotsv1.VolumeSnapshot, error)

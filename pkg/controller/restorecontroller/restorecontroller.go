@@ -66,7 +66,7 @@ type Volume struct {
 	DataVolume *cdiv1.DataVolume
 }
 
-// View is what there is.
+// View holds what exists.
 type View struct {
 	Restore *v1beta1.VirtualMachineRestore
 	// VM is the target, nil when it does not exist.
@@ -105,11 +105,11 @@ type Event struct{ Type, Reason, Message string }
 // Change is a claim, DataVolume or ControllerRevision as it was read, and as it is to be.
 type Change[T any] struct{ Before, After T }
 
-// Step is what is to be done, in the order of its fields; the zero Step is nothing.
+// Step says what to write, in the order of its fields; the zero Step is nothing.
 type Step struct {
 	// Status is the status to be written; nil leaves it.
 	Status *v1beta1.VirtualMachineRestoreStatus
-	// Stuck says that the restore goes no further for now, as its status tells.
+	// Stuck says that the restore goes no further for now, as its status says.
 	Stuck  bool
 	Events []Event
 	// Prepare adds the finalizer, and the target as owner.

@@ -159,7 +159,7 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 			view.Cut[found.Name] = *cut
 		}
 	}
-	behind, err := r.writes.Dependents.Behind(client.ObjectKeyFromObject(content), shown, view.Now,
+	stale, err := r.writes.Dependents.Stale(client.ObjectKeyFromObject(content), shown, view.Now,
 		func(made written.Made) (bool, error) {
 			var found snapshotv1.VolumeSnapshot
 			err := r.Live.Get(ctx, made.Key, &found)
@@ -168,8 +168,8 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 			}
 			return err == nil && found.UID == made.UID, nil
 		})
-	if behind && err == nil && view.Served {
-		return frame.ErrBehind
+	if stale && err == nil && view.Served {
+		return frame.ErrStale
 	}
 	return err
 }

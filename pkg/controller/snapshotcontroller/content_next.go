@@ -30,7 +30,7 @@ const noVolumeSnapshots = "the cluster has no VolumeSnapshots (snapshot.storage.
 // retry is when to try again what did not work.
 const retry = 5 * time.Second
 
-// Guest is what a content's VM has running.
+// Guest is the state of the guest of a content's VM.
 type Guest int
 
 // The states of a guest.
@@ -45,7 +45,7 @@ const (
 	GuestRunning
 )
 
-// ContentView is what is decided on for a VirtualMachineSnapshotContent.
+// ContentView holds what a decision depends on for a VirtualMachineSnapshotContent.
 type ContentView struct {
 	Content *v1beta1.VirtualMachineSnapshotContent
 	// Snapshot is the content's, nil when it is gone.
@@ -64,7 +64,7 @@ type ContentView struct {
 	Now    time.Time
 }
 
-// ContentStep is what is to be done, in the order of its fields.
+// ContentStep says what to write, in the order of its fields.
 type ContentStep struct {
 	// CreateClaim is the claim for the guest's memory; Plug and Unplug are of its volume.
 	CreateClaim  *corev1.PersistentVolumeClaim
@@ -80,10 +80,10 @@ type ContentStep struct {
 	// Window is what is to be remembered of the freeze; nil leaves it, and says with Thaw that the guest may not be
 	// frozen at all.
 	Window *Window
-	// Missing are VolumeSnapshots to tell of that are gone.
+	// Missing are VolumeSnapshots that are gone, for an event.
 	Missing []string
 	// Status is the content's; nil leaves it. Later says that it is written after the thaw, by the next step: a write
-	// would keep the frozen guest waiting, and what follows the thaw may by then be told with it.
+	// would keep the frozen guest waiting, and what follows the thaw may by then be reported with it.
 	Later           bool
 	Status          *v1beta1.VirtualMachineSnapshotContentStatus
 	RemoveFinalizer bool
@@ -142,7 +142,7 @@ func (view *ContentView) missing() []v1beta1.VolumeBackup {
 	return out
 }
 
-// statuses returns what is told of each VolumeSnapshot that exists.
+// statuses returns the status of each VolumeSnapshot that exists.
 func (view *ContentView) statuses() []v1beta1.VolumeSnapshotStatus {
 	var out []v1beta1.VolumeSnapshotStatus
 	for _, backup := range view.Content.Spec.VolumeBackups {
@@ -344,7 +344,7 @@ func (view *ContentView) volumeSnapshot(backup *v1beta1.VolumeBackup) (*snapshot
 	}, ""
 }
 
-// ContentKind is what VolumeSnapshots are owned by.
+// ContentKind is the kind that owns VolumeSnapshots.
 var ContentKind = v1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshotContent")
 
 // eventNormal is the type of an event that is no trouble.

@@ -253,9 +253,9 @@ func TestCutByTheDriver(t *testing.T) {
 	if !step.Thaw || !step.Window.Cut || step.Window.Lapsed || *step.Status.ReadyToUse {
 		t.Errorf("all are cut: %+v, window %+v", step, step.Window)
 	}
-	if told := step.Status.VolumeSnapshotStatus; !told[0].CreationTime.Equal(&when) ||
-		told[1].CreationTime.Equal(&when) {
-		t.Errorf("volumes %+v", told)
+	if volumes := step.Status.VolumeSnapshotStatus; !volumes[0].CreationTime.Equal(&when) ||
+		volumes[1].CreationTime.Equal(&when) {
+		t.Errorf("volumes %+v", volumes)
 	}
 }
 

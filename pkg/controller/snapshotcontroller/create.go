@@ -150,7 +150,7 @@ func (r *Reconciler) copyRevision(ctx context.Context, view View, name string) (
 	return own.Name, nil
 }
 
-// refused tells of a content that the API server refuses, because of a quota for example. It is tried again.
+// refused reports a content that the API server refuses, because of a quota for example. It is tried again.
 func (r *Reconciler) refused(ctx context.Context, view View, step *Step, failed error) error {
 	if !apierrors.IsForbidden(failed) && !apierrors.IsInvalid(failed) {
 		return failed

@@ -35,8 +35,8 @@ const saveLook = time.Second
 
 // MemorySaver saves the memory of guests.
 type MemorySaver interface {
-	// SaveMemory pauses a guest and begins to write its memory to a volume, or tells how far that is. The guest goes on
-	// as after Freezer.Freeze.
+	// SaveMemory pauses a guest and begins to write its memory to a volume, or reports how far that is. The guest goes
+	// on as after Freezer.Freeze.
 	SaveMemory(
 		ctx context.Context, vmi types.NamespacedName, volume string, most time.Duration,
 	) (savedmemory.Saved, error)
@@ -64,7 +64,7 @@ func (s *subresources) SaveMemory(
 	return *answer.Memory, nil
 }
 
-// MemoryView is what is decided on for the memory that a content is to have.
+// MemoryView holds what a decision depends on for the memory that a content is to have.
 type MemoryView struct {
 	// Claim is the one for it, nil when there is none yet.
 	Claim *corev1.PersistentVolumeClaim

@@ -1,7 +1,7 @@
 // Package snapshotcontroller makes snapshots of VMs, as KubeVirt does. It has two reconcilers:
 //
 //	VirtualMachineSnapshot ──Next──► locks the VM (status.snapshotInProgress and a finalizer),
-//	                                 makes the VirtualMachineSnapshotContent, tells of it, unlocks the VM
+//	                                 makes the VirtualMachineSnapshotContent, writes status, unlocks the VM
 //	…Content ──NextContent──► freezes the guest, makes a VolumeSnapshot of each claim, thaws the guest
 //
 // The content says while the guest is frozen that it is (WindowAnnotation), so that a virt-controller that starts anew
@@ -28,7 +28,7 @@ import (
 // ReasonContentCreated is the reason of an event; KubeVirt's.
 const ReasonContentCreated = "SuccessfulVirtualMachineSnapshotContentCreate"
 
-// View is what is decided on for a VirtualMachineSnapshot.
+// View holds what a decision depends on for a VirtualMachineSnapshot.
 type View struct {
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	// VM is the snapshot's, nil when it is gone. VMI is the VM's, nil for none.
@@ -48,7 +48,7 @@ type View struct {
 	Now        time.Time
 }
 
-// Step is what is to be done, in the order of its fields.
+// Step says what to write, in the order of its fields.
 type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
@@ -91,7 +91,7 @@ func Next(view View) Step {
 				step.Lock, locked = true, true
 			} else {
 				step.RequeueAfter = retry
-				// A lock that was half made when its maker ended would keep what it waits for from being mended.
+				// A lock that was half made when its maker ended would keep what it waits for from being fixed.
 				step.Unlock = view.holds() && view.Content == nil
 			}
 		}

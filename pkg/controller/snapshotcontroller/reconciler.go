@@ -124,7 +124,7 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 	key := types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot)}
 	switch err := r.Client.Get(ctx, key, content); {
 	case err == nil && r.writes.Deleted(snapshot, content):
-		return view, frame.ErrBehind
+		return view, frame.ErrStale
 	case err == nil:
 		view.Content = content
 	case client.IgnoreNotFound(err) != nil:
@@ -153,8 +153,8 @@ func (r *Reconciler) lookAtVM(ctx context.Context, view *View) error {
 	if status := view.Snapshot.Status; status != nil && status.SourceUID != nil && *status.SourceUID != vm.UID {
 		return nil
 	}
-	if r.writes.Behind(vm) {
-		return frame.ErrBehind
+	if r.writes.Stale(vm) {
+		return frame.ErrStale
 	}
 	view.VM = vm
 	vmi := &v1.VirtualMachineInstance{}
@@ -214,7 +214,7 @@ func waitFor(err error) error {
 	if err != nil {
 		return err
 	}
-	return frame.ErrBehind
+	return frame.ErrStale
 }
 
 // lookAtPods counts the pods that use the claims of a VM that is off, of whatever kind: the cache has the launchers

@@ -73,5 +73,5 @@ func copyOf(revision *appsv1.ControllerRevision, snapshot *v1beta1.VirtualMachin
 	}
 }
 
-// SnapshotKind is what copies of ControllerRevisions are owned by.
+// SnapshotKind is the kind that owns copies of ControllerRevisions.
 var SnapshotKind = v1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshot")

@@ -106,7 +106,7 @@ func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, 
 	}
 }
 
-// listVolumes tells which volumes the snapshot has and has not, and why.
+// listVolumes writes which volumes the snapshot has and has not, and why.
 func listVolumes(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	included, excluded := snapshots.Split(view.Volumes, view.Content)
 	lists := &v1beta1.SnapshotVolumesLists{IncludedVolumes: included}
@@ -131,14 +131,14 @@ func listVolumes(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	}
 }
 
-// indicate tells how the guest was quiesced, as long as the snapshot is not over.
+// indicate writes how the guest was quiesced, as long as the snapshot is not over.
 func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	if next.Phase == v1beta1.Succeeded || next.Phase == v1beta1.Failed {
 		return
 	}
 	exceeded := view.Snapshot != nil && snapshots.Exceeded(view.Snapshot, view.Now)
 	if exceeded && view.Content == nil {
-		return // It was told when there was a content.
+		return // It was written when there was a content.
 	}
 	if view.Content != nil && !exceeded && !isCut(view.Content) {
 		if window := windowOf(view.Content.Annotations); window != nil && (!window.Closed || window.Cut) {

@@ -20,7 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// Reasons of a Failure and of events; KubeVirt's but for the first, of which it tells in an event alone.
+// Reasons of a Failure and of events; KubeVirt's but for the first, which it has in an event alone.
 const (
 	reasonNoCDI             = "CDINotInstalled"
 	reasonUnauthorized      = "UnauthorizedDataVolumeCreate"
@@ -109,7 +109,7 @@ func (s *Step) provide() {
 }
 
 // fill says which templates want a DataVolume made, sets Filled, and Failure where one will not come about by itself.
-// existing are the templates' names of which there is a claim: such a one was filled before, or restored.
+// existing are the names of the templates that have a claim: such a one was filled before, or restored.
 func (view *View) fill(existing map[string]bool, installed, wanted bool) []*v1.DataVolumeTemplateSpec {
 	var missing []*v1.DataVolumeTemplateSpec
 	for i := range view.VM.Spec.DataVolumeTemplates {

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
-// Instance is the VMI that a VM's template describes.
+// Instance returns the VMI that a VM's template describes.
 func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, error) {
 	return instanceOf(vm, vm.Spec.Template, paused)
 }
@@ -70,7 +70,7 @@ func instanceOf(
 }
 
 // upToDate reports whether a VMI was made from its VM as it is now, or has taken over since what was changed. One that
-// does not tell, such as an adopted one, is taken to be.
+// does not say so, such as an adopted one, is taken to be.
 func upToDate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 	return vmi.Annotations[rollout.TemplateHashAnnotation] == "" ||
 		vmi.Annotations[v1.VirtualMachineGenerationAnnotation] == strconv.FormatInt(vm.Generation, 10)

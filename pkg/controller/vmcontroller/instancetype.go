@@ -106,7 +106,7 @@ func (view *View) failMissing() {
 }
 
 // awaits reports whether the view's Failure is that of the VM's instance type or preference: there is to be no VMI
-// before they are mended.
+// before they are fixed.
 func (view *View) awaits() bool {
 	switch view.FailureReason {
 	case reasonNoInstancetype, reasonNoPreference, reasonNotApplied:

@@ -75,7 +75,7 @@ func running(instance *v1.VirtualMachineInstance) bool {
 	return instance != nil && instance.DeletionTimestamp == nil && instance.Status.Phase == v1.Running
 }
 
-// isDump tells the volume of a memory dump to a claim, which has the claim's name as KubeVirt's does.
+// isDump reports whether a volume is that of a memory dump to a claim, which has the claim's name as KubeVirt's does.
 func isDump(claim string) func(v1.Volume) bool {
 	return func(v v1.Volume) bool { return v.Name == claim && v.MemoryDump != nil }
 }

@@ -22,7 +22,7 @@ const reasonInvalidStrategy = "InvalidRunStrategy"
 // reasonRenaming is the Failure reason of a VM that is to take the place of another.
 const reasonRenaming = "Renaming"
 
-// Step is what is to be done, in the order of its fields; the zero Step is nothing.
+// Step says what to write, in the order of its fields; the zero Step is nothing.
 type Step struct {
 	// Invalid is why nothing can be done.
 	Invalid error
@@ -64,7 +64,7 @@ func Next(view View) Step {
 	}
 	step := Step{After: view}
 	after := &step.After
-	after.awaitPlace()
+	after.awaitRename()
 	if step.Invalid = step.follow(); step.Invalid != nil {
 		return step
 	}
@@ -87,9 +87,9 @@ func Next(view View) Step {
 	return step
 }
 
-// awaitPlace keeps a VM that is to take the place of another from doing anything: until it has it the disks are the
+// awaitRename has a VM that is to replace another do nothing: until the rename is done the disks are the
 // other's.
-func (view *View) awaitPlace() {
+func (view *View) awaitRename() {
 	from, err := identity.RenamingOf(view.VM)
 	switch {
 	case err != nil:

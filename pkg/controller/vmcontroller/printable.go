@@ -81,7 +81,7 @@ var printables = []struct {
 	}},
 }
 
-// Printable is the one word that lists show: the first that holds.
+// Printable returns the one word that lists show: the first that holds.
 func Printable(view View, decision Decision) v1.VirtualMachinePrintableStatus {
 	for _, printable := range printables {
 		if printable.holds(view, decision) {

@@ -43,7 +43,7 @@ const concurrency = 16
 // package vmi.
 type Reconciler struct {
 	Client client.Client
-	// Live reads past the cache, where a create has just told that the cache is behind.
+	// Live reads past the cache, where a create has just shown that the cache is stale.
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Config   func() config.Config
@@ -241,8 +241,8 @@ func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
 	if err != nil {
 		return fmt.Errorf("get VMI: %w", err)
 	}
-	if r.writes.Behind(&instance) || r.writes.Deleted(vm, &instance) {
-		return frame.ErrBehind
+	if r.writes.Stale(&instance) || r.writes.Deleted(vm, &instance) {
+		return frame.ErrStale
 	}
 	if view.claim(&instance); view.VMI == nil {
 		return nil

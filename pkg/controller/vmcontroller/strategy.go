@@ -42,7 +42,7 @@ type View struct {
 	// when all can.
 	Resolved instancetype.Resolved
 	Missing  *instancetype.NotFoundError
-	// TemplateClaims are the names in spec.dataVolumeTemplates of which there is a claim; CDI says that the cluster has
+	// TemplateClaims are the names in spec.dataVolumeTemplates that have a claim; CDI says that the cluster has
 	// DataVolumes.
 	TemplateClaims map[string]bool
 	CDI            bool
@@ -69,7 +69,7 @@ type View struct {
 	Misfit string
 }
 
-// Action is what to do with the VMI.
+// Action is a write of the VMI.
 type Action int
 
 // The actions.
@@ -79,7 +79,7 @@ const (
 	Delete
 )
 
-// Decision is what to do now, and what to remember for it.
+// Decision says what to do now, and what to remember for it.
 type Decision struct {
 	Action Action
 	// Paused asks for the VMI to start paused.
@@ -122,7 +122,7 @@ func Decide(view View) (Decision, error) {
 		d.Wanted = true
 	case v1.RunStrategyRerunOnFailure:
 		if vmi != nil && vmi.Status.Phase == v1.Failed && vmi.DeletionTimestamp == nil && len(d.Requests) == 0 {
-			// Remembered as a request, because the VMI, which tells of its failure, is about to go.
+			// Remembered as a request, because the VMI, which shows its failure, is about to go.
 			d.Requests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
 			asked = v1.StartRequest
 		}

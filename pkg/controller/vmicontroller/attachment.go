@@ -28,10 +28,10 @@ import (
 // have the API server forget the pod before the kubelet has let go of the claim.
 const attachmentGrace = 1
 
-// waitForEnd is what runs in an attachment pod: nothing, until it is told to end.
+// waitForEnd is what runs in an attachment pod: nothing, until SIGTERM.
 const waitForEnd = `trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done`
 
-// Attachment is the pod that holds the claims of hotplugged volumes on the node of a launcher pod, so that
+// Attachment returns the pod that holds the claims of hotplugged volumes on the node of a launcher pod, so that
 // the kubelet attaches and mounts them there. It passes Pod Security `restricted`. It goes through the
 // scheduler, which is what binds a claim that waits for its first consumer.
 func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *corev1.Pod, facts Facts) *corev1.Pod {
@@ -148,7 +148,7 @@ func (r *Reconciler) ofAttachment(ctx context.Context, pod client.Object) []reco
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: vmi.Name}}}
 }
 
-// Attachments are the attachment pods that a launcher pod owns.
+// Attachments returns the attachment pods that a launcher pod owns.
 func Attachments(ctx context.Context, from client.Reader, namespace string, launcher types.UID) ([]*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := from.List(ctx, &pods, client.InNamespace(namespace),

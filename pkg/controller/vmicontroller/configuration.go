@@ -88,7 +88,7 @@ func (p *podVolumes) hostDisk(name string, source *v1.HostDisk) {
 // nodeNameVariable has the name of the node in a launcher that needs to know.
 const nodeNameVariable = "NODE_NAME"
 
-// exposesMetrics reports whether the guest is told about its node.
+// exposesMetrics reports whether the guest sees metrics of its node.
 func exposesMetrics(vmi *v1.VirtualMachineInstance) bool {
 	return vmi.Spec.Domain.Devices.DownwardMetrics != nil ||
 		slices.ContainsFunc(vmi.Spec.Volumes, func(v v1.Volume) bool { return v.DownwardMetrics != nil })

@@ -182,8 +182,8 @@ func provisioning(view View) *corev1.Pod {
 	return view.Pods[i]
 }
 
-// Provisioning is the pod that uses a VMI's claims before its launcher does, for CDI to fill those that wait for it:
-// the launcher's pod, so that it is scheduled as that is, with a program that ends at once.
+// Provisioning returns the pod that uses a VMI's claims before its launcher does, for CDI to fill those that wait for
+// it: the launcher's pod, so that it is scheduled as that is, with a program that ends at once.
 func Provisioning(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	pod := Pod(vmi, facts)
 	pod.Name = provisioningName(vmi)

@@ -75,7 +75,7 @@ func (s *Step) setGate(pod *corev1.Pod, want corev1.PodCondition, now time.Time)
 // applyGates writes gates, each in a patch of its own condition: all others are the kubelet's.
 func (r *Reconciler) applyGates(ctx context.Context, gates []GateChange) error {
 	for _, gate := range gates {
-		if r.writes.Behind(gate.Pod) {
+		if r.writes.Stale(gate.Pod) {
 			continue
 		}
 		text, err := json.Marshal(map[string]any{

@@ -30,7 +30,7 @@ import (
 const (
 	// ReasonEndNotConfirmed is that of the VMI whose guest the pod had.
 	ReasonEndNotConfirmed = "EndNotConfirmed"
-	// ReasonClaimHeld is that of another VMI which is to use the same claim.
+	// ReasonClaimHeld is the reason when another VMI is to use the same claim.
 	ReasonClaimHeld = "ClaimHeld"
 )
 

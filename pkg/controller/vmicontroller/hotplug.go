@@ -242,7 +242,7 @@ func ContainerRuns(pod *corev1.Pod) bool {
 		func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 }
 
-// NotRunning is the pod's own word on why it does not run.
+// NotRunning returns the pod's own word on why it does not run.
 func NotRunning(pod *corev1.Pod) string {
 	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil &&
 		c.Message != "" {

@@ -20,7 +20,7 @@ import (
 // limit and the namespace has no v1.AutoMemoryLimitsRatioLabel.
 const defaultMemoryRatio = 2
 
-// Limits are what a guest's pod gets where its VMI says no limit. The zero value is none.
+// Limits are the limits of a guest's pod where its VMI has none. The zero value is none.
 type Limits struct {
 	// CPU says that the guest gets no more CPU time than its vCPUs.
 	CPU bool

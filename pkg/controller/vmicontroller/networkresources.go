@@ -27,7 +27,7 @@ var networkDefinition = schema.GroupVersionKind{
 	Kind: "NetworkAttachmentDefinition",
 }
 
-// NetworkResources are the extended resources that the NetworkAttachmentDefinitions of a VMI's networks ask for by
+// NetworkResources returns the extended resources that the NetworkAttachmentDefinitions of a VMI's networks ask for by
 // annotation, by the network's name. A definition that does not exist asks for none: Multus says so. For an interface
 // with sriov that is an error, and so is one that asks for nothing; errors name the definition.
 func NetworkResources(
@@ -89,8 +89,8 @@ func requestNetworks(out *corev1.ResourceRequirements, resources map[string]stri
 	}
 }
 
-// networkVariables tell the launcher which resource each network has, by which it finds what a device plugin gave the
-// pod.
+// networkVariables pass to the launcher which resource each network has, by which it finds what a device plugin gave
+// the pod.
 func networkVariables(resources map[string]string) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	for _, of := range slices.Sorted(maps.Keys(resources)) {

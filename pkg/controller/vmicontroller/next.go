@@ -84,7 +84,7 @@ type Event struct {
 	Type, Reason, Message string
 }
 
-// Step is what is to be done; the zero Step but for Status is nothing.
+// Step says what to write; the zero Step but for Status is nothing.
 type Step struct {
 	// AddFinalizer and RemoveFinalizer are about the VMI's own finalizer.
 	AddFinalizer, RemoveFinalizer bool

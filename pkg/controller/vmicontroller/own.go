@@ -132,7 +132,7 @@ func ByVMI(object client.Object) []string {
 	return nil
 }
 
-// Pods are those that say that the VMI owns them, from a cache with the index PodsByVMI.
+// Pods returns those that say that the VMI owns them, from a cache with the index PodsByVMI.
 func Pods(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) ([]*corev1.Pod, error) {
 	var list corev1.PodList
 	err := from.List(ctx, &list, client.InNamespace(vmi.Namespace), client.MatchingFields{PodsByVMI: string(vmi.UID)})

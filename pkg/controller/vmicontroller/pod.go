@@ -34,7 +34,7 @@ const graceSlack = 15
 // launcherBinary is virt-launcher in its image.
 const launcherBinary = "/usr/bin/virt-launcher"
 
-// Facts is what a launcher pod depends on besides its VMI.
+// Facts holds what a launcher pod depends on besides its VMI.
 type Facts struct {
 	Config config.Config
 	// Image and ImagePullPolicy are the launcher's; the configuration's pull policy wins.
@@ -55,12 +55,12 @@ type Facts struct {
 	FenceAfter time.Duration
 }
 
-// PodName is the name of the VMI's pod. It depends on the VMI's identity alone, so that a second
+// PodName returns the name of the VMI's pod. It depends on the VMI's identity alone, so that a second
 // one cannot come about, whatever was or was not seen of the first.
 func PodName(vmi *v1.VirtualMachineInstance) string { return LauncherName(vmi.Name, vmi.UID) }
 
-// LauncherName is the name of a launcher pod of a VMI, for the object with a UID. A long name of the VMI is cut: the
-// kubelet makes one directory's name of namespace, name and UID of a pod.
+// LauncherName returns the name of a launcher pod of a VMI, for the object with a UID. A long name of the VMI is cut:
+// the kubelet makes one directory's name of namespace, name and UID of a pod.
 func LauncherName(vmi string, of types.UID) string {
 	sum := sha256.Sum256([]byte(of))
 	name := strings.TrimRight(vmi[:min(len(vmi), names.MaxLabel)], "-.")
@@ -80,7 +80,7 @@ func securityContext(sysctls ...corev1.Sysctl) *corev1.PodSecurityContext {
 	}
 }
 
-// Pod is the launcher pod of a VMI. It passes Pod Security `restricted`.
+// Pod returns the launcher pod of a VMI. It passes Pod Security `restricted`.
 func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	volumes := planVolumes(vmi, facts)
 	launcher := computeContainer(vmi, facts, volumes)
@@ -204,7 +204,7 @@ func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, gr
 	return args
 }
 
-// GracePeriodSeconds is how long the guest has to shut down.
+// GracePeriodSeconds returns how long the guest has to shut down.
 func GracePeriodSeconds(vmi *v1.VirtualMachineInstance) int64 {
 	if grace := vmi.Spec.TerminationGracePeriodSeconds; grace != nil {
 		return *grace
@@ -212,7 +212,7 @@ func GracePeriodSeconds(vmi *v1.VirtualMachineInstance) int64 {
 	return v1.DefaultGracePeriodSeconds
 }
 
-// Hostname is the guest's and the pod's: what the VMI says, else its name up to the first dot.
+// Hostname returns the guest's and the pod's: what the VMI says, else its name up to the first dot.
 func Hostname(vmi *v1.VirtualMachineInstance) string {
 	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }

@@ -45,8 +45,8 @@ func probe(p *v1.Probe) *corev1.Probe {
 // incomingWait is how long, seconds, a launcher is asked at a time whether its guest has come.
 const incomingWait = 600
 
-// TargetProbe is the probe of a launcher that waits for a guest from another node: until the guest is there, the VMI's
-// own probes would fail, and end the launcher. It is answered when the guest is there. Nil when the VMI has none.
+// TargetProbe returns the probe of a launcher that waits for a guest from another node: until the guest is there, the
+// VMI's own probes would fail, and end the launcher. It is answered when the guest is there. Nil when the VMI has none.
 func TargetProbe(vmi *v1.VirtualMachineInstance) *corev1.Probe {
 	if vmi.Spec.LivenessProbe == nil && vmi.Spec.ReadinessProbe == nil {
 		return nil

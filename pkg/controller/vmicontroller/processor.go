@@ -95,10 +95,10 @@ func FollowsNode(vmi *v1.VirtualMachineInstance) bool {
 	return cpu == nil || cpu.Model == "" || cpu.Model == v1.CPUModeHostModel
 }
 
-// HostModelSelector are the labels of nodes that a guest with host-model can move to, which is not emulated: those that
-// can show the CPU of the node on which it was started. It is in the guest's pod once the guest has moved, and is read
-// from its node before. Nil is any node: the guest's CPU does not follow the node, or the node does not say what it
-// has.
+// HostModelSelector returns the labels of nodes that a guest with host-model can move to, which is not emulated: those
+// that can show the CPU of the node on which it was started. It is in the guest's pod once the guest has moved, and is
+// read from its node before. Nil is any node: the guest's CPU does not follow the node, or the node does not say what
+// it has.
 func HostModelSelector(vmi *v1.VirtualMachineInstance, source *corev1.Pod, node *corev1.Node) map[string]string {
 	if !FollowsNode(vmi) {
 		return nil

@@ -193,7 +193,7 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	return view, r.lookAtDataVolumes(ctx, &view)
 }
 
-// Claims are the VMI's PersistentVolumeClaims that exist, by name.
+// Claims returns the VMI's PersistentVolumeClaims that exist, by name.
 func Claims(
 	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
 ) (map[string]*corev1.PersistentVolumeClaim, error) {

@@ -32,7 +32,7 @@ const (
 	pageTableRatio = 512
 )
 
-// Overhead is the memory in bytes that the pod needs beyond the guest's.
+// Overhead returns the memory in bytes that the pod needs beyond the guest's.
 func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	overhead := int64(overheadBase) + vcpus(vmi)*overheadVCPU + guestMemory(vmi)/pageTableRatio
 	if graphics := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; graphics == nil || *graphics {
@@ -202,8 +202,8 @@ func guestMemory(vmi *v1.VirtualMachineInstance) int64 {
 
 func vcpus(vmi *v1.VirtualMachineInstance) int64 { return int64(sizing.VCPUs(&vmi.Spec.Domain)) }
 
-// Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest
-// as it is and as its VMI says that it is to be, and for the latter alone.
+// Sizes returns the CPU and memory (and nothing else) that the container of a running guest's pod needs: both for the
+// guest as it is and as its VMI says that it is to be, and for the latter alone.
 func Sizes(
 	vmi *v1.VirtualMachineInstance, installation config.Config, limits Limits,
 ) (both, fit corev1.ResourceRequirements) {

@@ -9,7 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// StartRevision is the name of the ControllerRevision that keeps the spec with which a VM's instance was started;
+// StartRevision returns the name of the ControllerRevision that keeps the spec with which a VM's instance was started;
 // KubeVirt's.
 func StartRevision(vm types.UID, generation int64) string {
 	return fmt.Sprintf("revision-start-vm-%s-%d", vm, generation)

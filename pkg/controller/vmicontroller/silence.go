@@ -57,7 +57,7 @@ func FenceAfter(
 	return 0, nil
 }
 
-// FenceArgs are those of a launcher's arguments that say when it ends its guest.
+// FenceArgs returns those of a launcher's arguments that say when it ends its guest.
 func FenceArgs(args []string) []string {
 	var out []string
 	for _, arg := range args {
@@ -224,7 +224,7 @@ func ask(
 		Beat: string(node.UID) + node.Annotations[v1.VirtHandlerHeartbeat] +
 			node.Annotations[names.AnnotationHeartbeatTaken],
 		Paused:  node.Annotations[names.AnnotationHeartbeatPaused] != "",
-		Set:     fencing.ParseSet(node.Annotations[names.AnnotationWitnesses]),
+		Set:     fencing.ParseSet(node.Annotations[names.AnnotationFencingSet]),
 		Members: map[string]fencing.Member{},
 	}
 	for _, member := range poll.Set {

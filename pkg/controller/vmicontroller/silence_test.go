@@ -130,7 +130,7 @@ func newSilentCluster(t *testing.T) *silentCluster {
 			t.Fatal(err)
 		}
 	}
-	c.annotate("lost", names.AnnotationWitnesses, "a,b,c,lost")
+	c.annotate("lost", names.AnnotationFencingSet, "a,b,c,lost")
 	return c
 }
 
@@ -186,8 +186,8 @@ func TestSilence(t *testing.T) {
 		"nothing":      {func(*silentCluster) {}, true},
 		"a heartbeat":  {func(c *silentCluster) { c.annotate("lost", v1.VirtHandlerHeartbeat, "now") }, false},
 		"it is paused": {func(c *silentCluster) { c.annotate("lost", names.AnnotationHeartbeatPaused, "pod") }, false},
-		"another set":  {func(c *silentCluster) { c.annotate("lost", names.AnnotationWitnesses, "a,b,lost") }, false},
-		"two nodes":    {func(c *silentCluster) { c.annotate("lost", names.AnnotationWitnesses, "a,lost") }, false},
+		"another set":  {func(c *silentCluster) { c.annotate("lost", names.AnnotationFencingSet, "a,b,lost") }, false},
+		"two nodes":    {func(c *silentCluster) { c.annotate("lost", names.AnnotationFencingSet, "a,lost") }, false},
 		"a poll is bad": {func(c *silentCluster) {
 			c.fails = errors.New("not now")
 			c.clock += 5 * time.Second

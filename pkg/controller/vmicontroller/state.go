@@ -33,13 +33,13 @@ func stateOwner(vmi *v1.VirtualMachineInstance) metav1.OwnerReference {
 		String(), Kind: kind.Kind, Name: vmi.Name, UID: vmi.UID}
 }
 
-// StateClaimName is the name of the claim that is made for a VMI's persistent state. It depends on the owner
+// StateClaimName returns the name of the claim that is made for a VMI's persistent state. It depends on the owner
 // alone, so that a second one cannot come about.
 func StateClaimName(vmi *v1.VirtualMachineInstance) string {
 	return stateClaimName(vmi, stateOwner(vmi).UID)
 }
 
-// MigrationStateClaimName is the name of the claim that is made for the state of a VMI that moves.
+// MigrationStateClaimName returns the name of the claim that is made for the state of a VMI that moves.
 func MigrationStateClaimName(vmi *v1.VirtualMachineInstance, migration types.UID) string {
 	return stateClaimName(vmi, migration)
 }
@@ -51,8 +51,8 @@ func stateClaimName(vmi *v1.VirtualMachineInstance, of types.UID) string {
 	return vmstate.Prefix + "-" + name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
 }
 
-// StateClaim is the claim to be made for a VMI's persistent state. As in KubeVirt, a class that was configured for the
-// purpose is taken to be usable on two nodes at once, which migration needs; the cluster's default class is not.
+// StateClaim returns the claim to be made for a VMI's persistent state. As in KubeVirt, a class that was configured for
+// the purpose is taken to be usable on two nodes at once, which migration needs; the cluster's default class is not.
 func StateClaim(vmi *v1.VirtualMachineInstance, configuration config.Config) *corev1.PersistentVolumeClaim {
 	access, filesystem := corev1.ReadWriteOnce, corev1.PersistentVolumeFilesystem
 	var class *string
@@ -76,8 +76,8 @@ func StateClaim(vmi *v1.VirtualMachineInstance, configuration config.Config) *co
 	}
 }
 
-// MigrationStateClaim is the claim to be made for the state of a VMI that moves, where the one that it has is of one
-// node only. It gets the label of the VMI's state when the state is there; until then it has the migration's, as
+// MigrationStateClaim returns the claim to be made for the state of a VMI that moves, where the one that it has is of
+// one node only. It gets the label of the VMI's state when the state is there; until then it has the migration's, as
 // KubeVirt's.
 func MigrationStateClaim(
 	migration *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance, configuration config.Config,

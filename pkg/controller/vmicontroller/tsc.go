@@ -53,7 +53,7 @@ func (t TSC) Shows(frequency int64) bool {
 }
 
 // needsTSC says that the guest relies on a time stamp counter which ticks as often wherever it moves: it sees one that
-// never changes (invtsc), or is told of changes (Hyper-V's reenlightenment), which does not come to pass then.
+// never changes (invtsc), or is notified of changes (Hyper-V's reenlightenment), which does not come to pass then.
 func needsTSC(vmi *v1.VirtualMachineInstance, facts Facts) bool {
 	spec := &vmi.Spec.Domain
 	if architecture(vmi, facts) != amd64 || !facts.hardware() {
@@ -116,7 +116,7 @@ func UsedTSC(ctx context.Context, from client.Reader) ([]int64, error) {
 	return slices.Sorted(maps.Keys(used)), nil
 }
 
-// GivenTSC is the frequency that a VMI was given, 0 for none.
+// GivenTSC returns the frequency that a VMI was given, 0 for none.
 func GivenTSC(vmi *v1.VirtualMachineInstance) int64 {
 	if hints := vmi.Status.TopologyHints; hints != nil && hints.TSCFrequency != nil {
 		return *hints.TSCFrequency

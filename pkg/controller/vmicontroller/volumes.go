@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
-// networkDataSuffix tells the mount of a cloud-init network data secret from that of the user data.
+// networkDataSuffix distinguishes the mount of a cloud-init network data secret from that of the user data.
 const networkDataSuffix = "-networkdata"
 
 // podVolumes collects what a VMI's volumes need of its pod.

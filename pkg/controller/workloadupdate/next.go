@@ -59,7 +59,7 @@ type Move struct {
 	Name string
 }
 
-// Step is what is to be done.
+// Step says what to write.
 type Step struct {
 	// Outdated is how many guests run an older launcher.
 	Outdated int

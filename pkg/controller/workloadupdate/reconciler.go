@@ -124,8 +124,8 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 		return View{}, fmt.Errorf("list VMIs and migrations: %w", err)
 	}
 	for i := range vmis.Items {
-		if r.writes.Behind(&vmis.Items[i]) {
-			return View{}, frame.ErrBehind
+		if r.writes.Stale(&vmis.Items[i]) {
+			return View{}, frame.ErrStale
 		}
 		view.VMIs = append(view.VMIs, &vmis.Items[i])
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are those of a new device.
+// Options are the options of a new device.
 type Options struct {
 	// Autoclear has the kernel detach the device itself when nobody has it open or mounted any more.
 	Autoclear bool

@@ -8,7 +8,7 @@ import (
 )
 
 // Creations remembers the UIDs of the dependents that were created for each object, and their purpose. Names, labels
-// and owner references do not tell who created an object; the UID in the API server's answer does. The memory is lost
+// and owner references do not show who created an object; the UID in the API server's answer does. The memory is lost
 // with the process, so a UID that must be trusted later is written to a status before anybody acts on it. The zero
 // value is empty; it may be used by several goroutines.
 type Creations struct {

@@ -92,15 +92,15 @@ func (d *Dependents) Gone(key types.NamespacedName, dependent client.Object) boo
 // forgetful is when a dependent that was made and that the cache does not show is asked for: it may be gone already.
 const forgetful = 5 * time.Second
 
-// Behind is Settle as a question: does the cache not show yet what was made and deleted last? there reports whether a
-// dependent that was made a while ago still exists.
-func (d *Dependents) Behind(
+// Stale reports whether the cache does not show yet what was made and deleted last, as Settle finds it. there reports
+// whether a dependent that was made a while ago still exists.
+func (d *Dependents) Stale(
 	key types.NamespacedName, deleting map[types.UID]bool, now time.Time, there func(Made) (bool, error),
 ) (bool, error) {
-	unseen, behind := d.Settle(key, deleting)
+	unseen, stale := d.Settle(key, deleting)
 	for _, made := range unseen {
 		if now.Sub(made.At) < forgetful {
-			behind = true
+			stale = true
 			continue
 		}
 		found, err := there(made)
@@ -108,12 +108,12 @@ func (d *Dependents) Behind(
 		case err != nil:
 			return false, err
 		case found:
-			behind = true
+			stale = true
 		default:
 			d.drop(key, made.UID)
 		}
 	}
-	return behind, nil
+	return stale, nil
 }
 
 // drop forgets a dependent that was made and is gone already, which no cache will show.

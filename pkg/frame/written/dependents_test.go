@@ -37,11 +37,11 @@ func TestDependents(t *testing.T) {
 		asks++
 		return made.UID != "uid-b", nil
 	}
-	if behind, err := d.Behind(set, nil, at.Add(3*time.Second), gone); !behind || err != nil || asks != 0 {
-		t.Errorf("soon: behind %t, %v, %d questions", behind, err, asks)
+	if stale, err := d.Stale(set, nil, at.Add(3*time.Second), gone); !stale || err != nil || asks != 0 {
+		t.Errorf("soon: stale %t, %v, %d questions", stale, err, asks)
 	}
-	if behind, err := d.Behind(set, nil, at.Add(time.Minute), gone); behind || err != nil || asks != 1 {
-		t.Errorf("later: behind %t, %v, %d questions", behind, err, asks)
+	if stale, err := d.Stale(set, nil, at.Add(time.Minute), gone); stale || err != nil || asks != 1 {
+		t.Errorf("later: stale %t, %v, %d questions", stale, err, asks)
 	}
 	expect("the other will never be shown", map[types.UID]bool{}, 0, false)
 

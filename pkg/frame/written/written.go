@@ -22,9 +22,9 @@ func (l *Log) Note(object client.Object) {
 	l.versions.Store(client.ObjectKeyFromObject(object), object.GetResourceVersion())
 }
 
-// Behind reports whether an object from the cache is older than the last write. Once it is not, the
+// Stale reports whether an object from the cache is older than the last write. Once it is not, the
 // write is forgotten.
-func (l *Log) Behind(object client.Object) bool {
+func (l *Log) Stale(object client.Object) bool {
 	key := client.ObjectKeyFromObject(object)
 	version, ok := l.versions.Load(key)
 	if !ok {
@@ -63,8 +63,8 @@ func (d *Deletions) Note(key types.NamespacedName, dependent client.Object) {
 	d.uids[key][dependent.GetUID()] = true
 }
 
-// Behind reports whether a dependent from the cache is older than its deletion.
-func (d *Deletions) Behind(key types.NamespacedName, dependent client.Object) bool {
+// Stale reports whether a dependent from the cache is older than its deletion.
+func (d *Deletions) Stale(key types.NamespacedName, dependent client.Object) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dependent.GetDeletionTimestamp() != nil {
@@ -81,7 +81,7 @@ func (d *Deletions) Forget(key types.NamespacedName) {
 }
 
 // Releases remembers for each object the version from which its last finalizer was taken. Such an
-// object is gone, which the API server's answer does not tell by a newer version. The zero value is
+// object is gone, which the API server's answer does not show by a newer version. The zero value is
 // empty; it may be used by several goroutines.
 type Releases struct {
 	versions sync.Map // types.NamespacedName → release
@@ -97,8 +97,8 @@ func (r *Releases) Note(object client.Object) {
 	r.versions.Store(client.ObjectKeyFromObject(object), release{object.GetUID(), object.GetResourceVersion()})
 }
 
-// Behind reports whether an object from the cache is the one that was released.
-func (r *Releases) Behind(object client.Object) bool {
+// Stale reports whether an object from the cache is the one that was released.
+func (r *Releases) Stale(object client.Object) bool {
 	noted, ok := r.versions.Load(client.ObjectKeyFromObject(object))
 	return ok && noted == release{object.GetUID(), object.GetResourceVersion()}
 }

@@ -14,31 +14,31 @@ func TestLog(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", ResourceVersion: version}}
 	}
 	var log Log
-	if log.Behind(at("5")) {
-		t.Error("behind though nothing was written")
+	if log.Stale(at("5")) {
+		t.Error("stale though nothing was written")
 	}
 	log.Note(at("10"))
 	for range 2 {
-		if !log.Behind(at("9")) {
-			t.Error("9 is not behind 10")
+		if !log.Stale(at("9")) {
+			t.Error("9 is not older than 10")
 		}
 	}
-	if log.Behind(at("10")) {
-		t.Error("10 is behind 10")
+	if log.Stale(at("10")) {
+		t.Error("10 is older than 10")
 	}
-	if log.Behind(at("9")) {
+	if log.Stale(at("9")) {
 		t.Error("the write was not forgotten")
 	}
 	log.Note(at("100"))
-	if !log.Behind(at("20")) {
-		t.Error("20 is not behind 100")
+	if !log.Stale(at("20")) {
+		t.Error("20 is not older than 100")
 	}
 	log.Forget(client.ObjectKeyFromObject(at("")))
-	if log.Behind(at("20")) {
+	if log.Stale(at("20")) {
 		t.Error("the object was not forgotten")
 	}
 	log.Note(at("11"))
-	if log.Behind(at("strange")) {
+	if log.Stale(at("strange")) {
 		t.Error("a version that cannot be compared must not stop anything")
 	}
 }
@@ -47,23 +47,23 @@ func TestDeletions(t *testing.T) {
 	key := types.NamespacedName{Name: "vmi"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
 	var deletions Deletions
-	if deletions.Behind(key, pod) {
-		t.Error("behind though nothing was deleted")
+	if deletions.Stale(key, pod) {
+		t.Error("stale though nothing was deleted")
 	}
 	deletions.Note(key, pod)
-	if !deletions.Behind(key, pod) {
-		t.Error("not behind")
+	if !deletions.Stale(key, pod) {
+		t.Error("not stale")
 	}
-	if deletions.Behind(key, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}}) {
-		t.Error("another object is behind")
+	if deletions.Stale(key, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}}) {
+		t.Error("another object is stale")
 	}
 	pod.DeletionTimestamp = new(metav1.Now())
-	if deletions.Behind(key, pod) {
-		t.Error("behind though the deletion was seen")
+	if deletions.Stale(key, pod) {
+		t.Error("stale though the deletion was seen")
 	}
 	pod.DeletionTimestamp = nil
 	deletions.Forget(key)
-	if deletions.Behind(key, pod) {
+	if deletions.Stale(key, pod) {
 		t.Error("not forgotten")
 	}
 }
@@ -71,23 +71,23 @@ func TestDeletions(t *testing.T) {
 func TestReleases(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "one", ResourceVersion: "5"}}
 	var releases Releases
-	if releases.Behind(pod) {
-		t.Error("behind though nothing was released")
+	if releases.Stale(pod) {
+		t.Error("stale though nothing was released")
 	}
 	releases.Note(pod)
-	if !releases.Behind(pod) {
-		t.Error("not behind")
+	if !releases.Stale(pod) {
+		t.Error("not stale")
 	}
 	for _, other := range []metav1.ObjectMeta{
 		{Name: "a", UID: "one", ResourceVersion: "6"}, // Held by another finalizer.
 		{Name: "a", UID: "two", ResourceVersion: "5"},
 	} {
-		if releases.Behind(&corev1.Pod{ObjectMeta: other}) {
-			t.Errorf("%s/%s is behind", other.UID, other.ResourceVersion)
+		if releases.Stale(&corev1.Pod{ObjectMeta: other}) {
+			t.Errorf("%s/%s is stale", other.UID, other.ResourceVersion)
 		}
 	}
 	releases.Forget(client.ObjectKeyFromObject(pod))
-	if releases.Behind(pod) {
+	if releases.Stale(pod) {
 		t.Error("not forgotten")
 	}
 }

@@ -51,7 +51,7 @@ var binaries = []string{
 	"/usr/bin/qemu-system-x86_64", "/usr/bin/qemu-system-aarch64", "/usr/libexec/qemu-kvm", "/usr/sbin/libvirtd",
 }
 
-// Variant is what of the node's devices a launcher has that changes what its QEMU can do.
+// Variant says which devices of the node a launcher has that change what its QEMU can do.
 type Variant struct{ KVM, SEV bool }
 
 // Key names the cache of one variant of one image on one node.

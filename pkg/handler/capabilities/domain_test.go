@@ -33,7 +33,7 @@ func TestDomainCapabilitiesStayHere(t *testing.T) {
 	}
 }
 
-func TestDomainTellsNotYetFromNever(t *testing.T) {
+func TestDomainNotYetIsNotNever(t *testing.T) {
 	answers := make(chan error)
 	p, _ := proberOf(t, func(ctx context.Context, key Key) (map[string][]byte, error) {
 		select {
@@ -45,8 +45,8 @@ func TestDomainTellsNotYetFromNever(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	})
-	told, changed := make(chan struct{}), make(chan struct{})
-	p.Found, p.Changed = func() { told <- struct{}{} }, changed
+	found, changed := make(chan struct{}), make(chan struct{})
+	p.Found, p.Changed = func() { found <- struct{}{} }, changed
 	if _, err := p.Domain(Variant{}); !errors.Is(err, ErrNotProbed) {
 		t.Errorf("before a probe: %v", err)
 	}
@@ -54,9 +54,9 @@ func TestDomainTellsNotYetFromNever(t *testing.T) {
 	wait := func() {
 		t.Helper()
 		select {
-		case <-told:
+		case <-found:
 		case <-time.After(30 * time.Second):
-			t.Fatal("nobody is told of the probe")
+			t.Fatal("nobody is notified of the probe")
 		}
 	}
 	answers <- errors.New("no QEMU")

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxOutput bounds what a probe prints, bytes: the files in base64; maxComplaint what is told of one that failed.
+// maxOutput bounds what a probe prints, bytes: the files in base64; maxComplaint what is reported of one that failed.
 const (
 	maxOutput    = 4 << 20
 	maxComplaint = 2 << 10

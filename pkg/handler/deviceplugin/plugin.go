@@ -31,7 +31,7 @@ const (
 	registerTimeout = 10 * time.Second
 )
 
-// Offer is what a plugin has.
+// Offer describes the devices of a plugin.
 type Offer interface {
 	// Devices are those of now; changed is closed when there may be others.
 	Devices() (devices []*pluginapi.Device, changed <-chan struct{})

@@ -18,13 +18,13 @@ type Unit struct {
 	Healthy bool
 	// NUMA is the node of the machine that it is on; -1 for none in particular.
 	NUMA int
-	// Nodes are its device nodes, Names what the container is told of it.
+	// Nodes are its device nodes, Names what the container gets to know of it.
 	Nodes, Names []string
 }
 
 // Pool offers units that are found out, and may come and go.
 type Pool struct {
-	// Variable is the environment variable by which a container is told the names of its units.
+	// Variable is the environment variable that names a container's units.
 	Variable string
 
 	mu      sync.Mutex
@@ -54,7 +54,7 @@ func (p *Pool) Set(units []Unit) {
 	}
 }
 
-// Devices are the units.
+// Devices returns the units.
 func (p *Pool) Devices() ([]*pluginapi.Device, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ type Shared struct {
 	Count  int
 }
 
-// Devices are the units, which never change.
+// Devices returns the units, which never change.
 func (s Shared) Devices() ([]*pluginapi.Device, <-chan struct{}) {
 	devices := make([]*pluginapi.Device, s.Count)
 	for i := range devices {

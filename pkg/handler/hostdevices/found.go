@@ -1,5 +1,5 @@
 // Package hostdevices offers the devices of a node that the KubeVirt resource lets guests have (permittedHostDevices):
-// it finds them in sysfs, and runs a device plugin for each resource of which there is a device.
+// it finds them in sysfs, and runs a device plugin for each resource with a device.
 //
 //	sysfs ─► Find ─► Found.Offered(permitted) ─► Offers ─► a deviceplugin.Plugin each
 //

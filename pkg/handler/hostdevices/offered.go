@@ -12,9 +12,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
-// Offered is what there is of a resource.
+// Offered has the devices of a resource.
 type Offered struct {
-	// Variable is the one by which a container is told what it got.
+	// Variable is the one that names what a container got.
 	Variable string
 	Units    []deviceplugin.Unit
 }

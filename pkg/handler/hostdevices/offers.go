@@ -18,7 +18,8 @@ const interval = 20 * time.Second
 
 // Offers keeps a device plugin for each resource that is permitted and of which the node has a device.
 type Offers struct {
-	// Permitted is what the KubeVirt resource says now, nil for nothing. Changed tells when it may say something else.
+	// Permitted is what the KubeVirt resource says now, nil for nothing. Changed signals that it may say something
+	// else.
 	Permitted func() *v1.PermittedHostDevices
 	Changed   <-chan struct{}
 	// Sys and Dev are the node's /sys and /dev.

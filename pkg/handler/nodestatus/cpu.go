@@ -9,12 +9,12 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// ownedByCPU are the labels that tell of a node's CPU.
+// ownedByCPU are the labels that describe a node's CPU.
 var ownedByCPU = []string{
 	v1.CPUModelLabel, v1.CPUFeatureLabel, v1.CPUModelVendorLabel, v1.HypervLabel, v1.CPUTimerLabel,
 }
 
-// ownedByHostModel are those that tell of what guests with host-model have, and which of them the node can take.
+// ownedByHostModel are those that describe what guests with host-model have, and which of them the node can take.
 var ownedByHostModel = []string{
 	v1.SupportedHostModelMigrationCPU, v1.HostModelCPULabel, v1.HostModelRequiredFeaturesLabel,
 	v1.NodeHostModelIsObsoleteLabel,
@@ -109,10 +109,10 @@ func (p *Processor) labels(obsolete map[string]bool) Wanted {
 // ErrNotYet says that it is being found out.
 var ErrNotYet = errors.New("not known yet")
 
-// CPULabels gives the labels that tell of the CPU which guests of a node can have, of hardware or, where that is nil or
-// the installation emulates all guests, of what QEMU emulates. Both are read when they are first looked at. host gives
-// what libvirt says of the hardware. While that is ErrNotYet, what the node's labels say of it stays; with any other
-// error the closest model that the hardware has in full stands for it.
+// CPULabels returns the labels that describe the CPU which guests of a node can have, of hardware or, where that is nil
+// or the installation emulates all guests, of what QEMU emulates. Both are read when they are first looked at. host
+// gives what libvirt says of the hardware. While that is ErrNotYet, what the node's labels say of it stays; with any
+// other error the closest model that the hardware has in full stands for it.
 func CPULabels(
 	hardware, emulated func() (*Processor, error), host func() (HostModel, error),
 	installation func() (emulate bool, obsolete map[string]bool),

@@ -23,7 +23,7 @@ const leafSize = 40
 // Leaf is a CPUID function with its index.
 type Leaf struct{ Function, Index uint32 }
 
-// Registers are what CPUID answers: EAX, EBX, ECX, EDX.
+// Registers are the answer of CPUID: EAX, EBX, ECX, EDX.
 type Registers [4]uint32
 
 // supportedCPUID is the CPU that KVM can give to guests, but for its model-specific registers.
@@ -47,7 +47,7 @@ func supportedCPUID(device string) (map[Leaf]Registers, error) {
 func leaves(buffer []byte) (map[Leaf]Registers, error) {
 	n := int(binary.NativeEndian.Uint32(buffer))
 	if n > (len(buffer)-8)/leafSize {
-		return nil, errors.New("KVM tells of more than was asked for")
+		return nil, errors.New("KVM reports more than was asked for")
 	}
 	out := map[Leaf]Registers{}
 	for i := range n {

@@ -62,9 +62,9 @@ func ParseHostModel(capabilities []byte) (HostModel, error) {
 	return HostModel{}, errors.New("domain capabilities: libvirt has no host model")
 }
 
-// With is the processor whose guests with host-model have the CPU that libvirt says. Where libvirt leaves out features
-// of the model, another node that shows the model may lack other ones: then all that the guest has left of the model is
-// beyond it, so that it moves to nodes that have that.
+// With returns the processor whose guests with host-model have the CPU that libvirt says. Where libvirt leaves out
+// features of the model, another node that shows the model may lack other ones: then all that the guest has left of the
+// model is beyond it, so that it moves to nodes that have that.
 func (p *Processor) With(h HostModel) *Processor {
 	out := *p
 	out.host, out.beyond = versioned.ReplaceAllString(h.Model, ""), slices.Clone(h.Require)

@@ -28,7 +28,7 @@ const capTSCControl = 60
 // maxMSRs bounds what is asked of KVM, which knows some two hundred.
 const maxMSRs = 4096
 
-// Hardware is what KVM says of a node.
+// Hardware is KVM's description of a node.
 type Hardware struct {
 	CPU
 	// Enlightenments are what KVM has of Hyper-V, in KubeVirt's words.
@@ -42,7 +42,7 @@ type Hardware struct {
 // CPU is a processor as guests see it.
 type CPU struct {
 	Leaves map[Leaf]Registers
-	// MSRs are model-specific registers that tell of features.
+	// MSRs are model-specific registers that report features.
 	MSRs map[uint32]uint64
 }
 
@@ -133,7 +133,7 @@ func indexList(f *os.File, number uintptr) ([]uint32, error) {
 	return out, nil
 }
 
-// featureMSRs reads the registers that tell of features: those that KVM lists and can say the value of.
+// featureMSRs reads the registers that report features: those that KVM lists and can say the value of.
 func featureMSRs(f *os.File) (map[uint32]uint64, error) {
 	indices, err := indexList(f, kvmGetMSRFeatureIndex)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Wanted is what a node's labels are to be.
+// Wanted has the labels that a node is to have.
 type Wanted struct {
 	// Labels are those that it is to have.
 	Labels map[string]string

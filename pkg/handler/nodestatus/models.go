@@ -227,8 +227,8 @@ func (m *cpuMap) needs(name string, depth int) ([]string, bool) {
 	return append(slices.Clone(base), model.features...), ok
 }
 
-// closest is the model among some that tells most of a CPU: one of its maker's and, where there is such, made for its
-// family and model, to which fewest features have to be added. These are what the CPU has beyond it.
+// closest returns the model among some that describes a CPU best: one of its maker's and, where there is such, made for
+// its family and model, to which fewest features have to be added. These are what the CPU has beyond it.
 func (m *cpuMap) closest(cpu *CPU, models []string) (name string, beyond []string) {
 	vendor, is := m.vendor(cpu), signatureOf(cpu.Leaves[Leaf{Function: 1}][0])
 	features := m.featuresOf(cpu)

@@ -1,4 +1,4 @@
-// Package nodestatus tells the cluster that a node can run virtual machines: the label
+// Package nodestatus writes to a Node that it can run virtual machines: the label
 // kubevirt.io/schedulable, and a heartbeat annotation that virt-controller watches. One patch a minute
 // carries both; its answer is the node, so that the labels by which guests are scheduled are written only when they
 // are not what they are to be.
@@ -207,7 +207,7 @@ func (h *Heartbeat) beat(schedulable bool, pause string) ([]byte, error) {
 	return Patch(schedulable, h.Now(), more)
 }
 
-// Patch is the merge patch of one heartbeat. The annotation's value is the time in JSON, quotes
+// Patch returns the merge patch of one heartbeat. The annotation's value is the time in JSON, quotes
 // included, which is how KubeVirt writes it. annotations are written besides.
 func Patch(schedulable bool, now time.Time, annotations map[string]string) ([]byte, error) {
 	stamp, err := json.Marshal(metav1.NewTime(now))
@@ -222,7 +222,7 @@ func Patch(schedulable bool, now time.Time, annotations map[string]string) ([]by
 	}})
 }
 
-// Relabel is the merge patch that gives a node the labels that it is to have, nil when it has them, or when its
+// Relabel returns the merge patch that gives a node the labels that it is to have, nil when it has them, or when its
 // annotation node-labeller.kubevirt.io/skip-node says that somebody else looks after them.
 func Relabel(node *corev1.Node, wanted Wanted) ([]byte, error) {
 	if _, skip := node.Annotations[v1.LabellerSkipNodeAnnotation]; skip {

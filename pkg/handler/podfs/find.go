@@ -118,7 +118,7 @@ func unescape(path string) string {
 	return out.String()
 }
 
-// KubeletDevice is the number of a block device that the kubelet has prepared for a pod's claims. It is
+// KubeletDevice returns the number of a block device that the kubelet has prepared for a pod's claims. It is
 // asked of the kubelet's own directory and not of the pod, whose device nodes its processes may have made. Of several
 // devices it is the one that the pod has at a path.
 func KubeletDevice(podsDir, proc string, pod types.UID, at string) (uint64, error) {

@@ -36,10 +36,10 @@ const (
 	checkpoint = "kubelet_internal_checkpoint"
 )
 
-// Granted are the devices that the kubelet has granted to the launcher of a pod: those of device plugins, by the record
-// that the kubelet keeps of them, and the block devices of its claims, by the kubelet's directory of the pod. Nothing
-// of the pod is asked. pluginsDir is the kubelet's device plugin directory, podsDir its pod directory, proc is where
-// procfs of the host's PID namespace is mounted.
+// Granted returns the devices that the kubelet has granted to the launcher of a pod: those of device plugins, by the
+// record that the kubelet keeps of them, and the block devices of its claims, by the kubelet's directory of the pod.
+// Nothing of the pod is asked. pluginsDir is the kubelet's device plugin directory, podsDir its pod directory, proc is
+// where procfs of the host's PID namespace is mounted.
 func Granted(proc, podsDir, pluginsDir string, pod types.UID) (Devices, error) {
 	devices := Devices{}
 	record, err := pluginGrants(pluginsDir, pod)

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Launchers are the pods below the kubelet's pod directory in which a launcher has made its socket, whether it
+// Launchers returns the pods below the kubelet's pod directory in which a launcher has made its socket, whether it
 // still runs or not. Those that could not be looked at are an error beside those that could.
 func Launchers(podsDir string) ([]types.UID, error) {
 	entries, err := os.ReadDir(podsDir)

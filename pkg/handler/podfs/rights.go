@@ -74,7 +74,7 @@ func (r *Rights) Deny(p *Process, use string) error {
 	return r.save(p.Pod, record)
 }
 
-// Given is the device that was allowed for a use.
+// Given returns the device that was allowed for a use.
 func (r *Rights) Given(pod types.UID, use string) (Device, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// RunPath is the run volume of a pod below the kubelet's pod directory.
+// RunPath returns the run volume of a pod below the kubelet's pod directory.
 func RunPath(podsDir string, pod types.UID) string {
 	return filepath.Join(podsDir, string(pod), "volumes", "kubernetes.io~empty-dir", names.VolumeRun)
 }

@@ -309,7 +309,7 @@ func (cs *consoles) join(pod string) (b *console, request int, opening <-chan st
 	return nil, 0, nil
 }
 
-// dial opens the pod's console, which join has told the caller to do.
+// dial opens the pod's console, which join has asked of the caller.
 func (cs *consoles) dial(
 	ctx context.Context, pod string, dial func(context.Context) (net.Conn, error),
 ) (*console, int, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-// Why a guest does not answer on this node any more, as a client is told it.
+// Why a guest does not answer on this node any more, in a client's error.
 var (
 	ErrMoved = &stream.CloseError{
 		Code: stream.CodeGoingAway, Reason: "the guest has moved to another node; connect again",

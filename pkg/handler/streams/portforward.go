@@ -93,7 +93,7 @@ func portOf(r *http.Request) (port uint16, protocol string, err error) {
 }
 
 // notForwarded says why a guest's port was not reached. The reasons are the stream package's, so that a
-// client can tell a port that nobody listens on from a guest that is not there.
+// client can distinguish a port that nobody listens on from a guest that is not there.
 func notForwarded(err error, vmi types.NamespacedName, protocol string, port uint16) error {
 	status := metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict,

@@ -94,7 +94,7 @@ func (s *resets) last(pod types.UID) (logEnd, bool) {
 }
 
 // tail is the end of the serial log, up to n bytes; of the present life alone if sinceReset. In a log that was cut
-// since the reset, which takes megabytes, lives cannot be told apart.
+// since the reset, which takes megabytes, lives cannot be distinguished.
 func (s *Server) tail(run *podfs.Run, pod types.UID, n int64, sinceReset bool) ([]byte, error) {
 	end, known := s.resets.last(pod)
 	if !sinceReset || !known {

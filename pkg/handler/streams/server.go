@@ -145,7 +145,7 @@ func (s *Server) Handler() http.Handler {
 	return s.logged(s.limited(mux))
 }
 
-// logged tells of each request and how long it took, for who debugs. The query is left out: it may have what a user
+// logged logs each request and how long it took, for debugging. The query is left out: it may have what a user
 // typed.
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -257,7 +257,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) (*podfs.Run, types
 	return run, pod, nil
 }
 
-// from names the client in what its predecessor is told, if virt-api has said who it is.
+// from names the client in the error of its predecessor, if virt-api has said who it is.
 func from(r *http.Request) string {
 	if user := r.Header.Get("X-Remote-User"); user != "" {
 		return " (" + user + ")"

@@ -97,7 +97,7 @@ func fileSystems(data []byte) ([]v1.VirtualMachineInstanceFileSystem, error) {
 	return out, nil
 }
 
-// loads are three numbers that can be told, or none; the guest can make them up.
+// loads are three numbers that can be exposed, or none; the guest can make them up.
 func loads(of []float64) []float64 {
 	if len(of) != 3 {
 		return nil

@@ -50,7 +50,7 @@ type Guest struct {
 	Agent bool
 }
 
-// Reading is what a guest uses.
+// Reading is one reading of what a guest uses.
 type Reading struct {
 	Guest
 	Stats *launcherpb.StatsResponse

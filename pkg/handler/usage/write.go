@@ -117,7 +117,7 @@ var migrations = []struct {
 	{metrics.MigrationMemoryRate, (*launcherpb.MigrationProgress).GetBandwidth},
 }
 
-// Write writes all that virt-handler of a node tells of guests.
+// Write writes all metrics of guests that virt-handler of a node exposes.
 func Write(w *metrics.Writer, node string, readings []Reading, missing int) {
 	ids := make([]metrics.Fixed, len(readings))
 	for i := range readings {

@@ -9,8 +9,8 @@ import (
 func TestClockObstacles(t *testing.T) {
 	invtsc := &v1.VirtualMachineInstance{}
 	invtsc.Spec.Domain.CPU = &v1.CPU{Features: []v1.CPUFeature{{Name: "aes"}, {Name: "invtsc"}}}
-	told := &v1.VirtualMachineInstance{}
-	told.Spec.Domain.Features = &v1.Features{Hyperv: &v1.FeatureHyperv{Reenlightenment: &v1.FeatureState{}}}
+	notified := &v1.VirtualMachineInstance{}
+	notified.Spec.Domain.Features = &v1.Features{Hyperv: &v1.FeatureHyperv{Reenlightenment: &v1.FeatureState{}}}
 	given := invtsc.DeepCopy()
 	given.Status.TopologyHints = &v1.TopologyHints{TSCFrequency: new(int64(2_000_000_000))}
 	for name, c := range map[string]struct {
@@ -18,11 +18,11 @@ func TestClockObstacles(t *testing.T) {
 		emulated bool
 		tied     bool
 	}{
-		"neither":               {&v1.VirtualMachineInstance{}, false, false},
-		"invariant":             {invtsc, false, true},
-		"told of changes":       {told, false, true},
-		"frequency is known":    {given, false, false},
-		"emulated, so not told": {told, true, false},
+		"neither":                   {&v1.VirtualMachineInstance{}, false, false},
+		"invariant":                 {invtsc, false, true},
+		"notified of changes":       {notified, false, true},
+		"frequency is known":        {given, false, false},
+		"emulated, so not notified": {notified, true, false},
 	} {
 		found := clockObstacles(c.vmi, c.emulated)
 		if len(found) > 0 != c.tied ||

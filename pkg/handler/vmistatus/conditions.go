@@ -112,7 +112,7 @@ func evacuating(next *v1.VirtualMachineInstanceStatus, c *conditionList) {
 func pausedBecause(reason string) (string, string) {
 	switch reason {
 	case names.ReasonHandoff:
-		return names.ReasonPausedToMove, "The guest stands still: the target of its migration was told to start it, " +
+		return names.ReasonPausedToMove, "The guest stands still: the target of its migration was asked to start it, " +
 			"and has not said yet that it runs."
 	case "user", "":
 		return ReasonPausedByUser, "The guest was paused by a user."

@@ -9,7 +9,7 @@ import (
 
 const credentialsApplied = "The guest agent has applied spec.accessCredentials."
 
-// credentials says whether the guest has the keys and passwords that it shall have. Before the agent has been told for
+// credentials says whether the guest has the keys and passwords that it shall have. Before the agent was asked for
 // the first time there is nothing to say.
 func credentials(done *launcherpb.AgentCredentials, c *conditionList) {
 	switch {
@@ -22,7 +22,7 @@ func credentials(done *launcherpb.AgentCredentials, c *conditionList) {
 	}
 }
 
-// credentialEvents tell of a change of that.
+// credentialEvents report a change of that.
 func credentialEvents(old, next []v1.VirtualMachineInstanceCondition) []Event {
 	before, after := credentialCondition(old), credentialCondition(next)
 	switch {

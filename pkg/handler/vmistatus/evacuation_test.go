@@ -37,12 +37,12 @@ func TestEvacuation(t *testing.T) {
 		t.Errorf("taken back: %+v", c)
 	}
 	in.VMI.Status = next
-	arrived := Arrive(in, node2)
-	if arrived.NodeName != "node2" || arrived.EvacuationNodeName != "" || requested(arrived) != nil {
-		t.Errorf("left: node %s, to leave %q, %+v", arrived.NodeName, arrived.EvacuationNodeName, requested(arrived))
+	moved := AtTarget(in, node2)
+	if moved.NodeName != "node2" || moved.EvacuationNodeName != "" || requested(moved) != nil {
+		t.Errorf("left: node %s, to leave %q, %+v", moved.NodeName, moved.EvacuationNodeName, requested(moved))
 	}
 	in.VMI.Status.EvacuationNodeName = "node2"
-	if arrived := Arrive(in, node2); arrived.EvacuationNodeName != "node2" || requested(arrived) == nil {
-		t.Errorf("to leave the node to which it has come: %q, %+v", arrived.EvacuationNodeName, requested(arrived))
+	if moved := AtTarget(in, node2); moved.EvacuationNodeName != "node2" || requested(moved) == nil {
+		t.Errorf("to leave the node to which it has come: %q, %+v", moved.EvacuationNodeName, requested(moved))
 	}
 }

@@ -16,7 +16,7 @@ const (
 	EventUnpaused = "Unpaused"
 )
 
-// Events are what happened between two statuses of a VMI.
+// Events returns the events between two statuses of a VMI.
 func Events(old, next v1.VirtualMachineInstanceStatus) []Event {
 	var out []Event
 	normal := func(reason, message string) { out = append(out, Event{corev1.EventTypeNormal, reason, message}) }

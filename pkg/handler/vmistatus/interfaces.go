@@ -54,9 +54,9 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 		var sources []string
 		function := nic.Binding == network.SRIOV // is no link of libvirt's
 		if function {
-			s.LinkState, s.QueueCount = "", 0 // the device's own, of which nobody tells
+			s.LinkState, s.QueueCount = "", 0 // the device's own, which nobody reports
 		}
-		if there || function || len(links) == 0 { // or a launcher that does not tell
+		if there || function || len(links) == 0 { // or a launcher that does not report it
 			sources = append(sources, sourceDomain)
 		}
 		for _, ip := range nic.PodIPs {

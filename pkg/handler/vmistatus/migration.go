@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// Outgoing is what a node knows of a migration of its guest to another one.
+// Outgoing describes a migration from this node.
 type Outgoing struct {
 	UID types.UID
 	// Begun is when the guest began to move; zero if it did not.
@@ -30,7 +30,7 @@ type Outgoing struct {
 	Reason            string
 }
 
-// Target is what a node knows of itself as the target of a migration.
+// Target describes this node as the target of a migration.
 type Target struct {
 	Node string
 	// Address and Port are where its virt-handler takes the guest.
@@ -45,8 +45,8 @@ func Moved(pod *corev1.Pod) bool {
 	return lastWord(pod).Lifecycle == launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 }
 
-// NeverRan reports whether a launcher's termination message says that no guest has run in it, not even one that had
-// arrived there.
+// NeverRan reports whether a launcher's termination message says that no guest has run in it, not even one that it
+// had received.
 func NeverRan(pod *corev1.Pod) bool { return lastWord(pod).Reason == names.ReasonNeverRan }
 
 // Paused reports whether a VMI's guest was paused by its user when it was last looked at.
@@ -65,8 +65,8 @@ func EndMigration(ms *v1.VirtualMachineInstanceMigrationState, reason string, ca
 	}
 }
 
-// depart notes how the migration away from here goes.
-func depart(in Input, next *v1.VirtualMachineInstanceStatus) {
+// atSource notes how the migration from this node goes.
+func atSource(in Input, next *v1.VirtualMachineInstanceStatus) {
 	ms, d := next.MigrationState, in.Outgoing
 	if ms == nil || d == nil || d.UID != ms.MigrationUID || migrations.Over(ms) {
 		return
@@ -83,9 +83,9 @@ func depart(in Input, next *v1.VirtualMachineInstanceStatus) {
 	}
 }
 
-// Arrive is the status that follows on the node to which a VMI is to move: that it waits for the guest, and
-// then, in one step, that the guest is here.
-func Arrive(in Input, target Target) v1.VirtualMachineInstanceStatus {
+// AtTarget returns the next status of a VMI that is to move to this node: that the node waits for the guest, and then,
+// in one step, that the guest is here.
+func AtTarget(in Input, target Target) v1.VirtualMachineInstanceStatus {
 	next := *in.VMI.Status.DeepCopy()
 	ms := next.MigrationState
 	if in.VMI.IsFinal() || ms == nil || migrations.Over(ms) {

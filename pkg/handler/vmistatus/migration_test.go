@@ -35,7 +35,7 @@ status:
 
 var node2 = Target{Node: "node2", Address: "10.0.0.2", Port: 8187}
 
-func TestDepart(t *testing.T) {
+func TestAtSource(t *testing.T) {
 	in := Input{VMI: vmiOf(t, migratingVMI), Pod: pod(), Guest: guest(nil), Plan: plan(), Now: now}
 	in.Outgoing = &Outgoing{UID: "another", Failed: true}
 	if ms := Next(in).MigrationState; ms.StartTimestamp != nil || migrations.Over(ms) {
@@ -65,19 +65,19 @@ func TestDepart(t *testing.T) {
 	}
 }
 
-func TestArrive(t *testing.T) {
+func TestAtTarget(t *testing.T) {
 	in := Input{
 		VMI: vmiOf(t, migratingVMI), Pod: pod(),
 		Guest: guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_NONE }),
 		Plan:  plan(), Now: now,
 	}
 	in.Pod.UID = "pod2"
-	if ms := Arrive(in, node2).MigrationState; ms.TargetNodeAddress != "" {
+	if ms := AtTarget(in, node2).MigrationState; ms.TargetNodeAddress != "" {
 		t.Errorf("not prepared: %+v", ms)
 	}
 	prepared := node2
 	prepared.Prepared = true
-	waiting := Arrive(in, prepared)
+	waiting := AtTarget(in, prepared)
 	if ms := waiting.MigrationState; ms.TargetNodeAddress != "10.0.0.2" || len(ms.TargetDirectMigrationNodePorts) != 1 {
 		t.Errorf("prepared: %+v", ms)
 	}
@@ -89,15 +89,15 @@ func TestArrive(t *testing.T) {
 	}
 	in.VMI.Status = waiting
 	in.Guest = guest(nil)
-	here := Arrive(in, prepared)
+	here := AtTarget(in, prepared)
 	ms := here.MigrationState
 	// virt-handler gives no pod away and takes none in.
 	want := map[types.UID]string{"pod1": "", "pod2": "node2"}
 	if here.NodeName != "node2" || !maps.Equal(here.ActivePods, want) || here.Phase != v1.Running {
-		t.Errorf("arrived: %+v", here)
+		t.Errorf("at the target: %+v", here)
 	}
 	if !ms.Completed || ms.Failed || ms.EndTimestamp == nil || !ms.TargetNodeDomainDetected {
-		t.Errorf("arrived: %+v", ms)
+		t.Errorf("at the target: %+v", ms)
 	}
 	if len(here.Interfaces) != 1 || here.Interfaces[0].IP != "10.42.1.5" {
 		t.Errorf("interfaces %+v", here.Interfaces)
@@ -107,21 +107,21 @@ func TestArrive(t *testing.T) {
 	}
 	// A guest that comes late is not taken over: the source has said that it stays.
 	EndMigration(in.VMI.Status.MigrationState, "network", false, now)
-	if late := Arrive(in, prepared); late.NodeName != "node1" {
+	if late := AtTarget(in, prepared); late.NodeName != "node1" {
 		t.Errorf("late: %+v", late)
 	}
 }
 
 func TestTargetCannotBePrepared(t *testing.T) {
 	in := Input{VMI: vmiOf(t, migratingVMI), Pod: pod(), Now: now, Failure: &Failure{Message: "no image"}}
-	if ms := Arrive(in, node2).MigrationState; migrations.Over(ms) {
+	if ms := AtTarget(in, node2).MigrationState; migrations.Over(ms) {
 		t.Errorf("tried again: %+v", ms)
 	}
 	in.Failure.Final = true
-	if ms := Arrive(in, node2).MigrationState; !ms.Failed || ms.FailureReason != "target node node2: no image" {
+	if ms := AtTarget(in, node2).MigrationState; !ms.Failed || ms.FailureReason != "target node node2: no image" {
 		t.Errorf("final: %+v", ms)
 	}
-	if ms := Arrive(Input{VMI: in.VMI, Pod: pod(), Now: now},
+	if ms := AtTarget(Input{VMI: in.VMI, Pod: pod(), Now: now},
 		Target{Node: "node2", Prepared: true}).MigrationState; !ms.Failed {
 		t.Errorf("no address: %+v", ms)
 	}

@@ -30,10 +30,10 @@ func TestStateMoves(t *testing.T) {
 	saved := &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_RUNNING, StateSaved: true}
 	const off, offSaved = `{"lifecycle":"LIFECYCLE_SHUTOFF"}`, `{"lifecycle":"LIFECYCLE_SHUTOFF","stateSaved":true}`
 	for name, test := range map[string]struct {
-		target string
-		in     Input
-		arrive bool
-		want   string
+		target   string
+		in       Input
+		atTarget bool
+		want     string
 	}{
 		"not yet":                     {target, Input{Guest: runs, Pod: said(corev1.PodRunning, "")}, true, source},
 		"at once":                     {target, Input{Guest: saved, Pod: said(corev1.PodRunning, "")}, true, target},
@@ -59,12 +59,12 @@ func TestStateMoves(t *testing.T) {
 			}
 			test.in.VMI = vmi
 			got := Next(test.in)
-			if test.arrive {
+			if test.atTarget {
 				if test.in.Guest == nil { // it was taken over and has ended since
 					vmi.Status.MigrationState.Completed, vmi.Status.NodeName = true, "node2"
 					got = Next(test.in)
 				} else {
-					got = Arrive(test.in, Target{Node: "node2"})
+					got = AtTarget(test.in, Target{Node: "node2"})
 				}
 			}
 			info := got.VolumeStatus[0].PersistentVolumeClaimInfo

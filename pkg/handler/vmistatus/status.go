@@ -69,7 +69,7 @@ type Failure struct {
 	Final bool
 }
 
-// Next is the status that follows. Parts that others own (volume claims, the node to be left, pods)
+// Next returns the status that follows. Parts that others own (volume claims, the node to be left, pods)
 // stay as they are.
 func Next(in Input) v1.VirtualMachineInstanceStatus {
 	next := *in.VMI.Status.DeepCopy()
@@ -92,11 +92,11 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 	switch phase {
 	case v1.Running:
 		fill(in, &next)
-		depart(in, &next)
+		atSource(in, &next)
 		running(in, &conditions)
 		evacuating(&next, &conditions)
 	case v1.Succeeded, v1.Failed:
-		depart(in, &next)
+		atSource(in, &next)
 		conditions.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, message)
 		for _, gone := range []v1.VirtualMachineInstanceConditionType{
 			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected,
@@ -134,7 +134,7 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 		return guestOff(in, in.Guest.GetLifecycle(), in.Guest.GetReason())
 	case launcherpb.Lifecycle_LIFECYCLE_CRASHED:
 		if in.Guest.GetReason() == hypervisor.ReasonPanicked {
-			return v1.Failed, ReasonGuestPanicked, "The guest panicked; its console may tell why."
+			return v1.Failed, ReasonGuestPanicked, "The guest panicked; its console may say why."
 		}
 		message := "The guest crashed"
 		if r := clean(in.Guest.GetReason()); r != "" {

@@ -22,7 +22,7 @@ const (
 	ReasonDetachFailed    = "VolumeDetachFailed"
 )
 
-// Volume is what was done with a hotplugged volume.
+// Volume is the state of a hotplugged volume on this node.
 type Volume struct {
 	// AttachPod is the attachment pod that it was done for.
 	AttachPod types.UID
@@ -106,7 +106,7 @@ func dumped(volume Volume, s *v1.VolumeStatus) {
 	}
 }
 
-// checksums notes which container disks the guest runs from, so that a node to which it moves can tell whether it has
+// checksums notes which container disks the guest runs from, so that a node to which it moves knows whether it has
 // the same.
 func checksums(images map[string]uint32, vmi *v1.VirtualMachineInstance, list []v1.VolumeStatus) {
 	for i := range list {

@@ -16,7 +16,7 @@ import (
 // Address is one end of a connection.
 type Address struct{ CID, Port uint32 }
 
-// Network is that of vsock.
+// Network returns the network of vsock.
 func (Address) Network() string { return "vsock" }
 
 func (a Address) String() string {
@@ -32,10 +32,10 @@ type Conn struct {
 // LocalAddr and RemoteAddr are the two ends'.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the guest's end.
+// RemoteAddr returns the guest's end.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// CloseWrite tells the guest that nothing more comes.
+// CloseWrite signals to the guest that nothing more comes.
 func (c *Conn) CloseWrite() error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Report is what the agent says of its guest; what it does not say is empty.
+// Report is the agent's report of its guest; what it does not say is empty.
 type Report struct {
 	Version      string
 	Lacks        []string // see ParseLacks

@@ -2,7 +2,7 @@ package agent
 
 import "encoding/json"
 
-// Command is the JSON of a command for the agent. arguments may be nil.
+// Command returns the JSON of a command for the agent. arguments may be nil.
 func Command(name string, arguments map[string]any) string {
 	data, err := json.Marshal(struct {
 		Execute   string         `json:"execute"`

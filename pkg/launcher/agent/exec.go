@@ -19,7 +19,7 @@ const (
 	maxExecReply = 8 << 20
 )
 
-// ExecStatus is what the agent says of a program that it has started.
+// ExecStatus is the agent's status of a program that it has started.
 type ExecStatus struct {
 	// Exited is false while the program runs; then nothing else is known.
 	Exited bool
@@ -54,7 +54,7 @@ func CheckExec(command []string, input []byte) error {
 	return nil
 }
 
-// Exec is the command that starts a program and collects what it writes.
+// Exec returns the command that starts a program and collects what it writes.
 func Exec(command []string, input []byte) string {
 	arguments := map[string]any{"path": command[0], "capture-output": true}
 	if len(command) > 1 {
@@ -80,7 +80,7 @@ func ParseExec(reply string) (pid int64, err error) {
 	return *r.PID, nil
 }
 
-// AskExec is the command that asks how a program is doing. After its end the agent answers once.
+// AskExec returns the command that asks how a program is doing. After its end the agent answers once.
 func AskExec(pid int64) string {
 	return Command("guest-exec-status", map[string]any{"pid": pid})
 }

@@ -20,7 +20,7 @@ const (
 	ForReading = "rb"
 )
 
-// OpenFile is the command that opens a file in the guest.
+// OpenFile returns the command that opens a file in the guest.
 func OpenFile(path, mode string) string {
 	return Command("guest-file-open", map[string]any{"path": path, "mode": mode})
 }
@@ -31,7 +31,7 @@ func ParseOpenFile(reply string) (handle int64, err error) {
 	return handle, err
 }
 
-// WriteFile is the command that appends to an open file.
+// WriteFile returns the command that appends to an open file.
 func WriteFile(handle int64, data []byte) string {
 	return Command("guest-file-write",
 		map[string]any{"handle": handle, "buf-b64": base64.StdEncoding.EncodeToString(data)})
@@ -46,7 +46,7 @@ func ParseWriteFile(reply string) (int, error) {
 	return r.Count, err
 }
 
-// ReadFile is the command that reads the next ReadChunk bytes of an open file.
+// ReadFile returns the command that reads the next ReadChunk bytes of an open file.
 func ReadFile(handle int64) string {
 	return Command("guest-file-read", map[string]any{"handle": handle, "count": ReadChunk})
 }
@@ -70,17 +70,17 @@ func ParseReadFile(reply string) (data []byte, eof bool, err error) {
 	return r.Buf, r.EOF, nil
 }
 
-// FlushFile is the command that writes out what the agent holds of an open file.
+// FlushFile returns the command that writes out what the agent holds of an open file.
 func FlushFile(handle int64) string {
 	return Command("guest-file-flush", map[string]any{"handle": handle})
 }
 
-// CloseFile is the command that closes an open file.
+// CloseFile returns the command that closes an open file.
 func CloseFile(handle int64) string {
 	return Command("guest-file-close", map[string]any{"handle": handle})
 }
 
-// FileTrouble is what is wrong about a file of the guest.
+// FileTrouble is an error with a file of the guest.
 type FileTrouble int
 
 // The troubles.

@@ -10,7 +10,7 @@ import (
 const commandLoad = "guest-get-load"
 
 // AskLoad asks how many processes ran or waited on average in the last 1, 5 and 15 minutes, an agent whose info says
-// that it can tell; nil when it does not.
+// that it can report; nil when it does not.
 func AskLoad(info *v1.VirtualMachineInstanceGuestAgentInfo, send func(command string) (string, error)) []float64 {
 	if !slices.Contains(info.SupportedCommands, v1.GuestAgentCommandInfo{Name: commandLoad, Enabled: true}) {
 		return nil

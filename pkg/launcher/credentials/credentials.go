@@ -25,7 +25,7 @@ import (
 // maxUsers bounds the users that one Secret may set passwords of.
 const maxUsers = 64
 
-// Plan is what the agent is to be told.
+// Plan is what the agent is to do.
 type Plan struct {
 	// Keys are the Secrets with public keys of each user.
 	Keys map[string][]string `json:",omitempty"`

@@ -41,7 +41,7 @@ var qemuTime = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z `
 func Message(message string) string { return qemuTime.ReplaceAllString(message, "") }
 
 // EndInLog finds in a domain's QEMU log, as libvirt writes it, how the domain's last run ended, and
-// what QEMU said last. ok is false when the log does not tell.
+// what QEMU said last. ok is false when the log does not say.
 func EndInLog(log string) (end End, ok bool) {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -78,8 +78,8 @@ var qemuName = regexp.MustCompile(`^\S*qemu-system-\S+: `)
 // notSaid is what libvirt wrote, an argument of QEMU's, and what QEMU says of a pty at every start.
 var notSaid = regexp.MustCompile(`: shutting down, reason=|^-|^char device redirected to `)
 
-// SaidLast is the last line that QEMU itself wrote in a domain's last run, of the QEMU log as libvirt writes it; empty
-// when it wrote none. A log without the run's beginning is all of that run.
+// SaidLast returns the last line that QEMU itself wrote in a domain's last run, of the QEMU log as libvirt writes it;
+// empty when it wrote none. A log without the run's beginning is all of that run.
 func SaidLast(log string) string {
 	lines := strings.Split(log, "\n")
 	for i := len(lines) - 1; i >= 0; i-- {

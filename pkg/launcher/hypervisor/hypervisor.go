@@ -15,7 +15,7 @@ type Connection interface {
 	// Create starts the domain that xml describes; it is gone when it ends (transient). Errors:
 	// ErrInvalid, *LockedError.
 	Create(ctx context.Context, xml string, paused bool) error
-	// Domain tells about the domain; ErrNoDomain when there is none.
+	// Domain describes the domain; ErrNoDomain when there is none.
 	Domain(ctx context.Context) (Domain, error)
 	// PowerButton presses the ACPI power button, Reboot asks for a reboot (by the guest agent if it
 	// answers, else ACPI), Reset is the reset button, Destroy pulls the plug. Suspend and Resume
@@ -29,7 +29,7 @@ type Connection interface {
 	// Attach plugs a device that xml describes into the running domain. Errors as Create's.
 	Attach(ctx context.Context, xml string) error
 	// Detach asks the guest to let go of the device with the alias. It is gone when Domain does not list it
-	// any more, of which an event tells.
+	// any more, which an event reports.
 	Detach(ctx context.Context, alias string) error
 	// SetMedium puts the image of the disk that xml describes into the CD-ROM drive with the alias; an empty xml takes
 	// out what is there. A guest that holds the drive's door, since the disc is mounted, makes it fail after 5 s.
@@ -58,7 +58,7 @@ type Connection interface {
 	// PinVCPU and PinEmulator say on which of the host's CPUs a vCPU and QEMU's own threads run.
 	PinVCPU(ctx context.Context, vcpu uint, cpus []int) error
 	PinEmulator(ctx context.Context, cpus []int) error
-	// Stats tells what the domain has used; ErrNoDomain when there is none.
+	// Stats returns what the domain has used; ErrNoDomain when there is none.
 	Stats(ctx context.Context) (Stats, error)
 	// Screenshot writes a PNG of the guest's first screen; ErrNoScreen when it has none.
 	Screenshot(ctx context.Context, w io.Writer) error
@@ -66,9 +66,9 @@ type Connection interface {
 	// deadline, in whole seconds, or else 5 s. Errors: ErrNoAgent, *AgentError, ErrTooLarge.
 	Agent(ctx context.Context, command string) (string, error)
 	// Migrate moves the domain to another daemon and returns when it is there (the event End says so, too, with
-	// Outcome Moved) or has stayed; it does not end with ctx, but by AbortMigration.
+	// Outcome Moved) or the migration has failed; it does not end with ctx, but by AbortMigration.
 	Migrate(ctx context.Context, m Migration) (Migrated, error)
-	// MigrationProgress tells of the migration under way; ErrNoMigration when there is none.
+	// MigrationProgress reports the migration under way; ErrNoMigration when there is none.
 	MigrationProgress(ctx context.Context) (Progress, error)
 	// StartPostCopy lets the domain run on the other side before all of its memory is there. It needs
 	// Migration.PostCopy, and there is no way back.
@@ -147,7 +147,7 @@ type Stats struct {
 	Disks      []DiskStats
 }
 
-// Online is how many vCPUs the guest has now; the others are room for more.
+// Online returns how many vCPUs the guest has now; the others are room for more.
 func (s *Stats) Online() int {
 	n := 0
 	for _, v := range s.VCPUs {
@@ -159,7 +159,7 @@ func (s *Stats) Online() int {
 }
 
 // VCPUStats are of one vCPU. State is libvirt's: 0 offline, 1 running, 2 blocked. Wait and Delay are nil when the
-// kernel does not tell them.
+// kernel does not report them.
 type VCPUStats struct {
 	State       uint32
 	Time        uint64
@@ -204,7 +204,7 @@ type End struct {
 
 // Why a guest has crashed.
 const (
-	// ReasonPanicked: its panic device was told so.
+	// ReasonPanicked: the guest wrote so to its panic device.
 	ReasonPanicked = "panicked"
 	// ReasonFailed and ReasonCrashed: QEMU ended of itself, or was killed; libvirt's words, in its event and its log.
 	ReasonFailed  = "failed"

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWhyStayed(t *testing.T) {
+func TestWhyFailed(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
 		want string

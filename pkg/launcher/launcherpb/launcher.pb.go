@@ -1237,7 +1237,7 @@ type FreezeRequest struct {
 	// guest that is paused already stays as it is. A paused guest is held until Unfreeze or the time.
 	PauseWithoutAgent bool `protobuf:"varint,2,opt,name=pause_without_agent,json=pauseWithoutAgent,proto3" json:"pause_without_agent,omitempty"`
 	// A volume that virt-handler has mounted in the pod, to which the guest's memory is written. The guest is then paused
-	// whether its agent answers or not, which takes pause_without_agent. The first call begins; each tells how far it is.
+	// whether its agent answers or not, which takes pause_without_agent. The first call begins; each returns how far it is.
 	// Unfreeze, and the time, end what is not done. FAILED_PRECONDITION: the volume is not there, or the guest's user has
 	// paused it.
 	MemoryVolume  string `protobuf:"bytes,3,opt,name=memory_volume,json=memoryVolume,proto3" json:"memory_volume,omitempty"`
@@ -3100,7 +3100,7 @@ func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{52}
 }
 
-// Migration is the last one that this launcher was told to make.
+// Migration is the last one that this launcher was asked to make.
 type Migration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -3469,7 +3469,7 @@ type GuestState struct {
 	MemoryRequested int64 `protobuf:"varint,51,opt,name=memory_requested,json=memoryRequested,proto3" json:"memory_requested,omitempty"`
 	// disk.Checksum of the container disks, by volume name, and of firmware.kernelBoot's files, by names.ChecksumKernel and names.ChecksumInitrd.
 	ImageChecksums map[string]uint32 `protobuf:"bytes,43,rep,name=image_checksums,json=imageChecksums,proto3" json:"image_checksums,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// The interfaces that the guest has, by the VMI's names, and their links: "up" or "down". Empty where the launcher does not tell.
+	// The interfaces that the guest has, by the VMI's names, and their links: "up" or "down". Empty where the launcher does not report it.
 	InterfaceLinks map[string]string `protobuf:"bytes,44,rep,name=interface_links,json=interfaceLinks,proto3" json:"interface_links,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Commands that virtkit or KubeVirt's users need of a guest agent and that this one lacks.
 	AgentLacks []string `protobuf:"bytes,45,rep,name=agent_lacks,json=agentLacks,proto3" json:"agent_lacks,omitempty"`

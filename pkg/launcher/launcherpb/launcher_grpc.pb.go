@@ -63,7 +63,7 @@ type LauncherClient interface {
 	// Watch sends the guest's state at once and then whenever it changes, until the guest is gone:
 	// the last message has a final state, and the launcher exits after it was taken.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GuestState], error)
-	// Stats tells what the guest has used since it started.
+	// Stats returns what the guest has used since it started.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
 	// Stop and go: vCPUs off and on, hard reset, and a reboot asked of the guest.
 	Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error)
@@ -91,19 +91,19 @@ type LauncherClient interface {
 	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
 	// run or has no screen.
 	Screenshot(ctx context.Context, in *ScreenshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScreenshotPiece], error)
-	// PrepareMigrationTarget makes all that Start makes but the guest, which arrives through libvirt's
-	// socket: images, addresses. It is idempotent. Watch says that the guest has arrived, and then that it runs here.
+	// PrepareMigrationTarget makes all that Start makes but the guest, which comes through libvirt's
+	// socket: images, addresses. It is idempotent. Watch says that the guest was received, and then that it runs here.
 	// Errors: as Start.
 	PrepareMigrationTarget(ctx context.Context, in *PrepareMigrationTargetRequest, opts ...grpc.CallOption) (*PrepareMigrationTargetResponse, error)
 	// Migrate begins to move the guest to the launcher that answers at names.SocketMigrationPeer, and returns
-	// at once; GuestState.migration tells how it goes. It is idempotent by uid. Errors:
+	// at once; GuestState.migration shows how it goes. It is idempotent by uid. Errors:
 	// FAILED_PRECONDITION (the guest does not run, or another migration is under way).
 	Migrate(ctx context.Context, in *MigrateRequest, opts ...grpc.CallOption) (*MigrateResponse, error)
 	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
 	CancelMigration(ctx context.Context, in *CancelMigrationRequest, opts ...grpc.CallOption) (*CancelMigrationResponse, error)
-	// TakeOver starts a guest that has arrived (GuestState.arrived), because the launcher that it came from has let
-	// it go. The launchers tell each other; this is for when that went wrong. It is idempotent. Errors:
-	// FAILED_PRECONDITION (no guest has arrived), UNAVAILABLE (worth trying again).
+	// TakeOver starts a received guest (GuestState.arrived), because the launcher that it came from has let
+	// it go. The launchers agree with each other; this is for when that went wrong. It is idempotent. Errors:
+	// FAILED_PRECONDITION (no guest was received), UNAVAILABLE (worth trying again).
 	TakeOver(ctx context.Context, in *TakeOverRequest, opts ...grpc.CallOption) (*TakeOverResponse, error)
 	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
 	// the pod, or puts it into the CD-ROM drive that is there. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
@@ -117,14 +117,14 @@ type LauncherClient interface {
 	// INVALID_ARGUMENT, FAILED_PRECONDITION (the guest has not let go of an interface yet; ask again), INTERNAL.
 	SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error)
 	// DumpMemory writes the guest's memory to a file in a volume that virt-handler has mounted in the pod. The first call for a
-	// volume begins; each tells how far it is; DetachVolume, which is refused meanwhile, forgets it. Errors: FAILED_PRECONDITION.
+	// volume begins; each returns how far it is; DetachVolume, which is refused meanwhile, forgets it. Errors: FAILED_PRECONDITION.
 	DumpMemory(ctx context.Context, in *DumpMemoryRequest, opts ...grpc.CallOption) (*DumpMemoryResponse, error)
 	// Resize gives the running guest the CPU sockets and the memory that the VirtualMachineInstance of now says. Sockets
 	// only come; memory comes and goes down to what the guest was started with, as far as the guest goes along, which
-	// GuestState tells. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
+	// GuestState shows it. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
 	Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error)
-	// Renew tells the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
+	// Renew passes to the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
 	// its guest when that was so long ago; the answer says how long that is. It is idempotent.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 }
@@ -422,7 +422,7 @@ type LauncherServer interface {
 	// Watch sends the guest's state at once and then whenever it changes, until the guest is gone:
 	// the last message has a final state, and the launcher exits after it was taken.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[GuestState]) error
-	// Stats tells what the guest has used since it started.
+	// Stats returns what the guest has used since it started.
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	// Stop and go: vCPUs off and on, hard reset, and a reboot asked of the guest.
 	Pause(context.Context, *PauseRequest) (*PauseResponse, error)
@@ -450,19 +450,19 @@ type LauncherServer interface {
 	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
 	// run or has no screen.
 	Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error
-	// PrepareMigrationTarget makes all that Start makes but the guest, which arrives through libvirt's
-	// socket: images, addresses. It is idempotent. Watch says that the guest has arrived, and then that it runs here.
+	// PrepareMigrationTarget makes all that Start makes but the guest, which comes through libvirt's
+	// socket: images, addresses. It is idempotent. Watch says that the guest was received, and then that it runs here.
 	// Errors: as Start.
 	PrepareMigrationTarget(context.Context, *PrepareMigrationTargetRequest) (*PrepareMigrationTargetResponse, error)
 	// Migrate begins to move the guest to the launcher that answers at names.SocketMigrationPeer, and returns
-	// at once; GuestState.migration tells how it goes. It is idempotent by uid. Errors:
+	// at once; GuestState.migration shows how it goes. It is idempotent by uid. Errors:
 	// FAILED_PRECONDITION (the guest does not run, or another migration is under way).
 	Migrate(context.Context, *MigrateRequest) (*MigrateResponse, error)
 	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
 	CancelMigration(context.Context, *CancelMigrationRequest) (*CancelMigrationResponse, error)
-	// TakeOver starts a guest that has arrived (GuestState.arrived), because the launcher that it came from has let
-	// it go. The launchers tell each other; this is for when that went wrong. It is idempotent. Errors:
-	// FAILED_PRECONDITION (no guest has arrived), UNAVAILABLE (worth trying again).
+	// TakeOver starts a received guest (GuestState.arrived), because the launcher that it came from has let
+	// it go. The launchers agree with each other; this is for when that went wrong. It is idempotent. Errors:
+	// FAILED_PRECONDITION (no guest was received), UNAVAILABLE (worth trying again).
 	TakeOver(context.Context, *TakeOverRequest) (*TakeOverResponse, error)
 	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
 	// the pod, or puts it into the CD-ROM drive that is there. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
@@ -476,14 +476,14 @@ type LauncherServer interface {
 	// INVALID_ARGUMENT, FAILED_PRECONDITION (the guest has not let go of an interface yet; ask again), INTERNAL.
 	SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error)
 	// DumpMemory writes the guest's memory to a file in a volume that virt-handler has mounted in the pod. The first call for a
-	// volume begins; each tells how far it is; DetachVolume, which is refused meanwhile, forgets it. Errors: FAILED_PRECONDITION.
+	// volume begins; each returns how far it is; DetachVolume, which is refused meanwhile, forgets it. Errors: FAILED_PRECONDITION.
 	DumpMemory(context.Context, *DumpMemoryRequest) (*DumpMemoryResponse, error)
 	// Resize gives the running guest the CPU sockets and the memory that the VirtualMachineInstance of now says. Sockets
 	// only come; memory comes and goes down to what the guest was started with, as far as the guest goes along, which
-	// GuestState tells. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
+	// GuestState shows it. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
 	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
-	// Renew tells the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
+	// Renew passes to the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
 	// its guest when that was so long ago; the answer says how long that is. It is idempotent.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	mustEmbedUnimplementedLauncherServer()

@@ -2,7 +2,7 @@ package lifecycle
 
 import "fmt"
 
-// Event is what takes a guest from one state to another.
+// Event takes a guest from one state to another.
 type Event int
 
 const (
@@ -67,7 +67,7 @@ var eventNames = map[Event]string{
 	DomainMigrated: "domainMigrated", Shutdown: "shutdown",
 }
 
-// String is the event's name in logs.
+// String returns the event's name in logs.
 func (e Event) String() string {
 	if name, ok := eventNames[e]; ok {
 		return name

@@ -44,7 +44,7 @@ const (
 	Incoming
 	// Received: the guest is here, complete, and stopped. Its source may still let it go on there.
 	Received
-	// NeverRan: a received guest ended before it was started. Its source is told so.
+	// NeverRan: a received guest ended before it was started. Its source is notified.
 	NeverRan
 	// Released: the source has let the guest go, and it was not started here yet.
 	Released
@@ -83,7 +83,7 @@ var stateNames = map[State]string{
 	Destroyed: "destroyed", MigratedAway: "migratedAway",
 }
 
-// String is the state's name in logs.
+// String returns the state's name in logs.
 func (s State) String() string {
 	if name, ok := stateNames[s]; ok {
 		return name

@@ -1,6 +1,6 @@
-// Package termination is how a launcher says what became of its guest: by the termination message of its container,
-// which the kubelet copies to the pod's status. virt-handler and virt-controller decide by it whether a guest may run
-// elsewhere, so there is one codec.
+// Package termination reads and writes a launcher's word on how its guest ended: the termination message of its
+// container, which the kubelet copies to the pod's status. virt-handler and virt-controller decide by it whether a
+// guest may run elsewhere, so there is one codec.
 package termination
 
 import (

@@ -58,7 +58,7 @@ func (s Store) Restore(ctx context.Context) error {
 	})
 }
 
-// Expect prepares for a TPM that arrives with its guest.
+// Expect prepares for a TPM that comes with its guest.
 func (s Store) Expect() error { return s.makeDirs() }
 
 // Take makes this launcher, which has the guest now, the owner and copies the state.

@@ -45,7 +45,7 @@ const (
 // Source writes families. It is to be done when ctx ends, with what it has by then.
 type Source func(ctx context.Context, w *metrics.Writer)
 
-// Endpoint is what one component tells.
+// Endpoint serves the metrics of one component.
 type Endpoint struct {
 	// Registry has what the component counts.
 	Registry *prometheus.Registry
@@ -56,7 +56,8 @@ type Endpoint struct {
 	sources []*Source
 }
 
-// New makes an Endpoint that tells of the process itself, its version, its queues and its requests to the API server.
+// New makes an Endpoint with the metrics of the process itself, its version, its queues and its requests to the API
+// server.
 func New() *Endpoint {
 	runtimemetrics.RegisterRESTClientMetrics(runtimemetrics.MetricRequestLatency,
 		runtimemetrics.MetricRateLimiterLatency)
@@ -81,7 +82,7 @@ func (e *Endpoint) Add(s Source) (remove func()) {
 	}
 }
 
-// Flag is a gauge without labels that says whether something is so, asked when it is told.
+// Flag is a gauge without labels that says whether something is so, asked at each scrape.
 func (e *Endpoint) Flag(f *metrics.Family, is func() bool) {
 	e.Add(func(_ context.Context, w *metrics.Writer) {
 		value := 0.0
@@ -115,7 +116,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		zip := zips.Get().(*gzip.Writer)
 		defer zips.Put(zip)
 		zip.Reset(w)
-		defer func() { _ = zip.Close() }() // who does not read to the end is told nothing
+		defer func() { _ = zip.Close() }() // who does not read to the end gets no error
 		out = zip
 	}
 	if err := e.Write(ctx, out); err != nil && r.Context().Err() == nil {

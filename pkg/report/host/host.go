@@ -64,7 +64,7 @@ func cpu(path string) (model string, virtualized bool) {
 	return model, virtualized
 }
 
-// Annotation is the facts as they are left on a node.
+// Annotation returns the facts as they are left on a node.
 func (f Facts) Annotation() (string, error) {
 	text, err := json.Marshal(f)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package progress is how far a migration is: the launcher that the guest leaves asks libvirt about once a second, its
-// virt-handler writes it into an annotation of the VirtualMachineInstanceMigration (names.AnnotationProgress), and
+// Package progress reports how far a migration is: the launcher that the guest leaves asks libvirt about once a second,
+// its virt-handler writes it into an annotation of the VirtualMachineInstanceMigration (names.AnnotationProgress), and
 // virtctl and the dashboard read it. Nothing depends on it: it may be late, or missing.
 package progress
 
@@ -58,7 +58,7 @@ func Parse(text string) (*Progress, error) {
 	return p, nil
 }
 
-// String is the annotation.
+// String returns the annotation.
 func (p *Progress) String() string {
 	text, err := json.Marshal(p)
 	if err != nil { // times beyond the year 9999 only
@@ -67,7 +67,7 @@ func (p *Progress) String() string {
 	return string(text)
 }
 
-// Percent is how much of what there is to copy has been, 0 to 100; not how much of the time has gone.
+// Percent returns how much of what there is to copy has been, 0 to 100; not how much of the time has gone.
 func (p *Progress) Percent() int {
 	switch {
 	case p.Done:
@@ -80,7 +80,7 @@ func (p *Progress) Percent() int {
 	return int(100 * (float64(p.TotalBytes-p.RemainingBytes) / float64(p.TotalBytes)))
 }
 
-// Left is how long the copying takes if it goes on so; false when it does not end so, or nothing is known.
+// Left returns how long the copying takes if it goes on so; false when it does not end so, or nothing is known.
 func (p *Progress) Left() (time.Duration, bool) {
 	if p.Done {
 		return 0, true

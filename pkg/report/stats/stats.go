@@ -1,4 +1,4 @@
-// Package stats is what a running guest uses, as counters: virt-handler reads them from the launchers of its node,
+// Package stats reports what a running guest uses, as counters: virt-handler reads them from the launchers of its node,
 // virt-api gathers the nodes', clients make rates of two readings. The JSON is virtkit's own part of
 // subresources.kubevirt.io: GET …/namespaces/NS/stats, and GET …/stats for all namespaces.
 package stats

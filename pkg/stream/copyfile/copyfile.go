@@ -150,8 +150,8 @@ func Windows(path string) bool {
 	return 'a' <= letter && letter <= 'z'
 }
 
-// Base is the last part of a path in a guest, and empty when that can only be a directory: at the end are a separator
-// or dots, or there is no such part.
+// Base returns the last part of a path in a guest, and empty when that can only be a directory: at the end are a
+// separator or dots, or there is no such part.
 func Base(path string) string {
 	separators := "/"
 	if Windows(path) {

@@ -68,7 +68,7 @@ type Result struct {
 	Failure *metav1.Status `json:"failure,omitempty"`
 }
 
-// ErrTooLarge is what ReadFrame returns for a frame that is larger than MaxFrame.
+// ErrTooLarge is returned by ReadFrame for a frame that is larger than MaxFrame.
 var ErrTooLarge = errors.New("the frame is too large")
 
 // WriteFrame writes one frame with one Write. Several goroutines need a lock of their own.

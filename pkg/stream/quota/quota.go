@@ -80,7 +80,7 @@ func (q *Quota) Take(user, vm string) (release func(), _ error) {
 	}, nil
 }
 
-// Open is how many streams are open.
+// Open returns how many streams are open.
 func (q *Quota) Open() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

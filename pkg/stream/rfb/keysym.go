@@ -32,7 +32,7 @@ const (
 	unicodeKeysyms = 0x01000000
 )
 
-// Keysym is the keysym of a character.
+// Keysym returns the keysym of a character.
 func Keysym(r rune) uint32 {
 	switch {
 	case r == '\n' || r == '\r':

@@ -35,7 +35,7 @@ const (
 	maxCut = 16 << 20
 )
 
-// ErrProtocol is what a server does that the protocol does not allow, or that is out of all proportion.
+// ErrProtocol says that a server did what the protocol does not allow, or that is out of all proportion.
 var ErrProtocol = errors.New("the VNC server breaks the protocol")
 
 func broken(format string, args ...any) error {
@@ -199,7 +199,7 @@ func (c *Conn) View(f func(screen *image.RGBA)) {
 	f(c.screen)
 }
 
-// Size is the screen's, pixels.
+// Size returns the screen's, pixels.
 func (c *Conn) Size() (width, height int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

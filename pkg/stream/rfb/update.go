@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Update is what a message of the server was about.
+// Update describes a message of the server.
 type Update struct {
 	// Changed is the part of the screen that is new; empty for other messages.
 	Changed image.Rectangle

@@ -12,7 +12,7 @@ import (
 // DefaultClassAnnotation, "true", is on the StorageClass of claims that name none.
 const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
 
-// Of is the claim behind a volume; nil for a volume that is none. What it returns is a copy.
+// Of returns the claim behind a volume; nil for a volume that is none. What it returns is a copy.
 func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -39,7 +39,7 @@ func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 	return nil
 }
 
-// Name is the name of the claim behind a volume; empty for a volume that is none.
+// Name returns the name of the claim behind a volume; empty for a volume that is none.
 func Name(volume *v1.Volume) string {
 	if source := Of(volume); source != nil {
 		return source.ClaimName

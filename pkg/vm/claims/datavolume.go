@@ -25,7 +25,7 @@ const (
 	Failed
 )
 
-// StateOf is how far a DataVolume is.
+// StateOf returns how far a DataVolume is.
 func StateOf(dv *cdiv1.DataVolume) State {
 	switch dv.Status.Phase {
 	case cdiv1.Succeeded:
@@ -40,7 +40,7 @@ func StateOf(dv *cdiv1.DataVolume) State {
 	return Filling
 }
 
-// StateOfClaim is how far a claim is, given the DataVolume of its name, nil when there is none. A claim that no
+// StateOfClaim returns how far a claim is, given the DataVolume of its name, nil when there is none. A claim that no
 // DataVolume owns is somebody else's to fill, who has done so.
 func StateOfClaim(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) State {
 	if !Owned(claim) {

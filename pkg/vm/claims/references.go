@@ -13,7 +13,7 @@ type Reference struct {
 	Optional bool
 }
 
-// References are the objects that a volume names, the one that holds its data first. Of a DataVolume it is the
+// References returns the objects that a volume names, the one that holds its data first. Of a DataVolume it is the
 // DataVolume; its claim has the same name.
 func References(volume *v1.Volume) []Reference {
 	var out []Reference

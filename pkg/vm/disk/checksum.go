@@ -17,7 +17,7 @@ const (
 	sampleBlock = 4 << 10
 )
 
-// Checksum tells images apart: of the same container disk on two nodes for example, where a guest that moves has to
+// Checksum distinguishes images: of the same container disk on two nodes for example, where a guest that moves has to
 // find the same. To read all of an image would hold up every start, so it samples: the size, the beginning, and blocks
 // of the rest. It is never zero, and has 31 bits: the field of the status that it goes into is an int32 in the CRD.
 func Checksum(r io.ReaderAt, size int64) (uint32, error) {

@@ -41,7 +41,7 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-func TestSeeds(t *testing.T) {
+func TestConfigImages(t *testing.T) {
 	spec := &v1.VirtualMachineInstanceSpec{}
 	for name, source := range map[string]v1.VolumeSource{
 		"seed":    {CloudInitNoCloud: &v1.CloudInitNoCloudSource{}},
@@ -53,10 +53,10 @@ func TestSeeds(t *testing.T) {
 	}
 	spec.Volumes = append(spec.Volumes,
 		v1.Volume{Name: "unused", VolumeSource: v1.VolumeSource{Sysprep: &v1.SysprepSource{}}})
-	if got := Seeds(spec); len(got) != 3 {
-		t.Errorf("seeds %v", got)
+	if got := ConfigImages(spec); len(got) != 3 {
+		t.Errorf("config images %v", got)
 	}
-	rest := WithoutSeeds(spec)
+	rest := WithoutConfigImages(spec)
 	if len(rest.Volumes) != 1 || rest.Volumes[0].Name != "root" || len(rest.Domain.Devices.Disks) != 1 ||
 		len(spec.Volumes) != 5 {
 		t.Errorf("without: %+v", rest)

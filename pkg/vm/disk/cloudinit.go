@@ -12,9 +12,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
-// seedSource is a volume's cloud-init data, of either data source, and the field that it is in; nil when the volume
-// is something else.
-func seedSource(v *v1.Volume) (*v1.CloudInitNoCloudSource, string) {
+// cloudInitSource returns a volume's cloud-init data, of either data source, and the field that it is in; nil for other
+// volumes.
+func cloudInitSource(v *v1.Volume) (*v1.CloudInitNoCloudSource, string) {
 	switch {
 	case v.CloudInitNoCloud != nil:
 		return v.CloudInitNoCloud, "cloudInitNoCloud"
@@ -25,10 +25,12 @@ func seedSource(v *v1.Volume) (*v1.CloudInitNoCloudSource, string) {
 	return nil, ""
 }
 
-// seed gives a cloud-init volume's label and files. Of the facts it takes what the referenced secrets hold, and
-// the public keys for the default user.
-func seed(vmi *v1.VirtualMachineInstance, v *v1.Volume, f Facts) (label string, files map[string][]byte, err error) {
-	src, at := seedSource(v)
+// cloudInitFiles returns a cloud-init volume's label and files. Of the facts it takes what the referenced secrets hold,
+// and the public keys for the default user.
+func cloudInitFiles(
+	vmi *v1.VirtualMachineInstance, v *v1.Volume, f Facts,
+) (label string, files map[string][]byte, err error) {
+	src, at := cloudInitSource(v)
 	user, err := inlineOr(src.UserData, src.UserDataBase64, f.UserData)
 	if err != nil {
 		return "", nil, fmt.Errorf("%s.userDataBase64: %w", at, err)
@@ -97,7 +99,7 @@ func inlineOr(plain, encoded string, secret []byte) ([]byte, error) {
 	return secret, nil
 }
 
-// Hostname is the guest's host name: spec.hostname, or else the first label of the VMI's name.
+// Hostname returns the guest's host name: spec.hostname, or else the first label of the VMI's name.
 func Hostname(vmi *v1.VirtualMachineInstance) string {
 	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }

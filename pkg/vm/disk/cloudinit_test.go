@@ -44,7 +44,7 @@ func TestNoCloud(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			volume := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitNoCloud: &tc.src}}
-			label, files, err := seed(vmi, volume,
+			label, files, err := cloudInitFiles(vmi, volume,
 				Facts{UserData: []byte(tc.user), NetworkData: []byte(tc.network), PublicKeys: tc.keys})
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +73,7 @@ func TestInstanceIDOfRenamed(t *testing.T) {
 		"meta-data":                    {CloudInitNoCloud: &v1.CloudInitNoCloudSource{}},
 		driveFolder + "meta_data.json": {CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{}},
 	} {
-		_, files, err := seed(vmi, &v1.Volume{VolumeSource: source}, Facts{})
+		_, files, err := cloudInitFiles(vmi, &v1.Volume{VolumeSource: source}, Facts{})
 		if err != nil || !strings.Contains(string(files[file]), `"old.ns"`) {
 			t.Errorf("%s: %s, %v", file, files[file], err)
 		}
@@ -87,7 +87,7 @@ func TestNoCloudInstanceType(t *testing.T) {
 		},
 	}
 	volume := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "u"}}}
-	_, files, err := seed(vmi, volume, Facts{})
+	_, files, err := cloudInitFiles(vmi, volume, Facts{})
 	if got := string(files["meta-data"]); err != nil ||
 		got != `{"instance-type":"own","instance-id":"web.ns","local-hostname":"web"}` {
 		t.Errorf("%s, %v", got, err)
@@ -134,7 +134,7 @@ func TestConfigDrive(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			volume := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitConfigDrive: &tc.src}}
-			label, files, err := seed(vmi, volume, tc.facts)
+			label, files, err := cloudInitFiles(vmi, volume, tc.facts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestConfigDrive(t *testing.T) {
 	bad := &v1.Volume{
 		VolumeSource: v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserDataBase64: "%"}},
 	}
-	if _, _, err := seed(vmi, bad, Facts{}); err == nil ||
+	if _, _, err := cloudInitFiles(vmi, bad, Facts{}); err == nil ||
 		!strings.HasPrefix(err.Error(), "cloudInitConfigDrive.userDataBase64: ") {
 		t.Errorf("not base64: %v", err)
 	}

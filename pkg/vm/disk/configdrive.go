@@ -39,7 +39,7 @@ func configDrive(vmi *v1.VirtualMachineInstance, user, network []byte, keys []st
 }
 
 // driveMetaData has KubeVirt's keys. cloud-init insists on the UUID, which is its instance ID and the firmware's:
-// so a guest tells without the drive whether it is still the same instance.
+// so a guest knows without the drive whether it is still the same instance.
 type driveMetaData struct {
 	InstanceType string            `json:"instance_type,omitempty"`
 	InstanceID   string            `json:"instance_id"`
@@ -49,7 +49,7 @@ type driveMetaData struct {
 	Devices      []device          `json:"devices,omitempty"`
 }
 
-// device tells a guest which of its devices has the tag, as OpenStack's metadata does.
+// device says which of a guest's devices has the tag, as OpenStack's metadata does.
 type device struct {
 	Type    string   `json:"type"`
 	Bus     string   `json:"bus"`

@@ -18,8 +18,8 @@ const (
 	maxPublicKey  = 16 << 10
 )
 
-// KeySecrets are the Secrets whose public keys cloud-init is to authorize as volume says, in order, once each: those
-// of propagation method noCloud with cloudInitNoCloud, of configDrive with cloudInitConfigDrive.
+// KeySecrets returns the Secrets whose public keys cloud-init is to authorize as volume says, in order, once each:
+// those of propagation method noCloud with cloudInitNoCloud, of configDrive with cloudInitConfigDrive.
 func KeySecrets(spec *v1.VirtualMachineInstanceSpec, volume *v1.Volume) []string {
 	var out []string
 	for i := range spec.AccessCredentials {
@@ -82,7 +82,7 @@ func ReadSecret(dir string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// PublicKeys are the lines of authorized_keys in a Secret's values, in the order of its keys, once each, without
+// PublicKeys returns the lines of authorized_keys in a Secret's values, in the order of its keys, once each, without
 // comments.
 func PublicKeys(secret map[string][]byte) ([]string, error) {
 	names := make([]string, 0, len(secret))

@@ -6,7 +6,7 @@
 //	                                                        └─► map[volume]domain.Source
 //
 // Prepare does the three in order. All that it reads comes from strangers: container disks from
-// whoever built the image, claims from the guest of yesterday. So formats are told by magic and then
+// whoever built the image, claims from the guest of yesterday. So formats are detected by magic and then
 // fixed, never left to QEMU's probing, and nothing is followed out of its volume.
 //
 // The package writes ISO 9660 itself; Image says which libraries were tried.
@@ -26,7 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
-// ErrInvalid marks errors that trying again does not mend: the image or the VMI must change.
+// ErrInvalid marks errors that trying again does not fix: the image or the VMI must change.
 var ErrInvalid = errors.New("invalid disk")
 
 type invalidError struct{ error }
@@ -53,7 +53,7 @@ type Dirs struct {
 	KernelBoot string
 }
 
-// PodDirs are the directories of a real launcher pod.
+// PodDirs returns the directories of a real launcher pod.
 func PodDirs() Dirs {
 	return Dirs{
 		Disks:          names.DisksDir,
@@ -112,13 +112,13 @@ const ClaimImage = "disk.img"
 
 // paths of a volume's image, by kind.
 func (d Dirs) overlay(volume string) string   { return path.Join(d.Disks, volume+".qcow2") }
-func (d Dirs) cloudInit(volume string) string { return path.Join(d.Disks, volume+SeedSuffix) }
+func (d Dirs) cloudInit(volume string) string { return path.Join(d.Disks, volume+ConfigImageSuffix) }
 func (d Dirs) claimImage(volume string) string {
 	return path.Join(d.Claims, volume, ClaimImage)
 }
 
-// Ignition is where the configuration of annotation kubevirt.io/ignitiondata is for QEMU to read. No volume has such a
-// name.
+// Ignition returns where the configuration of annotation kubevirt.io/ignitiondata is for QEMU to read. No volume has
+// such a name.
 func (d Dirs) Ignition() string { return path.Join(d.Disks, ".ignition.json") }
 
 // hostDisk is where the pod has the image of a hostDisk volume: the directory that it lies in is mounted, as a claim
@@ -127,7 +127,7 @@ func (d Dirs) hostDisk(v *v1.Volume) string {
 	return path.Join(d.Claims, v.Name, path.Base(v.HostDisk.Path))
 }
 
-// BlockDevice is where the pod has the device of a volume that is one.
+// BlockDevice returns where the pod has the device of a volume that is one.
 func (d Dirs) BlockDevice(volume string) string { return path.Join(d.BlockDevices, volume) }
 
 // inImage is an absolute path inside an image, relative to its root and cleaned.

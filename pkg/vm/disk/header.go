@@ -14,7 +14,7 @@ const (
 	FormatQcow2 = "qcow2"
 )
 
-// Header is what the start of an image says.
+// Header holds the fields at the start of an image.
 type Header struct {
 	// Format is raw or qcow2.
 	Format string
@@ -45,7 +45,7 @@ var foreign = []struct {
 	{"PK\x03\x04", 0, "zip"},
 }
 
-// ReadHeader tells the format of an image of size bytes by its first bytes. The image comes from a
+// ReadHeader detects the format of an image of size bytes by its first bytes. The image comes from a
 // stranger, so what would make QEMU open other files is refused: a qcow2 image with a backing file or an
 // external data file. So are formats that would boot as garbage when taken for raw.
 func ReadHeader(r io.ReaderAt, size int64) (Header, error) {

@@ -119,7 +119,7 @@ func onlyFile(root *os.Root, image string) (string, error) {
 	return "disk/" + entries[0].Name(), nil
 }
 
-// lookClaim tells a device from a file system by where the pod has it.
+// lookClaim finds whether a claim is a device or a file system by where the pod has it.
 func lookClaim(v *v1.Volume, dirs Dirs) (Facts, error) {
 	device := dirs.BlockDevice(v.Name)
 	if info, err := os.Stat(device); err == nil {
@@ -231,7 +231,7 @@ func sizeOf(name string) (int64, error) {
 
 // lookSecrets reads cloud-init's secrets, under either of the keys that KubeVirt accepts.
 func lookSecrets(v *v1.Volume, dirs Dirs) (Facts, error) {
-	src, _ := seedSource(v)
+	src, _ := cloudInitSource(v)
 	var f Facts
 	var err error
 	if ref := src.UserDataSecretRef; ref != nil {

@@ -10,7 +10,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Kernel is what a guest boots by firmware.kernelBoot: paths in the pod, empty for none, and their checksums.
+// Kernel has the files that a guest boots by firmware.kernelBoot: paths in the pod, empty for none, and their
+// checksums.
 type Kernel struct {
 	Kernel, Initrd                 string
 	KernelChecksum, InitrdChecksum uint32

@@ -9,8 +9,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vhostmd"
 )
 
-// MetricsImage is where the image of a VMI's downwardMetrics volume is, which the launcher keeps current; empty when it
-// has none.
+// MetricsImage returns where the image of a VMI's downwardMetrics volume is, which the launcher keeps current; empty
+// when it has none.
 func MetricsImage(spec *v1.VirtualMachineInstanceSpec, dirs Dirs) string {
 	for i := range spec.Volumes {
 		if v := &spec.Volumes[i]; v.DownwardMetrics != nil && diskIn(spec, v.Name) {

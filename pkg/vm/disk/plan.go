@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
-// Facts are what inspect found for one volume.
+// Facts hold what inspect found for one volume.
 type Facts struct {
 	// Path and Header are the container disk's image.
 	Path   string
@@ -55,7 +55,7 @@ type Step struct {
 	Data    []byte         `json:",omitempty"`
 }
 
-// Plan is what there is to make, and where each volume's image is afterwards.
+// Plan says what to make, and where each volume's image is afterwards.
 type Plan struct {
 	Steps   []Step
 	Sources map[string]domain.Source
@@ -99,7 +99,7 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 	case v.PersistentVolumeClaim != nil, v.DataVolume != nil:
 		return p.claim(vmi, v, dirs, f)
 	case v.CloudInitNoCloud != nil, v.CloudInitConfigDrive != nil:
-		label, files, err := seed(vmi, v, f)
+		label, files, err := cloudInitFiles(vmi, v, f)
 		if err != nil {
 			return err
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Addresses are those of the disks and interfaces that the VMI gives one, or a tag by which the guest is told where the
-// device is (cloud-init's meta data): such a device has a root port of its own, in the order of the VMI. All others are
-// libvirt's to place.
+// Addresses returns those of the disks and interfaces that the VMI gives one, or a tag by which the guest finds where
+// the device is (cloud-init's meta data): such a device has a root port of its own, in the order of the VMI. All others
+// are libvirt's to place.
 func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[string]pci.Address, err error) {
 	disks, interfaces = map[string]pci.Address{}, map[string]pci.Address{}
 	taken := map[pci.Address]bool{}
@@ -100,7 +100,7 @@ type Tagged struct {
 	MAC, Serial string
 }
 
-// TaggedDevices are those of the VMI that have a tag: interfaces, then disks.
+// TaggedDevices returns those of the VMI that have a tag: interfaces, then disks.
 func TaggedDevices(vmi *v1.VirtualMachineInstance) ([]Tagged, error) {
 	disks, interfaces, err := Addresses(&vmi.Spec)
 	if err != nil {

@@ -99,7 +99,7 @@ const maxName = 200
 // Name is a domain's name in libvirt: NAMESPACE_NAME, or the beginning of that and a hash.
 func Name(namespace, name string) string { return names.Shorten(namespace+"_"+name, maxName) }
 
-// UUID is the firmware UUID that admission filled in, or else the VMI's own UID, which is as stable
+// UUID returns the firmware UUID that admission filled in, or else the VMI's own UID, which is as stable
 // for the life of the guest.
 func UUID(vmi *v1.VirtualMachineInstance) string {
 	if f := vmi.Spec.Domain.Firmware; f != nil && f.UUID != "" {

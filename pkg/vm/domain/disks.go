@@ -39,7 +39,7 @@ func letters(n int) string {
 	return s
 }
 
-// Bus is the disk's bus, or the default of its kind: virtio for disks, sata for CD-ROMs, scsi for LUNs.
+// Bus returns the disk's bus, or the default of its kind: virtio for disks, sata for CD-ROMs, scsi for LUNs.
 func Bus(d *v1.Disk) v1.DiskBus {
 	switch {
 	case d.CDRom != nil && d.CDRom.Bus != "":
@@ -158,7 +158,7 @@ func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
 	return x, nil
 }
 
-// blockSize gives the sizes that the guest is told; nil leaves them to QEMU.
+// blockSize returns the sizes that the guest sees; nil leaves them to QEMU.
 func blockSize(b *v1.BlockSize, src Source) *libvirtxml.DomainDiskBlockIO {
 	switch {
 	case b == nil:

@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// Facts are what a domain depends on besides its VMI.
+// Facts hold what a domain depends on besides its VMI.
 type Facts struct {
 	// KVM says that /dev/kvm is usable. Without it the domain type is qemu (TCG).
 	KVM bool
@@ -51,7 +51,7 @@ type Facts struct {
 	MetricsPort string
 	// Balloon is how the cluster wants memory balloons.
 	Balloon Balloon
-	// PluginVariables are the environment variables by which device plugins tell the pod which devices it got
+	// PluginVariables are the environment variables in which device plugins write which devices the pod got
 	// (passthrough.Environment).
 	PluginVariables map[string]string
 }

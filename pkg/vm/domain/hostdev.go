@@ -129,7 +129,7 @@ func allotted(w wanted, n, all int, variables map[string]string) ([]libvirtxml.D
 		}
 		return out, nil
 	}
-	return nil, field(w.path, "the device plugin of resource %s has not told the pod which device it got: none of "+
+	return nil, field(w.path, "the device plugin of resource %s has not said which device the pod got: none of "+
 		"the variables %s, %s and %s is set",
 		w.resource, passthrough.Variable(passthrough.PCI, w.resource),
 		passthrough.Variable(passthrough.MDev, w.resource), passthrough.Variable(passthrough.USB, w.resource))

@@ -83,8 +83,8 @@ func TestHostdevErrors(t *testing.T) {
 	for name, tc := range map[string]struct{ variable, value, want string }{
 		"nothing": {
 			"PATH", "/bin",
-			"spec.domain.devices.hostDevices[0]: the device plugin of resource v/x has not told the pod which " +
-				"device it got: none of the variables PCI_RESOURCE_V_X,",
+			"spec.domain.devices.hostDevices[0]: the device plugin of resource v/x has not said which device " +
+				"the pod got: none of the variables PCI_RESOURCE_V_X,",
 		},
 		"too few": {
 			"PCI_RESOURCE_V_X", "0000:01:00.0",

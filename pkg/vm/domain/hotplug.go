@@ -13,7 +13,7 @@ import (
 // aliasPrefix begins the aliases that users give to devices; libvirt keeps such ones.
 const aliasPrefix = "ua-"
 
-// VolumeAlias is the alias of a volume's disk in the domain.
+// VolumeAlias returns the alias of a volume's disk in the domain.
 func VolumeAlias(volume string) string { return aliasPrefix + volume }
 
 // FirstPluggedThread is the number from which on I/O threads are made for disks that are plugged in: beyond those that
@@ -77,7 +77,7 @@ func Medium(vmi *v1.VirtualMachineInstance, volume string, src Source) (*libvirt
 	return disk(d, src, path)
 }
 
-// SCSIController is the controller of scsi disks, for a guest that was started without.
+// SCSIController returns the controller of scsi disks, for a guest that was started without.
 func SCSIController(spec *v1.VirtualMachineInstanceSpec) *libvirtxml.DomainController {
 	return scsiController(tune(spec))
 }

@@ -5,7 +5,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// defaultSpinlocks is how often a guest spins before it tells the hypervisor, the least that Windows takes.
+// defaultSpinlocks is how often a guest spins before it notifies the hypervisor, the least that Windows takes.
 const defaultSpinlocks = 4096
 
 // hyperv gives what of Hyper-V the guest is shown; nil for nothing. KVM has it, emulation has not.

@@ -11,11 +11,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/pci"
 )
 
-// InterfaceAlias is the alias of an interface in the domain.
+// InterfaceAlias returns the alias of an interface in the domain.
 func InterfaceAlias(name string) string { return aliasPrefix + name }
 
 // interfaces gives the guest's NICs in the VMI's order, each on the tap that the network plan has for
-// it. libvirt is told to leave the tap alone: it exists, and the pod may not change it.
+// it. libvirt is to leave the tap alone: it exists, and the pod may not change it.
 func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainInterface, error) {
 	planned := make(map[string]*network.Interface, len(facts.Network.Interfaces))
 	for i := range facts.Network.Interfaces {

@@ -54,8 +54,8 @@ func memory(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 	return nil
 }
 
-// GrowableMemory is the device by which a guest that was booted with so much memory (bytes) gets more while it runs, up
-// to maxGuest; nil when it has no room. requested is how much of it the guest has now, bytes.
+// GrowableMemory returns the device by which a guest that was booted with so much memory (bytes) gets more while it
+// runs, up to maxGuest; nil when it has no room. requested is how much of it the guest has now, bytes.
 func GrowableMemory(spec *v1.DomainSpec, boot, requested uint) *libvirtxml.DomainMemorydev {
 	room := roomToGrow(spec, boot)
 	if room == 0 {

@@ -32,7 +32,7 @@ func Strategies() []v1.EvictionStrategy {
 	}
 }
 
-// Strategy is the one that counts for a VMI; cluster is the installation's, which may be empty.
+// Strategy returns the one that counts for a VMI; cluster is the installation's, which may be empty.
 func Strategy(vmi *v1.VirtualMachineInstance, cluster v1.EvictionStrategy) v1.EvictionStrategy {
 	switch {
 	case vmi.Spec.EvictionStrategy != nil && *vmi.Spec.EvictionStrategy != "":
@@ -43,7 +43,7 @@ func Strategy(vmi *v1.VirtualMachineInstance, cluster v1.EvictionStrategy) v1.Ev
 	return Default
 }
 
-// Alive reports whether there is a guest that an eviction would end: one that runs, or of which nobody can tell
+// Alive reports whether there is a guest that an eviction would end: one that runs, or of which nobody knows
 // because its node does not answer, and that nobody has asked to end.
 func Alive(vmi *v1.VirtualMachineInstance) bool {
 	return vmi.DeletionTimestamp == nil && (vmi.Status.Phase == v1.Running || vmi.Status.Phase == v1.Unknown)
@@ -99,7 +99,7 @@ type Verdict struct {
 	Message string
 }
 
-// Pod is what Decide wants to know of the pod that is to be evicted.
+// Pod has the fields that Decide reads of the pod that is to be evicted.
 type Pod struct {
 	UID types.UID
 	// Node is where it is.

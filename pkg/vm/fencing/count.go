@@ -2,7 +2,8 @@ package fencing
 
 import "time"
 
-// Member is what a poll has read of a node of a Set. The zero value is a node that does not exist or says nothing.
+// Member has the fields of a Set's node that a poll has read. The zero value is a node that does not exist or says
+// nothing.
 type Member struct {
 	// Version is the resource version of its Node.
 	Version uint64
@@ -10,8 +11,8 @@ type Member struct {
 	Taken uint64
 }
 
-// Poll is what virt-controller has read between Asked and Answered, which are of one clock that also runs while the
-// machine sleeps.
+// Poll has the answers that virt-controller got between Asked and Answered, which are of one clock that also runs while
+// the machine sleeps.
 type Poll struct {
 	Asked, Answered time.Duration
 	// Beat changes with each heartbeat that the API server takes.

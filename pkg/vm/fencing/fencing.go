@@ -1,4 +1,4 @@
-// Package fencing is the rule by which guests of a lost node end and start elsewhere, never both at once. virt-handler
+// Package fencing has the rule by which guests of a lost node end and start elsewhere, never both at once. virt-handler
 // and virt-controller follow it without a word to each other; T is --fence-after of a guest's launcher, which ends the
 // guest T after the time that virt-handler has last passed to it.
 //
@@ -18,9 +18,9 @@
 // proves nothing, since the member would say that it is silent.
 //
 // Why this is safe. Suppose virt-controller counts through the polls [a, b], and a launcher lives on a time that lies
-// after the first answer a. No heartbeat does that, since the annotation is the same at a and b; so it was a witness
-// round that began at w > a. Let p be the last poll answered before w: the next one is answered within P of p, so w < p
-// + P. At p half of the Set was healthy, and in the round more than half was silent. So one member was both: it had a
+// after the first answer a. No heartbeat does that, since the annotation is the same at a and b; so it was a peer
+// check that began at w > a. Let p be the last poll answered before w: the next one is answered within P of p, so w < p
+// + P. At p half of the Set was healthy, and in the check more than half was silent. So one member was both: it had a
 // heartbeat acknowledged at h >= p - G, and said less than Q after w, the time limit of a question, that this was F ago
 // or more. With clocks that differ by a hundredth, 0.99 F <= w + 1.01 Q - h < G + P + 1.01 Q. But 0.99 F is 0.619 T,
 // and the right side is at most 0.564 T. So every time that the launcher has lies before a was answered, and at a +
@@ -53,10 +53,10 @@ const (
 	askMost = 5 * time.Second
 )
 
-// HeartbeatPeriod is how often the nodes of a Set need a heartbeat, for launchers with --fence-after=after.
+// HeartbeatPeriod returns how often the nodes of a Set need a heartbeat, for launchers with --fence-after=after.
 func HeartbeatPeriod(after time.Duration) time.Duration { return max(time.Second, after/8) }
 
-// SilentFor is F: how long a node must have been without an acknowledged heartbeat to witness that nobody can fence.
+// SilentFor is F: how long a node must have been without an acknowledged heartbeat before its peers are asked.
 func SilentFor(after time.Duration) time.Duration { return after * 5 / 8 }
 
 // HealthyWithin is G: how long after an acknowledged heartbeat virt-controller takes a node for healthy.
@@ -65,14 +65,14 @@ func HealthyWithin(after time.Duration) time.Duration { return after * 7 / 16 }
 // PollWithin is P: the longest gap between virt-controller's polls.
 func PollWithin(after time.Duration) time.Duration { return after / 16 }
 
-// AskWithin is Q: the time limit of a witness round.
+// AskWithin is Q: the time limit of a peer check.
 func AskWithin(after time.Duration) time.Duration { return min(after/16, askMost) }
 
-// AskEvery is the pause between witness rounds.
+// AskEvery returns the pause between peer checks.
 func AskEvery(after time.Duration) time.Duration { return max(time.Second, after/32) }
 
-// Needed is how long a node must have been silent for a launcher's guest to be dead: a hundredth more than the launcher
-// waits, since no two clocks run at the same rate, and KillTime. It is zero for a launcher that ends nothing.
+// Needed returns how long a node must have been silent for a launcher's guest to be dead: a hundredth more than the
+// launcher waits, since no two clocks run at the same rate, and KillTime. It is zero for a launcher that ends nothing.
 func Needed(after time.Duration) time.Duration {
 	if after <= 0 {
 		return 0
@@ -95,7 +95,7 @@ func ParseSet(text string) Set {
 	return Set(names)
 }
 
-// String is the annotation's value.
+// String returns the annotation's value.
 func (s Set) String() string { return strings.Join(s, ",") }
 
 // Quorum reports whether the Set has a majority worth asking.

@@ -17,10 +17,10 @@ func TestTimes(t *testing.T) {
 		if safe := g + p + q*101/100; f*99/100 <= safe {
 			t.Errorf("%s: a member may be silent and healthy: %s, %s", after, f, safe)
 		}
-		// Witnesses agree, and a round is over, before the launcher's time is.
+		// Peers agree, and a check is over, before the launcher's time is.
 		if late := f + f/100 + HeartbeatPeriod(after) + AskEvery(after) + q; late >= after*95/100 &&
 			after >= 40*time.Second {
-			t.Errorf("%s: witnesses come after %s", after, late)
+			t.Errorf("%s: peers answer after %s", after, late)
 		}
 		// A node that beats is healthy at each poll.
 		if lag := 2*HeartbeatPeriod(after) + p; lag >= g {
@@ -32,7 +32,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// More than half must be silent for a witness, half must be healthy for a count, and both at once cannot be.
+// More than half must be silent for a peer check, half must be healthy for a count, and both at once cannot be.
 func TestQuorum(t *testing.T) {
 	for size := range MaxNodes + 1 {
 		var set Set
@@ -44,12 +44,12 @@ func TestQuorum(t *testing.T) {
 			for i := range silent {
 				ages[set[i]] = time.Minute + time.Duration(i)*time.Second
 			}
-			witnessed := set.Silence(ages) >= time.Minute
-			if witnessed != (2*silent > size) {
-				t.Errorf("%d of %d are silent: %t", silent, size, witnessed)
+			agreed := set.Silence(ages) >= time.Minute
+			if agreed != (2*silent > size) {
+				t.Errorf("%d of %d are silent: %t", silent, size, agreed)
 			}
-			if counted := set.carried(size - silent); counted && witnessed {
-				t.Errorf("%d of %d are silent: witnessed and counted", silent, size)
+			if counted := set.carried(size - silent); counted && agreed {
+				t.Errorf("%d of %d are silent: agreed and counted", silent, size)
 			} else if counted != (size >= MinNodes && 2*silent <= size) {
 				t.Errorf("%d of %d are silent: counted %t", silent, size, counted)
 			}
@@ -80,7 +80,7 @@ func TestChoose(t *testing.T) {
 		t.Errorf("one node more changes %v", gone)
 	}
 	if other := Choose("n08", all); slices.Equal(before, other) {
-		t.Error("all nodes have the same witnesses")
+		t.Error("all nodes have the same peers")
 	}
 	if got := Choose("a", nil); len(got) != 1 || got.Quorum() {
 		t.Errorf("alone: %v", got)

@@ -13,12 +13,12 @@ func OutOfService(node *corev1.Node) bool {
 		func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeOutOfService })
 }
 
-// TaintCommand is the command that says it, and UntaintCommand the one that takes it back.
+// TaintCommand returns the command that says it, and UntaintCommand the one that takes it back.
 func TaintCommand(node string) string {
 	return "kubectl taint node " + node + " " + corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute"
 }
 
-// UntaintCommand is the command for a node that is back.
+// UntaintCommand returns the command for a node that is back.
 func UntaintCommand(node string) string {
 	return "kubectl taint node " + node + " " + corev1.TaintNodeOutOfService + "-"
 }

@@ -155,7 +155,7 @@ func (n *simNode) count(now time.Duration) {
 	}
 }
 
-func (s *simulation) witness(n *simNode) {
+func (s *simulation) askPeers(n *simNode) {
 	if !n.known {
 		return
 	}
@@ -239,7 +239,7 @@ func (s *simulation) step() {
 			s.heartbeat(n)
 		}
 		if s.rnd.IntN(3) == 0 {
-			s.witness(n)
+			s.askPeers(n)
 		}
 	}
 	if s.now >= s.nextPoll {

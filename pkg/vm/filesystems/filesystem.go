@@ -18,7 +18,7 @@ import (
 // MaxTag is the longest name of a file system, bytes: what virtio has for it.
 const MaxTag = 36
 
-// Of is the file system that a volume is to the guest; nil for other volumes.
+// Of returns the file system that a volume is to the guest; nil for other volumes.
 func Of(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.Filesystem {
 	list := spec.Domain.Devices.Filesystems
 	i := slices.IndexFunc(list, func(f v1.Filesystem) bool { return f.Name == volume && f.Virtiofs != nil })
@@ -33,10 +33,10 @@ func Any(domain *v1.DomainSpec) bool {
 	return slices.ContainsFunc(domain.Devices.Filesystems, func(f v1.Filesystem) bool { return f.Virtiofs != nil })
 }
 
-// Socket is where virtiofsd serves a file system, in the launcher's container and in its own.
+// Socket returns where virtiofsd serves a file system, in the launcher's container and in its own.
 func Socket(name string) string { return path.Join(names.FilesystemsDir, name, "virtiofsd.sock") }
 
-// Container is the name of the container in which virtiofsd serves a file system; KubeVirt's.
+// Container returns the name of the container in which virtiofsd serves a file system; KubeVirt's.
 func Container(name string) string { return "virtiofs-" + name }
 
 // Configuration reports a volume of what Kubernetes has anyway, which the guest can only read.

@@ -13,8 +13,9 @@ import (
 )
 
 // DeclaredAnnotation is on the instance of a VirtualMachine: the names of the hotplugged volumes that its template had
-// when the instance was brought up to it, joined by commas. By it a volume that left the template is told from one that
-// was only ever plugged into the instance, and one that is new there from one that was taken away until the next start.
+// when the instance was brought up to it, joined by commas. By it a volume that left the template is distinguished from
+// one that was only ever plugged into the instance, and one that is new there from one that was taken away until the
+// next start.
 const DeclaredAnnotation = "virtkit.io/declared-volumes"
 
 // Declared reads DeclaredAnnotation.
@@ -28,12 +29,12 @@ func Declared(annotations map[string]string) map[string]bool {
 	return out
 }
 
-// Declare is the value of DeclaredAnnotation for names.
+// Declare returns the value of DeclaredAnnotation for names.
 func Declare(declared map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(declared)), ",")
 }
 
-// Change is what of its VM's template the guest that runs is given now, and what only later.
+// Change says which volumes of its VM's template a running guest gets now, and which only later.
 type Change struct {
 	// Volumes and Disks are the instance's, Declared the value of its DeclaredAnnotation.
 	Volumes  []v1.Volume

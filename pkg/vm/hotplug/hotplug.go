@@ -27,7 +27,7 @@ func Is(volume *v1.Volume) bool {
 	return source != nil && source.Hotpluggable
 }
 
-// Volumes are the volumes of a spec that are hotplugged, in its order.
+// Volumes returns the volumes of a spec that are hotplugged, in its order.
 func Volumes(spec *v1.VirtualMachineInstanceSpec) []*v1.Volume {
 	var out []*v1.Volume
 	for i := range spec.Volumes {
@@ -38,7 +38,7 @@ func Volumes(spec *v1.VirtualMachineInstanceSpec) []*v1.Volume {
 	return out
 }
 
-// Names are the names of a spec's hotplugged volumes.
+// Names returns the names of a spec's hotplugged volumes.
 func Names(spec *v1.VirtualMachineInstanceSpec) map[string]bool {
 	out := map[string]bool{}
 	for _, volume := range Volumes(spec) {
@@ -47,7 +47,7 @@ func Names(spec *v1.VirtualMachineInstanceSpec) map[string]bool {
 	return out
 }
 
-// Disk is the disk of a volume, nil when there is none.
+// Disk returns the disk of a volume, nil when there is none.
 func Disk(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.Disk {
 	for i := range spec.Domain.Devices.Disks {
 		if spec.Domain.Devices.Disks[i].Name == volume {
@@ -57,7 +57,7 @@ func Disk(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.Disk {
 	return nil
 }
 
-// Volume is the volume of a name, nil when there is none.
+// Volume returns the volume of a name, nil when there is none.
 func Volume(spec *v1.VirtualMachineInstanceSpec, name string) *v1.Volume {
 	for i := range spec.Volumes {
 		if spec.Volumes[i].Name == name {

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// Moving are the names of the hotplugged volumes that the guest has, and takes along when it moves to another node.
+// Moving returns the names of the hotplugged volumes that the guest has, and takes along when it moves to another node.
 // busy says, when it is not empty, that one is just being plugged in or taken away, so that the guest has to wait. One
 // that has not got as far as this node is plugged in where the guest is then.
 func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
@@ -45,7 +45,7 @@ func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
 	return volumes, busy
 }
 
-// TargetAttachment is the name of the pod that holds the claims of volumes on the node to which a guest moves. It
+// TargetAttachment returns the name of the pod that holds the claims of volumes on the node to which a guest moves. It
 // depends on the migration and the volumes alone, so that all agree on it.
 func TargetAttachment(migration types.UID, volumes []string) string {
 	sorted := slices.Sorted(slices.Values(volumes))

@@ -1,6 +1,6 @@
 // Package identity says by which name a guest knows itself, and marks a VirtualMachine that is renamed. Kubernetes
 // cannot rename an object: `virtctl rename` makes the VM anew under the new name and then removes the old one. What
-// a guest has on its disks of its name stays: cloud-init's instance ID, by which it tells a first boot, and the
+// a guest has on its disks of its name stays: cloud-init's instance ID, by which it knows a first boot, and the
 // file of its EFI variables. The package is pure; virtctl, virt-controller and virt-launcher ask it.
 package identity
 
@@ -27,8 +27,8 @@ const (
 	RenamingFrom = "virtkit.io/renaming-from"
 )
 
-// Name is the name by which a guest knows itself: that of its VMI, or the one before its VM was renamed. A KnownAs that
-// is no name counts as none, since files are named by it.
+// Name returns the name by which a guest knows itself: that of its VMI, or the one before its VM was renamed. A KnownAs
+// that is no name counts as none, since files are named by it.
 func Name(vmi *v1.VirtualMachineInstance) string {
 	if known := vmi.Annotations[KnownAs]; len(validation.IsDNS1123Subdomain(known)) == 0 {
 		return known
@@ -39,17 +39,17 @@ func Name(vmi *v1.VirtualMachineInstance) string {
 // firmwareNamespace is KubeVirt's: a VM keeps its UUID, and with it software licences, when it moves from there.
 var firmwareNamespace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
 
-// UUID is the firmware UUID of a VM that does not say one, made of its name.
+// UUID returns the firmware UUID of a VM that does not say one, made of its name.
 func UUID(vm string) types.UID {
 	return types.UID(uuid.NewSHA1(firmwareNamespace, []byte(vm)).String())
 }
 
-// Renaming is what a VM that takes the place of another remembers until it has it.
+// Renaming is the state of a rename, in an annotation of the new VM until the rename is done.
 type Renaming struct {
 	// Name and UID are those of the VM whose place it takes.
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Of tells whether that one has changed since: a hash of what was made of it.
+	// Of shows whether that one has changed since: a hash of what was made of it.
 	Of string `json:"of"`
 	// RunStrategy is the one to have in the end; empty leaves Halted.
 	RunStrategy v1.VirtualMachineRunStrategy `json:"runStrategy,omitempty"`
@@ -70,7 +70,7 @@ func RenamingOf(vm *v1.VirtualMachine) (*Renaming, error) {
 	return out, nil
 }
 
-// Encode is the value of RenamingFrom.
+// Encode returns the value of RenamingFrom.
 func (r Renaming) Encode() (string, error) {
 	data, err := json.Marshal(r)
 	if err != nil {

@@ -130,7 +130,7 @@ func behind(
 	case spec.Source != nil:
 		cloned = spec.Source.PVC
 	}
-	// One whose own labels tell need not be followed further, to where there may be nothing.
+	// One whose own labels say it need not be followed further, to where there may be nothing.
 	last := found[len(found)-1]
 	if cloned == nil || last.labels[api.DefaultInstancetypeLabel] != "" ||
 		last.labels[api.DefaultPreferenceLabel] != "" {

@@ -23,7 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Role is what an object is to a VM.
+// Role says whether an object is a VM's instance type or its preference.
 type Role string
 
 // The roles, in the words of messages.
@@ -50,7 +50,7 @@ var kindsOf = map[Role]map[string]string{
 	},
 }
 
-// KindOf is the API's kind for what a matcher says.
+// KindOf returns the API's kind for what a matcher says.
 func KindOf(role Role, kind string) (string, error) {
 	if found := kindsOf[role][strings.ToLower(kind)]; found != "" {
 		return found, nil
@@ -108,7 +108,7 @@ type Object struct {
 
 func (o *Object) String() string { return fmt.Sprintf("%s %q", o.Role, o.Name) }
 
-// Resolved is what a VM refers to; nil where it refers to nothing.
+// Resolved has the objects that a VM refers to; nil where it refers to none.
 type Resolved struct {
 	Instancetype, Preference *Object
 }
@@ -130,7 +130,7 @@ func (r Resolved) preference() *v1beta1.VirtualMachinePreferenceSpec {
 	return r.Preference.Preference
 }
 
-// Expand is the template of vm with what it refers to written into it. The errors name the field of the
+// Expand returns the template of vm with what it refers to written into it. The errors name the field of the
 // VirtualMachine that conflicts with the instance type, or that falls short of what the preference requires.
 func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanceTemplateSpec, field.ErrorList) {
 	template := vm.Spec.Template.DeepCopy()
@@ -162,8 +162,8 @@ func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanc
 // originConflict is the Origin of an Expand's error that is a conflict.
 const originConflict = "virtkit.io/instancetype-conflict"
 
-// Conflict is the sentence in which KubeVirt says that the fields of errs conflict with the instance type, which its
-// clients look for; empty unless all of errs are such conflicts.
+// Conflict returns the sentence in which KubeVirt says that the fields of errs conflict with the instance type, which
+// its clients look for; empty unless all of errs are such conflicts.
 func Conflict(errs ...*field.Error) string {
 	paths := make([]string, 0, len(errs))
 	for _, err := range errs {
@@ -178,7 +178,7 @@ func Conflict(errs ...*field.Error) string {
 	return fmt.Sprintf("VM field(s) %s conflicts with selected instance type", strings.Join(paths, ", "))
 }
 
-// Annotations tell on an instance where it comes from; KubeVirt's keys.
+// Annotations say on an instance where it comes from; KubeVirt's keys.
 func (r Resolved) Annotations() map[string]string {
 	out := map[string]string{}
 	for _, object := range []*Object{r.Instancetype, r.Preference} {

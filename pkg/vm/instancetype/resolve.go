@@ -40,7 +40,7 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string { return e.Field.String() + ": " + e.Detail }
 
-// List is the error as admission reports it.
+// List returns the error as admission reports it.
 func (e *NotFoundError) List() field.ErrorList {
 	err := field.NotFound(e.Field, nil)
 	err.Detail = e.Detail
@@ -71,7 +71,7 @@ func Resolve(ctx context.Context, r Reader, vm *v1.VirtualMachine) (Resolved, er
 	return out, absent
 }
 
-// Absent is the part of err that says that an object is merely absent; nil for another error.
+// Absent returns the part of err that says that an object is merely absent; nil for another error.
 func Absent(err error) *NotFoundError {
 	var missing *NotFoundError
 	if errors.As(err, &missing) && missing.Absent {
@@ -80,7 +80,7 @@ func Absent(err error) *NotFoundError {
 	return nil
 }
 
-// AllAbsent are the parts of Resolve's error about objects that are merely absent.
+// AllAbsent returns the parts of Resolve's error about objects that are merely absent.
 func AllAbsent(err error) []*NotFoundError {
 	parts := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/canonical"
 )
 
-// Capture is the ControllerRevision that keeps an object of now for vm, as KubeVirt's are: what happens to the
+// Capture returns the ControllerRevision that keeps an object of now for vm, as KubeVirt's are: what happens to the
 // object later does not touch the VM. It belongs to the VM and goes with it.
 func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, error) {
 	copied := o.object.DeepCopyObject()
@@ -50,7 +50,7 @@ func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, erro
 	}, nil
 }
 
-// revisionName tells VM, object and generation apart, so that capturing the same twice finds it there.
+// revisionName differs by VM, object and generation, so that capturing the same twice finds it there.
 func revisionName(vm *v1.VirtualMachine, o *Object, object metav1.Object) string {
 	name := fmt.Sprintf("%s-%s-%s-%s-%d", vm.Name, o.Name, v1beta1.SchemeGroupVersion.Version, object.GetUID(),
 		object.GetGeneration())
@@ -72,7 +72,7 @@ func SameRevision(a, b *appsv1.ControllerRevision) bool {
 		equality.Semantic.DeepEqual(x.Preference, y.Preference)
 }
 
-// Reference is what the VM's status records of an object.
+// Reference returns the record of an object in the VM's status.
 func Reference(o *Object, revision string) *v1.InstancetypeStatusRef {
 	return &v1.InstancetypeStatusRef{
 		Name: o.Name, Kind: o.Kind,

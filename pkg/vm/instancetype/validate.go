@@ -51,7 +51,7 @@ var acrosses = []v1beta1.SpreadAcross{
 	v1beta1.SpreadAcrossSocketsCoresThreads,
 }
 
-// Topologies are the names of the CPU topologies that a preference may ask for, the deprecated ones last.
+// Topologies returns the names of the CPU topologies that a preference may ask for, the deprecated ones last.
 func Topologies() []string {
 	out := make([]string, len(topologies))
 	for i, t := range topologies {

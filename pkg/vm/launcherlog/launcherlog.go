@@ -58,7 +58,7 @@ type Plan struct {
 	Virtiofsd bool
 }
 
-// PlanOf is the plan for a VMI's labels and annotations where the cluster has launchers log at a level. What is
+// PlanOf returns the plan for a VMI's labels and annotations where the cluster has launchers log at a level. What is
 // malformed counts as not there: virt-api admits none.
 func PlanOf(labels, annotations map[string]string, cluster uint) Plan {
 	plan := Plan{Verbosity: cluster}

@@ -2,7 +2,7 @@ package life
 
 import v1 "kubevirt.io/api/core/v1"
 
-// CannotStart are the statuses of a VM that asks for a guest and does not get it by itself. A pool makes such a VM
+// CannotStart returns the statuses of a VM that asks for a guest and does not get it by itself. A pool makes such a VM
 // anew, with new disks, so Unknown is none of them: the guest of a node that is lost may run still.
 func CannotStart() []v1.VirtualMachinePrintableStatus {
 	return []v1.VirtualMachinePrintableStatus{
@@ -12,8 +12,8 @@ func CannotStart() []v1.VirtualMachinePrintableStatus {
 	}
 }
 
-// Broken are the statuses of a VM that somebody has to look at; KubeVirt's metrics have the same as those of an error.
-// Failed is none of a VM's statuses, but a phase of an instance.
+// Broken returns the statuses of a VM that somebody has to look at; KubeVirt's metrics have the same as those of an
+// error. Failed is none of a VM's statuses, but a phase of an instance.
 func Broken() []v1.VirtualMachinePrintableStatus {
 	return append(CannotStart(), v1.VirtualMachineStatusUnknown)
 }

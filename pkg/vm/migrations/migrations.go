@@ -30,12 +30,12 @@ func Succeeded(state *v1.VirtualMachineInstanceMigrationState) bool {
 	return state != nil && state.Completed && !state.Failed
 }
 
-// Arrived reports whether the last migration of a VMI has succeeded and its status names the target as its node.
-func Arrived(status *v1.VirtualMachineInstanceStatus) bool {
+// AtTarget reports whether the last migration of a VMI has succeeded and its status names the target as its node.
+func AtTarget(status *v1.VirtualMachineInstanceStatus) bool {
 	return Succeeded(status.MigrationState) && status.NodeName == status.MigrationState.TargetNode
 }
 
-// UnderWay reports whether a migration of the VMI has been told to its nodes and is not over.
+// UnderWay reports whether the VMI's nodes know of a migration and it is not over.
 func UnderWay(vmi *v1.VirtualMachineInstance) bool {
 	state := vmi.Status.MigrationState
 	return state != nil && !Over(state)

@@ -37,11 +37,11 @@ func TestUnderWay(t *testing.T) {
 	}
 }
 
-func TestArrived(t *testing.T) {
+func TestAtTarget(t *testing.T) {
 	type state = v1.VirtualMachineInstanceMigrationState
 	for name, c := range map[string]struct {
-		state              *state
-		succeeded, arrived bool
+		state               *state
+		succeeded, atTarget bool
 	}{
 		"never migrated":          {nil, false, false},
 		"under way":               {&state{TargetNode: "b"}, false, false},
@@ -53,8 +53,8 @@ func TestArrived(t *testing.T) {
 		if got := Succeeded(c.state); got != c.succeeded {
 			t.Errorf("%s: succeeded %t", name, got)
 		}
-		if got := Arrived(status); got != c.arrived {
-			t.Errorf("%s: arrived %t", name, got)
+		if got := AtTarget(status); got != c.atTarget {
+			t.Errorf("%s: at the target %t", name, got)
 		}
 	}
 }

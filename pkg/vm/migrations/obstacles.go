@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind is what an Obstacle is about.
+// Kind is the kind of an Obstacle.
 type Kind int
 
 // The kinds.
@@ -48,7 +48,7 @@ var forms = []struct {
 // between is what is written between two obstacles. The text of one may have it, too.
 const between = "; "
 
-// String is the obstacle as a sentence.
+// String returns the obstacle as a sentence.
 func (o Obstacle) String() string {
 	for _, form := range forms {
 		switch {

@@ -16,11 +16,11 @@ const (
 	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
 	// AnnotationDefaultNetwork asks for another network in place of the cluster's: NAMESPACE/NAME.
 	AnnotationDefaultNetwork = "v1.multus-cni.io/default-network"
-	// AnnotationStatus is what Multus did: JSON, a list of Attachment.
+	// AnnotationStatus has the networks that Multus attached: JSON, a list of Attachment.
 	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// Kept are those of a pod's annotations that say what it was connected to: asked for, and got.
+// Kept returns those of a pod's annotations that say what it was connected to: asked for, and got.
 func Kept(annotations map[string]string) map[string]string {
 	var out map[string]string
 	for _, name := range []string{AnnotationNetworks, AnnotationStatus} {
@@ -107,7 +107,7 @@ func definition(namespace, name string) (string, string) {
 	return namespace, name
 }
 
-// Attachment is what Multus says of one link of a pod.
+// Attachment is Multus' description of one link of a pod.
 type Attachment struct {
 	// Network is NAMESPACE/NAME of the NetworkAttachmentDefinition, or the cluster network's own name.
 	Network   string   `json:"name"`

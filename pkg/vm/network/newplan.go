@@ -18,7 +18,7 @@ import (
 // defaultCIDR is KubeVirt's guest network behind masquerade.
 const defaultCIDR = "10.0.2.0/24"
 
-// Pod is what NewPlan must know of a launcher pod; pkg/vm/network/apply reads it.
+// Pod has the facts of a launcher pod that NewPlan needs; pkg/vm/network/apply reads it.
 type Pod struct {
 	Links []Link
 	// Search are the domains in the pod's resolv.conf.
@@ -245,7 +245,7 @@ func knownMAC(vmi *v1.VirtualMachineInstance, name, otherwise string) string {
 	return otherwise
 }
 
-// StableMAC is the address of an interface whose spec gives none: the same for a VMI's whole life,
+// StableMAC returns the address of an interface whose spec gives none: the same for a VMI's whole life,
 // locally administered, and different between VMIs.
 func StableMAC(uid, name string) string {
 	sum := sha256.Sum256([]byte(uid + "/" + name))

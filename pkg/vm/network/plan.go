@@ -70,11 +70,11 @@ type Interface struct {
 	// PCI is the node's PCI address of the device that the guest has (SRIOV); empty where the launcher knows by its
 	// environment. BridgeLink and Tap are empty then, and so is MAC where nobody has said it.
 	PCI string `json:"pci,omitempty"`
-	// DHCP is what DHCP tells besides; nil is nothing.
+	// DHCP is what DHCP gives besides; nil is nothing.
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`
 }
 
-// DHCPOptions are what a VMI has its guest told.
+// DHCPOptions are the options of DHCP that a VMI adds.
 type DHCPOptions struct {
 	BootFile   string          `json:"bootFile,omitempty"`
 	TFTPServer string          `json:"tftpServer,omitempty"`
@@ -88,7 +88,7 @@ type PrivateOption struct {
 	Value string `json:"value"`
 }
 
-// Prefix is the guest's address with its subnet's length; invalid without an address.
+// Prefix returns the guest's address with its subnet's length; invalid without an address.
 func (i Interface) Prefix() netip.Prefix {
 	if i.Bits == 0 { // of a virt-handler that did not write it
 		return netip.PrefixFrom(i.Guest, i.Gateway.Bits())

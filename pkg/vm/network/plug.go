@@ -53,8 +53,8 @@ func Connected(annotations map[string]string, namespace string, nic *v1.Interfac
 	return false
 }
 
-// Lacking are the interfaces that a VMI has and its guest, which runs, has not. Those of here can be plugged in, since
-// the guest's pod is connected to their networks; those of elsewhere need another pod, to which the guest moves.
+// Lacking returns the interfaces that a VMI has and its guest, which runs, has not. Those of here can be plugged in,
+// since the guest's pod is connected to their networks; those of elsewhere need another pod, to which the guest moves.
 // annotations are the pod's, and has says which interfaces the guest has.
 func Lacking(
 	vmi *v1.VirtualMachineInstance, plan *Plan, annotations map[string]string, has func(name string) bool,

@@ -12,7 +12,7 @@ import (
 // Plugins are the installation's network binding plugins by name.
 type Plugins map[string]v1.InterfaceBindingPlugin
 
-// Names are those of the plugins, in order, for messages.
+// Names returns those of the plugins, in order, for messages.
 func (p Plugins) Names() string {
 	if len(p) == 0 {
 		return "none"
@@ -81,7 +81,7 @@ func (nic *Interface) plugin(vmi *v1.VirtualMachineInstance, spec v1.Interface, 
 		spec.Binding.Name)
 }
 
-// Overhead is the memory in bytes that a pod needs for the plugins of its VMI, each counted once.
+// Overhead returns the memory in bytes that a pod needs for the plugins of its VMI, each counted once.
 func (p Plugins) Overhead(vmi *v1.VirtualMachineInstance) int64 {
 	var sum int64
 	seen := map[string]bool{}

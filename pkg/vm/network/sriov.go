@@ -12,7 +12,7 @@ import (
 // that of the virtual functions of a network card, for example. It is the Network Plumbing Working Group's.
 const AnnotationResource = "k8s.v1.cni.cncf.io/resourceName"
 
-// DeviceInfo is what a CNI plugin says of the device behind a link.
+// DeviceInfo is a CNI plugin's description of the device behind a link.
 type DeviceInfo struct {
 	Type string `json:"type,omitempty"`
 	PCI  struct {
@@ -22,7 +22,7 @@ type DeviceInfo struct {
 
 // passed is the plan of an interface that is a function of the node's network card (SR-IOV): the guest has the device
 // itself, so that there is nothing to make in the pod. Its address may be unknown here, where the CNI plugin has not
-// told Multus.
+// reported to Multus.
 func passed(vmi *v1.VirtualMachineInstance, spec v1.Interface, n v1.Network, pod Pod) (Interface, error) {
 	if n.Multus == nil {
 		return Interface{}, errors.New("sriov is for networks of Multus; set masquerade: {}")
@@ -44,7 +44,7 @@ func passed(vmi *v1.VirtualMachineInstance, spec v1.Interface, n v1.Network, pod
 	return Interface{}, missing(n.Name, namespace+"/"+name, pod.Multus)
 }
 
-// Definitions are the NetworkAttachmentDefinitions of a VMI's networks, NAMESPACE and NAME by the network's name;
+// Definitions returns the NetworkAttachmentDefinitions of a VMI's networks, NAMESPACE and NAME by the network's name;
 // networks of interfaces that are absent are left out.
 func Definitions(vmi *v1.VirtualMachineInstance) map[string][2]string {
 	absent := map[string]bool{}

@@ -2,8 +2,8 @@ package passthrough
 
 import v1 "kubevirt.io/api/core/v1"
 
-// EncryptionOverhead is what the pod of a guest with encrypted memory needs beyond others': its firmware and what it
-// has of its devices are locked, too. Bytes; KubeVirt's and libvirt's.
+// EncryptionOverhead is the memory that the pod of a guest with encrypted memory needs beyond others': its firmware and
+// what it has of its devices are locked, too. Bytes; KubeVirt's and libvirt's.
 const EncryptionOverhead = 256 << 20
 
 // SEV reports a guest whose memory the processor of its node encrypts (AMD SEV, SEV-ES).

@@ -1,6 +1,6 @@
-// Package passthrough is about devices of nodes that guests have: which of them an instance asks for, by which
-// variables a device plugin tells the pod what it got, and what a guest whose devices reach its memory by themselves
-// (VFIO) needs besides. It is pure.
+// Package passthrough has the rules for devices of nodes that guests have: which of them an instance asks for, by which
+// variables a device plugin reports to the pod what it got, and what a guest whose devices reach its memory by
+// themselves (VFIO) needs besides. It is pure.
 //
 //	spec.domain.devices.{gpus,hostDevices} ─► Resources ─► the pod's requests ─► device plugin
 //	                                                                              ─► Variable=… ─► pkg/vm/domain
@@ -13,7 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// MappedSpace is what a guest with VFIO locks of its address space beyond its memory: that of its devices. It is also
+// MappedSpace is the address space that a guest with VFIO locks beyond its memory: that of its devices. It is also
 // what its pod needs beyond others'. Bytes; KubeVirt's and libvirt's.
 const MappedSpace = 1 << 30
 
@@ -21,7 +21,7 @@ const MappedSpace = 1 << 30
 const alignment = 16 << 20
 
 // VFIO reports an instance with devices of its node, which reach its memory by themselves: all of it is locked. It
-// counts devices on USB, too, since the spec does not tell which these are; as KubeVirt.
+// counts devices on USB, too, since the spec does not say which these are; as KubeVirt.
 func VFIO(spec *v1.VirtualMachineInstanceSpec) bool {
 	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0 || SRIOV(spec)
 }
@@ -48,8 +48,8 @@ func VSOCK(spec *v1.VirtualMachineInstanceSpec) bool {
 	return attach != nil && *attach
 }
 
-// Resources are how many of which extended resource the pod needs for gpus and hostDevices; none for others. Those of
-// interfaces are said by their networks, elsewhere.
+// Resources returns how many of which extended resource the pod needs for gpus and hostDevices; none for others. Those
+// of interfaces are said by their networks, elsewhere.
 func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	if !VFIO(spec) {
 		return nil
@@ -64,7 +64,7 @@ func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	return out
 }
 
-// Locked is how much memory QEMU may lock for the instance, as large as it may become, bytes.
+// Locked returns how much memory QEMU may lock for the instance, as large as it may become, bytes.
 func Locked(spec *v1.VirtualMachineInstanceSpec) uint64 {
 	most := int64(0)
 	if m := spec.Domain.Memory; m != nil {
@@ -83,7 +83,7 @@ func Locked(spec *v1.VirtualMachineInstanceSpec) uint64 {
 	return uint64(most) + uint64(beyond) + MappedSpace + alignment
 }
 
-// Prefixes of the variables by which a device plugin tells a container which devices it got.
+// Prefixes of the variables in which a device plugin writes which devices a container got.
 const (
 	PCI  = v1.PCIResourcePrefix  // PCI addresses
 	MDev = v1.MDevResourcePrefix // UUIDs of mediated devices
@@ -92,14 +92,15 @@ const (
 	NetworkPCI = "PCIDEVICE"
 )
 
-// NetworkResource is the variable in which virt-controller tells the launcher the resource of a network: KubeVirt's.
+// NetworkResource returns the variable in which virt-controller writes the resource of a network for the launcher:
+// KubeVirt's.
 func NetworkResource(network string) string { return networkResource + "_" + network }
 
 const networkResource = "KUBEVIRT_RESOURCE_NAME"
 
 var inVariable = strings.NewReplacer("/", "_", ".", "_")
 
-// Variable is the name of the environment variable that lists the devices of a resource, joined by commas:
+// Variable returns the name of the environment variable that lists the devices of a resource, joined by commas:
 // "PCI_RESOURCE_NVIDIA_COM_TU104GL".
 func Variable(prefix, resource string) string {
 	return prefix + "_" + inVariable.Replace(strings.ToUpper(resource))
@@ -123,7 +124,7 @@ func Environment(environ []string) map[string]string {
 	return out
 }
 
-// Devices are those that a variable lists.
+// Devices returns those that a variable lists.
 func Devices(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }

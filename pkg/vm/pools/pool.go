@@ -1,4 +1,4 @@
-// Package pools is what a VirtualMachinePool's template makes: the VirtualMachine of an ordinal, with its name, its
+// Package pools makes the VMs of a VirtualMachinePool's template: the VirtualMachine of an ordinal, with its name, its
 // labels, and the names in it that have the ordinal, too. It is pure; virt-controller makes and changes VMs by it, and
 // virt-api checks the VM of ordinal 0 when a pool is admitted.
 package pools
@@ -18,10 +18,10 @@ import (
 // Kind is the kind of pools.
 var Kind = v1beta1.SchemeGroupVersion.WithKind(v1beta1.VirtualMachinePoolKind)
 
-// Name is that of the VM of an ordinal.
+// Name returns the name of the VM of an ordinal.
 func Name(pool string, ordinal int) string { return pool + "-" + strconv.Itoa(ordinal) }
 
-// Ordinal is that of a VM by its name; false for a name that is not one of the pool's.
+// Ordinal returns the ordinal of a VM by its name; false for a name that is not one of the pool's.
 func Ordinal(pool, vm string) (int, bool) {
 	rest, ok := strings.CutPrefix(vm, pool+"-")
 	if !ok {
@@ -31,7 +31,7 @@ func Ordinal(pool, vm string) (int, bool) {
 	return ordinal, err == nil && ordinal >= 0 && strconv.Itoa(ordinal) == rest
 }
 
-// Replicas is how many VMs the pool asks for.
+// Replicas returns how many VMs the pool asks for.
 func Replicas(pool *v1beta1.VirtualMachinePool) int {
 	if pool.Spec.Replicas == nil {
 		return 1
@@ -39,8 +39,8 @@ func Replicas(pool *v1beta1.VirtualMachinePool) int {
 	return int(*pool.Spec.Replicas)
 }
 
-// Machine is the VM of an ordinal that a template makes; revision is the template's, by which it and its instance can
-// be told from those of other templates. The template is not changed.
+// Machine returns the VM of an ordinal that a template makes; revision is the template's, by which it and its instance
+// can be distinguished from those of other templates. The template is not changed.
 func Machine(pool *v1beta1.VirtualMachinePool, template *Template, ordinal int, revision string) *v1.VirtualMachine {
 	vm := &v1.VirtualMachine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -117,20 +117,20 @@ func references(source *v1.VolumeSource) (configMaps, secrets []*string) {
 	if source.Secret != nil {
 		secrets = append(secrets, &source.Secret.SecretName)
 	}
-	if seed := source.CloudInitNoCloud; seed != nil {
-		if seed.UserDataSecretRef != nil {
-			secrets = append(secrets, &seed.UserDataSecretRef.Name)
+	if data := source.CloudInitNoCloud; data != nil {
+		if data.UserDataSecretRef != nil {
+			secrets = append(secrets, &data.UserDataSecretRef.Name)
 		}
-		if seed.NetworkDataSecretRef != nil {
-			secrets = append(secrets, &seed.NetworkDataSecretRef.Name)
+		if data.NetworkDataSecretRef != nil {
+			secrets = append(secrets, &data.NetworkDataSecretRef.Name)
 		}
 	}
-	if seed := source.CloudInitConfigDrive; seed != nil {
-		if seed.UserDataSecretRef != nil {
-			secrets = append(secrets, &seed.UserDataSecretRef.Name)
+	if data := source.CloudInitConfigDrive; data != nil {
+		if data.UserDataSecretRef != nil {
+			secrets = append(secrets, &data.UserDataSecretRef.Name)
 		}
-		if seed.NetworkDataSecretRef != nil {
-			secrets = append(secrets, &seed.NetworkDataSecretRef.Name)
+		if data.NetworkDataSecretRef != nil {
+			secrets = append(secrets, &data.NetworkDataSecretRef.Name)
 		}
 	}
 	if source.Sysprep != nil {
@@ -155,7 +155,7 @@ func TemplateOf(pool *v1beta1.VirtualMachinePool) *Template {
 	return &Template{VirtualMachineTemplate: pool.Spec.VirtualMachineTemplate, NameGeneration: pool.Spec.NameGeneration}
 }
 
-// RevisionName is that of the revision of a pool's template since a generation.
+// RevisionName returns the revision name of the revision of a pool's template since a generation.
 func RevisionName(pool string, generation int64) string {
 	return fmt.Sprintf("%s-%d", pool, generation)
 }

@@ -37,7 +37,7 @@ func (a Attachments) Encode() (string, error) {
 	return string(data), nil
 }
 
-// Taken returns the Attachments that a VMI has taken over; ok is false for one that does not tell.
+// Taken returns the Attachments that a VMI has taken over; ok is false for one that does not say.
 func Taken(instance *v1.VirtualMachineInstance) (a Attachments, ok bool) {
 	text := instance.Annotations[InterfacesAnnotation]
 	return a, text != "" && json.Unmarshal([]byte(text), &a) == nil
@@ -86,7 +86,7 @@ func (a Attachments) less(name string) Attachments {
 	}
 }
 
-// Plugging is what the interfaces of a VM's template mean for its guest, which runs.
+// Plugging says what the interfaces of a VM's template mean for its running guest.
 type Plugging struct {
 	// Taken and Spec are the Attachments that the VMI has taken over, and has, from now on.
 	Taken, Spec Attachments
@@ -151,7 +151,7 @@ func Plug(
 	return p
 }
 
-// unknown is for a VMI of a controller that did not write down what it took over: its template's hash tells of changes,
+// unknown is for a VMI of a controller that did not write down what it took over: its template's hash shows changes,
 // but for an interface that was unplugged and is to come back.
 func (p *Plugging) unknown(template *v1.VirtualMachineInstanceSpec) {
 	for _, nic := range template.Domain.Devices.Interfaces {

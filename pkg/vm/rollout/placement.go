@@ -48,7 +48,7 @@ func (p Placement) Apply(spec *v1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// Placing is what the placement in a VM's template means for its guest, which runs.
+// Placing says what the placement in a VM's template means for its running guest.
 type Placing struct {
 	// Spec is what the VMI has from now on, Changed the paths, below spec.template.spec, of what is another in it.
 	Spec    Placement
@@ -58,7 +58,7 @@ type Placing struct {
 }
 
 // Place compares the template of now with the VMI. live is whether the installation changes guests that run. Of a VMI
-// that a controller made which counted the placement in the template's hash, that hash tells of changes.
+// that a controller made which counted the placement in the template's hash, that hash shows changes.
 func Place(template *v1.VirtualMachineInstanceSpec, instance *v1.VirtualMachineInstance, live bool) Placing {
 	want, has := PlacementOf(template), PlacementOf(&instance.Spec)
 	out := Placing{Spec: has, Refused: map[string]string{}}

@@ -1,7 +1,7 @@
 // Package rollout says what becomes of a changed field of a VirtualMachine: at once, when its guest is started again,
 // or not at all. Compare finds the fields in which two versions of an object differ, EffectOf classifies one, and
 // Beyond finds what a template asks for and an instance that was made earlier has not. virt-controller writes the
-// condition RestartRequired by it, and virtctl diff tells the user beforehand. It is pure: decoded JSON in, values out.
+// condition RestartRequired by it, and virtctl diff shows it beforehand. It is pure: decoded JSON in, values out.
 package rollout
 
 import (

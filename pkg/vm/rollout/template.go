@@ -16,7 +16,7 @@ import (
 )
 
 // TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
-// change can be told from one that concerns the VM only, without keeping the old template.
+// change can be distinguished from one that concerns the VM only, without keeping the old template.
 const TemplateHashAnnotation = "virtkit.io/template-hash"
 
 // Counted selects what TemplateHash covers beside what never changes while the guest runs. VMIs of this controller have

@@ -42,7 +42,7 @@ func IsVolume(name string) bool { return strings.HasPrefix(name, volumePrefix) }
 // File is the memory's file in its claim.
 const File = "memory"
 
-// Saved is what has become of a save of a guest's memory: virt-handler's and virt-api's answer to a freeze with it.
+// Saved is the state of a save of a guest's memory: virt-handler's and virt-api's answer to a freeze with it.
 type Saved struct {
 	// Began is from when on the guest has stood still. Another time is another save.
 	Began time.Time `json:"began"`
@@ -56,7 +56,7 @@ type Saved struct {
 // MemoryAnnotation is on a VirtualMachineSnapshotContent whose guest's memory is, or is being, saved: a Memory as JSON.
 const MemoryAnnotation = "virtkit.io/memory"
 
-// Memory is what a content has of the guest's memory.
+// Memory is the record of the guest's memory in a content.
 type Memory struct {
 	Claim string `json:"claim"`
 	Saved
@@ -94,7 +94,7 @@ type Resume struct {
 	MACs map[string]string `json:"macs,omitempty"`
 }
 
-// Token is the file in the memory's claim that says which VMI has been resumed after a restore.
+// Token returns the file in the memory's claim that says which VMI has been resumed after a restore.
 func (r *Resume) Token() string { return "resumed-" + string(r.Restore) }
 
 // ResumeOf reads ResumeAnnotation; nil when there is none.

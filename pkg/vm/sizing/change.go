@@ -15,7 +15,7 @@ const (
 	GuestPath   = "domain.memory.guest"
 )
 
-// Change is what the changed size in a VM's template means for its guest, which runs. The zero Change is none.
+// Change says what the changed size in a VM's template means for its running guest. The zero Change is none.
 type Change struct {
 	// Sockets and Guest are what the instance is to have from now on; nil leaves it.
 	Sockets *uint32

@@ -13,7 +13,7 @@ const (
 // fileSystem is how many parts a claim has, of which its file system takes one.
 const fileSystem = 18
 
-// FileClaim is the size of a claim whose file system has room for a file of so many bytes: whole MiB.
+// FileClaim returns the size of a claim whose file system has room for a file of so many bytes: whole MiB.
 func FileClaim(bytes int64) *resource.Quantity {
 	return resource.NewQuantity((bytes+bytes/(fileSystem-1)+1<<20-1)>>20<<20, resource.BinarySI)
 }

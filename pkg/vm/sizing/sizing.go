@@ -1,4 +1,4 @@
-// Package sizing is how large a guest is, and how large it may become while it runs: CPU sockets up to
+// Package sizing says how large a guest is, and how large it may become while it runs: CPU sockets up to
 // domain.cpu.maxSockets, memory up to domain.memory.maxGuest. It is pure; admission fills in and checks the bounds
 // by it, virt-controller finds out by it what of a changed template the running guest can have, and the domain is made
 // with the room that it says.
@@ -18,7 +18,7 @@ const (
 	// MaxVCPUs is more than any node has: a guest with as many waits for one. To one with more than plain, libvirt adds
 	// an IOMMU that remaps interrupts.
 	MaxVCPUs = 1 << 20
-	// MachineVCPUs is what a q35 machine has at most, so no guest can have room for more.
+	// MachineVCPUs is the largest number of vCPUs of a q35 machine, so no guest can have room for more.
 	MachineVCPUs = 4096
 	// plain is how many vCPUs a machine has without an IOMMU: no guest is given room for more unasked.
 	plain = 255
@@ -31,7 +31,7 @@ const (
 	MaxMemory = 1 << 60
 )
 
-// Bounds are what an installation gives guests that do not say how far they may grow:
+// Bounds are an installation's defaults for guests that do not say how far they may grow:
 // spec.configuration.liveUpdateConfiguration.
 type Bounds struct {
 	// Ratio is how many times as large a guest may become, MaxSockets and MaxGuest (bytes) go before it; 0 is not set.
@@ -43,8 +43,8 @@ type Bounds struct {
 // DefaultRatio is KubeVirt's.
 const DefaultRatio = 4
 
-// Sockets is how many the guest has while it starts and how many it may get: domain.cpu as admission leaves it, or else
-// as many vCPUs as the CPU limit or request has whole CPUs.
+// Sockets returns how many the guest has while it starts and how many it may get: domain.cpu as admission leaves it, or
+// else as many vCPUs as the CPU limit or request has whole CPUs.
 func Sockets(domain *v1.DomainSpec) (online, most int) {
 	online = 1
 	if c := domain.CPU; c != nil && (c.Sockets != 0 || c.Cores != 0 || c.Threads != 0) {
@@ -64,7 +64,7 @@ func Sockets(domain *v1.DomainSpec) (online, most int) {
 	return online, most
 }
 
-// PerSocket is how many vCPUs a socket has, MaxVCPUs or fewer.
+// PerSocket returns how many vCPUs a socket has, MaxVCPUs or fewer.
 func PerSocket(domain *v1.DomainSpec) int {
 	if domain.CPU == nil {
 		return 1
@@ -73,14 +73,14 @@ func PerSocket(domain *v1.DomainSpec) int {
 	return min(int(cores)*int(threads), MaxVCPUs)
 }
 
-// VCPUs is how many the guest has while it starts.
+// VCPUs returns how many the guest has while it starts.
 func VCPUs(domain *v1.DomainSpec) int {
 	sockets, _ := Sockets(domain)
 	return sockets * PerSocket(domain)
 }
 
-// Memory is what the guest has while it starts: memory.guest, else what its pod requests, else the pod's limit, else
-// one huge page. It reports false when the domain says none of these.
+// Memory returns the memory of the guest while it starts: memory.guest, else what its pod requests, else the pod's
+// limit, else one huge page. It reports false when the domain says none of these.
 func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
 	if m := domain.Memory; m != nil && m.Guest != nil {
 		return *m.Guest, true
@@ -97,7 +97,7 @@ func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
 	return resource.Quantity{}, false
 }
 
-// Current is the memory that a guest has now, or will start with.
+// Current returns the memory that a guest has now, or will start with.
 func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
 		return *m.GuestCurrent
@@ -106,10 +106,10 @@ func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
 	return memory
 }
 
-// Alignment is what the guest's memory is a multiple of if it is to grow, bytes: whole huge pages.
+// Alignment returns the alignment of the memory of a guest that is to grow, bytes: whole huge pages.
 func Alignment(domain *v1.DomainSpec) int64 { return max(block, PageSize(domain)) }
 
-// PageSize is that of the huge pages that the guest is on, bytes; 0 is none, or a text that is no size.
+// PageSize returns the page size of the huge pages that the guest is on, bytes; 0 is none, or a text that is no size.
 func PageSize(domain *v1.DomainSpec) int64 {
 	if domain.Memory == nil || domain.Memory.Hugepages == nil {
 		return 0
@@ -182,7 +182,7 @@ func (b Bounds) DefaultMaxGuest(domain *v1.DomainSpec) int64 {
 	return most
 }
 
-// acpi reports whether the guest can be told of what is plugged in.
+// acpi reports whether the guest can be notified of what is plugged in.
 func acpi(domain *v1.DomainSpec) bool {
 	f := domain.Features
 	return f == nil || f.ACPI.Enabled == nil || *f.ACPI.Enabled
@@ -203,7 +203,7 @@ const (
 	ReasonRestart = "NotMigratable"
 )
 
-// Resizing is the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
+// Resizing returns the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
 func Resizing(
 	vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType,
 ) *v1.VirtualMachineInstanceCondition {

@@ -26,10 +26,10 @@ const (
 	LastAnnotation = "restore.kubevirt.io/lastRestoreUID"
 )
 
-// Mark is what LastAnnotation has for a restore.
+// Mark returns the value of LastAnnotation for a restore.
 func Mark(r *v1beta1.VirtualMachineRestore) string { return r.Name + "-" + string(r.UID) }
 
-// Undoes is the name of the restore that a restore takes back, empty for all others.
+// Undoes returns the name of the restore that a restore takes back, empty for all others.
 func Undoes(r metav1.Object) string { return r.GetAnnotations()[UndoAnnotation] }
 
 // Keeps reports a restore that keeps what it replaces.
@@ -37,7 +37,7 @@ func Keeps(r metav1.Object) bool {
 	return r.GetAnnotations()[KeepAnnotation] == "true" || Undoes(r) != ""
 }
 
-// Former is what a VM was before it was restored.
+// Former is the state of a VM before it was restored.
 type Former struct {
 	// UID is the VM's.
 	UID  types.UID             `json:"uid"`
@@ -47,8 +47,8 @@ type Former struct {
 	State       string `json:"state,omitempty"`
 }
 
-// FormerName is the name of the ControllerRevision for what a restore replaces. The generation tells a VM apart that
-// was changed between two attempts.
+// FormerName returns the name of the ControllerRevision for what a restore replaces. The generation distinguishes a VM
+// that was changed between two attempts.
 func FormerName(r *v1beta1.VirtualMachineRestore, generation int64) string {
 	return fmt.Sprintf("restore-%s-%d", r.UID, generation)
 }
@@ -65,7 +65,7 @@ func ReadFormer(data []byte) (*Former, error) {
 	return former, nil
 }
 
-// Restores are the volumes of a former VM by their claims, as the status of a restore lists them.
+// Restores returns the volumes of a former VM by their claims, as the status of a restore lists them.
 func (f *Former) Restores() []v1beta1.VolumeRestore {
 	var out []v1beta1.VolumeRestore
 	for i := range f.Spec.Template.Spec.Volumes {
@@ -85,7 +85,7 @@ func (f *Former) Restores() []v1beta1.VolumeRestore {
 	return out
 }
 
-// ClaimNames are the claims of a VM's volumes that a snapshot can have, in the order of the volumes.
+// ClaimNames returns the claims of a VM's volumes that a snapshot can have, in the order of the volumes.
 func ClaimNames(spec *v1.VirtualMachineSpec) []string {
 	if spec.Template == nil {
 		return nil
@@ -99,7 +99,7 @@ func ClaimNames(spec *v1.VirtualMachineSpec) []string {
 	return out
 }
 
-// Lost are the claims of a former VM that are not there any more.
+// Lost returns the claims of a former VM that are not there any more.
 func Lost(former *Former, claims map[string]*corev1.PersistentVolumeClaim) []string {
 	var out []string
 	for _, entry := range former.Restores() {

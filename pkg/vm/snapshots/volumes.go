@@ -75,7 +75,7 @@ type Volume struct {
 	Reason string
 }
 
-// Facts are what Volumes asks of the cluster.
+// Facts hold what Volumes asks of the cluster.
 type Facts struct {
 	// Claims are those of the VM's volumes that exist, by name. State is the one of its persistent state, nil for none.
 	Claims  map[string]*corev1.PersistentVolumeClaim
@@ -174,7 +174,7 @@ func storageClass(claim *corev1.PersistentVolumeClaim) string {
 	return *claim.Spec.StorageClassName
 }
 
-// templateClass returns the StorageClass that a DataVolume is to have of which there is no claim yet.
+// templateClass returns the StorageClass that a DataVolume without a claim is to have.
 func templateClass(vm *v1.VirtualMachine, volume *v1.Volume) string {
 	if volume.DataVolume == nil {
 		return ""

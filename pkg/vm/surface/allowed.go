@@ -8,7 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Allowed is what the KubeVirt resource allows guests to have, beyond what virtkit can do. The zero value is an
+// Allowed has what the KubeVirt resource allows guests to have, beyond what virtkit can do. The zero value is an
 // installation whose resource says nothing.
 type Allowed struct {
 	// Gates are the feature gates that are open.

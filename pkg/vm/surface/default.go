@@ -74,7 +74,7 @@ func DefaultVirtualMachine(vm, old *v1.VirtualMachine, d Defaults) {
 	defaultIdentity(spec, d)
 }
 
-// defaultIdentity fills in what tells one machine from another.
+// defaultIdentity fills in what distinguishes one VM from another.
 func defaultIdentity(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	if !d.Undecided {
 		defaultMachine(spec, d)

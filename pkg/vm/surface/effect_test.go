@@ -37,12 +37,12 @@ volumes: [{name: root, containerDisk: {image: x}}]
 const (
 	withCDROM = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, cdrom: {}}], " +
 		"interfaces: [{name: default, masquerade: {}}]}}"
-	withClaim   = "volumes: [{name: root, persistentVolumeClaim: {claimName: c}}]"
-	withData    = "volumes: [{name: root, dataVolume: {name: d}}]"
-	withSeed    = "volumes: [{name: root, cloudInitNoCloud: {userData: x}}]"
-	withDrive   = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
-	withEmpty   = "volumes: [{name: root, emptyDisk: {capacity: 1Gi}}]"
-	withNothing = "{domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}], " +
+	withClaim     = "volumes: [{name: root, persistentVolumeClaim: {claimName: c}}]"
+	withData      = "volumes: [{name: root, dataVolume: {name: d}}]"
+	withCloudInit = "volumes: [{name: root, cloudInitNoCloud: {userData: x}}]"
+	withDrive     = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
+	withEmpty     = "volumes: [{name: root, emptyDisk: {capacity: 1Gi}}]"
+	withNothing   = "{domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}], " +
 		"interfaces: [{name: default}]}}}"
 )
 
@@ -204,10 +204,10 @@ var examples = map[string]struct{ before, value string }{
 	"volumes.cloudInitNoCloud.userDataBase64": {
 		before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "eA==",
 	},
-	"volumes.cloudInitNoCloud.userData":                  {before: withSeed, value: "other"},
-	"volumes.cloudInitNoCloud.networkDataSecretRef.name": {before: withSeed, value: "s"},
-	"volumes.cloudInitNoCloud.networkDataBase64":         {before: withSeed, value: "eA=="},
-	"volumes.cloudInitNoCloud.networkData":               {before: withSeed, value: "other"},
+	"volumes.cloudInitNoCloud.userData":                  {before: withCloudInit, value: "other"},
+	"volumes.cloudInitNoCloud.networkDataSecretRef.name": {before: withCloudInit, value: "s"},
+	"volumes.cloudInitNoCloud.networkDataBase64":         {before: withCloudInit, value: "eA=="},
+	"volumes.cloudInitNoCloud.networkData":               {before: withCloudInit, value: "other"},
 	"volumes.cloudInitConfigDrive.secretRef.name": {
 		before: "volumes: [{name: root, cloudInitConfigDrive: {}}]", value: "s",
 	},
@@ -242,7 +242,9 @@ var examples = map[string]struct{ before, value string }{
 	"accessCredentials.sshPublicKey.source.secret.secretName": {
 		before: withKeys("qemuGuestAgent: {users: [a]}"), value: "other",
 	},
-	"accessCredentials.sshPublicKey.propagationMethod.noCloud": {before: withKeys("") + "\n" + withSeed, value: "{}"},
+	"accessCredentials.sshPublicKey.propagationMethod.noCloud": {
+		before: withKeys("") + "\n" + withCloudInit, value: "{}",
+	},
 	"accessCredentials.sshPublicKey.propagationMethod.configDrive": {
 		before: withKeys("") + "\n" + withDrive, value: "{}",
 	},

@@ -114,11 +114,11 @@ var guestFields = []Field{
 		Note: "Its values are lines of authorized_keys; the keys' names do not matter.",
 	},
 	{
-		Path: "accessCredentials.sshPublicKey.propagationMethod.noCloud", Effect: Seed,
+		Path: "accessCredentials.sshPublicKey.propagationMethod.noCloud", Effect: CloudInit,
 		Note: "Needs a cloudInitNoCloud volume. Read when the guest starts.",
 	},
 	{
-		Path: "accessCredentials.sshPublicKey.propagationMethod.configDrive", Effect: Seed,
+		Path: "accessCredentials.sshPublicKey.propagationMethod.configDrive", Effect: CloudInit,
 		Note: "Needs a cloudInitConfigDrive volume. Read when the guest starts.",
 	},
 	{

@@ -51,7 +51,7 @@ var deviceFields = []Field{
 	{Path: "domain.devices.disks.io", Effect: Domain, Only: ioModes},
 	{Path: "domain.devices.disks.dedicatedIOThread", Effect: Domain, Note: "Of virtio disks."},
 	{
-		Path: "domain.devices.disks.tag", Effect: Seed,
+		Path: "domain.devices.disks.tag", Effect: CloudInit,
 		Note: "Needs a cloudInitConfigDrive volume, whose meta data has it.",
 	},
 	{
@@ -92,7 +92,7 @@ var deviceFields = []Field{
 	{Path: "domain.devices.interfaces.pciAddress", Effect: Domain},
 	{Path: "domain.devices.interfaces.acpiIndex", Effect: Domain, Note: "1 to 16383: the N of enoN in Linux."},
 	{
-		Path: "domain.devices.interfaces.tag", Effect: Seed,
+		Path: "domain.devices.interfaces.tag", Effect: CloudInit,
 		Note: "Needs a cloudInitConfigDrive volume, whose meta data has it.",
 	},
 	{Path: "domain.devices.interfaces.dhcpOptions.bootFileName", Effect: Network},

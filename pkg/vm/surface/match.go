@@ -7,8 +7,8 @@ import (
 	"kubevirt.io/api/migrations/v1alpha1"
 )
 
-// MatchPolicy is the policy that holds for a VMI in a namespace with the labels given; nil when none does. The rule
-// is KubeVirt's: both selectors of a policy must match; the one with the most labels counts, of those with as
+// MatchPolicy returns the policy that holds for a VMI in a namespace with the labels given; nil when none does. The
+// rule is KubeVirt's: both selectors of a policy must match; the one with the most labels counts, of those with as
 // many the one with more of the VMI's, and of these the first by name.
 func MatchPolicy(policies []v1alpha1.MigrationPolicy, vmi, namespace map[string]string) *v1alpha1.MigrationPolicy {
 	var best *v1alpha1.MigrationPolicy
@@ -53,7 +53,7 @@ func hasAll(selector v1alpha1.LabelSelector, labels map[string]string) bool {
 	return true
 }
 
-// Configured is how a guest moves under a policy, nil for none: what the policy says, else what the cluster's
+// Configured returns how a guest moves under a policy, nil for none: what the policy says, else what the cluster's
 // configuration does, which has no nil.
 func Configured(cluster v1.MigrationConfiguration, policy *v1alpha1.MigrationPolicy) *v1.MigrationConfiguration {
 	out := cluster.DeepCopy()

@@ -14,7 +14,7 @@ const (
 	DefaultNodeDrainTaintKey        = "kubevirt.io/drain"
 )
 
-// Migrations is what spec.configuration.migrations says about how guests move, with every default filled in: no
+// Migrations returns spec.configuration.migrations, which says how guests move, with every default filled in: no
 // field that virtkit honours is nil. Those that it refuses are.
 func Migrations(given *v1.MigrationConfiguration) v1.MigrationConfiguration {
 	if given == nil {

@@ -89,7 +89,7 @@ var preservations = []string{
 	string(v1beta1.StatePreservationOnline),
 }
 
-// PoolWarnings are what a pool asks for and gets in part.
+// PoolWarnings returns a warning for each field of a pool that has its effect in part only.
 func PoolWarnings(pool *v1beta1.VirtualMachinePool) []string {
 	if s := pool.Spec.ScaleInStrategy; s != nil && s.Proactive != nil && s.Proactive.StatePreservation != nil &&
 		*s.Proactive.StatePreservation == v1beta1.StatePreservationOnline {
@@ -134,7 +134,7 @@ func PoolSettled(pool, old *v1beta1.VirtualMachinePool) bool {
 	return old != nil && (pool.DeletionTimestamp != nil || reflect.DeepEqual(pool.Spec, old.Spec))
 }
 
-// InPool are the errors of a VM that a pool's template makes, as errors of the pool: the fields are those of the
+// InPool returns the errors of a VM that a pool's template makes, as errors of the pool: the fields are those of the
 // template, and what the pool itself reports already is left out.
 func InPool(errs field.ErrorList) field.ErrorList {
 	var out field.ErrorList

@@ -25,14 +25,14 @@ type Effect string
 
 // The effects, in the words of the generated page.
 const (
-	Domain  Effect = "domain"     // the guest's virtual hardware
-	Disk    Effect = "disk"       // the images behind the guest's disks
-	Seed    Effect = "cloud-init" // what cloud-init in the guest reads
-	Agent   Effect = "agent"      // what the guest agent is told while the guest runs
-	Network Effect = "network"    // how the guest is connected
-	Pod     Effect = "pod"        // the launcher pod, and so scheduling
-	Life    Effect = "lifecycle"  // when the guest starts, stops, is replaced
-	Install Effect = "install"    // the installation as a whole
+	Domain    Effect = "domain"     // the guest's virtual hardware
+	Disk      Effect = "disk"       // the images behind the guest's disks
+	CloudInit Effect = "cloud-init" // what cloud-init in the guest reads
+	Agent     Effect = "agent"      // what the guest agent does while the guest runs
+	Network   Effect = "network"    // how the guest is connected
+	Pod       Effect = "pod"        // the launcher pod, and so scheduling
+	Life      Effect = "lifecycle"  // when the guest starts, stops, is replaced
+	Install   Effect = "install"    // the installation as a whole
 )
 
 // Field is one entry of the table.
@@ -71,7 +71,7 @@ func IsUnsupported(err *field.Error) bool {
 	return err.Type == field.ErrorTypeForbidden && strings.HasPrefix(err.Detail, unsupportedDetail())
 }
 
-// Message is the sentence for users: each error as `field: what is wrong and what mends it`, joined by
+// Message returns the sentence for users: each error as `field: what is wrong and what fixes it`, joined by
 // semicolons.
 func Message(errs field.ErrorList) string {
 	texts := make([]string, 0, len(errs))
@@ -86,7 +86,7 @@ func Message(errs field.ErrorList) string {
 	return strings.Join(texts, "; ")
 }
 
-// Detail is what is wrong with the field of err, without the field.
+// Detail returns what is wrong with the field of err, without the field.
 func Detail(err *field.Error) string {
 	if err.Detail == "" {
 		return err.ErrorBody()

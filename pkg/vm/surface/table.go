@@ -159,7 +159,7 @@ var kubeVirtFields = []Field{
 	},
 	{
 		Path: "uninstallStrategy", Effect: Install, Only: uninstallStrategies,
-		Note: "`virtctl uninstall` never removes virtual machines unless --delete-vms tells it to.",
+		Note: "`virtctl uninstall` never removes virtual machines unless --delete-vms is given.",
 	},
 	{Path: "configuration.architectureConfiguration.defaultArchitecture", Effect: Install, Only: architectures},
 	{Path: "configuration.architectureConfiguration.amd64.machineType", Effect: Domain},

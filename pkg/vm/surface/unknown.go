@@ -11,8 +11,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// UnknownFields are the paths below spec of what T has no field for, in the order of their names; none for what is no
-// JSON, which others refuse. encoding/json would tell, but not through the types of KubeVirt that decode themselves.
+// UnknownFields returns the paths below spec of what T has no field for, in the order of their names; none for what is
+// no JSON, which others refuse. encoding/json would find them, but not through the types of KubeVirt that decode
+// themselves.
 func UnknownFields[T any](raw []byte) []string {
 	var object struct {
 		Spec any `json:"spec"`

@@ -116,7 +116,7 @@ var remedies = map[string]string{
 		"takes; leave it out)",
 	"minimumReservePVCBytes": " (a new disk image is as large as its claim, less what the file system takes; leave " +
 		"it out)",
-	"clusterProfiler": " (the components' metrics tell what they use; leave it out)",
+	"clusterProfiler": " (the components' metrics show what they use; leave it out)",
 }
 
 // remedy is that of the field at the end of a path: by its name, or by its name and the one before.

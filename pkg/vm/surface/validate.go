@@ -27,7 +27,7 @@ type Actor struct {
 	API bool
 }
 
-// ActorOf tells the components from everybody else by the user name of a request.
+// ActorOf distinguishes the components from everybody else by the user name of a request.
 func ActorOf(username string) Actor {
 	prefix := "system:serviceaccount:" + names.Namespace + ":"
 	name, ok := strings.CutPrefix(username, prefix)

@@ -11,7 +11,7 @@ func TestValidateCredentials(t *testing.T) {
 			"}}}]"
 	}
 	const withDrive = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
-	const withSeed = "volumes: [{name: root, cloudInitNoCloud: {userData: x}}]"
+	const withCloudInit = "volumes: [{name: root, cloudInitNoCloud: {userData: x}}]"
 	for name, tc := range map[string]struct{ spec, want string }{
 		"credential of nothing": {
 			"accessCredentials: [{}]", `spec.accessCredentials[0]: is empty; use sshPublicKey or userPassword`,
@@ -56,7 +56,7 @@ func TestValidateCredentials(t *testing.T) {
 			keys("qemuGuestAgent: {users: [a, a]}"),
 			`spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users[1]: "a" is the name of another user too`,
 		},
-		"keys by cloud-init": {keys("noCloud: {}") + "\n" + withSeed, ``},
+		"keys by cloud-init": {keys("noCloud: {}") + "\n" + withCloudInit, ``},
 		"keys by absent cloud-init": {
 			keys("noCloud: {}"),
 			`spec.accessCredentials[0].sshPublicKey.propagationMethod.noCloud: needs a volume with cloudInitNoCloud`,
@@ -67,7 +67,7 @@ func TestValidateCredentials(t *testing.T) {
 		},
 		"keys by config drive": {keys("configDrive: {}") + "\n" + withDrive, ``},
 		"keys by the other drive": {
-			keys("configDrive: {}") + "\n" + withSeed,
+			keys("configDrive: {}") + "\n" + withCloudInit,
 			`spec.accessCredentials[0].sshPublicKey.propagationMethod.configDrive: needs a volume with cloudInitConfigDrive`,
 		},
 	} {

@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// validateDataVolumeTemplates checks what can be told of a VM's DataVolumes without CDI, which judges the rest when
+// validateDataVolumeTemplates checks of a VM's DataVolumes what it can without CDI, which judges the rest when
 // they are made. volumes are the template's.
 func validateDataVolumeTemplates(vm *v1.VirtualMachine, volumes []v1.Volume, at *field.Path) field.ErrorList {
 	errs := tooMany(len(vm.Spec.DataVolumeTemplates), at)

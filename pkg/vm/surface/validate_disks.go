@@ -147,7 +147,7 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 	errs := tooMany(len(volumes), at)
 	seen := map[string]bool{}
 	diskOf := map[string]string{}
-	seeds, others := 0, onlyOne{}
+	cloudInits, others := 0, onlyOne{}
 	for i := range volumes {
 		volume := &volumes[i]
 		here := at.Index(i)
@@ -189,13 +189,13 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 		case volume.Sysprep != nil:
 			errs = append(errs, validateSysprep(volume.Sysprep, here.Child("sysprep"))...)
 		case volume.CloudInitNoCloud != nil:
-			if seeds++; seeds > 1 {
+			if cloudInits++; cloudInits > 1 {
 				errs = append(errs, field.Forbidden(here.Child("cloudInitNoCloud"),
 					"there is another cloud-init volume; a guest reads only one"))
 			}
 			errs = append(errs, validateCloudInit(volume.CloudInitNoCloud, here.Child("cloudInitNoCloud"))...)
 		case volume.CloudInitConfigDrive != nil:
-			if seeds++; seeds > 1 {
+			if cloudInits++; cloudInits > 1 {
 				errs = append(errs, field.Forbidden(here.Child("cloudInitConfigDrive"),
 					"there is another cloud-init volume; a guest reads only one"))
 			}

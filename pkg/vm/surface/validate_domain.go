@@ -196,7 +196,7 @@ func validateMachineType(machine string, path *field.Path) field.ErrorList {
 		fmt.Sprintf("%q is not supported; use q35 or a version of it such as pc-q35-9.2", machine))}
 }
 
-// EFI is the UEFI section, nil for BIOS.
+// EFI returns the UEFI section, nil for BIOS.
 func EFI(domain *v1.DomainSpec) *v1.EFI {
 	if domain.Firmware == nil || domain.Firmware.Bootloader == nil {
 		return nil

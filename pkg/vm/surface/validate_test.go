@@ -21,7 +21,7 @@ func TestValidateInstance(t *testing.T) {
 	volume := func(source string) string {
 		return disks("{name: root, disk: {bus: virtio}}", "{name: root, "+source+"}")
 	}
-	seed := func(source string) string { return volume("cloudInitNoCloud: {" + source + "}") }
+	cloudInit := func(source string) string { return volume("cloudInitNoCloud: {" + source + "}") }
 	drive := func(source string) string { return volume("cloudInitConfigDrive: {" + source + "}") }
 	domain := func(text string) string {
 		return "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}, " + text + "}"
@@ -147,29 +147,29 @@ func TestValidateInstance(t *testing.T) {
 		"empty disk of nothing": {
 			volume("emptyDisk: {capacity: 0}"), `spec.volumes[0].emptyDisk.capacity: must be more than zero`,
 		},
-		"cloud-init 2048": {seed("userData: " + strings.Repeat("x", 2048)), ``},
+		"cloud-init 2048": {cloudInit("userData: " + strings.Repeat("x", 2048)), ``},
 		"cloud-init 2049": {
-			seed("userData: " + strings.Repeat("x", 2049)),
+			cloudInit("userData: " + strings.Repeat("x", 2049)),
 			`spec.volumes[0].cloudInitNoCloud.userData: has 2049 bytes; 2048 is the most in a spec, so put it into a Secret and name it in secretRef`,
 		},
 		"cloud-init base64 2049": {
-			seed("userDataBase64: " + strings.Repeat("AAAA", 683)),
+			cloudInit("userDataBase64: " + strings.Repeat("AAAA", 683)),
 			`spec.volumes[0].cloudInitNoCloud.userDataBase64: has 2049 bytes`,
 		},
-		"cloud-init base64 2048": {seed("userDataBase64: " + strings.Repeat("AAAA", 682) + "AAA="), ``},
+		"cloud-init base64 2048": {cloudInit("userDataBase64: " + strings.Repeat("AAAA", 682) + "AAA="), ``},
 		"cloud-init bad base64": {
-			seed("userDataBase64: '%%%'"), `spec.volumes[0].cloudInitNoCloud.userDataBase64: is not base64`,
+			cloudInit("userDataBase64: '%%%'"), `spec.volumes[0].cloudInitNoCloud.userDataBase64: is not base64`,
 		},
 		"cloud-init two ways": {
-			seed("userData: x, secretRef: {name: s}"),
+			cloudInit("userData: x, secretRef: {name: s}"),
 			`spec.volumes[0].cloudInitNoCloud.userData: more than one of userData, userDataBase64 and secretRef is set`,
 		},
-		"cloud-init nothing": {seed(""), `spec.volumes[0].cloudInitNoCloud: has no data`},
+		"cloud-init nothing": {cloudInit(""), `spec.volumes[0].cloudInitNoCloud: has no data`},
 		"cloud-init secret": {
-			seed("secretRef: {name: A}"), `spec.volumes[0].cloudInitNoCloud.secretRef.name: "A" is not`,
+			cloudInit("secretRef: {name: A}"), `spec.volumes[0].cloudInitNoCloud.secretRef.name: "A" is not`,
 		},
 		"cloud-init network 2049": {
-			seed("userData: x, networkData: " + strings.Repeat("x", 2049)),
+			cloudInit("userData: x, networkData: " + strings.Repeat("x", 2049)),
 			`spec.volumes[0].cloudInitNoCloud.networkData: has 2049 bytes; 2048 is the most in a spec, so put it into a Secret and name it in networkDataSecretRef`,
 		},
 		"config drive": {drive("userData: x"), ``},

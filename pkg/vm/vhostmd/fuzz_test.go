@@ -19,8 +19,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("GET /metrics/XML"))
 	f.Add([]byte{0, 0xff, '\n', '\r', '\n'})
 	f.Fuzz(func(t *testing.T, written []byte) {
-		told := Report{Metrics: []Metric{{Type: "string", Context: forHost, Name: "HostName", Value: "node1"}}}
-		text, err := told.XML()
+		report := Report{Metrics: []Metric{{Type: "string", Context: forHost, Name: "HostName", Value: "node1"}}}
+		text, err := report.XML()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func FuzzAnswer(f *testing.F) {
 		lines := bytes.Count(written, []byte("\n"))
 		for answers := 0; ; answers++ {
 			var out bytes.Buffer
-			err := Answer(in, &out, func() error { return nil }, func() (Report, error) { return told, nil })
+			err := Answer(in, &out, func() error { return nil }, func() (Report, error) { return report, nil })
 			if err != nil {
 				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || out.Len() > 0 {
 					t.Errorf("%q, %v", out.String(), err)

@@ -16,7 +16,7 @@ const (
 	// request is the only one there is.
 	request = "GET /metrics/XML"
 	refusal = "INVALID REQUEST\n\n"
-	// unavailable is what is told when there are no metrics now.
+	// unavailable is the answer when there are no metrics now.
 	unavailable = "<metrics><!-- host metrics not available --><!-- VM metrics not available --></metrics>\n\n"
 )
 

@@ -1,5 +1,5 @@
 // Package vhostmd is the format in which a guest reads metrics of its host and itself, that of vhostmd and its tool
-// vm-dump-metrics: Report is what there is to tell, as XML; Image and Update are the disk of it (volume
+// vm-dump-metrics: Report has the metrics, as XML; Image and Update are the disk of it (volume
 // downwardMetrics); Answer is the protocol of the virtio-serial port (devices.downwardMetrics). It is pure: what /proc
 // says comes in as text.
 package vhostmd
@@ -26,14 +26,14 @@ type Metric struct {
 	Value   string `xml:"value"`
 }
 
-// Guest is what is told of the guest: CPUTime is what its vCPUs have used, Memory what it has, bytes.
+// Guest has the metrics of the guest: CPUTime is what its vCPUs have used, Memory what it has, bytes.
 type Guest struct {
 	CPUTime time.Duration
 	VCPUs   uint64
 	Memory  uint64
 }
 
-// Host is what is told of the node. Stat, Meminfo and VMStat are the files of /proc of that name; what they do not say
+// Host has the metrics of the node. Stat, Meminfo and VMStat are the files of /proc of that name; what they do not say
 // is left out.
 type Host struct {
 	// Name is the node's, Product the hypervisor with its version.
@@ -89,7 +89,7 @@ func (r *Report) count(context, unit, name string, n uint64) {
 	r.add("uint64", context, unit, name, strconv.FormatUint(n, 10))
 }
 
-// memory tells of the node's memory, KiB as /proc/meminfo has it.
+// memory writes the node's memory, KiB as /proc/meminfo has it.
 func (r *Report) memory(m map[string]uint64) {
 	if len(m) == 0 {
 		return
@@ -138,7 +138,7 @@ func numbers(text string) map[string]uint64 {
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 2, 64) }
 
-// XML is the report as text.
+// XML returns the report as text.
 func (r Report) XML() ([]byte, error) {
 	return xml.MarshalIndent(r, "", "  ")
 }

@@ -122,15 +122,15 @@ func TestAnswer(t *testing.T) {
 		"not available":   {in: "GET /metrics/XML\n\n", want: unavailable},
 		"guest was ended": {in: "GET /metrics/XML\n\n", fails: os.ErrClosed},
 	} {
-		wait, tell := ready, func() (Report, error) { return report(t), nil }
+		wait, read := ready, func() (Report, error) { return report(t), nil }
 		if name == "not available" {
-			tell = func() (Report, error) { return Report{}, errors.New("no") }
+			read = func() (Report, error) { return Report{}, errors.New("no") }
 		}
 		if errors.Is(tc.fails, os.ErrClosed) {
 			wait = func() error { return os.ErrClosed }
 		}
 		var out strings.Builder
-		err := Answer(bufio.NewReader(strings.NewReader(tc.in)), &out, wait, tell)
+		err := Answer(bufio.NewReader(strings.NewReader(tc.in)), &out, wait, read)
 		if !errors.Is(err, tc.fails) || out.String() != tc.want {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// Claim is the claim that has the state of a VMI, as its status says; nil before its pod has a node. It is no volume of
-// the spec's: the status names it beside those.
+// Claim returns the claim that has the state of a VMI, as its status says; nil before its pod has a node. It is no
+// volume of the spec's: the status names it beside those.
 func Claim(vmi *v1.VirtualMachineInstance) *v1.PersistentVolumeClaimInfo {
 	if !Needed(&vmi.Spec) {
 		return nil
@@ -44,7 +44,7 @@ func Moved(status *v1.VirtualMachineInstanceStatus) (source, target string) {
 // yet: the status names the old one.
 func Unsettled(status *v1.VirtualMachineInstanceStatus) bool {
 	source, target := Moved(status)
-	return target != "" && migrations.Arrived(status) && named(status, source) >= 0
+	return target != "" && migrations.AtTarget(status) && named(status, source) >= 0
 }
 
 // Settle has the status name the claim to which the state has moved, in place of the one from which it came.

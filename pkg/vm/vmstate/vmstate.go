@@ -23,7 +23,7 @@ import (
 const (
 	// Prefix begins the claim's name, persistent-state-for-<vmi>-xxxxx, and is the label that has the VMI's name.
 	Prefix = "persistent-state-for"
-	// Size is what the claim asks for.
+	// Size is the size that the claim asks for.
 	Size = "10Mi"
 )
 
@@ -46,7 +46,7 @@ func EFI(spec *v1.VirtualMachineInstanceSpec) bool {
 	return persistent != nil && *persistent
 }
 
-// NVRAM is the file of the EFI variables, below the claim's directory.
+// NVRAM returns the file of the EFI variables, below the claim's directory.
 func NVRAM(dir, vmi string) string {
 	return path.Join(dir, "nvram", names.Shorten(vmi, maxName)+"_VARS.fd")
 }
@@ -54,5 +54,5 @@ func NVRAM(dir, vmi string) string {
 // maxName is how much of a VMI's name a file's may have, bytes.
 const maxName = 240
 
-// TPMDir is the directory of the TPM's state, below the claim's directory. libvirt has the same below its own.
+// TPMDir returns the directory of the TPM's state, below the claim's directory. libvirt has the same below its own.
 func TPMDir(dir, firmwareUUID string) string { return path.Join(dir, "swtpm", firmwareUUID, "tpm2") }

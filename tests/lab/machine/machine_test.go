@@ -48,7 +48,7 @@ func TestArgumentsNameNoFileElsewhere(t *testing.T) {
 	}
 }
 
-func TestLocksTellWhatRuns(t *testing.T) {
+func TestLocksShowWhatRuns(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"alive", "dead"} {
 		if err := os.MkdirAll(filepath.Join(runs(root), name), 0o755); err != nil {

@@ -30,10 +30,10 @@ const (
 	Plain = "plain.csi.virt-local.virtkit.io"
 )
 
-// Version is what Identity says.
+// Version is the version that Identity returns.
 const Version = "1.0.0"
 
-// TopologyKey is the label of a node that tells where volumes of one node are.
+// TopologyKey is the label of a node that says where volumes of one node are.
 const TopologyKey = "topology.csi.virt-local.virtkit.io/node"
 
 // Parameters of a StorageClass.
@@ -55,7 +55,7 @@ type Driver struct {
 	faults faults
 }
 
-// All are the drivers on a pool; node is as in Driver.
+// All returns the drivers on a pool; node is as in Driver.
 func All(p *pool.Pool, node string) []*Driver {
 	return []*Driver{{Name: Name, Pool: p, Node: node}, {Name: Plain, Pool: p, Node: node}}
 }

@@ -68,7 +68,7 @@ func (c *controller) ControllerGetVolumeHealth(
 	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: health}, err
 }
 
-// health tells what is wrong with a volume's image; nothing is an empty list.
+// health returns what is wrong with a volume's image; nothing is an empty list.
 func (d *Driver) health(id string) (*csi.VolumeHealth, error) {
 	if err := required("volume_id", id); err != nil {
 		return nil, err

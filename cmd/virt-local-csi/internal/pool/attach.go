@@ -150,8 +150,8 @@ func resize(fsType, device, path string) error {
 		return err
 	}
 	if !mounted {
-		// resize2fs wants that; what a kill has left it mends.
-		if err := run("e2fsck", "-f", "-p", device); err != nil && !mended(err) {
+		// resize2fs wants that; what a kill has left it fixes.
+		if err := run("e2fsck", "-f", "-p", device); err != nil && !repaired(err) {
 			return err
 		}
 		return run("resize2fs", device)
@@ -163,8 +163,8 @@ func resize(fsType, device, path string) error {
 	return nil
 }
 
-// mended reports whether e2fsck has said that it found something and mended it.
-func mended(err error) bool {
+// repaired reports whether e2fsck has said that it found something and repaired it.
+func repaired(err error) bool {
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && exit.ExitCode() == 1
 }

@@ -43,8 +43,8 @@ func room(free, outstanding int64) int64 {
 	return max(0, free-outstanding-outstanding/metadataPart-spare)
 }
 
-// Available is the room for new volumes, bytes: what is free and not promised to those that are there. So a volume that
-// was made never finds the pool full.
+// Available returns the room for new volumes, bytes: what is free and not promised to those that are there. So a volume
+// that was made never finds the pool full.
 func (p *Pool) Available() (int64, error) {
 	all, err := p.holdings()
 	if err != nil {

@@ -77,12 +77,12 @@ func (p *Pool) path(k kind, id string) string { return filepath.Join(p.Root, k.d
 // aside is where an entry waits to be erased; volumes and snapshots have no name in common there.
 func (p *Pool) aside(k kind, id string) string { return filepath.Join(p.Root, erasing, k.dir+"."+id) }
 
-// Image is the file with a volume's content.
+// Image returns the file with a volume's content.
 func (p *Pool) Image(id string) string { return filepath.Join(p.path(volumes, id), "image") }
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// ID is the identifier, and file name, of what a caller has called name.
+// ID returns the identifier, and file name, of what a caller has called name.
 func ID(name string) string {
 	if plainName.MatchString(name) {
 		return name

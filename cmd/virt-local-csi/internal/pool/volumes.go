@@ -41,7 +41,7 @@ func suitable(size int64) string {
 	return "xfs"
 }
 
-// RoundUp is the size that a volume gets for the bytes wanted.
+// RoundUp returns the size that a volume gets for the bytes wanted.
 func RoundUp(bytes int64, fsType string) int64 {
 	least := int64(pageSize)
 	switch fsType {

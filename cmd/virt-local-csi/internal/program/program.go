@@ -1,5 +1,4 @@
-// Package program is what the controller's program and the node's have in common: which command of it runs, and how it
-// ends.
+// Package program runs a command of the controller's program or the node's, and decides how it ends.
 package program
 
 import (
@@ -16,8 +15,8 @@ import (
 // Commands are a program's, by its first argument, which virt-local knows the process by. Each gets the others.
 type Commands map[string]func(ctx context.Context, args []string) error
 
-// Main runs the command that the first argument names, until it ends or the process is told to. It does not return when
-// the command fails.
+// Main runs the command that the first argument names, until it ends or the process gets a signal. It does not return
+// when the command fails.
 func (c Commands) Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := c.run(ctx, os.Args[1:])

@@ -37,7 +37,7 @@ const (
 	defaultSnapshotClass = "snapshot.storage.kubernetes.io/is-default-class"
 )
 
-// StorageClasses are the classes as they are made.
+// StorageClasses returns the classes as they are made.
 func StorageClasses() []*storagev1.StorageClass {
 	class := func(name, provisioner string, binding storagev1.VolumeBindingMode) *storagev1.StorageClass {
 		reclaim := corev1.PersistentVolumeReclaimDelete
@@ -54,7 +54,7 @@ func StorageClasses() []*storagev1.StorageClass {
 	return []*storagev1.StorageClass{local, node, class(LocalPlain, driver.Plain, storagev1.VolumeBindingImmediate)}
 }
 
-// SnapshotClass is the class of snapshots of the volumes of Local and LocalNode, which have one driver.
+// SnapshotClass returns the class of snapshots of the volumes of Local and LocalNode, which have one driver.
 func SnapshotClass() *snapshotv1.VolumeSnapshotClass {
 	return &snapshotv1.VolumeSnapshotClass{
 		ObjectMeta: metav1.ObjectMeta{Name: Local, Annotations: map[string]string{defaultSnapshotClass: "true"}},
@@ -62,7 +62,7 @@ func SnapshotClass() *snapshotv1.VolumeSnapshotClass {
 	}
 }
 
-// CSIDrivers tell Kubernetes how to treat the drivers: nothing is to be attached before a node stages it; a pod's
+// CSIDrivers say how Kubernetes treats the drivers: nothing is to be attached before a node stages it; a pod's
 // fsGroup may write to volumes of every access mode; and where volumes of one node go depends on what room there is.
 func CSIDrivers() []*storagev1.CSIDriver {
 	var all []*storagev1.CSIDriver

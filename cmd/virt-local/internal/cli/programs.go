@@ -25,7 +25,7 @@ var programs = map[string]func(args []string) int{
 	"kube-proxy": func(args []string) int { return runCobra(proxyapp.NewProxyCommand(), args) },
 }
 
-// plugins are programs that are found by their file's name, and told by the environment what to do.
+// plugins are programs that are found by their file's name, and read from the environment what to do.
 var plugins = map[string]func(){
 	payload.Multus: multusPlugin,
 }

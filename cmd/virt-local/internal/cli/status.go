@@ -58,11 +58,13 @@ func runStatus(ctx context.Context, w *which, output string, out io.Writer) erro
 		return fmt.Errorf("print status: %w", err)
 	}
 	if !s.Ready {
-		return errors.New("the cluster is not whole; mend it with: sudo virt-local up" + w.flags())
+		return errors.New("the cluster is not whole; fix it with: sudo virt-local up" + w.flags())
 	}
 	return nil
 }
 
+// printStatus prints tables by a writer of its own: virtctl's cli.Table would bring all of virtctl's packages into
+// virt-local.
 func printStatus(out io.Writer, s cluster.Status) error {
 	tw := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintf(tw, "Instance\t%s\nServer\t%s\nState\t%s\n\n", s.Name, s.Server, s.StateDir)

@@ -25,7 +25,7 @@ import (
 type upOptions struct {
 	*which
 	nodes int
-	// nodesGiven tells a wish for that many from the default.
+	// nodesGiven distinguishes a wish for that many from the default.
 	nodesGiven bool
 	kubeconfig string
 	hints      bool
@@ -43,7 +43,7 @@ func newUpCommand(w *which) *cobra.Command {
 	o := upOptions{which: w}
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Start the cluster, or mend what is missing of it",
+		Short: "Start the cluster, or what is missing of it",
 		Long: `Start the cluster, and merge a context named like the instance into the kubeconfig. If it runs already, change
 nothing; if a part of it has died, or the machine was rebooted, start what is missing.`,
 		Example: `  sudo virt-local up

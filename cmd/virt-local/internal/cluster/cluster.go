@@ -32,7 +32,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
 
-// Report is told of components that begin (ready false) and that are ready.
+// Report is called for components that begin (ready false) and that are ready.
 type Report func(name string, ready bool, took time.Duration)
 
 // Up brings the instance up, or what is missing of it, and loads the image archives into its nodes.
@@ -113,10 +113,10 @@ type controlPlane struct{ in *instance.Instance }
 // ControlPlanePIDFile names the control plane's process.
 func ControlPlanePIDFile(in *instance.Instance) string { return in.Path("run", "control-plane.pid") }
 
-// ControlPlaneLog is what the control plane says.
+// ControlPlaneLog names the log of the control plane.
 func ControlPlaneLog(in *instance.Instance) string { return in.Path("logs", "control-plane.log") }
 
-// ControlPlaneArgs are the arguments of the control plane's process, by which it is also found.
+// ControlPlaneArgs returns the arguments of the control plane's process, by which it is also found.
 func ControlPlaneArgs(in *instance.Instance) []string {
 	return []string{"cluster-control-plane", "--state-dir", in.StateDir}
 }
@@ -290,7 +290,7 @@ func (l *imageLoad) Ready(ctx context.Context) error {
 	return err
 }
 
-// Loaded is what LoadImages did with an archive on a node.
+// Loaded is the result of LoadImages for an archive on a node.
 type Loaded struct {
 	Node     string   `json:"node"`
 	Archive  string   `json:"archive"`

@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/pki"
 )
 
-// networkDefinitions is the CRD by which networks are told to Multus, from its project's public specification.
+// networkDefinitions is the CRD by which Multus knows networks, from its project's public specification.
 const networkDefinitions = "network-attachment-definitions.k8s.cni.cncf.io"
 
 // multusPaths are there once Multus can do its work.

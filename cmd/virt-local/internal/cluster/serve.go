@@ -19,7 +19,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
 
-// ServeControlPlane is the control plane's process of an instance. It runs until ctx is done, and begins anew when
+// ServeControlPlane returns the control plane's process of an instance. It runs until ctx is done, and begins anew when
 // something of it fails.
 func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 	again := newAgain(ctx)

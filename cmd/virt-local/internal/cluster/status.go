@@ -224,7 +224,7 @@ func findProgram(children map[int][]string, p ProcessStatus) ProcessStatus {
 	return p
 }
 
-// LogFile is the log of one of a node's programs, or of its init.
+// LogFile returns the log of one of a node's programs, or of its init.
 func LogFile(n instance.Node, program string) string {
 	return filepath.Join(n.LogDir(), program+".log")
 }

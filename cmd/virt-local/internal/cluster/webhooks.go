@@ -27,8 +27,8 @@ const (
 	clientsResync = 30 * time.Second
 )
 
-// serveWebhookClients tells virt-api, wherever it is installed, that the API server calls its webhooks with a client
-// certificate, so that it answers nobody else.
+// serveWebhookClients writes for virt-api, wherever it is installed, that the API server calls its webhooks with a
+// client certificate, so that it answers nobody else.
 func serveWebhookClients(ctx context.Context, admin kubeconfig.Credentials) error {
 	client, err := clientFor(admin, "virt-local-webhook-clients")
 	if err != nil {
@@ -40,7 +40,7 @@ func serveWebhookClients(ctx context.Context, admin kubeconfig.Credentials) erro
 		}))
 	ensure := func(any) {
 		if err := ensureWebhookClients(ctx, client); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Tell virt-api who calls webhooks") // the next resync tries again
+			klog.FromContext(ctx).Error(err, "Write for virt-api who calls webhooks") // the next resync tries again
 		}
 	}
 	_, err = factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

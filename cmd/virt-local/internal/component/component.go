@@ -1,4 +1,4 @@
-// Package component is the shape of every part of an instance, and the order in which parts come and go.
+// Package component defines the shape of every part of an instance, and the order in which parts come and go.
 package component
 
 import (
@@ -40,7 +40,7 @@ var ErrEnded = errors.New("its process has ended")
 // Stack is components in the order in which they need each other.
 type Stack struct {
 	Components []Component
-	// Report, when set, is told of each component that has become ready, or whose Ready has just begun.
+	// Report, when set, is called for each component that has become ready, or whose Ready has just begun.
 	Report func(name string, ready bool, took time.Duration)
 }
 
@@ -126,7 +126,7 @@ func (t Together) Ready(ctx context.Context) error {
 		err := Stack{Report: t.Report}.up(ctx, c)
 		if err != nil {
 			if errors.Is(err, context.Canceled) && !errors.Is(context.Cause(ctx), context.Canceled) {
-				return nil // because of another's error, which is the one to tell
+				return nil // because of another's error, which is the one to report
 			}
 			cancel(err)
 		}

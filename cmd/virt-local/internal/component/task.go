@@ -13,7 +13,7 @@ type Task struct {
 	Label string
 	// Run works until ctx is done.
 	Run func(ctx context.Context) error
-	// Check, when set, tells whether it is ready; it is asked every few milliseconds.
+	// Check, when set, reports whether it is ready; it is asked every few milliseconds.
 	Check func(ctx context.Context) error
 	// Failed gets the error when Run returns without having been stopped.
 	Failed func(error)
@@ -84,7 +84,7 @@ type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent marks an error that no waiting mends; Poll returns it at once.
+// Permanent marks an error that no waiting fixes; Poll returns it at once.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -52,7 +52,7 @@ type Extra struct {
 	Run  func(ctx context.Context, admin kubeconfig.Credentials) error
 }
 
-// loopback tells whether only this machine can reach the address.
+// loopback reports whether only this machine can reach the address.
 func (c Config) loopback() bool {
 	host, _, err := net.SplitHostPort(c.Address)
 	ip := net.ParseIP(host)

@@ -41,13 +41,13 @@ const (
 // Dir has the data of the driver.
 func Dir(in *instance.Instance) string { return in.Path("csi") }
 
-// NodeProgram is where the program that each node runs is unpacked.
+// NodeProgram returns where the program that each node runs is unpacked.
 func NodeProgram(in *instance.Instance) string { return in.Path("bin", payload.CSINode) }
 
-// ControllerLog is what the controller says.
+// ControllerLog names the log of the controller.
 func ControllerLog(in *instance.Instance) string { return in.Path("logs", Controller+".log") }
 
-// NodeArgs are the arguments of the program on a node.
+// NodeArgs returns the arguments of the program on a node.
 func NodeArgs(n instance.Node) []string {
 	return []string{Node, "--dir", Dir(n.Instance), "--node", n.NodeName()}
 }

@@ -23,7 +23,7 @@ import (
 // Port is where the server listens on the machine's address in the cluster; 53 may be taken there.
 const Port = 10053
 
-// serviceObject is the Service kube-dns, at the address that kubelets tell pods.
+// serviceObject is the Service kube-dns, at the address that kubelets give to pods.
 func serviceObject(clusterIP netip.Addr) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{

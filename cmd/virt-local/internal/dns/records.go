@@ -21,7 +21,7 @@ import (
 // Domain is the cluster's domain.
 const Domain = "cluster.local."
 
-// Cluster is what the answers are made from.
+// Cluster has the objects that the answers are made from.
 type Cluster interface {
 	// Service returns a Service, or nil.
 	Service(namespace, name string) *corev1.Service
@@ -29,7 +29,7 @@ type Cluster interface {
 	ByIP(ip string) *corev1.Service
 	// Endpoints returns the slices of a Service.
 	Endpoints(namespace, service string) []*discoveryv1.EndpointSlice
-	// Namespace tells whether a namespace is there.
+	// Namespace reports whether a namespace is there.
 	Namespace(name string) bool
 }
 
@@ -42,7 +42,7 @@ type Record struct {
 	Text   string
 }
 
-// Answer is what there is at a name.
+// Answer has the records of a name.
 type Answer struct {
 	// Ours is false for names outside of the cluster's domain and networks.
 	Ours bool

@@ -39,7 +39,7 @@ const (
 // DefaultName is the instance that commands mean when --name is not given.
 const DefaultName = "virt-local"
 
-// Instance is what `up` decided when it made the cluster; see instance.json.
+// Instance holds what `up` decided when it made the cluster; see instance.json.
 type Instance struct {
 	Name     string `json:"name"`
 	StateDir string `json:"stateDir"`
@@ -71,7 +71,7 @@ func ValidateName(name string) error {
 	return nil
 }
 
-// DefaultStateDir is where an instance lives unless --state-dir says otherwise.
+// DefaultStateDir returns where an instance lives unless --state-dir says otherwise.
 func DefaultStateDir(name string) string { return filepath.Join("/var/lib/virt-local", name) }
 
 // ErrNotFound is returned by Load when there is no instance in the state directory.
@@ -107,13 +107,13 @@ func (in *Instance) Path(elem ...string) string {
 	return filepath.Join(append([]string{in.StateDir}, elem...)...)
 }
 
-// Server is the URL of the API server.
+// Server returns the URL of the API server.
 func (in *Instance) Server() string { return fmt.Sprintf("https://%s:6443", in.Slot.HostIP()) }
 
-// Cgroup is the instance's cgroup below every hierarchy's root.
+// Cgroup returns the instance's cgroup below every hierarchy's root.
 func (in *Instance) Cgroup() string { return "/virt-local-" + in.Name }
 
-// NodeList are the nodes in order.
+// NodeList returns the nodes in order.
 func (in *Instance) NodeList() []Node {
 	nodes := make([]Node, 0, in.Nodes)
 	for k := 1; k <= in.Nodes; k++ {
@@ -129,10 +129,10 @@ type Node struct {
 	Number int
 }
 
-// NodeName is the name of the Node object and the host name inside.
+// NodeName returns the name of the Node object and the host name inside.
 func (n Node) NodeName() string { return fmt.Sprintf("node%d", n.Number) }
 
-// IP is the node's address, as text.
+// IP returns the node's address, as text.
 func (n Node) IP() string { return n.Slot.NodeIP(n.Number).String() }
 
 // Dir is a path below the node's part of the state directory.
@@ -143,11 +143,11 @@ func (n Node) Dir(elem ...string) string {
 // LogDir has a file for each of the node's components.
 func (n Node) LogDir() string { return n.Path("logs", n.NodeName()) }
 
-// NodeCgroup is the parent of the cgroups of the node's pods.
+// NodeCgroup returns the parent of the cgroups of the node's pods.
 func (n Node) NodeCgroup() string { return n.Cgroup() + "/" + n.NodeName() }
 
 // WriteFile replaces a file at once: a reader, or a crash, sees the old or the new content. It
-// leaves a file that already has the content alone, so that modification times tell of changes.
+// leaves a file that already has the content alone, so that modification times show changes.
 func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(content) {
 		return nil

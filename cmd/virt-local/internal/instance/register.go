@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Register is what the instances of one machine share: who has which slot, and the kernel settings
+// Register holds what the instances of one machine share: who has which slot, and the kernel settings
 // that were changed for all of them, to be put back by the last to leave. It is a directory that
 // exists only while an instance does.
 //
@@ -26,7 +26,7 @@ type Register struct {
 }
 
 // RegisterDir is the register of this machine. It is on a tmpfs: a reboot clears it, like the
-// addresses and settings it tells of.
+// addresses and settings it names.
 const RegisterDir = "/run/virt-local"
 
 // OpenRegister makes the directory if need be and locks it against other commands; Close it soon.
@@ -65,7 +65,7 @@ func (r *Register) Close() error {
 	return r.lock.Close()
 }
 
-// Slots tells the state directory of each slot's owner. An owner whose state directory is gone
+// Slots returns the state directory of each slot's owner. An owner whose state directory is gone
 // holds nothing any more.
 func (r *Register) Slots() (map[Slot]string, error) {
 	entries, err := os.ReadDir(r.dir)
@@ -151,7 +151,7 @@ func asleep(parent, self string) (map[Slot]bool, error) {
 	return slots, nil
 }
 
-// Release gives in's slot back and tells whether no instance is left.
+// Release gives in's slot back and reports whether no instance is left.
 func (r *Register) Release(in *Instance) (last bool, err error) {
 	owners, err := r.Slots()
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 //	LANs      vlocalS-lanJ        with --multus, on the machine, with one port vlocalS-lJ-K a node
 type Slot int
 
-// NodeNet is the network of the nodes and the machine.
+// NodeNet returns the network of the nodes and the machine.
 func (s Slot) NodeNet() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, byte(s), 0}), 24)
 }
@@ -36,10 +36,10 @@ func (s Slot) ServiceNet() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 192 + byte(s), 0, 0}), 16)
 }
 
-// HostIP is the machine's address on the bridge: the API server's and the DNS server's.
+// HostIP returns the machine's address on the bridge: the API server's and the DNS server's.
 func (s Slot) HostIP() netip.Addr { return netip.AddrFrom4([4]byte{10, 99, byte(s), 1}) }
 
-// NodeIP is the address of node k, counted from 1.
+// NodeIP returns the address of node k, counted from 1.
 func (s Slot) NodeIP(k int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 99, byte(s), byte(10 + k)})
 }
@@ -49,24 +49,24 @@ func (s Slot) NodePodNet(k int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(s), byte(k), 0}), 24)
 }
 
-// KubernetesIP is the cluster IP of the Service kubernetes.default.
+// KubernetesIP returns the cluster IP of the Service kubernetes.default.
 func (s Slot) KubernetesIP() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 192 + byte(s), 0, 1})
 }
 
-// DNSIP is the cluster IP of the Service kube-dns.
+// DNSIP returns the cluster IP of the Service kube-dns.
 func (s Slot) DNSIP() netip.Addr { return netip.AddrFrom4([4]byte{10, 192 + byte(s), 0, 10}) }
 
-// Bridge is the name of the bridge that joins the nodes and the machine.
+// Bridge returns the name of the bridge that joins the nodes and the machine.
 func (s Slot) Bridge() string { return fmt.Sprintf("vlocal%d", int(s)) }
 
-// Port is the name of the machine's end of the cable to node k. At most 12 bytes (the kernel allows 15).
+// Port returns the name of the machine's end of the cable to node k. At most 12 bytes (the kernel allows 15).
 func (s Slot) Port(k int) string { return fmt.Sprintf("vlocal%d-n%d", int(s), k) }
 
 // LANs is how many Ethernets join the nodes of an instance with Multus, for pods' further networks.
 const LANs = 2
 
-// LAN is the name of the bridge of LAN j, counted from 1, and LANPort that of its port to node k.
+// LAN returns the name of the bridge of LAN j, counted from 1, and LANPort that of its port to node k.
 func (s Slot) LAN(j int) string { return fmt.Sprintf("vlocal%d-lan%d", int(s), j) }
 
 // LANPort is at most 14 bytes.

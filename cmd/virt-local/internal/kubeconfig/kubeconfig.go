@@ -75,7 +75,7 @@ func Remove(cfg *api.Config, name string) {
 	}
 }
 
-// UserPath is the user's kubeconfig: the first file of $KUBECONFIG, else ~/.kube/config. Under sudo it is
+// UserPath returns the user's kubeconfig: the first file of $KUBECONFIG, else ~/.kube/config. Under sudo it is
 // still root's, unless $KUBECONFIG was kept.
 func UserPath() string {
 	for _, path := range filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {

@@ -22,13 +22,13 @@ type Component struct {
 	instance.Node
 	Tools       Tools
 	Hierarchies []cgroup.Hierarchy
-	// NodeReady tells whether the API server has the node as Ready since the moment given.
+	// NodeReady reports whether the API server has the node as Ready since the moment given.
 	NodeReady func(ctx context.Context, node string, since time.Time) error
 
 	started time.Time
 }
 
-// Name is the node's name.
+// Name returns the node's name.
 func (c *Component) Name() string { return c.NodeName() }
 
 // PIDFile names the node's init.
@@ -101,7 +101,7 @@ func (c *Component) Start(context.Context) error {
 	return nil
 }
 
-// Args are the arguments of a node's init, by which it is also found.
+// Args returns the arguments of a node's init, by which it is also found.
 func Args(n instance.Node) []string {
 	return []string{"node-init", "--state-dir", n.StateDir, "--number", fmt.Sprint(n.Number)}
 }
@@ -122,7 +122,7 @@ func (c *Component) Ready(ctx context.Context) error {
 // answerTime bounds one question whether kube-proxy is well; on a slow machine it takes seconds.
 const answerTime = 15 * time.Second
 
-// proxyHealthy tells whether kube-proxy has written its rules, so that Services work.
+// proxyHealthy reports whether kube-proxy has written its rules, so that Services work.
 func (c *Component) proxyHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

@@ -41,7 +41,7 @@ const ContainerdSocket = "/run/containerd/containerd.sock"
 // proxyHealthPort serves kube-proxy's /healthz.
 const proxyHealthPort = 10256
 
-// Files are the configuration files of a node, by their name below nodes/<node>/etc.
+// Files returns the configuration files of a node, by their name below nodes/<node>/etc.
 func Files(n instance.Node, tools Tools, pki string, resolvConf []byte) (map[string][]byte, error) {
 	kubelet, err := yaml.Marshal(kubeletConfig(n, pki))
 	if err != nil {

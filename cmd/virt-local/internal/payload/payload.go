@@ -38,7 +38,7 @@ const (
 var ErrIncomplete = errors.New("this virt-local was built without its container shim or CSI driver: build it with " +
 	"cmd/virt-local/build (make build)")
 
-// Complete tells whether the payload is there.
+// Complete reports whether the payload is there.
 func Complete() error {
 	for _, name := range []string{Shim, CSI, CSINode} {
 		if _, err := fs.Stat(files, "files/"+name); err != nil {

@@ -66,7 +66,7 @@ type Certificate struct {
 	Server bool
 }
 
-// ControlPlane are the certificates of a control plane that is reached at serverIPs.
+// ControlPlane returns the certificates of a control plane that is reached at serverIPs.
 func ControlPlane(serverIPs ...string) []Certificate {
 	return []Certificate{
 		{
@@ -95,7 +95,7 @@ func ControlPlane(serverIPs ...string) []Certificate {
 	}
 }
 
-// Node are the certificates of one node: its identity and what its kubelet serves with.
+// Node returns the certificates of one node: its identity and what its kubelet serves with.
 func Node(name, ip string) []Certificate {
 	return []Certificate{
 		{Name: name, Authority: CA, CommonName: "system:node:" + name, Organization: []string{"system:nodes"}},
@@ -116,7 +116,7 @@ type Dir struct {
 // Crt and Key are the files of a certificate.
 func (d Dir) Crt(name string) string { return filepath.Join(d.Path, name+".crt") }
 
-// Key is the private key's file of a certificate.
+// Key returns the private key's file of a certificate.
 func (d Dir) Key(name string) string { return filepath.Join(d.Path, name+".key") }
 
 // Ensure makes the authorities, the service account key pair (service-account.key and .pub) and the
@@ -197,7 +197,7 @@ func (d Dir) ensure(c Certificate) error {
 	return d.write(c.Name, t, ca, key, caKey)
 }
 
-// stillGood tells whether old, signed by ca, does what a certificate made from t would.
+// stillGood reports whether old, signed by ca, does what a certificate made from t would.
 func (d Dir) stillGood(old, t, ca *x509.Certificate) bool {
 	if old.CheckSignatureFrom(ca) != nil || old.NotAfter.Before(d.Now().Add(renewBefore)) {
 		return false

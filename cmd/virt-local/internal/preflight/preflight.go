@@ -15,11 +15,11 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/node"
 )
 
-// Machine is what preflight looks at; tests replace it.
+// Machine has the facts that preflight reads; tests replace it.
 type Machine struct {
 	// LookPath finds a program.
 	LookPath func(name string) (string, error)
-	// Exists tells whether a file is there.
+	// Exists reports whether a file is there.
 	Exists func(path string) bool
 	// Filesystems are those that the kernel knows now.
 	Filesystems func() ([]string, error)
@@ -28,7 +28,7 @@ type Machine struct {
 	Cgroups    func() ([]cgroup.Hierarchy, error)
 }
 
-// This is the machine we run on.
+// This returns the machine we run on.
 func This() Machine {
 	return Machine{
 		LookPath:    lookPath,

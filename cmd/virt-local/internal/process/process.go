@@ -85,7 +85,7 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// Alive tells whether the process still runs. A zombie does not.
+// Alive reports whether the process still runs. A zombie does not.
 func (id ID) Alive() bool {
 	state := id.state()
 	return state != 0 && state != 'Z' && state != 'X'
@@ -245,7 +245,7 @@ func Children(parent int) (map[int][]string, error) {
 // clockTicks is USER_HZ, 100 on every Linux architecture Go runs on.
 const clockTicks = 100
 
-// Usage is what a process has used.
+// Usage is the CPU time and memory that a process has used.
 type Usage struct {
 	// RSS is its resident memory in bytes.
 	RSS int64

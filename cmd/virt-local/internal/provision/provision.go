@@ -42,7 +42,7 @@ const (
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 )
 
-// StorageClass is the class that claims get by default.
+// StorageClass returns the class that claims get by default.
 func StorageClass() *storagev1.StorageClass {
 	reclaim, binding := corev1.PersistentVolumeReclaimDelete, storagev1.VolumeBindingImmediate
 	return &storagev1.StorageClass{
@@ -232,7 +232,7 @@ func unsupported(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// Volume is the volume for a claim, whose data is at path.
+// Volume returns the volume for a claim, whose data is at path.
 func Volume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, path string) *corev1.PersistentVolume {
 	mode := corev1.PersistentVolumeFilesystem
 	source := corev1.PersistentVolumeSource{

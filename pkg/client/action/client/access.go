@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Rules is what the user may do in a namespace, as far as the authorizers can list it.
+// Rules returns what the user may do in a namespace, as far as the authorizers can list it.
 func (c *Client) Rules(ctx context.Context, namespace string) (*authorizationv1.SubjectRulesReviewStatus, error) {
 	review := &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
@@ -60,7 +60,7 @@ func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	return err
 }
 
-// YAMLPath is where an object of kubevirt.io/v1 is read.
+// YAMLPath returns where an object of kubevirt.io/v1 is read.
 func YAMLPath(resource, namespace, name string) string {
 	return strings.Join([]string{"/apis/kubevirt.io/v1/namespaces", namespace, resource, name}, "/")
 }

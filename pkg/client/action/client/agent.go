@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
-// GuestAgentInfo is what an instance's guest agent knows. Errors: 404 no such instance, 409 it does not run or its
-// agent does not answer.
+// GuestAgentInfo returns what an instance's guest agent reports. Errors: 404 no such instance, 409 it does not run or
+// its agent does not answer.
 func (c *Client) GuestAgentInfo(
 	ctx context.Context, namespace, name string,
 ) (*v1.VirtualMachineInstanceGuestAgentInfo, error) {

@@ -73,7 +73,7 @@ func New(config *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// Config is how the client reaches the cluster. The caller must not change it.
+// Config returns how the client reaches the cluster. The caller must not change it.
 func (c *Client) Config() *rest.Config { return c.config }
 
 // params encodes list and watch options; kubevirt.io/v1 needs no conversion for them.
@@ -168,7 +168,7 @@ func (c *Client) Put(ctx context.Context, resource, namespace, name, subresource
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(data).Do(ctx).Error()
 }
 
-// ServerVersion is the version of the virt-api that answers.
+// ServerVersion returns the version of the virt-api that answers.
 func (c *Client) ServerVersion(ctx context.Context) (version.Info, error) {
 	var info version.Info
 	// What the server said of an error; DoRaw forgets it.

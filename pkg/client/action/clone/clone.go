@@ -35,7 +35,7 @@ func errorOf(err error) error {
 	return err
 }
 
-// Options are those of a clone.
+// Options are the options of a clone.
 type Options struct {
 	// Source is the VM's name, or with FromSnapshot the snapshot's.
 	Source       string
@@ -85,8 +85,8 @@ func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 	return out
 }
 
-// UnknownInterface is the first interface, by name, that MACs has an address for and the source's VM does not have, and
-// those that it has; "" when it has them all. A VM that names none has the one that its guest is given.
+// UnknownInterface returns the first interface, by name, that MACs has an address for and the source's VM does not
+// have, and those that it has; "" when it has them all. A VM that names none has the one that its guest is given.
 func (o *Options) UnknownInterface(of *v1.VirtualMachineInstanceSpec) (name string, have []string) {
 	guest := of.DeepCopy()
 	surface.Attach(guest)
@@ -131,7 +131,7 @@ func Stage(clone *clonev1beta1.VirtualMachineClone) string {
 	return stage
 }
 
-// Trouble is what a clone's conditions say while it is not ready.
+// Trouble returns what a clone's conditions say while it is not ready.
 func Trouble(clone *clonev1beta1.VirtualMachineClone) string {
 	said := ""
 	for _, c := range clone.Status.Conditions {
@@ -152,15 +152,15 @@ func Done(clone *clonev1beta1.VirtualMachineClone) (bool, error) {
 	return clone.Status.Phase == clonev1beta1.Succeeded, nil
 }
 
-// Wait waits until a clone has succeeded, and tells each of its stages.
-func Wait(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+// Wait waits until a clone has succeeded, and reports each of its stages.
+func Wait(ctx context.Context, c *client.Client, namespace, name string, report func(stage string)) (
 	*clonev1beta1.VirtualMachineClone, error,
 ) {
 	source, err := c.Source(clonev1beta1.SchemeGroupVersion, client.Clones, namespace)
 	if err != nil {
 		return nil, err
 	}
-	progress := wait.Progress[*clonev1beta1.VirtualMachineClone]{Stage: Stage, Done: Done, Report: tell}
+	progress := wait.Progress[*clonev1beta1.VirtualMachineClone]{Stage: Stage, Done: Done, Report: report}
 	out, err := progress.Wait(ctx, source, "clone", namespace, name)
 	return out, errorOf(err)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-// API is what a Remote needs of a *client.Client.
+// API has the methods of a *client.Client that a Remote calls.
 type API interface {
 	wait.API
 	Console(ctx context.Context, namespace, name string, query url.Values) (*stream.Conn, error)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sends is what a script types: one text at once, each further one when the guest has answered the one before and has
-// then been silent. Read it as a Session's In, and let Out go through Watch.
+// Sends types the texts of a script: one text at once, each further one when the guest has answered the one before and
+// has then been silent. Read it as a Session's In, and let Out go through Watch.
 type Sends struct {
 	texts [][]byte
 	quiet time.Duration
@@ -56,7 +56,7 @@ func (s *Sends) silence() bool {
 // Stop makes a Read that waits return.
 func (s *Sends) Stop() { s.stopOnce.Do(func() { close(s.stop) }) }
 
-// Watch returns a writer to w that tells s that the guest is writing.
+// Watch returns a writer to w that notifies s that the guest is writing.
 func (s *Sends) Watch(w io.Writer) io.Writer { return watched{s, w} }
 
 type watched struct {

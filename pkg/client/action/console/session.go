@@ -41,7 +41,7 @@ type Session struct {
 	Idle time.Duration
 	// Reconnect dials again when the stream ends, unless another client took over.
 	Reconnect bool
-	// Notify is told of Connected and Lost; nil is fine. It is called by Run's own goroutine.
+	// Notify, which may be nil, is called with Connected and Lost. It is called by Run's own goroutine.
 	Notify func(Event, error)
 	// Panicked is called before a panic in one of the session's goroutines ends the program, to put a
 	// terminal right; nil is fine.
@@ -103,7 +103,7 @@ func left(err error) error {
 	return err
 }
 
-// writeError is a failure of Out: reconnecting would not mend it.
+// writeError is a failure of Out: reconnecting would not fix it.
 type writeError struct{ error }
 
 func (e writeError) Unwrap() error { return e.error }

@@ -26,15 +26,15 @@ const (
 	CloudInitNone        = "none"
 )
 
-// CloudInitSources are the kinds that a user can choose.
+// CloudInitSources returns the kinds that a user can choose.
 func CloudInitSources() []string {
 	return []string{CloudInitNoCloud, CloudInitConfigDrive, CloudInitNone}
 }
 
-// CloudInit is what the guest is told at its first boot. UserData excludes User, Password, SSHKeys and GAManageSSH.
+// CloudInit configures the guest at its first boot. UserData excludes User, Password, SSHKeys and GAManageSSH.
 type CloudInit struct {
 	// Source is one of CloudInitSources, in any case. Empty is CloudInitNoCloud, and no data source at all when
-	// there is nothing to tell.
+	// there is nothing to configure.
 	Source string
 	// User is the account that Password and SSHKeys are for; the image's own default when empty.
 	User     string
@@ -48,7 +48,7 @@ type CloudInit struct {
 	NetworkData string
 }
 
-// Specified reports whether there is anything to tell the guest.
+// Specified reports whether there is anything to configure.
 func (c CloudInit) Specified() bool {
 	return c.User != "" || c.written() || c.UserData != "" || c.NetworkData != ""
 }

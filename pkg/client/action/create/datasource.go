@@ -38,12 +38,12 @@ var importParameters = map[string][]string{
 	"ds":       {"src"},
 }
 
-// ImportTypes are the types of a DataSource, and ImportParameters the fields that one takes.
+// ImportTypes returns the types of a DataSource, and ImportParameters the fields that one takes.
 func ImportTypes() []string {
 	return []string{"blank", "gcs", "http", "imageio", "pvc", "registry", "s3", "vddk", "snapshot", "ds"}
 }
 
-// ImportParameters are the fields of a type, besides type, name, size and bootorder; nil for a type that is none.
+// ImportParameters returns the fields of a type, besides type, name, size and bootorder; nil for a type that is none.
 func ImportParameters(of string) []string { return importParameters[of] }
 
 // Set sets a field by its name on the command line; false when there is none of that name.

@@ -106,7 +106,7 @@ type PreferenceOptions struct {
 	VolumeStorageClass, MachineType, CPUTopology string
 }
 
-// Topologies are the CPU topologies that a preference may ask for, the deprecated names last.
+// Topologies returns the CPU topologies that a preference may ask for, the deprecated names last.
 func Topologies() []string {
 	return []string{
 		string(v1beta1.Sockets), string(v1beta1.Cores), string(v1beta1.Threads), string(v1beta1.Spread),

@@ -122,7 +122,7 @@ var runStrategies = []v1.VirtualMachineRunStrategy{
 	v1.RunStrategyAlways, v1.RunStrategyHalted, v1.RunStrategyManual, v1.RunStrategyOnce, v1.RunStrategyRerunOnFailure,
 }
 
-// RunStrategies are the names of the run strategies that a user can choose.
+// RunStrategies returns the names of the run strategies that a user can choose.
 func RunStrategies() []string {
 	out := make([]string, len(runStrategies))
 	for i, s := range runStrategies {

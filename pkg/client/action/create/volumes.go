@@ -43,7 +43,7 @@ type Volume struct {
 	Field string
 }
 
-// DiskBuses are those that disks can be on.
+// DiskBuses returns the buses that disks can be on.
 func DiskBuses() []string {
 	return []string{
 		string(v1.DiskBusVirtio), string(v1.DiskBusSATA), string(v1.DiskBusSCSI), string(v1.DiskBusUSB),

@@ -1,6 +1,6 @@
 // Package credentials changes the keys and passwords that a VM's users have through spec.accessCredentials: it finds
 // the Secret that holds them, or makes one, and changes it. The guest follows within a minute or two, when the kubelet
-// has brought the Secret to the VM's pod and the guest agent has been told. It knows no terminal.
+// has brought the Secret to the VM's pod and the guest agent has applied it. It knows no terminal.
 package credentials
 
 import (

@@ -44,7 +44,7 @@ type Report struct {
 	Events []corev1.Event `json:"events,omitempty"`
 }
 
-// Objects are the objects of the cluster that the report holds.
+// Objects returns the objects of the cluster that the report holds.
 func (r *Report) Objects() []metav1.Object {
 	var out []metav1.Object
 	if r.VM != nil {

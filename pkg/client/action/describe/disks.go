@@ -23,7 +23,7 @@ type Disk struct {
 	Hotplug bool
 }
 
-// Disks are those of the instance, or without one those of the VM's template. Either may be nil.
+// Disks returns those of the instance, or without one those of the VM's template. Either may be nil.
 func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 	var spec *v1.VirtualMachineInstanceSpec
 	status := map[string]v1.VolumeStatus{}

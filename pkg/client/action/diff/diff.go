@@ -69,7 +69,7 @@ func (r *Report) Differs() bool {
 	return slices.ContainsFunc(r.Objects, func(o Object) bool { return !o.Exists || len(o.Changes) > 0 })
 }
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	Raw(ctx context.Context, resource, namespace, name string) (map[string]any, error)
 	TryPatch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte,

@@ -14,7 +14,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// EditAPI is what edits need of a client.
+// EditAPI has the methods of a client that edits call.
 type EditAPI interface {
 	API
 	Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool,

@@ -44,19 +44,19 @@ func (e *examination) client() {
 	}
 	where := fmt.Sprintf("%s (context %s)", p.Server, p.Context)
 	if err := e.Server.Err; err != nil {
-		mend := "start the cluster, or choose another context; `kubectl config get-contexts` lists them"
+		fix := "start the cluster, or choose another context; `kubectl config get-contexts` lists them"
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-			mend = "log in to the cluster again: the credentials of context " + p.Context + " are not accepted"
+			fix = "log in to the cluster again: the credentials of context " + p.Context + " are not accepted"
 		}
-		e.add(Client, "connection", Failed, e.unanswered(where, err), mend)
+		e.add(Client, "connection", Failed, e.unanswered(where, err), fix)
 		return
 	}
-	status, mend := OK, []string(nil)
+	status, fixes := OK, []string(nil)
 	if e.RoundTrip > time.Second {
-		status, mend = Warning, []string{"consoles and ssh will be slow over this network"}
+		status, fixes = Warning, []string{"consoles and ssh will be slow over this network"}
 	}
 	e.add(Client, "connection", status,
-		fmt.Sprintf("%s answers in %s", where, e.RoundTrip.Round(time.Millisecond)), mend...)
+		fmt.Sprintf("%s answers in %s", where, e.RoundTrip.Round(time.Millisecond)), fixes...)
 	if e.Behind.Abs() > skew {
 		e.add(Client, "clock", Warning, fmt.Sprintf("this machine's clock is %s the cluster's", ahead(e.Behind)),
 			"set the clock by NTP on both")

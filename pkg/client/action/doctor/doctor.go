@@ -1,4 +1,4 @@
-// Package doctor examines a client, its cluster and virtkit on it, and says of each thing that is not well what mends
+// Package doctor examines a client, its cluster and virtkit on it, and says of each thing that is not well what fixes
 // it. Gather reads the Facts, Examine judges them and is pure.
 //
 //	client.go   this program and its kubeconfig      stack.go   virtkit's components and certificates
@@ -33,7 +33,7 @@ const (
 	Skipped Status = "skipped"
 )
 
-// Area is what a check is about.
+// Area is the part of the stack that a check examines.
 type Area string
 
 // Areas in the order in which they are shown.
@@ -68,8 +68,8 @@ type Check struct {
 	Status Status `json:"status"`
 	// Message is a sentence for people.
 	Message string `json:"message"`
-	// Mend are commands or settings that help, the best first.
-	Mend []string `json:"mend,omitempty"`
+	// Fixes are commands or settings that help, the best first.
+	Fixes []string `json:"mend,omitempty"`
 }
 
 // DeepCopyObject copies the report.
@@ -79,7 +79,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Facts are what Examine judges. Each part has the error of its reading, nil when it could be read.
+// Facts hold what Examine judges. Each part has the error of its reading, nil when it could be read.
 type Facts struct {
 	Now time.Time
 
@@ -110,7 +110,7 @@ type Facts struct {
 	SnapshotDrivers Read[[]string]
 }
 
-// Program is what is known of this program's surroundings.
+// Program describes this program's surroundings.
 type Program struct {
 	Version version.Info
 	// Name is how it was called. Path has the programs found in PATH, by name: kubectl, kubectl-virt,
@@ -129,7 +129,7 @@ type Read[T any] struct {
 	Err   error
 }
 
-// Certificate is what matters of one.
+// Certificate holds the fields of a certificate that matter.
 type Certificate struct {
 	Subject   string
 	NotBefore time.Time
@@ -159,8 +159,8 @@ type examination struct {
 	checks []Check
 }
 
-func (e *examination) add(area Area, name string, status Status, message string, mend ...string) {
-	e.checks = append(e.checks, Check{Area: area, Name: name, Status: status, Message: message, Mend: mend})
+func (e *examination) add(area Area, name string, status Status, message string, fixes ...string) {
+	e.checks = append(e.checks, Check{Area: area, Name: name, Status: status, Message: message, Fixes: fixes})
 }
 
 // skip says what is not looked at, as its facts could not be read, and why: which right is missing, say.

@@ -135,7 +135,7 @@ func TestChecks(t *testing.T) {
 		check   string
 		status  Status
 		message string
-		mend    string
+		fix     string
 	}{
 		{"no kubectl", func(f *Facts) { f.Program.Path = nil }, "kubectl", OK, "nothing here needs it", ""},
 		{
@@ -344,7 +344,7 @@ func TestChecks(t *testing.T) {
 			}
 			got := r.Checks[at]
 			if !strings.Contains(got.Message, c.message) ||
-				c.mend != "" && (len(got.Mend) == 0 || !strings.Contains(got.Mend[0], c.mend)) {
+				c.fix != "" && (len(got.Fixes) == 0 || !strings.Contains(got.Fixes[0], c.fix)) {
 				t.Errorf("%+v", got)
 			}
 			if (r.Status == Failed) != (c.status == Failed) {

@@ -65,13 +65,13 @@ func (e *examination) kubelet(node *corev1.Node) {
 			if strings.Contains(c.Message, "cni") || strings.Contains(c.Message, "NetworkPluginNotReady") {
 				message = "the node has no pod network (CNI): " + c.Message
 			}
-			mend := []string{describe}
+			fixes := []string{describe}
 			if c.Status == corev1.ConditionUnknown && !fencing.OutOfService(node) {
-				mend = append(mend,
+				fixes = append(fixes,
 					"when the machine is off for certain, so that its VMs start elsewhere: "+
 						fencing.TaintCommand(node.Name))
 			}
-			e.add(Node, "ready", Failed, message, mend...)
+			e.add(Node, "ready", Failed, message, fixes...)
 			return
 		case c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue &&
 			strings.HasSuffix(string(c.Type), "Pressure"):
@@ -152,12 +152,12 @@ func (e *examination) virtualization(node *corev1.Node) {
 	offered := node.Status.Allocatable[names.ResourceKVM]
 	switch {
 	case !machine.KVM:
-		mend := []string{"load kvm_intel or kvm_amd, and switch virtualization on in the firmware"}
+		fixes := []string{"load kvm_intel or kvm_amd, and switch virtualization on in the firmware"}
 		if machine.Virtualized {
-			mend = []string{"the machine is itself virtual: let its hypervisor pass virtualization on (nested)"}
+			fixes = []string{"the machine is itself virtual: let its hypervisor pass virtualization on (nested)"}
 		}
 		e.add(Node, "kvm", Warning, "no hardware virtualization, so that guests are emulated and slow: "+
-			machine.NoKVM, mend...)
+			machine.NoKVM, fixes...)
 	case emulation:
 		e.add(Node, "kvm", Warning, "the node has KVM, but useEmulation is set and guests do not use it",
 			"kubectl -n "+names.Namespace+" patch kubevirt "+names.KubeVirt+

@@ -16,7 +16,7 @@ import (
 // maxText bounds what an editor may leave, bytes.
 const maxText = 4 << 20
 
-// Command is the command line of the user's editor, chosen as kubectl does. One with quotes is the shell's to take
+// Command returns the command line of the user's editor, chosen as kubectl does. One with quotes is the shell's to take
 // apart, but in Windows, where \ is of paths.
 func Command(env func(string) string) []string {
 	for _, name := range []string{"KUBE_EDITOR", "VISUAL", "EDITOR"} {
@@ -60,7 +60,7 @@ func (e Editor) Edit(ctx context.Context, text string) (string, error) {
 	return Read(name)
 }
 
-// Read is what an editor left in a file.
+// Read returns the text that an editor left in a file.
 func Read(name string) (string, error) {
 	info, err := os.Stat(name)
 	if err != nil {

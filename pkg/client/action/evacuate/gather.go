@@ -18,7 +18,7 @@ import (
 // page is how many pods are read at once.
 const page = 500
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
 	VMList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineList, error)

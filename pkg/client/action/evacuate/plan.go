@@ -115,7 +115,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Facts are what a plan is made from.
+// Facts hold what a plan is made from.
 type Facts struct {
 	// Node is the one to be emptied.
 	Node string

@@ -35,8 +35,8 @@ type Options struct {
 	// Interval is how often to look; a second unless set.
 	Interval time.Duration
 	Now      func() time.Time
-	// Tell is called with the report whenever it has changed; nil tells nobody.
-	Tell func(*Report)
+	// Notify, which may be nil, is called with the report whenever it has changed.
+	Notify func(*Report)
 }
 
 // Run carries a plan out and returns the report of it, which is never nil. The error says how many guests are left on
@@ -60,7 +60,7 @@ func Run(ctx context.Context, api API, planned *Report, o Options) (*Report, err
 	if err := e.evict(ctx); err != nil {
 		return r, e.late(ctx, err)
 	}
-	e.tell()
+	e.notify()
 	if o.Wait && !o.DryRun {
 		if err := e.follow(ctx); err != nil {
 			return r, err
@@ -79,9 +79,9 @@ type evacuation struct {
 	denied []error
 }
 
-func (e *evacuation) tell() {
-	if e.o.Tell != nil {
-		e.o.Tell(e.report)
+func (e *evacuation) notify() {
+	if e.o.Notify != nil {
+		e.o.Notify(e.report)
 	}
 }
 
@@ -225,7 +225,7 @@ func (e *evacuation) look(ctx context.Context) error {
 		changed = changed || before.State != g.State || before.Reason != g.Reason || before.Now != g.Now
 	}
 	if changed {
-		e.tell()
+		e.notify()
 	}
 	return nil
 }

@@ -130,14 +130,14 @@ func TestRun(t *testing.T) {
 		"restarts": v1.EvictionStrategyNone,
 		"ends":     v1.EvictionStrategyNone,
 	})
-	told := 0
+	notified := 0
 	r, err := Run(t.Context(), c, plan,
-		Options{Wait: true, Interval: time.Millisecond, Now: time.Now, Tell: func(*Report) { told++ }})
+		Options{Wait: true, Interval: time.Millisecond, Now: time.Now, Notify: func(*Report) { notified++ }})
 	if got := states(r); err != nil || got["moves"] != Left || got["restarts"] != Left || got["ends"] != Stopped {
 		t.Errorf("%v, %v", got, err)
 	}
-	if r.Planned || !r.Cordoned || len(c.cordoned) != 1 || told < 2 || !plan.Planned || plan.Guests[0].State != "" {
-		t.Errorf("report %+v, told %d times, plan %+v", r, told, plan)
+	if r.Planned || !r.Cordoned || len(c.cordoned) != 1 || notified < 2 || !plan.Planned || plan.Guests[0].State != "" {
+		t.Errorf("report %+v, notified %d times, plan %+v", r, notified, plan)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestRunDry(t *testing.T) {
 	}
 }
 
-// A failed migration is told of, and one from before is not.
+// A failed migration is reported, and one from before is not.
 func TestStill(t *testing.T) {
 	e := &evacuation{report: &Report{Node: "one"}}
 	state := func(uid types.UID, failed bool) *v1.VirtualMachineInstance {

@@ -55,7 +55,7 @@ func (s *Selection) learn(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// kinds whose events are told, by involvedObject.kind.
+// kinds whose events are printed, by involvedObject.kind.
 var kinds = []string{
 	"VirtualMachine", "VirtualMachineInstance", migration, "VirtualMachineInstanceReplicaSet",
 	"VirtualMachinePool", "KubeVirt",
@@ -83,7 +83,7 @@ func (s Selection) of(e *corev1.Event, vm string) bool {
 	return Of(e.InvolvedObject.Kind, e.InvolvedObject.Name, vm, s.moves)
 }
 
-// Without are the names of which no event is in list, which List made.
+// Without returns the names of which no event is in list, which List made.
 func (s Selection) Without(list []corev1.Event) []string {
 	if len(s.Names) == 1 && len(list) > 0 {
 		return nil // all are its own, whatever its migrations are called
@@ -98,7 +98,7 @@ func (s Selection) Without(list []corev1.Event) []string {
 }
 
 // Of reports whether an object is a VM's: the VM, its instance, a pod of it, a migration. moves has the VM of each
-// migration that is known, by their names; others are told by how they are called. With "" for the VM the object may be
+// migration that is known, by their names; others are found by their names. With "" for the VM the object may be
 // any one's.
 func Of(kind, object, vm string, moves map[string]string) bool {
 	switch {
@@ -140,7 +140,7 @@ func When(e *corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// Count is how often it was seen.
+// Count returns how often it was seen.
 func Count(e *corev1.Event) int32 {
 	if e.Series != nil {
 		return max(1, e.Series.Count)
@@ -180,7 +180,7 @@ const retry = time.Second
 
 // Watch gives each selected event after version as it comes, until ctx ends, show fails or the server refuses. A watch
 // that ends is opened again where it was, also after the API server was away; where the server has forgotten that, what
-// is there now is not told again.
+// is there now is not printed again.
 func Watch(ctx context.Context, c *client.Client, s Selection, version string, show func(*corev1.Event) error) error {
 	w := &watcher{client: c, selection: s, version: version, show: show, outage: outage.Follow(ctx)}
 	defer w.outage.End()
@@ -213,7 +213,7 @@ type watcher struct {
 	// version is that of the last event that came.
 	version string
 	show    func(*corev1.Event) error
-	// failed is what another watch would not mend.
+	// failed is what another watch would not fix.
 	failed error
 	outage *outage.Follower
 }

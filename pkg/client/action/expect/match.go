@@ -31,12 +31,12 @@ func (r *run) expect(ctx context.Context, s *statement, step *Step) error {
 			return ctx.Err()
 		case <-deadline.C:
 			words := last(r.pending)
-			r.tell(step, len(r.pending))
+			r.transcribe(step, len(r.pending))
 			return fmt.Errorf("%w waiting %s for %s; the guest's last words: %q", action.ErrTimeout, wait,
 				s.what(), words)
 		case chunk, open := <-r.chunks:
 			if !open {
-				r.tell(step, len(r.pending))
+				r.transcribe(step, len(r.pending))
 				if s.pattern == nil && over(r.ended) {
 					return nil
 				}
@@ -102,7 +102,7 @@ func (r *run) found(s *statement, at []int, step *Step) {
 		}
 		step.Groups[name] = printable([]byte(value))
 	}
-	r.tell(step, at[1])
+	r.transcribe(step, at[1])
 }
 
 // over is whether a stream ended as it should.
@@ -132,8 +132,8 @@ func (r *run) take(chunk []byte) error {
 	return nil
 }
 
-// tell moves the first n bytes of the output to the transcript.
-func (r *run) tell(step *Step, n int) {
+// transcribe moves the first n bytes of the output to the transcript.
+func (r *run) transcribe(step *Step, n int) {
 	said := r.pending[:n]
 	if len(said) > maxOutput {
 		said = said[len(said)-maxOutput:]

@@ -72,10 +72,10 @@ func Types() []string {
 	}
 }
 
-// Families are the values of Options.IPFamily.
+// Families returns the values of Options.IPFamily.
 func Families() []string { return []string{"IPv4", "IPv6", "IPv4,IPv6", "IPv6,IPv4"} }
 
-// Policies are the values of Options.IPFamilyPolicy.
+// Policies returns the values of Options.IPFamilyPolicy.
 func Policies() []string {
 	return []string{
 		string(corev1.IPFamilyPolicySingleStack), string(corev1.IPFamilyPolicyPreferDualStack),

@@ -39,11 +39,11 @@ type Forwarder struct {
 	Patience time.Duration
 	// Idle is how long nothing may come or go for a UDP client before it is forgotten, 90 s unless set.
 	Idle time.Duration
-	// Notify is told what happens; nil is fine. It may be called by several goroutines at once.
+	// Notify, which may be nil, is called with what happens. It may be called by several goroutines at once.
 	Notify func(Event)
 }
 
-// Kind is what happened to a connection.
+// Kind is the kind of an Event.
 type Kind int
 
 const (

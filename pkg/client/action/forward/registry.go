@@ -37,7 +37,7 @@ const (
 //	DIR/ID.log    what it has to say
 type Registry struct{ Dir string }
 
-// NewRegistry is the user's: below XDG_RUNTIME_DIR, else XDG_STATE_HOME, else ~/.local/state.
+// NewRegistry returns the user's registry: below XDG_RUNTIME_DIR, else XDG_STATE_HOME, else ~/.local/state.
 func NewRegistry(getenv func(string) string, home func() (string, error)) (Registry, error) {
 	base := getenv("XDG_RUNTIME_DIR")
 	if base == "" {
@@ -55,7 +55,7 @@ func NewRegistry(getenv func(string) string, home func() (string, error)) (Regis
 
 func (r Registry) socket(id string) string { return filepath.Join(r.Dir, id+".sock") }
 
-// Log is where a session's messages go.
+// Log returns where a session's messages go.
 func (r Registry) Log(id string) string { return filepath.Join(r.Dir, id+".log") }
 
 // Create makes the directory, and a session's log.

@@ -43,7 +43,7 @@ type SessionPort struct {
 	TargetPort uint16 `json:"targetPort"`
 }
 
-// NewSession is the report of a session that listens on locals and, for SOCKS5, on the addresses socks.
+// NewSession returns the report of a session that listens on locals and, for SOCKS5, on the addresses socks.
 func NewSession(id, namespace, target string, locals []*Local, socks []string) *Session {
 	s := &Session{
 		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PortForward"},

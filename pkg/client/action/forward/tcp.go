@@ -65,7 +65,7 @@ func (f *Forwarder) forward(ctx context.Context, local net.Conn, port uint16) {
 	f.join(ctx, e, socket, remote)
 }
 
-// join copies until both directions have ended, and tells of it.
+// join copies until both directions have ended, and reports it.
 func (f *Forwarder) join(ctx context.Context, e Event, local net.Conn, remote *stream.Conn) {
 	e.Kind = Opened
 	f.notify(e)

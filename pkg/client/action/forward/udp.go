@@ -21,7 +21,8 @@ const (
 )
 
 // ServeUDP forwards the datagrams that arrive at pc to a port of the guest, and the answers to where they came from,
-// until ctx ends. Each client, told by its address, has a stream of its own, so that the guest can tell them apart too.
+// until ctx ends. Each client, known by its address, has a stream of its own, so that the guest can distinguish them
+// too.
 func (f *Forwarder) ServeUDP(ctx context.Context, pc net.PacketConn, port uint16) error {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &udp{f: f, pc: pc, port: port, clients: map[string]*sender{}}
@@ -55,7 +56,7 @@ type udp struct {
 	work    sync.WaitGroup
 }
 
-// sender is a client, told from others by its address.
+// sender is a client, known by its address.
 type sender struct {
 	address net.Addr
 	in      chan []byte

@@ -43,7 +43,7 @@ type Push struct {
 	IntoDirectory bool
 	// Mode is its permission bits; nil is those of the file that is there, or else 0644.
 	Mode *uint32
-	// Written is told how many bytes the guest has taken; nil is nobody.
+	// Written, which may be nil, is called with how many bytes the guest has taken.
 	Written func(bytes int64)
 }
 
@@ -55,7 +55,7 @@ type Pull struct {
 	// was.
 	To   io.Writer
 	File string
-	// Opened is told what the guest says of the file, and Read how many bytes have come; nil is nobody.
+	// Opened is called with what the guest says of the file, and Read with how many bytes have come; both may be nil.
 	Opened func(copyfile.Opened)
 	Read   func(bytes int64)
 }
@@ -90,7 +90,7 @@ func (p Push) Run(ctx context.Context, open Opener) (Copied, error) {
 		}
 	}()
 	copied, err := receiveFile(conn, func(channel exec.Channel, payload []byte) error {
-		return p.told(way, channel, payload)
+		return p.written(way, channel, payload)
 	})
 	if err != nil {
 		select {
@@ -111,7 +111,7 @@ func (p Push) Run(ctx context.Context, open Opener) (Copied, error) {
 	}
 }
 
-func (p Push) told(way *window, channel exec.Channel, payload []byte) error {
+func (p Push) written(way *window, channel exec.Channel, payload []byte) error {
 	if channel != copyfile.ChannelWritten {
 		return nil
 	}

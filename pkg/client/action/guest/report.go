@@ -42,7 +42,7 @@ func (r *ExecResult) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// NewExecResult is the report of one program.
+// NewExecResult returns the report of one program.
 func NewExecResult(
 	namespace, name string, command []string, result exec.Result, stdout, stderr []byte, took time.Duration,
 ) *ExecResult {
@@ -110,7 +110,7 @@ func (r *CopyReport) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// NewCopyReport is the report of a copy.
+// NewCopyReport returns the report of a copy.
 func NewCopyReport(namespace, name, direction string, files []CopiedFile, took time.Duration) *CopyReport {
 	return &CopyReport{
 		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "CopyReport"},

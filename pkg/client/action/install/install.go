@@ -41,7 +41,7 @@ var ErrUnsuitable = errors.New("this cluster cannot run virtkit")
 // ErrNotReady is an installation that did not become ready in time; it wraps action.ErrTimeout.
 var ErrNotReady = fmt.Errorf("%w waiting for virtkit to become ready", action.ErrTimeout)
 
-// Change is what applying an object did.
+// Change is the result of applying an object.
 type Change string
 
 const (
@@ -62,7 +62,7 @@ type Result struct {
 type Installer struct {
 	Client dynamic.Interface
 	Config *rest.Config
-	// Progress is told each step that takes time, in words; it may be nil.
+	// Progress, which may be nil, is called with each step that takes time, in words.
 	Progress func(string)
 	// Interval is the time between two looks at the cluster while waiting.
 	Interval time.Duration
@@ -204,7 +204,7 @@ func (i *Installer) apply(ctx context.Context, o *unstructured.Unstructured, dry
 }
 
 // sameContent compares what a user sees of two states of an object. A dry run does not count up the resource
-// version, which tells the truth otherwise.
+// version, which is right otherwise.
 func sameContent(a, b *unstructured.Unstructured) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, o := range []*unstructured.Unstructured{a, b} {

@@ -36,8 +36,8 @@ var DefaultAccount = Account{"monitoring", "prometheus-k8s"}
 // openShift is where that account is on OpenShift.
 const openShift = "openshift-monitoring"
 
-// MonitoringObjects are what the Prometheus operator and Grafana need: manifests/monitoring, with who may read the
-// metrics. Where the API server does not know monitoring.coreos.com they cannot be applied.
+// MonitoringObjects returns the objects for the Prometheus operator and Grafana: manifests/monitoring, with who may
+// read the metrics. Where the API server does not know monitoring.coreos.com they cannot be applied.
 func MonitoringObjects(account Account) ([]*unstructured.Unstructured, error) {
 	objects, err := load("monitoring")
 	if err != nil {

@@ -171,7 +171,7 @@ func (s Settings) text(key, text string) string {
 	return text
 }
 
-// TagOf is the images' tag that belongs to a version of virtctl: the version itself, or "dev" for a build
+// TagOf returns the images' tag that belongs to a version of virtctl: the version itself, or "dev" for a build
 // that is no release.
 func TagOf(gitVersion string) string {
 	if gitVersion == "" || strings.HasSuffix(gitVersion, "-dev") {

@@ -16,7 +16,7 @@ import (
 
 // Wait ends when every workload runs in its newest form, the API services answer, and the KubeVirt
 // resource is Available. When the context's deadline comes first, the error wraps ErrNotReady and says what
-// is missing and, as far as the pods tell, why.
+// is missing and, as far as the pods show, why.
 func (i *Installer) Wait(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var missing []string
 	err := i.poll(ctx, func(ctx context.Context) (bool, error) {

@@ -100,7 +100,7 @@ func at(client dynamic.Interface, o *unstructured.Unstructured) (dynamic.Resourc
 	return client.Resource(resource), nil
 }
 
-// Name is how kubectl would name the object: deployment.apps/virt-api.
+// Name returns how kubectl would name the object: deployment.apps/virt-api.
 func Name(o *unstructured.Unstructured) string {
 	kind := lower(o.GetKind())
 	if group := o.GroupVersionKind().Group; group != "" {

@@ -27,7 +27,7 @@ const maxSize = 1 << 20
 
 // Entry is one verb that was asked.
 type Entry struct {
-	// ID tells entries apart: the time in nanoseconds.
+	// ID is different for each entry: the time in nanoseconds.
 	ID string `json:"id"`
 	// Time is when it was asked.
 	Time time.Time `json:"time"`
@@ -61,7 +61,7 @@ type Machine struct {
 	Before v1.VirtualMachineRunStrategy `json:"runStrategy,omitempty"`
 }
 
-// Target is the machine as a verb is asked of it.
+// Target returns the machine as a verb is asked of it.
 func (m Machine) Target() lifecycle.Target {
 	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance}
 }
@@ -89,7 +89,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// List is the report of a cluster's entries.
+// List returns the report of a cluster's entries.
 func List(entries []Entry, server string) *Report {
 	out := &Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "JournalReport"}, Entries: []Listed{},
@@ -110,7 +110,7 @@ func List(entries []Entry, server string) *Report {
 	return out
 }
 
-// Last is the entry of a cluster that an undo is about: the newest that is not an undo and has not been undone.
+// Last returns the entry of a cluster that an undo is about: the newest that is not an undo and has not been undone.
 func Last(entries []Entry, server string) (Entry, bool) {
 	for _, l := range List(entries, server).Entries {
 		if l.Undoes == "" && !l.Undone {
@@ -120,8 +120,8 @@ func Last(entries []Entry, server string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// RenamedTo is the name that a machine of an entry has by now, as far as the journal knows of renames after the entry;
-// empty where it knows of none.
+// RenamedTo returns the name that a machine of an entry has by now, as far as the journal knows of renames after the
+// entry; empty where it knows of none.
 func RenamedTo(entries []Entry, e Entry, m Machine) string {
 	name, renamed, later := m.Name, "", false
 	if m.RenamedTo != "" {
@@ -141,7 +141,7 @@ func RenamedTo(entries []Entry, e Entry, m Machine) string {
 	return renamed
 }
 
-// Find is the entry of a cluster with an ID.
+// Find returns the entry of a cluster with an ID.
 func Find(entries []Entry, server, id string) (Listed, bool) {
 	for _, l := range List(entries, server).Entries {
 		if l.ID == id {

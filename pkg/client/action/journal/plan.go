@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// Reverse is the verb that takes another back, or why there is none.
+// Reverse returns the verb that takes another back, or why there is none.
 func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
 	switch verb {
 	case lifecycle.Start:
@@ -51,7 +51,7 @@ func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
 	return "", fmt.Sprintf("%s is a verb that this version does not know", verb)
 }
 
-// Step is what an undo does to one machine.
+// Step is one machine's part of an undo.
 type Step struct {
 	Machine Machine
 	// Refusal is why nothing is done, a clause; empty when the verb can be taken back.

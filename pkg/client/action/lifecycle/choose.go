@@ -16,7 +16,7 @@ type Lister interface {
 	VMIList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error)
 }
 
-// Choice is what a selector found for a verb, by namespace and name.
+// Choice has the machines that a selector found for a verb, by namespace and name.
 type Choice struct {
 	Targets []Target
 	// Skipped are the machines that the selector matches and the verb makes no sense for.

@@ -17,7 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
 	Delete(ctx context.Context, resource, namespace, name string, opts metav1.DeleteOptions) error
@@ -73,7 +73,7 @@ type noMigrationError struct{}
 func (noMigrationError) Error() string        { return "found no migration to cancel" }
 func (noMigrationError) Is(target error) bool { return target == action.ErrNotFound }
 
-// Migration is the machine's migration that is under way, else its newest; nil when it has none.
+// Migration returns the machine's migration that is under way, else its newest; nil when it has none.
 func Migration(ctx context.Context, api API, t Target) (*v1.VirtualMachineInstanceMigration, error) {
 	list, err := api.MigrationList(ctx, t.Namespace, metav1.ListOptions{})
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// Until is the state of a machine in which a verb is done. instance is the UID of the instance that was there
+// Until returns the state of a machine in which a verb is done. instance is the UID of the instance that was there
 // before; paused is whether a start was to leave it paused. It is false for verbs that leave no trace in the API
-// (Reset, SoftReboot, EvacuateCancel), and for Migrate, of which Follow tells.
+// (Reset, SoftReboot, EvacuateCancel), and for Migrate, which Follow reports.
 func Until(verb Verb, instance types.UID, paused bool) (wait.Condition, bool) {
 	switch verb {
 	case Start:

@@ -71,7 +71,7 @@ func (v Verb) subresource() string {
 	return string(v)
 }
 
-// Target is what a verb is asked of.
+// Target is the machine that a verb acts on.
 type Target struct {
 	Namespace, Name string
 	// Instance is whether the VirtualMachineInstance was named, or found, rather than the VirtualMachine.
@@ -86,7 +86,7 @@ func (t Target) kind() string {
 	return "VM"
 }
 
-// String is how messages name the target: VM NAMESPACE/NAME.
+// String returns how messages name the target: VM NAMESPACE/NAME.
 func (t Target) String() string { return t.kind() + " " + t.Namespace + "/" + t.Name }
 
 // asked is the target that a verb is really asked of.
@@ -95,7 +95,7 @@ func (t Target) asked(verb Verb) Target {
 	return t
 }
 
-// Done is what to tell the user once a verb was accepted; the words are those of KubeVirt's virtctl, and of kubectl
+// Done returns what the user reads once a verb was accepted; the words are those of KubeVirt's virtctl, and of kubectl
 // for Delete, since scripts read them.
 func Done(verb Verb, t Target) string {
 	asked := t.asked(verb)
@@ -112,8 +112,8 @@ func Done(verb Verb, t Target) string {
 	return asked.kind() + " " + t.Name + " was scheduled to " + string(verb)
 }
 
-// Reached is what is true once a verb was waited for, in a sentence; node is where the guest runs, "" where none does
-// or it is not known. "" says nothing: what Done says of Delete is true by then.
+// Reached returns what is true once a verb was waited for, in a sentence; node is where the guest runs, "" where none
+// does or it is not known. "" says nothing: what Done says of Delete is true by then.
 func Reached(verb Verb, t Target, paused bool, node string) string {
 	name := t.asked(verb).kind() + " " + t.Name
 	on := ""

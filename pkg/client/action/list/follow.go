@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	VMList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineList, error)
 	VMIList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error)
@@ -35,7 +35,7 @@ type Selection struct {
 	LabelSelector, FieldSelector string
 }
 
-// Objects are what rows are made of.
+// Objects are the objects that rows are made of.
 type Objects struct {
 	VMs  []v1.VirtualMachine
 	VMIs []v1.VirtualMachineInstance
@@ -62,7 +62,7 @@ func (s Selection) has(name string) bool {
 	return len(s.Names) == 0 || slices.Contains(s.Names, name)
 }
 
-// Missing are the names that are to be listed and were not found.
+// Missing returns the names that are to be listed and were not found.
 func (s Selection) Missing(o Objects) []string {
 	var out []string
 	for _, name := range s.Names {

@@ -59,7 +59,7 @@ type Row struct {
 	Object runtime.Object
 }
 
-// Headers are the column titles of Cells.
+// Headers returns the column titles of Cells.
 func Headers(namespaces, wide bool) []string {
 	headers := []string{"NAME", "STATUS", "READY", "NODE", "IP", "AGE"}
 	if wide {
@@ -71,7 +71,7 @@ func Headers(namespaces, wide bool) []string {
 	return headers
 }
 
-// Cells are the row's columns at a time.
+// Cells returns the row's columns at a time.
 func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	name := r.Name
 	if r.Instance {

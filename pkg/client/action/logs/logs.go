@@ -53,7 +53,7 @@ type Options struct {
 	// Timestamps and Previous are for the launcher alone: the kubelet adds the time of each line; the log of the
 	// container before.
 	Timestamps, Previous bool
-	// Note is told what the log does not have; nil is fine.
+	// Note, which may be nil, is called with what the log does not have.
 	Note func(string)
 }
 
@@ -147,7 +147,7 @@ func (r *reading) once(ctx context.Context) error {
 // older is wanted.
 func Elsewhere(vmi *v1.VirtualMachineInstance, since time.Time) string {
 	ms := vmi.Status.MigrationState
-	if !migrations.Arrived(&vmi.Status) || ms.EndTimestamp == nil ||
+	if !migrations.AtTarget(&vmi.Status) || ms.EndTimestamp == nil ||
 		!since.IsZero() && since.After(ms.EndTimestamp.Time) {
 		return ""
 	}

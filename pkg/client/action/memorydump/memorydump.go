@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)

@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// API is what Gather needs of a client.
+// API has the methods of a client that Gather calls.
 type API interface {
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 	VMIList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error)

@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Facts are what a plan is made of; what the user may not read is nil and named in Unread.
+// Facts hold what a plan is made of; what the user may not read is nil and named in Unread.
 type Facts struct {
 	VMI *v1.VirtualMachineInstance
 	// To is the only node that is to be considered, empty for all; NodeSelector restricts them for this migration.

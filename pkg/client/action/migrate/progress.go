@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/progress"
 )
 
-// Progress is how far a migration is; nil when that is not known.
+// Progress returns how far a migration is; nil when that is not known.
 func Progress(m *v1.VirtualMachineInstanceMigration) *progress.Progress {
 	p, err := progress.Parse(m.Annotations[names.AnnotationProgress])
 	if err != nil { // it is the cluster's to say something sensible, and nothing depends on it
@@ -24,7 +24,7 @@ func Progress(m *v1.VirtualMachineInstanceMigration) *progress.Progress {
 	return p
 }
 
-// UnderWay is the migration of one guest that has begun and has not ended; nil when there is none.
+// UnderWay returns the migration of one guest that has begun and has not ended; nil when there is none.
 func UnderWay(list []v1.VirtualMachineInstanceMigration) *v1.VirtualMachineInstanceMigration {
 	var found *v1.VirtualMachineInstanceMigration
 	for i := range list {

@@ -1,5 +1,5 @@
-// Package outage is how what follows the cluster says that the API server does not answer for a while, and that it does
-// again: once each, however many machines are followed at the same time. Whoever shows it puts a Reporter into the
+// Package outage reports that the API server does not answer for a while, and that it does again: once each, however
+// many machines are followed at the same time. Whoever shows it puts a Reporter into the
 // context, as net/http/httptrace has it, and each loop that outlives an outage has a Follower of that context.
 package outage
 

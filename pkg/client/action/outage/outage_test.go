@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Two that follow meet one outage: it is told once, and over when both have had an answer.
-func TestOneOutageIsToldOnce(t *testing.T) {
+// Two that follow meet one outage: it is reported once, and over when both have had an answer.
+func TestOneOutageIsReportedOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var said []string
 	ctx := With(t.Context(), &Reporter{
@@ -41,10 +41,10 @@ func TestOneOutageIsToldOnce(t *testing.T) {
 	}
 }
 
-// An answer is no outage, nor is the end of what was asked for; and nobody has to be told.
+// An answer is no outage, nor is the end of what was asked for; and nobody is notified.
 func TestNoOutage(t *testing.T) {
 	ctx := With(t.Context(), &Reporter{
-		Lost: func(err error) { t.Errorf("told of %v", err) },
+		Lost: func(err error) { t.Errorf("reported %v", err) },
 		Now:  time.Now,
 	})
 	f := Follow(ctx)

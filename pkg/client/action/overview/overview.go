@@ -186,7 +186,7 @@ func Rows(r *Report) [][]string {
 	return rows
 }
 
-// Changes are lines that tell what a report says that the one before did not: one for each machine, node and migration
+// Changes are lines of what a report says that the one before did not: one for each machine, node and migration
 // that is new, gone, or not as it was. With nil before everything is new.
 func Changes(before, now *Report) []string {
 	if before == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	VM(ctx context.Context, namespace, name string) (*v1.VirtualMachine, error)
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)

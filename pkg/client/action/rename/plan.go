@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Plan is what a rename would do.
+// Plan lists the steps of a rename.
 type Plan struct {
 	// VM is the one of the new name, as it will be or is.
 	VM *v1.VirtualMachine
@@ -64,7 +64,7 @@ func (n *Renamer) Plan(ctx context.Context) (*Plan, error) {
 	return p, nil
 }
 
-// services are those that find the guest by the VM's name. Who may not look at them is told nothing of them.
+// services are those that find the guest by the VM's name. Who may not look at them reads nothing of them.
 func (n *Renamer) services(ctx context.Context) ([]string, error) {
 	var list corev1.ServiceList
 	err := n.api.Read(ctx, n.path(Services), nil, &list)

@@ -16,8 +16,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
-// Successor is the VM that takes the place of another. The guest is the same: what follows from the old name is written
-// out. It is stopped, and marked as one that waits for its place.
+// Successor returns the VM that takes the place of another. The guest is the same: what follows from the old name is
+// written out. It is stopped, and marked as one that waits for its place.
 func Successor(old *v1.VirtualMachine, r Request) (*v1.VirtualMachine, error) {
 	vm := &v1.VirtualMachine{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachine"},

@@ -118,7 +118,7 @@ func SetMemory(text string) (Change, error) {
 	}, nil
 }
 
-// RunStrategies are those that a user may choose.
+// RunStrategies returns the run strategies that a user may choose.
 func RunStrategies() []string {
 	return []string{
 		string(v1.RunStrategyAlways), string(v1.RunStrategyHalted), string(v1.RunStrategyManual),
@@ -135,7 +135,7 @@ func SetRunStrategy(text string) (Change, error) {
 	}, err
 }
 
-// EvictionStrategies are those that there are.
+// EvictionStrategies returns the eviction strategies.
 func EvictionStrategies() []string {
 	return []string{
 		string(v1.EvictionStrategyNone), string(v1.EvictionStrategyLiveMigrate),
@@ -192,7 +192,7 @@ func refer(text, field string) (Change, error) {
 	}, nil
 }
 
-// Reference is the kind, in lower case, and the name that NAME or KIND/NAME stands for; field is instancetype or
+// Reference returns the kind, in lower case, and the name that NAME or KIND/NAME stands for; field is instancetype or
 // preference.
 func Reference(text, field string) (kind, name string, err error) {
 	own, cluster := "virtualmachine"+field, "virtualmachinecluster"+field

@@ -31,7 +31,7 @@ const (
 	Local
 )
 
-// Result is what came of a change.
+// Result is the result of a change.
 type Result struct {
 	// Verdict has the fields that were changed, and when each takes effect; none when the VM was so already.
 	Verdict *diff.Object

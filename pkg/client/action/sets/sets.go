@@ -29,7 +29,7 @@ type Kind struct {
 	Title, Members string
 }
 
-// Qualified is the resource with its group, as the server names it.
+// Qualified returns the resource with its group, as the server names it.
 func (k Kind) Qualified() string {
 	group, _, _ := strings.Cut(strings.TrimPrefix(k.Group, "/apis/"), "/")
 	return k.Resource + "." + group
@@ -55,7 +55,7 @@ func KindOf(word string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// API is what of the client is needed.
+// API has the methods of a client that the package calls.
 type API interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
 	MergeObject(ctx context.Context, group, namespace, resource, name, subresource string, patch []byte,
@@ -105,7 +105,7 @@ func List(
 	return out, nil
 }
 
-// Row is what a table shows of a set.
+// Row is a set's row in a table.
 type Row struct {
 	Namespace, Name string
 	// Desired, Current and Ready are numbers of members.
@@ -144,7 +144,7 @@ func RowOf(set *unstructured.Unstructured) Row {
 	return row
 }
 
-// Desired is how many members a set asks for.
+// Desired returns how many members a set asks for.
 func Desired(set *unstructured.Unstructured) int64 {
 	if _, found, err := unstructured.NestedFieldNoCopy(set.Object, "spec", "replicas"); err != nil || !found {
 		return 1
@@ -168,7 +168,7 @@ type Request struct {
 	DryRun  bool
 }
 
-// Find is the set of a name where the kind was not said: a pool, else a replica set. Both at once is an error.
+// Find returns the set of a name where the kind was not said: a pool, else a replica set. Both at once is an error.
 func Find(ctx context.Context, c API, namespace, name string) (Kind, error) {
 	var found []Kind
 	for _, kind := range []Kind{Pool, ReplicaSet} {

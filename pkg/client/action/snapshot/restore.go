@@ -18,7 +18,7 @@ import (
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// VolumePolicies are how the claims of a restore are named.
+// VolumePolicies returns how the claims of a restore are named.
 func VolumePolicies() []string {
 	return []string{
 		string(snapshotv1beta1.VolumeRestorePolicyRandomizeNames),
@@ -32,7 +32,7 @@ func OwnershipPolicies() []string {
 	return []string{string(snapshotv1beta1.VolumeOwnershipPolicyVm), string(snapshotv1beta1.VolumeOwnershipPolicyNone)}
 }
 
-// RestoreOptions are those of a restore.
+// RestoreOptions are the options of a restore.
 type RestoreOptions struct {
 	// Target is the VM to restore; empty is the one that the snapshot was taken of.
 	Target string
@@ -48,7 +48,7 @@ type RestoreOptions struct {
 	VolumePolicy string
 }
 
-// Plan is what a restore does.
+// Plan describes a restore.
 type Plan struct {
 	Snapshot *snapshotv1beta1.VirtualMachineSnapshot
 	// Target is the VM's name, and Exists whether it is there: then it is replaced.
@@ -174,14 +174,14 @@ func NewRestore(namespace, name, snapshot string, target string, o RestoreOption
 	return r
 }
 
-// NewUndo is the restore that takes another back.
+// NewUndo returns the restore that takes another back.
 func NewUndo(name string, of *snapshotv1beta1.VirtualMachineRestore) *snapshotv1beta1.VirtualMachineRestore {
 	r := NewRestore(of.Namespace, name, of.Spec.VirtualMachineSnapshotName, of.Spec.Target.Name, RestoreOptions{})
 	r.Annotations = map[string]string{vmsnapshots.UndoAnnotation: of.Name}
 	return r
 }
 
-// Claims are the claims that a restore has given its VM.
+// Claims returns the claims that a restore has given its VM.
 func Claims(r *snapshotv1beta1.VirtualMachineRestore) []string {
 	if r.Status == nil {
 		return nil
@@ -216,7 +216,7 @@ func GetRestore(ctx context.Context, c *client.Client, namespace, name string) (
 	return r, nil
 }
 
-// RestoresOf are the restores of a snapshot.
+// RestoresOf returns the restores of a snapshot.
 func RestoresOf(ctx context.Context, c *client.Client, namespace, snapshot string) (
 	[]snapshotv1beta1.VirtualMachineRestore, error,
 ) {
@@ -225,7 +225,7 @@ func RestoresOf(ctx context.Context, c *client.Client, namespace, snapshot strin
 	})
 }
 
-// RestoresTo are the restores to a VM that have not ended.
+// RestoresTo returns the restores to a VM that have not ended.
 func RestoresTo(ctx context.Context, c *client.Client, namespace, vm string) (
 	[]snapshotv1beta1.VirtualMachineRestore, error,
 ) {
@@ -274,15 +274,17 @@ func Restored(r *snapshotv1beta1.VirtualMachineRestore) (bool, error) {
 	return r.Status.Complete != nil && *r.Status.Complete, nil
 }
 
-// WaitRestore waits until a restore is complete, and tells each of its stages.
-func WaitRestore(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+// WaitRestore waits until a restore is complete, and reports each of its stages.
+func WaitRestore(ctx context.Context, c *client.Client, namespace, name string, report func(stage string)) (
 	*snapshotv1beta1.VirtualMachineRestore, error,
 ) {
 	source, err := c.Source(snapshotv1beta1.SchemeGroupVersion, client.Restores, namespace)
 	if err != nil {
 		return nil, err
 	}
-	progress := wait.Progress[*snapshotv1beta1.VirtualMachineRestore]{Stage: RestoreStage, Done: Restored, Report: tell}
+	progress := wait.Progress[*snapshotv1beta1.VirtualMachineRestore]{
+		Stage: RestoreStage, Done: Restored, Report: report,
+	}
 	r, err := progress.Wait(ctx, source, "restore", namespace, name)
 	return r, errorOf(err)
 }

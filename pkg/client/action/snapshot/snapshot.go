@@ -49,7 +49,7 @@ func path(resource, namespace string, name ...string) string {
 	return strings.Join(words, "/")
 }
 
-// Options are those of a snapshot.
+// Options are the options of a snapshot.
 type Options struct {
 	// Deadline is the most that it may take; nil is the server's five minutes.
 	Deadline *metav1.Duration
@@ -167,7 +167,7 @@ func Delete(ctx context.Context, c *client.Client, namespace, name string, dryRu
 	return nil
 }
 
-// Content is what a snapshot has of its VM, nil where there is none yet.
+// Content returns a snapshot's content, nil where there is none yet.
 func Content(ctx context.Context, c *client.Client, s *snapshotv1beta1.VirtualMachineSnapshot) (
 	*snapshotv1beta1.VirtualMachineSnapshotContent, error,
 ) {

@@ -18,8 +18,8 @@ import (
 // Volume is one of a VM's volumes, and why it is not in a snapshot.
 type Volume struct{ Name, Reason string }
 
-// LeftOut are the claims of a VM that cannot be snapshotted, as the VM's status has it. Volumes that are made of the
-// VM's spec, such as container disks, are none: they are made anew.
+// LeftOut returns the claims of a VM that cannot be snapshotted, as the VM's status has it. Volumes that are made of
+// the VM's spec, such as container disks, are none: they are made anew.
 func LeftOut(vm *v1.VirtualMachine) []Volume {
 	holds := map[string]bool{}
 	if vm.Spec.Template != nil {
@@ -36,7 +36,7 @@ func LeftOut(vm *v1.VirtualMachine) []Volume {
 	return out
 }
 
-// Anew are the volumes of a VM that are no claims, so that no snapshot has them: they are made anew of the spec.
+// Anew returns the volumes of a VM that are no claims, so that no snapshot has them: they are made anew of the spec.
 func Anew(vm *v1.VirtualMachine) []string {
 	if vm.Spec.Template == nil {
 		return nil
@@ -68,7 +68,7 @@ func CheckWhole(vm *v1.VirtualMachine, partial bool, remedy string) (warning str
 	return text + "; they are left out", nil
 }
 
-// Phase is what a table shows of a snapshot.
+// Phase returns the phase of a snapshot for a table.
 func Phase(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.DeletionTimestamp != nil {
 		return string(snapshotv1beta1.Deleting)
@@ -84,7 +84,7 @@ func Ready(s *snapshotv1beta1.VirtualMachineSnapshot) bool {
 	return s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse
 }
 
-// Trouble is what a snapshot says went wrong, empty for none.
+// Trouble returns a snapshot's error, empty for none.
 func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.Status == nil {
 		return ""
@@ -95,7 +95,7 @@ func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	return failure(s.Status.Conditions)
 }
 
-// Progress is what a snapshot that is not ready says of its progress, empty for one that is, or that failed.
+// Progress returns the progress of a snapshot that is not ready, empty for one that is, or that failed.
 func Progress(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.Status == nil || Ready(s) || s.Status.Phase == snapshotv1beta1.Failed {
 		return ""
@@ -174,15 +174,16 @@ func Taken(s *snapshotv1beta1.VirtualMachineSnapshot) (bool, error) {
 	return Ready(s) && s.Status.Phase != snapshotv1beta1.InProgress, nil
 }
 
-// Wait waits until a snapshot can be restored, and tells each of its stages. A deadline of ctx is an action.ErrTimeout.
-func Wait(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+// Wait waits until a snapshot can be restored, and reports each of its stages. A deadline of ctx is an
+// action.ErrTimeout.
+func Wait(ctx context.Context, c *client.Client, namespace, name string, report func(stage string)) (
 	*snapshotv1beta1.VirtualMachineSnapshot, error,
 ) {
 	source, err := c.Source(snapshotv1beta1.SchemeGroupVersion, client.Snapshots, namespace)
 	if err != nil {
 		return nil, err
 	}
-	progress := wait.Progress[*snapshotv1beta1.VirtualMachineSnapshot]{Stage: Stage, Done: Taken, Report: tell}
+	progress := wait.Progress[*snapshotv1beta1.VirtualMachineSnapshot]{Stage: Stage, Done: Taken, Report: report}
 	s, err := progress.Wait(ctx, source, "snapshot", namespace, name)
 	return s, errorOf(err)
 }

@@ -19,7 +19,7 @@ type Column[T any] struct {
 	Compare func(a, b T) int
 }
 
-// Names are the names of columns, in their order.
+// Names returns the names of columns, in their order.
 func Names[T any](columns []Column[T]) []string {
 	out := make([]string, len(columns))
 	for i, c := range columns {

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// accessTime is when a local file was changed last: where it was read cannot be told everywhere.
+// accessTime is when a local file was changed last: when it was read is not known everywhere.
 func accessTime(info fs.FileInfo) time.Time { return info.ModTime() }

@@ -29,7 +29,7 @@ type Copier struct {
 	// Preserve keeps times and all of the mode. Without it a new file has the mode of its source as far as
 	// the umask allows.
 	Preserve bool
-	// Progress is told how far a file is, in bytes; nil is nobody. It is called by the goroutines that copy, one file
+	// Progress, which may be nil, is called with how far a file is, in bytes, by the goroutines that copy, one file
 	// at a time.
 	Progress func(name string, done, total int64)
 
@@ -315,7 +315,7 @@ func (c *Copier) getDir(ctx context.Context, from, to string, info fs.FileInfo, 
 	return errors.Join(failed...)
 }
 
-// counted is a reader that tells Progress.
+// counted is a reader that calls Progress.
 func (c *Copier) counted(r io.Reader, name string, total int64) io.Reader {
 	if c.Progress == nil {
 		return r
@@ -324,7 +324,7 @@ func (c *Copier) counted(r io.Reader, name string, total int64) io.Reader {
 	return &counter{c: c, r: r, name: name, total: total}
 }
 
-// counting is a writer that tells Progress.
+// counting is a writer that calls Progress.
 func (c *Copier) counting(w io.Writer, name string, total int64) io.Writer {
 	if c.Progress == nil {
 		return w

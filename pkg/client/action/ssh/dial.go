@@ -67,14 +67,14 @@ func timedOut(err error) bool {
 		(!errors.As(err, &dial) || dial.Op != "dial")
 }
 
-// passing is whether time may mend err.
+// passing reports whether err may pass by itself.
 func passing(err error) bool {
 	return forward.Refused(err) || forward.Unreachable(err) || stream.NotYet(err) ||
 		client.Passing(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// HostName is what the host key of a guest is known by, as in KubeVirt: vm.NAME.NAMESPACE, or vmi.NAME.NAMESPACE for
-// who asked for the instance.
+// HostName returns the name of a guest in the file of host keys, as in KubeVirt: vm.NAME.NAMESPACE, or
+// vmi.NAME.NAMESPACE for who asked for the instance.
 func HostName(t forward.Target) string {
 	kind := "vm."
 	if t.Instance {

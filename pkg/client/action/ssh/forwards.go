@@ -89,7 +89,7 @@ func split(text string) ([]string, error) {
 // Forwarder serves forwarded ports over a client.
 type Forwarder struct {
 	Client *ssh.Client
-	// Failed is told of connections that could not be made; nil is nobody. It may be called at any time.
+	// Failed, which may be nil, is called for connections that could not be made, at any time.
 	Failed func(error)
 
 	listeners []net.Listener

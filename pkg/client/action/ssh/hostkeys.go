@@ -37,8 +37,8 @@ type HostKeys struct {
 	Checking Checking
 	// Prompt asks; nil is nobody to ask.
 	Prompt Prompter
-	// Tell gets a notice for the user; nil is nobody.
-	Tell func(notice string)
+	// Notify, which may be nil, is called with notices for the user.
+	Notify func(notice string)
 }
 
 // HostKeyError is a guest that is not the one that is known, or is not known.
@@ -99,7 +99,7 @@ func (h *HostKeys) check(address string, key ssh.PublicKey, err error) error {
 	case !errors.As(err, &unlike):
 		return &HostKeyError{fmt.Sprintf("the host key of %s: %s", host, err)}
 	case len(unlike.Want) > 0 && h.Checking == Unchecked:
-		h.tell(fmt.Sprintf("Warning: the host key of %s has changed and is not checked.", host))
+		h.notify(fmt.Sprintf("Warning: the host key of %s has changed and is not checked.", host))
 		return nil
 	case len(unlike.Want) > 0:
 		old := unlike.Want[0]
@@ -159,12 +159,12 @@ func (h *HostKeys) remember(host string, key ssh.PublicKey) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("remember the host key: %w", err)
 	}
-	h.tell(fmt.Sprintf("Warning: Permanently added '%s' (%s) to the list of known hosts.", host, key.Type()))
+	h.notify(fmt.Sprintf("Warning: Permanently added '%s' (%s) to the list of known hosts.", host, key.Type()))
 	return nil
 }
 
-func (h *HostKeys) tell(notice string) {
-	if h.Tell != nil {
-		h.Tell(notice)
+func (h *HostKeys) notify(notice string) {
+	if h.Notify != nil {
+		h.Notify(notice)
 	}
 }

@@ -161,8 +161,8 @@ func (s *Session) wait(ctx context.Context, client *ssh.Client, session *ssh.Ses
 	}
 }
 
-// endInput tells the command that there is no more. Some servers take the end of a terminal's stream as that of the
-// terminal itself and hang up; a user would type Ctrl-D. A command that has ended already hears neither.
+// endInput signals to the command that there is no more. Some servers take the end of a terminal's stream as that of
+// the terminal itself and hang up; a user would type Ctrl-D. A command that has ended already hears neither.
 func (s *Session) endInput(in io.WriteCloser) {
 	if s.Terminal {
 		_, _ = in.Write([]byte{endOfInput})

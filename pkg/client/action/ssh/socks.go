@@ -12,7 +12,7 @@ import (
 // socksTimeout is what a client may take to say what it wants.
 const socksTimeout = 30 * time.Second
 
-// socks reads what a client wants by SOCKS5 (RFC 1928, CONNECT without authentication). answer tells it how that went.
+// socks reads what a client wants by SOCKS5 (RFC 1928, CONNECT without authentication). answer writes how that went.
 func socks(conn net.Conn) (to string, answer func(error) error, err error) {
 	if err := conn.SetDeadline(time.Now().Add(socksTimeout)); err != nil {
 		return "", nil, err

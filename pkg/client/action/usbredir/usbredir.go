@@ -32,7 +32,7 @@ func CheckDevice(device string) error {
 	return nil
 }
 
-// Args are the program's for a device and the port that it is to connect to.
+// Args returns the program's arguments for a device and the port that it is to connect to.
 func Args(device string, port int) []string {
 	return []string{"--device", device, "--to", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 }
@@ -79,7 +79,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// NewReport is the report of a port that can be reached.
+// NewReport returns the report of a port that can be reached.
 func NewReport(namespace, name, address string, port int) *Report {
 	return &Report{
 		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "USBRedirection"},

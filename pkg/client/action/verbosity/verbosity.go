@@ -40,7 +40,7 @@ var components = map[string]string{
 	"virt-launcher": "virtLauncher", Operator: "virtOperator",
 }
 
-// Components are the names of the components, sorted.
+// Components returns the names of the components, sorted.
 func Components() []string {
 	names := make([]string, 0, len(components))
 	for name := range components {
@@ -82,7 +82,7 @@ func NewReport() *Report {
 	return &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "LogVerbosityReport"}}
 }
 
-// Of is the level of a component by the KubeVirt resource.
+// Of returns the level of a component by the KubeVirt resource.
 func Of(kv *v1.KubeVirt, component string) uint {
 	developer := kv.Spec.Configuration.DeveloperConfiguration
 	if developer == nil || developer.LogVerbosity == nil {
@@ -99,9 +99,9 @@ func Of(kv *v1.KubeVirt, component string) uint {
 	return level
 }
 
-// OfVM is the level of a VM's launcher: what it has (by the labels of its instance, nil when it does not run), and what
-// it will have. The instance that has no label began with what the KubeVirt resource said then, which is taken to be
-// what it says now.
+// OfVM returns the level of a VM's launcher: what it has (by the labels of its instance, nil when it does not run), and
+// what it will have. The instance that has no label began with what the KubeVirt resource said then, which is taken to
+// be what it says now.
 func OfVM(kv *v1.KubeVirt, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) Level {
 	common := Of(kv, "virt-launcher")
 	var template map[string]string
@@ -126,7 +126,7 @@ func labelled(labels map[string]string, otherwise uint) uint {
 	return level
 }
 
-// Change is what to do to the levels of the components.
+// Change says how to change the levels of the components.
 type Change struct {
 	// Reset forgets the levels of all before the others are set.
 	Reset bool
@@ -134,7 +134,7 @@ type Change struct {
 	Set map[string]uint
 }
 
-// Patch is the JSON merge patch of the KubeVirt resource that makes the change.
+// Patch returns the JSON merge patch of the KubeVirt resource that makes the change.
 func (c Change) Patch() ([]byte, error) {
 	levels := map[string]any{}
 	if c.Reset {
@@ -154,7 +154,7 @@ func (c Change) Patch() ([]byte, error) {
 	}}})
 }
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	KubeVirtList(ctx context.Context) (*v1.KubeVirtList, error)
 	Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool,

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// API is what is asked of the cluster.
+// API has the methods of a client that the package calls.
 type API interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
 	Names(ctx context.Context, group, namespace, resource string) ([]string, error)

@@ -45,7 +45,7 @@ type Parameter struct {
 type Template struct {
 	Name       string
 	Parameters []Parameter
-	// Message tells the user what to do with the VM; it may name parameters.
+	// Message says to the user what to do with the VM; it may name parameters.
 	Message string
 	// machine is the VirtualMachine, with names of parameters in it.
 	machine map[string]any
@@ -103,7 +103,7 @@ func Random() *rand.Rand {
 	return rand.New(rand.NewChaCha8(seed())) //nolint:gosec // seeded by the system's generator, for passwords as well
 }
 
-// Processed is what came of a template.
+// Processed is the result of a template.
 type Processed struct {
 	// Machine is the VirtualMachine, of kubevirt.io/v1.
 	Machine *unstructured.Unstructured

@@ -21,12 +21,12 @@ type Proxy struct {
 	Dial Dial
 	// Keep waits for another viewer when one has gone; else Serve ends with the first.
 	Keep bool
-	// Ended is told how the session of a viewer ended when Keep is set; nil is not.
+	// Ended, which may be nil, is called when Keep is set, with how the session of a viewer ended.
 	Ended func(error)
 }
 
 // Serve takes viewers from l, which it closes, until ctx ends or, without Keep, the first has gone. first is a session
-// opened before, which shows early that there is a screen; nil is none. How the guest's side ended is the error: a
+// opened before, which shows early that there is a screen; it may be nil. How the guest's side ended is the error: a
 // *stream.CloseError when another client took over.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener, first *stream.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)

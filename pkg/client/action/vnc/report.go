@@ -28,7 +28,7 @@ func (r *ScreenshotReport) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// NewScreenshotReport is the report of one screenshot.
+// NewScreenshotReport returns the report of one screenshot.
 func NewScreenshotReport(namespace, name, file string, p Picture) *ScreenshotReport {
 	return &ScreenshotReport{
 		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "Screenshot"},
@@ -56,7 +56,7 @@ func (r *SessionReport) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// NewSessionReport is the report of a screen that can be reached at an address.
+// NewSessionReport returns the report of a screen that can be reached at an address.
 func NewSessionReport(namespace, name, address string, port int, url string) *SessionReport {
 	return &SessionReport{
 		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "VNCSession"},

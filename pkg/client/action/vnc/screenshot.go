@@ -14,7 +14,7 @@ import (
 // maxHead is how much of a picture is kept to read its size from, bytes.
 const maxHead = 64
 
-// Picture is what Save has written.
+// Picture describes the file that Save has written.
 type Picture struct {
 	Width, Height int
 	Bytes         int64

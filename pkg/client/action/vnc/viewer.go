@@ -30,7 +30,7 @@ type Viewer struct {
 	Path string
 }
 
-// System is what a machine has.
+// System describes the machine that a viewer is to run on.
 type System struct {
 	// OS is runtime.GOOS.
 	OS string
@@ -76,7 +76,7 @@ func (s System) Find(kind string) (Viewer, error) {
 	return Viewer{}, fmt.Errorf("%w: looked for %s", ErrNoViewer, strings.Join(tried, ", "))
 }
 
-// Args are the program's arguments for a server at address.
+// Args returns the program's arguments for a server at address.
 func (v Viewer) Args(address net.Addr, verbose bool) []string {
 	target := address.String()
 	if tcp, ok := address.(*net.TCPAddr); ok {

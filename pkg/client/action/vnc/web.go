@@ -76,7 +76,7 @@ func (w *Web) Serve(ctx context.Context, l net.Listener, first *stream.Conn) err
 	return nil
 }
 
-// URL is what opens the page, once.
+// URL returns the address that opens the page, once.
 func (w *Web) URL(port int) string {
 	return fmt.Sprintf("http://127.0.0.1:%d/?token=%s", port, w.Token)
 }
@@ -219,7 +219,7 @@ func (w *Web) screen(rw http.ResponseWriter, r *http.Request) {
 	case dialled != nil:
 		_ = browser.CloseWithReason(stream.CodeInternal, dialled.Error()) // a page can read no other answer
 	default:
-		// How it ends is told to the page by the close frame.
+		// The page reads from the close frame how it ends.
 		_ = stream.Splice(w.ctx, browser, guest)
 	}
 }

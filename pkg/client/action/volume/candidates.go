@@ -35,7 +35,7 @@ type Claim struct {
 	UsedBy []string
 }
 
-// Candidates are the claims of a namespace by name. users is false where the caller may not read whose volumes they
+// Candidates returns the claims of a namespace by name. users is false where the caller may not read whose volumes they
 // are; UsedBy is empty then.
 func Candidates(ctx context.Context, api Reader, namespace string) (found []Claim, users bool, err error) {
 	err = pages(ctx, api, "/api/v1", namespace, "persistentvolumeclaims", func(c *corev1.PersistentVolumeClaim) {

@@ -17,8 +17,8 @@ type Attachment struct {
 	Status *v1.VolumeStatus
 }
 
-// Attachments are the hotplugged volumes of a machine: those of the instance, then those that only the VM has. Either
-// may be nil.
+// Attachments returns the hotplugged volumes of a machine: those of the instance, then those that only the VM has.
+// Either may be nil.
 func Attachments(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Attachment {
 	var out []Attachment
 	template := &v1.VirtualMachineInstanceSpec{}

@@ -19,7 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
 	ReadMetadata(ctx context.Context, path string) (*metav1.PartialObjectMetadata, error)
@@ -69,10 +69,10 @@ func (o Options) resource() string {
 	return client.VMs
 }
 
-// Name is that of the volume in the spec.
+// Name returns the name of the volume in the spec.
 func (o Options) Name() string { return cmp.Or(o.Disk, o.Volume) }
 
-// Request is the body of a request to add a volume.
+// Request returns the body of a request to add a volume.
 func Request(o Options) *v1.AddVolumeOptions {
 	disk := &v1.Disk{Name: o.Name(), Serial: o.Serial, Cache: v1.DriverCache(o.Cache)}
 	if disk.Serial == "" {
@@ -184,7 +184,7 @@ func has(volumes []v1.Volume, name string) bool {
 	return slices.ContainsFunc(volumes, func(v v1.Volume) bool { return v.Name == name })
 }
 
-// Names are the hotplugged volumes of an instance or a template.
+// Names returns the hotplugged volumes of an instance or a template.
 func Names(spec *v1.VirtualMachineInstanceSpec) []string {
 	var out []string
 	for i := range spec.Volumes {

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// State is what is known of one virtual machine. Either may be nil.
+// State has the objects of one virtual machine. Either may be nil.
 type State struct {
 	VM  *v1.VirtualMachine
 	VMI *v1.VirtualMachineInstance
@@ -34,7 +34,7 @@ type Condition struct {
 // LoginName is the --for of a login prompt, which Parse does not know since it needs the console.
 const LoginName = "login"
 
-// Names are the conditions that Parse understands, and LoginName.
+// Names returns the conditions that Parse understands, and LoginName.
 func Names() []string {
 	return []string{"running", "stopped", "ready", "agent", "ip", LoginName, "deleted", "condition=", "jsonpath="}
 }

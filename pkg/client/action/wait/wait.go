@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
-// API is what the package needs of a client.
+// API has the methods of a client that the package calls.
 type API interface {
 	VMList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineList, error)
 	VMIList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error)

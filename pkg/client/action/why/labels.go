@@ -10,7 +10,7 @@ import (
 )
 
 // labelled says what a label that virtkit looks for on nodes is about, by its beginning, and what asks for it.
-var labelled = []struct{ prefix, mend string }{
+var labelled = []struct{ prefix, fix string }{
 	{v1.CPUModelLabel, "spec.template.spec.domain.cpu.model of the VM; host-model fits every node"},
 	{v1.CPUFeatureLabel, "spec.template.spec.domain.cpu.features of the VM: leave the feature out, or let its policy " +
 		"be optional"},
@@ -53,14 +53,14 @@ func (e *explanation) missingLabels(pod *corev1.Pod) []string {
 	return out
 }
 
-// labelMends says what asks for labels that are missing.
-func labelMends(missing []string) []string {
+// labelFixes says what asks for labels that are missing.
+func labelFixes(missing []string) []string {
 	var out []string
 	for _, l := range labelled {
 		asked := slices.ContainsFunc(missing,
 			func(text string) bool { return strings.HasPrefix(text, "the label "+l.prefix) })
 		if asked {
-			out = append(out, l.mend)
+			out = append(out, l.fix)
 		}
 	}
 	return out

@@ -20,9 +20,9 @@ func (e *explanation) migration() *Migration {
 		return nil
 	}
 	m := &Migration{Obstacles: []Cause{}}
-	add := func(layer Layer, object, reason, message string, mend ...string) {
+	add := func(layer Layer, object, reason, message string, fixes ...string) {
 		m.Obstacles = append(m.Obstacles,
-			Cause{Layer: layer, Object: object, Reason: reason, Message: message, State: Broken, Mend: mend})
+			Cause{Layer: layer, Object: object, Reason: reason, Message: message, State: Broken, Fixes: fixes})
 	}
 	if vmi.Status.Phase != v1.Running {
 		add(LayerVMI, e.vmiObject(), "NotRunning", "the guest does not run", "virtctl why "+e.Name+e.flag())
@@ -33,7 +33,7 @@ func (e *explanation) migration() *Migration {
 	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse); c !=
 		nil {
 		for _, o := range migrations.ParseObstacles(c.Message) {
-			add(LayerVMI, e.vmiObject(), obstacleReason(o, c.Reason), o.String(), obstacleMend(o)...)
+			add(LayerVMI, e.vmiObject(), obstacleReason(o, c.Reason), o.String(), obstacleFixes(o)...)
 		}
 	}
 	e.migrationUnderWay(add)
@@ -85,7 +85,7 @@ func (e *explanation) nodesElsewhere(add obstacle) {
 const mostMisfits = 3
 
 // obstacle notes one.
-type obstacle func(layer Layer, object, reason, message string, mend ...string)
+type obstacle func(layer Layer, object, reason, message string, fixes ...string)
 
 func (e *explanation) migrationUnderWay(add obstacle) {
 	for i := range e.Migrations {
@@ -99,9 +99,9 @@ func (e *explanation) migrationUnderWay(add obstacle) {
 			"virtctl migrate-cancel "+e.Name+e.flag())
 		if pod := e.target(migration); pod != nil {
 			c := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
-			reason, text, mend := e.schedulerSays(pod, c.Message)
+			reason, text, fixes := e.schedulerSays(pod, c.Message)
 			add(LayerPod, "pod/"+pod.Name, reason,
-				"the target pod of migration "+migration.Name+" is unschedulable: "+text, mend...)
+				"the target pod of migration "+migration.Name+" is unschedulable: "+text, fixes...)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func obstacleReason(o migrations.Obstacle, first string) string {
 	return first
 }
 
-func obstacleMend(o migrations.Obstacle) []string {
+func obstacleFixes(o migrations.Obstacle) []string {
 	switch {
 	case o.Kind == migrations.State:
 		return []string{"set spec.configuration.vmStateStorageClass of the KubeVirt resource to storage that has " +

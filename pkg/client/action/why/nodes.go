@@ -22,7 +22,7 @@ const heartbeatLimit = 3 * time.Minute
 var verdicts = []struct {
 	says          *regexp.Regexp
 	reason, means string
-	mend          []string
+	fixes         []string
 }{
 	{
 		regexp.MustCompile(`Insufficient memory`), "NoMemory", "too little memory left",
@@ -98,16 +98,16 @@ func (e *explanation) unscheduled(pod *corev1.Pod) {
 		e.add(rankProgress, LayerPod, object, Waiting, "Scheduling", "the scheduler is choosing a node")
 		return
 	}
-	reason, text, mend := e.schedulerSays(pod, c.Message)
+	reason, text, fixes := e.schedulerSays(pod, c.Message)
 	r := rankSchedule
 	if (reason == "UnboundClaim" || reason == "ClaimMissing" || reason == "NoVolume") && e.hasLayer(LayerVolumes) {
 		r = rankSymptom // the claim itself is the cause
 	}
-	e.add(r, LayerPod, object, Broken, reason, text, mend...).Evidence = "condition PodScheduled: " + c.Message
+	e.add(r, LayerPod, object, Broken, reason, text, fixes...).Evidence = "condition PodScheduled: " + c.Message
 }
 
 // schedulerSays translates what the scheduler says of a pod that no node can take.
-func (e *explanation) schedulerSays(pod *corev1.Pod, message string) (reason, text string, mend []string) {
+func (e *explanation) schedulerSays(pod *corev1.Pod, message string) (reason, text string, fixes []string) {
 	verdict, _, _ := strings.Cut(message, " preemption:")
 	var parts []string
 	reason = "Unschedulable"
@@ -125,7 +125,7 @@ func (e *explanation) schedulerSays(pod *corev1.Pod, message string) (reason, te
 			reason = "Unschedulable" // several
 		}
 		parts = append(parts, count(verdict, where[0])+v.means)
-		mend = append(mend, v.mend...)
+		fixes = append(fixes, v.fixes...)
 	}
 	text = "no node can take it"
 	if len(parts) > 0 {
@@ -135,12 +135,12 @@ func (e *explanation) schedulerSays(pod *corev1.Pod, message string) (reason, te
 	}
 	if missing := e.missingLabels(pod); len(missing) > 0 && strings.Contains(verdict, "node affinity/selector") {
 		text += "; no node has " + strings.Join(missing, ", ")
-		mend = append(labelMends(missing), mend...)
+		fixes = append(labelFixes(missing), fixes...)
 	}
 	if len(parts) > 1 {
 		reason = "Unschedulable"
 	}
-	return reason, text, append(mend, "kubectl describe pod/"+pod.Name+e.flag())
+	return reason, text, append(fixes, "kubectl describe pod/"+pod.Name+e.flag())
 }
 
 func (e *explanation) hasLayer(layer Layer) bool {

@@ -59,13 +59,13 @@ func ExplainOperation(f OperationFacts) *Report {
 }
 
 // operation adds the object itself, and its cause unless it is done.
-func (e *explanation) operation(object string, state State, stage, waits string, mend ...string) {
+func (e *explanation) operation(object string, state State, stage, waits string, fixes ...string) {
 	e.chain = append(e.chain, Link{Layer: LayerSnapshot, Object: object, State: state, Message: stage})
 	switch state {
 	case Broken:
-		e.add(rankRefused, LayerSnapshot, object, Broken, "Failed", "it failed: "+stage, mend...)
+		e.add(rankRefused, LayerSnapshot, object, Broken, "Failed", "it failed: "+stage, fixes...)
 	case Waiting:
-		e.add(rankProgress, LayerSnapshot, object, Waiting, "InProgress", waits, mend...)
+		e.add(rankProgress, LayerSnapshot, object, Waiting, "InProgress", waits, fixes...)
 	}
 }
 
@@ -81,7 +81,7 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 	case snapshot.Ready(s):
 		state, summary = OK, "nothing blocks it: the snapshot can be restored"
 	}
-	mend := []string{"virtctl snapshot show " + f.Name + e.flag(), machine, controller}
+	fixes := []string{"virtctl snapshot show " + f.Name + e.flag(), machine, controller}
 	if never := vmsnapshots.MemoryNever(stage); never && state == Waiting {
 		state, summary = Broken, "the snapshot goes no further: "+stage
 		e.chain = append(e.chain, Link{Layer: LayerSnapshot, Object: object, State: state, Message: stage})
@@ -89,9 +89,9 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 			e.withoutMemory(s)...)
 	} else {
 		if never {
-			mend = e.withoutMemory(s)
+			fixes = e.withoutMemory(s)
 		}
-		e.operation(object, state, stage, "it is not taken yet: "+stage, mend...)
+		e.operation(object, state, stage, "it is not taken yet: "+stage, fixes...)
 	}
 	e.chain = append(e.chain, Link{
 		Layer: LayerVM, Object: "vm/" + s.Spec.Source.Name, State: OK, Message: "the VM that it is of",
@@ -134,9 +134,9 @@ func (e *explanation) restore(f OperationFacts) (State, string) {
 	state, summary := Waiting, "the restore is under way: "+stage
 	waits := "it is not complete yet: " + stage
 	source := "snapshot/" + r.Spec.VirtualMachineSnapshotName
-	mend := []string{"virtctl why " + source + e.flag()}
+	fixes := []string{"virtctl why " + source + e.flag()}
 	if !f.NoTarget {
-		mend = append(mend, "virtctl why "+target+e.flag())
+		fixes = append(fixes, "virtctl why "+target+e.flag())
 	}
 	giveUp := "kubectl delete vmrestore " + f.Name + e.flag()
 	stuck := snapshot.Stuck(r)
@@ -148,19 +148,19 @@ func (e *explanation) restore(f OperationFacts) (State, string) {
 		state, summary = OK, "nothing blocks it: the restore is complete"
 	case f.NoSource:
 		state, summary = Broken, fmt.Sprintf("%s, which it restores, does not exist", source)
-		mend = []string{giveUp}
+		fixes = []string{giveUp}
 	case f.Running:
 		summary = fmt.Sprintf("VM %s runs, and is restored only when it is stopped", target)
-		waits, mend = summary, append([]string{"virtctl stop " + target + e.flag(), giveUp}, mend...)
+		waits, fixes = summary, append([]string{"virtctl stop " + target + e.flag(), giveUp}, fixes...)
 	case stuck != "":
 		state, summary = Broken, "the restore goes no further: "+stuck
-		mend = append([]string{giveUp}, mend...)
+		fixes = append([]string{giveUp}, fixes...)
 	}
 	if stuck != "" && state == Broken && err == nil {
 		e.chain = append(e.chain, Link{Layer: LayerSnapshot, Object: object, State: state, Message: stage})
-		e.add(rankRefused, LayerSnapshot, object, Broken, "Stuck", "it goes no further: "+stuck, mend...)
+		e.add(rankRefused, LayerSnapshot, object, Broken, "Stuck", "it goes no further: "+stuck, fixes...)
 	} else {
-		e.operation(object, state, stage, waits, mend...)
+		e.operation(object, state, stage, waits, fixes...)
 	}
 	vm := Link{Layer: LayerVM, Object: "vm/" + target, State: OK, Message: "the VM that is restored"}
 	switch {
@@ -192,13 +192,13 @@ func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string)
 	case done:
 		state, summary = OK, "nothing blocks it: the clone is there"
 	}
-	mend := e.partsOf(c)
+	fixes := e.partsOf(c)
 	if err != nil {
 		// It has taken its parts away.
-		mend = []string{"kubectl delete vmclone " + e.Name + e.flag()}
+		fixes = []string{"kubectl delete vmclone " + e.Name + e.flag()}
 	}
-	mend = append(mend, "kubectl -n kubevirt logs deployment/virt-controller")
-	e.operation("clone/"+e.Name, state, stage, "it is not done yet: "+stage, mend...)
+	fixes = append(fixes, "kubectl -n kubevirt logs deployment/virt-controller")
+	e.operation("clone/"+e.Name, state, stage, "it is not done yet: "+stage, fixes...)
 	if c.Spec.Source != nil {
 		kind := "vm/"
 		if c.Spec.Source.Kind == "VirtualMachineSnapshot" {
@@ -225,7 +225,7 @@ func (e *explanation) partsOf(c *clonev1beta1.VirtualMachineClone) (out []string
 	return out
 }
 
-// underWay tells of a snapshot or restore of the VM that is under way, and of restores that wait for its end.
+// underWay adds a snapshot or restore of the VM that is under way, and restores that wait for its end.
 func (e *explanation) underWay(vm *v1.VirtualMachine) {
 	held := vm.Status.RestoreInProgress
 	if held != nil {

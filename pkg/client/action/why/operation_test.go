@@ -59,7 +59,7 @@ func TestExplainOperation(t *testing.T) {
 		facts   OperationFacts
 		state   State
 		summary string
-		mend    string
+		fix     string
 	}{
 		"ready": {OperationFacts{Name: "snap", Snapshot: ready}, OK, "can be restored", ""},
 		"taking": {
@@ -134,18 +134,18 @@ func TestExplainOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.facts.Namespace = "default"
 			r := ExplainOperation(tc.facts)
-			mends := ""
+			fixes := ""
 			for _, c := range r.Causes {
-				mends += strings.Join(c.Mend, "\n") + "\n"
+				fixes += strings.Join(c.Fixes, "\n") + "\n"
 			}
-			if tc.state == Broken && strings.Contains(mends, "snapshot/tmp") {
-				t.Errorf("a clone that failed has no snapshot any more: %s", mends)
+			if tc.state == Broken && strings.Contains(fixes, "snapshot/tmp") {
+				t.Errorf("a clone that failed has no snapshot any more: %s", fixes)
 			}
-			if strings.Contains(mends, "virtctl logs") {
-				t.Errorf("virtctl logs has no source of components: %s", mends)
+			if strings.Contains(fixes, "virtctl logs") {
+				t.Errorf("virtctl logs has no source of components: %s", fixes)
 			}
-			if r.Verdict != tc.state || !strings.Contains(r.Summary, tc.summary) || !strings.Contains(mends, tc.mend) {
-				t.Errorf("%s %q\n%s", r.Verdict, r.Summary, mends)
+			if r.Verdict != tc.state || !strings.Contains(r.Summary, tc.summary) || !strings.Contains(fixes, tc.fix) {
+				t.Errorf("%s %q\n%s", r.Verdict, r.Summary, fixes)
 			}
 			if (r.Verdict == OK) != (len(r.Causes) == 0) || len(r.Chain) < 2 {
 				t.Errorf("causes %v, chain %v", r.Causes, r.Chain)

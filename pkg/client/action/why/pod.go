@@ -180,7 +180,7 @@ func (e *explanation) starting(pod *corev1.Pod) {
 	for _, kind := range []struct {
 		event, reason, message string
 		rank                   rank
-		mend                   []string
+		fixes                  []string
 	}{
 		{
 			"FailedCreatePodSandBox", "Sandbox", "the node cannot make the pod's network or sandbox", rankSandbox,
@@ -202,7 +202,7 @@ func (e *explanation) starting(pod *corev1.Pod) {
 			continue
 		}
 		e.add(kind.rank, LayerPod, e.podObject(), Broken, kind.reason, kind.message+": "+firstLine(event.Message),
-			append(kind.mend, "kubectl describe "+e.podObject()+e.flag())...).Evidence = quote(event)
+			append(kind.fixes, "kubectl describe "+e.podObject()+e.flag())...).Evidence = quote(event)
 		return
 	}
 	waited := e.Now.Sub(pod.CreationTimestamp.Time)
@@ -245,12 +245,12 @@ func (e *explanation) image(pod *corev1.Pod, w *corev1.ContainerStateWaiting) {
 				fmt.Sprintf("containerDisk.image of volume %q in the VM", v.Name)
 		}
 	}
-	reason, why, mend := "ImagePull", firstLine(message), []string{field}
+	reason, why, fixes := "ImagePull", firstLine(message), []string{field}
 	low := strings.ToLower(message)
 	switch {
 	case w.Reason == "ErrImageNeverPull":
 		reason, why = "ImageNotPresent", "it is not on node "+pod.Spec.NodeName+" and the policy is Never"
-		mend = append(mend, "set imagePullPolicy to IfNotPresent, or load the image: virt-local load-image")
+		fixes = append(fixes, "set imagePullPolicy to IfNotPresent, or load the image: virt-local load-image")
 	case w.Reason == "InvalidImageName" || strings.Contains(low, "invalid reference"):
 		reason, why = "ImageName", "its name is not valid"
 	case strings.Contains(low, "not found") || strings.Contains(low, "manifest unknown"):
@@ -258,7 +258,7 @@ func (e *explanation) image(pod *corev1.Pod, w *corev1.ContainerStateWaiting) {
 	case strings.Contains(low, "unauthorized") || strings.Contains(low, "denied") ||
 		strings.Contains(low, "forbidden") || strings.Contains(low, "no basic auth"):
 		reason, why = "ImageDenied", "the registry denies it: the name is wrong or needs credentials"
-		mend = append(mend, "containerDisk.imagePullSecret of the volume")
+		fixes = append(fixes, "containerDisk.imagePullSecret of the volume")
 	case strings.Contains(low, "no such host") || strings.Contains(low, "dial tcp") ||
 		strings.Contains(low, "i/o timeout") || strings.Contains(low, "connection refused"):
 		reason, why = "RegistryUnreachable", "node "+pod.Spec.NodeName+" cannot reach the registry"
@@ -268,7 +268,7 @@ func (e *explanation) image(pod *corev1.Pod, w *corev1.ContainerStateWaiting) {
 		reason, why = "NodeDiskFull", "node "+pod.Spec.NodeName+" has no room for it"
 	}
 	e.add(rankImage, LayerPod, e.podObject(), Broken, reason,
-		fmt.Sprintf("%s, %s, cannot be pulled: %s", whose, image, why), mend...).Evidence = w.Reason + ": " + message
+		fmt.Sprintf("%s, %s, cannot be pulled: %s", whose, image, why), fixes...).Evidence = w.Reason + ": " + message
 }
 
 func firstLine(text string) string {

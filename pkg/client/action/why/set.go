@@ -109,7 +109,7 @@ func ExplainSet(f SetFacts) *Report {
 	return r
 }
 
-// firstOf is what to mend first of a machine.
+// firstOf is what to fix first of a machine.
 func firstOf(r *Report) Cause {
 	for _, c := range r.Causes {
 		if c.State != OK {
@@ -118,7 +118,7 @@ func firstOf(r *Report) Cause {
 	}
 	return Cause{
 		Layer: LayerVM, Object: "vm/" + r.Metadata.Name, Reason: "NotReady", Message: r.Summary, State: Waiting,
-		rank: rankProgress,
-		Mend: []string{"virtctl why " + r.Metadata.Name + " -n " + r.Metadata.Namespace},
+		rank:  rankProgress,
+		Fixes: []string{"virtctl why " + r.Metadata.Name + " -n " + r.Metadata.Namespace},
 	}
 }

@@ -98,7 +98,7 @@ func TestExplainSet(t *testing.T) {
 			var causes []string
 			for _, c := range r.Causes {
 				causes = append(causes, c.Reason)
-				if len(c.Mend) == 0 && c.State == Broken || c.Message == "" {
+				if len(c.Fixes) == 0 && c.State == Broken || c.Message == "" {
 					t.Errorf("cause %+v", c)
 				}
 			}

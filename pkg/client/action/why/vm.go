@@ -58,12 +58,12 @@ func (e *explanation) vm() {
 	e.link(LayerVM, e.vmObject(), state, message, time.Time{})
 }
 
-// renaming tells of a rename that was interrupted: until it is finished nothing is done for the VM, whatever it is
+// renaming adds a rename that was interrupted: until it is finished nothing is done for the VM, whatever it is
 // asked.
 func (e *explanation) renaming(vm *v1.VirtualMachine) bool {
 	from, err := identity.RenamingOf(vm)
 	if err != nil || from == nil {
-		return false // what no rename has written, the Failure condition tells of
+		return false // what no rename has written, the Failure condition reports
 	}
 	e.add(rankRefused, LayerVM, e.vmObject(), Broken, "Renaming",
 		fmt.Sprintf("VM %s is being renamed to it, which is not finished; it does not start before", from.Name),
@@ -73,18 +73,18 @@ func (e *explanation) renaming(vm *v1.VirtualMachine) bool {
 
 func (e *explanation) absent() {
 	message := action.NotFound(action.ResourceVMs, e.Namespace, e.Name).Error()
-	mend := []string{"virtctl list -A"}
+	fixes := []string{"virtctl list -A"}
 	if len(e.Namesakes) > 0 {
 		message += "; there is " + strings.Join(e.Namesakes, " and ")
-		mend = nil
+		fixes = nil
 		for _, object := range e.Namesakes {
-			mend = append(mend, "virtctl why "+object+e.flag())
+			fixes = append(fixes, "virtctl why "+object+e.flag())
 		}
 	} else if near := nearest(e.Name, e.Others); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
-		mend = append([]string{"virtctl why " + near + e.flag()}, mend...)
+		fixes = append([]string{"virtctl why " + near + e.flag()}, fixes...)
 	}
-	e.add(rankAbsent, LayerVM, e.vmObject(), Broken, "NotFound", message, mend...)
+	e.add(rankAbsent, LayerVM, e.vmObject(), Broken, "NotFound", message, fixes...)
 }
 
 // nearest is the name that differs by the fewest letters, if by two at most or in a prefix.
@@ -151,8 +151,8 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 		return false
 	}
 	text := c.Message
-	refuse := func(reason, message string, mend ...string) bool {
-		e.add(rankRefused, LayerVM, e.vmObject(), Broken, reason, message, mend...).
+	refuse := func(reason, message string, fixes ...string) bool {
+		e.add(rankRefused, LayerVM, e.vmObject(), Broken, reason, message, fixes...).
 			Evidence = "condition Failure: " + text
 		return true
 	}
@@ -213,8 +213,8 @@ const runAgain = "set spec.runStrategy to Manual or Always to run it again"
 
 // notWanted says why a VM without a guest is content with that.
 func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) bool {
-	off := func(reason, message string, mend ...string) bool {
-		e.add(rankIntent, LayerVM, e.vmObject(), Off, reason, message, mend...)
+	off := func(reason, message string, fixes ...string) bool {
+		e.add(rankIntent, LayerVM, e.vmObject(), Off, reason, message, fixes...)
 		return true
 	}
 	start := "virtctl start " + e.Name + e.flag()

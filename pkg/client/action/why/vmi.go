@@ -89,8 +89,8 @@ func (e *explanation) notCreated(vmi *v1.VirtualMachineInstance) {
 		return
 	}
 	text := strings.TrimPrefix(c.Message, "create pod: ")
-	refuse := func(reason, message string, mend ...string) {
-		e.add(rankRefused, LayerPod, e.podObject(), Broken, reason, message, mend...).
+	refuse := func(reason, message string, fixes ...string) {
+		e.add(rankRefused, LayerPod, e.podObject(), Broken, reason, message, fixes...).
 			Evidence = "condition Synchronized: " + c.Message
 	}
 	switch {
@@ -139,14 +139,14 @@ func (e *explanation) stopping(vmi *v1.VirtualMachineInstance) {
 			"virtctl stop "+e.Name+e.flag()+" --force --grace-period 0 (does not wait for the guest)")
 		return
 	}
-	mend := []string{"virtctl stop " + e.Name + e.flag() + " --force --grace-period 0"}
+	fixes := []string{"virtctl stop " + e.Name + e.flag() + " --force --grace-period 0"}
 	if vmi.Status.NodeName != "" {
-		mend = append(mend, "kubectl -n kubevirt logs -l kubevirt.io=virt-handler --field-selector spec.nodeName="+
+		fixes = append(fixes, "kubectl -n kubevirt logs -l kubevirt.io=virt-handler --field-selector spec.nodeName="+
 			vmi.Status.NodeName)
 	}
 	e.add(rankSymptom, LayerVMI, e.vmiObject(), Broken, "StuckStopping",
 		fmt.Sprintf("the guest should have been gone %s ago: its grace period of %s is over",
-			(gone-grace).Round(time.Second), grace), mend...)
+			(gone-grace).Round(time.Second), grace), fixes...)
 }
 
 // failed explains how an instance ended.
@@ -157,9 +157,9 @@ func (e *explanation) failed(vmi *v1.VirtualMachineInstance) {
 	}
 	// The serial port and QEMU's log go with the guest; the launcher's has QEMU's last words.
 	logs := "virtctl logs " + e.Name + e.flag() + " --source launcher"
-	add := func(reason, message string, mend ...string) {
-		mend = append(mend, e.again()...)
-		e.add(rankGuest, LayerQEMU, e.vmiObject(), Broken, reason, message, mend...)
+	add := func(reason, message string, fixes ...string) {
+		fixes = append(fixes, e.again()...)
+		e.add(rankGuest, LayerQEMU, e.vmiObject(), Broken, reason, message, fixes...)
 	}
 	switch vmi.Status.Reason {
 	case "GuestCrashed":
@@ -290,8 +290,8 @@ var (
 // qemu explains why the launcher could not start the guest, from what it, libvirt or QEMU said.
 func (e *explanation) qemu(text string) {
 	object := "domain/" + e.Name
-	add := func(reason, message string, mend ...string) {
-		e.add(rankGuest, LayerQEMU, object, Broken, reason, message, mend...).Evidence = text
+	add := func(reason, message string, fixes ...string) {
+		e.add(rankGuest, LayerQEMU, object, Broken, reason, message, fixes...).Evidence = text
 	}
 	logs := "virtctl logs " + e.Name + e.flag() + " --source launcher"
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// Spec is what the guest is made from: the instance's, or what it would be; nil without either.
+// Spec returns the spec of the guest: the instance's, or what it would be; nil without either.
 func (f *Facts) Spec() *v1.VirtualMachineInstanceSpec {
 	switch {
 	case f.VMI != nil:
@@ -59,7 +59,8 @@ func (e *explanation) volumes() {
 	e.link(LayerVolumes, fmt.Sprintf("claims of %s", e.Name), state, message, time.Time{})
 }
 
-// ClaimName is the claim that a volume uses; empty for none, and for a memory dump, whose claim no guest waits for.
+// ClaimName returns the claim that a volume uses; empty for none, and for a memory dump, whose claim no guest waits
+// for.
 func ClaimName(v *v1.Volume) string {
 	if v.MemoryDump != nil {
 		return ""
@@ -86,11 +87,11 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 		}
 		message := fmt.Sprintf("volume %q: PersistentVolumeClaim %q does not exist in namespace %q", volume, name,
 			e.Namespace)
-		mend := []string{"create it", "name another in the volume's persistentVolumeClaim.claimName"}
+		fixes := []string{"create it", "name another in the volume's persistentVolumeClaim.claimName"}
 		if near := nearest(name, e.claimNames()); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
-		e.add(rankMissing, LayerVolumes, object, Broken, "ClaimMissing", message, mend...)
+		e.add(rankMissing, LayerVolumes, object, Broken, "ClaimMissing", message, fixes...)
 		return
 	}
 	switch {
@@ -149,8 +150,8 @@ func (e *explanation) claimNames() []string {
 func (e *explanation) pendingClaim(volume string, claim *corev1.PersistentVolumeClaim) {
 	object, describe := "pvc/"+claim.Name, "kubectl describe pvc "+claim.Name+e.flag()
 	prefix := fmt.Sprintf("volume %q: claim %s ", volume, claim.Name)
-	add := func(state State, reason, message string, mend ...string) *Cause {
-		return e.add(rankVolume, LayerVolumes, object, state, reason, prefix+message, append(mend, describe)...)
+	add := func(state State, reason, message string, fixes ...string) *Cause {
+		return e.add(rankVolume, LayerVolumes, object, state, reason, prefix+message, append(fixes, describe)...)
 	}
 	event := e.lastEvent("PersistentVolumeClaim", claim.Name, corev1.EventTypeWarning)
 	named := ""

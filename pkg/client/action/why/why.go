@@ -1,6 +1,6 @@
 // Package why explains what blocks a virtual machine. Facts are the objects involved, as the API server has them:
 // VM, VMI, launcher pod, claims, nodes, virtkit's own pods, events. Explain turns them into a Report: the chain from
-// the VM down to QEMU with the state of each link, and the causes found, ranked so that mending the first is the
+// the VM down to QEMU with the state of each link, and the causes found, ranked so that fixing the first is the
 // way on. It is pure; package gather reads the facts.
 //
 //	vm.go      what the VM itself wants           volumes.go   claims, their volumes and classes
@@ -107,7 +107,7 @@ type Report struct {
 	Summary string `json:"summary"`
 	// Chain has the links from the VM to QEMU, outermost first.
 	Chain []Link `json:"chain"`
-	// Causes are ranked: the first is the one to mend first.
+	// Causes are ranked: the first is the one to fix first.
 	Causes []Cause `json:"causes"`
 	// Migration says what keeps the guest on its node; absent while there is no guest.
 	Migration *Migration `json:"migration,omitempty"`
@@ -148,8 +148,8 @@ type Cause struct {
 	Message string `json:"message"`
 	// State is broken or waiting; ok for a remark that blocks nothing; off for a VM that is not meant to run.
 	State State `json:"state"`
-	// Mend are commands or fields that help, the best first.
-	Mend []string `json:"mend,omitempty"`
+	// Fixes are commands or fields that help, the best first.
+	Fixes []string `json:"mend,omitempty"`
 	// Evidence quotes what the cause was read from: an event, a condition.
 	Evidence string `json:"evidence,omitempty"`
 
@@ -178,7 +178,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// rank orders causes: what must be mended first is least. What is outside the VM (no virtkit, no such VM) comes before
+// rank orders causes: what must be fixed first is least. What is outside the VM (no virtkit, no such VM) comes before
 // what is in it, and a definite fault before a symptom of it that another object shows.
 type rank int
 
@@ -269,10 +269,10 @@ func (e *explanation) link(layer Layer, object string, state State, message stri
 }
 
 func (e *explanation) add(
-	r rank, layer Layer, object string, state State, reason, message string, mend ...string,
+	r rank, layer Layer, object string, state State, reason, message string, fixes ...string,
 ) *Cause {
 	e.causes = append(e.causes, Cause{
-		Layer: layer, Object: object, Reason: reason, Message: message, State: state, Mend: mend, rank: r,
+		Layer: layer, Object: object, Reason: reason, Message: message, State: state, Fixes: fixes, rank: r,
 	})
 	return &e.causes[len(e.causes)-1]
 }

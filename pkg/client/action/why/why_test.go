@@ -320,7 +320,7 @@ func TestSituations(t *testing.T) {
 		verdict State
 		layer   Layer
 		message string // a part of it
-		mend    string // a part of the first
+		fix     string // a part of the first
 	}{
 		{"runs", func(*Facts) {}, "", OK, "", "nothing blocks it", ""},
 		{
@@ -963,13 +963,13 @@ func TestSituations(t *testing.T) {
 			if first.Reason != c.reason || first.Layer != c.layer || !strings.Contains(first.Message, c.message) {
 				t.Errorf("first cause %+v\nof %+v", first, r.Causes)
 			}
-			for _, mend := range first.Mend {
-				if strings.HasPrefix(mend, "or ") {
-					t.Errorf("mend %q: its reader says the or", mend)
+			for _, fix := range first.Fixes {
+				if strings.HasPrefix(fix, "or ") {
+					t.Errorf("fix %q: its reader says the or", fix)
 				}
 			}
-			if c.mend != "" && (len(first.Mend) == 0 || !strings.Contains(first.Mend[0], c.mend)) {
-				t.Errorf("mend %q, want %q", first.Mend, c.mend)
+			if c.fix != "" && (len(first.Fixes) == 0 || !strings.Contains(first.Fixes[0], c.fix)) {
+				t.Errorf("fix %q, want %q", first.Fixes, c.fix)
 			}
 		})
 	}
@@ -1170,9 +1170,9 @@ func TestFailedGuestIsStartedAgain(t *testing.T) {
 		f := healthy()
 		failed("GuestCrashed", "The guest crashed: failed.", strategy(of))(&f)
 		r := Explain(f)
-		if len(r.Causes) == 0 || r.Causes[0].Reason != "GuestCrashed" || !slices.Equal(r.Causes[0].Mend, want) ||
+		if len(r.Causes) == 0 || r.Causes[0].Reason != "GuestCrashed" || !slices.Equal(r.Causes[0].Fixes, want) ||
 			r.Verdict != Broken {
-			t.Errorf("%s: verdict %s, causes %+v; want mend %q", of, r.Verdict, r.Causes, want)
+			t.Errorf("%s: verdict %s, causes %+v; want fix %q", of, r.Verdict, r.Causes, want)
 		}
 	}
 }

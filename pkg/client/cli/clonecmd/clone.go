@@ -43,13 +43,14 @@ func NewCmdClone(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clone SOURCE [NAME]",
 		Short: "Make a virtual machine that is a copy of another",
-		Long: `Make a virtual machine that is a copy of another, which may run, or with --from-snapshot of a snapshot. The new VM
-does not start by itself; it has its own MAC addresses, firmware UUID and serial number, and its own volumes. One without
-a name is given one, which -o jsonpath={.status.targetName} prints with --wait.
+		Long: `Make a virtual machine that is a copy of another, which may run, or with --from-snapshot of a snapshot.
+The new VM does not start by itself; it has its own MAC addresses, firmware UUID and serial number, and its own
+volumes. One without a name is given one, which -o jsonpath={.status.targetName} prints with --wait.
 
 With --target-namespace the copy is made in another namespace. That takes the right to create
 virtualmachineclones/source in the namespace of the source, which edit and admin have, and the right to create
-virtualmachineclones in the other. Secrets, ConfigMaps, service accounts and networks that the VM names are not copied.
+virtualmachineclones in the other. Secrets, ConfigMaps, service accounts and networks that the VM names are not
+copied.
 
 A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of those to drop.`,
 		Example: cli.Examples(f.Program, `

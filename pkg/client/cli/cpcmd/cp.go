@@ -56,7 +56,7 @@ Directories are not copied: pack one with tar and copy that, or use "scp -r".`,
 			tar c site | virtctl cp - demo:/tmp/site.tar
 			virtctl cp demo:/etc/os-release -`),
 		Args:              cli.Args(2, -1, "a source and a destination"),
-		ValidArgsFunction: completioncmd.Places(completioncmd.VMIs(f, 1)),
+		ValidArgsFunction: completioncmd.Paths(completioncmd.VMIs(f, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Sources, o.To = args[:len(args)-1], args[len(args)-1]
 			if err := o.validate(); err != nil {
@@ -176,7 +176,7 @@ func joined(errs []error) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// shower is told how far a file is.
+// shower gets how far a file is.
 type shower func(name string, done, total int64)
 
 func (o *Options) push(ctx context.Context, open guest.Opener, source string, show shower) (guest.CopiedFile, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// CloneOptions are those of `virtctl create clone`.
+// CloneOptions are the options of `virtctl create clone`.
 type CloneOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output

@@ -182,7 +182,7 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 		return err
 	}
 	if !cmd.Flags().Changed("cloud-init") {
-		o.VM.CloudInit.Source = "" // there is one if there is something to tell
+		o.VM.CloudInit.Source = "" // there is one if there is something to configure
 	}
 	if cmd.Flags().Changed("ga-manage-ssh") {
 		o.VM.CloudInit.GAManageSSH = &o.GAManageSSH

@@ -61,7 +61,7 @@ func TestVM(t *testing.T) {
 	}
 }
 
-// TestVMRefused names the flag, and what mends it. What goes wrong in a single field of the object is in
+// TestVMRefused names the flag, and what fixes it. What goes wrong in a single field of the object is in
 // pkg/client/action/create.
 func TestVMRefused(t *testing.T) {
 	c := newCluster(t)
@@ -159,15 +159,15 @@ func TestVMRefused(t *testing.T) {
 func TestVMWarnings(t *testing.T) {
 	const diskless = "warning: the VM has no disk to boot from; --container-disk, " +
 		"--pvc and the --volume flags give it one\n"
-	const untold = "warning: --cloud-init none: --user, --ssh-key and the other options for cloud-init have no effect\n"
+	const unused = "warning: --cloud-init none: --user, --ssh-key and the other options for cloud-init have no effect\n"
 	for line, want := range map[string]string{
 		"":                                       diskless,
 		"--volume-empty size:1Gi":                diskless,
 		"--pvc a":                                "",
 		"--volume-import type:blank,size:1Gi":    "",
 		"--pvc a --cloud-init none":              "",
-		"--pvc a --cloud-init None --user me":    untold,
-		"--cloud-init none --ga-manage-ssh":      untold + diskless,
+		"--pvc a --cloud-init None --user me":    unused,
+		"--cloud-init none --ga-manage-ssh":      unused + diskless,
 		"--pvc a --cloud-init none -o name":      "",
 		"--pvc a --user me --cloud-init NOCLOUD": "",
 	} {

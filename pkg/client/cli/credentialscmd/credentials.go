@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// Verb is what to do.
+// Verb is the change to make.
 type Verb string
 
 // The verbs.

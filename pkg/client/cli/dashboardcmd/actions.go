@@ -114,7 +114,7 @@ func (a *actions) object(ctx context.Context, resource, namespace, name string) 
 	return out, err
 }
 
-// consoleTail is how much of what a guest wrote before is told again, bytes.
+// consoleTail is how much of what a guest wrote before is sent again, bytes.
 const consoleTail = 32 << 10
 
 func (a *actions) Console(ctx context.Context, key store.Key, ends page.ConsoleEnds) error {

@@ -179,7 +179,7 @@ const fps = 120
 // screen.
 const frame = 50 * time.Millisecond
 
-// pump tells the program of changes, many at once.
+// pump notifies the program of changes, many at once.
 func (s *session) pump(ctx context.Context, program *tea.Program) {
 	for {
 		select {

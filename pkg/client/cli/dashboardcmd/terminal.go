@@ -60,6 +60,6 @@ func (s *session) guarded(do func()) func() {
 // release gives the terminal back as it was, as far as that can be done.
 func (s *session) release() {
 	if program := s.program.Load(); program != nil {
-		_ = program.ReleaseTerminal() // the panic is what is to be told
+		_ = program.ReleaseTerminal() // the panic is what is to be reported
 	}
 }

@@ -21,8 +21,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 
-// page is a description being written, in kubectl's style. What a guest or another program said has been made one
-// line of printable text in it.
+// page is a description being written, in the style of kubectl describe, which pads columns by two blanks and mixes
+// fields and tables: so it is no cli.Table, which is kubectl get's. What a guest or another program said has been made
+// one line of printable text in it.
 type page struct {
 	table *tabwriter.Writer
 	now   time.Time

@@ -112,8 +112,8 @@ func (o *Options) print(r *doctor.Report) error {
 			title = area
 		}
 		fmt.Fprintf(&b, "  %-4s  %s\n", marks[c.Status], printable.Line(c.Message))
-		for _, mend := range c.Mend {
-			fmt.Fprintf(&b, "        fix: %s\n", printable.Line(action.Advice(o.Factory.Program, mend)))
+		for _, fix := range c.Fixes {
+			fmt.Fprintf(&b, "        fix: %s\n", printable.Line(action.Advice(o.Factory.Program, fix)))
 		}
 	}
 	if o.Quiet && skipped > 0 {

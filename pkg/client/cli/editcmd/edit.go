@@ -177,7 +177,7 @@ func (s *session) keep(text string, err error) error {
 	return err
 }
 
-// store says what the edit does and stores it. refused is an error that another text can mend.
+// store says what the edit does and stores it. refused is an error that another text can fix.
 func (s *session) store(ctx context.Context, text string) (refused, err error) {
 	edit, err := diff.ReadEdit(s.before, text)
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *session) store(ctx context.Context, text string) (refused, err error) {
 	}
 	verdict, then, err := diff.Try(ctx, s.api, edit, s.o.DryRun != cli.DryRunClient)
 	if err != nil {
-		return mendable(err)
+		return fixable(err)
 	}
 	if len(verdict.Changes) == 0 {
 		fmt.Fprintln(s.o.Factory.IO.ErrOut, "note: edit cancelled, no changes made")
@@ -197,7 +197,7 @@ func (s *session) store(ctx context.Context, text string) (refused, err error) {
 	var object runtime.Object = &unstructured.Unstructured{Object: then}
 	if s.o.DryRun == cli.DryRunNone {
 		if object, err = diff.Store(ctx, s.api, edit); err != nil {
-			return mendable(err)
+			return fixable(err)
 		}
 		lifecyclecmd.Note(s.o.Factory, lifecycle.Edit, lifecycle.Target{
 			Namespace: s.target.Namespace, Name: s.target.Name, Instance: s.target.Instance,
@@ -206,8 +206,8 @@ func (s *session) store(ctx context.Context, text string) (refused, err error) {
 	return nil, s.print(object, verdict)
 }
 
-// mendable tells errors that another text mends from others.
-func mendable(err error) (refused, other error) {
+// fixable separates errors that another text fixes from others.
+func fixable(err error) (refused, other error) {
 	var changed *diff.ChangedError
 	var unreachable *url.Error
 	server := apierrors.APIStatus(nil)

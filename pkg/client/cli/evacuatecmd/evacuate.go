@@ -147,7 +147,7 @@ func (o *Options) confirm(ctx context.Context, r *evacuate.Report) error {
 	return err
 }
 
-// carryOut evacuates; on a terminal it tells of each guest as it goes.
+// carryOut evacuates; on a terminal it prints each guest as it goes.
 func (o *Options) carryOut(ctx context.Context, c *client.Client, plan *evacuate.Report) (*evacuate.Report, error) {
 	streams := o.Factory.IO
 	if o.Wait {
@@ -160,13 +160,13 @@ func (o *Options) carryOut(ctx context.Context, c *client.Client, plan *evacuate
 		Now: o.Factory.Now,
 	}
 	if streams.ErrIsTTY {
-		told := map[string]string{}
-		options.Tell = func(r *evacuate.Report) {
+		printed := map[string]string{}
+		options.Notify = func(r *evacuate.Report) {
 			for i := range r.Guests {
 				g := &r.Guests[i]
 				name, line := g.Namespace+"/"+g.Name, sentence(g, r.Node)
-				if told[name] != line {
-					told[name] = line
+				if printed[name] != line {
+					printed[name] = line
 					fmt.Fprintln(streams.ErrOut, line)
 				}
 			}

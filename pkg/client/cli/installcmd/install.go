@@ -49,8 +49,8 @@ registry, pull policy, kubelet's directory and pods' annotations of the installa
 changes (--pod-annotation KEY= takes one away). The manifests are the ones of manifests/ in the source, for
 those who prefer 'kubectl apply -k'.
 
-Where the cluster has the Prometheus operator, it is told of virtkit: a ServiceMonitor, alerts, a dashboard for
-Grafana, and the right of Prometheus to read the metrics.`,
+Where the cluster has the Prometheus operator, objects for it are created, too: a ServiceMonitor, alerts, a
+dashboard for Grafana, and the right of Prometheus to read the metrics.`,
 		Example: cli.Examples(f.Program, `
 			virtctl install
 			virtctl install --image-registry registry.example.com/virtkit --image-tag v1.2.3
@@ -83,7 +83,7 @@ Grafana, and the right of Prometheus to read the metrics.`,
 	flags.StringToStringVar(&o.Settings.PodAnnotations, "pod-annotation", nil,
 		"Annotation `KEY=VALUE` for the components' pods (can be repeated)")
 	flags.StringVar(&o.Monitoring, "monitoring", string(action.MonitoringAuto),
-		"`WHEN` to tell the Prometheus operator: auto (where it is), always or never")
+		"`WHEN` to create objects for the Prometheus operator: auto (where it is), always or never")
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "image-pull-policy", pullPolicies...)
 	cli.CompleteFlag(cmd, "monitoring", monitoring...)

@@ -35,7 +35,7 @@ func NewCmdUninstall(f *cli.Factory) *cobra.Command {
 		Long: `Remove virtkit from the cluster: components, configuration, rights, namespace kubevirt and
 the resource definitions.
 
-Refuses while there are virtual machines, unless told to delete them. Their volumes stay.`,
+Refuses while there are virtual machines, unless --delete-vms is given. Their volumes stay.`,
 		Example: cli.Examples(f.Program, `
 			virtctl uninstall
 			virtctl uninstall --dry-run=server -o name
@@ -58,7 +58,7 @@ Refuses while there are virtual machines, unless told to delete them. Their volu
 	return cmd
 }
 
-// RunUninstall asks unless told not to, and uninstalls.
+// RunUninstall asks unless Yes is set, and uninstalls.
 func RunUninstall(ctx context.Context, o *UninstallOptions) error {
 	objects, err := action.Objects(action.Settings{})
 	if err != nil {

@@ -42,7 +42,7 @@ func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.tellSkipped(choice, ns)
+	o.printSkipped(choice, ns)
 	if len(choice.Targets) == 0 {
 		return nil, nil
 	}
@@ -129,8 +129,8 @@ func exist(ctx context.Context, c *client.Client, nodes []string) error {
 	return nil
 }
 
-// tellSkipped says that no machine matches, and on a terminal which ones match and are left alone.
-func (o *Options) tellSkipped(choice lifecycle.Choice, ns string) {
+// printSkipped says that no machine matches, and on a terminal which ones match and are left alone.
+func (o *Options) printSkipped(choice lifecycle.Choice, ns string) {
 	if len(choice.Targets)+len(choice.Skipped) == 0 {
 		where := ""
 		if ns != "" {

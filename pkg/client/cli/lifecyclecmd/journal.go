@@ -50,7 +50,7 @@ func Do(ctx context.Context, f *cli.Factory, c *client.Client, verb lifecycle.Ve
 }
 
 // record writes the requests that were accepted into the journal. undoes is the entry that they take back, if any. It
-// is a convenience: where it cannot be written the user is told, and what was asked stands.
+// is a convenience: where it cannot be written the user reads so, and what was asked stands.
 func (o *Options) record(requests []*request, undoes string) {
 	if o.DryRun != cli.DryRunNone {
 		return

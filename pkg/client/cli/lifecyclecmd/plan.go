@@ -12,7 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
-// runPlan says what the migrations would be, and does nothing. That one is not possible is an error once all are told.
+// runPlan says what the migrations would be, and does nothing. That one is not possible is an error once all are
+// printed.
 func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 	targets, err := o.targets(ctx)
 	if err != nil {

@@ -187,7 +187,7 @@ func (o *Options) carryOut(
 		}
 	}
 	if ctx.Err() != nil {
-		o.tellInterrupted(requests)
+		o.printInterrupted(requests)
 		return ctx.Err()
 	}
 	return joined(errs)
@@ -357,8 +357,8 @@ func (o *Options) print(requests []*request) error {
 	return o.Output.PrintAll(objects, alone, o.Factory.IO.Out)
 }
 
-// tellInterrupted says what was asked and what was not, when the user has had enough.
-func (o *Options) tellInterrupted(requests []*request) {
+// printInterrupted says what was asked and what was not, when the user has had enough.
+func (o *Options) printInterrupted(requests []*request) {
 	var accepted, unknown, not []lifecycle.Target
 	for _, r := range requests {
 		switch {

@@ -29,7 +29,7 @@ func NoteRestore(f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm ty
 	}
 }
 
-// RecordRestore is NoteRestore whose failure is the caller's to tell.
+// RecordRestore is NoteRestore whose failure is the caller's to report.
 func RecordRestore(
 	f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm types.UID, keep bool, undoes string,
 ) error {
@@ -76,11 +76,11 @@ func (o *UndoOptions) undoRestore(
 	if back, err = RestoreKind.Await(ctx, c, &o.Creation, back); err != nil {
 		return err
 	}
-	return o.tellRestore(of, back)
+	return o.printRestore(of, back)
 }
 
-// tellRestore prints what was made, which claims the VM does not use any more, and after a wait what is true then.
-func (o *UndoOptions) tellRestore(of, back *snapshotv1beta1.VirtualMachineRestore) error {
+// printRestore prints what was made, which claims the VM does not use any more, and after a wait what is true then.
+func (o *UndoOptions) printRestore(of, back *snapshotv1beta1.VirtualMachineRestore) error {
 	if o.Output.Given() {
 		return o.Output.Print(back, o.Factory.IO.Out)
 	}

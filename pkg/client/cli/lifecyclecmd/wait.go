@@ -35,7 +35,7 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 			group.Go(func() { failures[i] = o.waitOne(ctx, c, r, progress) })
 		}
 	}
-	if o.Verb == lifecycle.Migrate { // tells of its steps
+	if o.Verb == lifecycle.Migrate { // reports its steps
 		group.Wait()
 		o.Factory.IO.Status("")
 	} else {

@@ -38,16 +38,16 @@ func NewCmdLogs(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs (NAME... | -l SELECTOR)",
 		Short: "Show what the guest wrote to its serial port, or the logs of QEMU or the launcher",
-		Long: `Show what the guest wrote to its serial port, or with --source qemu what QEMU complained of, or with --source launcher the log of
-the launcher's pod.
+		Long: `Show what the guest wrote to its serial port, or with --source qemu what QEMU complained of, or with
+--source launcher the log of the launcher's pod.
 
-The guest's and QEMU's logs are kept by the pod, the last megabytes of them; their lines have no times of their own, and --since is
-exact to some ten seconds. With -f it goes on over restarts and migrations. On a terminal the guest's escape sequences are left
-out, unless --raw is given.
+The guest's and QEMU's logs are kept by the pod, the last megabytes of them; their lines have no times of their
+own, and --since is exact to some ten seconds. With -f it goes on over restarts and migrations. On a terminal
+the guest's escape sequences are left out, unless --raw is given.
 
-Of several machines, or with -l, each line begins with the machine's name, as in "[web] ". Their logs come one after the other,
-with -f at the same time. -l takes the VMs that are there at its beginning. The exit code is 3 when one of them is not there,
-after the logs of the others.`,
+Of several machines, or with -l, each line begins with the machine's name, as in "[web] ". Their logs come one
+after the other, with -f at the same time. -l takes the VMs that are there at its beginning. The exit code is 3
+when one of them is not there, after the logs of the others.`,
 		Example: cli.Examples(f.Program, `
 			virtctl logs demo
 			virtctl logs demo -f --tail 20

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// sessionVariable tells the process that is to run in the background its session's ID.
+	// sessionVariable passes the session's ID to the process that is to run in the background.
 	sessionVariable = "VIRTCTL_PORT_FORWARD_SESSION"
 	// startTime bounds the opening of the ports in the background.
 	startTime = time.Minute
@@ -158,10 +158,10 @@ func (s *session) runBackground(ctx context.Context) error {
 	return errors.Join(err, r.Remove(s.id))
 }
 
-// ready tells the process in the foreground that the ports are open, and lets go of it.
+// ready reports to the process in the foreground that the ports are open, and lets go of it.
 func (s *session) ready() error {
 	if err := json.NewEncoder(s.o.Factory.IO.Out).Encode(s.state()); err != nil {
-		return fmt.Errorf("tell that the ports are open: %w", err)
+		return fmt.Errorf("report that the ports are open: %w", err)
 	}
 	if closer, ok := s.o.Factory.IO.RawOut().(io.Closer); ok {
 		return closer.Close()

@@ -55,7 +55,7 @@ func Run(ctx context.Context, o *Options) error {
 	return s.run(ctx)
 }
 
-// check tells early of a machine that does not exist, or that is not running. Whoever may forward but not read is not
+// check reports early a machine that does not exist, or that is not running. Whoever may forward but not read is not
 // bothered.
 func (o *Options) check(ctx context.Context, c *client.Client, t forward.Target) error {
 	vmi, err := c.VMI(ctx, t.Namespace, t.Name)
@@ -127,8 +127,8 @@ type session struct {
 	proxies   []net.Listener
 	report    *forward.Session
 
-	open atomic.Int64 // connections
-	told sync.Mutex
+	open     atomic.Int64 // connections
+	printing sync.Mutex
 }
 
 // open opens the local ports.
@@ -267,7 +267,7 @@ func (s *session) serve(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// notify tells of connections: what goes wrong always, the rest at a terminal.
+// notify prints what happens to connections: what goes wrong always, the rest at a terminal.
 func (s *session) notify(e forward.Event) {
 	switch e.Kind {
 	case forward.Opened:
@@ -280,8 +280,8 @@ func (s *session) notify(e forward.Event) {
 	if line == "" || e.Err == nil && !s.o.Factory.IO.ErrIsTTY {
 		return
 	}
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.printing.Lock()
+	defer s.printing.Unlock()
 	s.o.say("%s", line)
 }
 

@@ -194,8 +194,8 @@ var follows = []string{
 	"snapshot create demo --partial --wait", "scale vmpool/sites --replicas 3 --wait",
 }
 
-// TestOutageIsTold has the API server of what follows go away and come back: each says so once, and goes on.
-func TestOutageIsTold(t *testing.T) {
+// TestOutageIsReported has the API server of what follows go away and come back: each says so once, and goes on.
+func TestOutageIsReported(t *testing.T) {
 	for _, variable := range []string{"XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HOME"} {
 		t.Setenv(variable, t.TempDir())
 	}
@@ -209,14 +209,14 @@ func TestOutageIsTold(t *testing.T) {
 			_, errOut, code := begin(ctx, a, fields(line))
 			settled(t, a, code)
 			a.stop()
-			told := func(text string) bool { return eventuallyTold(errOut, text) }
-			if !told("warning: the API server at http://" + a.address + " does not answer") {
+			printed := func(text string) bool { return eventuallySaid(errOut, text) }
+			if !printed("warning: the API server at http://" + a.address + " does not answer") {
 				t.Errorf("virtctl %s: no word of the outage: %s", line, errOut)
 				return
 			}
 			before := a.asked.Load()
 			a.start()
-			if !told("note: there is an answer again, after ") || a.asked.Load() == before {
+			if !printed("note: there is an answer again, after ") || a.asked.Load() == before {
 				t.Errorf("virtctl %s: no word of its end: %s", line, errOut)
 				return
 			}
@@ -233,7 +233,7 @@ func TestOutageIsTold(t *testing.T) {
 	}
 }
 
-func eventuallyTold(s *said, text string) bool {
+func eventuallySaid(s *said, text string) bool {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if strings.Contains(s.String(), text) {
 			return true

@@ -99,8 +99,8 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// UsageLine is how a command is called, with where its options go: before a command for the guest, as all after that
-// is the guest's.
+// UsageLine returns how a command is called, with where its options go: before a command for the guest, as all after
+// that is the guest's.
 func UsageLine(cmd *cobra.Command) string {
 	line := strings.TrimSuffix(cmd.UseLine(), " [flags]")
 	for _, stop := range []string{" -- COMMAND", " [-- COMMAND"} {

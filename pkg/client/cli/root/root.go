@@ -128,7 +128,7 @@ func execute(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
 	return chosen, err
 }
 
-// report tells the user about err, a line for each thing that went wrong.
+// report prints err, a line for each thing that went wrong.
 func report(f *cli.Factory, cmd *cobra.Command, err error) {
 	var exit *cli.ExitError
 	if errors.As(err, &exit) && exit.Err == nil {
@@ -159,7 +159,7 @@ const (
 	groupOther   = "other"
 )
 
-// NewCommand is the whole tree.
+// NewCommand returns the whole tree.
 func NewCommand(f *cli.Factory) *cobra.Command {
 	root := cli.Group(&cobra.Command{
 		Use:   "virtctl",
@@ -211,8 +211,8 @@ them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 fai
 	return root
 }
 
-// reportsOutages reports whether a command's outages are told by lines on standard error. The dashboard and what gets
-// into a guest show theirs in their own way, where the terminal may be the guest's.
+// reportsOutages reports whether a command's outages are reported by lines on standard error. The dashboard and what
+// gets into a guest show theirs in their own way, where the terminal may be the guest's.
 func reportsOutages(cmd *cobra.Command) bool {
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()
@@ -305,7 +305,7 @@ func addVerbosity(flags *pflag.FlagSet, f *cli.Factory) {
 }
 
 // logTo has the libraries' log, which shows what servers answer, go where all other text goes. What they log without
-// being asked is about errors that the verbs tell of themselves. klog has one log for the process.
+// being asked is about errors that the verbs report themselves. klog has one log for the process.
 func logTo(w io.Writer) {
 	own := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(own)

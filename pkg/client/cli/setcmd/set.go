@@ -36,9 +36,9 @@ func NewCmdSet(f *cli.Factory) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use:   "set",
 		Short: "Change the size, the run strategy or the instance type of a virtual machine",
-		Long: `Change one thing of a virtual machine, and say when that takes effect: live (at once), hotplug (at once, by plugging),
-migration (when the guest has moved), restart (when the guest, which runs, is started again) or start (when it is started).
-With --dry-run only that is said.`,
+		Long: `Change one thing of a virtual machine, and say when that takes effect: live (at once), hotplug (at once,
+by plugging), migration (when the guest has moved), restart (when the guest, which runs, is started again) or
+start (when it is started). With --dry-run only that is said.`,
 	})
 	cmd.AddCommand(newCmdCPU(f), newCmd(f, field{
 		use: "memory VM QUANTITY", short: "Change how much memory a virtual machine has", value: "a quantity of memory",

@@ -16,7 +16,8 @@ func TestConflict(t *testing.T) {
 	f := cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })
 	f.Flags.Overrides.Context.Namespace = "default"
 	f.Flags.Overrides.ClusterInfo.Server = "https://127.0.0.1:1"
-	const said = `spec.template.spec.domain.memory.guest: conflicts with selected instance type "small", which sets it; remove one of them`
+	const said = `spec.template.spec.domain.memory.guest: conflicts with selected instance type "small", ` +
+		`which sets it; remove one of them`
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{
 		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
 		Message: `admission webhook "virtualmachine-validator.kubevirt.io" denied the request: ` + said,

@@ -22,7 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// CreateOptions are those of `virtctl snapshot create`.
+// CreateOptions are the options of `virtctl snapshot create`.
 type CreateOptions struct {
 	cli.Creation
 

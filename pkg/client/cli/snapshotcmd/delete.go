@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// DeleteOptions are those of `virtctl snapshot delete`.
+// DeleteOptions are the options of `virtctl snapshot delete`.
 type DeleteOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output

@@ -20,7 +20,7 @@ import (
 
 const formatWide = "wide"
 
-// ListOptions are those of `virtctl snapshot list`.
+// ListOptions are the options of `virtctl snapshot list`.
 type ListOptions struct {
 	Factory       *cli.Factory
 	Output        *cli.Output

@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 )
 
-// RestoreOptions are those of `virtctl snapshot restore`.
+// RestoreOptions are the options of `virtctl snapshot restore`.
 type RestoreOptions struct {
 	cli.Creation
 

@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// ShowOptions are those of `virtctl snapshot show`.
+// ShowOptions are the options of `virtctl snapshot show`.
 type ShowOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output

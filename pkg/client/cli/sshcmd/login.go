@@ -139,7 +139,7 @@ func (l *login) connect(ctx context.Context, m machine) (*gossh.Client, error) {
 		m.user = l.localUser()
 	}
 	host := ssh.HostName(m.Target)
-	keys := ssh.HostKeys{File: l.KnownHosts, Checking: ssh.Checking(l.Checking), Tell: l.say}
+	keys := ssh.HostKeys{File: l.KnownHosts, Checking: ssh.Checking(l.Checking), Notify: l.say}
 	if !l.knownHostsGiven && home != "" {
 		keys.File = filepath.Join(home, ".ssh", knownHosts)
 	}
@@ -158,12 +158,12 @@ func (l *login) connect(ctx context.Context, m machine) (*gossh.Client, error) {
 		asks := prompter{ctx, term}
 		keys.Prompt, auth.Prompt = asks, asks
 	}
-	told := false
+	printed := false
 	conn, err := ssh.Dial(ctx, c, m.Target, uint16(l.Port), l.Timeout.Duration, func(why error) {
-		if !told {
+		if !printed {
 			l.say(fmt.Sprintf("Waiting for ssh of %s: %s", m.Name, why))
 		}
-		told = true
+		printed = true
 	})
 	if err != nil {
 		return nil, l.Factory.NotRunning(ctx, c, cli.Target(m.Target), err)

@@ -45,7 +45,7 @@ own scp does the work.`,
 			virtctl scp 'root@demo:/var/log/*.log' .
 			virtctl scp -r --preserve root@demo:data backup`),
 		Args:              cli.Args(2, -1, "a source and a destination"),
-		ValidArgsFunction: completioncmd.Places(completeMachine(f)),
+		ValidArgsFunction: completioncmd.Paths(completeMachine(f)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Sources, o.To = args[:len(args)-1], args[len(args)-1]
 			if err := o.complete(cmd); err != nil {
@@ -64,8 +64,8 @@ own scp does the work.`,
 	return cmd
 }
 
-// place is one side of a copy.
-type place struct {
+// location is one side of a copy.
+type location struct {
 	remote  bool
 	machine string
 	path    string
@@ -77,9 +77,10 @@ var kinds = []string{
 	"virtualmachineinstances",
 }
 
-// parsePlace tells [USER@]NAME:PATH from a local path. A local path with a colon is written with ./ before it.
-func parsePlace(text string) place {
-	local := place{path: text}
+// parseLocation distinguishes [USER@]NAME:PATH from a local path. A local path with a colon is written with ./ before
+// it.
+func parseLocation(text string) location {
+	local := location{path: text}
 	name, path, found := strings.Cut(text, ":")
 	if !found || name == "" || runtime.GOOS == "windows" && len(name) == 1 {
 		return local
@@ -89,17 +90,17 @@ func parsePlace(text string) place {
 		kind, _, _ = strings.Cut(strings.ToLower(kind), ".")
 		for _, known := range kinds {
 			if kind == known {
-				return place{true, name, path}
+				return location{true, name, path}
 			}
 		}
 		return local
 	}
-	return place{true, name, path}
+	return location{true, name, path}
 }
 
 // RunCopy copies.
 func RunCopy(ctx context.Context, o *CopyOptions) error {
-	sources, to, name, err := o.places()
+	sources, to, name, err := o.locations()
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func RunCopy(ctx context.Context, o *CopyOptions) error {
 }
 
 // present refuses sources that are not here before anything is copied.
-func present(sources []place) error {
+func present(sources []location) error {
 	for _, s := range sources {
 		if _, err := os.Stat(s.path); err != nil {
 			return &cli.ExitError{Code: cli.ExitUsage, Err: errors.New(cli.WhyUnreadable(s.path, err))}
@@ -156,12 +157,12 @@ func present(sources []place) error {
 	return nil
 }
 
-// places sorts out which side is the machine.
-func (o *CopyOptions) places() (sources []place, to place, machine string, err error) {
-	to = parsePlace(o.To)
+// locations sorts out which side is the machine.
+func (o *CopyOptions) locations() (sources []location, to location, machine string, err error) {
+	to = parseLocation(o.To)
 	machine = to.machine
 	for i, text := range o.Sources {
-		s := parsePlace(text)
+		s := parseLocation(text)
 		switch {
 		case s.remote && to.remote:
 			return nil, to, "", cli.UsageErrorf("%q and %q are both in a machine; one side must be here", text, o.To)
@@ -178,7 +179,7 @@ func (o *CopyOptions) places() (sources []place, to place, machine string, err e
 }
 
 // scpArgs are the arguments of this machine's scp.
-func (o *CopyOptions) scpArgs(program string, m machine, sources []place, to place) []string {
+func (o *CopyOptions) scpArgs(program string, m machine, sources []location, to location) []string {
 	args := o.localArgs(program, m)
 	if o.Recursive {
 		args = append(args, "-r")

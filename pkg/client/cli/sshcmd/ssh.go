@@ -169,7 +169,7 @@ func Run(ctx context.Context, o *Options) error {
 	return o.session(ctx, client)
 }
 
-// warn tells of a forward that failed, perhaps at a raw terminal, which needs the carriage return.
+// warn prints that a forward failed, perhaps at a raw terminal, which needs the carriage return.
 func (o *Options) warn(err error) {
 	if o.Factory.IO.ErrIsTTY {
 		fmt.Fprintf(o.Factory.IO.RawErr(), "Warning: %s\r\n", printable.Line(err.Error()))

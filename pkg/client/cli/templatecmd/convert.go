@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// ConvertOptions are those of `virtctl template convert`.
+// ConvertOptions are the options of `virtctl template convert`.
 type ConvertOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output

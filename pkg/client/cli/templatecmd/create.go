@@ -10,7 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// CreateOptions are those of `virtctl template create`.
+// CreateOptions are the options of `virtctl template create`.
 type CreateOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output

@@ -17,7 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// ProcessOptions are those of `virtctl template process`.
+// ProcessOptions are the options of `virtctl template process`.
 type ProcessOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output
@@ -202,7 +202,7 @@ func (o *ProcessOptions) printParameters(parameters []vmtemplate.Parameter) erro
 	return err
 }
 
-// readParameters reads a file of values. Numbers and booleans are what they are written as.
+// readParameters reads a file of values, which become texts: numbers and booleans need no quotes.
 func readParameters(f *cli.Factory, path string) (map[string]string, error) {
 	data, err := cli.ReadFile(f.IO.In, "--params-file", path, "")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Resizes calls changed whenever the terminal has got another size than Size told last, until ctx ends.
+// Resizes calls changed whenever the terminal has got another size than Size reported last, until ctx ends.
 func (t *Terminal) Resizes(ctx context.Context, changed func(width, height int)) {
 	if !t.is {
 		return

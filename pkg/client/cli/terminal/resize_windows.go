@@ -8,7 +8,7 @@ import (
 // poll is how often the size is looked at: Windows has no signal for it.
 const poll = 250 * time.Millisecond
 
-// Resizes calls changed whenever the terminal has got another size than Size told last, until ctx ends.
+// Resizes calls changed whenever the terminal has got another size than Size reported last, until ctx ends.
 func (t *Terminal) Resizes(ctx context.Context, changed func(width, height int)) {
 	if !t.is {
 		return

@@ -24,14 +24,14 @@ type Terminal struct {
 	fd      int
 	is      bool
 
-	mu    sync.Mutex
-	saved *term.State
-	told  size
+	mu       sync.Mutex
+	saved    *term.State
+	reported size
 }
 
 type size struct{ width, height int }
 
-// New is the terminal behind standard input.
+// New returns the terminal behind standard input.
 func New(streams *cli.IOStreams) *Terminal {
 	t := &Terminal{streams: streams}
 	if file, ok := streams.In.(*os.File); ok && streams.InIsTTY {
@@ -40,8 +40,8 @@ func New(streams *cli.IOStreams) *Terminal {
 	return t
 }
 
-// Asking is the terminal to ask the user at: the one behind standard input or else, where errors go to a terminal, the
-// one that the program was started from. It is nil where there is nobody. close ends its use.
+// Asking returns the terminal to ask the user at: the one behind standard input or else, where errors go to a terminal,
+// the one that the program was started from. It is nil where there is nobody. close ends its use.
 func Asking(streams *cli.IOStreams) (t *Terminal, done func()) {
 	if t := New(streams); t.Is() {
 		return t, func() {}
@@ -97,7 +97,7 @@ func (t *Terminal) IsRaw() bool {
 	return t.saved != nil
 }
 
-// Size is in characters; ok is false where there is no terminal, or one that does not tell.
+// Size is in characters; ok is false where there is no terminal, or one that does not say.
 func (t *Terminal) Size() (width, height int, ok bool) {
 	if !t.is {
 		return 0, 0, false
@@ -108,16 +108,16 @@ func (t *Terminal) Size() (width, height int, ok bool) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.told = size{width, height}
+	t.reported = size{width, height}
 	return width, height, true
 }
 
-// resized gives the size if it is not what Size has told last.
+// resized gives the size if it is not what Size has reported last.
 func (t *Terminal) resized(changed func(width, height int)) {
 	t.mu.Lock()
-	told := t.told
+	reported := t.reported
 	t.mu.Unlock()
-	if width, height, ok := t.Size(); ok && told != (size{width, height}) {
+	if width, height, ok := t.Size(); ok && reported != (size{width, height}) {
 		changed(width, height)
 	}
 }

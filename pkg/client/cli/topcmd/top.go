@@ -41,9 +41,9 @@ func NewCmdTop(f *cli.Factory) *cobra.Command {
 		Short: "Show what running guests use: CPU, memory, network, disk",
 		Long: `Show what running guests use, measured over --interval by the node's virt-handler.
 
-CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them; VCPUS is how many the guest has now. MEMORY
-is what the guest has, USED what it says it uses of that, RESIDENT what QEMU holds of the node's. Network and disk are bytes
-a second. A guest that does not answer in time has a row without numbers.`,
+CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them; VCPUS is how many the guest
+has now. MEMORY is what the guest has, USED what it says it uses of that, RESIDENT what QEMU holds of the
+node's. Network and disk are bytes a second. A guest that does not answer in time has a row without numbers.`,
 		Example: cli.Examples(f.Program, `
 			virtctl top
 			virtctl top -A --sort-by memory

@@ -42,10 +42,12 @@ func NewCmdUSBRedir(f *cli.Factory) *cobra.Command {
 		Short: "Bring a USB device of this machine into a virtual machine",
 		Long: `Bring a USB device of this machine into a virtual machine, until interrupted.
 
-The device is named as lsusb shows it. usbredirect (Debian: package usbredirect) takes it from this machine, which needs the right
-to: mostly that is root's. The machine needs spec.domain.devices.clientPassthrough: {}, and takes four devices.
+The device is named as lsusb shows it. usbredirect (Debian: package usbredirect) takes it from this machine,
+which needs the right to: mostly that is root's. The machine needs spec.domain.devices.clientPassthrough: {},
+and takes four devices.
 
-With --no-launch virtctl prints the local port for a usbredirect that you start yourself, and ends when that does.`,
+With --no-launch virtctl prints the local port for a usbredirect that you start yourself, and ends when that
+does.`,
 		Example: cli.Examples(f.Program, `
 			virtctl usbredir 0951:1666 demo
 			virtctl usbredir 1-3 demo

@@ -34,7 +34,7 @@ const (
 	sizeTime  = 250 * time.Millisecond
 )
 
-// What the terminal is told at the beginning: another screen, no cursor, no wrapping, reports of the mouse, marks
+// What is written to the terminal at the beginning: another screen, no cursor, no wrapping, reports of the mouse, marks
 // around a paste; and at the end, the other way round. kitty's keyboard protocol is pushed and popped beside it.
 const (
 	enter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[2J"

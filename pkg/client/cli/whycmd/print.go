@@ -71,12 +71,12 @@ func printMigration(s *cli.IOStreams, r *why.Report, program string) error {
 }
 
 func printCause(b *strings.Builder, c why.Cause, program string) {
-	for i, mend := range c.Mend {
+	for i, fix := range c.Fixes {
 		label := "fix:"
 		if i > 0 {
 			label = " or:"
 		}
-		fmt.Fprintf(b, "   %s %s\n", label, printable.Line(action.Advice(program, mend)))
+		fmt.Fprintf(b, "   %s %s\n", label, printable.Line(action.Advice(program, fix)))
 	}
 	if c.Evidence != "" && !strings.Contains(c.Evidence, c.Message) && !strings.Contains(c.Message, c.Evidence) {
 		fmt.Fprintf(b, "   seen: %s\n", printable.Line(c.Evidence))

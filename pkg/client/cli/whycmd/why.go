@@ -329,8 +329,8 @@ func (o *Options) withoutMissing(reports []*why.Report, errs []error) ([]*why.Re
 		}
 		cause := r.Causes[0]
 		text := printable.Line(cause.Message)
-		if len(cause.Mend) > 0 && !strings.HasSuffix(text, "?") {
-			text += "; see `" + printable.Line(strings.Join(cause.Mend, "` and `")) + "`"
+		if len(cause.Fixes) > 0 && !strings.HasSuffix(text, "?") {
+			text += "; see `" + printable.Line(strings.Join(cause.Fixes, "` and `")) + "`"
 		}
 		errs = append(errs, &absentError{action.Advice(o.Factory.Program, text)})
 	}

@@ -48,13 +48,13 @@ func TestWithoutMissing(t *testing.T) {
 	ok := &why.Report{Verdict: why.OK}
 	for want, cause := range map[string]why.Cause{
 		`vm "web" not found; see ` + "`kubectl virt list -A`": {
-			Message: `vm "web" not found`, Mend: []string{"virtctl list -A"},
+			Message: `vm "web" not found`, Fixes: []string{"virtctl list -A"},
 		},
 		`vm "web" not found; there is vmpool/web; see ` + "`kubectl virt why vmpool/web -n ns`": {
-			Message: `vm "web" not found; there is vmpool/web`, Mend: []string{"virtctl why vmpool/web -n ns"},
+			Message: `vm "web" not found; there is vmpool/web`, Fixes: []string{"virtctl why vmpool/web -n ns"},
 		},
 		`vm "web" not found; did you mean "wed"?`: {
-			Message: `vm "web" not found; did you mean "wed"?`, Mend: []string{"virtctl why wed -n ns"},
+			Message: `vm "web" not found; did you mean "wed"?`, Fixes: []string{"virtctl why wed -n ns"},
 		},
 	} {
 		cause.Reason = "NotFound"

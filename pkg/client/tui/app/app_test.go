@@ -85,7 +85,7 @@ func (f *fake) Why(context.Context, string, string) (*why.Report, error) {
 		Causes: []why.Cause{
 			{
 				Object: "pod/virt-launcher-web-x", State: "broken", Message: "no node has 64Gi of memory free",
-				Mend: []string{"spec.template.spec.domain.memory.guest"},
+				Fixes: []string{"spec.template.spec.domain.memory.guest"},
 			},
 		},
 	}, f.err
@@ -701,7 +701,7 @@ func TestFrames(t *testing.T) {
 		{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1, linux/amd64"},
 		{
 			Area: "node", Object: "node1", Name: "kvm", Status: "warning", Message: "no KVM: guests are emulated",
-			Mend: []string{"enable virtualisation in the firmware"},
+			Fixes: []string{"enable virtualisation in the firmware"},
 		},
 	}}}
 	for name, keys := range map[string][]string{

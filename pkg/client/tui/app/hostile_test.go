@@ -113,7 +113,7 @@ func TestHostileFrames(t *testing.T) {
 		f := &fake{
 			doctor: &doctor.Report{
 				Checks: []doctor.Check{
-					{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1", Mend: []string{"spec"}},
+					{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1", Fixes: []string{"spec"}},
 				},
 			},
 		}

@@ -32,7 +32,7 @@ func (a *App) quitWhenAnswered() tea.Cmd {
 	return nil
 }
 
-// Unanswered are the command lines of what was asked of the cluster and has had no answer.
+// Unanswered returns the command lines of what was asked of the cluster and has had no answer.
 func (a *App) Unanswered() (lines []string) {
 	for _, e := range a.log {
 		if !e.ended {

@@ -132,7 +132,7 @@ func blank(width, height int) screen {
 	return s
 }
 
-// Size is the width and height, cells.
+// Size returns the width and height, cells.
 func (t *Terminal) Size() (width, height int) { return t.width, t.height }
 
 // Write takes what the guest wrote. It never fails.
@@ -143,7 +143,7 @@ func (t *Terminal) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Replies are what the terminal answers the guest since they were last taken.
+// Replies returns the terminal's answers to the guest since the last call.
 func (t *Terminal) Replies() []byte {
 	out := t.replies
 	t.replies = nil
@@ -156,7 +156,7 @@ func (t *Terminal) reply(text string) {
 	}
 }
 
-// Cursor is where the next character goes, and whether that is to be seen.
+// Cursor returns where the next character goes, and whether that is to be seen.
 func (t *Terminal) Cursor() (x, y int, seen bool) { return t.x, t.y, !t.hidden }
 
 // Resize changes the size. Lines that no longer fit above the cursor go to the history; what is cut off at the right is

@@ -24,7 +24,7 @@ var (
 	}
 )
 
-// Key is what a terminal sends for a key; nothing for one that has no meaning to a guest.
+// Key returns what a terminal sends for a key; nothing for one that has no meaning to a guest.
 func (t *Terminal) Key(k tea.KeyPressMsg) string {
 	modifiers := 1
 	for mod, bit := range map[tea.KeyMod]int{tea.ModShift: 1, tea.ModAlt: 2, tea.ModCtrl: 4} {

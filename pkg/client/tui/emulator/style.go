@@ -156,7 +156,7 @@ func (s Style) codes(plain bool) string {
 	return "\x1b[" + strings.Join(codes, ";") + "m"
 }
 
-// Lines is how many lines there are: those that have left the main screen at the top, and the screen's.
+// Lines returns how many lines there are: those that have left the main screen at the top, and the screen's.
 func (t *Terminal) Lines() int {
 	if t.alternate {
 		return t.height

@@ -134,7 +134,7 @@ func (f *Filter) add(p part, not bool) error {
 	return nil
 }
 
-// String is the text that made the filter.
+// String returns the text that made the filter.
 func (f Filter) String() string { return f.text }
 
 // Empty reports whether everything matches.

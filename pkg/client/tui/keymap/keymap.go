@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Binding is what one or more keys do to a model.
+// Binding is the action of one or more keys on a model.
 type Binding[M any] struct {
 	// Keys as Bubble Tea spells them: "q", "ctrl+d", "enter". The first is shown.
 	Keys []string
@@ -67,7 +67,7 @@ func (m Map[M]) Handle(model M, key string) (cmd tea.Cmd, known bool, why string
 	return nil, false, ""
 }
 
-// Hints are the bindings as they are shown.
+// Hints returns the bindings as they are shown.
 func (m Map[M]) Hints(model M) []Hint {
 	var hints []Hint
 	for _, b := range m {
@@ -83,7 +83,7 @@ func (m Map[M]) Hints(model M) []Hint {
 var spelled = strings.NewReplacer("ctrl+", "^", "space", "␣", "enter", "⏎", "shift+tab", "⇧tab", "pgdown", "PgDn",
 	"pgup", "PgUp")
 
-// Spell is how keys are shown.
+// Spell returns how keys are shown.
 func Spell(keys ...string) string {
 	out := make([]string, 0, len(keys))
 	for _, k := range keys {

@@ -25,7 +25,7 @@ func NewClone(w *World, s *store.Snapshot) *Request {
 	p := &cloning{row: s, Request: newRequest(w, "clone from "+s.Object().String(), "makes the VM", []formField{
 		{title: "New VM", example: "its name"},
 	})}
-	p.refuse, p.tell, p.ask = p.refusal, p.says, p.asks
+	p.refuse, p.describe, p.ask = p.refusal, p.says, p.asks
 	return p.Request
 }
 

@@ -40,7 +40,7 @@ const (
 	fields
 )
 
-// Draft is what was typed into the form, by field.
+// Draft has the texts typed into the form, by field.
 type Draft [fields]string
 
 // draftField describes a field: how it is called, by the form, the command line and errors, and what it

@@ -199,19 +199,19 @@ func (p *Edit) apply() tea.Cmd {
 	return Send(Ask{Question: question, Task: task})
 }
 
-// Title is the page's name.
+// Title returns the page's name.
 func (p *Edit) Title() string { return "edit " + p.key.String() }
 
 // Refresh does nothing: what is edited is of the time it was read.
 func (p *Edit) Refresh() {}
 
-// State is that of the connection.
+// State returns the state of the connection.
 func (p *Edit) State() store.State { return connection(p.world) }
 
 // Key does what a key is bound to.
 func (p *Edit) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Edit) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // effects are how each time of effect is shown.

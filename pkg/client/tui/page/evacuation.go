@@ -265,7 +265,7 @@ func evacuationLines(r *evacuate.Report) []widget.Line {
 		return []widget.Line{{Text: "  No virtual machine runs on node " + r.Node +
 			". It can be cordoned all the same.", Role: theme.Dim}}
 	}
-	lines := []widget.Line{{Text: "  What becomes of each guest, as far as can be told now", Role: theme.Title}}
+	lines := []widget.Line{{Text: "  What becomes of each guest, as far as is known now", Role: theme.Title}}
 	for i := range r.Guests {
 		g := &r.Guests[i]
 		lines = append(lines, guestLines(g, string(g.Outcome), g.Target, guestRoles[g.Outcome])...)

@@ -35,7 +35,7 @@ type Form struct {
 	keys           keymap.Map[*Form]
 }
 
-// Choices are what there is to choose from for a new machine.
+// Choices are the choices for a new machine.
 type Choices struct {
 	Namespaces, Instancetypes, Preferences, Claims []string
 }
@@ -255,7 +255,7 @@ func (p *Form) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
 	case "esc", "ctrl+c":
 		return nil, false
 	default:
-		if key == "ctrl+s" { // whoever is done is told of all that is wrong
+		if key == "ctrl+s" { // whoever is done sees all that is wrong
 			p.leaveAll()
 		}
 		if cmd, known, why := p.keys.Handle(p, key); known {
@@ -307,17 +307,17 @@ func (p *Form) Update(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// Title is the page's name.
+// Title returns the page's name.
 func (p *Form) Title() string { return "New VM" }
 
 // Refresh has nothing to read.
 func (p *Form) Refresh() {}
 
-// State is that of the connection.
+// State returns the state of the connection.
 func (p *Form) State() store.State { return connection(p.world) }
 
 // Key does what a key is bound to.
 func (p *Form) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Form) Hints() []keymap.Hint { return p.keys.Hints(p) }

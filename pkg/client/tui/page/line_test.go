@@ -23,7 +23,7 @@ func TestLineReachesTheCluster(t *testing.T) {
 }
 
 // A machine without a disk can be made, and the form says that it would have none.
-func TestFormTellsOfNoDisk(t *testing.T) {
+func TestFormWarnsOfNoDisk(t *testing.T) {
 	p := NewForm(&World{Theme: theme.New(theme.Options{})})
 	p.inputs[fieldName].SetValue("web")
 	p.inputs[fieldNamespace].SetValue("prod")

@@ -113,10 +113,10 @@ func (p *Machine) subject() subject {
 	return subject{world: p.world, machines: []*store.Machine{p.row}}
 }
 
-// Title is the machine's name.
+// Title returns the machine's name.
 func (p *Machine) Title() string { return p.key.String() }
 
-// State is that of the machines.
+// State returns the state of the machines.
 func (p *Machine) State() store.State { return p.world.Machines.State() }
 
 // Refresh reads the machine and its events anew.
@@ -227,7 +227,7 @@ func (p *Machine) Update(msg tea.Msg) tea.Cmd {
 // Key does what a key is bound to.
 func (p *Machine) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Machine) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // View draws the sections, in two columns where there is room, as far as they are scrolled to.

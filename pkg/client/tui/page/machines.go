@@ -25,7 +25,7 @@ type Machines struct{ rows[*store.Machine] }
 // NewMachines makes the page.
 func NewMachines(w *World) *Machines { return newMachines(w, "VMs", w.Machines.Rows) }
 
-// NewGuests is the page of those that run on a node.
+// NewGuests returns the page of those that run on a node.
 func NewGuests(w *World, node string) *Machines {
 	p := newMachines(w, "VMs on "+node, func() []*store.Machine {
 		return slices.DeleteFunc(w.Machines.Rows(), func(m *store.Machine) bool { return m.Node != node || !m.Alive() })

@@ -116,7 +116,7 @@ const (
 	NamespaceGone
 )
 
-// World is what pages read and what they can do.
+// World has the state that pages read and the actions that they can ask for.
 type World struct {
 	Scope
 	// Program is how the user calls us, for command lines.
@@ -164,7 +164,7 @@ func (w *World) Say(err error) string {
 	return w.Explain(err)
 }
 
-// Actions are what pages have done. They may take long, so they are called outside of Update.
+// Actions are the functions that pages call. They may take long, so they are called outside of Update.
 type Actions interface {
 	Do(context.Context, lifecycle.Verb, lifecycle.Target) error
 	Why(ctx context.Context, namespace, name string) (*why.Report, error)
@@ -304,7 +304,8 @@ func (w *World) Line(words ...string) string {
 	return strings.Join(append(words, Shown(w.Flags)...), " ")
 }
 
-// Shown is what may be shown of a command's arguments, quoted for a shell: all but the flags whose values are secret.
+// Shown returns what may be shown of a command's arguments, quoted for a shell: all but the flags whose values are
+// secret.
 func Shown(args []string) []string {
 	var out []string
 	for _, arg := range args {

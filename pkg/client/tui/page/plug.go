@@ -262,11 +262,11 @@ func (p *Plug) Refresh() {
 	}
 }
 
-// State is that of the connection.
+// State returns the state of the connection.
 func (p *Plug) State() store.State { return connection(p.world) }
 
 // Key does what a key is bound to.
 func (p *Plug) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Plug) Hints() []keymap.Hint { return p.keys.Hints(p) }

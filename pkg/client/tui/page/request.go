@@ -18,10 +18,10 @@ type Request struct {
 	// verb is what is done when it is submitted, for the key's help.
 	verb string
 	fieldset
-	// refuse says why it cannot be asked for; tell what would be done; ask asks whether it is to be.
-	refuse func() string
-	tell   func() []widget.Line
-	ask    func() tea.Cmd
+	// refuse says why it cannot be asked for; describe what would be done; ask asks whether it is to be.
+	refuse   func() string
+	describe func() []widget.Line
+	ask      func() tea.Cmd
 	// want reads what the others need, and hear takes what was read.
 	want func() tea.Cmd
 	hear func(tea.Msg)
@@ -82,13 +82,13 @@ func (p *Request) Update(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// State is that of the connection.
+// State returns the state of the connection.
 func (p *Request) State() store.State { return connection(p.world) }
 
 // Key does what a key is bound to.
 func (p *Request) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Request) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // View draws the fields, what keeps it from being asked for, and what would be done.
@@ -106,7 +106,7 @@ func (p *Request) View(width, height int) string {
 		said(widget.Line{Text: "^s " + p.verb + ", after a question.", Role: theme.Good})
 	}
 	lines = append(lines, "")
-	for _, l := range p.tell() {
+	for _, l := range p.describe() {
 		said(l)
 	}
 	return strings.Join(lines[:min(len(lines), height)], "\n")

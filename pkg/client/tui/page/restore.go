@@ -67,7 +67,7 @@ func NewRestore(w *World, s *store.Snapshot) *Request {
 	p.Request = newRequest(w, "restore "+s.Object().String(), "restores the snapshot", restoreForm())
 	p.inputs[restoreTarget].SetValue(widget.Harmless(s.Machine))
 	p.inputs[restoreTarget].CursorEnd()
-	p.refuse, p.tell, p.ask, p.want, p.hear = p.refusal, p.says, p.asks, p.reads, p.heard
+	p.refuse, p.describe, p.ask, p.want, p.hear = p.refusal, p.says, p.asks, p.reads, p.heard
 	return p.Request
 }
 

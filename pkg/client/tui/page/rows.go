@@ -84,10 +84,10 @@ func (p *rows[R]) fields(row R) []field {
 // SetFilter chooses among the rows.
 func (p *rows[R]) SetFilter(f filter.Filter) { p.table.SetFilter(f) }
 
-// Filter is what chooses among the rows.
+// Filter chooses among the rows.
 func (p *rows[R]) Filter() filter.Filter { return p.table.Filter() }
 
-// Searched is the filter as it was typed.
+// Searched returns the filter as it was typed.
 func (p *rows[R]) Searched() string { return p.table.Filter().String() }
 
 // NextMatch goes to the next of the rows that the filter shows, round the ends.
@@ -111,10 +111,11 @@ func (p *rows[R]) Refresh() { p.table.SetRows(p.read()) }
 // Key does what a key is bound to.
 func (p *rows[R]) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *rows[R]) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
-// Title is the page's name and how many rows it shows, of how many, by which filter, and how many of them are marked.
+// Title returns the page's name and how many rows it shows, of how many, by which filter, and how many of them are
+// marked.
 func (p *rows[R]) Title() string {
 	shown, all := p.table.Len()
 	if !p.state().Synced {

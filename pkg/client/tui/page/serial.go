@@ -35,8 +35,8 @@ type serial struct {
 	mu   sync.Mutex
 	term *emulator.Terminal
 	link link
-	// answers is whether what the guest asks its terminal is answered: not while it is told again what it asked long
-	// ago, so only once a key was pressed.
+	// answers is whether what the guest asks its terminal is answered: not while the server sends again what it asked
+	// long ago, so only once a key was pressed.
 	answers bool
 	keys    *keyboard
 }
@@ -104,27 +104,27 @@ func (s *serial) next() tea.Cmd {
 	}
 }
 
-func (s *serial) tell() {
+func (s *serial) notify() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// connected begins with an empty screen: the server tells again what the guest wrote last.
+// connected begins with an empty screen: the server sends again what the guest wrote last.
 func (s *serial) connected() {
 	s.mu.Lock()
 	s.term.Reset()
 	s.link, s.answers = link{open: true}, false
 	s.mu.Unlock()
-	s.tell()
+	s.notify()
 }
 
 func (s *serial) lost(err error) {
 	s.mu.Lock()
 	s.link = link{since: s.now(), err: err}
 	s.mu.Unlock()
-	s.tell()
+	s.notify()
 }
 
 // ended says that nothing opens the connection again.
@@ -151,7 +151,7 @@ func (s *serial) Write(data []byte) (int, error) {
 			return 0, err
 		}
 	}
-	s.tell()
+	s.notify()
 	return len(data), nil
 }
 

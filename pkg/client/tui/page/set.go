@@ -52,13 +52,13 @@ func (p *Set) group() group {
 	return group{p.world, p.row}
 }
 
-// Title is the set's kind and name.
+// Title returns the set's kind and name.
 func (p *Set) Title() string {
 	resource, namespace, _ := strings.Cut(p.key.Namespace, "/")
 	return (&store.Set{Resource: resource}).Short() + " " + namespace + "/" + p.key.Name
 }
 
-// State is that of the sets.
+// State returns the state of the sets.
 func (p *Set) State() store.State { return setsState(p.world) }
 
 // Refresh reads the set, its machines and its events anew.
@@ -83,7 +83,7 @@ func (p *Set) Update(tea.Msg) tea.Cmd { return nil }
 // Key does what a key is bound to.
 func (p *Set) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Set) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // View draws the sections, in two columns where there is room, as far as they are scrolled to.

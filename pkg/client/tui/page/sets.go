@@ -154,7 +154,7 @@ func lacking(w *World, all []*store.Set) map[types.UID]map[string]int {
 	return out
 }
 
-// shortOf says why a set has not what it asks for, as far as the rows tell; w asks the server.
+// shortOf says why a set has not what it asks for, as far as the rows show; w asks the server.
 func shortOf(s *store.Set, states map[string]int) string {
 	var out []string
 	if s.Deleting {
@@ -184,7 +184,7 @@ func shortOf(s *store.Set, states map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-// NewMembers is the page of a set's machines.
+// NewMembers returns the page of a set's machines.
 func NewMembers(w *World, s *store.Set) *Machines {
 	return newMachines(w, "VMs of "+s.Short()+"/"+s.Name, func() []*store.Machine { return members(w, s) })
 }

@@ -43,13 +43,13 @@ func (p *Snapshot) saved() saved {
 	return saved{world: p.world, rows: []*store.Snapshot{p.row}}
 }
 
-// Title is the kind and the name.
+// Title returns the kind and the name.
 func (p *Snapshot) Title() string {
 	resource, namespace, _ := strings.Cut(p.key.Namespace, "/")
 	return store.ShortOf(resource) + " " + namespace + "/" + p.key.Name
 }
 
-// State is that of the rows of the kind.
+// State returns the state of the rows of the kind.
 func (p *Snapshot) State() store.State {
 	switch resource, _, _ := strings.Cut(p.key.Namespace, "/"); resource {
 	case store.Restores:
@@ -80,7 +80,7 @@ func (p *Snapshot) Update(tea.Msg) tea.Cmd { return nil }
 // Key does what a key is bound to.
 func (p *Snapshot) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Snapshot) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // View draws the sections, in two columns where there is room, as far as they are scrolled to.

@@ -28,7 +28,7 @@ type Snapshots struct {
 // NewSnapshots makes the page. What it shows is followed from then on.
 func NewSnapshots(w *World) *Snapshots { return newSnapshots(w, "Snapshots", nil) }
 
-// NewSnapshotsOf is the page of one VM's.
+// NewSnapshotsOf returns the page of one VM's.
 func NewSnapshotsOf(w *World, machine store.Key) *Snapshots {
 	p := newSnapshots(w, "Snapshots of "+machine.String(), &machine)
 	p.lacks = func() string { return "VM " + machine.String() + " has no snapshot" }

@@ -146,7 +146,7 @@ func (p *Split) Key(key string) (tea.Cmd, bool, string) {
 	return nil, true, ""
 }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Split) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // Title says whose console it is.
@@ -158,7 +158,7 @@ func (p *Split) Refresh() {
 	p.events = eventsOf(p.world, p.key)
 }
 
-// State is that of the connection to the console, and of that to the cluster.
+// State returns the state of the connection to the console, and of that to the cluster.
 func (p *Split) State() store.State {
 	link := p.serial.state()
 	return store.Worst(store.State{Synced: true, Since: link.since, Err: link.err}, connection(p.world))

@@ -9,7 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// Summary is how the cluster is, as far as the rows tell.
+// Summary is how the cluster is, as far as the rows show.
 type Summary struct {
 	// Nodes is how many nodes there are, Ready how many of them are; 0 where the user may not read them.
 	Nodes, Ready int
@@ -57,7 +57,7 @@ type Part struct {
 	Role theme.Role
 }
 
-// Parts are the pieces of the line, the most important first.
+// Parts returns the pieces of the line, the most important first.
 func (s *Summary) Parts(t *theme.Theme) [][]Part {
 	var out [][]Part
 	if s.Nodes > 0 {

@@ -40,7 +40,7 @@ func newTail() *tail {
 	return &tail{ctx: ctx, stop: stop, changed: make(chan struct{}, 1), lines: []string{""}}
 }
 
-// start reads until stop, and tells of changes.
+// start reads until stop, and notifies of changes.
 func (t *tail) start(actions Actions, key store.Key) tea.Cmd {
 	return tea.Batch(func() tea.Msg {
 		err := actions.Tail(t.ctx, key, tailLines, t)

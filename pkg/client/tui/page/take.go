@@ -66,7 +66,7 @@ func NewTake(w *World, m *store.Machine) *Request {
 	p := &take{Request: newRequest(w, "take snapshot of "+m.Key().String(), "takes the snapshot", takeForm), machine: m}
 	p.inputs[takeSnapshot].SetValue(widget.Harmless(m.Name) + "-" + w.Now().UTC().Format("20060102-150405"))
 	p.inputs[takeSnapshot].CursorEnd()
-	p.refuse, p.tell, p.ask, p.want, p.hear = p.refusal, p.says, p.asks, p.reads, p.heard
+	p.refuse, p.describe, p.ask, p.want, p.hear = p.refusal, p.says, p.asks, p.reads, p.heard
 	return p.Request
 }
 

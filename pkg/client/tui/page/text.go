@@ -82,7 +82,7 @@ func (p *Text) Start() tea.Cmd {
 	}
 }
 
-// String is the text without colours.
+// String returns the text without colours.
 func (p *Text) String() string {
 	var b strings.Builder
 	for _, l := range p.lines {
@@ -91,7 +91,7 @@ func (p *Text) String() string {
 	return b.String()
 }
 
-// Title is the page's name.
+// Title returns the page's name.
 func (p *Text) Title() string { return p.title }
 
 // Refresh makes live lines anew; another text is of the time it was read.
@@ -109,7 +109,7 @@ func (p *Text) Wants() tea.Cmd {
 	return p.Start()
 }
 
-// State is that of the connection, and of what was read: with an error, what is shown is of the time before.
+// State returns the state of the connection, and of what was read: with an error, what is shown is of the time before.
 func (p *Text) State() store.State {
 	if p.err != nil {
 		return store.State{Synced: len(p.lines) > 0, Err: p.err, Since: p.good}
@@ -142,7 +142,7 @@ func (p *Text) Update(msg tea.Msg) tea.Cmd {
 // Key does what a key is bound to.
 func (p *Text) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
 
-// Hints are the page's keys.
+// Hints returns the page's keys.
 func (p *Text) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // View draws the lines that are scrolled to; those that are too long go on in the next.

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// NewWhy is the page of what holds a machine up.
+// NewWhy returns the page of what holds a machine up.
 func NewWhy(w *World, key store.Key) *Text {
 	return NewText(w, "why "+key.String(), func(ctx context.Context) ([]widget.Line, error) {
 		report, err := w.Actions.Why(ctx, key.Namespace, key.Name)
@@ -64,14 +64,14 @@ func causes(title string, all []why.Cause, roles map[why.State]theme.Role, progr
 		if c.Evidence != "" {
 			lines = append(lines, widget.Line{Text: "     " + c.Evidence, Role: theme.Dim})
 		}
-		for _, m := range c.Mend {
+		for _, m := range c.Fixes {
 			lines = append(lines, widget.Line{Text: "     " + action.Advice(program, m), Role: theme.Accent})
 		}
 	}
 	return lines
 }
 
-// NewYAML is the page of a machine's object.
+// NewYAML returns the page of a machine's object.
 func NewYAML(w *World, m *store.Machine) *Text { return newYAML(w, resourceOf(m), m.Key()) }
 
 // resourceOf is the API's plural of what a machine is.
@@ -105,7 +105,7 @@ func yamlLines(text string) []widget.Line {
 	return lines
 }
 
-// NewHealth is the page of what doctor finds.
+// NewHealth returns the page of what doctor finds.
 func NewHealth(w *World) *Text {
 	return NewText(w, "health of the stack", func(ctx context.Context) ([]widget.Line, error) {
 		return doctorLines(w.Actions.Doctor(ctx), w.Program), nil
@@ -132,7 +132,7 @@ func doctorLines(r *doctor.Report, program string) []widget.Line {
 			Text: fmt.Sprintf("  %-8s %-22s %s", c.Status, c.Name, message),
 			Role: roles[string(c.Status)], Hang: 34,
 		})
-		for _, m := range c.Mend {
+		for _, m := range c.Fixes {
 			lines = append(lines, widget.Line{Text: "           " + action.Advice(program, m), Role: theme.Accent})
 		}
 	}

@@ -28,7 +28,7 @@ type Usage struct {
 	failed bool      // whether one was tried since then
 }
 
-// Series is what one guest used, the newest last. What was not read is no number.
+// Series has one guest's usage, the newest last. What was not read is no number.
 type Series struct {
 	Now                    top.Row
 	CPU, Memory, Net, Disk []float64
@@ -159,7 +159,7 @@ func highest(values []float64) float64 {
 // Any reports whether anything is known of any guest.
 func (u *Usage) Any() bool { return len(u.guests) > 0 }
 
-// Of is what a guest used, or nil.
+// Of returns a guest's series, or nil.
 func (u *Usage) Of(key store.Key) *Series { return u.guests[key] }
 
 func push(values []float64, v float64) []float64 {
@@ -169,11 +169,11 @@ func push(values []float64, v float64) []float64 {
 	return append(values, v)
 }
 
-// Missing is how many guests' use the last reading does not have, and how many nodes it has no guests of.
+// Missing returns how many guests' use the last reading does not have, and how many nodes it has no guests of.
 func (u *Usage) Missing() (guests, nodes int) { return len(u.last.Unanswered), len(u.last.Unreachable) }
 
-// Total is what all guests used when they were read last: of CPUs, cores, and of memory, bytes, without those that the
-// reading does not have. ok is false before the first.
+// Total returns the usage of all guests when they were read last, without those that the reading does not have: of
+// CPUs, cores, and of memory, bytes. ok is false before the first reading.
 func (u *Usage) Total() (cpu, memory float64, ok bool) {
 	for _, s := range u.guests {
 		if s.Read != u.at {

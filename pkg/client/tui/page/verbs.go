@@ -119,8 +119,8 @@ func bind(v lifecycle.Verb, help string, quiet bool, keys ...string) keymap.Bind
 	}
 }
 
-// MachineKey is what a key does to machines, by its name in the footer; empty for a key that does nothing to them, or
-// the same on the pages of most other objects.
+// MachineKey returns the footer's name for the action of a key on machines; empty for a key that does nothing to them,
+// or the same on the pages of most other objects.
 func MachineKey(key string) string {
 	if key == "y" {
 		return ""
@@ -195,7 +195,7 @@ func (s subject) refusal(verb lifecycle.Verb, m *store.Machine) string {
 	return Applies(verb, m)
 }
 
-// Applies says why a verb does nothing to a machine, as far as its row tells.
+// Applies says why a verb does nothing to a machine, as far as its row shows.
 func Applies(verb lifecycle.Verb, m *store.Machine) string {
 	running := m.Phase == "Running"
 	switch {

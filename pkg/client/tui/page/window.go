@@ -38,7 +38,7 @@ func (w *window) view(t *theme.Theme, lines []string, width, height int) string 
 // by scrolls.
 func (w *window) by(lines int) { w.offset = max(0, min(w.offset+lines, len(w.lines)-w.height)) }
 
-// Searched is what is searched for; "" is nothing.
+// Searched returns the text that is searched for; "" is none.
 func (w *window) Searched() string { return w.search }
 
 // Search searches for text, whatever its case, and goes to the first match after the line at which the search began.

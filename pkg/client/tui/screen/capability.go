@@ -13,7 +13,7 @@ import (
 // last its attributes, which every terminal answers, so that the end is known.
 const Questions = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\" + "\x1b[?u" + "\x1b[16t" + "\x1b[14t" + "\x1b[c"
 
-// Answers is what a terminal has said.
+// Answers has the answers of a terminal.
 type Answers struct {
 	// Complete says that the last question has been answered.
 	Complete bool
@@ -57,7 +57,7 @@ func ReadAnswers(sent []byte) Answers {
 	return a
 }
 
-// Best is the best way to draw.
+// Best returns the best way to draw.
 func (a Answers) Best() Kind {
 	switch {
 	case a.Graphics:
@@ -68,8 +68,8 @@ func (a Answers) Best() Kind {
 	return Blocks
 }
 
-// Window is the terminal's size, in the columns and rows that the system knows and the pixels that the terminal does.
-// Half blocks make pixels of their own, twice as many down as rows.
+// Window returns the terminal's size, in the columns and rows that the system knows and the pixels that the terminal
+// does. Half blocks make pixels of their own, twice as many down as rows.
 func (a Answers) Window(kind Kind, columns, rows int) Window {
 	w := Window{Columns: columns, Rows: rows, CellWidth: a.CellWidth, CellHeight: a.CellHeight}
 	switch {

@@ -67,7 +67,7 @@ func Fit(w Window, picture image.Point, keep int) Layout {
 	return Layout{Cells: image.Rect(x, y, x+across, y+down), Size: image.Pt(width, height)}
 }
 
-// At is the picture's pixel below the middle of a cell, and whether the cell shows one.
+// At returns the picture's pixel below the middle of a cell, and whether the cell shows one.
 func (l Layout) At(column, row int, picture image.Point) (image.Point, bool) {
 	p := image.Pt(column, row)
 	if !p.In(l.Cells) {

@@ -61,8 +61,8 @@ func shades(small *image.RGBA, ramp []string) []string {
 	return lines
 }
 
-// Thumb is the size of a thumbnail of a picture, cells: as large as fits with the picture's proportions, a cell being
-// twice as high as wide.
+// Thumb returns the size of a thumbnail of a picture, cells: as large as fits with the picture's proportions, a cell
+// being twice as high as wide.
 func Thumb(picture image.Point, columns, rows int) (int, int) {
 	if picture.X <= 0 || picture.Y <= 0 {
 		return 0, 0

@@ -1,4 +1,4 @@
-// Package theme is how the dashboard looks: a style for each role that text can have, and the glyphs that not every
+// Package theme has the looks of the dashboard: a style for each role that text can have, and the glyphs that not every
 // terminal has. Pages name roles, never colours.
 package theme
 
@@ -10,10 +10,10 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Roles are the names of the roles that Options.Colours may change.
+// Roles returns the names of the roles that Options.Colours may change.
 func Roles() []string { return slices.Sorted(maps.Keys(names)) }
 
-// Role is what a piece of text is.
+// Role is the meaning of a piece of text.
 type Role int
 
 // The roles. Text is all that has no other.
@@ -156,7 +156,7 @@ func colour(s string) color.Color { return lipgloss.Color(s) }
 // Style is a role's style.
 func (t *Theme) Style(r Role) lipgloss.Style { return t.styles[r] }
 
-// State is the glyph of a state that is good, busy, worth a warning, bad or off; of other roles there is none.
+// State returns the glyph of a state that is good, busy, worth a warning, bad or off; of other roles there is none.
 func (t *Theme) State(r Role) string {
 	switch r {
 	case Good:

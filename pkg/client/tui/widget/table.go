@@ -87,7 +87,7 @@ func (t *Table[R]) SetFilter(f filter.Filter) {
 	t.arrange()
 }
 
-// Filter is what chooses the rows.
+// Filter chooses the rows.
 func (t *Table[R]) Filter() filter.Filter { return t.filter }
 
 // Sort sorts by a column, or turns the order round when it is sorted by it.
@@ -103,10 +103,10 @@ func (t *Table[R]) Sort(column int) {
 // Sorted says by which column, and whether the other way round.
 func (t *Table[R]) Sorted() (column int, reversed bool) { return t.sort, t.reversed }
 
-// Len is how many rows are shown, of how many.
+// Len returns how many rows are shown, of how many.
 func (t *Table[R]) Len() (shown, all int) { return len(t.rows), len(t.all) }
 
-// Current is the row under the cursor.
+// Current returns the row under the cursor.
 func (t *Table[R]) Current() (row R, ok bool) {
 	if len(t.rows) == 0 {
 		return row, false
@@ -154,7 +154,7 @@ type Place struct {
 	Reversed bool
 }
 
-// Place is where the user is.
+// Place returns where the user is.
 func (t *Table[R]) Place() Place { return Place{t.at, t.sort, t.reversed} }
 
 // Return goes to where the user was; the row may come later.

@@ -48,7 +48,7 @@ func (t *Table[R]) View(width, height int) string {
 }
 
 // layout decides which columns are drawn, and how wide. What has no room gives way in this order: long columns are cut
-// to shrunk cells, the First one to telling cells, columns of little importance are left out, the First column is cut
+// to shrunk cells, the First one to distinct cells, columns of little importance are left out, the First column is cut
 // further, and the others are left out. What room that makes goes to the columns that were cut.
 func (t *Table[R]) layout(width int, cells [][]Cell) {
 	t.grow(width, cells)
@@ -61,7 +61,7 @@ func (t *Table[R]) layout(width int, cells [][]Cell) {
 		}
 	}
 	t.shrink(width, false, shrunk)
-	t.shrink(width, true, telling)
+	t.shrink(width, true, distinct)
 	t.drop(width, important)
 	t.shrink(width, true, shrunk)
 	t.drop(width, 0)
@@ -154,8 +154,8 @@ func (t *Table[R]) regain(width int) {
 const (
 	// shrunk is the least that a long column is made.
 	shrunk = 20
-	// telling is how much of the First column tells most rows apart.
-	telling = 40
+	// distinct is how many cells of the First column distinguish most rows.
+	distinct = 40
 	// flexMin is the least that a flexible column is worth drawing with.
 	flexMin = 20
 	// important is the priority up to which a column stays while the First one can still be cut.

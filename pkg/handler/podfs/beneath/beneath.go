@@ -213,10 +213,10 @@ func (d *Dir) RemoveDir(name string) error {
 	return nil
 }
 
-// Fd is the directory's descriptor, for mounts on it and copies of what is mounted there.
+// Fd returns the directory's descriptor, for mounts on it and copies of what is mounted there.
 func (d *Dir) Fd() int { return int(d.f.Fd()) }
 
-// Free is how many bytes may still be written to the directory's file system.
+// Free returns how many bytes may still be written to the directory's file system.
 func (d *Dir) Free() (int64, error) {
 	var room unix.Statfs_t
 	if err := unix.Fstatfs(int(d.f.Fd()), &room); err != nil {

@@ -44,7 +44,7 @@ func (n *Node) Close() { _ = n.f.Close() }
 // Stat describes the file as it was found.
 func (n *Node) Stat() unix.Stat_t { return n.stat }
 
-// Device is the device that the file is, zero if it is none.
+// Device returns the device that the file is, zero if it is none.
 func (n *Node) Device() Device {
 	switch kind := n.stat.Mode & unix.S_IFMT; kind {
 	case unix.S_IFBLK, unix.S_IFCHR:
@@ -131,7 +131,7 @@ func (r *Reading) Close() { r.node.Close() }
 // Stat describes the file as it was found.
 func (r *Reading) Stat() unix.Stat_t { return r.node.stat }
 
-// Device is the device that the file is, zero if it is none.
+// Device returns the device that the file is, zero if it is none.
 func (r *Reading) Device() Device { return r.node.Device() }
 
 // Regular is Node's.

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// Config is what one guest NIC is told.
+// Config is what one guest NIC gets by DHCP.
 type Config struct {
 	// Link is the bridge that the server listens on.
 	Link string
@@ -34,11 +34,11 @@ type Config struct {
 	Hostname string
 	// MTU in bytes; 0 leaves it to the client.
 	MTU int
-	// More is what the VMI has its guest told besides.
+	// More is what the VMI adds to it.
 	More network.DHCPOptions
 }
 
-// NewConfig says what the guest NIC of plan is told. ok is false when there is nothing to tell,
+// NewConfig returns what the guest NIC of plan gets. ok is false when there is nothing to give,
 // because the plan has no IPv4 address for it.
 func NewConfig(plan network.Interface, resolv Resolv) (c Config, ok bool, err error) {
 	if !plan.Guest.Is4() {

@@ -63,7 +63,7 @@ func (c Config) refuse(req *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 }
 
 func (c Config) build(req *dhcpv4.DHCPv4, modifiers []dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
-	// Clients tell two of a kind apart by their identifier, and want it back (RFC 6842).
+	// Clients distinguish two of a kind by their identifier, and want it back (RFC 6842).
 	modifiers = append(modifiers, dhcpv4.WithOptionCopied(req, dhcpv4.OptionClientIdentifier))
 	reply, err := dhcpv4.New(modifiers...)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c Config) build(req *dhcpv4.DHCPv4, modifiers []dhcpv4.Modifier) (*dhcpv4.
 	return reply, nil
 }
 
-// options are what every client is told.
+// options are what every client gets.
 func (c Config) options() []dhcpv4.Option {
 	out := []dhcpv4.Option{
 		dhcpv4.OptServerIdentifier(c.Server.AsSlice()),

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Resolv is what the guest needs of a resolv.conf.
+// Resolv has the fields of a resolv.conf that the guest needs.
 type Resolv struct {
 	Nameservers []netip.Addr
 	Search      []string

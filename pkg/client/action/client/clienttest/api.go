@@ -48,7 +48,7 @@ func (a *API) Put(path string, answer any) {
 	a.objects[path] = answer
 }
 
-// Asked are the requests so far whose path ends so, the oldest first.
+// Asked returns the requests so far whose path ends so, the oldest first.
 func (a *API) Asked(suffix string) []*http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *API) Client() *client.Client {
 	return c
 }
 
-// Kubeconfig is the path of a kubeconfig for it, whose context has a namespace.
+// Kubeconfig returns the path of a kubeconfig for it, whose context has a namespace.
 func (a *API) Kubeconfig(namespace string) string {
 	a.t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -85,7 +85,7 @@ func (a *API) Kubeconfig(namespace string) string {
 	return path
 }
 
-// Forbidden is the refusal of a resource.
+// Forbidden returns the refusal of a resource.
 func Forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Places completes the NAME: of a file in a machine, with the names that machines gives, and files where the word looks
+// Paths completes the NAME: of a file in a machine, with the names that machines gives, and files where the word looks
 // like one or no name begins so.
-func Places(machines cobra.CompletionFunc) cobra.CompletionFunc {
+func Paths(machines cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		if strings.ContainsAny(word, ":/.~") {
 			return nil, cobra.ShellCompDirectiveDefault

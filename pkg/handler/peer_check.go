@@ -33,20 +33,20 @@ const (
 	listAgain, listTimeout = 15 * time.Second, 10 * time.Second
 	// goneAfter is how old a heartbeat is, by wall clocks, of a node that is asked no more.
 	goneAfter = time.Hour
-	// hastenEvery is how often other nodes are told to beat faster; they do so for three times as long.
+	// hastenEvery is how often other nodes are asked to beat faster; they do so for three times as long.
 	hastenEvery = time.Minute
 	// always is longer than any silence.
 	always = time.Duration(math.MaxInt64)
 )
 
-// witness keeps the guests of this node alive while nobody can fence it (package fencing): it publishes the node's Set,
-// and asks the Set's virt-handlers when this node's heartbeat is not acknowledged. Inputs: the nodes' heartbeats, and
-// what the other virt-handlers answer. Outputs: the time to pass to launchers, and annotations of the node.
-type witness struct {
+// peerCheck keeps the guests of this node alive while nobody can fence it (package fencing): it publishes the node's
+// Set, and asks the Set's virt-handlers when this node's heartbeat is not acknowledged. Inputs: the nodes' heartbeats,
+// and what the other virt-handlers answer. Outputs: the time to pass to launchers, and annotations of the node.
+type peerCheck struct {
 	node     string
 	renewals *renewals
-	// list lists the nodes, ask asks the virt-handler of one at an address for how long it has been silent, and tells
-	// it how often to beat.
+	// list lists the nodes. ask asks the virt-handler of one at an address for how long it has been silent, and for a
+	// heartbeat every so often.
 	list func(ctx context.Context) ([]metav1.PartialObjectMetadata, error)
 	ask  func(ctx context.Context, node, address string, every time.Duration) (time.Duration, error)
 	// running reports whether a pod has processes left.
@@ -70,48 +70,48 @@ type witness struct {
 }
 
 // run keeps watch until ctx ends.
-func (w *witness) run(ctx context.Context) error {
+func (c *peerCheck) run(ctx context.Context) error {
 	for {
 		wait := idleLook
-		if fences := w.renewals.fences(); len(fences) > 0 {
+		if fences := c.renewals.fences(); len(fences) > 0 {
 			wait = fencing.AskEvery(fences[0])
-			w.look(ctx, fences[0])
+			c.look(ctx, fences[0])
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.tick(wait):
+		case <-c.tick(wait):
 		}
 	}
 }
 
 // look asks the Set if need be; shortest is the least --fence-after of the node's launchers.
-func (w *witness) look(ctx context.Context, shortest time.Duration) {
+func (c *peerCheck) look(ctx context.Context, shortest time.Duration) {
 	at := boottime.Now()
 	// A list that hangs because the API server is away must not use up the guests' time.
-	if at >= w.nextList && w.renewals.silence() < fencing.SilentFor(shortest)/2 {
-		w.nextList = at + w.choose(ctx)
+	if at >= c.nextList && c.renewals.silence() < fencing.SilentFor(shortest)/2 {
+		c.nextList = at + c.choose(ctx)
 	}
 	at = boottime.Now() // before it is looked what the API server may have
-	sets, known := w.sets()
-	silent := w.renewals.silence() >= fencing.SilentFor(shortest)
+	sets, known := c.sets()
+	silent := c.renewals.silence() >= fencing.SilentFor(shortest)
 	if !silent {
-		w.held = false
+		c.held = false
 	}
 	every := fencing.HeartbeatPeriod(shortest)
 	quorum := slices.ContainsFunc(sets, fencing.Set.Quorum)
-	tell := quorum && every < nodestatus.Period && at >= w.nextReport
+	hasten := quorum && every < nodestatus.Period && at >= c.nextReport
 	switch {
-	case !known, !silent && !tell:
+	case !known, !silent && !hasten:
 		return
 	case !quorum:
-		w.renewals.witness(at, always)
+		c.renewals.noteSilence(at, always)
 		return
 	}
-	if tell {
-		w.nextReport = at + hastenEvery
+	if hasten {
+		c.nextReport = at + hastenEvery
 	}
-	answers := w.round(ctx, sets, min(every, nodestatus.Period), fencing.AskWithin(shortest))
+	answers := c.round(ctx, sets, min(every, nodestatus.Period), fencing.AskWithin(shortest))
 	if !silent {
 		return
 	}
@@ -121,52 +121,54 @@ func (w *witness) look(ctx context.Context, shortest time.Duration) {
 			silence = min(silence, set.Silence(answers))
 		}
 	}
-	w.renewals.witness(at, silence)
-	if held := silence >= fencing.SilentFor(shortest); held != w.held {
-		w.held = held
+	c.renewals.noteSilence(at, silence)
+	if held := silence >= fencing.SilentFor(shortest); held != c.held {
+		c.held = held
 		if held {
-			w.log.Warn("most nodes hear nothing of the API server: guests go on without its word", "silence", silence)
+			c.log.Warn("most nodes hear nothing of the API server: guests go on without its word", "silence", silence)
 		} else {
-			w.log.Warn("the API server hears other nodes, or they do not answer: guests of this node end in time",
+			c.log.Warn("the API server hears other nodes, or they do not answer: guests of this node end in time",
 				"answers", len(answers))
 		}
 	}
 }
 
 // sets are those that the API server may have; not known before the first heartbeat.
-func (w *witness) sets() (sets []fencing.Set, known bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	sets = []fencing.Set{w.published}
-	if w.pending != nil {
-		sets = append(sets, w.pending)
+func (c *peerCheck) sets() (sets []fencing.Set, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sets = []fencing.Set{c.published}
+	if c.pending != nil {
+		sets = append(sets, c.pending)
 	}
-	return sets, w.known
+	return sets, c.known
 }
 
 // round asks the members of the sets at once, and returns who has been silent for how long; this node's own is among
 // them.
-func (w *witness) round(ctx context.Context, sets []fencing.Set, every, within time.Duration) map[string]time.Duration {
+func (c *peerCheck) round(
+	ctx context.Context, sets []fencing.Set, every, within time.Duration,
+) map[string]time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	members := map[string]string{}
-	w.mu.Lock()
+	c.mu.Lock()
 	for _, set := range sets {
 		for _, name := range set {
-			if address := w.addresses[name]; address != "" && name != w.node {
+			if address := c.addresses[name]; address != "" && name != c.node {
 				members[name] = address
 			}
 		}
 	}
-	w.mu.Unlock()
-	answers := map[string]time.Duration{w.node: w.renewals.silence()}
+	c.mu.Unlock()
+	answers := map[string]time.Duration{c.node: c.renewals.silence()}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for name, address := range members {
 		asking.Go(func() {
-			silence, err := w.ask(ctx, name, address, every)
+			silence, err := c.ask(ctx, name, address, every)
 			if err != nil {
-				w.log.Debug("another node was not asked for its heartbeat", "node", name, "err", err)
+				c.log.Debug("another node was not asked for its heartbeat", "node", name, "err", err)
 				return
 			}
 			mu.Lock()
@@ -181,39 +183,39 @@ func (w *witness) round(ctx context.Context, sets []fencing.Set, every, within t
 }
 
 // choose lists the nodes and chooses the Set, and returns when to do so again.
-func (w *witness) choose(ctx context.Context) time.Duration {
+func (c *peerCheck) choose(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	nodes, err := w.list(ctx)
+	nodes, err := c.list(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Warn("the nodes are not known that keep guests here alive without the API server", "err", err)
+			c.log.Warn("the nodes are not known that keep guests here alive without the API server", "err", err)
 		}
 		return listAgain
 	}
 	var all []string
 	addresses := map[string]string{}
 	for i := range nodes {
-		if address := w.answers(&nodes[i]); address != "" {
+		if address := c.answers(&nodes[i]); address != "" {
 			all = append(all, nodes[i].Name)
 			addresses[nodes[i].Name] = address
 		}
 	}
-	wanted := fencing.Choose(w.node, all)
-	w.mu.Lock()
-	changed := !slices.Equal(wanted, w.wanted)
-	w.wanted, w.addresses = wanted, addresses
-	w.mu.Unlock()
-	if changed && w.renewals.beat != nil {
-		w.renewals.beat()
+	wanted := fencing.Choose(c.node, all)
+	c.mu.Lock()
+	changed := !slices.Equal(wanted, c.wanted)
+	c.wanted, c.addresses = wanted, addresses
+	c.mu.Unlock()
+	if changed && c.renewals.beat != nil {
+		c.renewals.beat()
 	}
 	return min(max(listLeast, time.Duration(len(nodes))*listPerNode), listMost)
 }
 
 // answers is the address of a node's virt-handler, if it is one that answers.
-func (w *witness) answers(n *metav1.PartialObjectMetadata) string {
+func (c *peerCheck) answers(n *metav1.PartialObjectMetadata) string {
 	beat, err := time.Parse(time.RFC3339, strings.Trim(n.Annotations[v1.VirtHandlerHeartbeat], `"`))
-	if err != nil || w.now().Sub(beat) > goneAfter {
+	if err != nil || c.now().Sub(beat) > goneAfter {
 		return ""
 	}
 	address, err := netip.ParseAddr(n.Annotations[names.AnnotationHandlerAddress])
@@ -225,67 +227,67 @@ func (w *witness) answers(n *metav1.PartialObjectMetadata) string {
 
 // settle returns what is to change of the node's annotations. A heartbeat was acknowledged with this node, so that
 // nothing that was written on condition of an older one comes true any more.
-func (w *witness) settle(n *corev1.Node) map[string]any {
+func (c *peerCheck) settle(n *corev1.Node) map[string]any {
 	change := map[string]any{}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	paused := n.Annotations[names.AnnotationHeartbeatPaused]
-	w.hold(paused)
-	w.unresumed = w.suspended(paused)
-	want := w.unresumed
-	if w.alone() {
-		want = slices.Concat(w.renewals.pausable(), w.unresumed)
+	c.hold(paused)
+	c.unresumed = c.suspended(paused)
+	want := c.unresumed
+	if c.alone() {
+		want = slices.Concat(c.renewals.pausable(), c.unresumed)
 	}
 	switch now := joinPods(want); {
 	case now == paused:
 	case now == "":
 		change[names.AnnotationHeartbeatPaused] = nil
-	case w.alone():
+	case c.alone():
 		change[names.AnnotationHeartbeatPaused] = now
 	}
-	w.known, w.published, w.pending = true, fencing.ParseSet(n.Annotations[names.AnnotationWitnesses]), nil
-	if w.wanted != nil && !slices.Equal(w.wanted, w.published) {
-		w.pending = w.wanted
-		change[names.AnnotationWitnesses] = w.wanted.String()
+	c.known, c.published, c.pending = true, fencing.ParseSet(n.Annotations[names.AnnotationFencingSet]), nil
+	if c.wanted != nil && !slices.Equal(c.wanted, c.published) {
+		c.pending = c.wanted
+		change[names.AnnotationFencingSet] = c.wanted.String()
 	}
 	return change
 }
 
 // settled notes what came of it; nil is that nobody knows.
-func (w *witness) settled(n *corev1.Node) {
+func (c *peerCheck) settled(n *corev1.Node) {
 	if n == nil {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.published, w.pending = fencing.ParseSet(n.Annotations[names.AnnotationWitnesses]), nil
-	w.hold(n.Annotations[names.AnnotationHeartbeatPaused])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.published, c.pending = fencing.ParseSet(n.Annotations[names.AnnotationFencingSet]), nil
+	c.hold(n.Annotations[names.AnnotationHeartbeatPaused])
 }
 
 // alone reports whether there are too few nodes for virt-controller ever to count. Launchers do not count then either:
 // a machine that was asleep, or whose virt-handler does not come back, would end its guests for nothing.
-func (w *witness) alone() bool { return w.wanted != nil && !w.wanted.Quorum() }
+func (c *peerCheck) alone() bool { return c.wanted != nil && !c.wanted.Quorum() }
 
 // hold suspends the launchers of an annotation while the node is alone, and renews them when it is no more.
-func (w *witness) hold(paused string) {
+func (c *peerCheck) hold(paused string) {
 	var pods []types.UID
-	if w.alone() {
-		here := w.renewals.pausable()
+	if c.alone() {
+		here := c.renewals.pausable()
 		pods = slices.DeleteFunc(parsePods(paused), func(pod types.UID) bool { return !slices.Contains(here, pod) })
 	}
-	w.renewals.hold(pods)
+	c.renewals.hold(pods)
 }
 
 // pause is the annotation that names the launchers that are to be suspended, and those that still are. It is empty as
 // long as it is not known whether there are any.
-func (w *witness) pause() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.known {
+func (c *peerCheck) pause() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
 		return ""
 	}
-	w.pausing = w.renewals.pausable()
-	return joinPods(slices.Concat(w.pausing, w.unresumed))
+	c.pausing = c.renewals.pausable()
+	return joinPods(slices.Concat(c.pausing, c.unresumed))
 }
 
 // joinPods writes the annotation that names pods, parsePods reads it.
@@ -308,23 +310,23 @@ func parsePods(text string) (out []types.UID) {
 }
 
 // paused suspends the launchers, now that nobody counts this node's silence.
-func (w *witness) paused() {
+func (c *peerCheck) paused() {
 	ctx, cancel := context.WithTimeout(context.Background(), suspendTimeout)
 	defer cancel()
-	w.mu.Lock()
-	pods := w.pausing
-	w.mu.Unlock()
-	if missing := w.renewals.suspend(ctx, pods); missing > 0 {
-		w.log.Warn("launchers were not told that virt-handler stops: their guests end unless it is back in time",
+	c.mu.Lock()
+	pods := c.pausing
+	c.mu.Unlock()
+	if missing := c.renewals.suspend(ctx, pods); missing > 0 {
+		c.log.Warn("launchers do not know that virt-handler stops: their guests end unless it is back in time",
 			"launchers", missing)
 	}
 }
 
 // suspended are the launchers of an annotation that may not count yet: this virt-handler has not renewed them, and they
 // are not gone.
-func (w *witness) suspended(paused string) []types.UID {
+func (c *peerCheck) suspended(paused string) []types.UID {
 	return slices.DeleteFunc(parsePods(paused),
-		func(pod types.UID) bool { return w.renewals.counting(pod) || !w.running(pod) })
+		func(pod types.UID) bool { return c.renewals.counting(pod) || !c.running(pod) })
 }
 
 // listNodes lists what is to be known of nodes, from the API server's cache: what is chosen need not be new.
@@ -332,7 +334,7 @@ func listNodes(ctx context.Context, from client.Reader) ([]metav1.PartialObjectM
 	list := metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	if err := from.List(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return nil, fmt.Errorf("list nodes: %c", err)
 	}
 	return list.Items, nil
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-func TestParsePlace(t *testing.T) {
-	for text, want := range map[string]place{
+func TestParseLocation(t *testing.T) {
+	for text, want := range map[string]location{
 		"file":                 {path: "file"},
 		"-":                    {path: "-"},
 		"./demo:/x":            {path: "./demo:/x"},
@@ -26,7 +26,7 @@ func TestParsePlace(t *testing.T) {
 		"a/b/c/d:/x":           {path: "a/b/c/d:/x"},
 	} {
 		want.text = text
-		if got := parsePlace(text); got != want {
+		if got := parseLocation(text); got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
 	}

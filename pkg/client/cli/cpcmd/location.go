@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 )
 
-// place is one side of a copy.
-type place struct {
+// location is one side of a copy.
+type location struct {
 	// text is what the user has written.
 	text string
 	// machine is empty for a file of this machine, whose path is -, standard input or output, or a name.
@@ -21,18 +21,18 @@ type place struct {
 // machineName is NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAME/NAMESPACE.
 var machineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(/[A-Za-z0-9][A-Za-z0-9.-]*){0,2}$`)
 
-// parsePlace tells MACHINE:PATH from a local path. A local path with a colon is written with ./ before it.
-func parsePlace(text string) place {
+// parseLocation distinguishes MACHINE:PATH from a local path. A local path with a colon is written with ./ before it.
+func parseLocation(text string) location {
 	name, path, found := strings.Cut(text, ":")
 	if !found || !machineName.MatchString(name) || runtime.GOOS == "windows" && len(name) == 1 {
-		return place{text: text, path: text}
+		return location{text: text, path: text}
 	}
 	if namespace, rest, ok := strings.Cut(name, "/"); ok && !strings.Contains(rest, "/") {
 		if _, kind := cli.KindOf(namespace); !kind {
 			name = "vm/" + rest + "/" + namespace
 		}
 	}
-	return place{text: text, machine: name, path: path}
+	return location{text: text, machine: name, path: path}
 }
 
 // plan is what a command line asks for.
@@ -48,13 +48,13 @@ type plan struct {
 
 // parse sorts out which side is the machine.
 func parse(sources []string, to string) (plan, error) {
-	destination := parsePlace(to)
+	destination := parseLocation(to)
 	p := plan{machine: destination.machine, direction: copyfile.Push, to: destination.path, toText: to}
 	if destination.machine == "" {
 		p.direction = copyfile.Pull
 	}
 	for i, text := range sources {
-		s := parsePlace(text)
+		s := parseLocation(text)
 		remote := s.machine != ""
 		switch {
 		case remote && destination.machine != "":

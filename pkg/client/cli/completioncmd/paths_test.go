@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestPlaces(t *testing.T) {
-	complete := Places(func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+func TestPaths(t *testing.T) {
+	complete := Paths(func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		if !strings.HasPrefix("demo", word) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -24,12 +24,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
-// testWitness is that of node n, with a launcher, whose heartbeat was acknowledged so long ago.
-func testWitness(silence time.Duration, answers map[string]time.Duration) *witness {
+// newTestCheck makes the peer check of node n, with a launcher, whose heartbeat was acknowledged so long ago.
+func newTestCheck(silence time.Duration, answers map[string]time.Duration) *peerCheck {
 	r := &renewals{}
 	r.record("pod", renewal{}, time.Minute)
 	r.acknowledged = boottime.Now() - silence
-	return &witness{
+	return &peerCheck{
 		node: "n", renewals: r, now: time.Now, log: slog.New(slog.DiscardHandler),
 		running:  func(types.UID) bool { return true },
 		nextList: boottime.Now() + time.Hour, nextReport: boottime.Now() + time.Hour,
@@ -44,7 +44,7 @@ func testWitness(silence time.Duration, answers map[string]time.Duration) *witne
 }
 
 func published(set string, annotations ...string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.AnnotationWitnesses: set}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.AnnotationFencingSet: set}}}
 	for i := 0; i+1 < len(annotations); i += 2 {
 		n.Annotations[annotations[i]] = annotations[i+1]
 	}
@@ -52,7 +52,7 @@ func published(set string, annotations ...string) *corev1.Node {
 }
 
 // A guest goes on without the API server when most of its Set hear nothing of it either, and only then.
-func TestWitness(t *testing.T) {
+func TestPeerCheck(t *testing.T) {
 	const f = time.Minute * 5 / 8
 	for name, c := range map[string]struct {
 		own     time.Duration
@@ -83,7 +83,7 @@ func TestWitness(t *testing.T) {
 		},
 		"a larger set may be published": {own: f, set: "n", pending: fencing.Set{"b", "c", "n"}},
 	} {
-		w := testWitness(c.own, c.answers)
+		w := newTestCheck(c.own, c.answers)
 		if !c.unknown {
 			w.wanted = c.pending
 			w.settle(published(c.set))
@@ -98,7 +98,7 @@ func TestWitness(t *testing.T) {
 
 // What is published changes on condition, and both the old and the new count until it is known which it is.
 func TestPublishedSet(t *testing.T) {
-	w := testWitness(0, nil)
+	w := newTestCheck(0, nil)
 	beats := 0
 	w.renewals.beat = func() { beats++ }
 	nodes := []metav1.PartialObjectMetadata{}
@@ -124,7 +124,7 @@ func TestPublishedSet(t *testing.T) {
 		all, _ := w.sets()
 		return fmt.Sprint(all)
 	}
-	if got := w.settle(published("a,n")); got[names.AnnotationWitnesses] != "a,b,n" || sets() != "[a,n a,b,n]" {
+	if got := w.settle(published("a,n")); got[names.AnnotationFencingSet] != "a,b,n" || sets() != "[a,n a,b,n]" {
 		t.Errorf("%v, %s", got, sets())
 	}
 	w.settled(nil)
@@ -144,7 +144,7 @@ func TestPublishedSet(t *testing.T) {
 
 // The cluster counts a node's silence again when all launchers count again that an earlier virt-handler has suspended.
 func TestHeartbeatPaused(t *testing.T) {
-	w := testWitness(0, nil)
+	w := newTestCheck(0, nil)
 	if got := w.pause(); got != "" {
 		t.Errorf("before it knows what is there: %s", got)
 	}
@@ -175,7 +175,7 @@ func TestHeartbeatPaused(t *testing.T) {
 // guests. When there are three, each launcher counts before its node's silence does.
 func TestAlone(t *testing.T) {
 	const key = names.AnnotationHeartbeatPaused
-	w := testWitness(0, nil)
+	w := newTestCheck(0, nil)
 	suspended := func() bool {
 		latest, _ := w.renewals.latest("pod")
 		return latest.suspend
@@ -209,7 +209,7 @@ func TestAlone(t *testing.T) {
 	}
 
 	w.wanted = fencing.Set{"a", "b", "n"}
-	if got := w.settle(published("a,n", key, "pod")); len(got) != 1 || got[names.AnnotationWitnesses] != "a,b,n" ||
+	if got := w.settle(published("a,n", key, "pod")); len(got) != 1 || got[names.AnnotationFencingSet] != "a,b,n" ||
 		suspended() {
 		t.Errorf("a third node: %v, suspended %t", got, suspended())
 	}
