@@ -20,8 +20,8 @@ func moved(guest *launcherpb.GuestState) bool {
 	return guest.GetLifecycle() == launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 }
 
-// waits reports whether a guest has arrived and does not run yet.
-func waits(guest *launcherpb.GuestState) bool {
+// awaitsStart reports whether a guest has arrived and does not run yet.
+func awaitsStart(guest *launcherpb.GuestState) bool {
 	return guest.GetArrived() && guest.GetLifecycle() == launcherpb.Lifecycle_LIFECYCLE_NONE
 }
 

@@ -238,7 +238,7 @@ func nextExpected(v View) Decision {
 	}
 	seen := v.seen()
 	switch {
-	case !waits(seen.Guest):
+	case !awaitsStart(seen.Guest):
 		target := v.Here
 		target.Prepared = seen.Prepared
 		d.write(vmi, vmistatus.Arrive(vmistatus.Input{

@@ -109,7 +109,7 @@ func (v View) otherPod() string {
 	case ms == nil:
 	case v.owned() && (v.movedAway() || v.inHandoff()):
 		return ms.TargetPod
-	case v.expected() && v.Pod != nil && v.Pod.Name == ms.TargetPod && waits(v.seen().Guest) && v.patience() <= 0:
+	case v.expected() && v.Pod != nil && v.Pod.Name == ms.TargetPod && awaitsStart(v.seen().Guest) && v.patience() <= 0:
 		return ms.SourcePod
 	}
 	return ""
