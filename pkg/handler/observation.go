@@ -81,7 +81,7 @@ func (s *session) saw(state *launcherpb.GuestState) {
 	if handing(old.Guest) != handing(state) {
 		s.wakeOutgoing()
 	}
-	if migrates || was.GetUid() != is.GetUid() {
+	if migrates || was.GetUid() != is.GetUid() || was.GetCut() != is.GetCut() {
 		s.wakeOutgoing()
 		if is.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED {
 			took := is.EndedAt.AsTime().Sub(is.StartedAt.AsTime())

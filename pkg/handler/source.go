@@ -135,6 +135,8 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 			}
 		case account.GetMode() == launcherpb.MigrationMode_MIGRATION_MODE_POST_COPY:
 			// The guest runs on the other side and needs what is here: there is nothing to cancel any more.
+		case account.GetCut() && account.GetUid() == string(want.uid):
+			closeSockets()
 		case want.cancel && account.GetUid() == string(want.uid):
 			_, err := client.CancelMigration(ctx, &launcherpb.CancelMigrationRequest{Uid: string(want.uid)})
 			if err != nil && ctx.Err() == nil {

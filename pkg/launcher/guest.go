@@ -37,7 +37,7 @@ type guest struct {
 	life lifecycle.Machine
 	// early is how the domain has ended, as long as life holds that back.
 	early *hypervisor.End
-	// starts is how often a domain was about to be created.
+	// starts is how often a domain was about to be created, or was.
 	starts int
 	// inherited says that the connection of now found the guest here: how one ends that comes later is an event of this
 	// connection.
@@ -203,6 +203,7 @@ func (g *guest) createBy(
 		g.applyLocked(lifecycle.FailStart)
 		return err
 	}
+	g.starts++ // whoever found no domain before has seen the one before this
 	g.applyLocked(lifecycle.FinishStart)
 	g.updateLocked(ready)
 	if gone == nil {

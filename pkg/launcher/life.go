@@ -84,13 +84,14 @@ func (g *guest) reportEndLocked(from lifecycle.State, end hypervisor.End) {
 		end = hypervisor.End{Outcome: hypervisor.Crashed, Reason: g.postCopyError}
 	}
 	crashed := end.Outcome == hypervisor.Crashed
+	// However QEMU has ended: whoever has the guest's memory may go on with it.
+	never := from.Target() && !from.MayHaveRun() && !moved
 	switch {
-	case crashed && !from.MayHaveRun():
+	case never, crashed && !from.MayHaveRun():
 		end.Reason = names.ReasonNeverRan
 	case crashed:
 		end.Reason = g.withSaid(end.Reason)
 	}
-	never := from.Target() && end.Reason == names.ReasonNeverRan
 	if g.terminated && !never && !crashed && !moved {
 		end.Reason = names.ReasonTerminated
 	}

@@ -49,6 +49,8 @@ type memory struct {
 	// progress is what the migration's account says; nil is none. hurried are the means that were taken.
 	progress func() *hypervisor.Progress
 	hurried  []string
+	// silent keeps accounts of a migration waiting until it is closed; nil does not.
+	silent chan struct{}
 }
 
 // memoryConnection is one connection to it.
@@ -447,6 +449,12 @@ func (c *memoryConnection) AbortMigration(context.Context) error {
 }
 
 func (c *memoryConnection) MigrationProgress(context.Context) (out hypervisor.Progress, err error) {
+	c.m.mu.Lock()
+	silent := c.m.silent
+	c.m.mu.Unlock()
+	if silent != nil {
+		<-silent
+	}
 	return out, c.use(func(m *memory) error {
 		if m.progress == nil {
 			return hypervisor.ErrNoMigration

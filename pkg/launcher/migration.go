@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -155,7 +156,7 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 		watcher.Go(func() { g.watchMove(watching, m.limits) })
 		result, err = conn.Migrate(ctx, m.to)
 		done()
-		watcher.Wait()
+		g.awaitWatcher(&watcher)
 		if !g.awaitHandoff(ctx) {
 			l.close(false)
 			return // the launcher ends, and its termination message says where the guest is
@@ -173,6 +174,23 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 	}
 	if err == nil {
 		g.completeMigration(result)
+	}
+}
+
+// awaitWatcher waits for those who watched a migration that is over, but not for libvirtd to answer them: it may not,
+// as long as virt-handler does not hear that the migration is over, and close its connections.
+func (g *guest) awaitWatcher(watcher *sync.WaitGroup) {
+	gone := make(chan struct{})
+	go func() {
+		watcher.Wait()
+		close(gone)
+	}()
+	patience := time.NewTimer(lookPatience)
+	defer patience.Stop()
+	select {
+	case <-gone:
+	case <-patience.C:
+		g.log.Warn("libvirtd does not answer, though the migration is over")
 	}
 }
 

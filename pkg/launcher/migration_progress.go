@@ -3,12 +3,14 @@ package launcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
 const (
@@ -19,12 +21,8 @@ const (
 
 // watchMove follows a migration until ctx ends: it reports how far it is, and sees to its end within its limits.
 func (g *guest) watchMove(ctx context.Context, l limits) {
-	var (
-		seen     pace
-		began    = time.Now()
-		reported time.Time
-		tick     = time.NewTicker(lookEvery)
-	)
+	m := &watched{guest: g, limits: l, began: time.Now()}
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -41,30 +39,64 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 		default: // the guest is being given up
 			continue
 		}
+		late := time.AfterFunc(silencePatience, g.cutMove)
 		account, err := conn.MigrationProgress(ctx)
 		<-g.looking
-		if err != nil {
-			if !errors.Is(err, hypervisor.ErrNoMigration) && !errors.Is(err, hypervisor.ErrNoDomain) {
-				g.log.Info("how far the migration is is not known", "err", err)
-			}
-			continue
+		if err != nil && !errors.Is(err, hypervisor.ErrNoMigration) && !errors.Is(err, hypervisor.ErrNoDomain) {
+			g.log.Info("how far the migration is is not known", "err", err)
 		}
-		if now := time.Now(); account.DataTotal > 0 && now.Sub(reported) >= reportEvery {
-			reported = now
-			g.reportProgress(account)
+		if err == nil {
+			m.take(ctx, conn, account)
 		}
-		switch verdict, why := seen.judge(l, time.Since(began), account); verdict {
-		case switchToPostCopy:
-			seen.mode = g.hurry(postCopy, seen.mode, func() error { return conn.StartPostCopy(ctx) })
-			if seen.mode != postCopy {
-				l.postCopy = false // it stands still instead
-			}
-		case standStill:
-			seen.mode = g.hurry(stopped, seen.mode, func() error { return conn.Suspend(ctx) })
-		case giveUp:
-			g.giveUpMove(ctx, conn, why, seen.mode)
-		}
+		late.Stop()
 	}
+}
+
+// watched is what a migration's watcher remembers.
+type watched struct {
+	*guest
+	seen     pace
+	limits   limits
+	began    time.Time
+	reported time.Time
+}
+
+// take reports an account of the migration, and does what follows from it.
+func (m *watched) take(ctx context.Context, conn hypervisor.Connection, account hypervisor.Progress) {
+	if now := time.Now(); account.DataTotal > 0 && now.Sub(m.reported) >= reportEvery {
+		m.reported = now
+		m.reportProgress(account)
+	}
+	switch verdict, why := m.seen.judge(m.limits, time.Since(m.began), account); verdict {
+	case switchToPostCopy:
+		m.seen.mode = m.hurry(postCopy, m.seen.mode, func() error { return conn.StartPostCopy(ctx) })
+		if m.seen.mode != postCopy {
+			m.limits.postCopy = false // it stands still instead
+		}
+	case standStill:
+		m.seen.mode = m.hurry(stopped, m.seen.mode, func() error { return conn.Suspend(ctx) })
+	case giveUp:
+		m.giveUpMove(ctx, conn, why, m.seen.mode)
+	}
+}
+
+// silencePatience is how long libvirtd may say nothing of a migration until its connections are cut: QEMU answers
+// nobody while it waits for one of them.
+const silencePatience = 30 * time.Second
+
+// cutMove gives a migration up of which libvirtd says nothing any more, and has virt-handler cut its connections. One
+// by post-copy is left alone: that would end its guest; so is one that was handed over, whose QEMU stands still.
+func (g *guest) cutMove() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.life.Now() != lifecycle.Migrating || g.state.Migration.Mode == postCopy {
+		return
+	}
+	if g.migration.gaveUp == "" {
+		g.migration.gaveUp = fmt.Sprintf("libvirtd or QEMU on the source node did not answer for %s", silencePatience)
+	}
+	g.log.Warn("the migration's connections are to be cut", "reason", g.migration.gaveUp)
+	g.updateLocked(func(s *pb.GuestState) { s.Migration.Cut = true })
 }
 
 // lookPatience is how long an account of a migration may take until the guest is not given up for it.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -37,12 +38,12 @@ func findQEMU(pidFile, emulator string) (process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find QEMU: %w", err)
 	}
-	name, state, err := processStat(pid)
+	stat, err := processStat(pid)
 	switch {
 	case err != nil:
-	case name == "" || !strings.HasPrefix(filepath.Base(emulator), name):
-		err = fmt.Errorf("%w: process %d is %s", errQEMUEnded, pid, name)
-	case state == "Z" || state == "X":
+	case stat.name == "" || !strings.HasPrefix(filepath.Base(emulator), stat.name):
+		err = fmt.Errorf("%w: process %d is %s", errQEMUEnded, pid, stat.name)
+	case stat.dies():
 		err = fmt.Errorf("%w: process %d is dead", errQEMUEnded, pid)
 	}
 	if err == nil {
@@ -57,19 +58,54 @@ func findQEMU(pidFile, emulator string) (process, error) {
 	return found, nil
 }
 
-// processStat is the name of a process and the letter of its state; proc_pid_stat(5).
-func processStat(pid int) (name, state string, err error) {
+// stat is what the kernel says of a process.
+type stat struct {
+	name, state string
+	// flags and pending are those of its first thread: PF_…, and the signals that it has yet to take, from bit 0.
+	flags, pending uint64
+}
+
+// exiting is the flag PF_EXITING: the thread never runs its program again.
+const exiting = 0x4
+
+// dies reports whether the process has ended or runs nothing of its program any more. A busy machine may take long from
+// a SIGKILL, which each thread of the process gets, to the first thread's end; that one is the one that QEMU obeys in.
+func (s stat) dies() bool {
+	return s.state == "Z" || s.state == "X" || s.flags&exiting != 0 || s.pending&(1<<(syscall.SIGKILL-1)) != 0
+}
+
+// processStat reads /proc/pid/stat; proc_pid_stat(5).
+func processStat(pid int) (stat, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return "", "", err
+		return stat{}, err
 	}
+	s, err := parseStat(string(text))
+	if err != nil {
+		return stat{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+	}
+	return s, nil
+}
+
+func parseStat(text string) (s stat, err error) {
+	const flags, pending = 6, 28 // fields after the name
 	// The name may have anything in it, brackets too.
-	from, to := strings.IndexByte(string(text), '('), strings.LastIndexByte(string(text), ')')
+	from, to := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if from < 0 || to < from {
-		return "", "", fmt.Errorf("/proc/%d/stat holds %q", pid, text)
+		return stat{}, fmt.Errorf("it holds %q", text)
 	}
-	state, _, _ = strings.Cut(strings.TrimSpace(string(text[to+1:])), " ")
-	return string(text[from+1 : to]), state, nil
+	fields := strings.Fields(text[to+1:])
+	if len(fields) <= pending {
+		return stat{}, fmt.Errorf("it holds %q", text)
+	}
+	s.name, s.state = text[from+1:to], fields[0]
+	if s.flags, err = strconv.ParseUint(fields[flags], 10, 64); err != nil {
+		return stat{}, err
+	}
+	if s.pending, err = strconv.ParseUint(fields[pending], 10, 64); err != nil {
+		return stat{}, err
+	}
+	return s, nil
 }
 
 // maxQEMULog is how much of the end of QEMU's log is read, bytes.

@@ -2,10 +2,12 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -62,5 +64,34 @@ func TestFindQEMU(t *testing.T) {
 	}
 	if _, err := findQEMU(file, "/bin/sleep"); !errors.Is(err, errQEMUEnded) {
 		t.Errorf("one that was killed: %v", err)
+	}
+}
+
+// A process that was killed has ended for us before the kernel has ended it, which takes long on a busy machine.
+func TestDyingQEMU(t *testing.T) {
+	const line = "17 (a) (b) %s 1 17 17 0 -1 %d 80 0 0 0 0 0 0 0 20 0 7 0 317163 430080 40 18446744073709551615 1 2 3 0 0 " +
+		"%d 0 4096 6 0 0 0 17 0 0 0 0 0 0 4 5 6 7 8 9 10 0\n"
+	for _, c := range []struct {
+		state          string
+		flags, pending int
+		dies           bool
+	}{
+		{"S", 0x400000, 0, false},
+		{"T", 0x400000, 1<<18 | 1<<1, false}, // SIGSTOP and SIGINT
+		{"Z", 0x400000, 0, true},
+		{"X", 0x400000, 0, true},
+		{"R", 0x400004, 0, true},      // exiting
+		{"T", 0x400000, 1 << 8, true}, // SIGKILL
+	} {
+		text := fmt.Sprintf(line, c.state, c.flags, c.pending)
+		got, err := parseStat(text)
+		if err != nil || got.name != "a) (b" || got.dies() != c.dies {
+			t.Errorf("%s is %+v, %v; dies %v", text, got, err, c.dies)
+		}
+	}
+	for _, text := range []string{"", "17 (a", ")(", "17 (a) S 1 2", "17 (a) S" + strings.Repeat(" x", 40)} {
+		if got, err := parseStat(text); err == nil {
+			t.Errorf("%q is %+v", text, got)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -35,17 +36,23 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 		if err != nil {
 			return status.Error(codes.Unavailable, err.Error())
 		}
-		if ended, err := g.beforeStart(ctx, conn); err != nil || ended {
+		ended, err := g.beforeStart(ctx, conn)
+		unknown := errors.Is(err, errQEMUUnknown) && tries < startTries
+		switch {
+		case ended:
+			return nil
+		case unknown: // libvirtd is about to say that it has ended
+		case err != nil:
 			return err
-		}
-		if !paused {
+		case !paused:
 			err = conn.Resume(ctx)
 		}
 		if err == nil || errors.Is(err, hypervisor.ErrNoDomain) {
 			g.refresh(ctx, conn, false)
 			return nil
 		}
-		if d, look := conn.Domain(ctx); look == nil && (d.Run == hypervisor.Running || tries == startTries) {
+		if d, look := conn.Domain(ctx); !unknown && look == nil &&
+			(d.Run == hypervisor.Running || tries == startTries) {
 			// One that does not start is here all the same, and shows as paused: its user may try.
 			g.refresh(ctx, conn, false)
 			return nil
@@ -60,20 +67,37 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 	return nil
 }
 
+// errQEMUUnknown says that it is not known whether QEMU lives.
+var errQEMUUnknown = status.Error(codes.Unavailable, "libvirtd does not know the guest's QEMU any more")
+
+// qemuEnded reports whether the guest's QEMU has ended, whether libvirtd has noticed or not. libvirtd that has just
+// noticed removes the file that names the process before it drops the domain: that is errQEMUUnknown.
+func (g *guest) qemuEnded() (bool, error) {
+	qemu, err := g.qemu()
+	switch {
+	case errors.Is(err, errQEMUEnded):
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, errQEMUUnknown
+	case err != nil:
+		g.log.Debug("it is not known whether QEMU lives", "err", err)
+		return false, nil
+	}
+	if err := qemu.Release(); err != nil {
+		g.log.Debug("QEMU's process was not let go", "err", err)
+	}
+	return false, nil
+}
+
 // beforeStart notes that the guest may have run here from now on, or reports that it has ended: whoever looks at its
-// termination message must not take an older memory for the guest's once this one may have written to the disks.
+// termination message must not take an older memory for the guest's once this one may have written to the disks. That
+// QEMU lives is looked at last, since a launcher may be stopped for long in here; when it does not, the guest never ran.
 func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (ended bool, err error) {
 	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
 		return true, nil
 	}
-	// libvirtd may not have noticed yet that QEMU has died.
-	switch qemu, err := g.qemu(); {
-	case errors.Is(err, errQEMUEnded):
-		return true, nil
-	case err == nil:
-		if err := qemu.Release(); err != nil {
-			g.log.Debug("QEMU's process was not let go", "err", err)
-		}
+	if ended, err := g.qemuEnded(); err != nil || ended {
+		return ended, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,6 +106,12 @@ func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (en
 	}
 	if err := g.note(termination.Message{}); err != nil {
 		return false, status.Error(codes.Unavailable, err.Error())
+	}
+	if ended, err := g.qemuEnded(); err != nil || ended {
+		if err := g.note(neverRan); err != nil {
+			g.log.Warn("should the launcher be killed now, nobody will know that the guest has not run here", "err", err)
+		}
+		return ended, err
 	}
 	g.applyLocked(lifecycle.TakeOver)
 	return false, nil

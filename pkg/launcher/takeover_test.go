@@ -3,6 +3,7 @@ package launcher
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -100,6 +103,102 @@ func TestTakeOverOfDeadQEMU(t *testing.T) {
 		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
 		expect(t, g, crashed, names.ReasonNeverRan)
 	})
+}
+
+// QEMU dies at some instant between the source's word and the start: as long as libvirt was not told to start the guest,
+// it never ran, whoever is the first to notice, and however long the launcher was stopped in between.
+func TestTakeOverWhileQEMUDies(t *testing.T) {
+	alive := func() (process, error) { return &qemu{}, nil }
+	dead := func() (process, error) { return nil, errQEMUEnded }
+	noFile := func() (process, error) { return nil, &fs.PathError{Op: "open", Path: "pid", Err: fs.ErrNotExist} }
+	for name, looks := range map[string][]func() (process, error){
+		"before the first look":                        {dead},
+		"between two looks":                            {alive, dead},
+		"before the first look, libvirt has noticed":   {noFile},
+		"between two looks, libvirt has just noticed":  {alive, noFile},
+		"and libvirt notices while it is looked again": {noFile, alive, noFile, noFile},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withGuest(t, func(t *testing.T, m *memory, g *guest) {
+				n := &notes{}
+				g.note = n.note
+				arriving(t, m, g, here)
+				end := hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}
+				g.qemu = func() (process, error) {
+					look := looks[0]
+					if looks = looks[1:]; len(looks) == 0 {
+						looks = append(looks, look)
+						go m.end(end) // once QEMU is gone, libvirt says so
+					}
+					return look()
+				}
+				if err := g.takeOver(t.Context(), false); err != nil {
+					t.Fatal(err)
+				}
+				if g.mayHaveRun() || n.get() != neverRan {
+					t.Errorf("it may have run; the termination message is %+v", n.get())
+				}
+				expect(t, g, crashed, names.ReasonNeverRan)
+			})
+		})
+	}
+}
+
+// A libvirtd that does not say what became of QEMU is asked for a while. Nothing is started meanwhile.
+func TestTakeOverOfUnknownQEMU(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		n := &notes{}
+		g.note = n.note
+		arriving(t, m, g, here)
+		g.qemu = func() (process, error) { return nil, fs.ErrNotExist }
+		if err := g.takeOver(t.Context(), false); status.Code(err) != codes.Unavailable {
+			t.Errorf("%v", err)
+		}
+		expect(t, g, none, "")
+		if g.mayHaveRun() || n.get() != neverRan {
+			t.Errorf("it may have run; the termination message is %+v", n.get())
+		}
+		g.qemu = func() (process, error) { return &qemu{}, nil }
+		if err := g.takeOver(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, g, runs, "unpaused")
+		if n.get() != (termination.Message{}) {
+			t.Errorf("termination message %+v", n.get())
+		}
+	})
+}
+
+// However a guest that was not started has ended, its launcher's last word is that it never ran: libvirt's word for a
+// QEMU that was told to end, or that libvirtd ends, is not that of a crash.
+func TestLastWordOfNeverStarted(t *testing.T) {
+	for name, outcome := range map[string]hypervisor.Outcome{
+		"shut down": hypervisor.Shutdown, "destroyed": hypervisor.Destroyed, "crashed": hypervisor.Crashed,
+	} {
+		for _, when := range []string{"received", "released"} {
+			t.Run(name+" when it was "+when, func(t *testing.T) {
+				withGuest(t, func(t *testing.T, m *memory, g *guest) {
+					arriving(t, m, g, here)
+					if when == "released" {
+						g.mu.Lock()
+						g.applyLocked(lifecycle.Release)
+						g.mu.Unlock()
+					}
+					g.terminate()
+					m.end(hypervisor.End{Outcome: outcome, Reason: "libvirt's"})
+					if when == "received" {
+						if err := g.takeOver(t.Context(), false); err != nil {
+							t.Fatal(err)
+						}
+					}
+					synctest.Wait()
+					if s := g.snapshot(); !isFinal(s.Lifecycle) || s.Reason != names.ReasonNeverRan {
+						t.Errorf("it ended as %s, %q", s.Lifecycle, s.Reason)
+					}
+				})
+			})
+		}
+	}
 }
 
 // Over a socket: the first to ask is the last, but not one who hangs up.

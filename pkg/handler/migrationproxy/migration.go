@@ -148,9 +148,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		err = remote.SetDeadline(time.Time{})
 	}
 	if err == nil {
-		err = stream.Splice(s.ctx, withBuffer(remote, buffered.Reader), local)
+		err = stream.Splice(s.ctx, whole(withBuffer(remote, buffered.Reader), channel), whole(local, channel))
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		s.Log.Info("migration: connection ended", "migration", uid, "channel", channel, "err", err)
 	}
 }
@@ -161,7 +161,7 @@ type Dial func(ctx context.Context, address string) (net.Conn, error)
 // connect opens a channel of a migration at the virt-handler of its target.
 func connect(
 	ctx context.Context, dial Dial, address string, uid types.UID, channel Channel,
-) (io.ReadWriteCloser, error) {
+) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, greeting)
 	defer cancel()
 	conn, err := dial(ctx, address)
@@ -220,6 +220,18 @@ func (c *bufferedConn) Read(p []byte) (int, error) {
 		c.first = nil
 	}
 	return c.Conn.Read(p)
+}
+
+// undivided is a connection whose directions end together.
+type undivided struct{ net.Conn }
+
+// whole is a connection as its channel has it. QEMU ends both directions at once, and one that has died says so by
+// nothing else: a half of its connection must not be left to the other QEMU, which might wait for it.
+func whole(conn net.Conn, channel Channel) io.ReadWriteCloser {
+	if channel == Memory || channel == Disks {
+		return undivided{conn}
+	}
+	return conn
 }
 
 // CloseWrite ends our direction.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -68,43 +70,105 @@ func pair(t *testing.T) (from, to dir) {
 	return from, to
 }
 
-// What goes in at one end comes out at the other, both ways, with the ends of both directions.
+// What goes in at one end comes out at the other, both ways, with the ends of both directions. Those of QEMU end
+// together.
 func TestChannels(t *testing.T) {
 	for channel, socket := range sockets {
 		t.Run(string(channel), func(t *testing.T) {
-			from, to := pair(t)
-			if channel == Peer {
-				// libvirtd's socket is deeper than the others.
-				to.mkdir(t, filepath.Dir(names.SocketLibvirt))
-			}
-			listener, err := to.Listen(socket.to)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer listener.Close()
+			here, there := connected(t, channel, socket.from, socket.to)
 			request := bytes.Repeat([]byte("memory "), 1<<18)
 			go func() {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn) // until the other side ends its direction
+				_, _ = io.CopyN(there, there, int64(len(request)))
+				_ = there.Close()
 			}()
-			conn, err := from.Dial(t.Context(), socket.from)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
 			go func() {
-				_, _ = conn.Write(request)
-				_ = conn.CloseWrite()
+				_, _ = here.Write(request)
+				if channel != Memory && channel != Disks {
+					_ = here.CloseWrite()
+				}
 			}()
-			answer, err := io.ReadAll(conn)
+			answer, err := io.ReadAll(here)
 			if err != nil || !bytes.Equal(answer, request) {
 				t.Errorf("%d bytes of %d came back, %v", len(answer), len(request), err)
 			}
 		})
+	}
+}
+
+// connected is a connection of a channel, with both its ends.
+func connected(t *testing.T, channel Channel, from, to string) (here, there *net.UnixConn) {
+	t.Helper()
+	source, target := pair(t)
+	if channel == Peer {
+		// libvirtd's socket is deeper than the others.
+		target.mkdir(t, filepath.Dir(names.SocketLibvirt))
+	}
+	listener, err := target.Listen(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if here, err = source.Dial(t.Context(), from); err != nil {
+		t.Fatal(err)
+	}
+	if there, err = listener.AcceptUnix(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { here.Close(); there.Close() })
+	for _, conn := range []*net.UnixConn{here, there} {
+		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return here, there
+}
+
+// A QEMU that dies, whether it had read what was sent to it or not, leaves no half of a connection to the other one: it
+// can neither read from it nor write to it, and nobody has to write first for that.
+func TestDeadQEMULeavesNoHalf(t *testing.T) {
+	for _, channel := range []Channel{Memory, Disks} {
+		for name, sent := range map[string]int{"idle": 0, "in the middle": 1 << 16} {
+			for _, dies := range []string{"target", "source"} {
+				t.Run(fmt.Sprintf("%s, %s, %s", channel, name, dies), func(t *testing.T) {
+					here, there := connected(t, channel, sockets[channel].from, sockets[channel].to)
+					if dies == "source" {
+						here, there = there, here
+					}
+					if sent > 0 {
+						if _, err := here.Write(make([]byte, sent)); err != nil {
+							t.Fatal(err)
+						}
+						if _, err := io.ReadFull(there, make([]byte, 1)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					there.Close()
+					if n, err := io.Copy(io.Discard, here); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Errorf("%d bytes, %v", n, err)
+					}
+					hungUp(t, here)
+				})
+			}
+		}
+	}
+}
+
+// hungUp checks that both directions of a connection end.
+func hungUp(t *testing.T, conn *net.UnixConn) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, events := 0, []unix.PollFd{{}} // POLLHUP needs not be asked for
+	if err := raw.Control(func(fd uintptr) {
+		events[0].Fd = int32(fd)
+		n, err = unix.Poll(events, int((10 * time.Second).Milliseconds()))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || n != 1 || events[0].Revents&unix.POLLHUP == 0 {
+		t.Errorf("%d of %v, %v", n, events, err)
 	}
 }
 

@@ -72,7 +72,10 @@ func pass(ctx context.Context, local net.Conn, dial Dial, address string, uid ty
 		return err
 	}
 	defer remote.Close()
-	return stream.Splice(ctx, local.(*net.UnixConn), remote)
+	if err := stream.Splice(ctx, whole(local, channel), whole(remote, channel)); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // Close ends the migration's connections and waits for them.

@@ -3114,7 +3114,9 @@ type Migration struct {
 	Downtime *durationpb.Duration `protobuf:"bytes,7,opt,name=downtime,proto3" json:"downtime,omitempty"`
 	Mode     MigrationMode        `protobuf:"varint,8,opt,name=mode,proto3,enum=virtkit.launcher.v1.MigrationMode" json:"mode,omitempty"`
 	// How far it is; absent before the first account. It changes about once a second.
-	Progress      *MigrationProgress `protobuf:"bytes,9,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress *MigrationProgress `protobuf:"bytes,9,opt,name=progress,proto3" json:"progress,omitempty"`
+	// It is given up, but libvirtd or QEMU does not answer: virt-handler cuts its connections, for which they may wait.
+	Cut           bool `protobuf:"varint,10,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3210,6 +3212,13 @@ func (x *Migration) GetProgress() *MigrationProgress {
 		return x.Progress
 	}
 	return nil
+}
+
+func (x *Migration) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
 }
 
 // MigrationProgress is libvirt's account; bytes, and bytes a second.
@@ -4208,7 +4217,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x10TakeOverResponse\"*\n" +
 	"\x16CancelMigrationRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x19\n" +
-	"\x17CancelMigrationResponse\"\xb1\x03\n" +
+	"\x17CancelMigrationResponse\"\xc3\x03\n" +
 	"\tMigration\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x129\n" +
 	"\x05phase\x18\x02 \x01(\x0e2#.virtkit.launcher.v1.MigrationPhaseR\x05phase\x12\x14\n" +
@@ -4219,7 +4228,9 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
 	"\bdowntime\x18\a \x01(\v2\x19.google.protobuf.DurationR\bdowntime\x126\n" +
 	"\x04mode\x18\b \x01(\x0e2\".virtkit.launcher.v1.MigrationModeR\x04mode\x12B\n" +
-	"\bprogress\x18\t \x01(\v2&.virtkit.launcher.v1.MigrationProgressR\bprogress\"\xc6\x03\n" +
+	"\bprogress\x18\t \x01(\v2&.virtkit.launcher.v1.MigrationProgressR\bprogress\x12\x10\n" +
+	"\x03cut\x18\n" +
+	" \x01(\bR\x03cut\"\xc6\x03\n" +
 	"\x11MigrationProgress\x123\n" +
 	"\aelapsed\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x1d\n" +
 	"\n" +
