@@ -247,7 +247,7 @@ func (c *Conn) readError(err error) error {
 		}
 		return ErrPeerSilent
 	}
-	return &CloseError{Code: websocket.CloseAbnormalClosure, Reason: err.Error(), cause: err}
+	return &CloseError{Code: websocket.CloseAbnormalClosure, Reason: Cause(err), cause: err}
 }
 
 // Write sends p as one binary message. It returns net.ErrClosed after CloseWrite or Close, and ErrPeerStalled when the

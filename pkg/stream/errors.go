@@ -57,7 +57,7 @@ func closeReason(err error) (int, string) {
 	if errors.As(err, &closed) {
 		return closed.Code, closed.Reason
 	}
-	return CodeInternal, err.Error()
+	return CodeInternal, Cause(err)
 }
 
 // sendableCode replaces the codes that must not travel in a close frame.

@@ -69,6 +69,11 @@ func (a *admission) validateClone(
 			return nil, err
 		}
 	}
+	stateful, err := a.validateState(ctx, request.Namespace, clone)
+	if err != nil {
+		return nil, err
+	}
+	errs = append(errs, stateful...)
 	response := verdict(request.Kind.Kind, clone.Name, errs)
 	if warning != "" {
 		response.Warnings = []string{warning}
@@ -89,6 +94,32 @@ func (a *admission) validateFree(ctx context.Context, namespace, name string) (f
 		Type: field.ErrorTypeInvalid, Field: targetField.Child("name").String(), BadValue: name,
 		Detail: fmt.Sprintf("VM %s/%s exists; give the clone another name", namespace, name),
 	}}, nil
+}
+
+// validateState refuses a copy of a VM whose persistent state it could not have, before anything is made for it. One of
+// a snapshot is refused by its restore.
+func (a *admission) validateState(
+	ctx context.Context, namespace string, clone *clonev1beta1.VirtualMachineClone,
+) (field.ErrorList, error) {
+	if clone.Spec.Source.Kind != kindMachine {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	vm, target := &v1.VirtualMachine{}, ""
+	if clones.Crosses(clone) {
+		namespace = clones.SourceNamespace(clone)
+	}
+	if err := a.read(ctx, namespace, clone.Spec.Source.Name, vm); err != nil {
+		return nil, err
+	}
+	if clone.Spec.Target != nil {
+		target = clone.Spec.Target.Name
+	}
+	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, target); trouble != "" {
+		return field.ErrorList{field.Invalid(specField.Child("source"), clone.Spec.Source.Name, trouble)}, nil
+	}
+	return nil, nil
 }
 
 // validateFilters lets a filter begin with "!" and end with "*".

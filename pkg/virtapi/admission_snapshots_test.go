@@ -182,6 +182,10 @@ func TestValidateSnapshots(t *testing.T) {
 			clonesPath, "", cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"), "",
 			"spec.target.name: VM default/there exists; give the clone another name",
 		},
+		"clone without the state of its source's TPM": {
+			clonesPath, "", strings.Replace(cloneWith(""), "name: vm", "name: safe", 1), "",
+			"spec.source: VM safe has a persistent TPM or EFI, whose state goes by the VM's name",
+		},
 		"clone labelled when it is done": {
 			clonesPath, "",
 			strings.Replace(cloneWith(", target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: there}"),

@@ -90,11 +90,9 @@ func dumpFits(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pvc *corev1
 	if !ok {
 		size = pvc.Spec.Resources.Requests[corev1.ResourceStorage]
 	}
-	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
-		if need := memory.Guest.Value() + sizing.DumpRoom; size.Value() < need {
-			return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s; "+
-				"use a larger claim", pvc.Name, size.String(), resource.NewQuantity(need, resource.BinarySI)))
-		}
+	if need := sizing.Written(vmi) + sizing.DumpRoom; size.Value() < need {
+		return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s; "+
+			"use a larger claim", pvc.Name, size.String(), resource.NewQuantity(need, resource.BinarySI)))
 	}
 	return nil
 }

@@ -86,7 +86,12 @@ func TestDumpFits(t *testing.T) {
 		"enough":  {"228Mi", nil, ""},
 		"too few": {"227Mi", nil, "claim [dump] has 227Mi; a dump of the VM's memory takes 228Mi"},
 		"device":  {"1Gi", &block, "use a claim of volumeMode Filesystem"},
+		"grown":   {"228Mi", nil, "a dump of the VM's memory takes 356Mi"},
 	} {
+		vmi.Status.Memory = nil
+		if name == "grown" {
+			vmi.Status.Memory = &v1.MemoryStatus{GuestCurrent: new(resource.MustParse("256Mi"))}
+		}
 		pvc := &corev1.PersistentVolumeClaim{}
 		pvc.Name, pvc.Spec.VolumeMode = "dump", tc.mode
 		pvc.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(tc.size)}

@@ -23,6 +23,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
@@ -194,5 +195,6 @@ func (q *requests) answer(
 }
 
 func unreachable(node string, err error) error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("virt-handler of node %s does not answer: %v", node, err))
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("virt-handler of node %s does not answer: %s", node,
+		stream.Cause(err)))
 }

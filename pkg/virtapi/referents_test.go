@@ -33,6 +33,7 @@ func (stored) Read(_ context.Context, _, name string, into runtime.Object) error
 		"*v1beta1.VirtualMachineSnapshot/secure":          `{status: {virtualMachineSnapshotContentName: secure}}`,
 		"*v1beta1.VirtualMachineSnapshotContent/secure":   `{spec: {source: {virtualMachine: {metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}}}}`,
 		"*v1.VirtualMachine/there":                        `{metadata: {name: there}}`,
+		"*v1.VirtualMachine/safe":                         `{metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}`,
 		"*v1.PersistentVolumeClaim/plain":                 `{metadata: {}}`,
 	}[fmt.Sprintf("%T/%s", into, name)]
 	if text == "" {

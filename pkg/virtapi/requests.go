@@ -16,6 +16,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/version"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
@@ -308,7 +309,7 @@ func (q *requests) health(_ *restful.Request, w *restful.Response) error {
 	}
 	found, err := q.serverVersion()
 	if err != nil {
-		return apierrors.NewServiceUnavailable("the API server does not answer virt-api: " + err.Error())
+		return apierrors.NewServiceUnavailable("the API server does not answer virt-api: " + stream.Cause(err))
 	}
 	return answer(w, map[string]any{"apiserver": apiserver{Connectivity: "ok", Version: found}})
 }

@@ -83,6 +83,12 @@ func (f *Factory) stopped(vm *v1.VirtualMachine, target Target) (state, remedy s
 	}
 }
 
+// DoesNotStart says, of a VM that is waited for, that it cannot start, and who knows more.
+func (f *Factory) DoesNotStart(target Target, why string) string {
+	return fmt.Sprintf("warning: VM %s/%s does not start: %s; `%s why %s%s` says what blocks it; waiting goes on",
+		target.Namespace, target.Name, why, f.Program, target.Name, f.InNamespace(target.Namespace))
+}
+
 // StartIt says how to start a VM that is stopped.
 func (f *Factory) StartIt(target Target) string {
 	return fmt.Sprintf("start it with `%s start %s%s`", f.Program, target.Name, f.InNamespace(target.Namespace))

@@ -154,10 +154,16 @@ func printName(obj runtime.Object, w io.Writer) error {
 		Kind == "" {
 		return (&printers.NamePrinter{ShortOutput: true}).PrintObj(obj, w)
 	}
-	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
-	_, err := fmt.Fprintln(w, strings.ToLower(kind.String()))
+	text := strings.ToLower(obj.GetObjectKind().GroupVersionKind().GroupKind().String())
+	if report, ok := obj.(Named); ok {
+		text += "/" + report.ReportName()
+	}
+	_, err := fmt.Fprintln(w, text)
 	return err
 }
+
+// Named is a report about one thing, which it is named after.
+type Named interface{ ReportName() string }
 
 func (o *Output) withoutManagedFields(p printers.ResourcePrinter) printers.ResourcePrinter {
 	if o.showManagedFields {

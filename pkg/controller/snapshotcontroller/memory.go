@@ -141,13 +141,7 @@ func (view *ContentView) prepareMemory(step *ContentStep) bool {
 // memoryClaim is the claim for the guest's memory, of the storage of the VM's first volume.
 func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim {
 	vmi, content := view.Memory.VMI, view.Content
-	need := int64(sizing.SavedRoom)
-	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
-		need += memory.Guest.Value()
-	}
-	if now := vmi.Status.Memory; now != nil && now.GuestCurrent != nil {
-		need = max(need, sizing.SavedRoom+now.GuestCurrent.Value())
-	}
+	need := sizing.Written(vmi) + sizing.SavedRoom
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: content.Namespace, Name: name,

@@ -61,3 +61,29 @@ func TestMade(t *testing.T) {
 		t.Error("a clone without UID has made something")
 	}
 }
+
+// TestStateTrouble refuses a copy under another name of a VM whose state goes by its name.
+func TestStateTrouble(t *testing.T) {
+	yes, no := true, false
+	tpm := func(persistent *bool) *v1.VirtualMachineInstanceTemplateSpec {
+		out := &v1.VirtualMachineInstanceTemplateSpec{}
+		out.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: persistent}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		template *v1.VirtualMachineInstanceTemplateSpec
+		target   string
+		refused  bool
+	}{
+		"no template":    {nil, "copy", false},
+		"no state":       {tpm(nil), "copy", false},
+		"not kept":       {tpm(&no), "copy", false},
+		"kept":           {tpm(&yes), "copy", true},
+		"a name is made": {tpm(&yes), "", true},
+		"the same name":  {tpm(&yes), "vm", false},
+	} {
+		if got := StateTrouble("vm", tc.template, tc.target); (got != "") != tc.refused {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

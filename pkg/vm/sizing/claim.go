@@ -1,6 +1,9 @@
 package sizing
 
-import "k8s.io/apimachinery/pkg/api/resource"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+)
 
 // What the file of a guest's memory has besides the memory, bytes.
 const (
@@ -9,6 +12,21 @@ const (
 	// SavedRoom is that of the memory in a snapshot: the state of the guest's devices and the memory of its screen.
 	SavedRoom = 160 << 20
 )
+
+// Written is how much memory a file of a guest's memory has, bytes: what the guest has, and no less than what it is to
+// have, since it may grow before the file is written. It is zero where nothing says how much that is.
+func Written(vmi *v1.VirtualMachineInstance) int64 {
+	memory, _ := Memory(&vmi.Spec.Domain) // zero when an instance type is to say it
+	out := memory.Value()
+	if s := vmi.Status.Memory; s != nil {
+		for _, quantity := range []*resource.Quantity{s.GuestAtBoot, s.GuestCurrent, s.GuestRequested} {
+			if quantity != nil {
+				out = max(out, quantity.Value())
+			}
+		}
+	}
+	return out
+}
 
 // fileSystem is how many parts a claim has, of which its file system takes one.
 const fileSystem = 18

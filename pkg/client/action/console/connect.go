@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // ErrStopped is a VM that does not run and that nobody has asked to.
@@ -23,11 +25,19 @@ const pause = 500 * time.Millisecond
 
 // connect opens a console with dial, waiting for the guest to run for as long as ctx lasts. A VM that is stopped is
 // an ErrStopped, unless again says that a session is to be taken up once more: then it is waited for, as is a
-// component of virtkit that does not answer. waiting is called when there is something to wait for.
+// component of virtkit that does not answer. waiting is called when there is something to wait for, and blocked with
+// what keeps a VM from starting, each time that this is something else.
 func connect(
 	ctx context.Context, api wait.API, dial func(context.Context) (io.ReadWriteCloser, error), namespace, name string,
-	again bool, waiting func(),
+	again bool, waiting func(), blocked func(string),
 ) (io.ReadWriteCloser, error) {
+	said := ""
+	block := func(why string) {
+		if why != said && blocked != nil {
+			blocked(why)
+		}
+		said = why
+	}
 	for {
 		conn, err := dial(ctx)
 		switch {
@@ -39,7 +49,7 @@ func connect(
 			return nil, fmt.Errorf("%w connecting to the console of %s/%s: %w", action.ErrTimeout, namespace, name, err)
 		case apierrors.IsNotFound(err), stream.NotYet(err):
 			waiting()
-			if _, err := wait.Until(ctx, api, namespace, name, runningOrStopped(again)); err != nil {
+			if _, err := wait.Until(ctx, api, namespace, name, runningOrStopped(again, block)); err != nil {
 				return nil, err
 			}
 		case again && client.Passing(err):
@@ -57,7 +67,7 @@ func connect(
 	}
 }
 
-func runningOrStopped(again bool) wait.Condition {
+func runningOrStopped(again bool, blocked func(string)) wait.Condition {
 	condition := wait.Running()
 	running, stopped := condition.Met, wait.Stopped().Met
 	condition.Met = func(s wait.State) (bool, error) {
@@ -65,6 +75,9 @@ func runningOrStopped(again bool) wait.Condition {
 			if is, err := stopped(s); is || err != nil {
 				return false, errors.Join(err, fmt.Errorf("VM %s: %w", nameOf(s), ErrStopped))
 			}
+		}
+		if s.VM != nil && slices.Contains(life.CannotStart(), s.VM.Status.PrintableStatus) {
+			blocked(wait.Describe(s))
 		}
 		return running(s)
 	}

@@ -24,6 +24,8 @@ type Remote struct {
 	Join bool
 	// Tail is how much of what the guest has written before comes first, bytes.
 	Tail uint32
+	// Blocked, which may be nil, is called when a VM that is waited for cannot start, with why.
+	Blocked func(why string)
 }
 
 // Connect opens the console, waiting for the guest to run for as long as ctx lasts. A VM that is stopped is an
@@ -44,5 +46,5 @@ func (r *Remote) Connect(ctx context.Context, again bool, waiting func()) (io.Re
 		}
 		return conn, nil
 	}
-	return connect(ctx, r.API, dial, r.Namespace, r.Name, again, waiting)
+	return connect(ctx, r.API, dial, r.Namespace, r.Name, again, waiting, r.Blocked)
 }

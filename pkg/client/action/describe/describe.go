@@ -44,6 +44,9 @@ type Report struct {
 	Events []corev1.Event `json:"events,omitempty"`
 }
 
+// ReportName is the machine's.
+func (r *Report) ReportName() string { return r.Why.ReportName() }
+
 // Objects returns the objects of the cluster that the report holds.
 func (r *Report) Objects() []metav1.Object {
 	var out []metav1.Object

@@ -104,6 +104,9 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
+// ReportName is the node's.
+func (r *Report) ReportName() string { return r.Node }
+
 // DeepCopyObject copies the report.
 func (r *Report) DeepCopyObject() runtime.Object {
 	out := *r

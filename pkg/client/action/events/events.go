@@ -30,6 +30,8 @@ type Selection struct {
 	Names []string
 	// Types are Normal, Warning; none is all.
 	Types []string
+	// Since leaves out what was seen last before; zero is no bound.
+	Since time.Time
 
 	// moves has the VM that each migration is of, by their names: a migration may be called anything.
 	moves map[string]string
@@ -72,6 +74,9 @@ const (
 // Match reports whether an event is selected.
 func (s Selection) Match(e *corev1.Event) bool {
 	if len(s.Types) > 0 && !slices.ContainsFunc(s.Types, func(t string) bool { return strings.EqualFold(t, e.Type) }) {
+		return false
+	}
+	if !s.Since.IsZero() && When(e).Before(s.Since) {
 		return false
 	}
 	return len(s.Names) == 0 && s.of(e, "") ||

@@ -2,6 +2,7 @@ package events
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,5 +97,18 @@ func TestWithout(t *testing.T) {
 	}
 	if got := (Selection{Names: []string{"demo"}}).Without(list); len(got) != 0 {
 		t.Errorf("one name, all that was listed is its own: %v", got)
+	}
+}
+
+// TestSince leaves out what was seen last before, however long it has been happening.
+func TestSince(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	s := Selection{Since: now.Add(-10 * time.Minute)}
+	for ago, want := range map[time.Duration]bool{0: true, 10 * time.Minute: true, 11 * time.Minute: false} {
+		e := event("VirtualMachine", "web", "Normal")
+		e.CreationTimestamp, e.LastTimestamp = metav1.NewTime(now.Add(-time.Hour)), metav1.NewTime(now.Add(-ago))
+		if got := s.Match(e); got != want {
+			t.Errorf("seen %s ago: %v", ago, got)
+		}
 	}
 }

@@ -38,6 +38,7 @@ const (
 
 // Script is a parsed script.
 type Script struct {
+	file       string
 	statements []statement
 }
 
@@ -69,7 +70,7 @@ func (e *ParseError) Unwrap() error { return e.Err }
 
 // Parse reads a script; file names it in errors, which are of type *ParseError or of reading.
 func Parse(file string, r io.Reader) (*Script, error) {
-	script := &Script{}
+	script := &Script{file: file}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 4096), maxLine)
 	handlers, n := 0, 0

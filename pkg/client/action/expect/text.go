@@ -80,6 +80,9 @@ func (t template) expand(variables map[string]string) (string, error) {
 			continue
 		}
 		value, known := variables[part]
+		if !known && !variable.MatchString(part) {
+			return "", fmt.Errorf("$%s has no value: no expect has had such a group", part)
+		}
 		if !known {
 			return "", fmt.Errorf("variable $%s has no value; give it one with --var %s=… or by a group of an "+
 				"expect", part, part)

@@ -7,21 +7,22 @@ func TestReached(t *testing.T) {
 	for _, c := range []struct {
 		verb   Verb
 		target Target
-		paused bool
-		node   string
+		guest  Guest
 		want   string
 	}{
-		{Start, vm, false, "node1", "VM web runs on node1"},
-		{Start, vm, true, "node1", "VM web is paused before its first instruction on node1"},
-		{Restart, vm, false, "", "VM web runs"},
-		{Stop, vm, false, "", "VM web is stopped"},
-		{Pause, vm, false, "node1", "VMI web is paused on node1"},
-		{Unpause, Target{Namespace: "prod", Name: "web", Instance: true}, false, "node1", "VMI web runs on node1"},
-		{Migrate, vm, false, "node2", "VM web has moved and runs on node2"},
-		{MigrateCancel, vm, false, "node1", "VM web does not migrate any more"},
-		{Delete, vm, false, "", ""},
+		{Start, vm, Guest{Node: "node1"}, "VM web runs on node1"},
+		{Start, vm, Guest{Node: "node1", Paused: true, Fresh: true}, "VM web is paused before its first instruction on node1"},
+		{Restart, vm, Guest{}, "VM web runs"},
+		{Stop, vm, Guest{}, "VM web is stopped"},
+		{Pause, vm, Guest{Node: "node1"}, "VMI web is paused on node1"},
+		{Unpause, Target{Namespace: "prod", Name: "web", Instance: true}, Guest{Node: "node1"}, "VMI web runs on node1"},
+		{Migrate, vm, Guest{Node: "node2"}, "VM web has moved and runs on node2"},
+		{Migrate, vm, Guest{Node: "node2", Paused: true}, "VM web has moved and is paused on node2"},
+		{Restart, vm, Guest{Node: "node2", Paused: true}, "VM web is paused on node2"},
+		{MigrateCancel, vm, Guest{Node: "node1"}, "VM web does not migrate any more"},
+		{Delete, vm, Guest{}, ""},
 	} {
-		if got := Reached(c.verb, c.target, c.paused, c.node); got != c.want {
+		if got := Reached(c.verb, c.target, c.guest); got != c.want {
 			t.Errorf("%s: %q, not %q", c.verb, got, c.want)
 		}
 	}

@@ -112,20 +112,31 @@ func Done(verb Verb, t Target) string {
 	return asked.kind() + " " + t.Name + " was scheduled to " + string(verb)
 }
 
-// Reached returns what is true once a verb was waited for, in a sentence; node is where the guest runs, "" where none
-// does or it is not known. "" says nothing: what Done says of Delete is true by then.
-func Reached(verb Verb, t Target, paused bool, node string) string {
+// Guest is a machine's guest as it is once a verb was waited for.
+type Guest struct {
+	// Node is where it is, empty where it is nowhere or that is not known.
+	Node string
+	// Paused says that it stands still, Fresh that it was to be so before its first instruction.
+	Paused, Fresh bool
+}
+
+// Reached returns what is true once a verb was waited for, in a sentence. "" says nothing: what Done says of Delete is true
+// by then.
+func Reached(verb Verb, t Target, guest Guest) string {
 	name := t.asked(verb).kind() + " " + t.Name
-	on := ""
-	if node != "" {
-		on = " on " + node
+	on, does := "", " runs"
+	if guest.Node != "" {
+		on = " on " + guest.Node
+	}
+	if guest.Paused {
+		does = " is paused"
 	}
 	switch verb {
 	case Start, Restart:
-		if paused {
-			return name + " is paused before its first instruction" + on
+		if guest.Fresh {
+			does = " is paused before its first instruction"
 		}
-		return name + " runs" + on
+		return name + does + on
 	case Unpause:
 		return name + " runs" + on
 	case Stop:
@@ -133,7 +144,7 @@ func Reached(verb Verb, t Target, paused bool, node string) string {
 	case Pause:
 		return name + " is paused" + on
 	case Migrate:
-		return name + " has moved and runs" + on
+		return name + " has moved and" + does + on
 	case MigrateCancel:
 		return name + " does not migrate any more"
 	}

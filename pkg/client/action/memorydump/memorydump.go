@@ -61,15 +61,11 @@ func makeClaim(ctx context.Context, api API, namespace, name, claim string, opti
 	if vmi.Status.Phase != v1.Running {
 		return fmt.Errorf("VM is not running, its guest is %s; start it first (no claim was made)", vmi.Status.Phase)
 	}
-	memory := int64(0)
-	if m := vmi.Spec.Domain.Memory; m != nil && m.Guest != nil {
-		memory = m.Guest.Value()
-	}
 	mode := options.AccessMode
 	if mode == "" {
 		mode = "ReadWriteOnce"
 	}
-	size := sizing.FileClaim(memory + sizing.DumpRoom)
+	size := sizing.FileClaim(sizing.Written(vmi) + sizing.DumpRoom)
 	spec := map[string]any{
 		"accessModes": []any{mode},
 		"volumeMode":  "Filesystem",

@@ -86,6 +86,9 @@ const (
 	Remade = "Remade"
 )
 
+// ReportName is the guest's.
+func (p *Plan) ReportName() string { return p.Name }
+
 // DeepCopyObject copies the report.
 func (p *Plan) DeepCopyObject() runtime.Object {
 	out := *p

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/stream"
 )
 
 // silence is how long a server may take until it has shown its host key. After that the user may be asked things.
@@ -83,7 +85,25 @@ func connect(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, error) {
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		return nil, fmt.Errorf("%s@%s: %w (%s)", l.User, l.Host, ErrDenied, tried(err))
 	}
-	return nil, fmt.Errorf("log in to %s: %w", l.Host, err)
+	return nil, notLoggedIn(l.Host, err)
+}
+
+// notLoggedIn is the error of a login that did not come to its end for another reason than the user's credentials. That
+// of a guest which is being restarted is a connection that ends amid it.
+func notLoggedIn(host string, err error) error {
+	var closed *stream.CloseError
+	var network net.Error
+	if errors.Is(err, io.EOF) || errors.As(err, &closed) || errors.As(err, &network) {
+		why := stream.Cause(err)
+		if closed != nil {
+			why = closed.Error()
+		} else if errors.Is(err, io.EOF) {
+			why = "the guest has closed it"
+		}
+		return fmt.Errorf("log in to %s: %w before the login: %s; it may be restarting, and --timeout waits for a "+
+			"guest that does not listen yet", host, action.ErrLost, why)
+	}
+	return fmt.Errorf("log in to %s: %w", host, err)
 }
 
 // tried are the methods that a server has refused, out of the library's own message.

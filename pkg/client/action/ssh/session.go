@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/stream"
 )
 
 // Session is one command, or a shell, in a guest. Run uses it up.
@@ -190,7 +191,7 @@ func result(err error) error {
 	if errors.As(err, &cut) {
 		return fmt.Errorf("%w before the command ended", ErrLost)
 	}
-	return fmt.Errorf("%w before the command ended: %s", ErrLost, err)
+	return fmt.Errorf("%w before the command ended: %s", ErrLost, stream.Cause(err))
 }
 
 var numbers = map[ssh.Signal]int{

@@ -224,14 +224,14 @@ func Describe(s State) string {
 	if s.VMI != nil && s.VM == nil {
 		parts = append(parts, "its instance is "+string(s.VMI.Status.Phase))
 	}
-	if reason := why(s); reason != "" {
+	if reason := Reason(s); reason != "" {
 		parts = append(parts, reason)
 	}
 	return strings.Join(parts, "; ")
 }
 
-// why is the message of the first condition that is not as it should be.
-func why(s State) string {
+// Reason is the message of the first condition that is not as it should be; empty when all are.
+func Reason(s State) string {
 	if s.VM != nil {
 		for _, c := range s.VM.Status.Conditions {
 			if c.Type == v1.VirtualMachineFailure && c.Status == corev1.ConditionTrue && c.Message != "" {

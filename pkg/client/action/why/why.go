@@ -115,6 +115,9 @@ type Report struct {
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 
+// ReportName is the machine's.
+func (r *Report) ReportName() string { return r.Metadata.Name }
+
 // Metadata names the virtual machine.
 type Metadata struct {
 	// Namespace and Name are the machine's.

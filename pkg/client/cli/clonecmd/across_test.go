@@ -265,3 +265,32 @@ func TestAcrossRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestPersistentState refuses, before anything is made, a copy that could not have the TPM's state of its source.
+func TestPersistentState(t *testing.T) {
+	vm := &v1.VirtualMachine{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachine"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "demo"},
+		Spec:       v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}},
+	}
+	vm.Spec.Template.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
+	content := &snapshotv1beta1.VirtualMachineSnapshotContent{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineSnapshotContent",
+		},
+	}
+	content.Spec.Source.VirtualMachine = &snapshotv1beta1.VirtualMachine{ObjectMeta: vm.ObjectMeta, Spec: vm.Spec}
+	for line, refused := range map[string]bool{
+		"demo copy": true, "demo": true, "snapshot/demo copy": true,
+		"demo copy --target-namespace team-b": true, "demo demo --target-namespace team-b": false,
+	} {
+		s := newServer(t)
+		s.Put(vmPath("team-a", "demo"), vm)
+		s.Put("/apis/snapshot.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinesnapshotcontents/demo-content", content)
+		_, err := s.clone(line)
+		if refused != (err != nil && strings.Contains(err.Error(), "a copy must have that name")) ||
+			refused != (len(s.made) == 0) {
+			t.Errorf("clone %s: %v, made %d", line, err, len(s.made))
+		}
+	}
+}

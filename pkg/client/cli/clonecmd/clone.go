@@ -4,6 +4,7 @@ package clonecmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -23,6 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // Options of `virtctl clone`.
@@ -192,6 +194,9 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 	if err := o.checkMACs(fmt.Sprintf("VM %s/%s", namespace, o.Source), vm.Spec.Template); err != nil {
 		return err
 	}
+	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
+		return errors.New(trouble)
+	}
 	warning, err := snapshot.CheckWhole(vm, o.Partial, "give --partial to clone it without them")
 	if err != nil {
 		return err
@@ -202,14 +207,11 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 	return o.free(ctx, c, o.target(namespace))
 }
 
-// checkTaken is checkMACs of a snapshot. What it has may be hidden from the user, or not be there any more; then the
+// checkTaken says what cannot be cloned of a snapshot. What it has may be hidden from the user, or not be there any more; then the
 // clone says what is wrong.
 func (o *Options) checkTaken(
 	ctx context.Context, c *client.Client, taken *snapshotv1beta1.VirtualMachineSnapshot,
 ) error {
-	if len(o.MACs) == 0 {
-		return nil
-	}
 	content, err := snapshot.Content(ctx, c, taken)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
@@ -219,8 +221,12 @@ func (o *Options) checkTaken(
 	case content == nil || content.Spec.Source.VirtualMachine == nil:
 		return nil
 	}
+	vm := content.Spec.Source.VirtualMachine
+	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
+		return errors.New(trouble)
+	}
 	return o.checkMACs(fmt.Sprintf("the VM of snapshot %s/%s", taken.Namespace, taken.Name),
-		content.Spec.Source.VirtualMachine.Spec.Template)
+		vm.Spec.Template)
 }
 
 // checkMACs refuses an address of an interface that the source, called what, does not have.

@@ -138,7 +138,10 @@ func Run(ctx context.Context, o *Options) (err error) {
 func (o *Options) dialer(
 	c *client.Client, t cli.Target, term *screen,
 ) func(context.Context) (io.ReadWriteCloser, error) {
-	remote := &console.Remote{API: c, Namespace: t.Namespace, Name: t.Name, Join: o.Join, Tail: o.Tail}
+	remote := &console.Remote{
+		API: c, Namespace: t.Namespace, Name: t.Name, Join: o.Join, Tail: o.Tail,
+		Blocked: func(why string) { term.warn("%s\n", o.Factory.DoesNotStart(t, why)) },
+	}
 	again := false
 	return func(ctx context.Context) (io.ReadWriteCloser, error) {
 		ctx, cancel := o.Timeout.Limit(ctx)

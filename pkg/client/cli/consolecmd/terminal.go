@@ -38,6 +38,15 @@ func (s *screen) say(format string, args ...any) {
 	fmt.Fprint(s.io.RawErr(), text)
 }
 
+// warn says what a script is to know, too.
+func (s *screen) warn(format string, args ...any) {
+	if s.interactive && s.io.ErrIsTTY {
+		s.say(format, args...)
+		return
+	}
+	fmt.Fprintf(s.io.ErrOut, format, args...)
+}
+
 // waiting returns what says, once, that the guest is waited for.
 func (s *screen) waiting() func() {
 	var once sync.Once

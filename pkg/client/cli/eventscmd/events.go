@@ -29,13 +29,14 @@ type Options struct {
 	AllNamespaces bool
 	Watch         bool
 	Types         []string
+	Since         cli.Timeout
 
 	table *cli.Table
 }
 
 // NewCmdEvents makes the command.
 func NewCmdEvents(f *cli.Factory) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput()}
+	o := &Options{Factory: f, Output: cli.NewOutput(), Since: cli.Timeout{Unit: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "events [NAME... | -l SELECTOR]",
 		Short: "Show what happened to virtual machines, their instances, migrations and pods",
@@ -48,7 +49,8 @@ on. -l takes the VMs that are there at its beginning.`,
 			virtctl events demo --watch
 			virtctl events web db
 			virtctl events -l app=web
-			virtctl events -A --types Warning`),
+			virtctl events -A --types Warning
+			virtctl events demo --since 10m`),
 		Args:              cli.Args(0, -1, "the names of VMs"),
 		ValidArgsFunction: completioncmd.Machines(f, completioncmd.VMs),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,6 +70,7 @@ on. -l takes the VMs that are there at its beginning.`,
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on with what happens")
 	flags.BoolVarP(&o.Watch, "follow", "f", false, "The same as --watch")
 	flags.StringSliceVar(&o.Types, "types", nil, "Only events of these `TYPES`: Normal, Warning")
+	flags.Var(&o.Since, "since", "Only what was seen within a duration such as 10m")
 	flags.BoolVar(&o.Output.NoHeaders, "no-headers", false, "Leave out the column titles")
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "types", corev1.EventTypeNormal, corev1.EventTypeWarning)
@@ -122,6 +125,9 @@ func Run(ctx context.Context, o *Options) error {
 // selection is which events are asked for.
 func (o *Options) selection(ctx context.Context) (*client.Client, events.Selection, error) {
 	selection := events.Selection{Types: o.Types}
+	if o.Since.Duration > 0 {
+		selection.Since = o.Factory.Now().Add(-o.Since.Duration)
+	}
 	if o.AllNamespaces {
 		c, err := o.Factory.Client()
 		return c, selection, err
@@ -199,7 +205,11 @@ func (o *Options) print(list []corev1.Event) error {
 		return nil
 	}
 	if len(list) == 0 {
-		if !o.Watch {
+		switch {
+		case o.Watch:
+		case o.Since.Duration > 0:
+			fmt.Fprintf(o.Factory.IO.ErrOut, "No events found within %s.\n", o.Since.Duration)
+		default:
 			fmt.Fprintln(o.Factory.IO.ErrOut, "No events found; a cluster forgets them after an hour.")
 		}
 		return nil

@@ -176,6 +176,9 @@ func (o *Options) script() (*expect.Script, error) {
 	}
 	defer in.Close()
 	script, err := expect.Parse(o.file(), in)
+	if err == nil {
+		err = script.Check(o.variables)
+	}
 	if bad := (*expect.ParseError)(nil); errors.As(err, &bad) {
 		return nil, cli.UsageErrorf("%s", err)
 	}
@@ -193,7 +196,10 @@ func (o *Options) connect(ctx context.Context, t cli.Target) (io.ReadWriteCloser
 		ctx, cancel = context.WithTimeout(ctx, o.Connect.Duration)
 		defer cancel()
 	}
-	remote := &console.Remote{API: c, Namespace: t.Namespace, Name: t.Name, Join: o.Join, Tail: o.Tail}
+	remote := &console.Remote{
+		API: c, Namespace: t.Namespace, Name: t.Name, Join: o.Join, Tail: o.Tail,
+		Blocked: func(why string) { fmt.Fprintln(o.Factory.IO.ErrOut, o.Factory.DoesNotStart(t, why)) },
+	}
 	conn, err := remote.Connect(ctx, false, func() {})
 	if errors.Is(err, console.ErrStopped) {
 		return nil, fmt.Errorf("%w; %s", err, o.Factory.StartIt(t))

@@ -33,8 +33,8 @@ type request struct {
 	before before
 	// migration is the one that Migrate made.
 	migration string
-	// node is where the guest runs after the wait.
-	node string
+	// guest is as it is after the wait.
+	guest lifecycle.Guest
 	// object is what -o prints.
 	object runtime.Object
 	err    error

@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	account "github.com/virtkit/virtkit/pkg/report/progress"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 // going reports whether there is something to wait for.
@@ -58,7 +59,7 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 
 // reached says what was waited for, unless objects are printed.
 func (o *Options) reached(r *request) error {
-	text := lifecycle.Reached(o.Verb, r.target, o.Paused, r.node)
+	text := lifecycle.Reached(o.Verb, r.target, r.guest)
 	if o.Output.Given() || text == "" {
 		return nil
 	}
@@ -87,17 +88,20 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 		} else if m != nil {
 			r.object = m
 		}
-		if m != nil {
-			if s := m.Status.MigrationState; s != nil {
-				r.node = s.TargetNode
-			}
+		if m != nil && m.Status.MigrationState != nil {
+			r.guest.Node = m.Status.MigrationState.TargetNode
+		}
+		if err == nil && !o.Output.Given() {
+			r.guest.Paused = paused(ctx, c, r.target)
 		}
 		return errors.Join(err, unwritten)
 	}
 	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
 	state, err := wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
 	if state.VMI != nil {
-		r.node = state.VMI.Status.NodeName
+		r.guest = lifecycle.Guest{
+			Node: state.VMI.Status.NodeName, Paused: stands(state.VMI), Fresh: o.Verb == lifecycle.Start && o.Paused,
+		}
 	}
 	switch {
 	case o.Verb == lifecycle.Delete: // printed as it was
@@ -110,6 +114,17 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 		r.object = nil
 	}
 	return err
+}
+
+// paused reports whether the guest of a machine is paused. A user who may move it may also look at it; without an answer
+// it is taken to run.
+func paused(ctx context.Context, c *client.Client, t lifecycle.Target) bool {
+	vmi, err := c.VMI(ctx, t.Namespace, t.Name)
+	return err == nil && stands(vmi)
+}
+
+func stands(vmi *v1.VirtualMachineInstance) bool {
+	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
 }
 
 // progress shows on a terminal how far migrations are, a line for each step.

@@ -178,7 +178,7 @@ func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Targe
 	for i, t := range targets {
 		waits.Go(func() {
 			state, err := o.one(ctx, c, t, prompt)
-			states[i], failures[i] = state, o.blocked(ctx, c, t, err)
+			states[i], failures[i] = state, o.blocked(ctx, c, t, state, err)
 		})
 	}
 	var names []string
@@ -226,7 +226,9 @@ func (o *Options) one(ctx context.Context, c *client.Client, t cli.Target, promp
 const whyLimit = 5 * time.Second
 
 // blocked adds to the error of a wait that has taken too long what blocks the VM, as far as that can be read.
-func (o *Options) blocked(ctx context.Context, c *client.Client, t cli.Target, err error) error {
+func (o *Options) blocked(
+	ctx context.Context, c *client.Client, t cli.Target, state wait.State, err error,
+) error {
 	if !errors.Is(err, action.ErrTimeout) || o.Timeout.Duration == 0 {
 		return err
 	}
@@ -234,28 +236,44 @@ func (o *Options) blocked(ctx context.Context, c *client.Client, t cli.Target, e
 	defer cancel()
 	facts, unread := gather.Facts(ctx, c, t.Namespace, t.Name, o.Factory.Now())
 	if unread != nil {
-		return o.more(err, t, "")
+		return o.more(err, t, state, "")
 	}
 	report := why.Explain(facts)
 	for i := range report.Causes {
 		if cause := &report.Causes[i]; cause.State == why.Broken || cause.State == why.Waiting {
-			return o.more(err, t, cause.Message)
+			return o.more(err, t, state, cause.Message)
 		}
 	}
 	return err
 }
 
-// more is the error of a wait with what blocks the VM, unless it says so already, and the command that says more.
-func (o *Options) more(err error, t cli.Target, blocks string) error {
+// more is the error of a wait with what blocks the VM, unless it says so already, and the command that says more. What a
+// condition of the VM says of it goes where what blocks the VM says the same and more.
+func (o *Options) more(err error, t cli.Target, state wait.State, blocks string) error {
 	name := t.Name
 	if t.Instance {
 		name = "vmi/" + name
 	}
-	if blocks != "" && !strings.Contains(err.Error(), blocks) {
-		err = fmt.Errorf("%w; %s", err, blocks)
+	said := err.Error()
+	switch reason := wait.Reason(state); {
+	case blocks == "" || strings.Contains(said, blocks):
+	case reason != "" && strings.Contains(blocks, reason) && strings.HasSuffix(said, "; "+reason):
+		said = strings.TrimSuffix(said, reason) + blocks
+	default:
+		said += "; " + blocks
 	}
-	return fmt.Errorf("%w; `%s why %s -n %s` says more", err, o.Factory.Program, name, t.Namespace)
+	said += fmt.Sprintf("; `%s why %s -n %s` says more", o.Factory.Program, name, t.Namespace)
+	return &late{said, err}
 }
+
+// late is the error of a wait that has taken too long, in more words.
+type late struct {
+	text string
+	err  error
+}
+
+func (e *late) Error() string { return e.text }
+func (e *late) Unwrap() error { return e.err }
 
 // object is what was waited for, nil when it is gone.
 func object(t cli.Target, s wait.State) runtime.Object {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -69,7 +70,8 @@ func TestBlocked(t *testing.T) {
 		api := clienttest.New(t)
 		api.Put(path+"virtualmachines/vm", test.object)
 		o := options(test.change)
-		got := o.blocked(t.Context(), api.Client(), cli.Target{Namespace: "ns", Name: "vm"}, test.err)
+		got := o.blocked(t.Context(), api.Client(), cli.Target{Namespace: "ns", Name: "vm"}, wait.State{},
+			test.err)
 		if !errors.Is(got, test.err) || !strings.HasPrefix(got.Error(), test.err.Error()) {
 			t.Errorf("%s: %v does not wrap %v", name, got, test.err)
 		}
@@ -80,6 +82,32 @@ func TestBlocked(t *testing.T) {
 		}
 		if test.want == nil && got.Error() != test.err.Error() {
 			t.Errorf("%s: %v, want %v", name, got, test.err)
+		}
+	}
+}
+
+// What a condition says of the VM is not said again by what blocks it.
+func TestSaidOnce(t *testing.T) {
+	const gone = `PersistentVolumeClaim "gone" does not exist in namespace "ns"`
+	const says = "; `kubectl virt why vm -n ns` says more"
+	broken := &v1.VirtualMachine{}
+	broken.Status.Conditions = []v1.VirtualMachineCondition{
+		{Type: v1.VirtualMachineFailure, Status: "True", Message: gone},
+	}
+	for name, tc := range map[string]struct{ said, blocks, want string }{
+		"more of the same": {"; " + gone, `volume "root": ` + gone + `; did you mean "done"?`,
+			`; volume "root": ` + gone + `; did you mean "done"?`},
+		"the same":       {"; " + gone, gone, "; " + gone},
+		"something else": {"; " + gone, "no node takes VMs", "; " + gone + "; no node takes VMs"},
+		"not said":       {"", `volume "root": ` + gone, `; volume "root": ` + gone},
+		"nothing":        {"; " + gone, "", "; " + gone},
+	} {
+		late := fmt.Errorf("%w waiting for VM ns/vm: it is Starting%s", action.ErrTimeout, tc.said)
+		o := options(func(*Options) {})
+		err := o.more(late, cli.Target{Namespace: "ns", Name: "vm"}, wait.State{VM: broken}, tc.blocks)
+		want := "timed out waiting for VM ns/vm: it is Starting" + tc.want + says
+		if err.Error() != want || !errors.Is(err, action.ErrTimeout) || cli.ExitCode(err) != cli.ExitTimeout {
+			t.Errorf("%s: code %d, %s\nwant %s", name, cli.ExitCode(err), err, want)
 		}
 	}
 }
