@@ -105,8 +105,8 @@ func TestTakeOverOfDeadQEMU(t *testing.T) {
 	})
 }
 
-// QEMU dies at some instant between the source's word and the start: as long as libvirt was not told to start the guest,
-// it never ran, whoever is the first to notice, and however long the launcher was stopped in between.
+// QEMU dies at some instant between the source's word and the start: as long as libvirt was not told to start the
+// guest, it never ran, whoever is the first to notice, and however long the launcher was stopped in between.
 func TestTakeOverWhileQEMUDies(t *testing.T) {
 	alive := func() (process, error) { return &qemu{}, nil }
 	dead := func() (process, error) { return nil, errQEMUEnded }
