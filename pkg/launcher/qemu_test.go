@@ -69,8 +69,8 @@ func TestFindQEMU(t *testing.T) {
 
 // A process that was killed has ended for us before the kernel has ended it, which takes long on a busy machine.
 func TestDyingQEMU(t *testing.T) {
-	const line = "17 (a) (b) %s 1 17 17 0 -1 %d 80 0 0 0 0 0 0 0 20 0 7 0 317163 430080 40 18446744073709551615 1 2 3 0 0 " +
-		"%d 0 4096 6 0 0 0 17 0 0 0 0 0 0 4 5 6 7 8 9 10 0\n"
+	const line = "17 (a) (b) %s 1 17 17 0 -1 %d 80 0 0 0 0 0 0 0 20 0 7 0 317163 430080 40 18446744073709551615 " +
+		"1 2 3 0 0 %d 0 4096 6 0 0 0 17 0 0 0 0 0 0 4 5 6 7 8 9 10 0\n"
 	for _, c := range []struct {
 		state          string
 		flags, pending int

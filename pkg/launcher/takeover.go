@@ -91,7 +91,8 @@ func (g *guest) qemuEnded() (bool, error) {
 
 // beforeStart notes that the guest may have run here from now on, or reports that it has ended: whoever looks at its
 // termination message must not take an older memory for the guest's once this one may have written to the disks. That
-// QEMU lives is looked at last, since a launcher may be stopped for long in here; when it does not, the guest never ran.
+// QEMU lives is looked at last, since a launcher may be stopped for long in here; when it does not, the guest never
+// ran.
 func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (ended bool, err error) {
 	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
 		return true, nil
@@ -109,7 +110,8 @@ func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (en
 	}
 	if ended, err := g.qemuEnded(); err != nil || ended {
 		if err := g.note(neverRan); err != nil {
-			g.log.Warn("should the launcher be killed now, nobody will know that the guest has not run here", "err", err)
+			g.log.Warn("should the launcher be killed now, nobody will know that the guest has not run "+
+				"here", "err", err)
 		}
 		return ended, err
 	}

@@ -105,8 +105,8 @@ func TestTakeOverOfDeadQEMU(t *testing.T) {
 	})
 }
 
-// QEMU dies at some instant between the source's word and the start: as long as libvirt was not told to start the guest,
-// it never ran, whoever is the first to notice, and however long the launcher was stopped in between.
+// QEMU dies at some instant between the source's word and the start: as long as libvirt was not told to start the
+// guest, it never ran, whoever is the first to notice, and however long the launcher was stopped in between.
 func TestTakeOverWhileQEMUDies(t *testing.T) {
 	alive := func() (process, error) { return &qemu{}, nil }
 	dead := func() (process, error) { return nil, errQEMUEnded }
@@ -122,7 +122,7 @@ func TestTakeOverWhileQEMUDies(t *testing.T) {
 			withGuest(t, func(t *testing.T, m *memory, g *guest) {
 				n := &notes{}
 				g.note = n.note
-				arriving(t, m, g, here)
+				expectGuest(t, m, g, here)
 				end := hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}
 				g.qemu = func() (process, error) {
 					look := looks[0]
@@ -149,7 +149,7 @@ func TestTakeOverOfUnknownQEMU(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		n := &notes{}
 		g.note = n.note
-		arriving(t, m, g, here)
+		expectGuest(t, m, g, here)
 		g.qemu = func() (process, error) { return nil, fs.ErrNotExist }
 		if err := g.takeOver(t.Context(), false); status.Code(err) != codes.Unavailable {
 			t.Errorf("%v", err)
@@ -178,7 +178,7 @@ func TestLastWordOfNeverStarted(t *testing.T) {
 		for _, when := range []string{"received", "released"} {
 			t.Run(name+" when it was "+when, func(t *testing.T) {
 				withGuest(t, func(t *testing.T, m *memory, g *guest) {
-					arriving(t, m, g, here)
+					expectGuest(t, m, g, here)
 					if when == "released" {
 						g.mu.Lock()
 						g.applyLocked(lifecycle.Release)

@@ -80,9 +80,7 @@ var short = map[string][]string{
 	"preparing":  {"target handler"},
 	"copying":    {"source handler", "target libvirtd", "connection", "controller", "cancel"},
 	"finishing":  {"source handler", "source libvirtd", "target launcher"},
-	// "target QEMU" is in long runs only until it is known why the guest ended in one of a dozen runs of a busy
-	// machine: its launcher was perhaps stopped between its last look at QEMU and its termination message.
-	"arrived": {"source handler", "target launcher"},
+	"arrived":    {"source handler", "target QEMU", "target launcher"},
 }
 
 // stageOrder is the order in which the stages come about.
