@@ -334,7 +334,7 @@ func listNodes(ctx context.Context, from client.Reader) ([]metav1.PartialObjectM
 	list := metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	if err := from.List(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return nil, fmt.Errorf("list nodes: %c", err)
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	return list.Items, nil
 }
