@@ -206,8 +206,8 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 	return o.free(ctx, c, o.target(namespace))
 }
 
-// checkTaken says what cannot be cloned of a snapshot. What it has may be hidden from the user, or not be there any more; then the
-// clone says what is wrong.
+// checkTaken says what cannot be cloned of a snapshot. What it has may be hidden from the user, or not be there any
+// more; then the clone says what is wrong.
 func (o *Options) checkTaken(
 	ctx context.Context, c *client.Client, taken *snapshotv1beta1.VirtualMachineSnapshot,
 ) error {
