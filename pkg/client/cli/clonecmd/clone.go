@@ -194,7 +194,7 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		return err
 	}
 	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
-		return errors.New(trouble)
+		return fmt.Errorf("%s, which --target-namespace names", trouble)
 	}
 	warning, err := snapshot.CheckWhole(vm, o.Partial, "give --partial to clone it without them")
 	if err != nil {
@@ -213,7 +213,7 @@ func (o *Options) checkTaken(
 ) error {
 	content, err := snapshot.Content(ctx, c, taken)
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), errors.Is(err, snapshot.ErrNoKinds):
 		return nil
 	case err != nil:
 		return err
@@ -222,7 +222,7 @@ func (o *Options) checkTaken(
 	}
 	vm := content.Spec.Source.VirtualMachine
 	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
-		return errors.New(trouble)
+		return fmt.Errorf("%s, which --target-namespace names", trouble)
 	}
 	return o.checkMACs(fmt.Sprintf("the VM of snapshot %s/%s", taken.Namespace, taken.Name),
 		vm.Spec.Template)
