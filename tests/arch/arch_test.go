@@ -43,7 +43,7 @@ var arrows = map[string][]string{
 	// The rules about a VM.
 	"pkg/vm/canonical":  {},
 	"pkg/vm/claims":     {},
-	"pkg/vm/clones":     {"pkg/vm/claims"},
+	"pkg/vm/clones":     {"pkg/vm/claims", "pkg/vm/vmstate"},
 	"pkg/vm/conditions": {},
 	"pkg/vm/disk": {
 		"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/identity", "pkg/vm/surface",

@@ -122,14 +122,14 @@ func Left(spec *v1.VirtualMachineSpec) []string {
 	return slices.Compact(out)
 }
 
-// StateTrouble returns why a VM cannot be cloned under the name target, empty when it can: the state of a persistent TPM
-// and EFI goes by the VM's name. template is that of the VM called source.
+// StateTrouble returns why a VM cannot be cloned under the name target, empty when it can: the state of a persistent
+// TPM and EFI goes by the VM's name. template is that of the VM called source.
 func StateTrouble(source string, template *v1.VirtualMachineInstanceTemplateSpec, target string) string {
 	if template == nil || source == target || !vmstate.Needed(&template.Spec) {
 		return ""
 	}
-	return fmt.Sprintf("VM %s has a persistent TPM or EFI, whose state goes by the VM's name, so a copy must have that "+
-		"name and be in another namespace; or make tpm.persistent and efi.persistent false in the VM first", source)
+	return fmt.Sprintf("VM %s has a persistent TPM or EFI, whose state goes by the VM's name: a copy must have "+
+		"that name, in another namespace", source)
 }
 
 // namespaced reports the kind of an instance type or preference that is not the cluster's.

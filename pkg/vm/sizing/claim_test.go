@@ -42,8 +42,9 @@ func TestWritten(t *testing.T) {
 		"has asked":    {`memory: {guest: 1Gi}`, &v1.MemoryStatus{GuestRequested: size("3Gi")}, "3Gi"},
 		"began with":   {`memory: {guest: 1Gi}`, &v1.MemoryStatus{GuestAtBoot: size("2Gi")}, "2Gi"},
 		"has shrunk":   {`memory: {guest: 1Gi}`, &v1.MemoryStatus{GuestCurrent: size("1Gi")}, "1Gi"},
-		"keeps too much": {`memory: {guest: 1Gi}`, &v1.MemoryStatus{GuestCurrent: size("2Gi"), GuestRequested: size("1Gi")},
-			"2Gi"},
+		"keeps too much": {
+			`memory: {guest: 1Gi}`, &v1.MemoryStatus{GuestCurrent: size("2Gi"), GuestRequested: size("1Gi")}, "2Gi",
+		},
 	} {
 		vmi := &v1.VirtualMachineInstance{}
 		vmi.Spec.Domain, vmi.Status.Memory = *spec(t, tc.spec), tc.status

@@ -14,7 +14,7 @@ func TestCheck(t *testing.T) {
 		says   string
 	}{
 		"given":              {`send "$user\r"`, 0, ""},
-		"missing":            {"send \"a\"\nprint \"$PASSWORD\"", 2, "variable $PASSWORD has no value; give it one with --var"},
+		"missing":            {"send \"a\"\nprint \"$PASSWORD\"", 2, "variable $PASSWORD has no value; give it"},
 		"set before":         {"set a \"1\"\nsend \"$a\"", 0, ""},
 		"set after":          {"send \"$a\"\nset a \"1\"", 1, "variable $a has no value"},
 		"set by itself":      {`set a "$a"`, 1, "variable $a has no value"},

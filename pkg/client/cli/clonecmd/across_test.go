@@ -274,6 +274,7 @@ func TestPersistentState(t *testing.T) {
 		Spec:       v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}},
 	}
 	vm.Spec.Template.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
+	const snapshots = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinesnapshot"
 	content := &snapshotv1beta1.VirtualMachineSnapshotContent{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineSnapshotContent",
@@ -286,7 +287,7 @@ func TestPersistentState(t *testing.T) {
 	} {
 		s := newServer(t)
 		s.Put(vmPath("team-a", "demo"), vm)
-		s.Put("/apis/snapshot.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinesnapshotcontents/demo-content", content)
+		s.Put(snapshots+"contents/demo-content", content)
 		_, err := s.clone(line)
 		if refused != (err != nil && strings.Contains(err.Error(), "a copy must have that name")) ||
 			refused != (len(s.made) == 0) {

@@ -195,7 +195,7 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		return err
 	}
 	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
-		return errors.New(trouble)
+		return fmt.Errorf("%s, which --target-namespace names", trouble)
 	}
 	warning, err := snapshot.CheckWhole(vm, o.Partial, "give --partial to clone it without them")
 	if err != nil {
@@ -207,14 +207,14 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 	return o.free(ctx, c, o.target(namespace))
 }
 
-// checkTaken says what cannot be cloned of a snapshot. What it has may be hidden from the user, or not be there any more; then the
-// clone says what is wrong.
+// checkTaken says what cannot be cloned of a snapshot. What it has may be hidden from the user, or not be there any
+// more; then the clone says what is wrong.
 func (o *Options) checkTaken(
 	ctx context.Context, c *client.Client, taken *snapshotv1beta1.VirtualMachineSnapshot,
 ) error {
 	content, err := snapshot.Content(ctx, c, taken)
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), errors.Is(err, snapshot.ErrNoKinds):
 		return nil
 	case err != nil:
 		return err
@@ -223,7 +223,7 @@ func (o *Options) checkTaken(
 	}
 	vm := content.Spec.Source.VirtualMachine
 	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
-		return errors.New(trouble)
+		return fmt.Errorf("%s, which --target-namespace names", trouble)
 	}
 	return o.checkMACs(fmt.Sprintf("the VM of snapshot %s/%s", taken.Namespace, taken.Name),
 		vm.Spec.Template)

@@ -116,8 +116,8 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 	return err
 }
 
-// paused reports whether the guest of a machine is paused. A user who may move it may also look at it; without an answer
-// it is taken to run.
+// paused reports whether the guest of a machine is paused. A user who may move it may also look at it; without an
+// answer it is taken to run.
 func paused(ctx context.Context, c *client.Client, t lifecycle.Target) bool {
 	vmi, err := c.VMI(ctx, t.Namespace, t.Name)
 	return err == nil && stands(vmi)

@@ -247,8 +247,8 @@ func (o *Options) blocked(
 	return err
 }
 
-// more is the error of a wait with what blocks the VM, unless it says so already, and the command that says more. What a
-// condition of the VM says of it goes where what blocks the VM says the same and more.
+// more is the error of a wait with what blocks the VM, unless it says so already, and the command that says more. What
+// a condition of the VM says is left out where what blocks the VM says the same and more.
 func (o *Options) more(err error, t cli.Target, state wait.State, blocks string) error {
 	name := t.Name
 	if t.Instance {
