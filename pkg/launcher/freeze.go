@@ -20,6 +20,13 @@ import (
 // freezeTimeout bounds a freeze, in which the guest writes out what its file systems still hold in memory.
 const freezeTimeout = 25 * time.Second
 
+// aMoment is when the agent of a guest that was paused, and runs again, is asked to thaw what it may have frozen without
+// saying so. Who has asked for the thaw does not wait for that.
+const aMoment = time.Nanosecond
+
+// aFew is when to look again whether another freeze or thaw is over.
+const aFew = 50 * time.Millisecond
+
 // freezer lets a frozen guest's file systems go, or resumes the guest, when nobody does in time: a guest that waits
 // for its disks for ever is worse than a backup that has to be made again.
 type freezer struct {
@@ -53,19 +60,27 @@ func (f *freezer) arm(ctx context.Context, after time.Duration) {
 
 func (f *freezer) run(ctx context.Context) {
 	var due <-chan time.Time
+	var late bool
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case after := <-f.after:
-			due = nil
+			due, late = nil, after != aMoment
 			if after > 0 {
 				due = time.After(after)
 			}
 		case <-due:
 			due = nil
-			f.log.Warn("nobody has unfrozen the guest in time; doing so")
-			again, err := f.undo(ctx)
+			if !f.mu.TryLock() {
+				due = time.After(aFew) // who holds it may set another time
+				continue
+			}
+			if late {
+				f.log.Warn("nobody has unfrozen the guest in time; doing so")
+			}
+			again, err := f.undo(ctx, !late)
+			f.mu.Unlock()
 			if err != nil {
 				f.log.Warn("cannot unfreeze the guest", "err", err)
 			}
@@ -76,9 +91,9 @@ func (f *freezer) run(ctx context.Context) {
 	}
 }
 
-// undo resumes a guest that a freeze has paused, and thaws its file systems. again says that an agent is connected that
-// has not answered: it may have been asked to freeze, and may do so yet.
-func (f *freezer) undo(ctx context.Context) (again bool, err error) {
+// undo resumes a guest that a freeze has paused, and thaws its file systems. resumed says that it goes on already. again
+// says that an agent is connected that has not answered: it may have been asked to freeze, and may do so yet. mu is held.
+func (f *freezer) undo(ctx context.Context, resumed bool) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
 	conn, err := f.guest.connection(ctx)
@@ -90,7 +105,7 @@ func (f *freezer) undo(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	err = f.thaw(ctx, conn)
-	if held && unanswered(err) {
+	if (held || resumed) && unanswered(err) {
 		return f.guest.snapshot().GetAgentConnected(), nil
 	}
 	return false, err
@@ -316,7 +331,10 @@ func (s *service) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.Unfr
 		_, err := s.asker(ctx)
 		return nil, err
 	}
-	again, err := s.freezer.undo(ctx)
+	if s.guest.isHeld() && !s.freezer.frozen.Load() {
+		return &pb.UnfreezeResponse{}, s.goOn(ctx)
+	}
+	again, err := s.freezer.undo(ctx, false)
 	switch {
 	case again:
 		s.freezer.arm(s.life, interval)
@@ -326,6 +344,18 @@ func (s *service) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.Unfr
 		err = nil // nothing was frozen: the guest was paused
 	}
 	return &pb.UnfreezeResponse{}, freezeStatus("Unfreeze", err)
+}
+
+// goOn resumes a guest that was paused since no file system of it is known to be frozen.
+func (s *service) goOn(ctx context.Context) error {
+	conn, err := s.guest.connection(ctx)
+	if err == nil {
+		_, err = s.freezer.resume(ctx, conn)
+	}
+	if err == nil {
+		s.freezer.arm(s.life, aMoment)
+	}
+	return freezeStatus("Unfreeze", err)
 }
 
 // freezeStatus is agentStatus for a command of KubeVirt's. Where no agent answers, KubeVirt calls that an internal

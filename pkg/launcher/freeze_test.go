@@ -253,3 +253,48 @@ func TestLyingAgent(t *testing.T) {
 		})
 	}
 }
+
+// A guest that was paused goes on before its agent, which may have frozen something all the same, is asked to thaw it.
+// The next freeze comes after that.
+func TestPausedGuestDoesNotWaitForItsAgent(t *testing.T) {
+	l := begin(t)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	freezes := make(chan struct{}, 2)
+	l.memory.agent = func(command string) (string, error) {
+		switch {
+		case strings.Contains(command, "fsfreeze-freeze"):
+			freezes <- struct{}{}
+		case strings.Contains(command, "fsfreeze-thaw"):
+			asked <- struct{}{}
+			<-answer
+		}
+		return `{"return":0}`, nil
+	}
+	l.mustStart()
+	l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_PAUSED)
+	<-freezes
+	l.mustUnfreeze()
+	if l.isPaused() {
+		t.Fatal("the guest is paused")
+	}
+	<-asked
+	again := make(chan error)
+	go func() {
+		_, err := l.quiesce(time.Hour)
+		again <- err
+	}()
+	select {
+	case <-freezes:
+		t.Error("the agent is asked to freeze while it is asked to thaw")
+	case <-again:
+		t.Error("the next freeze is answered while the agent is asked to thaw")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(answer)
+	if err := <-again; err != nil || !l.isPaused() {
+		t.Errorf("the next freeze: %v, paused %t", err, l.isPaused())
+	}
+	go func() { <-asked }()
+	l.mustUnfreeze()
+	l.end(t)
+}

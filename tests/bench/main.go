@@ -99,6 +99,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	format := flags.String("o", "table", "output: table or json")
 	only := flags.String("rows", "", "measure only these, by name, separated by commas")
 	rounds := flags.Int("rounds", 10, "samples a row")
+	cluster := flags.String("cluster", "", "measure on this cluster, which has virtkit, instead of one of its own")
 	verbose := flags.Bool("v", false, "say on standard error what the counted writes were")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -117,13 +118,16 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 			chosen = append(chosen, all[i])
 		}
 	}
-	i, err := instance.Start(ctx, "bench")
+	i, err := start(ctx, *cluster, chosen)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, i.Down()) }()
 	b := &bench{Instance: i, rounds: *rounds, verbose: *verbose}
-	if chosen[0].name != "install" {
+	if *cluster != "" {
+		defer b.leave(&err)
+	}
+	if *cluster == "" && chosen[0].name != "install" {
 		if err := i.Install(ctx); err != nil {
 			return err
 		}
@@ -143,6 +147,18 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		rows = append(rows, measured...)
 	}
 	return show(out, *format, rows)
+}
+
+// start makes a cluster to measure on, or takes one that is up: two that differ in what is measured can be compared in
+// turns.
+func start(ctx context.Context, cluster string, chosen []measurement) (*instance.Instance, error) {
+	if cluster == "" {
+		return instance.Start(ctx, "bench")
+	}
+	if chosen[0].name == "install" {
+		return nil, errors.New("-cluster: the row install needs a cluster of its own; leave it out with -rows")
+	}
+	return instance.Attach(cluster)
 }
 
 func rowNames(all []measurement) string {

@@ -54,6 +54,13 @@ func (b *bench) warmUp(ctx context.Context) error {
 	return nil
 }
 
+// leave deletes the namespace of a cluster that stays up.
+func (b *bench) leave(err *error) {
+	if b.namespace != "" {
+		b.cleanUp(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}, err)
+	}
+}
+
 // vmi is the tiny guest; it is powered off at once when deleted.
 func (b *bench) vmi(name string) *v1.VirtualMachineInstance {
 	memory, grace := resource.MustParse("128Mi"), int64(0)

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -230,6 +233,10 @@ func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentSte
 	}
 	if err := r.remember(ctx, content, step.Window); err != nil {
 		return err
+	}
+	if step.Thaw && step.Window != nil {
+		r.tell(content, slices.SortedFunc(maps.Values(view.VolumeSnapshots),
+			func(a, b *snapshotv1.VolumeSnapshot) int { return strings.Compare(a.Name, b.Name) }))
 	}
 	for _, name := range step.Missing {
 		r.Recorder.Eventf(content, corev1.EventTypeWarning, ReasonVolumeSnapshotMissing,

@@ -202,17 +202,15 @@ func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1be
 			Until: view.Now.UTC().Truncate(time.Second), Quiesced: snapshots.QuiescedNot, Closed: true,
 		}
 	case GuestRunning:
-		most := maxWindow
-		if left, ok := snapshots.Left(view.Snapshot, view.Now); ok {
-			most = min(most, max(left, time.Second))
+		step.Freeze, step.Later = true, true
+		step.Window = newWindow(view.Snapshot, view.GuestUID, view.Now)
+		if some := len(view.VolumeSnapshots) > 0; !some && window.fresh(step.Window) {
+			step.Window = window
+		} else {
+			step.Window.Lapsed = some && (window == nil || window.Closed || window.Lapsed ||
+				view.Now.After(window.Until) || view.another(window))
 		}
-		some := len(view.VolumeSnapshots) > 0
-		step.Freeze, step.Later, step.RequeueAfter = true, true, most
-		step.Window = &Window{
-			Until: view.Now.Add(most).UTC().Truncate(time.Second), Guest: view.GuestUID,
-			Lapsed: some && (window == nil || window.Closed || window.Lapsed || view.Now.After(window.Until) ||
-				view.another(window)),
-		}
+		step.RequeueAfter = max(step.Window.Until.Sub(view.Now), time.Second)
 	}
 }
 

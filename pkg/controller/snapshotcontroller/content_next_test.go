@@ -94,6 +94,28 @@ func message(s *v1beta1.VirtualMachineSnapshotContentStatus) string {
 	return *s.Error.Message
 }
 
+// A content that was made with the window of its guest's freeze needs no other, unless another guest runs, or it is a
+// while since.
+func TestWindowOfANewContent(t *testing.T) {
+	first := newWindow(snapshotAged(time.Minute), "mine", now)
+	old := *first
+	old.Until = old.Until.Add(-time.Minute)
+	for name, test := range map[string]struct {
+		is    Window
+		guest types.UID
+		same  bool
+	}{
+		"new": {*first, "mine", true}, "another guest": {*first, "other", false}, "old": {old, "mine", false},
+	} {
+		view := viewOf(content(windowed(test.is)), GuestRunning)
+		view.GuestUID, view.Now = test.guest, now.Add(time.Second/2)
+		step := NextContent(view)
+		if !step.Freeze || len(step.Create) != 2 || (*step.Window == test.is) != test.same || step.Window.Lapsed {
+			t.Errorf("%s: freeze %t, window %+v", name, step.Freeze, step.Window)
+		}
+	}
+}
+
 func TestNextContent(t *testing.T) {
 	open := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent}
 	over := Window{Until: now.Add(-time.Second), Quiesced: snapshots.QuiescedAgent}

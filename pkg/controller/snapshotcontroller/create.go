@@ -2,6 +2,7 @@ package snapshotcontroller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -80,6 +81,9 @@ func (r *Reconciler) createContent(ctx context.Context, view View, of parts) err
 	if snapshots.WantsMemory(snapshot) {
 		metav1.SetMetaDataAnnotation(&content.ObjectMeta, savedmemory.IncludeAnnotation, "true")
 	}
+	if err := openWindow(view, content, len(of.claims)); err != nil {
+		return err
+	}
 	claims := of.claims
 	for _, volume := range view.Volumes {
 		if volume.Reason != "" {
@@ -104,6 +108,20 @@ func (r *Reconciler) createContent(ctx context.Context, view View, of parts) err
 	}
 	r.Recorder.Eventf(snapshot, corev1.EventTypeNormal, ReasonContentCreated,
 		"Successfully created VirtualMachineSnapshotContent %s", content.Name)
+	return nil
+}
+
+// openWindow has a new content say that its guest may be frozen, when it is to be: a write of its own would come while
+// the guest waits.
+func openWindow(view View, content *v1beta1.VirtualMachineSnapshotContent, claims int) error {
+	if guestOf(view.VMI) != GuestRunning || snapshots.WantsMemory(view.Snapshot) || claims == 0 {
+		return nil
+	}
+	text, err := json.Marshal(newWindow(view.Snapshot, view.VMI.UID, view.Now))
+	if err != nil {
+		return fmt.Errorf("encode what is known of a freeze: %w", err)
+	}
+	metav1.SetMetaDataAnnotation(&content.ObjectMeta, WindowAnnotation, string(text))
 	return nil
 }
 

@@ -43,7 +43,18 @@ func (r *Contents) cut(ctx context.Context, view ContentView, step *ContentStep)
 	if err := r.create(ctx, content, step.Create); err != nil {
 		return r.letGo(ctx, view, step, err)
 	}
+	if !step.Freeze && !step.SaveMemory {
+		r.tell(content, step.Create)
+	}
 	return nil
+}
+
+// tell has an event of each VolumeSnapshot that was made, once no guest waits for them any more.
+func (r *Contents) tell(content *v1beta1.VirtualMachineSnapshotContent, made []*snapshotv1.VolumeSnapshot) {
+	for _, snapshot := range made {
+		r.Recorder.Eventf(content, eventNormal, ReasonVolumeSnapshotCreated, "Successfully created VolumeSnapshot %s",
+			snapshot.Name)
+	}
 }
 
 // freeze freezes the guest and remembers it meanwhile, so that a virt-controller that starts anew undoes it. One that
@@ -87,8 +98,6 @@ func (r *Contents) create(
 			continue
 		}
 		r.writes.Dependents.Made(client.ObjectKeyFromObject(content), snapshot, r.Now())
-		r.Recorder.Eventf(content, eventNormal, ReasonVolumeSnapshotCreated, "Successfully created VolumeSnapshot %s",
-			snapshot.Name)
 	}
 	return errors.Join(errs...)
 }

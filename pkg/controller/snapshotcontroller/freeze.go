@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -132,6 +133,21 @@ func windowOf(annotations map[string]string) *Window {
 		return nil
 	}
 	return out
+}
+
+// newWindow is of a guest that is to be frozen now.
+func newWindow(snapshot *v1beta1.VirtualMachineSnapshot, guest types.UID, now time.Time) *Window {
+	most := maxWindow
+	if left, ok := snapshots.Left(snapshot, now); ok {
+		most = min(most, max(left, time.Second))
+	}
+	return &Window{Until: now.Add(most).UTC().Truncate(time.Second), Guest: guest}
+}
+
+// fresh reports whether a window, which may be nil, was opened for another one a moment ago and nothing has been done in
+// it.
+func (w *Window) fresh(another *Window) bool {
+	return w != nil && *w == Window{Until: w.Until, Guest: another.Guest} && another.Until.Sub(w.Until).Abs() <= brief
 }
 
 // maxWindow is how long a guest may be kept from writing.

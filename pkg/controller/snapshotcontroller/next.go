@@ -53,13 +53,14 @@ type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
 	// Lock and Unlock are of the VM. Lock and CreateContent are done alone, as AddFinalizer is. Unlock comes before
-	// Status, so that a change of the VM is not refused once the snapshot says that it is finished; its finalizer goes
-	// after Status.
+	// Status, so that a change of the VM is not refused once the snapshot says that it is finished. Release, of the VM's
+	// finalizer, comes after Status.
 	Lock          bool
 	CreateContent bool
 	Unlock        bool
+	Release       bool
 	DeleteContent bool
-	// Later says that Status is not written now: the VM's event brings a step which knows more.
+	// Later says that Status is not written now: another event brings a step which knows more.
 	Later  bool
 	Status *v1beta1.VirtualMachineSnapshotStatus
 	// RemoveFinalizer lets the snapshot go.
@@ -103,12 +104,25 @@ func Next(view View) Step {
 	// Until the content says when it was cut there is nothing new to say.
 	under := locked || closedCut(content) && !isCut(content)
 	step.Status = status(view, under, waits)
+	step.Release = step.Unlock && (terminating || !closedCut(content) || isCut(content))
+	if left := view.young(); left > 0 && !terminating && locked && content != nil && step.Status.Error == nil {
+		step.Later, step.RequeueAfter = true, left
+	}
 	step.RemoveFinalizer = snapshot.DeletionTimestamp != nil && (!view.holds() || step.Unlock)
 	if left, ok := snapshots.Left(snapshot, view.Now); ok && step.Status.Phase == v1beta1.InProgress &&
 		left > 0 && (step.RequeueAfter == 0 || left < step.RequeueAfter) {
 		step.RequeueAfter = left + time.Millisecond
 	}
 	return step
+}
+
+// young returns for how long nothing has to be said yet of a snapshot that goes on as it should: a write would keep the
+// frozen guest waiting, and most are made by then.
+func (view *View) young() time.Duration {
+	if left := view.Snapshot.CreationTimestamp.Add(brief).Sub(view.Now); left <= brief && !view.made() {
+		return max(left, 0)
+	}
+	return 0
 }
 
 // holds reports whether the VM is locked by the snapshot, or half so: its finalizer may be left when nobody locks it.

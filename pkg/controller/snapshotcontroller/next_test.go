@@ -254,6 +254,46 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// What the guest waits for is not kept waiting: nothing is said of a snapshot that is made within two seconds, and the
+// VM's finalizer goes after the status.
+func TestLater(t *testing.T) {
+	young := inPhase("", time.Second, false)
+	closed := content(windowed(Window{Closed: true, Cut: true}))
+	failed := inPhase(v1beta1.InProgress, time.Second, false)
+	failed.Status.Error = newError(now, "full")
+	free := vmLockedBy("snap")
+	free.Status.SnapshotInProgress = nil
+	for name, test := range map[string]struct {
+		view           View
+		later, release bool
+	}{
+		"young":        {View{Snapshot: young, VM: vmLockedBy("snap"), Content: content(nil)}, true, false},
+		"young, error": {View{Snapshot: failed, VM: vmLockedBy("snap"), Content: content(nil)}, false, false},
+		"deleted": {
+			View{Snapshot: inPhase("", time.Second, true), VM: vmLockedBy("snap"), Content: content(nil)},
+			false, false,
+		},
+		"two seconds old": {
+			View{Snapshot: inPhase("", brief, false), VM: vmLockedBy("snap"), Content: content(nil)}, false, false,
+		},
+		"thawed, locked":         {View{Snapshot: young, VM: vmLockedBy("snap"), Content: closed}, true, false},
+		"thawed, unlocked":       {View{Snapshot: young, VM: free, Content: closed}, false, false},
+		"thawed, unlocked, said": {View{Snapshot: young, VM: free, Content: withStatus(true, true)}, false, true},
+		"thawed, deleted": {
+			View{Snapshot: inPhase("", time.Second, true), VM: free, Content: closed}, false, true,
+		},
+	} {
+		test.view.Now = now
+		step := Next(test.view)
+		if step.Later != test.later || step.Release != test.release {
+			t.Errorf("%s: later %t, release %t", name, step.Later, step.Release)
+		}
+		if step.Later && !step.Unlock && step.RequeueAfter != time.Second {
+			t.Errorf("%s: looked at again after %s", name, step.RequeueAfter)
+		}
+	}
+}
+
 func TestStatus(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
 	c := content(windowed(Window{Quiesced: snapshots.QuiescedPaused, Closed: true}))

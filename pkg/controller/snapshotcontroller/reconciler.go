@@ -276,7 +276,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if err := frame.PatchStatus(ctx, r.writes, snapshot, &snapshot.Status, step.Status); err != nil {
 		return err
 	}
-	if step.Unlock {
+	if step.Release {
 		if err := r.release(ctx, view); err != nil {
 			return err
 		}

@@ -99,7 +99,7 @@ func (c clients) resizer(ctx context.Context, d Driver) error {
 
 // snapshotter runs csi-snapshotter: a VolumeSnapshotContent becomes a snapshot of the driver's.
 func (c clients) snapshotter(ctx context.Context, d Driver, connection *grpc.ClientConn) error {
-	factory := c.snapshotFactory()
+	factory := c.snapshotInformers
 	const (
 		wholeUID      = -1
 		extraMetadata = false
@@ -111,7 +111,6 @@ func (c clients) snapshotter(ctx context.Context, d Driver, connection *grpc.Cli
 		resync, "snapshot", wholeUID, "groupsnapshot", wholeUID, extraMetadata, limiter(), groups, nil, nil, limiter(),
 	)
 	factory.Start(ctx.Done())
-	defer factory.Shutdown()
 	main.Run(workers, ctx.Done(), nil)
 	return nil
 }
@@ -119,10 +118,10 @@ func (c clients) snapshotter(ctx context.Context, d Driver, connection *grpc.Cli
 // snapshotController runs snapshot-controller, which there is one of for all drivers: a VolumeSnapshot gets its
 // VolumeSnapshotContent.
 func (c clients) snapshotController(ctx context.Context) error {
-	factory, core := c.snapshotFactory(), c.factory()
+	factory, core := c.snapshotInformers, c.factory()
 	const distributed, keepVolumeMode, groups = false, true, false
 	main := snapshotcontroller.NewCSISnapshotCommonController(
-		c.snapshots, c.kubernetes, factory.Snapshot().V1().VolumeSnapshots(),
+		wholeClient{c.snapshots}, c.kubernetes, factory.Snapshot().V1().VolumeSnapshots(),
 		factory.Snapshot().V1().VolumeSnapshotContents(), factory.Snapshot().V1().VolumeSnapshotClasses(),
 		nil, nil, nil,
 		core.Core().V1().PersistentVolumeClaims(), core.Core().V1().PersistentVolumes(), nil,
@@ -132,7 +131,6 @@ func (c clients) snapshotController(ctx context.Context) error {
 	factory.Start(ctx.Done())
 	core.Start(ctx.Done())
 	defer core.Shutdown()
-	defer factory.Shutdown()
 	main.Run(workers, ctx.Done(), nil)
 	return nil
 }

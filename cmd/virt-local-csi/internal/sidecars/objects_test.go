@@ -55,7 +55,7 @@ func TestClasses(t *testing.T) {
 	before := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name}}
 	theirs := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: LocalNode}, Provisioner: "example.org/theirs"}
 	//nolint:staticcheck // there is no other: it is generated without apply configurations
-	c := clients{fake.NewClientset(old, theirs, before), snapshotfake.NewSimpleClientset()}
+	c := clients{kubernetes: fake.NewClientset(old, theirs, before), snapshots: snapshotfake.NewSimpleClientset()}
 	for range 2 {
 		if err := errors.Join(makeClasses(t.Context(), c), makeSnapshotClass(t.Context(), c)); err != nil {
 			t.Fatal(err)

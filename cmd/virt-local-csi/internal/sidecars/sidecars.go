@@ -53,6 +53,9 @@ type Driver struct {
 type clients struct {
 	kubernetes kubernetes.Interface
 	snapshots  snapshotclient.Interface
+	// snapshotInformers are one set for all controllers of snapshots, whose objects come as JSON: each that is decoded
+	// once more keeps the guests of which snapshots are made from writing that much longer.
+	snapshotInformers snapshotinformers.SharedInformerFactory
 }
 
 // Prepare makes the CRDs and classes, the VolumeSnapshotClass last.
@@ -93,12 +96,13 @@ func newClients(config *rest.Config) (clients, error) {
 	if err != nil {
 		return clients{}, fmt.Errorf("make a client: %w", err)
 	}
-	return clients{client, snapshots}, nil
+	return clients{client, snapshots, snapshotinformers.NewSharedInformerFactory(snapshots, resync)}, nil
 }
 
 // run runs the controllers side by side. The first that fails ends the others.
 func (c clients) run(ctx context.Context, drivers []Driver) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer c.snapshotInformers.Shutdown()
 	defer cancel()
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -148,11 +152,6 @@ func ended(err error) error {
 // factory makes informers of Kubernetes' own types, which the caller starts.
 func (c clients) factory() informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactory(c.kubernetes, resync)
-}
-
-// snapshotFactory makes informers of snapshot types, which the caller starts.
-func (c clients) snapshotFactory() snapshotinformers.SharedInformerFactory {
-	return snapshotinformers.NewSharedInformerFactory(c.snapshots, resync)
 }
 
 func limiter() workqueue.TypedRateLimiter[string] {
