@@ -120,8 +120,8 @@ type Guest struct {
 	Paused, Fresh bool
 }
 
-// Reached returns what is true once a verb was waited for, in a sentence. "" says nothing: what Done says of Delete is true
-// by then.
+// Reached returns what is true once a verb was waited for, in a sentence. "" says nothing: what Done says of Delete is
+// true by then.
 func Reached(verb Verb, t Target, guest Guest) string {
 	name := t.asked(verb).kind() + " " + t.Name
 	on, does := "", " runs"
