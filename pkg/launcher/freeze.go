@@ -20,8 +20,8 @@ import (
 // freezeTimeout bounds a freeze, in which the guest writes out what its file systems still hold in memory.
 const freezeTimeout = 25 * time.Second
 
-// aMoment is when the agent of a guest that was paused, and runs again, is asked to thaw what it may have frozen without
-// saying so. Who has asked for the thaw does not wait for that.
+// aMoment is when the agent of a guest that was paused, and runs again, is asked to thaw what it may have frozen
+// without saying so. Who has asked for the thaw does not wait for that.
 const aMoment = time.Nanosecond
 
 // aFew is when to look again whether another freeze or thaw is over.
@@ -91,8 +91,9 @@ func (f *freezer) run(ctx context.Context) {
 	}
 }
 
-// undo resumes a guest that a freeze has paused, and thaws its file systems. resumed says that it goes on already. again
-// says that an agent is connected that has not answered: it may have been asked to freeze, and may do so yet. mu is held.
+// undo resumes a guest that a freeze has paused, and thaws its file systems. resumed says that it goes on already.
+// again says that an agent is connected that has not answered: it may have been asked to freeze, and may do so yet. mu
+// is held.
 func (f *freezer) undo(ctx context.Context, resumed bool) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()

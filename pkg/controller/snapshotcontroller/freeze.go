@@ -144,8 +144,8 @@ func newWindow(snapshot *v1beta1.VirtualMachineSnapshot, guest types.UID, now ti
 	return &Window{Until: now.Add(most).UTC().Truncate(time.Second), Guest: guest}
 }
 
-// fresh reports whether a window, which may be nil, was opened for another one a moment ago and nothing has been done in
-// it.
+// fresh reports whether a window, which may be nil, was opened for another one a moment ago and nothing has been done
+// in it.
 func (w *Window) fresh(another *Window) bool {
 	return w != nil && *w == Window{Until: w.Until, Guest: another.Guest} && another.Until.Sub(w.Until).Abs() <= brief
 }

@@ -53,8 +53,8 @@ type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
 	// Lock and Unlock are of the VM. Lock and CreateContent are done alone, as AddFinalizer is. Unlock comes before
-	// Status, so that a change of the VM is not refused once the snapshot says that it is finished. Release, of the VM's
-	// finalizer, comes after Status.
+	// Status, so that a change of the VM is not refused once the snapshot says that it is finished. Release, of the
+	// VM's finalizer, comes after Status.
 	Lock          bool
 	CreateContent bool
 	Unlock        bool

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// wholeClient has the snapshot controller make VolumeSnapshotContents as they are three writes later: with the finalizer
-// that it gives them next, and with the annotation with which csi-snapshotter says that it asks the driver. The two
-// patches would get in each other's way while a guest waits.
+// wholeClient has the snapshot controller make VolumeSnapshotContents as they are three writes later: with the
+// finalizer that it gives them next, and with the annotation with which csi-snapshotter says that it asks the driver.
+// The two patches would get in each other's way while a guest waits.
 type wholeClient struct{ snapshotclient.Interface }
 
 // SnapshotV1 implements snapshotclient.Interface.
