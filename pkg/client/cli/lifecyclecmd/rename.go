@@ -155,11 +155,8 @@ func (o *RenameOptions) run(ctx context.Context, c *client.Client) error {
 	return o.report(vm, o.done())
 }
 
-// exit gives an error its exit code: what others may be allowed is not a failure.
+// exit says of a rename that has begun how it goes on.
 func (o *RenameOptions) exit(err error) error {
-	if missing := (*rename.NotAllowedError)(nil); errors.As(err, &missing) {
-		return &cli.ExitError{Code: cli.ExitNotAllowed, Err: err}
-	}
 	if begun := (*rename.UnfinishedError)(nil); errors.As(err, &begun) {
 		r := begun.Request
 		o.Factory.IO.Interrupted(err, "rename of VM %s/%s has begun; `%s rename %s %s -n %s` goes on",
