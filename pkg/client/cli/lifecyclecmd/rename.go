@@ -211,17 +211,11 @@ func (o *RenameOptions) report(vm *v1.VirtualMachine, what string) error {
 
 // record writes the rename into the journal.
 func (o *RenameOptions) record(vm *v1.VirtualMachine) {
-	connection := o.Factory.Connection()
-	entry := journal.Entry{
-		Time: o.Factory.Now().UTC(), Server: connection.Server, Context: connection.Context, Verb: lifecycle.Rename,
-		Undoes: o.undoes, Machines: []journal.Machine{{
+	err := write(o.Factory, &journal.Entry{
+		Verb: lifecycle.Rename, Undoes: o.undoes, Machines: []journal.Machine{{
 			Namespace: vm.Namespace, Name: o.Request.Name, RenamedTo: vm.Name, UID: vm.UID,
 		}},
-	}
-	file, err := journalOf(o.Factory)
-	if err == nil {
-		err = file.Append(entry)
-	}
+	})
 	if err != nil && o.Factory.IO.ErrIsTTY {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: it cannot be undone: %v\n", err)
 	}
