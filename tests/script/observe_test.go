@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
 // serveObserving answers what events, logs, why and evacuate read: events, no pods or classes of storage, the pods of
@@ -33,6 +36,22 @@ func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 			return
 		}
 		answer(w, http.StatusOK, corev1.PodList{})
+	})
+	var readings uint64
+	mux.HandleFunc("GET "+subresources+"/namespaces/{ns}/stats", func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		readings++ // each a second and half a second of a processor after the one before
+		list := stats.List{}
+		for key := range c.objects[resourceVMIs] {
+			if ns, name, _ := strings.Cut(key, "/"); ns == r.PathValue("ns") {
+				list.Items = append(list.Items, stats.Guest{
+					Namespace: ns, Name: name, Node: "node1", VCPUs: 1, CPUTime: readings * 500e6,
+					Time: time.Unix(int64(readings), 0),
+				})
+			}
+		}
+		answer(w, http.StatusOK, list)
 	})
 	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, corev1.PodList{})

@@ -2,13 +2,16 @@ package script
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -29,6 +32,18 @@ func (c *cluster) serveRename(mux *http.ServeMux) {
 			}
 			review.Status.Allowed = what.Name != "locked"
 			answer(w, http.StatusCreated, review)
+		})
+	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/selfsubjectreviews",
+		func(w http.ResponseWriter, _ *http.Request) {
+			review := &authenticationv1.SelfSubjectReview{}
+			review.Status.UserInfo.Username = "jane"
+			answer(w, http.StatusCreated, review)
+		})
+	// There is no CDI, of which nobody has rights then.
+	mux.HandleFunc("GET /apis/cdi.kubevirt.io/v1beta1/namespaces/{ns}/datavolumes",
+		func(w http.ResponseWriter, _ *http.Request) {
+			refuse(w, apierrors.NewForbidden(schema.GroupResource{Group: "cdi.kubevirt.io", Resource: "datavolumes"}, "",
+				errors.New("no role")))
 		})
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/services", func(w http.ResponseWriter, _ *http.Request) {
 		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}

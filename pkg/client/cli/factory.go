@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,8 @@ type Factory struct {
 	RandomName func(n int) string
 	Getenv     func(string) string
 
+	changes *changes
+
 	once    sync.Once
 	client  *client.Client
 	onceErr error
@@ -41,6 +44,7 @@ func NewFactory(program string, io *IOStreams, getenv func(string) string) *Fact
 		Now:        time.Now,
 		RandomName: randomName,
 		Getenv:     getenv,
+		changes:    &changes{},
 	}
 }
 
@@ -57,6 +61,7 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 	c.UserAgent = fmt.Sprintf("virtctl/%s (%s)", version.Get().GitVersion, version.Get().Platform)
 	c.QPS = -1 // the server's fairness limits us, not our own guess
 	c.WarningHandler = warnings(f.IO)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return noticing{next, f} })
 	return c, nil
 }
 
@@ -109,13 +114,17 @@ func (f *Factory) Scope() (*client.Client, string, error) {
 func (f *Factory) InContext(name string) *Factory {
 	flags := &ConnectionFlags{Kubeconfig: f.Flags.Kubeconfig, Overrides: f.Flags.Overrides, getenv: f.Flags.getenv}
 	flags.Overrides.CurrentContext = name
-	return &Factory{Program: f.Program, IO: f.IO, Flags: flags, Now: f.Now, RandomName: f.RandomName, Getenv: f.Getenv}
+	return &Factory{
+		Program: f.Program, IO: f.IO, Flags: flags, Now: f.Now, RandomName: f.RandomName, Getenv: f.Getenv,
+		changes: f.changes,
+	}
 }
 
 // Silent is the factory for what is to print nothing.
 func (f *Factory) Silent() *Factory {
 	return &Factory{
 		Program: f.Program, IO: NoStreams(), Flags: f.Flags, Now: f.Now, RandomName: f.RandomName, Getenv: f.Getenv,
+		changes: f.changes,
 	}
 }
 

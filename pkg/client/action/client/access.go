@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -35,13 +37,26 @@ func (c *Client) May(ctx context.Context, what authorizationv1.ResourceAttribute
 	return review.Status.Allowed, nil
 }
 
+// User returns the name that the cluster knows the user by.
+func (c *Client) User(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	review.APIVersion, review.Kind = authenticationv1.SchemeGroupVersion.String(), "SelfSubjectReview"
+	err := c.reviewOf(ctx, authenticationv1.SchemeGroupVersion, "selfsubjectreviews", "who the user is", review)
+	return review.Status.UserInfo.Username, err
+}
+
 // review has the cluster fill in a review of what the user may do. asked says for errors what it answers.
 func (c *Client) review(ctx context.Context, resource, asked string, review any) error {
+	return c.reviewOf(ctx, authorizationv1.SchemeGroupVersion, resource, asked, review)
+}
+
+// reviewOf is review of an API.
+func (c *Client) reviewOf(ctx context.Context, api schema.GroupVersion, resource, asked string, review any) error {
 	body, err := json.Marshal(review)
 	if err != nil {
 		return err
 	}
-	data, err := raw(c.vms.Post().AbsPath("/apis/authorization.k8s.io/v1", resource).
+	data, err := raw(c.vms.Post().AbsPath("/apis", api.String(), resource).
 		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx))
 	if err != nil {
 		return err

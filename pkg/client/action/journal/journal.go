@@ -1,4 +1,4 @@
-// Package journal keeps what lifecycle verbs were asked from this account, so that one can be taken back. It is a file
+// Package journal keeps what verbs that change the cluster were asked from this account, so that one can be taken back. It is a file
 // of JSON lines for its owner alone; Append adds an entry, Last and Find return the one that an undo is about, and
 // Plan, which is pure, says for each of its machines what takes the verb back, or why nothing does.
 package journal
@@ -36,8 +36,11 @@ type Entry struct {
 	Context string `json:"context,omitempty"`
 	// Verb is the verb as on the command line.
 	Verb lifecycle.Verb `json:"verb"`
-	// Machines are those that it was asked of, and that agreed.
+	// Machines are those that it was asked of, and that agreed; none of a verb that is of other objects, or that did not
+	// come to its end.
 	Machines []Machine `json:"machines"`
+	// Arguments are what the command line named, where there are no machines.
+	Arguments []string `json:"arguments,omitempty"`
 	// Undoes is the ID of the entry that this one takes back; empty for all that is no undo.
 	Undoes string `json:"undoes,omitempty"`
 }
@@ -101,11 +104,7 @@ func List(entries []Entry, server string) *Report {
 			continue
 		}
 		undone[e.Undoes] = true
-		_, why := Reverse(e.Verb)
-		if e.Undoes != "" {
-			why = "it is an undo itself"
-		}
-		out.Entries = append(out.Entries, Listed{Entry: e, Undone: undone[e.ID], Irreversible: why})
+		out.Entries = append(out.Entries, Listed{Entry: e, Undone: undone[e.ID], Irreversible: e.Irreversible()})
 	}
 	return out
 }

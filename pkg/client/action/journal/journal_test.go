@@ -185,6 +185,34 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A verb of no machine is named by its command line; one that could be undone did not come to its end.
+func TestWithoutMachines(t *testing.T) {
+	for _, test := range []struct {
+		entry     Entry
+		text, why string
+	}{
+		{
+			Entry{Verb: "scale", Arguments: []string{"vmpool/p"}}, "scale of vmpool/p",
+			"which machines there were is not kept; scale it again",
+		},
+		{Entry{Verb: "install"}, "install", "uninstall removes what it installed"},
+		{
+			Entry{Verb: lifecycle.Rename, Arguments: []string{"web", "shop"}}, "rename of web shop",
+			"it did not come to its end",
+		},
+		{entry(1, lifecycle.Stop, ""), "stop of VM ns/vm", ""},
+	} {
+		if text, why := test.entry.String(), test.entry.Irreversible(); text != test.text || why != test.why {
+			t.Errorf("%q, %q; want %q, %q", text, why, test.text, test.why)
+		}
+	}
+	scaled := []Entry{entry(1, lifecycle.Start, ""), {Time: time.Unix(2, 0), Server: server, Verb: "scale"}}
+	scaled[0].ID, scaled[1].ID = "1", "2"
+	if last, ok := Last(scaled, server); !ok || last.Verb != "scale" {
+		t.Errorf("%+v is passed over", scaled[1])
+	}
+}
+
 func vm(uid types.UID, strategy v1.VirtualMachineRunStrategy) *v1.VirtualMachine {
 	return &v1.VirtualMachine{
 		ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1.VirtualMachineSpec{RunStrategy: &strategy},

@@ -14,43 +14,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// Reverse returns the verb that takes another back, or why there is none.
-func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
-	switch verb {
-	case lifecycle.Start:
-		return lifecycle.Stop, ""
-	case lifecycle.Stop:
-		return lifecycle.Start, ""
-	case lifecycle.Pause:
-		return lifecycle.Unpause, ""
-	case lifecycle.Unpause:
-		return lifecycle.Pause, ""
-	case lifecycle.Rename:
-		return lifecycle.Rename, ""
-	case lifecycle.RestoreKeep:
-		return lifecycle.RestoreKeep, ""
-	case lifecycle.Restore:
-		return "", "what it replaced was not kept; restore with --keep to be able to take it back"
-	case lifecycle.Restart, lifecycle.Reset, lifecycle.SoftReboot:
-		return "", "the guest has booted anew, what it had in memory is gone"
-	case lifecycle.Migrate:
-		return "", "the guest is on another node, or on its way; migrate it again"
-	case lifecycle.MigrateCancel:
-		return "", "a migration that is cancelled does not go on; migrate again"
-	case lifecycle.EvacuateCancel:
-		return "", "only a drain of the node marks the guest again"
-	case lifecycle.Delete:
-		return "", "what is deleted is gone; create it again from its manifest"
-	case lifecycle.Set, lifecycle.Edit:
-		return "", "what it was before is not kept; change it again"
-	case lifecycle.AddVolume:
-		return "", "removevolume takes the volume out"
-	case lifecycle.RemoveVolume:
-		return "", "addvolume plugs the volume in again"
-	}
-	return "", fmt.Sprintf("%s is a verb that this version does not know", verb)
-}
-
 // Step is one machine's part of an undo.
 type Step struct {
 	Machine Machine

@@ -38,6 +38,8 @@ type cluster struct {
 	erased []string
 	// denied are verbs and resources that the user may not, "patch/secrets".
 	denied []string
+	// plain is a cluster without CDI.
+	plain bool
 	// before runs before a write.
 	before func(verb, what string)
 	// check looks at the cluster after each write.
@@ -145,6 +147,12 @@ func (c *cluster) VMList(context.Context, string, metav1.ListOptions) (*v1.Virtu
 }
 
 func (c *cluster) Read(_ context.Context, at string, _ url.Values, into any) error {
+	if at == DataVolumes.Group {
+		if c.plain {
+			return missing("datavolumes", "")
+		}
+		return nil
+	}
 	resource := path.Base(at)
 	if slices.Contains(c.denied, "list/"+resource) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
@@ -173,6 +181,8 @@ func (c *cluster) ReadMetadata(_ context.Context, at string) (*metav1.PartialObj
 func (c *cluster) May(_ context.Context, what authorizationv1.ResourceAttributes) (bool, error) {
 	return !slices.Contains(c.denied, what.Verb+"/"+what.Resource), nil
 }
+
+func (*cluster) User(context.Context) (string, error) { return "jane", nil }
 
 func (c *cluster) CreateVM(_ context.Context, _ string, vm *v1.VirtualMachine, dryRun bool,
 ) (*v1.VirtualMachine, error) {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
@@ -26,6 +25,7 @@ type API interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
 	ReadMetadata(ctx context.Context, path string) (*metav1.PartialObjectMetadata, error)
 	May(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error)
+	User(ctx context.Context) (string, error)
 	CreateVM(ctx context.Context, namespace string, vm *v1.VirtualMachine, dryRun bool) (*v1.VirtualMachine, error)
 	MergeObject(ctx context.Context, group, namespace, resource, name, subresource string, patch []byte, dryRun bool,
 	) (*unstructured.Unstructured, error)
@@ -38,6 +38,8 @@ type Renamer struct {
 	request Request
 	// may has whether the user may change objects of a resource, as far as it was asked.
 	may map[Resource]bool
+	// missing are the rights that the user lacks, as far as it is known.
+	missing []Right
 }
 
 // New makes a Renamer.
@@ -147,47 +149,24 @@ func (n *Renamer) path(resource Resource) string {
 	return path.Join(resource.Group, "namespaces", n.request.Namespace, resource.Name)
 }
 
-// list reads the objects of a resource; none where the cluster does not have it, or of what may stay as nobody's.
+// list reads the objects of a resource; none where the cluster does not have it, or of what may stay as nobody's. That
+// the user may not read data is noted, and keeps the VM from being renamed.
 func (n *Renamer) list(ctx context.Context, resource Resource) ([]metav1.PartialObjectMetadata, error) {
 	var list metav1.PartialObjectMetadataList
 	err := n.api.Read(ctx, n.path(resource), nil, &list)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err) && !resource.Data:
 		return nil, nil
-	case apierrors.IsForbidden(err):
-		return nil, &NotAllowedError{[]string{"list " + resource.Name}}
+	case apierrors.IsForbidden(err): // which is also the answer where the cluster does not have it
+		served, err := n.served(ctx, resource.Group)
+		if err == nil && served {
+			n.lack(Right{"list", group(resource.Group), resource.Name})
+		}
+		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("list %s: %w", resource.Name, err)
 	}
 	return list.Items, nil
-}
-
-// mayChange reports whether the user may change objects of a resource.
-func (n *Renamer) mayChange(ctx context.Context, resource Resource) (bool, error) {
-	if may, known := n.may[resource]; known {
-		return may, nil
-	}
-	may, err := n.ask(ctx, "patch", resource.Group, resource.Name, "")
-	if err != nil {
-		return false, err
-	}
-	n.may[resource] = may
-	return may, nil
-}
-
-// ask asks whether the user may do something; group is the path of the API.
-func (n *Renamer) ask(ctx context.Context, verb, group, resource, name string) (bool, error) {
-	what := authorizationv1.ResourceAttributes{
-		Namespace: n.request.Namespace, Verb: verb, Resource: resource, Name: name,
-	}
-	if dir, version := path.Split(group); dir != "/api/" {
-		what.Group, what.Version = path.Base(dir), version
-	}
-	may, err := n.api.May(ctx, what)
-	if err != nil {
-		return false, fmt.Errorf("ask whether you may %s %s: %w", verb, resource, err)
-	}
-	return may, nil
 }
 
 // named are the Secrets and ConfigMaps that the VM refers to, each once.
@@ -221,31 +200,4 @@ func named(v View) []claims.Reference {
 		}
 	}
 	return out
-}
-
-const vmGroup = "/apis/kubevirt.io/v1"
-
-// rights asks for all that a rename takes, so that it does not fail half way.
-func (n *Renamer) rights(ctx context.Context, dependents []Dependent) error {
-	var missing []string
-	for _, right := range []struct{ verb, name string }{
-		{"create", ""}, {"patch", n.request.Name}, {"delete", n.request.Name}, {"patch", n.request.To},
-	} {
-		may, err := n.ask(ctx, right.verb, vmGroup, client.VMs, right.name)
-		if err != nil {
-			return err
-		}
-		if text := right.verb + " " + client.VMs; !may && !slices.Contains(missing, text) {
-			missing = append(missing, text)
-		}
-	}
-	for _, d := range dependents {
-		if text := "patch " + d.Resource.Name; d.Fixed && d.Resource.Data && !slices.Contains(missing, text) {
-			missing = append(missing, text)
-		}
-	}
-	if len(missing) > 0 {
-		return &NotAllowedError{missing}
-	}
-	return nil
 }

@@ -14,16 +14,6 @@ type RefusedError struct{ text string }
 
 func (e *RefusedError) Error() string { return e.text }
 
-// NotAllowedError says which rights are missing for a rename.
-type NotAllowedError struct {
-	// Missing are the rights, as in "patch persistentvolumeclaims".
-	Missing []string
-}
-
-func (e *NotAllowedError) Error() string {
-	return "renaming needs rights that you do not have: " + strings.Join(e.Missing, ", ")
-}
-
 func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
 
 // Refuse is why a VM cannot be renamed now; nil when it can. vmi is the instance of its name, nil where there is none,

@@ -40,6 +40,9 @@ func (n *Renamer) Run(ctx context.Context, interval time.Duration) (*v1.VirtualM
 	begun := false
 	for {
 		v, err := n.look(ctx)
+		if err == nil {
+			err = n.notAllowed(ctx)
+		}
 		if err != nil {
 			return nil, n.failed(ctx, begun, "look", err)
 		}

@@ -255,21 +255,31 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanRights(t *testing.T) {
-	for denied, want := range map[string]string{
-		"create/virtualmachines":       "create virtualmachines",
-		"delete/virtualmachines":       "delete virtualmachines",
-		"patch/virtualmachines":        "patch virtualmachines",
-		"patch/persistentvolumeclaims": "patch persistentvolumeclaims",
-		"patch/datavolumes":            "patch datavolumes",
-		"list/persistentvolumeclaims":  "list persistentvolumeclaims",
+	for denied, want := range map[string][]Right{
+		"create/virtualmachines":       {{"create", "kubevirt.io", "virtualmachines"}},
+		"delete/virtualmachines":       {{"delete", "kubevirt.io", "virtualmachines"}},
+		"patch/virtualmachines":        {{"patch", "kubevirt.io", "virtualmachines"}},
+		"patch/persistentvolumeclaims": {{"patch", "", "persistentvolumeclaims"}},
+		"patch/datavolumes":            {{"patch", "cdi.kubevirt.io", "datavolumes"}},
+		"list/persistentvolumeclaims":  {{"list", "", "persistentvolumeclaims"}},
+		"list/datavolumes create/virtualmachines patch/persistentvolumeclaims": {
+			{"list", "cdi.kubevirt.io", "datavolumes"}, {"create", "kubevirt.io", "virtualmachines"},
+			{"patch", "", "persistentvolumeclaims"},
+		},
 	} {
 		c := full()
-		c.denied = []string{denied}
+		c.denied = strings.Fields(denied)
 		_, err := New(c, request).Plan(t.Context())
 		var missing *NotAllowedError
-		if !errors.As(err, &missing) || !slices.Equal(missing.Missing, []string{want}) {
+		if !errors.As(err, &missing) || !slices.Equal(missing.Missing, want) {
 			t.Errorf("without %s: %v", denied, err)
 		}
+	}
+	// A right to a kind that the cluster does not have is not needed.
+	plain := full()
+	plain.plain, plain.denied = true, []string{"list/datavolumes"}
+	if _, err := New(plain, request).Plan(t.Context()); err != nil {
+		t.Errorf("without CDI: %v", err)
 	}
 	// What is no data stays as nobody's.
 	c := full()

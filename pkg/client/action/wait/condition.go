@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/jsonpath"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -19,6 +20,9 @@ import (
 type State struct {
 	VM  *v1.VirtualMachine
 	VMI *v1.VirtualMachineInstance
+
+	// ending is the UID of an instance that was asked to end, which the objects may not show any more, or not yet.
+	ending types.UID
 }
 
 // Condition is something to wait for.
@@ -68,7 +72,7 @@ func Parse(text string, onVMI bool) (Condition, error) {
 	case "ip":
 		return Condition{
 			Name: "to have an IP address",
-			Met:  func(s State) (bool, error) { return s.VMI != nil && len(addresses(s.VMI)) > 0, nil },
+			Met:  func(s State) (bool, error) { return s.guest() != nil && len(addresses(s.VMI)) > 0, nil },
 		}, nil
 	case "delete", "deleted":
 		return Condition{
@@ -82,7 +86,7 @@ func Parse(text string, onVMI bool) (Condition, error) {
 // Running holds when the guest runs and is not about to be stopped.
 func Running() Condition {
 	return Condition{Name: "to be running", Met: func(s State) (bool, error) {
-		return s.VMI != nil && s.VMI.Status.Phase == v1.Running && s.VMI.DeletionTimestamp == nil && !pending(s.VM), nil
+		return s.guest() != nil && s.VMI.Status.Phase == v1.Running && !pending(s.VM), nil
 	}}
 }
 
@@ -132,7 +136,7 @@ func conditionOf(text string) Condition {
 	}
 	return Condition{Name: fmt.Sprintf("for condition %s=%s", kind, status), Met: func(s State) (bool, error) {
 		have, found := conditionStatus(s, kind)
-		return found && strings.EqualFold(have, status), nil
+		return found && strings.EqualFold(have, status) && s.shown(kind, status), nil
 	}}
 }
 

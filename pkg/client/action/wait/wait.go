@@ -153,7 +153,7 @@ func (w *watcher) list(ctx context.Context) (versions, error) {
 	if err != nil {
 		return versions{}, err
 	}
-	w.state = State{}
+	w.state = State{ending: w.state.ending}
 	if len(vms.Items) > 0 {
 		w.state.VM = &vms.Items[0]
 	}
@@ -189,6 +189,10 @@ func (w *watcher) apply(event watch.Event) bool {
 func (w *watcher) check() (bool, error) {
 	if w.state.VM == nil && w.state.VMI == nil && !w.condition.Gone {
 		return false, action.NotFound(action.ResourceVMs, w.namespace, w.name)
+	}
+	w.state.note()
+	if w.state.restarting() && !w.condition.Gone {
+		return false, nil // what holds now is of the guest that is to end
 	}
 	return w.condition.Met(w.state)
 }

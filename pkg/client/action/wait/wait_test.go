@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -234,5 +235,71 @@ func TestLoginGivesUpWhenRefused(t *testing.T) {
 	if _, _, err := Login(t.Context(), &fake{states: []State{running()}},
 		dial, "ns", "vm", LoginPrompt); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// asked is a VM of which a restart was requested, and its guest of before.
+func asked() State {
+	s, uid := running(), types.UID("one")
+	s.VM.Status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{
+		{Action: v1.StopRequest, UID: &uid}, {Action: v1.StartRequest},
+	}
+	return s
+}
+
+// guestConditions are what is waited for of a guest.
+var guestConditions = []string{
+	"running", "ready", "agent", "ip", "condition=Ready", "condition=agentconnected",
+	"jsonpath={.status.printableStatus}=Running",
+}
+
+// A wait after a restart was requested does not count the guest that is to end, also where the VM has forgotten the
+// request before the instance shows its end.
+func TestRestartIsWaitedFor(t *testing.T) {
+	for _, text := range guestConditions {
+		condition, err := Parse(text, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Now(t.Context(), &fake{states: []State{asked()}}, "ns", "vm", condition); !errors.Is(err,
+			action.ErrTimeout) {
+			t.Errorf("%s is met by a guest that is to be restarted: %v", text, err)
+		}
+		if _, err := Now(t.Context(), &fake{states: []State{running()}}, "ns", "vm", condition); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range guestConditions[:6] {
+		synctest.Test(t, func(t *testing.T) {
+			condition, err := Parse(text, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			vms, vmis := watch.NewFake(), watch.NewFake()
+			api := &fake{states: []State{asked()}, watches: func(resource string) (watch.Interface, error) {
+				if resource == client.VMIs {
+					return vmis, nil
+				}
+				return vms, nil
+			}}
+			go func() {
+				vms.Modify(running().VM) // the instance that is watched is still the former
+				fresh := running().VMI
+				fresh.UID = "two"
+				ending := running().VMI
+				now := metav1.Now()
+				ending.DeletionTimestamp = &now
+				vmis.Modify(ending)
+				vmis.Delete(ending)
+				starting := running().VMI
+				starting.UID, starting.Status = "two", v1.VirtualMachineInstanceStatus{Phase: v1.Scheduling}
+				vmis.Add(starting) // the VM's conditions are of before
+				vmis.Modify(fresh)
+			}()
+			state, err := Until(t.Context(), api, "ns", "vm", condition)
+			if err != nil || state.VMI == nil || state.VMI.UID != "two" || state.VMI.Status.Phase != v1.Running {
+				t.Errorf("%s: %+v, %v", text, state.VMI, err)
+			}
+		})
 	}
 }

@@ -55,6 +55,14 @@ func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, t lifecycle.Targe
 	return lifecyclecmd.Do(ctx, a.factory, a.client, verb, t)
 }
 
+// noted has the journal know of a change that undo cannot take back, where there was no error.
+func (a *actions) noted(err error, verb lifecycle.Verb, of string) error {
+	if err != nil {
+		return err
+	}
+	return lifecyclecmd.RecordOther(a.factory, verb, of)
+}
+
 func (a *actions) Why(ctx context.Context, namespace, name string) (*why.Report, error) {
 	facts, err := gather.Facts(ctx, a.client, namespace, name, a.factory.Now())
 	if err != nil {
@@ -147,8 +155,11 @@ func (a *actions) EvacuationPlan(ctx context.Context, node string) (*evacuate.Re
 }
 
 func (a *actions) Evacuate(ctx context.Context, plan *evacuate.Report) error {
-	_, err := evacuate.Run(ctx, a.client, plan, evacuate.Options{Now: a.factory.Now})
-	return err
+	report, err := evacuate.Run(ctx, a.client, plan, evacuate.Options{Now: a.factory.Now})
+	if err != nil && (report == nil || !report.Cordoned) {
+		return err
+	}
+	return errors.Join(err, a.noted(nil, "evacuate", plan.Node))
 }
 
 // Choices reads only names, and one list does not wait for another.
@@ -184,7 +195,7 @@ func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
 
 func (a *actions) Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error {
 	_, err := a.client.CreateVM(ctx, namespace, vm, false)
-	return err
+	return a.noted(err, "create vm", namespace+"/"+vm.Name)
 }
 
 func (a *actions) Verdict(ctx context.Context, before, after string) (*diff.Object, error) {
@@ -209,7 +220,11 @@ func (a *actions) Apply(ctx context.Context, before, after string) error {
 }
 
 func (a *actions) Cordon(ctx context.Context, node string, on bool) error {
-	return a.client.Cordon(ctx, node, on)
+	verb := lifecycle.Verb("uncordon")
+	if on {
+		verb = "cordon"
+	}
+	return a.noted(a.client.Cordon(ctx, node, on), verb, node)
 }
 
 func (a *actions) Machine(ctx context.Context, key store.Key, instance bool) (*page.Details, error) {

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
@@ -30,7 +31,7 @@ func (a *actions) WhySet(ctx context.Context, s *store.Set) (*why.Report, error)
 func (a *actions) Scale(ctx context.Context, s *store.Set, replicas int32) error {
 	_, err := sets.Scale(ctx, a.client,
 		sets.Request{Kind: kindOf(s), Namespace: s.Namespace, Name: s.Name, Replicas: replicas, Current: &s.Desired})
-	return err
+	return a.noted(err, "scale", kindOf(s).Short+"/"+s.Name)
 }
 
 // DeleteSet deletes the set that was shown, not another of its name.
@@ -42,5 +43,5 @@ func (a *actions) DeleteSet(ctx context.Context, s *store.Set) error {
 	if err := a.client.DeleteObject(ctx, kind.Group, s.Namespace, kind.Resource, s.Name, opts); err != nil {
 		return fmt.Errorf("delete %s %s/%s: %w", kind.Short, s.Namespace, s.Name, err)
 	}
-	return nil
+	return a.noted(nil, lifecycle.Delete, kind.Short+"/"+s.Name)
 }

@@ -13,6 +13,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
@@ -47,8 +48,10 @@ func TestSetsAreReadScaledAndDeleted(t *testing.T) {
 	})
 	api.Put(pools+"/db", http.HandlerFunc(note))
 	api.Put(pools+"/db/scale", http.HandlerFunc(note))
+	state := t.TempDir()
 	a := &actions{
-		client: api.Client(),
+		client: api.Client(), factory: cli.NewFactory("virtctl", cli.NoStreams(),
+			func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] }),
 		rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
 			"prod": {ResourceRules: []authorizationv1.ResourceRule{
 				{
@@ -81,6 +84,7 @@ func TestSetsAreReadScaledAndDeleted(t *testing.T) {
 	}, asked); diff != "" {
 		t.Error(diff)
 	}
+	journaled(t, state, "scale of vmpool/db", "delete of vmpool/db")
 	text, err := a.Object(ctx, store.Pools, "prod", "db")
 	if err != nil || text == "" {
 		t.Errorf("YAML %q, %v", text, err)

@@ -53,7 +53,7 @@ func (s *session) followSnapshots(ctx context.Context, c *client.Client, w *page
 // TakeSnapshot takes a snapshot of a machine.
 func (a *actions) TakeSnapshot(ctx context.Context, machine store.Key, name string, o snapshot.Options) error {
 	_, err := snapshot.Create(ctx, a.client, snapshot.New(machine.Namespace, machine.Name, name, o), false)
-	return err
+	return a.noted(err, "snapshot create", machine.Namespace+"/"+machine.Name)
 }
 
 // RestorePlan says what a restore would do; that the target runs is part of that, not an error.
@@ -74,9 +74,9 @@ func (a *actions) Restore(ctx context.Context, key store.Key, o snapshot.Restore
 		return "", err
 	}
 	if plan.Exists {
-		err = lifecyclecmd.RecordRestore(a.factory, r, plan.UID, o.Keep, "")
+		return r.Name, lifecyclecmd.RecordRestore(a.factory, r, plan.UID, o.Keep, "")
 	}
-	return r.Name, err
+	return r.Name, a.noted(nil, "snapshot restore", r.Namespace+"/"+r.Spec.Target.Name)
 }
 
 // Clone asks for a clone.
@@ -85,7 +85,7 @@ func (a *actions) Clone(ctx context.Context, namespace string, o clone.Options) 
 	if err != nil {
 		return "", err
 	}
-	return c.Name, nil
+	return c.Name, a.noted(nil, "clone", namespace+"/"+c.Name)
 }
 
 // DeleteSnapshot deletes a snapshot, restore or clone, if it is the one that was shown.
@@ -98,7 +98,7 @@ func (a *actions) DeleteSnapshot(ctx context.Context, s *store.Snapshot) error {
 	if err := a.client.DeleteObject(ctx, group, s.Namespace, s.Resource, s.Name, opts); err != nil {
 		return fmt.Errorf("delete %s %s: %w", s.Short(), s.Object(), err)
 	}
-	return nil
+	return a.noted(nil, "snapshot delete", s.Short()+"/"+s.Name)
 }
 
 // WhySnapshot says what a snapshot, restore or clone waits for.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,8 +117,8 @@ func TestSnapshotActions(t *testing.T) {
 	}
 	// An undo finds it, or says why it cannot.
 	entries, err := journal.File{Path: filepath.Join(state, "virtkit", "journal.jsonl")}.Read()
-	if err != nil || len(entries) != 1 || entries[0].Verb != lifecycle.Restore ||
-		entries[0].Machines[0].Restore != "restore-s-abcde" {
+	if err != nil || len(entries) != 2 || entries[1].Verb != lifecycle.Restore ||
+		entries[1].Machines[0].Restore != "restore-s-abcde" {
 		t.Errorf("the journal has %+v, %v", entries, err)
 	}
 	if name, err := a.Clone(ctx, "prod", clone.Options{Source: "s", FromSnapshot: true, Target: "two"}); err != nil ||
@@ -128,6 +129,8 @@ func TestSnapshotActions(t *testing.T) {
 	if err := a.DeleteSnapshot(ctx, s); err != nil {
 		t.Error(err)
 	}
+	journaled(t, state, "snapshot create of prod/db", "restore of VM prod/db", "clone of prod/clone-abcde",
+		"snapshot delete of snapshot/s")
 	want := []string{
 		`VirtualMachineSnapshot s {"deletionPolicy":"Retain","source":{"apiGroup":"kubevirt.io","kind":"VirtualMachine","name":"db"}}`,
 		`VirtualMachineRestore restore-s-abcde {"target":{"apiGroup":"kubevirt.io","kind":"VirtualMachine","name":"db"},"targetReadinessPolicy":"StopTarget","virtualMachineSnapshotName":"s"}`,
@@ -181,5 +184,21 @@ func TestSnapshotSources(t *testing.T) {
 	if row := snapshot.VolumeSnapshotRow(&list.(*volumesnapshotv1.VolumeSnapshotList).Items[0]); row.Name != "v" ||
 		row.Size.String() != "3Gi" {
 		t.Errorf("%+v", row)
+	}
+}
+
+// journaled checks what undo knows of.
+func journaled(t *testing.T, state string, want ...string) {
+	t.Helper()
+	entries, err := journal.File{Path: filepath.Join(state, "virtkit", "journal.jsonl")}.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range entries {
+		got = append(got, entries[i].String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the journal has %q, want %q", got, want)
 	}
 }

@@ -45,11 +45,14 @@ must not be shut down and cannot move.
 --plan shows that beforehand and does nothing. Where a guest would go is a guess from what the nodes have left and
 the VM asks for: the scheduler decides when the time has come.
 
+It asks first when guests would be shut down; where nobody can be asked, --yes must be given then.
+
 It ends with 1 when a guest cannot leave, and with --wait only when all have left, or with 8 when the time is up.
 evacuate-cancel cancels what has not begun; kubectl uncordon lets the node have VMs again.`,
 		Example: cli.Examples(f.Program, `
 			virtctl evacuate node1 --plan
 			virtctl evacuate node1 --wait --timeout 30m
+			virtctl evacuate node1 --yes </dev/null
 			virtctl evacuate node1 --plan -o json | jq -r '.guests[] | select(.outcome == "stays") | .name'`),
 		Args:              cli.Args(1, 1, "the name of a node"),
 		ValidArgsFunction: completioncmd.Nodes(f),
@@ -133,8 +136,12 @@ func (o *Options) confirm(ctx context.Context, r *evacuate.Report) error {
 			down++
 		}
 	}
-	if down == 0 || o.Yes || o.DryRun != cli.DryRunNone || !o.Factory.IO.CanAsk() {
+	if down == 0 || o.Yes || o.DryRun != cli.DryRunNone {
 		return nil
+	}
+	if !o.Factory.IO.CanAsk() {
+		return cli.UsageErrorf("%d of the %d guests of node %s would be shut down; add --yes to say that you mean it, "+
+			"or see with --plan which they are", down, len(r.Guests), r.Node)
 	}
 	if err := table(o.Factory.IO.ErrOut, r); err != nil {
 		return err

@@ -79,11 +79,7 @@ func Note(f *cli.Factory, verb lifecycle.Verb, t lifecycle.Target) {
 }
 
 func (o *Options) journal(requests []*request, undoes string) error {
-	connection := o.Factory.Connection()
-	entry := journal.Entry{
-		Time: o.Factory.Now().UTC(), Server: connection.Server, Context: connection.Context, Verb: o.Verb,
-		Undoes: undoes,
-	}
+	entry := journal.Entry{Verb: o.Verb, Undoes: undoes}
 	for _, r := range requests {
 		if !r.accepted {
 			continue
@@ -103,9 +99,5 @@ func (o *Options) journal(requests []*request, undoes string) error {
 	if len(entry.Machines) == 0 {
 		return nil
 	}
-	file, err := journalOf(o.Factory)
-	if err != nil {
-		return err
-	}
-	return file.Append(entry)
+	return write(o.Factory, &entry)
 }

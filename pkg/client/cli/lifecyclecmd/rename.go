@@ -155,11 +155,8 @@ func (o *RenameOptions) run(ctx context.Context, c *client.Client) error {
 	return o.report(vm, o.done())
 }
 
-// exit gives an error its exit code: what others may be allowed is not a failure.
+// exit says of a rename that has begun how it goes on.
 func (o *RenameOptions) exit(err error) error {
-	if missing := (*rename.NotAllowedError)(nil); errors.As(err, &missing) {
-		return &cli.ExitError{Code: cli.ExitNotAllowed, Err: err}
-	}
 	if begun := (*rename.UnfinishedError)(nil); errors.As(err, &begun) {
 		r := begun.Request
 		o.Factory.IO.Interrupted(err, "rename of VM %s/%s has begun; `%s rename %s %s -n %s` goes on",
@@ -214,17 +211,11 @@ func (o *RenameOptions) report(vm *v1.VirtualMachine, what string) error {
 
 // record writes the rename into the journal.
 func (o *RenameOptions) record(vm *v1.VirtualMachine) {
-	connection := o.Factory.Connection()
-	entry := journal.Entry{
-		Time: o.Factory.Now().UTC(), Server: connection.Server, Context: connection.Context, Verb: lifecycle.Rename,
-		Undoes: o.undoes, Machines: []journal.Machine{{
+	err := write(o.Factory, &journal.Entry{
+		Verb: lifecycle.Rename, Undoes: o.undoes, Machines: []journal.Machine{{
 			Namespace: vm.Namespace, Name: o.Request.Name, RenamedTo: vm.Name, UID: vm.UID,
 		}},
-	}
-	file, err := journalOf(o.Factory)
-	if err == nil {
-		err = file.Append(entry)
-	}
+	})
 	if err != nil && o.Factory.IO.ErrIsTTY {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: it cannot be undone: %v\n", err)
 	}

@@ -1,6 +1,7 @@
 package lifecyclecmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -34,11 +35,11 @@ func NewCmdUndo(f *cli.Factory) *cobra.Command {
 	o := &UndoOptions{Creation: cli.NewCreation(f)}
 	cmd := &cobra.Command{
 		Use:   "undo [ID]",
-		Short: "Undo the last lifecycle verb, or an earlier one",
-		Long: `Undo the last lifecycle verb that was asked of this cluster from this account, or the one with an ID that --list
+		Short: "Undo the last verb that changed something, or an earlier one",
+		Long: `Undo the last verb that changed something in this cluster from this account, or the one with an ID that --list
 shows: start and stop, pause and unpause undo each other, and rename itself. A snapshot that was restored with --keep is
-taken back by another restore, and what it has made stays. Others, and set, edit, addvolume and
-removevolume, cannot be undone, and undo says why. Nothing is done to a machine that has changed since: one that was
+taken back by another restore, and what it has made stays. All others, such as set, scale, create and snapshot create,
+cannot be undone, and undo says why instead of passing them over. Nothing is done to a machine that has changed since: one that was
 deleted or started anew, or whose run strategy is another.
 
 The verbs, also those of the dashboard, are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is
@@ -144,11 +145,11 @@ func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Ent
 	if o.ID == "" {
 		entry, ok := journal.Last(entries, server)
 		if !ok {
-			return entry, fmt.Errorf("nothing to undo: no lifecycle verb was asked of %s from this account", server)
+			return entry, fmt.Errorf("nothing to undo: no verb was asked of %s from this account", server)
 		}
-		if _, why := journal.Reverse(entry.Verb); why != "" {
-			return entry, fmt.Errorf("the last verb, %s of %s, cannot be undone: %s; `%s undo --list` shows "+
-				"those before it", entry.Verb, names(entry), why, o.Factory.Program)
+		if why := entry.Irreversible(); why != "" {
+			return entry, fmt.Errorf("the last verb, %s, cannot be undone: %s; `%s undo --list` shows "+
+				"those before it", &entry, why, o.Factory.Program)
 		}
 		return entry, nil
 	}
@@ -158,10 +159,9 @@ func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Ent
 		return found.Entry, fmt.Errorf("ID %q %w; `%s undo --list` shows those of this cluster", o.ID,
 			action.ErrNotFound, o.Factory.Program)
 	case found.Undone:
-		return found.Entry, fmt.Errorf("%s of %s is undone already", found.Verb, names(found.Entry))
+		return found.Entry, fmt.Errorf("%s is undone already", &found.Entry)
 	case found.Irreversible != "":
-		return found.Entry, fmt.Errorf("%s of %s cannot be undone: %s", found.Verb, names(found.Entry),
-			found.Irreversible)
+		return found.Entry, fmt.Errorf("%s cannot be undone: %s", &found.Entry, found.Irreversible)
 	}
 	return found.Entry, nil
 }
@@ -181,27 +181,11 @@ func completeIDs(f *cli.Factory) cobra.CompletionFunc {
 		var out []string
 		for _, e := range journal.List(entries, server).Entries {
 			if !e.Undone && e.Irreversible == "" {
-				out = append(out, cobra.CompletionWithDesc(e.ID, string(e.Verb)+" of "+names(e.Entry)))
+				out = append(out, cobra.CompletionWithDesc(e.ID, e.Entry.String()))
 			}
 		}
 		return out, directive
 	}
-}
-
-func names(e journal.Entry) string {
-	out := make([]string, len(e.Machines))
-	for i, m := range e.Machines {
-		out[i] = machineName(m)
-	}
-	return strings.Join(out, ", ")
-}
-
-// machineName names a machine, and what it was renamed to.
-func machineName(m journal.Machine) string {
-	if m.RenamedTo != "" {
-		return m.Target().String() + " to " + m.RenamedTo
-	}
-	return m.Target().String()
 }
 
 // plan looks at the machines and makes requests for those of which the verb can be taken back.
@@ -260,7 +244,7 @@ func (o *UndoOptions) undoable(
 			why = renamed
 		}
 	}
-	return fmt.Errorf("cannot undo the %s of %s: %s", entry.Verb, machineName(m), why)
+	return fmt.Errorf("cannot undo the %s of %s: %s", entry.Verb, m, why)
 }
 
 // one is the machine of an entry that must have one, if the verb can be taken back; what names such an entry.
@@ -309,7 +293,7 @@ func (o *UndoOptions) list(report *journal.Report) error {
 	}
 	if len(report.Entries) == 0 {
 		if o.Factory.IO.ErrIsTTY {
-			fmt.Fprintln(o.Factory.IO.ErrOut, "no lifecycle verb was asked of this cluster from this account")
+			fmt.Fprintln(o.Factory.IO.ErrOut, "no verb was asked of this cluster from this account")
 		}
 		return nil
 	}
@@ -325,7 +309,7 @@ func (o *UndoOptions) list(report *journal.Report) error {
 		case e.Verb == lifecycle.RestoreKeep:
 			undo = "once it is complete, if unchanged since"
 		}
-		w.Row(e.ID, duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), names(e.Entry), undo)
+		w.Row(e.ID, duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), cmp.Or(e.Objects(), "-"), undo)
 	}
 	return w.Flush()
 }

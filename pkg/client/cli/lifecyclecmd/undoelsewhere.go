@@ -16,7 +16,7 @@ func Undoable(f *cli.Factory) (entry journal.Entry, machines string, err error) 
 	if err == nil {
 		entry, err = o.entry(entries, server)
 	}
-	return entry, names(entry), err
+	return entry, entry.Objects(), err
 }
 
 // Undo takes the verb with an ID back as `virtctl undo ID` does, and prints nothing.

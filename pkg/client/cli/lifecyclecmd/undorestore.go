@@ -33,21 +33,15 @@ func NoteRestore(f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm ty
 func RecordRestore(
 	f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm types.UID, keep bool, undoes string,
 ) error {
-	connection := f.Connection()
 	entry := journal.Entry{
-		Time: f.Now().UTC(), Server: connection.Server, Context: connection.Context, Verb: lifecycle.Restore,
-		Undoes: undoes, Machines: []journal.Machine{{
+		Verb: lifecycle.Restore, Undoes: undoes, Machines: []journal.Machine{{
 			Namespace: r.Namespace, Name: r.Spec.Target.Name, UID: vm, Restore: r.Name,
 		}},
 	}
 	if keep {
 		entry.Verb = lifecycle.RestoreKeep
 	}
-	file, err := journalOf(f)
-	if err == nil {
-		err = file.Append(entry)
-	}
-	if err != nil {
+	if err := write(f, &entry); err != nil {
 		return fmt.Errorf("undo does not know of the restore: %w", err)
 	}
 	return nil
@@ -63,7 +57,7 @@ func (o *UndoOptions) undoRestore(
 	}
 	of, err := snapshot.GetRestore(ctx, c, m.Namespace, m.Restore)
 	if err != nil {
-		return fmt.Errorf("cannot undo the restore of %s: %w", machineName(m), err)
+		return fmt.Errorf("cannot undo the restore of %s: %w", m, err)
 	}
 	back, err := RestoreKind.Send(ctx, c, &o.Creation,
 		snapshot.NewUndo("undo-"+o.Factory.RandomName(5)+"-"+of.Name, of))

@@ -94,6 +94,7 @@ func Run(ctx context.Context, f *cli.Factory, args []string) int {
 	cmd.SetArgs(args)
 	defer f.IO.Flush()
 	chosen, err := execute(ctx, cmd)
+	lifecyclecmd.NoteRest(f, chosen)
 	if err == nil {
 		return cli.ExitOK
 	}
@@ -187,6 +188,7 @@ them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 fai
 		if reportsOutages(cmd) {
 			cmd.SetContext(f.ReportOutages(cmd.Context()))
 		}
+		lifecyclecmd.NoteChanges(f, cmd)
 		return checkFlags(cmd)
 	}
 	root.SetUsageFunc(func(cmd *cobra.Command) error {

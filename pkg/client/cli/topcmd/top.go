@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/top"
@@ -104,9 +105,18 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	wanted, err := o.wanted(ctx, c, namespace)
+	wanted, failures, err := o.wanted(ctx, c, namespace)
 	if err != nil {
 		return err
+	}
+	failed := utilerrors.NewAggregate(failures)
+	switch {
+	case failed != nil && len(wanted) == 0:
+		return failed
+	case failed != nil && o.Watch: // which ends with an interrupt
+		for line := range strings.SplitSeq(cli.Explain(failed, o.Factory.Connection()), "\n") {
+			fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", line)
+		}
 	}
 	show := func(r *top.Report) error {
 		if wanted != nil {
@@ -131,40 +141,46 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	err = top.Watch(ctx, c, namespace, o.Interval.Duration, show, o.Watch)
 	if errors.Is(err, errDone) {
+		if failed != nil {
+			return failed // a nil Aggregate is no nil error
+		}
 		return nil
 	}
 	return err
 }
 
-// wanted are the guests to show, nil for all. One that is named must run.
-func (o *Options) wanted(ctx context.Context, c *client.Client, namespace string) (map[string]bool, error) {
+// wanted are the guests to show, nil for all. One that is named must run; the failures are of those that do not.
+func (o *Options) wanted(
+	ctx context.Context, c *client.Client, namespace string,
+) (wanted map[string]bool, failures []error, err error) {
 	switch {
 	case len(o.Names) > 0:
+		targets, err := cli.ParseTargets(o.Names, namespace)
+		if err != nil {
+			return nil, nil, err
+		}
 		out := map[string]bool{}
-		for _, name := range o.Names {
-			target, err := cli.ParseTarget(name, namespace)
-			if err != nil {
-				return nil, err
-			}
+		for _, target := range targets {
 			vmi, err := c.VMI(ctx, target.Namespace, target.Name)
 			if err != nil {
-				return nil, o.Factory.NotRunning(ctx, c, target, err)
+				failures = append(failures, o.Factory.NotRunning(ctx, c, target, err))
+				continue
 			}
 			out[vmi.Namespace+"/"+vmi.Name] = true
 		}
-		return out, nil
+		return out, failures, nil
 	case o.Selector != "":
 		list, err := c.VMIList(ctx, namespace, metav1.ListOptions{LabelSelector: o.Selector})
 		if err != nil {
-			return nil, fmt.Errorf("list instances: %w", err)
+			return nil, nil, fmt.Errorf("list instances: %w", err)
 		}
 		out := map[string]bool{}
 		for i := range list.Items {
 			out[list.Items[i].Namespace+"/"+list.Items[i].Name] = true
 		}
-		return out, nil
+		return out, nil, nil
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 func (o *Options) print(r *top.Report) error {
