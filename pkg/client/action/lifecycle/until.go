@@ -131,6 +131,7 @@ type follower struct {
 // round lists, then watches until the migration is final or the watch ends. Its error is for good.
 func (f *follower) round(ctx context.Context) error {
 	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String()}
+	f.outage.Asks()
 	list, err := f.api.MigrationList(ctx, f.namespace, opts)
 	if err != nil {
 		if client.Passing(err) {

@@ -112,6 +112,7 @@ func (f *follower) run(ctx context.Context) error {
 	out := outage.Follow(ctx)
 	defer out.End()
 	for first := true; ; first = false {
+		out.Asks()
 		objects, err := Get(ctx, api, s)
 		switch {
 		case ctx.Err() != nil:

@@ -32,12 +32,22 @@ func With(ctx context.Context, r *Reporter) context.Context { return context.Wit
 // Follower is one loop that goes on over outages.
 type Follower struct {
 	reporter *Reporter
+	// asked is when the request began whose answer is waited for; zero where the loop does not say.
+	asked time.Time
 }
 
 // Follow begins one. It reports to the context's Reporter, or to nobody.
 func Follow(ctx context.Context) *Follower {
 	r, _ := ctx.Value(key{}).(*Reporter)
 	return &Follower{reporter: r}
+}
+
+// Asks says that a request begins. An outage counts from the first one that has no answer, which may hang for long
+// before it fails.
+func (f *Follower) Asks() {
+	if f.reporter != nil {
+		f.asked = f.reporter.Now()
+	}
 }
 
 // Lost says that a request had no answer. An error that is an answer, or that the context ended, is no outage.
@@ -49,7 +59,10 @@ func (f *Follower) Lost(ctx context.Context, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.away) == 0 {
-		r.away, r.since = map[*Follower]bool{}, r.Now()
+		r.away, r.since = map[*Follower]bool{}, f.asked
+		if f.asked.IsZero() {
+			r.since = r.Now()
+		}
 		r.Lost(err)
 	}
 	r.away[f] = true

@@ -41,6 +41,31 @@ func TestOneOutageIsReportedOnce(t *testing.T) {
 	}
 }
 
+// An outage counts from when the request began that failed.
+func TestOutageCountsFromItsFirstRequest(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var took time.Duration
+	ctx := With(t.Context(), &Reporter{
+		Lost: func(error) {}, Back: func(after time.Duration) { took = after }, Now: func() time.Time { return now },
+	})
+	f := Follow(ctx)
+	f.Asks()
+	f.Answered()
+	for range 3 { // three requests, each of which hangs
+		now = now.Add(time.Second)
+		f.Asks()
+		now = now.Add(10 * time.Second)
+		f.Lost(ctx, errors.New("timed out"))
+	}
+	now = now.Add(time.Second)
+	f.Asks()
+	f.Answered()
+	if want := 33 * time.Second; took != want {
+		t.Errorf("it took %s, want %s", took, want)
+	}
+	Follow(With(ctx, nil)).Asks() // nobody is notified
+}
+
 // An answer is no outage, nor is the end of what was asked for; and nobody is notified.
 func TestNoOutage(t *testing.T) {
 	ctx := With(t.Context(), &Reporter{

@@ -53,8 +53,8 @@ func SetCPU(c CPU) (Change, error) {
 		sockets := c.Sockets
 		if c.VCPUs > 0 {
 			if c.VCPUs%per != 0 {
-				return fmt.Errorf("%d vCPUs are no whole number of sockets, which have %d each; say --cores or "+
-					"--threads", c.VCPUs, per)
+				return &ValueError{fmt.Sprintf("%d vCPUs are no whole number of sockets, which have %d each; say "+
+					"--cores or --threads", c.VCPUs, per)}
 			}
 			sockets = c.VCPUs / per
 		}

@@ -39,6 +39,11 @@ type Result struct {
 	VM runtime.Object
 }
 
+// ValueError is a value that makes no sense for the VM as it is.
+type ValueError struct{ text string }
+
+func (e *ValueError) Error() string { return e.text }
+
 // maxTries is how often a change is made anew when others change the VM at the same time.
 const maxTries = 5
 

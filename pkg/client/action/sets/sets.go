@@ -193,7 +193,7 @@ func Find(ctx context.Context, c API, namespace, name string) (Kind, error) {
 type ConflictError struct{ Want, Have int64 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("it asks for %d replicas and not %d", e.Have, e.Want)
+	return fmt.Sprintf("it asks for %s and not %d", replicasOf(e.Have), e.Want)
 }
 
 // Scale changes the size of a set through its scale subresource, as kubectl scale does, and gives the size before.
@@ -222,6 +222,24 @@ func Scale(ctx context.Context, c API, r Request) (before int64, err error) {
 	return before, nil
 }
 
+// ErrNeverReady is a set whose members are not started, so that waiting for them is in vain.
+var ErrNeverReady = errors.New("will never be ready")
+
+// CanBeReady returns an ErrNeverReady where more members than are ready now are waited for, and the set's template lets
+// none start.
+func CanBeReady(ctx context.Context, c API, kind Kind, namespace, name string, replicas int64) error {
+	set, err := Get(ctx, c, kind, namespace, name)
+	if err != nil || RowOf(set).Ready >= replicas {
+		return err
+	}
+	spec, _, _ := unstructured.NestedMap(set.Object, "spec", "virtualMachineTemplate", "spec") // a replica set has none
+	if running, given := spec["running"].(bool); spec["runStrategy"] == "Halted" || given && !running {
+		return fmt.Errorf("%s %s/%s: new machines %w, since its template has run strategy Halted", kind.Short,
+			namespace, name, ErrNeverReady)
+	}
+	return nil
+}
+
 // poll is how often Wait looks.
 const poll = time.Second
 
@@ -235,8 +253,9 @@ func Wait(
 	out := outage.Follow(ctx)
 	defer out.End()
 	var seen *unstructured.Unstructured
-	left := 0
+	var left counted
 	for {
+		out.Asks()
 		set, err := Get(ctx, c, kind, namespace, name)
 		if err == nil {
 			seen = set
@@ -249,7 +268,7 @@ func Wait(
 		if err == nil {
 			out.Answered()
 			row := RowOf(set)
-			if row.Desired == replicas && row.Current == replicas && row.Ready == replicas && int64(left) <= replicas {
+			if row.Desired == replicas && row.Current == replicas && row.Ready == replicas && left.all <= replicas {
 				return set, nil
 			}
 		}
@@ -259,21 +278,32 @@ func Wait(
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return seen, ctx.Err()
 			}
-			return seen, fmt.Errorf("%w waiting for %s %s/%s to have %d replicas: %s", action.ErrTimeout, kind.Short,
-				namespace, name, replicas, standing(seen, int64(left)))
+			return seen, fmt.Errorf("%w waiting for %s %s/%s to have %s: %s", action.ErrTimeout, kind.Short,
+				namespace, name, replicasOf(replicas), standing(seen, left.going))
 		}
 	}
 }
 
-// standing is how a set is that was waited for in vain; nil is one that the cluster said nothing of.
-func standing(set *unstructured.Unstructured, left int64) string {
+func replicasOf(n int64) string {
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", n)
+}
+
+// standing is how a set is that was waited for in vain; nil is one that the cluster said nothing of. going is how many
+// of its members are being deleted.
+func standing(set *unstructured.Unstructured, going int64) string {
 	if set == nil {
 		return "the cluster gave no answer"
 	}
 	row := RowOf(set)
 	text := fmt.Sprintf("it has %d of %d, %d of them ready", row.Current, row.Desired, row.Ready)
-	if going := left - row.Current; going > 0 {
-		text += fmt.Sprintf(", and %d more are being stopped", going)
+	switch {
+	case going == 1:
+		text += ", and 1 is being stopped"
+	case going > 1:
+		text += fmt.Sprintf(", and %d are being stopped", going)
 	}
 	if row.Note != "" {
 		text += " (" + row.Note + ")"
@@ -281,18 +311,25 @@ func standing(set *unstructured.Unstructured, left int64) string {
 	return text
 }
 
-// members counts the machines of a set that are there, those that are going among them.
-func members(ctx context.Context, c API, kind Kind, set *unstructured.Unstructured) (int, error) {
+// counted are the machines of a set that are there, and those of them that are being deleted.
+type counted struct{ all, going int64 }
+
+// members counts the machines of a set.
+func members(ctx context.Context, c API, kind Kind, set *unstructured.Unstructured) (counted, error) {
 	of := kind
 	of.Group, of.Resource = ReplicaSet.Group, kind.Members
 	list := &metav1.PartialObjectMetadataList{}
 	if err := c.Read(ctx, of.path(set.GetNamespace()), nil, list); err != nil {
-		return 0, fmt.Errorf("list the machines of %s %s/%s: %w", kind.Short, set.GetNamespace(), set.GetName(), err)
+		return counted{}, fmt.Errorf("list the machines of %s %s/%s: %w", kind.Short, set.GetNamespace(),
+			set.GetName(), err)
 	}
-	count := 0
+	var count counted
 	for i := range list.Items {
 		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == set.GetUID() {
-			count++
+			count.all++
+			if list.Items[i].DeletionTimestamp != nil {
+				count.going++
+			}
 		}
 	}
 	return count, nil

@@ -142,8 +142,9 @@ func TestList(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	const vmis = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances"
+	const deleted = "deletionTimestamp: '2026-01-02T03:04:05Z', "
 	member := func(uid string) string {
-		return "{metadata: {name: x, deletionTimestamp: '2026-01-02T03:04:05Z', ownerReferences: [{uid: " + uid +
+		return "{metadata: {name: x, " + deleted + "ownerReferences: [{uid: " + uid +
 			", controller: true, apiVersion: a, kind: b, name: c}]}}"
 	}
 	web := "{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: web, " +
@@ -174,14 +175,27 @@ func TestWait(t *testing.T) {
 		"one goes": {
 			ReplicaSet, "web", 0,
 			map[string]string{rss + "/web": web, vmis: "{items: [" + member("web") + "]}"},
-			"it has 0 of 0, 0 of them ready, and 1 more are being stopped",
+			"to have 0 replicas: it has 0 of 0, 0 of them ready, and 1 is being stopped",
+		},
+		"two go": {
+			ReplicaSet, "web", 0,
+			map[string]string{rss + "/web": web, vmis: "{items: [" + member("web") + ", " + member("web") + "]}"},
+			"it has 0 of 0, 0 of them ready, and 2 are being stopped",
+		},
+		"one comes": { // the status does not count it yet
+			ReplicaSet, "web", 1,
+			map[string]string{
+				rss + "/web": strings.Replace(web, "spec: {replicas: 0}", "spec: {replicas: 1}", 1),
+				vmis:         "{items: [" + strings.Replace(member("web"), deleted, "", 1) + "]}",
+			},
+			"waiting for vmirs ns/web to have 1 replica: it has 0 of 1, 0 of them ready$",
 		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		set, err := Wait(ctx, &server{objects: tc.objects}, tc.kind, "ns", tc.name, tc.replicas)
 		cancel()
 		if set == nil || tc.err == "" && err != nil ||
-			tc.err != "" && (!errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), tc.err)) {
+			tc.err != "" && (!errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error()+"$", tc.err)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -191,6 +205,32 @@ func TestWait(t *testing.T) {
 		!strings.HasSuffix(err.Error(),
 			"timed out waiting for vmpool ns/db to have 3 replicas: the cluster gave no answer") {
 		t.Errorf("a cluster that hangs: %v", err)
+	}
+}
+
+// TestCanBeReady refuses to wait for members that nobody starts.
+func TestCanBeReady(t *testing.T) {
+	with := func(spec string) string {
+		return strings.Replace(three, "spec: {", "spec: {virtualMachineTemplate: {spec: "+spec+"}, ", 1)
+	}
+	for _, tc := range []struct {
+		spec     string
+		replicas int64
+		ready    bool
+	}{
+		{"{runStrategy: Always}", 5, true},
+		{"{runStrategy: Manual}", 5, true}, // somebody may start them
+		{"{running: true}", 5, true},
+		{"{}", 5, true},
+		{"{runStrategy: Halted}", 5, false},
+		{"{running: false}", 3, false},
+		{"{runStrategy: Halted}", 2, true},
+	} {
+		s := &server{objects: map[string]string{pools + "/db": with(tc.spec)}}
+		err := CanBeReady(t.Context(), s, Pool, "ns", "db", tc.replicas)
+		if (err == nil) != tc.ready || err != nil && !errors.Is(err, ErrNeverReady) {
+			t.Errorf("%+v: %v", tc, err)
+		}
 	}
 }
 

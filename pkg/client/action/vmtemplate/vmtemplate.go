@@ -124,13 +124,16 @@ func (t *Template) Process(given map[string]string, random *rand.Rand) (*Process
 	if ns, _, _ := unstructured.NestedString(machine.Object, "metadata", "namespace"); !reference.MatchString(ns) {
 		unstructured.RemoveNestedField(machine.Object, "metadata", "namespace")
 	}
-	s := substitution{values: values, used: map[string]bool{}}
+	s := substitution{values: values, used: map[string]bool{}, from: map[string]string{}}
 	for key, value := range machine.Object {
 		if machine.Object[key], err = s.in(value, "spec.virtualMachine."+key); err != nil {
 			return nil, err
 		}
 	}
 	machine.SetGroupVersionKind(v1.VirtualMachineGroupVersionKind)
+	if err := check(machine, s.from, values); err != nil {
+		return nil, err
+	}
 	out := &Processed{Machine: machine}
 	if out.Message, err = s.text(t.Message, "spec.message"); err != nil {
 		return nil, err
@@ -163,13 +166,13 @@ func (t *Template) values(given map[string]string, random *rand.Rand) (map[strin
 			}
 		}
 		if value == "" && p.Required {
-			return nil, fmt.Errorf("parameter %s needs a value; give it one with --param %[1]s=VALUE", p.Name)
+			return nil, parameterErrorf("parameter %s needs a value; give it one with --param %[1]s=VALUE", p.Name)
 		}
 		values[p.Name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if _, ok := values[name]; !ok {
-			return nil, fmt.Errorf("the template has no parameter %s; it has: %s", name, strings.Join(names, ", "))
+			return nil, parameterErrorf("the template has no parameter %s; it has: %s", name, strings.Join(names, ", "))
 		}
 	}
 	return values, nil
@@ -185,6 +188,8 @@ var (
 type substitution struct {
 	values map[string]string
 	used   map[string]bool
+	// from is the last parameter in a field's value, by the field's path without indices.
+	from map[string]string
 }
 
 func (s *substitution) value(name, path string) (string, error) {
@@ -193,6 +198,7 @@ func (s *substitution) value(name, path string) (string, error) {
 		return "", fmt.Errorf("%s: the template has no parameter %s", path, name)
 	}
 	s.used[name] = true
+	s.from[index.ReplaceAllString(path, "")] = name
 	return value, nil
 }
 
@@ -240,7 +246,7 @@ func (s *substitution) string(text, path string) (any, error) {
 		return value, nil //nolint:nilerr // what is no JSON is a string
 	}
 	if out == nil {
-		return nil, fmt.Errorf("%s: parameter %s is null; give it a value", path, whole[1])
+		return nil, parameterErrorf("%s: parameter %s is null; give it a value", path, whole[1])
 	}
 	if number, ok := out.(float64); ok && number == float64(int64(number)) {
 		return int64(number), nil

@@ -148,6 +148,19 @@ func TestProcessRefuses(t *testing.T) {
 		"undefined message": {
 			replace("Log in to ${NAME}", "${OTHER}"), named, "spec.message: the template has no parameter OTHER",
 		},
+		"a word for a number": {
+			fedora,
+			map[string]string{"NAME": "web", "CORES": "two"},
+			`parameter CORES: "two" makes spec.virtualMachine.spec.template.spec.domain.cpu.cores a string, and it ` +
+				"must be a whole number that is not negative",
+		},
+		"a part of a number": {
+			fedora, map[string]string{"NAME": "web", "CORES": "1.5"}, `parameter CORES: "1.5" makes `,
+		},
+		"a type of the template's": {
+			replace("${{CORES}}", "many"), named,
+			"spec.virtualMachine.spec.template.spec.domain.cpu.cores is a string, and it must be a whole number",
+		},
 		"null": {fedora, map[string]string{"NAME": "web", "CORES": "null"}, "parameter CORES is null"},
 		"generator": {
 			replace("generate: expression", "generate: uuid"), named,

@@ -55,6 +55,7 @@ func (f *follower[O]) expired(ctx context.Context) error {
 // round lists, then watches until the watch ends. Its error is final.
 func (f *follower[O]) round(ctx context.Context) (bool, error) {
 	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String()}
+	f.outage.Asks()
 	list, err := f.source.List(ctx, opts)
 	if err != nil {
 		if !f.seen || !client.Passing(err) {

@@ -87,6 +87,7 @@ func (w *watcher) selector() string {
 
 // round lists, then watches until a watch ends. Its error is final; a failure that may pass is in w.lost.
 func (w *watcher) round(ctx context.Context) (bool, error) {
+	w.outage.Asks()
 	v, err := w.list(ctx)
 	if err != nil {
 		if !w.seen || !client.Passing(err) {

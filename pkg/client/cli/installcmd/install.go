@@ -37,6 +37,7 @@ type Options struct {
 // NewCmdInstall makes the command; runF replaces Run in tests.
 func NewCmdInstall(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
+	var annotations []string
 	o.Settings.Tag = action.TagOf(version.Get().GitVersion)
 	cmd := &cobra.Command{
 		Use:   "install",
@@ -58,6 +59,10 @@ dashboard for Grafana, and the right of Prometheus to read the metrics.`,
 			virtctl install --dry-run=client > virtkit.yaml`),
 		Args: cli.Args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Settings.PodAnnotations, err = cli.Pairs("pod-annotation", annotations); err != nil {
+				return err
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -80,7 +85,7 @@ dashboard for Grafana, and the right of Prometheus to read the metrics.`,
 		"`POLICY`: IfNotPresent, Always or Never (default IfNotPresent)")
 	flags.StringVar(&o.Settings.KubeletDir, "kubelet-dir", "",
 		"The kubelet's root `DIRECTORY` on the nodes (default /var/lib/kubelet)")
-	flags.StringToStringVar(&o.Settings.PodAnnotations, "pod-annotation", nil,
+	flags.StringArrayVar(&annotations, "pod-annotation", nil,
 		"Annotation `KEY=VALUE` for the components' pods (can be repeated)")
 	flags.StringVar(&o.Monitoring, "monitoring", string(action.MonitoringAuto),
 		"`WHEN` to create objects for the Prometheus operator: auto (where it is), always or never")

@@ -32,11 +32,11 @@ func TestInstallFlags(t *testing.T) {
 		{args: "", want: func(*Options) {}},
 		{
 			args: "--image-registry r.example.com/x --image-tag v1 --image-pull-policy Always --kubelet-dir " +
-				"/k --pod-annotation a=b",
+				"/k --pod-annotation a=b --pod-annotation c=[\"d\",e=f]",
 			want: func(o *Options) {
 				o.Settings = action.Settings{
 					Registry: "r.example.com/x", Tag: "v1", PullPolicy: "Always", KubeletDir: "/k",
-					PodAnnotations: map[string]string{"a": "b"},
+					PodAnnotations: map[string]string{"a": "b", "c": `["d",e=f]`},
 				}
 			},
 		},
@@ -48,6 +48,7 @@ func TestInstallFlags(t *testing.T) {
 		{args: "--monitoring sometimes", usage: "--monitoring"},
 		{args: "--image-tag=", usage: "--image-tag"},
 		{args: "--kubelet-dir var/lib", usage: "--kubelet-dir"},
+		{args: "--pod-annotation a", usage: "--pod-annotation"},
 		{args: "-o zip", usage: "zip"},
 		{args: "virtkit", usage: "no arguments"},
 	} {

@@ -3,6 +3,7 @@ package scalecmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -109,6 +110,15 @@ func Run(ctx context.Context, o *Options) error {
 		cli.DryRunServer}
 	if o.Current >= 0 {
 		request.Current = &o.Current
+	}
+	if o.Wait {
+		err := sets.CanBeReady(ctx, c, *o.Kind, ns, o.Name, int64(o.Replicas))
+		if errors.Is(err, sets.ErrNeverReady) {
+			return fmt.Errorf("%w; nothing was changed: scale it without --wait", err)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if _, err := sets.Scale(ctx, c, request); err != nil {
 		o.interrupted(err, ns, false)

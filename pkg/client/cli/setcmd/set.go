@@ -3,6 +3,7 @@ package setcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -184,6 +185,9 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	mode := map[cli.DryRun]set.Mode{cli.DryRunServer: set.Ask, cli.DryRunClient: set.Local}[o.DryRun]
 	result, err := set.Run(ctx, c, target.Namespace, target.Name, o.Change, mode)
+	if wrong := (*set.ValueError)(nil); errors.As(err, &wrong) {
+		return cli.UsageErrorf("%s", err)
+	}
 	if err != nil {
 		return o.conflict(target, err)
 	}

@@ -25,6 +25,8 @@ type ProcessOptions struct {
 	// Parameters are values by name, ParametersFile has such as an object of YAML or JSON.
 	Parameters     map[string]string
 	ParametersFile string
+	// given are the parameters as the command line has them, NAME=VALUE.
+	given []string
 	// PrintParameters prints the template's parameters alone, Create makes the VM in the cluster.
 	PrintParameters, Create bool
 
@@ -38,9 +40,10 @@ func NewCmdProcess(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "process (NAME | --file FILE)",
 		Short: "Make a virtual machine of a template",
-		Long: `Print the VirtualMachine that a VirtualMachineTemplate makes with the values given, or with --create make it in
-the cluster. ${NAME} in the template is a parameter's value within a string, ${{NAME}} as a whole string a value of another
-type. A parameter without a value has that of the template, or a random one of the template's expression.
+		Long: `Print the VirtualMachine that a VirtualMachineTemplate makes with the values given, or with
+--create make it in the cluster. ${NAME} in the template is a parameter's value within a string, ${{NAME}} as a
+whole string a value of another type. A parameter without a value has that of the template, or a random one of
+the template's expression.
 
 The template is processed here, also one of the cluster. Its message and parameters that it does not use are said on
 stderr.`,
@@ -58,7 +61,8 @@ stderr.`,
 	}
 	flags := cmd.Flags()
 	o.addFlags(cmd, "a VirtualMachineTemplate", completioncmd.Templates(f))
-	flags.StringToStringVarP(&o.Parameters, "param", "p", nil, "Values of parameters, `NAME=VALUE,…`")
+	flags.StringArrayVarP(&o.given, "param", "p", nil,
+		"Value of a parameter, `NAME=VALUE`, taken as it is (can be repeated)")
 	flags.StringVar(&o.ParametersFile, "params-file", "", "`FILE` with values of parameters, an object of YAML or JSON")
 	flags.BoolVar(&o.PrintParameters, "print-params", false,
 		"Print the parameters of the template alone, as YAML or JSON")
@@ -71,6 +75,10 @@ stderr.`,
 
 func (o *ProcessOptions) validate(cmd *cobra.Command, args []string) error {
 	if err := o.take(args); err != nil {
+		return err
+	}
+	var err error
+	if o.Parameters, err = cli.Pairs("param", o.given); err != nil {
 		return err
 	}
 	if o.DryRun == cli.DryRunServer {
@@ -109,6 +117,9 @@ func Process(ctx context.Context, o *ProcessOptions) error {
 		}
 	}
 	done, err := template.Process(o.Parameters, vmtemplate.Random())
+	if wrong := (*vmtemplate.ParameterError)(nil); errors.As(err, &wrong) {
+		return cli.UsageErrorf("template %s: %s", o.where(), err)
+	}
 	if err != nil {
 		return fmt.Errorf("template %s: %w", o.where(), err)
 	}

@@ -2,6 +2,7 @@ package templatecmd
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +80,58 @@ spec: {virtualMachine: {metadata: {name: web}, spec: {runStrategy: Halted, templ
 		if err == nil || !strings.HasPrefix(err.Error(), want) || cli.ExitCode(err) != cli.ExitFailure ||
 			out.Len() > 0 {
 			t.Errorf("%v (%s), want %s", err, &out, want)
+		}
+	}
+}
+
+// A value is data: it comes into the VM as it was given. One that makes no sense is a wrong command line.
+func TestParameters(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "template.yaml")
+	err := os.WriteFile(file, []byte(`
+apiVersion: template.kubevirt.io/v1beta1
+kind: VirtualMachineTemplate
+metadata: {name: web}
+spec:
+  parameters: [{name: NAME, required: true}, {name: CORES, value: "1"}, {name: X}]
+  virtualMachine:
+    metadata: {name: "${NAME}", annotations: {x: "${X}"}}
+    spec: {runStrategy: Halted, template: {spec: {domain: {cpu: {cores: "${{CORES}}"}}}}}
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		given []string
+		want  string // the annotation, or with code the error
+		code  int
+	}{
+		{[]string{"NAME=web", `X=a"`}, `a"`, 0},
+		{[]string{"NAME=web", `X="a,b"`}, `"a,b"`, 0},
+		{[]string{"NAME=web", `X=-C "x y=z"`}, `-C "x y=z"`, 0},
+		{[]string{"NAME=web", "X=a=b,NAME=c"}, "a=b,NAME=c", 0},
+		{[]string{"NAME"}, "is not KEY=VALUE", cli.ExitUsage},
+		{nil, "parameter NAME needs a value", cli.ExitUsage},
+		{[]string{"NAME=web", "Y=z"}, "has no parameter Y", cli.ExitUsage},
+		{[]string{"NAME=web", "CORES=two"}, "parameter CORES", cli.ExitUsage},
+	} {
+		var out bytes.Buffer
+		f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: io.Discard},
+			func(string) string { return "" })
+		cmd := NewCmdProcess(f)
+		f.Flags.AddFlags(cmd.PersistentFlags())
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		args := []string{"-f", file, "-o", "jsonpath={.metadata.annotations.x}"}
+		for _, pair := range test.given {
+			args = append(args, "-p", pair)
+		}
+		cmd.SetArgs(args)
+		err := cmd.ExecuteContext(t.Context())
+		got := out.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if cli.ExitCode(err) != test.code || !strings.Contains(got, test.want) || test.code == 0 && got != test.want {
+			t.Errorf("%q: %d, %s; want %d, %s", test.given, cli.ExitCode(err), got, test.code, test.want)
 		}
 	}
 }

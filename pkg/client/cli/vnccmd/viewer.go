@@ -32,7 +32,7 @@ func (s *session) viewer(ctx context.Context) error {
 				"--proxy-only", err), s.first.Close())
 		}
 	}
-	l, err := s.listen(ctx, "127.0.0.1")
+	l, err := s.listen(ctx, "127.0.0.1", "the viewer")
 	if err != nil {
 		return err
 	}

@@ -56,8 +56,8 @@ func NewCmdVNC(f *cli.Factory) *cobra.Command {
 A VNC viewer is started: remote-viewer or TigerVNC, on macOS also Chicken or RealVNC. With --proxy-only
 virtctl prints the local port that any viewer can connect to, and ends when that viewer does.
 
-With --web it is a page in the browser, and with --terminal this terminal: neither needs a viewer. A terminal shows pictures by
-kitty's protocol, sixels, or half blocks, whichever it says it knows.
+With --web it is a page in the browser, and with --terminal this terminal: neither needs a viewer. A terminal
+shows pictures by kitty's protocol, sixels, or half blocks, whichever it says it knows.
 
 A screen has one session: this one takes over from another client's, unless --preserve-session is given.`,
 		Example: cli.Examples(f.Program, `
@@ -202,11 +202,19 @@ func (s *session) explain(err error) error {
 	return fmt.Errorf("screen of %s/%s: %w%s", s.target.Namespace, s.target.Name, err, hint)
 }
 
-// listen opens the local port.
-func (s *session) listen(ctx context.Context, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(s.Port)))
+// listen opens the local port, of an address, for what is to be there, and ends the session where that fails.
+func (s *session) listen(ctx context.Context, address, what string) (net.Listener, error) {
+	l, err := listen(ctx, address, s.Port, what)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listen for a viewer: %w; choose another --port", err), s.first.Close())
+		return nil, errors.Join(err, s.first.Close())
+	}
+	return l, nil
+}
+
+func listen(ctx context.Context, address string, port int, what string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("open a port for %s: %w; choose another --port", what, err)
 	}
 	return l, nil
 }
@@ -220,7 +228,7 @@ func (s *session) say(format string, args ...any) {
 
 // proxy prints where the screen is and serves it.
 func (s *session) proxy(ctx context.Context) error {
-	l, err := s.listen(ctx, s.Address)
+	l, err := s.listen(ctx, s.Address, "a viewer")
 	if err != nil {
 		return err
 	}

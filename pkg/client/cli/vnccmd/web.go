@@ -26,7 +26,7 @@ func (s *session) web(ctx context.Context) (err error) {
 		Dial: s.dial, Machine: s.target.Namespace + "/" + s.target.Name, NoVNC: files,
 		Token: secret(), Session: secret(),
 	}
-	l, err := s.listen(ctx, "127.0.0.1")
+	l, err := s.listen(ctx, "127.0.0.1", "the page")
 	if err != nil {
 		return err
 	}

@@ -109,6 +109,9 @@ func Run(ctx context.Context, o *Options) error {
 		}
 	}
 	if o.For != wait.LoginName {
+		if o.Prompt != "" {
+			return cli.UsageErrorf("--prompt needs --for=%s", wait.LoginName)
+		}
 		if _, err := wait.Parse(o.For, false); err != nil {
 			return cli.UsageErrorf("--for: %s", err)
 		}

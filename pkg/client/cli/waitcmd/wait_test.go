@@ -27,9 +27,10 @@ func options(change func(*Options)) *Options {
 // What cannot be waited for is said before anything is asked, by the name of its flag.
 func TestRefused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"--for is missing": func(o *Options) { o.For = "" },
-		"--for: ":          func(o *Options) { o.For = "flying" },
-		"--prompt: ":       func(o *Options) { o.For, o.Prompt = "login", "(" },
+		"--for is missing":           func(o *Options) { o.For = "" },
+		"--for: ":                    func(o *Options) { o.For = "flying" },
+		"--prompt needs --for=login": func(o *Options) { o.For, o.Prompt = "ready", "x" },
+		"--prompt: ":                 func(o *Options) { o.For, o.Prompt = "login", "(" },
 		"name the VMs to wait for, or choose them with -l or --all": func(o *Options) { o.Names = nil },
 		"or choose them with -l or --all":                           func(o *Options) { o.All = true },
 		"choose them with -l or --all": func(o *Options) {
