@@ -38,7 +38,7 @@ func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 		answer(w, http.StatusOK, corev1.PodList{})
 	})
 	var readings uint64
-	mux.HandleFunc("GET "+subresources+"/namespaces/{ns}/stats", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/stats", func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		readings++ // each a second and half a second of a processor after the one before

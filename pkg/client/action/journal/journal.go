@@ -1,6 +1,6 @@
-// Package journal keeps what verbs that change the cluster were asked from this account, so that one can be taken back. It is a file
-// of JSON lines for its owner alone; Append adds an entry, Last and Find return the one that an undo is about, and
-// Plan, which is pure, says for each of its machines what takes the verb back, or why nothing does.
+// Package journal keeps what verbs that change the cluster were asked from this account, so that one can be taken back.
+// It is a file of JSON lines for its owner alone; Append adds an entry, Last and Find return the one that an undo is
+// about, and Plan, which is pure, says for each of its machines what takes the verb back, or why nothing does.
 package journal
 
 import (
@@ -36,8 +36,8 @@ type Entry struct {
 	Context string `json:"context,omitempty"`
 	// Verb is the verb as on the command line.
 	Verb lifecycle.Verb `json:"verb"`
-	// Machines are those that it was asked of, and that agreed; none of a verb that is of other objects, or that did not
-	// come to its end.
+	// Machines are those that it was asked of, and that agreed; none of a verb that is of other objects, or that did
+	// not come to its end.
 	Machines []Machine `json:"machines"`
 	// Arguments are what the command line named, where there are no machines.
 	Arguments []string `json:"arguments,omitempty"`

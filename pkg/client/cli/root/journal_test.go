@@ -37,12 +37,9 @@ func TestEveryVerbThatChangesIsKnownToUndo(t *testing.T) {
 		verb := lifecyclecmd.Verb(cmd)
 		_, why := journal.Reverse(verb)
 		known := !strings.Contains(why, "does not know")
-		switch {
-		case known == (changeNothing[name] != ""):
+		if known == (changeNothing[name] != "") {
 			t.Errorf("virtctl %s (%s) is known to undo: %t, and said to change nothing: %t; give it a reason in "+
 				"journal.Reverse, or say here why it needs none", name, verb, known, !known)
-		case known && changeNothing[name] == "" && cmd.CommandPath() == cmd.Root().Name():
-			t.Errorf("virtctl %s is no verb", name)
 		}
 	}
 	for name := range changeNothing {
