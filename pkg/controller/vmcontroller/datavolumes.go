@@ -159,7 +159,7 @@ func (r *Reconciler) createDataVolume(ctx context.Context, view *View, template 
 		reason = reasonUnauthorized
 	}
 	if err == nil {
-		err = r.Client.Create(ctx, dv)
+		err = r.writes.Create(ctx, dv)
 	}
 	switch {
 	case err == nil:

@@ -178,8 +178,7 @@ func (s *Step) reference(object *instancetype.Object) (*v1.InstancetypeStatusRef
 func (r *Reconciler) keepRevision(
 	ctx context.Context, revision *appsv1.ControllerRevision,
 ) (conflict string, err error) {
-	// Not noted, since it is not read from the cache.
-	err = r.Client.Create(ctx, revision)
+	err = r.writes.Create(ctx, revision)
 	if apierrors.IsAlreadyExists(err) {
 		there := &appsv1.ControllerRevision{}
 		if err = r.Live.Get(ctx, client.ObjectKeyFromObject(revision), there); err == nil &&

@@ -241,8 +241,8 @@ func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
 	if err != nil {
 		return fmt.Errorf("get VMI: %w", err)
 	}
-	if r.writes.Stale(&instance) || r.writes.Deleted(vm, &instance) {
-		return frame.ErrStale
+	if r.writes.Behind(&instance) || r.writes.Deleted(&instance) {
+		return frame.ErrBehind
 	}
 	if view.claim(&instance); view.VMI == nil {
 		return nil
@@ -302,7 +302,7 @@ func (r *Reconciler) create(ctx context.Context, view *View, instance *v1.Virtua
 }
 
 func (r *Reconciler) delete(ctx context.Context, view View) error {
-	deleted, err := r.writes.Delete(ctx, view.VM, view.VMI)
+	deleted, err := r.writes.Delete(ctx, view.VMI)
 	if err != nil {
 		r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
 			"Error deleting virtual machine instance %s: %v", view.VMI.Name, err)

@@ -52,7 +52,7 @@ func (r *Reconciler) keepStart(ctx context.Context, view *View) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Client.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.writes.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("keep the spec that the VM is started with, %s: %w", revision.Name, err)
 	}
 	var all appsv1.ControllerRevisionList
@@ -66,7 +66,7 @@ func (r *Reconciler) keepStart(ctx context.Context, view *View) error {
 		if old.Name == revision.Name || !metav1.IsControlledBy(old, view.VM) {
 			continue
 		}
-		if err := r.Client.Delete(ctx, old, client.Preconditions{UID: &old.UID}); client.IgnoreNotFound(err) != nil {
+		if _, err := r.writes.Delete(ctx, old); err != nil {
 			return fmt.Errorf("remove the spec of an earlier start, %s: %w", old.Name, err)
 		}
 	}
