@@ -3,25 +3,41 @@ package frame
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-// Owns reports whether a dependent that owner made still exists and is still owner's; written.Dependents.Stale asks it.
-// live reads past the cache, and into is an empty object of the dependent's kind.
-func Owns(
-	ctx context.Context, live client.Reader, owner client.Object, made written.Made, into client.Object,
-) (bool, error) {
-	err := live.Get(ctx, made.Key, into)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("get %T %s: %w", into, made.Key.Name, err)
+// CreateCounted is Create for a dependent of owner that is counted; see CountsBehind.
+func (w *Writes) CreateCounted(ctx context.Context, owner, dependent client.Object, now time.Time) error {
+	if err := w.Create(ctx, dependent); err != nil {
+		return err
 	}
-	return err == nil && into.GetUID() == made.UID && metav1.IsControlledBy(into, owner), nil
+	w.dependents.Made(client.ObjectKeyFromObject(owner), dependent, now)
+	return nil
+}
+
+// CountsBehind reports whether the cache, which has the dependents that are shown, does not have one yet that owner has
+// made by CreateCounted. live reads past the cache what was made a while ago and may be gone; kind is any object of the
+// dependents' kind.
+func (w *Writes) CountsBehind(
+	ctx context.Context, live client.Reader, owner client.Object, shown map[types.UID]bool, now time.Time,
+	kind client.Object,
+) (bool, error) {
+	return w.dependents.Behind(client.ObjectKeyFromObject(owner), shown, now, func(made written.Made) (bool, error) {
+		found := kind.DeepCopyObject().(client.Object)
+		err := live.Get(ctx, made.Key, found)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("get %T %s: %w", kind, made.Key.Name, err)
+		}
+		return err == nil && found.GetUID() == made.UID && metav1.IsControlledBy(found, owner), nil
+	})
 }
 
 // Event is the reason and the message of an event.

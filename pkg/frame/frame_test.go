@@ -255,22 +255,44 @@ func TestRemoveFinalizer(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
-	owner := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}
 	a := newAPI(newPod())
 	w := NewWrites(a)
 	pod := newPod()
 	for i, want := range []bool{true, false} {
-		if there, err := w.Delete(t.Context(), owner, pod); err != nil || there != want || a.writes != 1 {
+		if there, err := w.Delete(t.Context(), pod); err != nil || there != want || a.writes != 1 {
 			t.Errorf("deletion %d: there %t, %d writes, %v", i, there, a.writes, err)
 		}
 	}
-	if !w.Deleted(owner, pod) {
+	if !w.Deleted(pod) {
 		t.Error("the deletion is not remembered")
 	}
 	other := newPod()
 	other.UID = "two"
-	if there, err := w.Delete(t.Context(), owner, other); err != nil || there {
+	if there, err := w.Delete(t.Context(), other); err != nil || there {
 		t.Errorf("one that is gone: there %t, %v", there, err)
+	}
+}
+
+func TestPatchAs(t *testing.T) {
+	a := newAPI(newPod())
+	a.freeze(t)
+	w := NewWrites(a)
+	for text, patch := range map[string]func(context.Context, client.Object, client.Patch) error{
+		`{"metadata":{"labels":{"a":"b"}}}`: w.PatchAs, `{"status":{"phase":"Running"}}`: w.PatchStatusAs,
+	} {
+		pod := newPod()
+		if err := patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+		if !w.Behind(a.cached) || w.Behind(pod) {
+			t.Errorf("%s: the write is not noted", text)
+		}
+	}
+	pod := newPod()
+	pod.Name = "other"
+	if err := w.PatchAs(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte("{}"))); !apierrors.IsNotFound(
+		err) {
+		t.Errorf("one that is not there: %v", err)
 	}
 }
 

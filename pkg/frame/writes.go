@@ -15,17 +15,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-// Writes writes objects of any kinds and remembers their versions, so that the cache is known to be stale while it
-// does not show them. What is patched must not have been written by another meanwhile. It may be used by several
-// goroutines.
+// Writes writes objects of any kinds and remembers their versions, so that the cache is known to be behind while it
+// does not show them. What is patched must not have been written by another meanwhile, but for PatchAs. It may be used
+// by several goroutines.
 type Writes struct {
-	// Dependents are for a reconciler that counts what it has made.
-	Dependents written.Dependents
-
-	client   client.Client
-	logs     sync.Map // reflect.Type → *written.Log
-	deleted  written.Deletions
-	released written.Releases
+	client     client.Client
+	logs       sync.Map // reflect.Type → *written.Log
+	deleted    written.Deletions
+	released   written.Releases
+	dependents written.Dependents
 }
 
 // NewWrites makes the writes of one reconciler.
@@ -40,8 +38,8 @@ func (w *Writes) log(object client.Object) *written.Log {
 	return log.(*written.Log)
 }
 
-// Note records the API server's answer to a write that was not made through Writes.
-func (w *Writes) Note(object client.Object) { w.log(object).Note(object) }
+// note records the API server's answer to a write.
+func (w *Writes) note(object client.Object) { w.log(object).Note(object) }
 
 // Stale reports whether an object from the cache is older than its last write.
 func (w *Writes) Stale(object client.Object) bool {
@@ -53,9 +51,8 @@ func (w *Writes) Forget(kind client.Object, key types.NamespacedName) { w.log(ki
 
 func (w *Writes) forget(kind client.Object, key types.NamespacedName) {
 	w.Forget(kind, key)
-	w.deleted.Forget(key)
 	w.released.Forget(key)
-	w.Dependents.Forget(key)
+	w.dependents.Forget(key)
 }
 
 // Create makes an object.
@@ -63,18 +60,13 @@ func (w *Writes) Create(ctx context.Context, object client.Object) error {
 	if err := w.client.Create(ctx, object); err != nil {
 		return err
 	}
-	w.Note(object)
+	w.note(object)
 	return nil
 }
 
 // Patch writes all but the status of an object, as it differs from before.
 func (w *Writes) Patch(ctx context.Context, before, after client.Object) error {
-	err := w.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err != nil {
-		return err
-	}
-	w.Note(after)
-	return nil
+	return w.PatchAs(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // Change is Patch for an object that change changes.
@@ -84,6 +76,25 @@ func (w *Writes) Change(ctx context.Context, object client.Object, change func()
 	return w.Patch(ctx, before, object)
 }
 
+// PatchAs writes all but the status of an object by a patch that says itself what must not have changed meanwhile. The
+// object has the API server's answer then.
+func (w *Writes) PatchAs(ctx context.Context, object client.Object, patch client.Patch) error {
+	if err := w.client.Patch(ctx, object, patch); err != nil {
+		return err
+	}
+	w.note(object)
+	return nil
+}
+
+// PatchStatusAs is PatchAs for the status.
+func (w *Writes) PatchStatusAs(ctx context.Context, object client.Object, patch client.Patch) error {
+	if err := w.client.Status().Patch(ctx, object, patch); err != nil {
+		return err
+	}
+	w.note(object)
+	return nil
+}
+
 // PatchStatus writes an object's status, or a part of it, when it is not as it is wanted. The object has it then.
 func PatchStatus[T any](ctx context.Context, w *Writes, object client.Object, status *T, want T) error {
 	if equality.Semantic.DeepEqual(*status, want) {
@@ -91,12 +102,10 @@ func PatchStatus[T any](ctx context.Context, w *Writes, object client.Object, st
 	}
 	before := object.DeepCopyObject().(client.Object)
 	*status = want
-	err := w.client.Status().
-		Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := w.PatchStatusAs(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
-	w.Note(object)
 	return nil
 }
 
@@ -113,25 +122,23 @@ func (w *Writes) RemoveFinalizer(ctx context.Context, object client.Object, fina
 	return nil
 }
 
-// Delete deletes a dependent of an object once, however long the cache shows it. It reports whether it was there: not
-// when it is gone, when another has its name, or when it was deleted before.
+// Delete deletes an object once, however long the cache shows it. It reports whether it was there: not when it is gone,
+// when another has its name, or when it was deleted before.
 func (w *Writes) Delete(
-	ctx context.Context, owner, dependent client.Object, options ...client.DeleteOption,
+	ctx context.Context, object client.Object, options ...client.DeleteOption,
 ) (there bool, err error) {
-	if w.Deleted(owner, dependent) {
+	if w.Deleted(object) {
 		return false, nil
 	}
-	uid := dependent.GetUID()
-	err = w.client.Delete(ctx, dependent, append(options, client.Preconditions{UID: &uid})...)
+	uid := object.GetUID()
+	err = w.client.Delete(ctx, object, append(options, client.Preconditions{UID: &uid})...)
 	gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 	if err != nil && !gone {
 		return false, err
 	}
-	w.deleted.Note(client.ObjectKeyFromObject(owner), dependent)
+	w.deleted.Note(object)
 	return !gone, nil
 }
 
-// Deleted reports whether a dependent from the cache is older than its deletion.
-func (w *Writes) Deleted(owner, dependent client.Object) bool {
-	return w.deleted.Stale(client.ObjectKeyFromObject(owner), dependent)
-}
+// Deleted reports whether an object from the cache is older than its deletion.
+func (w *Writes) Deleted(object client.Object) bool { return w.deleted.Behind(object) }

@@ -114,6 +114,7 @@ func (r *Reconciler) writeProgress(ctx context.Context, s *session, text string)
 	}
 	meta := metav1.ObjectMeta{Namespace: s.target.VMI.Namespace, Name: t.name}
 	m := &v1.VirtualMachineInstanceMigration{ObjectMeta: meta}
+	// Not by frame.Writes: nobody here reads it back.
 	err = r.Live.Patch(ctx, m, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

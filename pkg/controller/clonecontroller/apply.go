@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	"kubevirt.io/api/snapshot/v1beta1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/virtkit/virtkit/pkg/frame"
@@ -28,9 +27,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return err
 	}
 	if step.DeleteClone {
-		uid := c.UID
-		err := r.Client.Delete(ctx, c, client.Preconditions{UID: &uid})
-		return client.IgnoreNotFound(err)
+		_, err := r.writes.Delete(ctx, c)
+		return err
 	}
 	for _, event := range step.Events {
 		r.Recorder.Event(c, event.Type, event.Reason, event.Message)
@@ -112,13 +110,13 @@ func (r *Reconciler) ready(ctx context.Context, view *View) error {
 // remove deletes what is temporary.
 func (r *Reconciler) remove(ctx context.Context, c *clonev1beta1.VirtualMachineClone, step *Step) error {
 	if step.DeleteRestore != nil {
-		if _, err := r.writes.Delete(ctx, c, step.DeleteRestore); err != nil {
+		if _, err := r.writes.Delete(ctx, step.DeleteRestore); err != nil {
 			return fmt.Errorf("cannot clean up restore %s for clone %s: %w", step.DeleteRestore.Name, c.Name, err)
 		}
 		step.RequeueAfter = frame.CatchUp
 	}
 	for _, content := range step.DeleteContents {
-		if _, err := r.writes.Delete(ctx, c, content); err != nil {
+		if _, err := r.writes.Delete(ctx, content); err != nil {
 			return fmt.Errorf("cannot clean up VolumeSnapshotContent %s for clone %s: %w", content.Name, c.Name, err)
 		}
 		step.RequeueAfter = frame.CatchUp
@@ -127,7 +125,7 @@ func (r *Reconciler) remove(ctx context.Context, c *clonev1beta1.VirtualMachineC
 		if snapshot == nil {
 			continue
 		}
-		if _, err := r.writes.Delete(ctx, c, snapshot); err != nil {
+		if _, err := r.writes.Delete(ctx, snapshot); err != nil {
 			return fmt.Errorf("cannot clean up snapshot %s for clone %s: %w", snapshot.Name, c.Name, err)
 		}
 		step.RequeueAfter = frame.CatchUp

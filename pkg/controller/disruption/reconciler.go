@@ -94,8 +94,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	var budget policyv1.PodDisruptionBudget
 	key := types.NamespacedName{Namespace: instance.Namespace, Name: Name(instance)}
 	switch err := r.Client.Get(ctx, key, &budget); {
-	case err == nil && (r.writes.Stale(&budget) || r.writes.Deleted(instance, &budget)):
-		return view, frame.ErrStale
+	case err == nil && (r.writes.Behind(&budget) || r.writes.Deleted(&budget)):
+		return view, frame.ErrBehind
 	case err == nil:
 		view.Budget = &budget
 	case !apierrors.IsNotFound(err):
@@ -134,7 +134,7 @@ func counts(pod *corev1.Pod) bool {
 func (r *Reconciler) delete(
 	ctx context.Context, vmi *v1.VirtualMachineInstance, b *policyv1.PodDisruptionBudget,
 ) error {
-	deleted, err := r.writes.Delete(ctx, vmi, b)
+	deleted, err := r.writes.Delete(ctx, b)
 	if err != nil {
 		return fmt.Errorf("delete PodDisruptionBudget %s: %w", b.Name, err)
 	}

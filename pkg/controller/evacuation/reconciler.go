@@ -39,6 +39,7 @@ type Reconciler struct {
 	Config   func() config.Config
 	Now      func() time.Time
 
+	writes *frame.Writes
 	// reported is by UID of a VMI what was said of it last, so that it is not said at each look.
 	reported sync.Map
 }
@@ -46,6 +47,7 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index; those of the VMI, migration and node reconcilers are
 // expected.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	err := frame.Index(ctx, mgr.GetFieldIndexer(), &v1.VirtualMachineInstance{}, marked,
 		"VMIs by the node that they are to leave",
 		func(vmi *v1.VirtualMachineInstance) []string { return []string{vmi.Status.EvacuationNodeName} })
@@ -60,8 +62,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// One at a time, so that the limits hold.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
-			// What is made is not noted: its name depends on what was made before, so that there is one of it.
-			Writes: frame.NewWrites(r.Client), Look: r.look, Next: Next, Apply: r.apply,
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
 		})
 }
 
@@ -183,7 +184,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.Create == nil {
 		return nil
 	}
-	switch err := r.Client.Create(ctx, step.Create); {
+	switch err := r.writes.Create(ctx, step.Create); {
 	case err == nil:
 		r.Recorder.Eventf(instance, corev1.EventTypeNormal, ReasonSuccessfulCreate,
 			"Created Migration %s to leave node %s", step.Create.Name, instance.Status.NodeName)

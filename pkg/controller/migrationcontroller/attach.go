@@ -60,7 +60,7 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		if _, err := r.writes.Delete(ctx, view.Migration, pod, client.GracePeriodSeconds(1)); err != nil {
+		if _, err := r.writes.Delete(ctx, pod, client.GracePeriodSeconds(1)); err != nil {
 			return fmt.Errorf("delete attachment pod %s: %w", pod.Name, err)
 		}
 	}
@@ -76,7 +76,7 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 	})
 	pod.GenerateName, pod.Name = "", hotplug.TargetAttachment(view.Migration.UID, step.Attach)
 	pod.Labels[v1.MigrationJobLabel] = string(view.Migration.UID)
-	err = r.creator().Create(ctx, view.VMI, pod.Name, pod)
+	err = r.creator().CreatePod(ctx, view.VMI, pod.Name, pod)
 	switch {
 	case err == nil:
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,

@@ -60,12 +60,12 @@ func leftBy(migrations []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod
 // prune deletes the migrations that newer ones displace, and what they left behind.
 func (r *Reconciler) prune(ctx context.Context, newer *v1.VirtualMachineInstanceMigration, step *Step) error {
 	for _, pod := range step.PrunePods {
-		if _, err := r.writes.Delete(ctx, newer, pod); err != nil {
+		if _, err := r.writes.Delete(ctx, pod); err != nil {
 			return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 		}
 	}
 	for _, m := range step.Prune {
-		if _, err := r.writes.Delete(ctx, newer, m); err != nil {
+		if _, err := r.writes.Delete(ctx, m); err != nil {
 			return fmt.Errorf("delete migration %s: %w", m.Name, err)
 		}
 	}

@@ -57,7 +57,7 @@ func (r *Reconciler) createState(ctx context.Context, view View) (string, error)
 		return target, nil
 	}
 	claim := vmicontroller.MigrationStateClaim(view.Migration, view.VMI, r.Config())
-	err := r.Client.Create(ctx, claim)
+	err := r.writes.Create(ctx, claim)
 	if apierrors.IsAlreadyExists(err) {
 		var existing corev1.PersistentVolumeClaim
 		err = r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing)
@@ -110,7 +110,7 @@ func (s *Step) dropState(view View) {
 
 // deleteState deletes what dropState chose.
 func (r *Reconciler) deleteState(ctx context.Context, view View, claim *corev1.PersistentVolumeClaim) error {
-	deleted, err := r.writes.Delete(ctx, view.Migration, claim)
+	deleted, err := r.writes.Delete(ctx, claim)
 	if err != nil {
 		return fmt.Errorf("delete claim %s: %w", claim.Name, err)
 	}

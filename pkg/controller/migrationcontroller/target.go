@@ -45,7 +45,7 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	if err := r.keepProcessor(ctx, view, pod); err != nil {
 		return err
 	}
-	err = r.creator().Create(ctx, view.VMI, string(view.Migration.UID), pod)
+	err = r.creator().CreatePod(ctx, view.VMI, string(view.Migration.UID), pod)
 	if err == nil {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,
 			"Created migration target pod %s", pod.Name)
@@ -58,7 +58,7 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 }
 
 func (r *Reconciler) creator() vmicontroller.Creator {
-	return vmicontroller.Creator{Client: r.Client, Live: r.Live, Created: r.Created}
+	return vmicontroller.Creator{Writes: r.writes, Live: r.Live, Created: r.Created}
 }
 
 // isTarget reports whether a pod is the one that was created for a migration: by this virt-controller, or by one that
@@ -117,7 +117,7 @@ func (r *Reconciler) keepProcessor(ctx context.Context, view View, pod *corev1.P
 
 func (r *Reconciler) deletePod(ctx context.Context, view View) error {
 	// There is no guest in it that would need time.
-	deleted, err := r.writes.Delete(ctx, view.Migration, view.Pod, client.GracePeriodSeconds(1))
+	deleted, err := r.writes.Delete(ctx, view.Pod, client.GracePeriodSeconds(1))
 	if err != nil {
 		return fmt.Errorf("delete pod %s: %w", view.Pod.Name, err)
 	}

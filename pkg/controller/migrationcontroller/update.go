@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/waits"
 )
 
@@ -27,13 +27,13 @@ const (
 // Backoff returns how long a guest is left alone after so many migrations in a row that failed, at least one.
 func Backoff(failures int) time.Duration { return waits.After(backoffFirst, backoffMost, failures) }
 
-// IsUpdate reports a migration that Update made, whichever reconciler wanted it.
+// IsUpdate reports a migration that CreateUpdate made, whichever reconciler wanted it.
 func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
 	_, ok := m.Annotations[v1.WorkloadUpdateMigrationAnnotation]
 	return ok
 }
 
-// UpdateName returns the name of a migration that Update makes, KubeVirt's prefix in front. The same parts give the
+// UpdateName is the name of a migration that CreateUpdate makes, KubeVirt's prefix in front. The same parts give the
 // same name.
 func UpdateName(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
@@ -60,14 +60,14 @@ func Ended(m *v1.VirtualMachineInstanceMigration) time.Time {
 	return at
 }
 
-// Update makes the migration by which a guest gets what only another pod has: another launcher, another size or
-// network. It is not noted: its name depends on what was made before, so that a second one does not come about where
-// the cache has not seen the first.
-func Update(
-	ctx context.Context, to client.Writer, recorder record.EventRecorder, instance *v1.VirtualMachineInstance,
+// CreateUpdate makes the migration by which a guest gets what only another pod has: another launcher, another size or
+// network. Its name depends on what was made before, so that a second one does not come about where the cache has not
+// seen the first.
+func CreateUpdate(
+	ctx context.Context, writes *frame.Writes, recorder record.EventRecorder, instance *v1.VirtualMachineInstance,
 	name string,
 ) error {
-	err := to.Create(ctx, &v1.VirtualMachineInstanceMigration{
+	err := writes.Create(ctx, &v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: instance.Namespace,
 			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},

@@ -53,10 +53,9 @@ func (r *Reconciler) offer(ctx context.Context, node *corev1.Node, change map[st
 		}
 	}
 	// Nobody else writes them, so that what others write meanwhile does not matter.
-	if err := r.Client.Patch(ctx, node, client.MergeFrom(before)); err != nil {
+	if err := r.writes.PatchAs(ctx, node, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
-	r.writes.Note(node)
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (r *Reconciler) makeRevision(ctx context.Context, p *v1beta1.VirtualMachine
 		},
 		Data: data, Revision: p.Generation,
 	}
-	err = r.Client.Create(ctx, revision)
+	err = r.writes.Create(ctx, revision)
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // The pool goes with its namespace.
@@ -103,7 +103,7 @@ func (r *Reconciler) act(
 		batch.SlowStart(len(step.Restart), func(i int) error { return r.restart(ctx, view.Pool, step.Restart[i]) }))
 	fails(ReasonFailedUpdate,
 		batch.SlowStart(len(step.Relabel), func(i int) error { return r.relabel(ctx, step.Relabel[i]) }))
-	fails(ReasonFailedPruning, r.prune(ctx, view.Pool, step.Prune))
+	fails(ReasonFailedPruning, r.prune(ctx, view, step.Prune))
 	return append(after, made...), failure, errors.Join(errs...)
 }
 
@@ -117,13 +117,13 @@ func (r *Reconciler) release(ctx context.Context, p *v1beta1.VirtualMachinePool,
 	return nil
 }
 
-// disown takes an owner from an object. That is not noted: the pool looks at what it owns only.
+// disown takes an owner from an object.
 func (r *Reconciler) disown(ctx context.Context, object client.Object, owner types.UID) error {
 	after := object.DeepCopyObject().(client.Object)
 	owners := slices.DeleteFunc(after.GetOwnerReferences(),
 		func(o metav1.OwnerReference) bool { return o.UID == owner })
 	after.SetOwnerReferences(owners)
-	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
+	return r.writes.Patch(ctx, object, after)
 }
 
 // remove deletes VMs. The name of one that has DataVolumes is free only when these are gone, too, so that one of its
@@ -131,9 +131,8 @@ func (r *Reconciler) disown(ctx context.Context, object client.Object, owner typ
 func (r *Reconciler) remove(
 	ctx context.Context, p *v1beta1.VirtualMachinePool, machines []*v1.VirtualMachine, preserve bool, says string,
 ) error {
-	key := client.ObjectKeyFromObject(p)
 	return batch.SlowStart(len(machines), func(i int) error {
-		machine, options := machines[i], []client.DeleteOption{client.Preconditions{UID: &machines[i].UID}}
+		machine, options := machines[i], []client.DeleteOption(nil)
 		if preserve {
 			if err := r.preserve(ctx, machine); err != nil {
 				return err
@@ -141,14 +140,13 @@ func (r *Reconciler) remove(
 		} else if len(machine.Spec.DataVolumeTemplates) > 0 {
 			options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
 		}
-		err := r.Client.Delete(ctx, machine, options...)
-		if client.IgnoreNotFound(err) != nil {
+		deleted, err := r.writes.Delete(ctx, machine, options...)
+		if err != nil {
 			r.Recorder.Eventf(p, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
 				"Error deleting VM %s/%s: %v", machine.Namespace, machine.Name, err)
 			return fmt.Errorf("delete VM %s: %w", machine.Name, err)
 		}
-		r.writes.Dependents.Deleted(key, machine)
-		if err == nil {
+		if deleted {
 			r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete, says, machine.Namespace,
 				machine.Name)
 		}
@@ -195,18 +193,17 @@ func (r *Reconciler) preserve(ctx context.Context, machine *v1.VirtualMachine) e
 func (r *Reconciler) create(
 	ctx context.Context, p *v1beta1.VirtualMachinePool, step Step,
 ) (made []*v1.VirtualMachine, err error) {
-	key, template := client.ObjectKeyFromObject(p), pools.TemplateOf(p)
+	template := pools.TemplateOf(p)
 	results := make([]*v1.VirtualMachine, len(step.Create))
 	err = batch.SlowStart(len(step.Create), func(i int) error {
 		machine := pools.Machine(p, template, step.Create[i], step.Revision)
-		if err := r.Client.Create(ctx, machine); err != nil {
+		if err := r.writes.CreateCounted(ctx, p, machine, r.Now()); err != nil {
 			if apierrors.IsAlreadyExists(err) {
 				// Its event brings another ordinal.
 				return fmt.Errorf("create VM %s: another made one of that name", machine.Name)
 			}
 			return fmt.Errorf("create VM %s: %w", machine.Name, err)
 		}
-		r.writes.Dependents.Made(key, machine, r.Now())
 		results[i] = machine
 		r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulCreate, "Created VM %s/%s",
 			machine.Namespace, machine.Name)
@@ -235,14 +232,13 @@ func (r *Reconciler) change(ctx context.Context, view View, m Machine, revision 
 		return err
 	}
 	after := m.VM.DeepCopy()
-	if err := r.Client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := r.writes.PatchAs(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if !apierrors.IsConflict(err) {
 			r.Recorder.Eventf(view.Pool, corev1.EventTypeWarning, ReasonFailedUpdate,
 				"Error updating virtual machine %s/%s: %v", m.VM.Namespace, m.VM.Name, err)
 		}
 		return fmt.Errorf("update VM %s: %w", m.VM.Name, err)
 	}
-	r.writes.Note(after)
 	r.Recorder.Eventf(view.Pool, corev1.EventTypeNormal, ReasonUpdated, "Updated VM %s/%s", m.VM.Namespace, m.VM.Name)
 	return nil
 }
@@ -270,10 +266,9 @@ func (r *Reconciler) relabel(ctx context.Context, m Machine) error {
 	return nil
 }
 
-func (r *Reconciler) prune(ctx context.Context, p *v1beta1.VirtualMachinePool, names []string) error {
+func (r *Reconciler) prune(ctx context.Context, view View, names []string) error {
 	for _, name := range names {
-		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name}}
-		if err := r.Client.Delete(ctx, revision); client.IgnoreNotFound(err) != nil {
+		if _, err := r.writes.Delete(ctx, view.Stored[name]); err != nil {
 			return fmt.Errorf("delete ControllerRevision %s: %w", name, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
@@ -44,7 +45,9 @@ type View struct {
 	Taken func(name string) bool
 	// Revisions are the pool's, by name; nil for one that cannot be read.
 	Revisions map[string]*pools.Template
-	Now       time.Time
+	// Stored are these as they are kept.
+	Stored map[string]*appsv1.ControllerRevision
+	Now    time.Time
 	// Shuffle brings n things into any order, as rand.Shuffle does.
 	Shuffle func(n int, swap func(i, j int))
 }

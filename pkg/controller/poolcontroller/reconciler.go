@@ -25,7 +25,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
@@ -123,7 +122,10 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 	if p.Spec.VirtualMachineTemplate == nil || p.Spec.VirtualMachineTemplate.Spec.Template == nil {
 		return View{}, frame.ErrNothing // So it does this.
 	}
-	view := View{Pool: p, Selector: selector, Now: r.Now(), Shuffle: r.Shuffle, Revisions: map[string]*pools.Template{}}
+	view := View{
+		Pool: p, Selector: selector, Now: r.Now(), Shuffle: r.Shuffle,
+		Revisions: map[string]*pools.Template{}, Stored: map[string]*appsv1.ControllerRevision{},
+	}
 	var machines v1.VirtualMachineList
 	err = r.Client.List(ctx, &machines, client.InNamespace(p.Namespace),
 		client.MatchingFields{vmsByController: string(p.UID)}, client.UnsafeDisableDeepCopy)
@@ -139,20 +141,17 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 		if m.VMI, err = r.instance(ctx, m.VM); err != nil {
 			return view, err
 		}
-		shown[m.VM.UID] = m.VM.DeletionTimestamp != nil
-		stale = stale || r.writes.Stale(m.VM) || m.VMI != nil && r.writes.Stale(m.VMI)
+		shown[m.VM.UID] = true
+		behind = behind || r.writes.Behind(m.VM) || r.writes.Deleted(m.VM) || m.VMI != nil && r.writes.Behind(m.VMI)
 		view.Machines = append(view.Machines, m)
 	}
 	slices.SortFunc(view.Machines, byOrdinal)
-	key := client.ObjectKeyFromObject(p)
-	made, err := r.writes.Dependents.Stale(key, shown, r.Now(), func(made written.Made) (bool, error) {
-		return frame.Owns(ctx, r.Live, p, made, &v1.VirtualMachine{})
-	})
+	counts, err := r.writes.CountsBehind(ctx, r.Live, p, shown, r.Now(), &v1.VirtualMachine{})
 	if err != nil {
 		return view, err
 	}
-	if made || stale {
-		return view, frame.ErrStale
+	if counts || behind {
+		return view, frame.ErrBehind
 	}
 	view.Taken = func(name string) bool {
 		var other v1.VirtualMachine
@@ -187,14 +186,15 @@ func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 	for i := range list.Items {
 		template := &pools.Template{}
 		revision := &list.Items[i]
-		if !metav1.IsControlledBy(revision, view.Pool) || revision.DeletionTimestamp != nil {
+		if !metav1.IsControlledBy(revision, view.Pool) || revision.DeletionTimestamp != nil ||
+			r.writes.Deleted(revision) {
 			continue
 		}
 		if err := json.Unmarshal(revision.Data.Raw, template); err != nil || template.VirtualMachineTemplate == nil {
 			ctrl.LoggerFrom(ctx).Info("a ControllerRevision cannot be read", "revision", revision.Name, "err", err)
 			template = nil
 		}
-		view.Revisions[revision.Name] = template
+		view.Revisions[revision.Name], view.Stored[revision.Name] = template, revision
 	}
 	return nil
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/batch"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
@@ -104,14 +103,17 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 			return View{}, fmt.Errorf("list VMIs: %w", err)
 		}
 		for i := range list.Items {
-			if r.writes.Stale(&list.Items[i]) {
-				return View{}, frame.ErrStale
+			if r.writes.Behind(&list.Items[i]) || r.writes.Deleted(&list.Items[i]) {
+				return View{}, frame.ErrBehind
 			}
 			vmis = append(vmis, &list.Items[i])
 		}
 	}
-	claimed := Claim(set, selector, vmis)
-	stale, err := r.stale(ctx, set, claimed.Mine)
+	claimed, shown := Claim(set, selector, vmis), map[types.UID]bool{}
+	for _, instance := range claimed.Mine {
+		shown[instance.UID] = true
+	}
+	behind, err := r.writes.CountsBehind(ctx, r.Live, set, shown, r.Now(), &v1.VirtualMachineInstance{})
 	if err != nil {
 		return View{}, err
 	}
@@ -134,19 +136,6 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 	}, nil
 }
 
-// stale reports whether the cache does not show yet what was made and deleted last.
-func (r *Reconciler) stale(
-	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, mine []*v1.VirtualMachineInstance,
-) (bool, error) {
-	key, shown := client.ObjectKeyFromObject(set), map[types.UID]bool{}
-	for _, instance := range mine {
-		shown[instance.UID] = instance.DeletionTimestamp != nil
-	}
-	return r.writes.Dependents.Stale(key, shown, r.Now(), func(made written.Made) (bool, error) {
-		return frame.Owns(ctx, r.Live, set, made, &v1.VirtualMachineInstance{})
-	})
-}
-
 // apply writes owner references, does what the step says, and writes what came of it.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	set := view.Set
@@ -154,7 +143,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return err
 	}
 	made, failure, actErr := r.act(ctx, set, *step)
-	mine := r.without(set, append(view.VMIs, made...))
+	mine := slices.DeleteFunc(slices.Concat(view.VMIs, made),
+		func(instance *v1.VirtualMachineInstance) bool { return r.writes.Deleted(instance) })
 	if err := r.writeStatus(ctx, set, Status(set, view.Selector, mine, failure, r.Now())); err != nil {
 		return err
 	}
@@ -187,14 +177,12 @@ func (r *Reconciler) claim(ctx context.Context, view View) error {
 func (r *Reconciler) act(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step Step,
 ) (made []*v1.VirtualMachineInstance, failure Failure, err error) {
-	key := client.ObjectKeyFromObject(set)
 	results := make([]*v1.VirtualMachineInstance, step.Create)
 	err = batch.SlowStart(step.Create, func(i int) error {
 		instance := Instance(set)
-		if err := r.Client.Create(ctx, instance); err != nil {
+		if err := r.writes.CreateCounted(ctx, set, instance, r.Now()); err != nil {
 			return err
 		}
-		r.writes.Dependents.Made(key, instance, r.Now())
 		results[i] = instance
 		r.Recorder.Eventf(set, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulCreate,
 			"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
@@ -221,17 +209,15 @@ func (r *Reconciler) act(
 func (r *Reconciler) remove(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance,
 ) error {
-	key := client.ObjectKeyFromObject(set)
 	return batch.SlowStart(len(vmis), func(i int) error {
 		instance := vmis[i]
-		err := r.Client.Delete(ctx, instance, client.Preconditions{UID: &instance.UID})
-		if client.IgnoreNotFound(err) != nil {
+		deleted, err := r.writes.Delete(ctx, instance)
+		if err != nil {
 			r.Recorder.Eventf(set, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
 				"Error deleting virtual machine instance %s: %v", instance.Name, err)
 			return fmt.Errorf("delete VMI %s: %w", instance.Name, err)
 		}
-		r.writes.Dependents.Deleted(key, instance)
-		if err == nil {
+		if deleted {
 			r.Recorder.Eventf(set, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete,
 				"Stopped the virtual machine by deleting the virtual machine instance %s", instance.Name)
 		}
@@ -239,17 +225,7 @@ func (r *Reconciler) remove(
 	})
 }
 
-// without leaves out what was deleted just now.
-func (r *Reconciler) without(
-	set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance,
-) []*v1.VirtualMachineInstance {
-	key := client.ObjectKeyFromObject(set)
-	return slices.DeleteFunc(slices.Clone(vmis), func(instance *v1.VirtualMachineInstance) bool {
-		return r.writes.Dependents.Gone(key, instance)
-	})
-}
-
-// writeStatus writes the status when it changed, and records an event of a pause.
+// writeStatus writes the status when it changed, and tells of a pause.
 func (r *Reconciler) writeStatus(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus,
 ) error {

@@ -152,7 +152,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	if step.Migrate != "" {
-		if err := migrationcontroller.Update(ctx, r.Client, r.Recorder, view.VMI, step.Migrate); err != nil {
+		if err := migrationcontroller.CreateUpdate(ctx, r.writes, r.Recorder, view.VMI, step.Migrate); err != nil {
 			return err
 		}
 	}
@@ -172,6 +172,7 @@ func (r *Reconciler) resize(ctx context.Context, pod *corev1.Pod, to corev1.Reso
 	if err != nil {
 		return fmt.Errorf("encode the pod's resources: %w", err)
 	}
+	// Not by r.writes: the cache does not have what is written, and the pod is read past it.
 	return r.Client.SubResource("resize").
 		Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }

@@ -66,6 +66,7 @@ func (r *Reconciler) rehearse(ctx context.Context, vm *v1.VirtualMachine) (troub
 	if vm == nil {
 		return "", nil
 	}
+	// Not by r.writes: a dry run writes nothing.
 	switch err := r.Client.Create(ctx, vm.DeepCopy(), client.DryRunAll); {
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return fmt.Sprintf("VM %s would be refused: %v", vm.Name, err), nil
@@ -97,7 +98,7 @@ func (r *Reconciler) act(ctx context.Context, view View, step *Step) error {
 		return err
 	}
 	for _, dv := range step.DeleteDataVolumes {
-		if _, err := r.writes.Delete(ctx, view.Restore, dv); err != nil {
+		if _, err := r.writes.Delete(ctx, dv); err != nil {
 			return fmt.Errorf("delete DataVolume %s: %w", dv.Name, err)
 		}
 	}
@@ -124,7 +125,7 @@ func (r *Reconciler) volumes(ctx context.Context, restore *v1beta1.VirtualMachin
 		}
 	}
 	for _, claim := range step.DeleteClaims {
-		if _, err := r.writes.Delete(ctx, restore, claim); err != nil {
+		if _, err := r.writes.Delete(ctx, claim); err != nil {
 			return fmt.Errorf("delete PVC %s: %w", claim.Name, err)
 		}
 	}

@@ -25,7 +25,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -154,7 +153,7 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 		if found == nil || !metav1.IsControlledBy(found, content) {
 			continue
 		}
-		shown[found.UID] = found.DeletionTimestamp != nil
+		shown[found.UID] = true
 		view.VolumeSnapshots[found.Name] = found
 		if cut, err := r.Bound.Cut(ctx, found); err != nil {
 			return err
@@ -162,17 +161,9 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 			view.Cut[found.Name] = *cut
 		}
 	}
-	stale, err := r.writes.Dependents.Stale(client.ObjectKeyFromObject(content), shown, view.Now,
-		func(made written.Made) (bool, error) {
-			var found snapshotv1.VolumeSnapshot
-			err := r.Live.Get(ctx, made.Key, &found)
-			if client.IgnoreNotFound(err) != nil {
-				return false, fmt.Errorf("get VolumeSnapshot %s: %w", made.Key.Name, err)
-			}
-			return err == nil && found.UID == made.UID, nil
-		})
-	if stale && err == nil && view.Served {
-		return frame.ErrStale
+	behind, err := r.writes.CountsBehind(ctx, r.Live, content, shown, view.Now, &snapshotv1.VolumeSnapshot{})
+	if behind && err == nil && view.Served {
+		return frame.ErrBehind
 	}
 	return err
 }

@@ -162,7 +162,7 @@ func (r *Reconciler) copyRevision(ctx context.Context, view View, name string) (
 		return "", err
 	}
 	own := copyOf(revision, view.Snapshot)
-	if err := r.Client.Create(ctx, own); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.writes.Create(ctx, own); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("copy ControllerRevision %s: %w", name, err)
 	}
 	return own.Name, nil

@@ -9,7 +9,6 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,42 +80,41 @@ func (r *Contents) rehearse(ctx context.Context, view ContentView, step *Content
 	if !failed || !step.Freeze && !step.SaveMemory || window != nil && !window.Closed {
 		return nil
 	}
-	copies := make([]*snapshotv1.VolumeSnapshot, len(step.Create))
-	for i, snapshot := range step.Create {
-		copies[i] = snapshot.DeepCopy()
-	}
-	return errors.Join(r.createAll(ctx, copies, client.DryRunAll)...)
+	return errors.Join(all(step.Create, func(snapshot *snapshotv1.VolumeSnapshot) error {
+		// Not by r.writes: a dry run writes nothing.
+		return client.IgnoreAlreadyExists(r.Client.Create(ctx, snapshot.DeepCopy(), client.DryRunAll))
+	})...)
 }
 
 // create makes the VolumeSnapshots of a content.
 func (r *Contents) create(
 	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent, list []*snapshotv1.VolumeSnapshot,
 ) error {
-	errs := r.createAll(ctx, list)
+	// One that exists is of a moment ago; its event will come.
+	errs := all(list, func(snapshot *snapshotv1.VolumeSnapshot) error {
+		return client.IgnoreAlreadyExists(r.writes.CreateCounted(ctx, content, snapshot, r.Now()))
+	})
 	for i, snapshot := range list {
 		if errs[i] != nil || snapshot.UID == "" {
 			continue
 		}
-		r.writes.Dependents.Made(client.ObjectKeyFromObject(content), snapshot, r.Now())
+		r.Recorder.Eventf(content, eventNormal, ReasonVolumeSnapshotCreated, "Successfully created VolumeSnapshot %s",
+			snapshot.Name)
 	}
 	return errors.Join(errs...)
 }
 
-// createAll creates all VolumeSnapshots at once, since a guest waits for them, and returns the error of each. One that
-// exists, of a moment ago, is none; its event will come.
-func (r *Contents) createAll(
-	ctx context.Context, list []*snapshotv1.VolumeSnapshot, options ...client.CreateOption,
-) []error {
+// all creates all VolumeSnapshots at once, since a guest waits for them, and returns the error of each.
+func all(list []*snapshotv1.VolumeSnapshot, create func(*snapshotv1.VolumeSnapshot) error) []error {
 	errs := make([]error, len(list))
-	var all sync.WaitGroup
+	var group sync.WaitGroup
 	for i, snapshot := range list {
-		all.Go(func() {
-			err := r.Client.Create(ctx, snapshot, options...)
-			if err != nil && !apierrors.IsAlreadyExists(err) {
+		group.Go(func() {
+			if err := create(snapshot); err != nil {
 				errs[i] = fmt.Errorf("create VolumeSnapshot %s: %w", snapshot.Name, err)
 			}
 		})
 	}
-	all.Wait()
+	group.Wait()
 	return errs
 }

@@ -169,7 +169,7 @@ func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim 
 func (r *Contents) applyMemory(ctx context.Context, view ContentView, step *ContentStep) error {
 	volume := memoryVolume(view.Content)
 	if step.CreateClaim != nil {
-		if err := r.Client.Create(ctx, step.CreateClaim); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := r.writes.Create(ctx, step.CreateClaim); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create claim for the guest's memory: %w", err)
 		}
 	}

@@ -123,8 +123,8 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 	content := &v1beta1.VirtualMachineSnapshotContent{}
 	key := types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot)}
 	switch err := r.Client.Get(ctx, key, content); {
-	case err == nil && r.writes.Deleted(snapshot, content):
-		return view, frame.ErrStale
+	case err == nil && r.writes.Deleted(content):
+		return view, frame.ErrBehind
 	case err == nil:
 		view.Content = content
 	case client.IgnoreNotFound(err) != nil:
@@ -261,7 +261,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return r.begin(ctx, view, step)
 	}
 	if step.DeleteContent {
-		if _, err := r.writes.Delete(ctx, snapshot, view.Content); err != nil {
+		if _, err := r.writes.Delete(ctx, view.Content); err != nil {
 			return fmt.Errorf("delete content %s: %w", view.Content.Name, err)
 		}
 	}

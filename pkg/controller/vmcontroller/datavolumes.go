@@ -2,12 +2,10 @@ package vmcontroller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -15,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
@@ -148,36 +145,6 @@ func (view *View) fail(reason, message string) {
 	if view.Failure == "" {
 		view.FailureReason, view.Failure = reason, message
 	}
-}
-
-// createDataVolume makes one, and says so; that it may not or cannot be made is the view's Failure.
-func (r *Reconciler) createDataVolume(ctx context.Context, view *View, template *v1.DataVolumeTemplateSpec) error {
-	dv := cdi.New(view.VM, template)
-	reason := reasonFailedDataVolume
-	err := cdi.Authorize(ctx, r.Client, r.Live, view.VM, dv)
-	if denied := (*cdi.DeniedError)(nil); errors.As(err, &denied) {
-		reason = reasonUnauthorized
-	}
-	if err == nil {
-		err = r.Client.Create(ctx, dv)
-	}
-	switch {
-	case err == nil:
-		view.DataVolumes[dv.Name] = dv
-		r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, reasonCreatedDataVolume, "Created DataVolume %s", dv.Name)
-		return nil
-	case apierrors.IsAlreadyExists(err):
-		return nil // The cache has not seen it; its event will come.
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // The VM goes with its namespace.
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	view.fail(reason, fmt.Sprintf("DataVolume %q cannot be made: %v", dv.Name, err))
-	if !hasFailure(view.VM, view.Failure) {
-		r.Recorder.Event(view.VM, corev1.EventTypeWarning, reason, view.Failure)
-	}
-	return nil
 }
 
 // anyDataVolume reports whether one that the VM names is so.

@@ -7,14 +7,11 @@ import (
 	"maps"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -172,39 +169,6 @@ func (s *Step) reference(object *instancetype.Object) (*v1.InstancetypeStatusRef
 		name = revision.Name
 	}
 	return instancetype.Reference(object, name), nil
-}
-
-// keepRevision makes a revision. One of the name that keeps something else is a conflict.
-func (r *Reconciler) keepRevision(
-	ctx context.Context, revision *appsv1.ControllerRevision,
-) (conflict string, err error) {
-	// Not noted, since it is not read from the cache.
-	err = r.Client.Create(ctx, revision)
-	if apierrors.IsAlreadyExists(err) {
-		there := &appsv1.ControllerRevision{}
-		if err = r.Live.Get(ctx, client.ObjectKeyFromObject(revision), there); err == nil &&
-			!instancetype.SameRevision(there, revision) {
-			return "found existing ControllerRevision with unexpected data, " + revision.Name + "; delete it", nil
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("keep a copy of what the VM refers to, %s: %w", revision.Name, err)
-	}
-	return "", nil
-}
-
-// refuseRevision is a step whose revisions cannot be kept: nothing is recorded, and no VMI made, until they can.
-func (s *Step) refuseRevision(why string) {
-	view := &s.After
-	view.Failure, view.FailureReason = "error encountered while storing instancetype.kubevirt.io controllerRevisions: "+
-		why,
-		vmicontroller.ReasonFailedCreate
-	view.Referred, view.InstancetypeRef, view.PreferenceRef = false, nil, nil
-	s.Create, s.DataVolumes = nil, nil
-	if s.Decision.Action == Create {
-		s.Decision.Action = Keep
-	}
-	s.RequeueAfter = retryMissing
 }
 
 // expand gives the template that the VM's VMI is to be made from: with what the VM refers to written into it. What

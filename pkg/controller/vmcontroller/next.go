@@ -24,7 +24,7 @@ const reasonRenaming = "Renaming"
 
 // Step says what to write, in the order of its fields; the zero Step is nothing.
 type Step struct {
-	// Invalid is why nothing can be done.
+	// Invalid is why nothing can be done; it is alone.
 	Invalid error
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
@@ -42,7 +42,7 @@ type Step struct {
 	// Create is the VMI to be made.
 	Create *v1.VirtualMachineInstance
 	// Status says that the status is to be written, of After and Decision. After is all that is looked at as it will be
-	// once the rest is done; where that fails, or finds another VMI of the name, Apply says so in After.
+	// once the rest is done; where that fails, or finds another VMI of the name, the answer changes it (answers.go).
 	Status   bool
 	After    View
 	Decision Decision
@@ -50,6 +50,8 @@ type Step struct {
 	// before.
 	Delete          bool
 	RemoveFinalizer bool
+	// failed is why the VMI could not be made, which the status tells.
+	failed error
 	frame.Requeue
 }
 
@@ -64,9 +66,9 @@ func Next(view View) Step {
 	}
 	step := Step{After: view}
 	after := &step.After
-	after.awaitRename()
-	if step.Invalid = step.follow(); step.Invalid != nil {
-		return step
+	after.awaitPlace()
+	if err := step.follow(); err != nil {
+		return Step{Invalid: err}
 	}
 	step.change(view)
 	var err error
@@ -83,7 +85,12 @@ func Next(view View) Step {
 	after.dumpMemory()
 	step.change(view)
 	step.RequeueAfter = step.Decision.RequeueAfter
-	step.act()
+	if err := step.act(); err != nil {
+		return Step{Invalid: err}
+	}
+	if after.Failure != "" {
+		step.DataVolumes = nil
+	}
 	return step
 }
 
@@ -112,8 +119,7 @@ func (s *Step) follow() error {
 	view := &s.After
 	if view.Adopt {
 		view.VMI = view.VMI.DeepCopy()
-		view.VMI.OwnerReferences = append(view.VMI.OwnerReferences,
-			*metav1.NewControllerRef(view.VM, v1.VirtualMachineGroupVersionKind))
+		own(view.VM, view.VMI)
 	}
 	if err := s.pin(); err != nil {
 		return err
@@ -137,7 +143,7 @@ func (view *View) observe() {
 }
 
 // act makes the VMI, deletes it, or lets the VM go.
-func (s *Step) act() {
+func (s *Step) act() error {
 	view, action := &s.After, s.Decision.Action
 	if action == Create && view.Misfit != "" {
 		s.reportMisfit()
@@ -153,7 +159,9 @@ func (s *Step) act() {
 	s.Status = true
 	switch action {
 	case Create:
-		s.create()
+		if err := s.create(); err != nil {
+			return err
+		}
 	case Delete:
 		s.Delete = true
 		// The status already says what the VMI will be.
@@ -166,18 +174,21 @@ func (s *Step) act() {
 		s.Status, s.RemoveFinalizer = !gone, gone || orphan
 	}
 	s.again()
+	return nil
 }
 
-func (s *Step) create() {
+func (s *Step) create() (err error) {
 	view := &s.After
 	template := view.expand()
 	if template == nil {
 		s.reportMissing()
-		return
+		return nil
 	}
-	if s.Create, s.Invalid = instanceOf(view.VM, template, s.Decision.Paused); s.Invalid == nil {
-		resume(view.VM, s.Create)
+	if s.Create, err = instanceOf(view.VM, template, s.Decision.Paused); err != nil {
+		return err
 	}
+	resume(view.VM, s.Create)
+	return nil
 }
 
 // again looks again at a VM that waits for what nobody watches.
@@ -213,6 +224,12 @@ func (view *View) claim(instance *v1.VirtualMachineInstance) {
 		view.Failure = fmt.Sprintf("VirtualMachineInstance %q exists and does not belong to this VirtualMachine; "+
 			"delete it, or rename the VirtualMachine", instance.Name)
 	}
+}
+
+// own makes a VMI the VM's.
+func own(vm *v1.VirtualMachine, instance *v1.VirtualMachineInstance) {
+	instance.OwnerReferences = append(instance.OwnerReferences,
+		*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind))
 }
 
 func hasFailure(vm *v1.VirtualMachine, message string) bool {

@@ -273,12 +273,17 @@ func TestNext(t *testing.T) {
 			t.Errorf("%s: what is looked at was changed:\n%s", tc.name, diff)
 		}
 	}
-	const file = "testdata/next.golden"
+	compare(t, "testdata/next.golden", golden.String())
+}
+
+// compare holds text against a golden file.
+func compare(t *testing.T, file, text string) {
+	t.Helper()
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(golden.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -286,8 +291,8 @@ func TestNext(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; run with -update to write it", err)
 	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(golden.String(), "\n")); diff != "" {
-		t.Errorf("not what is decided; run with -update to accept it:\n%s", diff)
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")); diff != "" {
+		t.Errorf("not as in %s; run with -update to accept it:\n%s", file, diff)
 	}
 }
 

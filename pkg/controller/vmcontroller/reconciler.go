@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -29,7 +28,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
-	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
@@ -140,77 +138,6 @@ var claimPhaseChanged = predicate.Funcs{
 	},
 }
 
-// apply does what the step says.
-func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
-	vm := view.VM
-	switch {
-	case step.Invalid != nil:
-		return step.Invalid
-	case step.AddFinalizer:
-		return r.writes.Change(ctx, vm,
-			func() { controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) })
-	}
-	if step.Resumed {
-		err := r.writes.Change(ctx, vm, func() { delete(vm.Annotations, savedmemory.ResumeAnnotation) })
-		if err != nil {
-			return fmt.Errorf("take annotation %s from VM %s: %w", savedmemory.ResumeAnnotation, vm.Name, err)
-		}
-		for _, event := range step.Events {
-			r.Recorder.Event(vm, event.Type, event.Reason, event.Message)
-		}
-		return nil
-	}
-	for _, revision := range step.Revisions {
-		conflict, err := r.keepRevision(ctx, revision)
-		if err != nil {
-			return err
-		}
-		if conflict != "" {
-			step.refuseRevision(conflict)
-			break
-		}
-	}
-	if step.VMI != nil {
-		if err := r.writes.Patch(ctx, view.VMI, step.VMI); err != nil {
-			return fmt.Errorf("change VMI %s: %w", step.VMI.Name, err)
-		}
-	}
-	for _, event := range step.Events {
-		r.Recorder.Event(vm, event.Type, event.Reason, event.Message)
-	}
-	if step.Strategy != "" {
-		return r.setStrategy(ctx, vm, step.Strategy)
-	}
-	for _, template := range step.DataVolumes {
-		if step.After.Failure != "" {
-			break
-		}
-		if err := r.createDataVolume(ctx, &step.After, template); err != nil {
-			return err
-		}
-	}
-	var actErr error
-	if step.Create != nil {
-		if actErr = r.keepStart(ctx, &step.After); actErr == nil {
-			actErr = r.create(ctx, &step.After, step.Create)
-		}
-	}
-	if step.Status {
-		status := Status(step.After, step.Decision)
-		if err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status, status); err != nil {
-			return err
-		}
-	}
-	if step.Delete {
-		actErr = r.delete(ctx, view)
-	}
-	if step.RemoveFinalizer {
-		return r.writes.RemoveFinalizer(ctx, vm, v1.VirtualMachineControllerFinalizer)
-	}
-	step.again()
-	return actErr
-}
-
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, error) {
 	view := View{VM: vm, Staged: r.Config().LiveUpdate == nil, Now: r.Now()}
@@ -241,8 +168,8 @@ func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
 	if err != nil {
 		return fmt.Errorf("get VMI: %w", err)
 	}
-	if r.writes.Stale(&instance) || r.writes.Deleted(vm, &instance) {
-		return frame.ErrStale
+	if r.writes.Behind(&instance) || r.writes.Deleted(&instance) {
+		return frame.ErrBehind
 	}
 	if view.claim(&instance); view.VMI == nil {
 		return nil
@@ -263,72 +190,6 @@ func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
 		if err == nil {
 			view.Claims = append(view.Claims, &found)
 		}
-	}
-	return nil
-}
-
-// create makes the VMI and puts it into the view, or what went wrong.
-func (r *Reconciler) create(ctx context.Context, view *View, instance *v1.VirtualMachineInstance) error {
-	err := r.writes.Create(ctx, instance)
-	if apierrors.IsAlreadyExists(err) {
-		// Seen by the API server but not by the cache: mostly our own of a moment ago.
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
-			return fmt.Errorf("get VMI: %w", err)
-		}
-		if view.claim(instance); !view.Adopt {
-			return nil
-		}
-		err := r.writes.Change(ctx, instance, func() {
-			instance.OwnerReferences = append(instance.OwnerReferences,
-				*metav1.NewControllerRef(view.VM, v1.VirtualMachineGroupVersionKind))
-		})
-		if err != nil {
-			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
-		}
-		return nil
-	}
-	if err != nil {
-		view.FailureReason, view.Failure = vmicontroller.ReasonFailedCreate, fmt.Sprintf("create VMI: %v", err)
-		if !hasFailure(view.VM, view.Failure) {
-			r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmicontroller.ReasonFailedCreate,
-				"Error creating virtual machine instance: %v", err)
-		}
-		return fmt.Errorf("create VMI: %w", err)
-	}
-	view.VMI = instance
-	r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulCreate,
-		"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
-	return nil
-}
-
-func (r *Reconciler) delete(ctx context.Context, view View) error {
-	deleted, err := r.writes.Delete(ctx, view.VM, view.VMI)
-	if err != nil {
-		r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
-			"Error deleting virtual machine instance %s: %v", view.VMI.Name, err)
-		return fmt.Errorf("delete VMI: %w", err)
-	}
-	if deleted {
-		r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete,
-			"Stopped the virtual machine by deleting the virtual machine instance %s", view.VMI.Name)
-	}
-	return nil
-}
-
-// setStrategy changes the run strategy, in the field that the VM uses for it.
-func (r *Reconciler) setStrategy(
-	ctx context.Context, vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy,
-) error {
-	err := r.writes.Change(ctx, vm, func() {
-		if vm.Spec.Running != nil {
-			running := strategy == v1.RunStrategyAlways
-			vm.Spec.Running = &running
-		} else {
-			vm.Spec.RunStrategy = &strategy
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("write spec.runStrategy: %w", err)
 	}
 	return nil
 }

@@ -1,14 +1,11 @@
 package vmcontroller
 
 import (
-	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/canonical"
@@ -43,32 +40,4 @@ func startRevision(view *View) (*appsv1.ControllerRevision, error) {
 		},
 		Data: data, Revision: vm.Generation,
 	}, nil
-}
-
-// keepStart makes the revision of a start, and removes those of earlier ones. They are read past the cache: they matter
-// when a VM starts only.
-func (r *Reconciler) keepStart(ctx context.Context, view *View) error {
-	revision, err := startRevision(view)
-	if err != nil {
-		return err
-	}
-	if err := r.Client.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("keep the spec that the VM is started with, %s: %w", revision.Name, err)
-	}
-	var all appsv1.ControllerRevisionList
-	err = r.Live.List(ctx, &all, client.InNamespace(view.VM.Namespace),
-		client.MatchingLabels{startRevisionLabel: string(view.VM.UID)})
-	if err != nil {
-		return fmt.Errorf("list the specs of earlier starts: %w", err)
-	}
-	for i := range all.Items {
-		old := &all.Items[i]
-		if old.Name == revision.Name || !metav1.IsControlledBy(old, view.VM) {
-			continue
-		}
-		if err := r.Client.Delete(ctx, old, client.Preconditions{UID: &old.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove the spec of an earlier start, %s: %w", old.Name, err)
-		}
-	}
-	return nil
 }

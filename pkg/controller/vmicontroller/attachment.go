@@ -243,7 +243,7 @@ func (r *Reconciler) noteUnnamed(vmi types.UID, volume string, pod *corev1.Pod) 
 func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
 	var errs []error
 	for _, pod := range step.DeleteAttachments {
-		deleted, err := r.writes.Delete(ctx, view.VMI, pod, client.GracePeriodSeconds(attachmentGrace))
+		deleted, err := r.writes.Delete(ctx, pod, client.GracePeriodSeconds(attachmentGrace))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("delete attachment pod %s: %w", pod.Name, err))
 		}
@@ -261,7 +261,7 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 		pod := Attachment(view.VMI, []string{volume}, owner, facts)
 		status := &step.Status.VolumeStatus[slices.IndexFunc(step.Status.VolumeStatus,
 			func(s v1.VolumeStatus) bool { return s.Name == volume })]
-		if err := r.Client.Create(ctx, pod); err != nil {
+		if err := r.writes.Create(ctx, pod); err != nil {
 			message := fmt.Sprintf("create attachment pod of volume %s: %v", volume, err)
 			if status.Message != message {
 				step.Events = append(step.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})

@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
@@ -46,8 +47,8 @@ func (r *Reconciler) createPod(
 		NetworkResources: resources,
 		FenceAfter:       fenceAfter,
 	})
-	creator := Creator{Client: r.Client, Live: r.Live, Created: r.Created}
-	err = creator.Create(ctx, view.VMI, purpose, pod)
+	creator := Creator{Writes: r.writes, Live: r.Live, Created: r.Created}
+	err = creator.CreatePod(ctx, view.VMI, purpose, pod)
 	switch {
 	case err == nil:
 		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
@@ -65,15 +66,17 @@ var ErrRecorded = errors.New("the VMI has the pod already")
 
 // Creator creates pods for VMIs and remembers their UIDs.
 type Creator struct {
-	Client  client.Client
+	Writes  *frame.Writes
 	Live    client.Reader
 	Created *written.Creations
 }
 
-// Create creates a pod for a VMI. Where its name is taken by a pod that is not known to be the VMI's, it gets another
-// one; what an earlier virt-controller made of that name and did not record is deleted. It returns ErrRecorded when the
-// name is that of a pod which is the VMI's.
-func (c Creator) Create(ctx context.Context, vmi *v1.VirtualMachineInstance, purpose string, pod *corev1.Pod) error {
+// CreatePod creates a pod for a VMI. Where its name is taken by a pod that is not known to be the VMI's, it gets
+// another one; what an earlier virt-controller made of that name and did not record is deleted. It returns ErrRecorded
+// when the name is that of a pod which is the VMI's.
+func (c Creator) CreatePod(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, purpose string, pod *corev1.Pod,
+) error {
 	err := c.create(ctx, vmi.UID, purpose, pod)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -94,9 +97,7 @@ func (c Creator) Create(ctx context.Context, vmi *v1.VirtualMachineInstance, pur
 		return ErrRecorded
 	}
 	if OwnedBy(&existing, vmi.UID) && existing.DeletionTimestamp == nil && !terminal(&existing) {
-		err := c.Client.Delete(ctx, &existing, client.GracePeriodSeconds(strayGrace),
-			client.Preconditions{UID: &existing.UID})
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if _, err := c.Writes.Delete(ctx, &existing, client.GracePeriodSeconds(strayGrace)); err != nil {
 			return fmt.Errorf("delete pod %s, which is not recorded as the VMI's: %w", existing.Name, err)
 		}
 	}
@@ -106,7 +107,7 @@ func (c Creator) Create(ctx context.Context, vmi *v1.VirtualMachineInstance, pur
 
 func (c Creator) create(ctx context.Context, vmi types.UID, purpose string, pod *corev1.Pod) error {
 	end := c.Created.Begin(vmi, purpose)
-	err := c.Client.Create(ctx, pod)
+	err := c.Writes.Create(ctx, pod)
 	if err != nil {
 		end(nil)
 		return err

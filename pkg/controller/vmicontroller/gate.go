@@ -86,14 +86,13 @@ func (r *Reconciler) applyGates(ctx context.Context, gates []GateChange) error {
 			return fmt.Errorf("write the readiness gate of pod %s: %w", gate.Pod.Name, err)
 		}
 		written := gate.Pod.DeepCopy()
-		err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, text))
+		err = r.writes.PatchStatusAs(ctx, written, client.RawPatch(types.StrategicMergePatchType, text))
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			continue // it is gone, perhaps another has its name: its event makes another pass
 		}
 		if err != nil {
 			return fmt.Errorf("write the readiness gate of pod %s: %w", gate.Pod.Name, err)
 		}
-		r.writes.Note(written)
 	}
 	return nil
 }

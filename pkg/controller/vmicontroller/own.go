@@ -189,7 +189,7 @@ func (r *Reconciler) removeStrays(ctx context.Context, view View, strays []*core
 const strayGrace = 1
 
 func (r *Reconciler) removeStray(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
-	deleted, err := r.writes.Delete(ctx, vmi, pod, client.GracePeriodSeconds(strayGrace))
+	deleted, err := r.writes.Delete(ctx, pod, client.GracePeriodSeconds(strayGrace))
 	if err != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}

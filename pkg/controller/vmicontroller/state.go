@@ -169,7 +169,7 @@ func lookAtState(
 // createState makes the claim of the VMI's persistent state. That it cannot be made is said in the VMI's status.
 func (r *Reconciler) createState(ctx context.Context, view View, step *Step) error {
 	claim := StateClaim(view.VMI, r.Config())
-	err := r.Client.Create(ctx, claim)
+	err := r.writes.Create(ctx, claim)
 	switch {
 	case err == nil:
 		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
@@ -252,7 +252,7 @@ func (r *Reconciler) applyState(ctx context.Context, view View, step *Step) erro
 	switch {
 	case old == nil:
 	case ownsState(view.VMI, old):
-		deleted, err := r.writes.Delete(ctx, view.VMI, old)
+		deleted, err := r.writes.Delete(ctx, old)
 		if err != nil {
 			return fmt.Errorf("delete claim %s, which the persistent state has left: %w", old.Name, err)
 		}

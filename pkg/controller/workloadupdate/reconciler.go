@@ -181,10 +181,9 @@ func (r *Reconciler) label(ctx context.Context, instance *v1.VirtualMachineInsta
 	} else {
 		delete(after.Labels, v1.OutdatedLauncherImageLabel)
 	}
-	if err := r.Client.Patch(ctx, after, client.MergeFrom(instance)); err != nil {
+	if err := r.writes.PatchAs(ctx, after, client.MergeFrom(instance)); err != nil {
 		return fmt.Errorf("label VMI %s: %w", keyOf(instance), err)
 	}
-	r.writes.Note(after)
 	return nil
 }
 
@@ -194,15 +193,14 @@ func (r *Reconciler) count(ctx context.Context, kv *v1.KubeVirt, outdated int) e
 	}
 	after := kv.DeepCopy()
 	after.Status.OutdatedVirtualMachineInstanceWorkloads = &outdated
-	if err := r.Client.Status().Patch(ctx, after, client.MergeFrom(kv)); err != nil {
+	if err := r.writes.PatchStatusAs(ctx, after, client.MergeFrom(kv)); err != nil {
 		return fmt.Errorf("write status.outdatedVirtualMachineInstanceWorkloads: %w", err)
 	}
-	r.writes.Note(after)
 	return nil
 }
 
 func (r *Reconciler) migrate(ctx context.Context, move Move) error {
-	if err := migrationcontroller.Update(ctx, r.Client, r.Recorder, move.VMI, move.Name); err != nil {
+	if err := migrationcontroller.CreateUpdate(ctx, r.writes, r.Recorder, move.VMI, move.Name); err != nil {
 		return fmt.Errorf("VMI %s: %w", keyOf(move.VMI), err)
 	}
 	return nil
@@ -224,6 +222,7 @@ func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInsta
 			pod.DeletionTimestamp != nil {
 			continue
 		}
+		// Not by r.writes: what is made is not read back.
 		err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},

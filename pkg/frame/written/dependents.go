@@ -10,17 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Dependents remembers for each object that is reconciled which of its many dependents were made and deleted, until the
-// cache shows it, so that a reconciler that counts them counts right. The zero value is empty; it may be used by
-// several goroutines.
+// Dependents remembers for each object that is reconciled which of its many dependents were made, until the cache shows
+// them, so that a reconciler that counts them counts right. The zero value is empty; it may be used by several
+// goroutines.
 type Dependents struct {
-	mu  sync.Mutex
-	all map[types.NamespacedName]*expected
-}
-
-type expected struct {
-	made    map[types.UID]Made
-	deleted map[types.UID]bool
+	mu   sync.Mutex
+	made map[types.NamespacedName]map[types.UID]Made
 }
 
 // Made is a dependent that was made and that the cache may not show yet.
@@ -34,71 +29,37 @@ type Made struct {
 func (d *Dependents) Made(key types.NamespacedName, dependent client.Object, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.of(key).
-		made[dependent.GetUID()] = Made{Key: client.ObjectKeyFromObject(dependent), UID: dependent.GetUID(), At: at}
+	if d.made == nil {
+		d.made = map[types.NamespacedName]map[types.UID]Made{}
+	}
+	if d.made[key] == nil {
+		d.made[key] = map[types.UID]Made{}
+	}
+	uid := dependent.GetUID()
+	d.made[key][uid] = Made{Key: client.ObjectKeyFromObject(dependent), UID: uid, At: at}
 }
 
-// Deleted remembers that a dependent of key was deleted.
-func (d *Dependents) Deleted(key types.NamespacedName, dependent client.Object) {
+// unseen are the dependents that were made and are not among shown, what the cache has; the oldest first. Those that it
+// shows are forgotten.
+func (d *Dependents) unseen(key types.NamespacedName, shown map[types.UID]bool) []Made {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.of(key).deleted[dependent.GetUID()] = true
-}
-
-func (d *Dependents) of(key types.NamespacedName) *expected {
-	if d.all == nil {
-		d.all = map[types.NamespacedName]*expected{}
+	maps.DeleteFunc(d.made[key], func(uid types.UID, _ Made) bool { return shown[uid] })
+	if len(d.made[key]) == 0 {
+		delete(d.made, key)
 	}
-	if d.all[key] == nil {
-		d.all[key] = &expected{made: map[types.UID]Made{}, deleted: map[types.UID]bool{}}
-	}
-	return d.all[key]
-}
-
-// Settle compares with what the cache shows: deleting says of each dependent, by UID, whether it is being deleted.
-// unseen are those that were made and are not shown, the oldest first; stale says that one is shown as if it had not
-// been deleted. What the cache shows as it should be is forgotten.
-func (d *Dependents) Settle(key types.NamespacedName, deleting map[types.UID]bool) (unseen []Made, stale bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	expected, ok := d.all[key]
-	if !ok {
-		return nil, false
-	}
-	maps.DeleteFunc(expected.made, func(uid types.UID, _ Made) bool {
-		_, seen := deleting[uid]
-		return seen
-	})
-	maps.DeleteFunc(expected.deleted, func(uid types.UID, _ bool) bool {
-		going, there := deleting[uid]
-		return !there || going
-	})
-	if len(expected.made)+len(expected.deleted) == 0 {
-		delete(d.all, key)
-		return nil, false
-	}
-	unseen = slices.SortedFunc(maps.Values(expected.made), func(a, b Made) int { return a.At.Compare(b.At) })
-	return unseen, len(expected.deleted) > 0
-}
-
-// Gone reports whether a dependent was deleted, which the cache has not shown yet.
-func (d *Dependents) Gone(key types.NamespacedName, dependent client.Object) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	expected, ok := d.all[key]
-	return ok && expected.deleted[dependent.GetUID()]
+	return slices.SortedFunc(maps.Values(d.made[key]), func(a, b Made) int { return a.At.Compare(b.At) })
 }
 
 // forgetful is when a dependent that was made and that the cache does not show is asked for: it may be gone already.
 const forgetful = 5 * time.Second
 
-// Stale reports whether the cache does not show yet what was made and deleted last, as Settle finds it. there reports
-// whether a dependent that was made a while ago still exists.
-func (d *Dependents) Stale(
-	key types.NamespacedName, deleting map[types.UID]bool, now time.Time, there func(Made) (bool, error),
-) (bool, error) {
-	unseen, stale := d.Settle(key, deleting)
-	for _, made := range unseen {
+// Behind reports whether the cache, which has the dependents that are shown, does not have one yet that was made. there
+// reports whether a dependent that was made a while ago still exists.
+func (d *Dependents) Behind(
+	key types.NamespacedName, shown map[types.UID]bool, now time.Time, there func(Made) (bool, error),
+) (behind bool, err error) {
+	for _, made := range d.unseen(key, shown) {
 		if now.Sub(made.At) < forgetful {
 			stale = true
 			continue
@@ -120,14 +81,12 @@ func (d *Dependents) Stale(
 func (d *Dependents) drop(key types.NamespacedName, uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if expected, ok := d.all[key]; ok {
-		delete(expected.made, uid)
-	}
+	delete(d.made[key], uid)
 }
 
 // Forget drops an object that does not exist any more.
 func (d *Dependents) Forget(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.all, key)
+	delete(d.made, key)
 }

@@ -1,6 +1,7 @@
 package written
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,21 +18,23 @@ func TestDependents(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
 		}
 	}
-	expect := func(what string, shown map[types.UID]bool, wantUnseen int, wantStale bool) {
+	expect := func(what string, shown map[types.UID]bool, want ...string) {
 		t.Helper()
-		if unseen, stale := d.Settle(set, shown); len(unseen) != wantUnseen || stale != wantStale {
-			t.Errorf("%s: unseen %v, stale %t", what, unseen, stale)
+		var got []string
+		for _, made := range d.unseen(set, shown) {
+			got = append(got, made.Key.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: unseen %q", what, got)
 		}
 	}
-	expect("nothing", nil, 0, false)
+	expect("nothing", nil)
 	at := time.Unix(1, 0)
 	d.Made(set, instance("a"), at)
 	d.Made(set, instance("b"), at.Add(time.Second))
-	if unseen, _ := d.Settle(set, nil); len(unseen) != 2 || unseen[0].Key.Name != "a" {
-		t.Errorf("unseen %v", unseen)
-	}
-	expect("one is shown", map[types.UID]bool{"uid-a": false}, 1, false)
-	expect("it is gone again", map[types.UID]bool{}, 1, false)
+	expect("the oldest first", nil, "a", "b")
+	expect("one is shown", map[types.UID]bool{"uid-a": true}, "b")
+	expect("it is gone again", nil, "b")
 	asks := 0
 	gone := func(made Made) (bool, error) {
 		asks++
@@ -43,15 +46,11 @@ func TestDependents(t *testing.T) {
 	if stale, err := d.Stale(set, nil, at.Add(time.Minute), gone); stale || err != nil || asks != 1 {
 		t.Errorf("later: stale %t, %v, %d questions", stale, err, asks)
 	}
-	expect("the other will never be shown", map[types.UID]bool{}, 0, false)
-
-	d.Deleted(set, instance("c"))
-	expect("not seen to be deleted", map[types.UID]bool{"uid-c": false}, 0, true)
-	expect("seen to be deleted", map[types.UID]bool{"uid-c": true}, 0, false)
-	expect("forgotten", map[types.UID]bool{"uid-c": false}, 0, false)
-	d.Deleted(set, instance("c"))
-	expect("gone", map[types.UID]bool{}, 0, false)
+	expect("the other will never be shown", nil)
 	d.Made(set, instance("d"), at)
+	if behind, err := d.Behind(set, nil, at.Add(time.Minute), gone); !behind || err != nil || asks != 2 {
+		t.Errorf("still there: behind %t, %v, %d questions", behind, err, asks)
+	}
 	d.Forget(set)
-	expect("the set is gone", nil, 0, false)
+	expect("the set is gone", nil)
 }

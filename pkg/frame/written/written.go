@@ -4,8 +4,6 @@
 package written
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,77 +12,56 @@ import (
 // Log remembers the version of each object of one kind after its last write. The zero Log is empty;
 // it may be used by several goroutines.
 type Log struct {
-	versions sync.Map // types.NamespacedName → string
+	versions recent[types.NamespacedName, string]
 }
 
 // Note remembers an object as the API server answered to a write.
 func (l *Log) Note(object client.Object) {
-	l.versions.Store(client.ObjectKeyFromObject(object), object.GetResourceVersion())
+	l.versions.put(client.ObjectKeyFromObject(object), object.GetResourceVersion())
 }
 
 // Stale reports whether an object from the cache is older than the last write. Once it is not, the
 // write is forgotten.
 func (l *Log) Stale(object client.Object) bool {
 	key := client.ObjectKeyFromObject(object)
-	version, ok := l.versions.Load(key)
+	version, ok := l.versions.get(key)
 	if !ok {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version.(string))
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
 	if err == nil && order < 0 {
 		return true
 	}
-	l.versions.CompareAndDelete(key, version)
+	l.versions.dropIf(key, version)
 	return false
 }
 
 // Forget drops an object that does not exist any more.
-func (l *Log) Forget(key types.NamespacedName) {
-	l.versions.Delete(key)
-}
+func (l *Log) Forget(key types.NamespacedName) { l.versions.drop(key) }
 
-// Deletions remembers for each object that is reconciled which dependents were deleted, until the cache shows it. The
-// zero value is empty; it may be used by several goroutines.
+// Deletions remembers which objects were deleted, until the cache shows it. The zero value is empty; it may be used by
+// several goroutines.
 type Deletions struct {
-	mu   sync.Mutex
-	uids map[types.NamespacedName]map[types.UID]bool
+	uids recent[types.UID, bool]
 }
 
-// Note remembers that a dependent of key was deleted.
-func (d *Deletions) Note(key types.NamespacedName, dependent client.Object) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.uids == nil {
-		d.uids = map[types.NamespacedName]map[types.UID]bool{}
-	}
-	if d.uids[key] == nil {
-		d.uids[key] = map[types.UID]bool{}
-	}
-	d.uids[key][dependent.GetUID()] = true
-}
+// Note remembers that an object was deleted.
+func (d *Deletions) Note(object client.Object) { d.uids.put(object.GetUID(), true) }
 
-// Stale reports whether a dependent from the cache is older than its deletion.
-func (d *Deletions) Stale(key types.NamespacedName, dependent client.Object) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if dependent.GetDeletionTimestamp() != nil {
-		delete(d.uids[key], dependent.GetUID())
+// Behind reports whether an object from the cache is older than its deletion.
+func (d *Deletions) Behind(object client.Object) bool {
+	if object.GetDeletionTimestamp() != nil {
+		d.uids.drop(object.GetUID())
 	}
-	return d.uids[key][dependent.GetUID()]
-}
-
-// Forget drops an object that does not exist any more.
-func (d *Deletions) Forget(key types.NamespacedName) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.uids, key)
+	_, deleted := d.uids.get(object.GetUID())
+	return deleted
 }
 
 // Releases remembers for each object the version from which its last finalizer was taken. Such an
 // object is gone, which the API server's answer does not show by a newer version. The zero value is
 // empty; it may be used by several goroutines.
 type Releases struct {
-	versions sync.Map // types.NamespacedName → release
+	versions recent[types.NamespacedName, release]
 }
 
 type release struct {
@@ -94,16 +71,14 @@ type release struct {
 
 // Note remembers an object as it was read before its finalizer was taken.
 func (r *Releases) Note(object client.Object) {
-	r.versions.Store(client.ObjectKeyFromObject(object), release{object.GetUID(), object.GetResourceVersion()})
+	r.versions.put(client.ObjectKeyFromObject(object), release{object.GetUID(), object.GetResourceVersion()})
 }
 
-// Stale reports whether an object from the cache is the one that was released.
-func (r *Releases) Stale(object client.Object) bool {
-	noted, ok := r.versions.Load(client.ObjectKeyFromObject(object))
+// Behind reports whether an object from the cache is the one that was released.
+func (r *Releases) Behind(object client.Object) bool {
+	noted, ok := r.versions.get(client.ObjectKeyFromObject(object))
 	return ok && noted == release{object.GetUID(), object.GetResourceVersion()}
 }
 
 // Forget drops an object that does not exist any more.
-func (r *Releases) Forget(key types.NamespacedName) {
-	r.versions.Delete(key)
-}
+func (r *Releases) Forget(key types.NamespacedName) { r.versions.drop(key) }

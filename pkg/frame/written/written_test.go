@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -44,26 +43,24 @@ func TestLog(t *testing.T) {
 }
 
 func TestDeletions(t *testing.T) {
-	key := types.NamespacedName{Name: "vmi"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
 	var deletions Deletions
-	if deletions.Stale(key, pod) {
-		t.Error("stale though nothing was deleted")
+	if deletions.Behind(pod) {
+		t.Error("behind though nothing was deleted")
 	}
-	deletions.Note(key, pod)
-	if !deletions.Stale(key, pod) {
-		t.Error("not stale")
+	deletions.Note(pod)
+	if !deletions.Behind(pod) {
+		t.Error("not behind")
 	}
-	if deletions.Stale(key, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}}) {
-		t.Error("another object is stale")
+	if deletions.Behind(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}}) {
+		t.Error("another object is behind")
 	}
 	pod.DeletionTimestamp = new(metav1.Now())
-	if deletions.Stale(key, pod) {
-		t.Error("stale though the deletion was seen")
+	if deletions.Behind(pod) {
+		t.Error("behind though the deletion was seen")
 	}
 	pod.DeletionTimestamp = nil
-	deletions.Forget(key)
-	if deletions.Stale(key, pod) {
+	if deletions.Behind(pod) {
 		t.Error("not forgotten")
 	}
 }
