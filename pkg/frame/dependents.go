@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-// CreateCounted is Create for a dependent of owner that is counted; see CountsBehind.
+// CreateCounted is Create for a dependent of owner that is counted; see CountsStale.
 func (w *Writes) CreateCounted(ctx context.Context, owner, dependent client.Object, now time.Time) error {
 	if err := w.Create(ctx, dependent); err != nil {
 		return err
@@ -23,14 +23,14 @@ func (w *Writes) CreateCounted(ctx context.Context, owner, dependent client.Obje
 	return nil
 }
 
-// CountsBehind reports whether the cache, which has the dependents that are shown, does not have one yet that owner has
+// CountsStale reports whether the cache, which has the dependents that are shown, does not have one yet that owner has
 // made by CreateCounted. live reads past the cache what was made a while ago and may be gone; kind is any object of the
 // dependents' kind.
-func (w *Writes) CountsBehind(
+func (w *Writes) CountsStale(
 	ctx context.Context, live client.Reader, owner client.Object, shown map[types.UID]bool, now time.Time,
 	kind client.Object,
 ) (bool, error) {
-	return w.dependents.Behind(client.ObjectKeyFromObject(owner), shown, now, func(made written.Made) (bool, error) {
+	return w.dependents.Stale(client.ObjectKeyFromObject(owner), shown, now, func(made written.Made) (bool, error) {
 		found := kind.DeepCopyObject().(client.Object)
 		err := live.Get(ctx, made.Key, found)
 		if client.IgnoreNotFound(err) != nil {

@@ -45,11 +45,11 @@ func TestCounts(t *testing.T) {
 			builder.WithObjects(tc.now)
 		}
 		live, later := builder.Build(), at.Add(tc.later)
-		got, err := w.CountsBehind(t.Context(), live, owner, tc.shown, later, &corev1.ConfigMap{})
+		got, err := w.CountsStale(t.Context(), live, owner, tc.shown, later, &corev1.ConfigMap{})
 		if err != nil || got != tc.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		_, err = w.CountsBehind(t.Context(), live, owner, nil, at.Add(time.Minute), &unregistered{})
+		_, err = w.CountsStale(t.Context(), live, owner, nil, at.Add(time.Minute), &unregistered{})
 		if (err != nil) != tc.want {
 			t.Errorf("%s: what is still counted cannot be read: %v", name, err)
 		}
@@ -58,8 +58,8 @@ func TestCounts(t *testing.T) {
 	if err := w.CreateCounted(t.Context(), owner, child("x", "b", "1"), at); err == nil {
 		t.Error("a name that is taken is no error")
 	}
-	if behind, err := w.CountsBehind(t.Context(), nil, owner, nil, at, &corev1.ConfigMap{}); behind || err != nil {
-		t.Errorf("what was not made is counted: %t, %v", behind, err)
+	if stale, err := w.CountsStale(t.Context(), nil, owner, nil, at, &corev1.ConfigMap{}); stale || err != nil {
+		t.Errorf("what was not made is counted: %t, %v", stale, err)
 	}
 }
 

@@ -284,7 +284,7 @@ func TestPatchAs(t *testing.T) {
 		if err := patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
 			t.Fatal(err)
 		}
-		if !w.Behind(a.cached) || w.Behind(pod) {
+		if !w.Stale(a.cached) || w.Stale(pod) {
 			t.Errorf("%s: the write is not noted", text)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-// Writes writes objects of any kinds and remembers their versions, so that the cache is known to be behind while it
+// Writes writes objects of any kinds and remembers their versions, so that the cache is known to be stale while it
 // does not show them. What is patched must not have been written by another meanwhile, but for PatchAs. It may be used
 // by several goroutines.
 type Writes struct {
@@ -141,4 +141,4 @@ func (w *Writes) Delete(
 }
 
 // Deleted reports whether an object from the cache is older than its deletion.
-func (w *Writes) Deleted(object client.Object) bool { return w.deleted.Behind(object) }
+func (w *Writes) Deleted(object client.Object) bool { return w.deleted.Stale(object) }

@@ -61,21 +61,21 @@ func fromFile(text string) (string, error) {
 	return strings.Join(columns, ","), nil
 }
 
-// PrintObj prints a row for obj, or for each item when it is a list.
+// Rows is a report of many things of a kind. RowLists are the keys of its JSON that have them.
+type Rows interface{ RowLists() []string }
+
+// PrintObj prints a row for obj, or for each item when it is a list or a report of many things.
 func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
-	items := []runtime.Object{obj}
-	if meta.IsListType(obj) {
-		var err error
-		if items, err = meta.ExtractList(obj); err != nil {
-			return err
-		}
+	items, err := c.items(obj)
+	if err != nil {
+		return err
 	}
 	table := NewTable(w)
 	if !c.bare {
 		table.Row(c.headers...)
 	}
 	for _, item := range items {
-		row, err := c.row(item)
+		row, _, err := c.row(item)
 		if err != nil {
 			return err
 		}
@@ -84,23 +84,74 @@ func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
 	return table.Flush()
 }
 
-func (c *customColumns) row(item runtime.Object) ([]string, error) {
-	value, err := tree(item)
+// items are what has a row each. Those of a report are the things in it, unless the report itself has more of the
+// columns, such as .items[*].name.
+func (c *customColumns) items(obj runtime.Object) ([]any, error) {
+	objects := []runtime.Object{obj}
+	if isList(obj) {
+		var err error
+		if objects, err = meta.ExtractList(obj); err != nil {
+			return nil, err
+		}
+	}
+	items := make([]any, len(objects))
+	for i, object := range objects {
+		item, err := tree(object)
+		if err != nil {
+			return nil, err
+		}
+		items[i] = item
+	}
+	report, ok := obj.(Rows)
+	if !ok {
+		return items, nil
+	}
+	var rows []any
+	for _, key := range report.RowLists() {
+		list, _ := items[0].(map[string]any)[key].([]any) // absent where it is empty
+		rows = append(rows, list...)
+	}
+	inRows, err := c.foundIn(rows)
 	if err != nil {
 		return nil, err
 	}
-	row := make([]string, len(c.paths))
-	for i, path := range c.paths {
-		results, err := path.FindResults(value)
-		if err != nil {
-			return nil, fmt.Errorf("column %s: %w", c.headers[i], err)
-		}
-		row[i] = cell(results)
+	inReport, err := c.foundIn(items)
+	if err != nil || inReport > inRows {
+		return items, err
 	}
-	return row, nil
+	return rows, nil
 }
 
-func cell(results [][]reflect.Value) string {
+// foundIn is how many of the columns an item has, the most of all items.
+func (c *customColumns) foundIn(items []any) (most int, err error) {
+	for _, item := range items {
+		_, found, err := c.row(item)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, found)
+	}
+	return most, nil
+}
+
+// row are the columns of a JSON value, and how many of them were found there.
+func (c *customColumns) row(item any) (row []string, found int, err error) {
+	row = make([]string, len(c.paths))
+	for i, path := range c.paths {
+		results, err := path.FindResults(item)
+		if err != nil {
+			return nil, 0, fmt.Errorf("column %s: %w", c.headers[i], err)
+		}
+		text, has := cell(results)
+		if row[i] = text; has {
+			found++
+		}
+	}
+	return row, found, nil
+}
+
+// cell is what a path found, and whether it found anything.
+func cell(results [][]reflect.Value) (text string, found bool) {
 	var values []string
 	for _, group := range results {
 		for _, v := range group {
@@ -113,7 +164,7 @@ func cell(results [][]reflect.Value) string {
 		}
 	}
 	if len(values) == 0 {
-		return "<none>"
+		return "<none>", false
 	}
-	return strings.Join(values, ",")
+	return strings.Join(values, ","), true
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // Output is a command's -o flag: json, jsonl, yaml, name, jsonpath=…, go-template=… and custom-columns=… with
@@ -24,11 +26,20 @@ type Output struct {
 	Format string
 	// NoHeaders leaves out the titles of custom-columns.
 	NoHeaders bool
+	// Nameless is whether what is printed has no name, so that -o name is refused before anything is done.
+	Nameless bool
 
 	own               []string
 	template          string
 	allowMissingKeys  bool
 	showManagedFields bool
+}
+
+// NewNameless returns the value of a flag for what has no name.
+func NewNameless(own ...string) *Output {
+	o := NewOutput(own...)
+	o.Nameless = true
+	return o
 }
 
 // NewOutput returns the flag's value. own are formats that the command prints itself.
@@ -53,8 +64,12 @@ func (o *Output) AddFlags(cmd *cobra.Command) {
 }
 
 func (o *Output) formats() []string {
-	return append(slices.Clone(o.own), "json", FormatLines, "yaml", "name", "jsonpath=…", "jsonpath-file=…",
-		"go-template=…", "go-template-file=…", "custom-columns=…", "custom-columns-file=…")
+	out := append(slices.Clone(o.own), "json", FormatLines, "yaml")
+	if !o.Nameless {
+		out = append(out, "name")
+	}
+	return append(out, "jsonpath=…", "jsonpath-file=…", "go-template=…", "go-template-file=…", "custom-columns=…",
+		"custom-columns-file=…")
 }
 
 func (o *Output) completions() []string {
@@ -136,6 +151,10 @@ func (o *Output) printer() (printers.ResourcePrinter, error) {
 	case "yaml":
 		return o.withoutManagedFields(&printers.YAMLPrinter{}), nil
 	case "name":
+		if o.Nameless {
+			return nil, UsageErrorf("-o name: what is printed has no name; use one of %s",
+				strings.Join(o.formats(), ", "))
+		}
 		return printers.ResourcePrinterFunc(printName), nil
 	case "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "template", "go-template-file", "templatefile",
 		"custom-columns", "custom-columns-file":
@@ -148,19 +167,34 @@ func (o *Output) printer() (printers.ResourcePrinter, error) {
 	return nil, UsageErrorf("unknown output format %q; use one of %s", o.Format, strings.Join(o.formats(), ", "))
 }
 
-// printName writes KIND.GROUP/NAME, as kubectl does, or KIND.GROUP of a report that has no name.
+// printName writes KIND.GROUP/NAME, as kubectl does, and of a report of many objects one for each.
 func printName(obj runtime.Object, w io.Writer) error {
 	if m, err := meta.Accessor(obj); err == nil && m.GetName() != "" || obj.GetObjectKind().GroupVersionKind().
 		Kind == "" {
 		return (&printers.NamePrinter{ShortOutput: true}).PrintObj(obj, w)
 	}
-	text := strings.ToLower(obj.GetObjectKind().GroupVersionKind().GroupKind().String())
-	if report, ok := obj.(Named); ok {
-		text += "/" + report.ReportName()
+	kind := obj.GetObjectKind().GroupVersionKind()
+	switch report := obj.(type) {
+	case Named:
+		_, err := fmt.Fprintln(w, strings.ToLower(kind.GroupKind().String())+"/"+report.ReportName())
+		return err
+	case ObjectNamer:
+		for _, name := range report.ObjectNames() {
+			if _, err := fmt.Fprintln(w, name); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	_, err := fmt.Fprintln(w, text)
+	if kind.GroupVersion().String() == action.ReportVersion {
+		return UsageErrorf("-o name: a %s has no name; use another format", kind.Kind)
+	}
+	_, err := fmt.Fprintln(w, strings.ToLower(kind.GroupKind().String())) // its name is to be generated
 	return err
 }
+
+// ObjectNamer is a report of many objects, whose names it returns as KIND.GROUP/NAME.
+type ObjectNamer interface{ ObjectNames() []string }
 
 // Named is a report about one thing, which it is named after.
 type Named interface{ ReportName() string }

@@ -194,7 +194,14 @@ func TestNameOfWhatHasNone(t *testing.T) {
 	o.Format = "name"
 	var b bytes.Buffer
 	report := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "cli.virtkit.io/v1", Kind: "SomeReport"}}
-	if err := o.Print(report, &b); err != nil || b.String() != "somereport.cli.virtkit.io\n" {
+	if err := o.Print(report, &b); ExitCode(err) != ExitUsage || b.Len() > 0 {
 		t.Errorf("got %q and error %v", b.String(), err)
+	}
+	if o = NewNameless(); o.Validate() != nil || strings.Contains(strings.Join(o.formats(), " "), "name") {
+		t.Errorf("%v", o.formats())
+	}
+	o.Format = "name"
+	if err := o.Validate(); ExitCode(err) != ExitUsage {
+		t.Errorf("it is not refused before anything is done: %v", err)
 	}
 }

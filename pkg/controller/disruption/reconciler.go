@@ -94,8 +94,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	var budget policyv1.PodDisruptionBudget
 	key := types.NamespacedName{Namespace: instance.Namespace, Name: Name(instance)}
 	switch err := r.Client.Get(ctx, key, &budget); {
-	case err == nil && (r.writes.Behind(&budget) || r.writes.Deleted(&budget)):
-		return view, frame.ErrBehind
+	case err == nil && (r.writes.Stale(&budget) || r.writes.Deleted(&budget)):
+		return view, frame.ErrStale
 	case err == nil:
 		view.Budget = &budget
 	case !apierrors.IsNotFound(err):

@@ -142,16 +142,16 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 			return view, err
 		}
 		shown[m.VM.UID] = true
-		behind = behind || r.writes.Behind(m.VM) || r.writes.Deleted(m.VM) || m.VMI != nil && r.writes.Behind(m.VMI)
+		stale = stale || r.writes.Stale(m.VM) || r.writes.Deleted(m.VM) || m.VMI != nil && r.writes.Stale(m.VMI)
 		view.Machines = append(view.Machines, m)
 	}
 	slices.SortFunc(view.Machines, byOrdinal)
-	counts, err := r.writes.CountsBehind(ctx, r.Live, p, shown, r.Now(), &v1.VirtualMachine{})
+	counts, err := r.writes.CountsStale(ctx, r.Live, p, shown, r.Now(), &v1.VirtualMachine{})
 	if err != nil {
 		return view, err
 	}
-	if counts || behind {
-		return view, frame.ErrBehind
+	if counts || stale {
+		return view, frame.ErrStale
 	}
 	view.Taken = func(name string) bool {
 		var other v1.VirtualMachine

@@ -103,8 +103,8 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 			return View{}, fmt.Errorf("list VMIs: %w", err)
 		}
 		for i := range list.Items {
-			if r.writes.Behind(&list.Items[i]) || r.writes.Deleted(&list.Items[i]) {
-				return View{}, frame.ErrBehind
+			if r.writes.Stale(&list.Items[i]) || r.writes.Deleted(&list.Items[i]) {
+				return View{}, frame.ErrStale
 			}
 			vmis = append(vmis, &list.Items[i])
 		}
@@ -113,7 +113,7 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 	for _, instance := range claimed.Mine {
 		shown[instance.UID] = true
 	}
-	behind, err := r.writes.CountsBehind(ctx, r.Live, set, shown, r.Now(), &v1.VirtualMachineInstance{})
+	stale, err := r.writes.CountsStale(ctx, r.Live, set, shown, r.Now(), &v1.VirtualMachineInstance{})
 	if err != nil {
 		return View{}, err
 	}

@@ -161,9 +161,9 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 			view.Cut[found.Name] = *cut
 		}
 	}
-	behind, err := r.writes.CountsBehind(ctx, r.Live, content, shown, view.Now, &snapshotv1.VolumeSnapshot{})
-	if behind && err == nil && view.Served {
-		return frame.ErrBehind
+	stale, err := r.writes.CountsStale(ctx, r.Live, content, shown, view.Now, &snapshotv1.VolumeSnapshot{})
+	if stale && err == nil && view.Served {
+		return frame.ErrStale
 	}
 	return err
 }

@@ -124,7 +124,7 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 	key := types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot)}
 	switch err := r.Client.Get(ctx, key, content); {
 	case err == nil && r.writes.Deleted(content):
-		return view, frame.ErrBehind
+		return view, frame.ErrStale
 	case err == nil:
 		view.Content = content
 	case client.IgnoreNotFound(err) != nil:

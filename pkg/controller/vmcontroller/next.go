@@ -66,7 +66,7 @@ func Next(view View) Step {
 	}
 	step := Step{After: view}
 	after := &step.After
-	after.awaitPlace()
+	after.awaitRename()
 	if err := step.follow(); err != nil {
 		return Step{Invalid: err}
 	}

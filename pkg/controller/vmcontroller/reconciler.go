@@ -168,8 +168,8 @@ func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
 	if err != nil {
 		return fmt.Errorf("get VMI: %w", err)
 	}
-	if r.writes.Behind(&instance) || r.writes.Deleted(&instance) {
-		return frame.ErrBehind
+	if r.writes.Stale(&instance) || r.writes.Deleted(&instance) {
+		return frame.ErrStale
 	}
 	if view.claim(&instance); view.VMI == nil {
 		return nil

@@ -54,11 +54,11 @@ func (d *Dependents) unseen(key types.NamespacedName, shown map[types.UID]bool) 
 // forgetful is when a dependent that was made and that the cache does not show is asked for: it may be gone already.
 const forgetful = 5 * time.Second
 
-// Behind reports whether the cache, which has the dependents that are shown, does not have one yet that was made. there
+// Stale reports whether the cache, which has the dependents that are shown, does not have one yet that was made. there
 // reports whether a dependent that was made a while ago still exists.
-func (d *Dependents) Behind(
+func (d *Dependents) Stale(
 	key types.NamespacedName, shown map[types.UID]bool, now time.Time, there func(Made) (bool, error),
-) (behind bool, err error) {
+) (stale bool, err error) {
 	for _, made := range d.unseen(key, shown) {
 		if now.Sub(made.At) < forgetful {
 			stale = true

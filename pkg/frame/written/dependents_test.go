@@ -48,8 +48,8 @@ func TestDependents(t *testing.T) {
 	}
 	expect("the other will never be shown", nil)
 	d.Made(set, instance("d"), at)
-	if behind, err := d.Behind(set, nil, at.Add(time.Minute), gone); !behind || err != nil || asks != 2 {
-		t.Errorf("still there: behind %t, %v, %d questions", behind, err, asks)
+	if stale, err := d.Stale(set, nil, at.Add(time.Minute), gone); !stale || err != nil || asks != 2 {
+		t.Errorf("still there: stale %t, %v, %d questions", stale, err, asks)
 	}
 	d.Forget(set)
 	expect("the set is gone", nil)

@@ -48,8 +48,8 @@ type Deletions struct {
 // Note remembers that an object was deleted.
 func (d *Deletions) Note(object client.Object) { d.uids.put(object.GetUID(), true) }
 
-// Behind reports whether an object from the cache is older than its deletion.
-func (d *Deletions) Behind(object client.Object) bool {
+// Stale reports whether an object from the cache is older than its deletion.
+func (d *Deletions) Stale(object client.Object) bool {
 	if object.GetDeletionTimestamp() != nil {
 		d.uids.drop(object.GetUID())
 	}
@@ -74,8 +74,8 @@ func (r *Releases) Note(object client.Object) {
 	r.versions.put(client.ObjectKeyFromObject(object), release{object.GetUID(), object.GetResourceVersion()})
 }
 
-// Behind reports whether an object from the cache is the one that was released.
-func (r *Releases) Behind(object client.Object) bool {
+// Stale reports whether an object from the cache is the one that was released.
+func (r *Releases) Stale(object client.Object) bool {
 	noted, ok := r.versions.get(client.ObjectKeyFromObject(object))
 	return ok && noted == release{object.GetUID(), object.GetResourceVersion()}
 }

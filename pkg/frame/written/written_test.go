@@ -45,22 +45,22 @@ func TestLog(t *testing.T) {
 func TestDeletions(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
 	var deletions Deletions
-	if deletions.Behind(pod) {
-		t.Error("behind though nothing was deleted")
+	if deletions.Stale(pod) {
+		t.Error("stale though nothing was deleted")
 	}
 	deletions.Note(pod)
-	if !deletions.Behind(pod) {
-		t.Error("not behind")
+	if !deletions.Stale(pod) {
+		t.Error("not stale")
 	}
-	if deletions.Behind(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}}) {
-		t.Error("another object is behind")
+	if deletions.Stale(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}}) {
+		t.Error("another object is stale")
 	}
 	pod.DeletionTimestamp = new(metav1.Now())
-	if deletions.Behind(pod) {
-		t.Error("behind though the deletion was seen")
+	if deletions.Stale(pod) {
+		t.Error("stale though the deletion was seen")
 	}
 	pod.DeletionTimestamp = nil
-	if deletions.Behind(pod) {
+	if deletions.Stale(pod) {
 		t.Error("not forgotten")
 	}
 }

@@ -30,6 +30,9 @@ type Report struct {
 	Skipped []Object `json:"skipped,omitempty"`
 }
 
+// RowLists are the keys of the objects.
+func (r *Report) RowLists() []string { return []string{"objects"} }
+
 // Object is one object of the manifest.
 type Object struct {
 	// Kind, Namespace and Name are the object's.

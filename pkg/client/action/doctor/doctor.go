@@ -56,6 +56,9 @@ type Report struct {
 	Checks []Check `json:"checks"`
 }
 
+// RowLists are the keys of the checks.
+func (r *Report) RowLists() []string { return []string{"checks"} }
+
 // Check is one thing that was looked at.
 type Check struct {
 	// Area is client, cluster, stack or node.

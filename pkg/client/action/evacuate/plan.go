@@ -69,6 +69,9 @@ type Report struct {
 	Guests []Guest `json:"guests"`
 }
 
+// RowLists are the keys of the guests.
+func (r *Report) RowLists() []string { return []string{"guests"} }
+
 // Guest is one of the node's.
 type Guest struct {
 	// Namespace and Name are the VirtualMachineInstance's.

@@ -76,6 +76,9 @@ type Report struct {
 	Entries []Listed `json:"entries"`
 }
 
+// RowLists are the keys of the entries.
+func (r *Report) RowLists() []string { return []string{"entries"} }
+
 // Listed is an entry and what became of it.
 type Listed struct {
 	Entry `json:",inline"`

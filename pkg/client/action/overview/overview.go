@@ -35,6 +35,9 @@ type Report struct {
 	Unreadable map[string]string `json:"unreadable,omitempty"`
 }
 
+// RowLists are the keys of the machines.
+func (r *Report) RowLists() []string { return []string{"machines"} }
+
 // Machine is a VirtualMachine with its instance, or an instance alone.
 type Machine struct {
 	// Namespace and Name are the machine's.

@@ -32,6 +32,18 @@ type Report struct {
 	Unanswered []stats.Unanswered `json:"unanswered,omitempty"`
 }
 
+// RowLists are the keys of the guests.
+func (r *Report) RowLists() []string { return []string{"items"} }
+
+// ObjectNames are the guests' instances, as kubectl names objects.
+func (r *Report) ObjectNames() []string {
+	var out []string
+	for i := range r.Items {
+		out = append(out, "virtualmachineinstance.kubevirt.io/"+r.Items[i].Name)
+	}
+	return out
+}
+
 // Row is one guest.
 type Row struct {
 	// Namespace and Name are the machine's, Node where it runs.
@@ -195,6 +207,7 @@ type watched struct {
 
 // next reads once; ok is false where nobody answers.
 func (r *watched) next(ctx context.Context) (now stats.List, ok bool, err error) {
+	r.outage.Asks()
 	now, err = r.client.Stats(ctx, r.namespace)
 	switch {
 	case ctx.Err() != nil:

@@ -59,6 +59,9 @@ type Report struct {
 	VirtualMachines []Level `json:"virtualMachines,omitempty"`
 }
 
+// RowLists are the keys of the levels.
+func (r *Report) RowLists() []string { return []string{"components", "virtualMachines"} }
+
 // Level is how much one component, or the launcher of one VM, logs.
 type Level struct {
 	// Name is the component's or the VM's.

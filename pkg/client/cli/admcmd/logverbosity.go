@@ -35,7 +35,7 @@ type Options struct {
 
 // NewCmdLogVerbosity makes the command.
 func NewCmdLogVerbosity(f *cli.Factory) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput(), Components: map[string]*string{}}
+	o := &Options{Factory: f, Output: cli.NewNameless(), Components: map[string]*string{}}
 	cmd := &cobra.Command{
 		Use:   "log-verbosity",
 		Short: "Show, set or reset how much the components log",

@@ -40,7 +40,7 @@ type Options struct {
 
 // NewCmdDashboard makes the command.
 func NewCmdDashboard(f *cli.Factory) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput(formatText)}
+	o := &Options{Factory: f, Output: cli.NewNameless(formatText)}
 	cmd := &cobra.Command{
 		Use:     "dashboard",
 		Aliases: []string{"ui"},
@@ -53,8 +53,9 @@ command that does the same. What the server does not let you do is dim.
 --plain prints a line for each change instead of drawing, for screen readers and logs. --once says how things are and
 ends: as text, or with -o as a report.
 
-Colours follow the terminal. $XDG_CONFIG_HOME/virtkit/theme.yaml replaces some: "good", "busy", "warn", "bad", "accent", "title",
-"header", "key", "mark", "dim", "border", each a number of the terminal's palette or "#rrggbb".`,
+Colours follow the terminal. $XDG_CONFIG_HOME/virtkit/theme.yaml replaces some: "good", "busy", "warn", "bad",
+"accent", "title", "header", "key", "mark", "dim", "border", each a number of the terminal's palette or
+"#rrggbb".`,
 		Example: cli.Examples(f.Program, `
 			virtctl dashboard
 			virtctl dashboard --namespace prod

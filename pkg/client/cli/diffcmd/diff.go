@@ -37,7 +37,7 @@ const (
 
 // NewCmdDiff makes the command.
 func NewCmdDiff(f *cli.Factory) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput()}
+	o := &Options{Factory: f, Output: cli.NewNameless()}
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE...",
 		Short: "Show what applying a manifest would do to virtual machines",
@@ -82,7 +82,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	if len(report.Objects) == 0 {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "%s: there is no virtual machine in it, so nothing was compared; "+
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s: there is no virtual machine in it, so nothing was compared; "+
 			"kubectl diff compares other objects\n", o.names())
 	}
 	if o.Output.Given() {
@@ -187,7 +187,7 @@ func parse(name string, r io.Reader) ([]map[string]any, error) {
 func (o *Options) print(report *diff.Report) error {
 	if o.Factory.IO.ErrIsTTY {
 		for _, s := range report.Skipped {
-			fmt.Fprintf(o.Factory.IO.ErrOut, "%s %s: not compared; kubectl diff does\n", s.Kind, s.Name)
+			fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s %s: not compared; kubectl diff does\n", s.Kind, s.Name)
 		}
 	}
 	w := cli.NewTable(o.Factory.IO.Out)

@@ -24,7 +24,7 @@ type Options struct {
 
 // NewCmdDoctor makes the command.
 func NewCmdDoctor(f *cli.Factory) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput()}
+	o := &Options{Factory: f, Output: cli.NewNameless()}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine this program, the cluster, virtkit and the nodes, and say what fixes what is wrong",

@@ -40,10 +40,10 @@ func NewCmdEdit(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit (VM | vmi/NAME)",
 		Short: "Change a virtual machine in an editor, and see when that takes effect",
-		Long: `Open a virtual machine in the editor that KUBE_EDITOR, VISUAL or EDITOR names, vi without, and store what is changed there.
-Of each field it says when the change takes effect, as diff does: live, hotplug, migration, restart or start. What the
-server does not take is opened again, with its reason above it; text that was not stored is kept in a file.
-With --dry-run nothing is stored.`,
+		Long: `Open a virtual machine in the editor that KUBE_EDITOR, VISUAL or EDITOR names, vi without, and
+store what is changed there. Of each field it says when the change takes effect, as diff does: live, hotplug,
+migration, restart or start. What the server does not take is opened again, with its reason above it; text that
+was not stored is kept in a file. With --dry-run nothing is stored.`,
 		Example: cli.Examples(f.Program, `
 			virtctl edit web
 			virtctl edit web --dry-run

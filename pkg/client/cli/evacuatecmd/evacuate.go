@@ -37,10 +37,10 @@ func NewCmdEvacuate(f *cli.Factory) *cobra.Command {
 		Short: "Empty a node of its virtual machines",
 		Long: `Empty a node of its virtual machines.
 
-The node is cordoned, and every guest's pod on it is evicted, as kubectl drain does, which leaves other pods alone here.
-What becomes of a guest its eviction strategy says, or else the cluster's: it moves to another node, as many at a
-time as the limits of migrations allow; it is shut down, and its run strategy starts it elsewhere; or it stays, because it
-must not be shut down and cannot move.
+The node is cordoned, and every guest's pod on it is evicted, as kubectl drain does, which leaves other pods
+alone here. What becomes of a guest its eviction strategy says, or else the cluster's: it moves to another node,
+as many at a time as the limits of migrations allow; it is shut down, and its run strategy starts it elsewhere;
+or it stays, because it must not be shut down and cannot move.
 
 --plan shows that beforehand and does nothing. Where a guest would go is a guess from what the nodes have left and
 the VM asks for: the scheduler decides when the time has come.

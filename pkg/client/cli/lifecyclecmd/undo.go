@@ -37,15 +37,15 @@ func NewCmdUndo(f *cli.Factory) *cobra.Command {
 		Use:   "undo [ID]",
 		Short: "Undo the last verb that changed something, or an earlier one",
 		Long: `Undo the last verb that changed something in this cluster from this account, or the one with an ID that --list
-shows: start and stop, pause and unpause undo each other, and rename itself. A snapshot that was restored with --keep is
-taken back by another restore, and what it has made stays. All others, such as set, scale, create and snapshot create,
-cannot be undone, and undo says why instead of passing them over. Nothing is done to a machine that has changed since:
-one that was deleted or started anew, or whose run strategy is another.
+shows: start and stop, pause and unpause undo each other, and rename itself. A snapshot that was restored with
+--keep is taken back by another restore, and what it has made stays. All others, such as set, scale, create and
+snapshot create, cannot be undone, and undo says why instead of passing them over. Nothing is done to a machine
+that has changed since: one that was deleted or started anew, or whose run strategy is another.
 
 The verbs, also those of the dashboard, are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is
 not there. A cluster is known there by the URL of its API server, since to ask it who it is would cost each verb a
-request and a right that its user may not have. Another cluster at the same URL is no danger: its machines are not the
-ones that were asked.`,
+request and a right that its user may not have. Another cluster at the same URL is no danger: its machines are not
+the ones that were asked.`,
 		Example: cli.Examples(f.Program, `
 			virtctl undo
 			virtctl undo --dry-run=client

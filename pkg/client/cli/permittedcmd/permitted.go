@@ -21,7 +21,7 @@ type Options struct {
 
 // NewCmdPermittedDevices makes the command.
 func NewCmdPermittedDevices(f *cli.Factory) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput()}
+	o := &Options{Factory: f, Output: cli.NewNameless()}
 	cmd := &cobra.Command{
 		Use:   "permitted-devices",
 		Short: "List the devices of nodes that virtual machines may have",

@@ -148,7 +148,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("\n%s, want\n%s", &out, want)
 	}
 	out.Reset()
-	if err := table(f, nil, false); err != nil || out.Len() > 0 {
+	if err := table(f, nil, false); err != nil || out.String() != "No sessions found.\n" || f.IO.ErrIsTTY {
 		t.Errorf("no session: %q, %v", &out, err)
 	}
 }

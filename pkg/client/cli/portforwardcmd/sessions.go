@@ -53,9 +53,7 @@ func newCmdList(f *cli.Factory) *cobra.Command {
 
 func table(f *cli.Factory, sessions []*forward.Session, noHeaders bool) error {
 	if len(sessions) == 0 {
-		if f.IO.ErrIsTTY {
-			fmt.Fprintln(f.IO.ErrOut, "Nothing is forwarded in the background.")
-		}
+		fmt.Fprintln(f.IO.ErrOut, "No sessions found.")
 		return nil
 	}
 	w := cli.NewTable(f.IO.Out)

@@ -14,7 +14,7 @@ import (
 // piped are the beginnings of lines that standard error has where it is no terminal: docs/output.md, Streams. Hints and
 // progress have none of them.
 var piped = regexp.MustCompile(`^((error|warning|Warning|note|interrupted): .*` +
-	`|No .* found.*|Nothing is forwarded in the background\.|\S+/\S+ is \w+; connections wait for it.*|See '.* --help'\.)$`)
+	`|No .* found.*|\S+/\S+ is \w+; connections wait for it.*|See '.* --help'\.)$`)
 
 // TestStderrOfPipes runs every command with a standard error that is no terminal: it has errors, warnings, notes and
 // that there is nothing, and no hint.

@@ -167,3 +167,29 @@ func TestUsageLine(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpIsNarrow renders the help of every command: no line is longer than 120 columns, however wide the terminal.
+func TestHelpIsNarrow(t *testing.T) {
+	const widest = 120
+	helped := 0
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		help(cmd, widest)
+		for line := range strings.Lines(out.String()) {
+			line = strings.TrimSuffix(line, "\n")
+			if columns := utf8.RuneCountInString(line); columns > widest {
+				t.Errorf("%s --help has a line of %d columns: %s", cmd.CommandPath(), columns, line)
+			}
+			helped++
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(NewCommand(cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })))
+	if helped < 1000 {
+		t.Errorf("only %d lines were looked at", helped)
+	}
+}

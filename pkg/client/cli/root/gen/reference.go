@@ -108,7 +108,13 @@ func byDefault(f *pflag.Flag) string {
 	case "", "[]", "false":
 		return ""
 	}
+	if strings.Contains(f.Usage, "(default ") { // what counts where the flag has no value
+		return ""
+	}
 	return f.DefValue
 }
 
-func escape(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+// escape makes a text a cell of a table, which is one line.
+func escape(s string) string { return cells.Replace(s) }
+
+var cells = strings.NewReplacer("|", `\|`, "\n", "<br>")
