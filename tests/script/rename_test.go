@@ -42,8 +42,8 @@ func (c *cluster) serveRename(mux *http.ServeMux) {
 	// There is no CDI, of which nobody has rights then.
 	mux.HandleFunc("GET /apis/cdi.kubevirt.io/v1beta1/namespaces/{ns}/datavolumes",
 		func(w http.ResponseWriter, _ *http.Request) {
-			refuse(w, apierrors.NewForbidden(schema.GroupResource{Group: "cdi.kubevirt.io", Resource: "datavolumes"}, "",
-				errors.New("no role")))
+			resource := schema.GroupResource{Group: "cdi.kubevirt.io", Resource: "datavolumes"}
+			refuse(w, apierrors.NewForbidden(resource, "", errors.New("no role")))
 		})
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/services", func(w http.ResponseWriter, _ *http.Request) {
 		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}

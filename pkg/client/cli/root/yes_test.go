@@ -78,8 +78,8 @@ func answerJSON(t *testing.T, w http.ResponseWriter, answer any) {
 	if answer == nil {
 		w.WriteHeader(http.StatusNotFound)
 		answer = map[string]any{
-			"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": http.StatusNotFound, "reason": "NotFound",
-			"message": "not found",
+			"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": http.StatusNotFound,
+			"reason": "NotFound", "message": "not found",
 		}
 	}
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
