@@ -6,11 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtkit/virtkit/pkg/launcher"
+	"github.com/virtkit/virtkit/pkg/uploader"
 	"github.com/virtkit/virtkit/pkg/version"
 )
 
 func newCommand() *cobra.Command {
 	cmd := launcher.NewCommand()
+	cmd.AddCommand(uploader.NewCommand())
 	cmd.Version = version.Get().GitVersion
 	cmd.SilenceUsage = true
 	cmd.SilenceErrors = true

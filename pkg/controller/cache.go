@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -60,7 +61,7 @@ func cacheOptions() cache.Options {
 // ours selects the pods that virt-controller makes.
 func ours() labels.Selector {
 	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In,
-		[]string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod})
+		[]string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod, names.VirtUpload})
 	if err != nil {
 		panic(err) // a programming error
 	}
@@ -135,10 +136,12 @@ func slimPod(pod *corev1.Pod) {
 	pod.Status = status
 }
 
-// slimClaim keeps what decides how a claim is mounted and whether it is bound, and of which VM it was restored.
+// slimClaim keeps what decides how a claim is mounted and whether it is bound, of which VM it was restored, and
+// whether an image was uploaded to it.
 func slimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix, v1.MigrationNameLabel,
-		restorecontroller.SourceLabel, restorecontroller.NamespaceLabel), nil
+		restorecontroller.SourceLabel, restorecontroller.NamespaceLabel),
+		keep(claim.Annotations, uploads.AnnotationRequest, uploads.AnnotationState)
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 		Resources: claim.Spec.Resources, StorageClassName: claim.Spec.StorageClassName,

@@ -47,6 +47,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/resize"
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/snapshotcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/uploadcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
@@ -291,8 +292,13 @@ func (o *Options) addReconcilers(
 		Suffix:    func() string { return utilrand.String(nameSuffix) },
 		Snapshots: volumeSnapshots,
 	}
+	imageUploads := &uploadcontroller.Reconciler{
+		Client: client, Config: current, Now: time.Now,
+		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
+	}
 	err = errors.Join(
 		others.setUp(mgr),
+		imageUploads.SetupWithManager(ctx, mgr),
 		vmis.SetupWithManager(ctx, mgr),
 		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(ctx, mgr),

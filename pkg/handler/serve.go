@@ -27,6 +27,7 @@ func (h *handler) serveStreams(
 	}
 	guests := &streams.Server{
 		PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Dial: r.DialGuest, DialVSOCK: r.DialVSOCK,
+		UploadPod: h.uploadPod, UploadPeer: h.uploadPeer,
 		GuestTLS: guestTLS, Runs: r.Runs, Leaving: r.Leaving, Guest: r.Guest, Limits: h.limits, Log: h.log,
 	}
 	return serve(ctx, &http.Server{

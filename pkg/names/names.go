@@ -234,6 +234,22 @@ const (
 	AttachmentDir = "/volumes"
 )
 
+// An upload pod takes the upload of an image to a claim; it is `virt-launcher upload`, with a run volume as a
+// launcher's.
+const (
+	// VirtUpload is the value of LabelComponent of upload pods, and what their log calls them.
+	VirtUpload = "virt-upload"
+	// UploadPodPrefix begins their names.
+	UploadPodPrefix = "virt-upload-"
+	// SocketUpload is where an upload's server listens, relative to RunDir.
+	SocketUpload = "upload.sock"
+	// UploadDir has the claim's file system; a device is UploadDevice.
+	UploadDir    = "/upload"
+	UploadDevice = "/dev/virtkit-upload"
+	// UploadScratchDir has an image that is to be converted to a device.
+	UploadScratchDir = "/run/virtkit-scratch"
+)
+
 // ProvisioningPod is the value of LabelComponent of the pod that a VMI has before its own where CDI fills a claim
 // only once a pod is to use it.
 const ProvisioningPod = "virt-provisioning"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // groupVersions are served alike; the first is preferred.
@@ -153,6 +154,15 @@ func (q *requests) endpoints() []endpoint {
 		{
 			http.MethodGet, statistics, "", false, "GuestStatistics", nil, q.stats, "get what all guests use",
 			[]string{"list"},
+		},
+		{
+			http.MethodPut, persistentVolumeClaims, uploads.Subresource, true, "PersistentVolumeClaim",
+			uploads.Request{}, accepted(q.requestUpload),
+			"ask for the upload of a disk image to a PersistentVolumeClaim, or cancel it", []string{"get", "update"},
+		},
+		{
+			http.MethodGet, persistentVolumeClaims, uploads.Subresource, true, "PersistentVolumeClaim", nil, q.upload,
+			"get the state of an upload, or open a websocket for its bytes", []string{"get", "update"},
 		},
 		{
 			http.MethodPut, "expand-vm-spec", "", true, vm,

@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 var codecs = newCodecs()
@@ -52,6 +53,7 @@ var open = []string{"/healthz", "/livez", "/readyz"}
 // are served at a time.
 var streaming = sets.NewString(
 	"console", "vnc", "usbredir", "vsock", "portforward", exec.Subresource, copyfile.Subresource, "log",
+	uploads.Subresource,
 )
 
 // serving is what newServer needs besides the routes.

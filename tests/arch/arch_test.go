@@ -19,8 +19,10 @@ const module = "github.com/virtkit/virtkit/"
 // arrows says which of our packages a package may import, itself and those below it always. The longest
 // matching key counts. pkg/ has a room for each of the picture's parts in docs/architecture.md.
 var arrows = map[string][]string{
-	"cmd/virtctl":     {"pkg/client/cli"},
-	"cmd/virt-server": {"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version", "pkg/config"},
+	"cmd/virtctl": {"pkg/client/cli"},
+	"cmd/virt-server": {
+		"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/uploader", "pkg/version", "pkg/config",
+	},
 
 	// The client. It knows the servers by the API and by streams only.
 	"pkg/client/cli":       with(client, "pkg/client/action", "pkg/client/store", "pkg/client/tui"),
@@ -40,11 +42,16 @@ var arrows = map[string][]string{
 	"pkg/launcher/launcherpb":  {},
 	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},
 
+	// The server of an upload's pod.
+	"pkg/uploader": service,
+
 	// The rules about a VM.
-	"pkg/vm/canonical":  {},
-	"pkg/vm/claims":     {},
-	"pkg/vm/clones":     {"pkg/vm/claims", "pkg/vm/vmstate"},
-	"pkg/vm/conditions": {},
+	"pkg/vm/canonical":   {},
+	"pkg/vm/claims":      {},
+	"pkg/vm/clones":      {"pkg/vm/claims", "pkg/vm/vmstate"},
+	"pkg/vm/conditions":  {},
+	"pkg/vm/imageformat": {},
+	"pkg/vm/uploads":     {"pkg/names", "pkg/vm/imageformat"},
 	"pkg/vm/disk": {
 		"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/identity", "pkg/vm/surface",
 		"pkg/vm/vhostmd", "pkg/names",
@@ -118,7 +125,7 @@ var pure = []string{
 	"pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations",
 	"pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
 	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
-	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life",
+	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life", "pkg/vm/imageformat", "pkg/vm/uploads",
 }
 
 var sideEffects = []string{

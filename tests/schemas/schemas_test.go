@@ -35,6 +35,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/overview"
 	"github.com/virtkit/virtkit/pkg/client/action/permitted"
 	"github.com/virtkit/virtkit/pkg/client/action/top"
+	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/client/action/usbredir"
 	"github.com/virtkit/virtkit/pkg/client/action/verbosity"
 	"github.com/virtkit/virtkit/pkg/client/action/vnc"
@@ -61,6 +62,7 @@ func kinds() map[string]runtime.Object {
 		"PortForwardList":    &forward.SessionList{},
 		"Screenshot":         &vnc.ScreenshotReport{},
 		"TopReport":          &top.Report{},
+		"UploadReport":       &upload.Report{},
 		"USBRedirection":     &usbredir.Report{},
 		"VNCSession":         &vnc.SessionReport{},
 		"WhyReport":          &why.Report{},

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -28,6 +29,9 @@ const (
 	ReasonFailedPvcNotFound = "FailedPvcNotFound"
 	ReasonNodeUnresponsive  = "NodeUnresponsive"
 )
+
+// ReasonUploadIncomplete is of a VMI with a claim to which an image is being uploaded, or was not completely.
+const ReasonUploadIncomplete = "UploadIncomplete"
 
 const (
 	// scheduleGrace is how long a fresh pod may wait for its node before phase Scheduling is written:
@@ -217,6 +221,14 @@ func (s *Step) withoutPod(view View) {
 		if message := missingClaim(view, name); message != "" {
 			s.wait(view, ReasonFailedPvcNotFound, message)
 			return
+		}
+	}
+	for _, name := range bootClaimNames(view.VMI) {
+		if claim := view.Claims[name]; claim != nil {
+			if message := uploads.Unusable(name, claim.Annotations); message != "" {
+				s.wait(view, ReasonUploadIncomplete, message)
+				return
+			}
 		}
 	}
 	if view.Leased != "" {

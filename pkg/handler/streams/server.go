@@ -15,6 +15,8 @@
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/exec
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/log/{serial,qemu}
 //	GET /v1/stats[?namespace=NS]
+//	GET /v1/namespaces/NS/uploads/POD/state?uid=UID
+//	GET /v1/namespaces/NS/uploads/POD/data?uid=UID[&session=SESSION]
 //
 // The websockets speak the protocol of package stream. Errors before the upgrade are metav1.Status.
 package streams
@@ -79,6 +81,10 @@ type Server struct {
 	Guest func(types.NamespacedName) context.Context
 	// Usage reads what all guests of this node use.
 	Usage *usage.Reader
+	// UploadPod fails unless a pod of that name and UID takes an upload on this node, and UploadPeer unless a
+	// connection to its socket is one to its server. nil serves no uploads.
+	UploadPod  func(ctx context.Context, pod types.NamespacedName, uid types.UID) error
+	UploadPeer func(conn *net.UnixConn, pod types.UID) error
 	// Limits bound how many streams are open; the zero value does not.
 	Limits quota.Limits
 	Log    *slog.Logger
@@ -122,6 +128,8 @@ func (s *Server) Handler() http.Handler {
 	s.agentRoutes(mux, vmi)
 	mux.HandleFunc("GET "+vmi+"log/{source}", s.log)
 	mux.HandleFunc("GET /v1/stats", s.stats)
+	mux.HandleFunc("GET /v1/namespaces/{namespace}/uploads/{name}/state", s.uploadState)
+	mux.HandleFunc("GET /v1/namespaces/{namespace}/uploads/{name}/data", s.uploadData)
 	mux.HandleFunc("GET "+vmi+"portforward/{port}", s.portForward)
 	mux.HandleFunc("GET "+vmi+"portforward/{port}/{protocol}", s.portForward)
 	mux.HandleFunc("GET "+vmi+"vnc/screenshot", s.screenshot)

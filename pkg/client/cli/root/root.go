@@ -38,6 +38,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/expectcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/exposecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/guestcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/imageuploadcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/installcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/listcmd"
@@ -262,6 +263,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		volumecmd.NewCmdAddVolume(f),
 		volumecmd.NewCmdRemoveVolume(f),
 		memorydumpcmd.NewCmdMemoryDump(f),
+		imageuploadcmd.NewCmdImageUpload(f),
 		snapshotcmd.NewCmdSnapshot(f),
 		clonecmd.NewCmdClone(f),
 	)

@@ -1,0 +1,294 @@
+package upload
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/uploader"
+	"github.com/virtkit/virtkit/pkg/vm/imageformat"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+// cluster has one claim, a directory, and the server of the real pod behind a websocket.
+type cluster struct {
+	t    *testing.T
+	dir  string
+	http *httptest.Server
+	pods sync.WaitGroup
+
+	mu        sync.Mutex
+	socket    string
+	log       string
+	request   uploads.Request
+	cancelled bool
+	opened    int
+	// refuse is the error of each request, cut after how many bytes a stream is cut, for the first cuts of them.
+	refuse error
+	cut    int64
+	cuts   int
+	ctx    context.Context
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir()}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.ctx = ctx
+	c.http = httptest.NewServer(http.HandlerFunc(c.serve))
+	t.Cleanup(func() { cancel(); c.pods.Wait(); c.http.Close() })
+	return c
+}
+
+func (c *cluster) Put(_ context.Context, _, _, _, _ string, body any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	request := body.(uploads.Request)
+	if err := request.Check(); err != nil || c.refuse != nil {
+		return errors.Join(err, c.refuse)
+	}
+	if c.socket != "" {
+		c.cancelled = request.Cancel
+		return nil
+	}
+	run, err := os.MkdirTemp("", "u") //nolint:usetesting // short, for a socket's path
+	if err != nil {
+		return err
+	}
+	c.t.Cleanup(func() { os.RemoveAll(run) })
+	c.request, c.socket, c.log = request, filepath.Join(run, "s"), filepath.Join(run, "log")
+	o := uploader.Options{
+		Request: request, Socket: c.socket, Directory: c.dir, Capacity: 64 << 20, Idle: time.Minute,
+		ConvertLimit: time.Minute, TerminationLog: c.log, Log: slog.New(slog.DiscardHandler),
+	}
+	c.pods.Go(func() { _ = uploader.Run(c.ctx, o) }) // its state says it
+	return nil
+}
+
+func (c *cluster) CreateObject(
+	context.Context, string, string, string, *unstructured.Unstructured, bool,
+) (*unstructured.Unstructured, error) {
+	return nil, apierrors.NewAlreadyExists(schema.GroupResource{}, "c")
+}
+
+func (c *cluster) dial(order uploads.Order) (net.Conn, error) {
+	c.mu.Lock()
+	socket := c.socket
+	c.mu.Unlock()
+	conn, err := net.Dial("unix", socket)
+	if err == nil {
+		_, err = io.WriteString(conn, uploads.Encode(order)+"\n")
+	}
+	return conn, err
+}
+
+func (c *cluster) UploadState(context.Context, string, string) (uploads.State, error) {
+	if text, err := os.ReadFile(c.log); err == nil {
+		if state := uploads.ParseState(text); state != nil {
+			return *state, nil
+		}
+	}
+	conn, err := c.dial(uploads.Order{})
+	if err != nil {
+		return uploads.State{Phase: uploads.Pending, Message: "no pod yet"}, nil
+	}
+	defer conn.Close()
+	line, err := bufio.NewReader(conn).ReadBytes('\n')
+	var reply uploads.Reply
+	err = errors.Join(err, json.Unmarshal(line, &reply))
+	return reply.State, err
+}
+
+func (c *cluster) Upload(ctx context.Context, _, _, session string) (*stream.Conn, error) {
+	target, err := url.Parse(c.http.URL + "/?session=" + session)
+	if err != nil {
+		return nil, err
+	}
+	return stream.DialURL(ctx, target, nil, nil, stream.Options{})
+}
+
+func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
+	pod, err := c.dial(uploads.Order{Send: true, Session: r.URL.Query().Get("session")})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	conn, err := stream.Accept(w, r, stream.Options{Linger: time.Millisecond})
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	c.opened++
+	cut := c.opened <= c.cuts
+	c.mu.Unlock()
+	if !cut {
+		_ = stream.Splice(c.ctx, conn, pod)
+		return
+	}
+	go func() { _, _ = io.Copy(conn, pod) }()
+	_, _ = io.CopyN(pod, conn, c.cut)
+	_ = pod.Close()
+	_ = conn.Close()
+}
+
+func TestRun(t *testing.T) {
+	data := make([]byte, 3<<20)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range data[:2<<20] {
+		data[i] = byte(r.Uint32())
+	}
+	for name, cut := range map[string]int64{
+		"whole": -1, "cut at once": 0, "cut": 100_001, "cut at the checksum": 3<<20 + 5,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			if cut >= 0 {
+				c.cut, c.cuts = cut, 3
+			}
+			var shown []int64
+			state, err := Run(t.Context(), c, Options{
+				Namespace: "ns", Claim: "c", Create: &Claim{Size: "1Gi"},
+				Image:   Image{ReaderAt: bytes.NewReader(data), Size: int64(len(data))},
+				Session: "aa", Patience: 30 * time.Second,
+				Show: func(s uploads.State) { shown = append(shown, s.Received) },
+			})
+			if err != nil || state.Phase != uploads.Succeeded || state.Received != int64(len(data)) {
+				t.Fatalf("%+v, %v", state, err)
+			}
+			got, err := os.ReadFile(filepath.Join(c.dir, "disk.img"))
+			if err != nil || !bytes.Equal(got[:len(data)], data) {
+				t.Errorf("the disk is not what was sent: %v", err)
+			}
+			if len(shown) == 0 || cut >= 0 && c.opened < 2 {
+				t.Errorf("shown %v, %d streams", shown, c.opened)
+			}
+			report := NewReport("ns", "c", state, time.Second)
+			if report.Bytes != int64(len(data)) || report.SHA256 == "" || report.Format != "raw" {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+}
+
+// Another run of the program goes on where the first was ended, and its checksum is that of all bytes.
+func TestAnotherRun(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	c := newCluster(t)
+	c.cut, c.cuts = 300_000, 1
+	image := Image{ReaderAt: bytes.NewReader(data), Size: int64(len(data))}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := Run(ctx, c, Options{
+		Image: image, Session: "aa", Patience: time.Minute,
+		Show: func(s uploads.State) {
+			if s.Received > 0 {
+				cancel()
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v", err)
+	}
+	state, err := Run(t.Context(), c, Options{Image: image, Session: "bb", Patience: time.Minute})
+	if err != nil || state.Phase != uploads.Succeeded {
+		t.Fatalf("%+v, %v", state, err)
+	}
+}
+
+func TestRunFails(t *testing.T) {
+	image := Image{ReaderAt: strings.NewReader(strings.Repeat("x", 1000)), Size: 1000}
+	run := func(c *cluster, image Image, patience time.Duration) error {
+		_, err := Run(t.Context(), c, Options{
+			Namespace: "ns", Claim: "c", Image: image, Session: "aa", Patience: patience,
+		})
+		return err
+	}
+	t.Run("forbidden", func(t *testing.T) {
+		c := newCluster(t)
+		c.refuse = apierrors.NewForbidden(schema.GroupResource{}, "c", errors.New("no right"))
+		if err := run(c, image, time.Minute); !apierrors.IsForbidden(err) {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("no pod", func(t *testing.T) {
+		c := newCluster(t)
+		c.socket, c.log = "/none", "/none" // an upload that is known, and has no pod
+		err := run(c, image, time.Millisecond)
+		if !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), "no pod yet") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("refused by the pod", func(t *testing.T) {
+		c := newCluster(t)
+		large := Image{ReaderAt: bytes.NewReader(make([]byte, 65<<20)), Size: 65 << 20}
+		err := run(c, large, time.Minute)
+		var failed *FailedError
+		if !errors.As(err, &failed) || !strings.Contains(err.Error(), "larger claim") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("file that shrinks", func(t *testing.T) {
+		short := Image{ReaderAt: strings.NewReader("x"), Size: 1000}
+		err := run(newCluster(t), short, time.Minute)
+		if err == nil || !strings.Contains(err.Error(), "read the image") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestCheckImage(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "empty", "KDMV": "corrupt header", "PK\x03\x04": "ZIP", "\x1f\x8b…": "", "boot": "",
+	} {
+		_, err := Image{ReaderAt: strings.NewReader(text), Size: int64(len(text))}.Check()
+		var refused *imageformat.RefusedError
+		if errors.As(err, &refused) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	a, err := Image{ReaderAt: strings.NewReader("a"), Size: 1}.ID()
+	b, other := Image{ReaderAt: strings.NewReader("b"), Size: 1}.ID()
+	if err != nil || other != nil || a == b || len(a) != 32 {
+		t.Errorf("%s and %s", a, b)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	c := newCluster(t)
+	request := uploads.Request{ID: "0123456789abcdef", Size: 5}
+	if err := c.Put(t.Context(), "", "", "", "", request); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		state, err := c.UploadState(t.Context(), "", "")
+		if err == nil && state.Phase == uploads.Receiving {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v, %v", state, err)
+		}
+	}
+	if err := Cancel(t.Context(), c, "ns", "c"); err != nil || !c.cancelled {
+		t.Errorf("%v", err)
+	}
+}

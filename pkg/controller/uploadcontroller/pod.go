@@ -1,0 +1,132 @@
+package uploadcontroller
+
+import (
+	"cmp"
+	"maps"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/imageformat"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+const (
+	// lifetime is the longest that an upload may take, seconds.
+	lifetime = 24 * 60 * 60
+	// grace is what the server has to say why it ended, seconds.
+	grace = 10
+	// overhead is the share of a claim that its file system needs; CDI's default.
+	overhead = "0.06"
+	// scratchMore is how much larger than its disk an image may be.
+	scratchMore = 64 << 20
+
+	volumeClaim, volumeScratch = "claim", "scratch"
+)
+
+// The server has 48 MiB and a compression's window of 64, qemu-img 100 and some, and the rest is for pages that are not
+// on the disk yet.
+var resources = corev1.ResourceRequirements{
+	Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
+	},
+	Limits: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("512Mi"),
+	},
+}
+
+// Facts is what an upload's pod depends on besides its claim and request.
+type Facts struct {
+	Config config.Config
+	// Image and ImagePullPolicy are virt-launcher's; the configuration's pull policy wins.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+}
+
+// Pod is the pod that takes an upload. It passes Pod Security `restricted`, has no service account's token and opens no
+// port: virt-handler reaches its socket in the run volume.
+func Pod(claim *corev1.PersistentVolumeClaim, request *uploads.Request, facts Facts) *corev1.Pod {
+	capacity, ok := claim.Status.Capacity[corev1.ResourceStorage]
+	if !ok {
+		capacity = claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	}
+	container := corev1.Container{
+		Name:            names.ContainerCompute,
+		Image:           facts.Image,
+		ImagePullPolicy: cmp.Or(facts.Config.ImagePullPolicy, facts.ImagePullPolicy),
+		Command:         []string{"/usr/bin/virt-launcher", "upload"},
+		Args: []string{
+			"--id=" + request.ID, "--size=" + strconv.FormatInt(request.Size, 10),
+			"--capacity=" + strconv.FormatInt(capacity.Value(), 10),
+		},
+		Resources:    resources,
+		VolumeMounts: []corev1.VolumeMount{{Name: names.VolumeRun, MountPath: names.RunDir}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			ReadOnlyRootFilesystem:   new(true),
+		},
+	}
+	if request.Format != "" {
+		container.Args = append(container.Args, "--format="+string(request.Format))
+	}
+	volumes := []corev1.Volume{
+		{Name: names.VolumeRun, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+			SizeLimit: resource.NewQuantity(1<<20, resource.BinarySI),
+		}}},
+		{Name: volumeClaim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+		}},
+	}
+	if mode := claim.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
+		container.Args = append(container.Args, "--device="+names.UploadDevice)
+		container.VolumeDevices = []corev1.VolumeDevice{{Name: volumeClaim, DevicePath: names.UploadDevice}}
+		if request.Format != imageformat.Raw {
+			container.VolumeMounts = append(container.VolumeMounts,
+				corev1.VolumeMount{Name: volumeScratch, MountPath: names.UploadScratchDir})
+			limit := capacity.Value() + capacity.Value()/8 + 2*scratchMore
+			volumes = append(volumes, corev1.Volume{Name: volumeScratch, VolumeSource: corev1.VolumeSource{
+				EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(limit, resource.BinarySI)},
+			}})
+		}
+	} else {
+		container.Args = append(container.Args, "--directory="+names.UploadDir, "--overhead="+overhead)
+		container.VolumeMounts = append(container.VolumeMounts,
+			corev1.VolumeMount{Name: volumeClaim, MountPath: names.UploadDir})
+	}
+	selector := map[string]string{}
+	maps.Copy(selector, facts.Config.NodeSelectors)
+	selector[v1.NodeSchedulable] = "true" // where a virt-handler runs
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: uploads.PodName(claim.UID, request.ID), Namespace: claim.Namespace,
+			Labels: map[string]string{names.LabelComponent: names.VirtUpload},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(claim, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")),
+			},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			ActiveDeadlineSeconds:         new(int64(lifetime)),
+			TerminationGracePeriodSeconds: new(int64(grace)),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			NodeSelector:                  selector,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsUser:           new(int64(names.User)),
+				RunAsGroup:          new(int64(names.Group)),
+				RunAsNonRoot:        new(true),
+				FSGroup:             new(int64(names.Group)),
+				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{container},
+			Volumes:    volumes,
+		},
+	}
+}

@@ -1,0 +1,129 @@
+package imageformat
+
+import (
+	"bytes"
+	"regexp"
+)
+
+const (
+	// vmdkDescriptor is how much QEMU reads of a descriptor, bytes.
+	vmdkDescriptor = 20 * sector
+	// vmdkAtEnd stands for the place of a table that is known when the file is complete: the footer says it.
+	vmdkAtEnd = 1<<64 - 1
+	// vmdkFooter is how far from the end the header is repeated, bytes.
+	vmdkFooter = 2 * sector
+)
+
+// vmdkHeader is what counts of the header of a sparse extent, little endian; VMware's Virtual Disk Format 5.0.
+type vmdkHeader struct {
+	version                                   uint32
+	capacity, grain, descriptor, size, tables uint64 // sectors
+}
+
+func (f file) vmdkHeader(at uint64) (vmdkHeader, error) {
+	b, err := f.at(at, sector)
+	if err != nil {
+		return vmdkHeader{}, err
+	}
+	if string(b[:4]) != "KDMV" {
+		return vmdkHeader{}, corrupt(VMDK, "no header where one should be")
+	}
+	return vmdkHeader{
+		little.Uint32(b[4:]), little.Uint64(b[12:]), little.Uint64(b[20:]), little.Uint64(b[28:]),
+		little.Uint64(b[36:]), little.Uint64(b[56:]),
+	}, nil
+}
+
+func (f file) vmdk() (int64, error) {
+	header, err := f.vmdkHeader(0)
+	if err != nil {
+		return 0, err
+	}
+	last := header
+	if header.tables == vmdkAtEnd {
+		if f.size < vmdkFooter {
+			return 0, errShort
+		}
+		if err := f.vmdkCheck(header); err != nil {
+			return 0, err // before the end is there
+		}
+		if last, err = f.vmdkHeader(uint64(f.size) - vmdkFooter); err != nil {
+			return 0, err
+		}
+		if last.capacity != header.capacity || last.tables == vmdkAtEnd || last.grain != header.grain {
+			return 0, corrupt(VMDK, "its footer says something else than its header")
+		}
+	}
+	if err := f.vmdkCheck(last); err != nil {
+		return 0, err
+	}
+	if last.tables > 1<<50 || !f.has(last.tables*sector, sector) {
+		return 0, corrupt(VMDK, "its directory is not in the file")
+	}
+	return virtualSize(VMDK, header.capacity*sector)
+}
+
+// vmdkCheck refuses a header of a disk that is not in the file, or not only.
+func (f file) vmdkCheck(h vmdkHeader) error {
+	switch {
+	case h.capacity == 0: // QEMU takes the descriptor for that of other files then
+		return errExtents
+	case h.version < 1 || h.version > 3:
+		return corrupt(VMDK, "version %d", h.version)
+	case h.capacity > 1<<50 || h.descriptor > 1<<50:
+		return corrupt(VMDK, "a disk of %d sectors", h.capacity)
+	case h.grain == 0 || h.grain > 1<<16 || h.grain&(h.grain-1) != 0:
+		return corrupt(VMDK, "grains of %d sectors", h.grain)
+	case h.descriptor == 0:
+		return nil
+	}
+	text, err := f.atMost(h.descriptor*sector, vmdkDescriptor)
+	if err != nil {
+		return err
+	}
+	return checkDescriptor(text)
+}
+
+// atMost reads n bytes at an offset, or what there is of them.
+func (f file) atMost(offset uint64, n int) ([]byte, error) {
+	if left := f.size - int64(min(offset, uint64(f.size))); left < int64(n) {
+		n = int(left)
+	}
+	if n == 0 {
+		return nil, errShort
+	}
+	return f.at(offset, n)
+}
+
+var (
+	vmdkParent = regexp.MustCompile(`(?i)parentFileNameHint`)
+	vmdkCID    = regexp.MustCompile(`(?i)parentCID\s*=\s*([0-9a-f]+)`)
+	vmdkType   = regexp.MustCompile(`(?i)createType\s*=\s*"([^"]*)"`)
+	vmdkExtent = regexp.MustCompile(`(?mi)^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+(\w+)`)
+)
+
+// checkDescriptor refuses a descriptor that names other files.
+func checkDescriptor(text []byte) error {
+	if vmdkParent.Match(text) {
+		return errParent
+	}
+	for _, match := range vmdkCID.FindAllSubmatch(text, -1) {
+		if !bytes.EqualFold(match[1], []byte("ffffffff")) {
+			return errParent
+		}
+	}
+	for _, match := range vmdkType.FindAllSubmatch(text, -1) {
+		if kind := string(match[1]); kind != "monolithicSparse" && kind != "streamOptimized" {
+			return refused("the VMDK is of type %.40q, whose data (extents) is in other files: "+
+				"convert it into one file first, with qemu-img convert -O qcow2", kind)
+		}
+	}
+	extents := vmdkExtent.FindAllSubmatch(text, -1)
+	if len(extents) > 1 || len(extents) == 1 && !bytes.EqualFold(extents[0][1], []byte("SPARSE")) {
+		return errExtents
+	}
+	return nil
+}
+
+var errParent = &RefusedError{"the VMDK has a parent (a backing file), which is not part of it: " +
+	"merge the two first, with qemu-img convert -O qcow2"}

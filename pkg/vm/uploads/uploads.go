@@ -1,0 +1,255 @@
+// Package uploads says what an upload of a disk image to a PersistentVolumeClaim is: the request and the state of one,
+// which are annotations of the claim, what a client and the upload's pod say to each other, and whether a claim may be
+// used as a disk. virt-api writes the request, virt-controller makes the pod and writes the state, the pod takes the
+// bytes, and virtctl sends them.
+package uploads
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/imageformat"
+)
+
+// Subresource is that of a claim through which an image is uploaded.
+const Subresource = "upload"
+
+// Annotations of a claim.
+const (
+	// AnnotationRequest is the upload that is under way: JSON of Request.
+	AnnotationRequest = "upload.virtkit.io/request"
+	// AnnotationState is how the last upload ended, or why the one under way does not go on: JSON of State.
+	AnnotationState = "upload.virtkit.io/state"
+)
+
+// Labels of a claim that say with which instance type and preference a VM boots from it; KubeVirt's.
+const (
+	LabelInstancetype     = "instancetype.kubevirt.io/default-instancetype"
+	LabelInstancetypeKind = "instancetype.kubevirt.io/default-instancetype-kind"
+	LabelPreference       = "instancetype.kubevirt.io/default-preference"
+	LabelPreferenceKind   = "instancetype.kubevirt.io/default-preference-kind"
+)
+
+var labels = []string{LabelInstancetype, LabelInstancetypeKind, LabelPreference, LabelPreferenceKind}
+
+// Phase is how far an upload is.
+type Phase string
+
+// The phases. The last three are final.
+const (
+	// Pending has no pod that could take bytes yet.
+	Pending Phase = "Pending"
+	// Receiving takes bytes.
+	Receiving Phase = "Receiving"
+	// Converting has all bytes, and makes the disk of them.
+	Converting Phase = "Converting"
+	Succeeded  Phase = "Succeeded"
+	Failed     Phase = "Failed"
+	Cancelled  Phase = "Cancelled"
+)
+
+// Final reports whether nothing more is to come.
+func (p Phase) Final() bool { return p == Succeeded || p == Failed || p == Cancelled }
+
+// Request is what a client asks for. Another request of the same ID goes on with the upload.
+type Request struct {
+	// ID is of the image: 16 to 64 hexadecimal digits.
+	ID string `json:"id"`
+	// Size is how many bytes will be sent.
+	Size int64 `json:"size"`
+	// Format is what the bytes are once they are decompressed; empty is found out.
+	Format imageformat.Format `json:"format,omitempty"`
+	// Labels are given to the claim when the disk is there.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Cancel ends the upload.
+	Cancel bool `json:"cancel,omitempty"`
+	// Since is when the upload was asked for; virt-api sets it.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// State is how an upload is.
+type State struct {
+	// ID is that of the request.
+	ID    string `json:"id,omitempty"`
+	Phase Phase  `json:"phase"`
+	// Message says in a sentence why the upload waits or has failed.
+	Message string `json:"message,omitempty"`
+	// Received is how many bytes the pod has, of Size.
+	Received int64 `json:"received"`
+	Size     int64 `json:"size"`
+	// Format is what the bytes are; empty while it is not known.
+	Format imageformat.Format `json:"format,omitempty"`
+	// Compression is how they came; empty for not compressed.
+	Compression imageformat.Compression `json:"compression,omitempty"`
+	// VirtualSize is the size of the image's disk, DiskSize that of the disk on the claim, bytes.
+	VirtualSize int64 `json:"virtualSize,omitempty"`
+	DiskSize    int64 `json:"diskSize,omitempty"`
+	// SHA256 is the checksum of the bytes that were sent, hexadecimal, once it is verified.
+	SHA256 string `json:"sha256,omitempty"`
+	// Intact says of a failed upload that the claim is as it was before.
+	Intact bool `json:"intact,omitempty"`
+	// Ended is when the upload ended.
+	Ended time.Time `json:"ended,omitzero"`
+}
+
+// SumSize is how many hexadecimal digits of the SHA-256 of all bytes follow them.
+const SumSize = 64
+
+// Order is the first line that the pod's server is told over a connection.
+type Order struct {
+	// Send says that bytes follow, from where the answer says that the upload is; else the answer is all.
+	Send bool `json:"send,omitempty"`
+	// Session is of one client: it may take the place of its own connection that has not ended yet.
+	Session string `json:"session,omitempty"`
+}
+
+// Reply is a line that the pod's server says: one at first, and if bytes are sent others as the state changes.
+type Reply struct {
+	State State `json:"state"`
+	// Refused says why no bytes are taken of this client now.
+	Refused string `json:"refused,omitempty"`
+}
+
+// MaxLine bounds a line of the pod's server, bytes.
+const MaxLine = 16 << 10
+
+// MaxMessage bounds a sentence about an upload, bytes.
+const MaxMessage = 1 << 10
+
+const (
+	maxSize    = 1 << 60
+	minID      = 16
+	maxID      = 64
+	maxSession = 64
+)
+
+var (
+	hex  = regexp.MustCompile(`^[0-9a-f]+$`)
+	name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+)
+
+// Check says what is wrong about a request.
+func (r Request) Check() error {
+	switch {
+	case len(r.ID) < minID || len(r.ID) > maxID || !hex.MatchString(r.ID):
+		return fmt.Errorf("id: %q is not 16 to 64 hexadecimal digits", cut(r.ID))
+	case r.Cancel:
+		return nil
+	case r.Size <= 0 || r.Size > maxSize:
+		return fmt.Errorf("size: %d is no number of bytes of an image", r.Size)
+	case r.Format != "" && !slices.Contains(imageformat.Formats, r.Format):
+		return fmt.Errorf("format: %q is not one of %v", cut(string(r.Format)), imageformat.Formats)
+	}
+	for key, value := range r.Labels {
+		if !slices.Contains(labels, key) || !name.MatchString(value) {
+			return fmt.Errorf("labels: %q with value %q is none that a claim gets from an upload", cut(key), cut(value))
+		}
+	}
+	return nil
+}
+
+// CheckSession says what is wrong about a session's name.
+func CheckSession(session string) error {
+	if len(session) > maxSession || session != "" && !hex.MatchString(session) {
+		return fmt.Errorf("session: %q is not at most 64 hexadecimal digits", cut(session))
+	}
+	return nil
+}
+
+func cut(text string) string { return text[:min(len(text), maxID)] }
+
+// RequestOf is the upload under way to a claim; nil for none. What is no request is none: whoever may write a claim's
+// annotations may end its upload.
+func RequestOf(annotations map[string]string) *Request {
+	text, ok := annotations[AnnotationRequest]
+	if !ok {
+		return nil
+	}
+	var r Request
+	if json.Unmarshal([]byte(text), &r) != nil || r.Check() != nil {
+		return nil
+	}
+	return &r
+}
+
+// StateOf is the state in a claim's annotations; nil for none.
+func StateOf(annotations map[string]string) *State {
+	text, ok := annotations[AnnotationState]
+	if !ok {
+		return nil
+	}
+	s := ParseState([]byte(text))
+	if s == nil {
+		return nil
+	}
+	return s
+}
+
+// ParseState reads a state that the upload's pod or an annotation says; nil when it is none. Its texts are short and of
+// one line.
+func ParseState(text []byte) *State {
+	var s State
+	if json.Unmarshal(text, &s) != nil {
+		return nil
+	}
+	switch s.Phase {
+	case Pending, Receiving, Converting, Succeeded, Failed, Cancelled:
+	default:
+		return nil
+	}
+	if s.Received < 0 || s.Size < 0 || s.VirtualSize < 0 || s.DiskSize < 0 || s.Received > s.Size ||
+		s.SHA256 != "" && (len(s.SHA256) != SumSize || !hex.MatchString(s.SHA256)) || len(s.ID) > maxID ||
+		s.ID != "" && !hex.MatchString(s.ID) || len(s.Format) > maxID || len(s.Compression) > maxID {
+		return nil
+	}
+	s.Message = OneLine(s.Message)
+	return &s
+}
+
+// OneLine is a text as a sentence about an upload: one printable line of bounded length.
+func OneLine(text string) string {
+	text = strings.ToValidUTF8(text[:min(len(text), MaxMessage)], "")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+}
+
+// Encode is a request or state as an annotation has it.
+func Encode(what any) string {
+	text, err := json.Marshal(what)
+	if err != nil { // strings, numbers and times only
+		panic(err)
+	}
+	return string(text)
+}
+
+// Unusable says why a claim is no disk that a VM may use; empty when it may be one.
+func Unusable(claim string, annotations map[string]string) string {
+	if RequestOf(annotations) != nil {
+		return fmt.Sprintf("an image is being uploaded to PersistentVolumeClaim %q", claim)
+	}
+	state := StateOf(annotations)
+	if state == nil || state.Phase == Succeeded || state.Intact {
+		return ""
+	}
+	switch state.Phase {
+	case Failed, Cancelled:
+		return fmt.Sprintf("the upload of an image to PersistentVolumeClaim %q is incomplete: repeat it with "+
+			"`virtctl image-upload pvc`, or remove the claim's annotation %s if what is on it is good",
+			claim, AnnotationState)
+	}
+	return ""
+}
+
+// PodName is the name of the pod that takes an upload to a claim.
+func PodName(claim types.UID, id string) string {
+	sum := sha256.Sum256([]byte(string(claim) + " " + id))
+	return names.UploadPodPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+}

@@ -1,0 +1,91 @@
+package uploads
+
+import (
+	"strings"
+	"testing"
+)
+
+const id = "0123456789abcdef"
+
+func TestRequest(t *testing.T) {
+	good := Request{
+		ID: id, Size: 1, Format: "qcow2",
+		Labels: map[string]string{LabelInstancetype: "u1.small", LabelPreferenceKind: "VirtualMachinePreference"},
+	}
+	for name, test := range map[string]struct {
+		change func(*Request)
+		want   string
+	}{
+		"good":         {func(*Request) {}, ""},
+		"cancelled":    {func(r *Request) { *r = Request{ID: id, Cancel: true} }, ""},
+		"no id":        {func(r *Request) { r.ID = "" }, "id:"},
+		"id of text":   {func(r *Request) { r.ID = "0123456789abcdeg" }, "id:"},
+		"long id":      {func(r *Request) { r.ID = strings.Repeat("a", 65) }, "id:"},
+		"no size":      {func(r *Request) { r.Size = 0 }, "size:"},
+		"any size":     {func(r *Request) { r.Size = 1 << 62 }, "size:"},
+		"format":       {func(r *Request) { r.Format = "vdi" }, "format:"},
+		"other label":  {func(r *Request) { r.Labels = map[string]string{"app": "x"} }, "labels:"},
+		"label's text": {func(r *Request) { r.Labels = map[string]string{LabelPreference: "a b"} }, "labels:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := good
+			test.change(&r)
+			err := r.Check()
+			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("%v", err)
+			}
+			got := RequestOf(map[string]string{AnnotationRequest: Encode(r)})
+			if (got != nil) != (test.want == "") {
+				t.Errorf("read as %+v", got)
+			}
+		})
+	}
+	if RequestOf(nil) != nil || RequestOf(map[string]string{AnnotationRequest: "{"}) != nil {
+		t.Error("a request that is none")
+	}
+}
+
+func TestUnusable(t *testing.T) {
+	state := func(s State) map[string]string { return map[string]string{AnnotationState: Encode(s)} }
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"no upload": {nil, ""},
+		"under way": {
+			map[string]string{AnnotationRequest: Encode(Request{ID: id, Size: 1})}, "is being uploaded",
+		},
+		"done":                  {state(State{Phase: Succeeded}), ""},
+		"failed":                {state(State{Phase: Failed}), "incomplete"},
+		"cancelled":             {state(State{Phase: Cancelled}), "incomplete"},
+		"failed at the start":   {state(State{Phase: Failed, Intact: true}), ""},
+		"what nobody has said":  {map[string]string{AnnotationState: "?"}, ""},
+		"a state of no meaning": {state(State{Phase: "Odd"}), ""},
+	} {
+		got := Unusable("c", test.annotations)
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// FuzzState feeds annotations and termination messages: a state that is taken has short texts, of one line.
+func FuzzState(f *testing.F) {
+	f.Add(Encode(State{
+		ID: id, Phase: Failed, Message: "why\nnot", Received: 1, Size: 2, SHA256: strings.Repeat("0", 64),
+	}))
+	f.Add(Encode(Request{ID: id, Size: 1}))
+	f.Fuzz(func(t *testing.T, text string) {
+		RequestOf(map[string]string{AnnotationRequest: text})
+		s := ParseState([]byte(text))
+		if s == nil {
+			return
+		}
+		if strings.ContainsAny(s.Message, "\n\r\x1b\x00") || len(s.Message) > MaxMessage || s.Received > s.Size {
+			t.Errorf("%+v", s)
+		}
+		if again := ParseState([]byte(Encode(s))); again == nil {
+			t.Errorf("%+v is not read again", s)
+		}
+	})
+}
