@@ -34,6 +34,7 @@ var elsewhere = map[string]string{
 	"vmicontroller.Provisioning":         builds,
 	"vmicontroller.consoleLog":           builds,
 	"vmicontroller.virtiofsdContainers":  builds,
+	"uploadcontroller.Pod":               builds,
 	"migrationcontroller.Pod":            builds,
 	"migrationcontroller.withoutSecrets": builds,
 
