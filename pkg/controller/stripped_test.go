@@ -34,8 +34,8 @@ var elsewhere = map[string]string{
 	"vmicontroller.Provisioning":         builds,
 	"vmicontroller.consoleLog":           builds,
 	"vmicontroller.virtiofsdContainers":  builds,
-	"uploadcontroller.Pod":               builds,
 	"migrationcontroller.Pod":            builds,
+	"uploadcontroller.Pod":               builds,
 	"migrationcontroller.withoutSecrets": builds,
 
 	"migrationcontroller.keepProcessor": live,

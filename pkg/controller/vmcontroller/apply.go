@@ -153,17 +153,20 @@ func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
 	if step.Create == nil {
 		return nil
 	}
-	if step.failed = r.keepStart(ctx, &step.After); step.failed != nil {
-		return nil
+	step.failed = r.keepStart(ctx, &step.After)
+	if step.failed == nil {
+		r.createVMI(ctx, view, step)
 	}
-	instance := step.Create
-	err := r.writes.Create(ctx, instance)
+	return nil
+}
+
+func (r *Reconciler) createVMI(ctx context.Context, view View, step *Step) {
+	err := r.writes.Create(ctx, step.Create)
 	if apierrors.IsAlreadyExists(err) {
-		step.failed = r.take(ctx, &step.After, instance)
-		return nil
+		step.failed = r.take(ctx, &step.After, step.Create)
+		return
 	}
 	r.record(view.VM, step.madeVMI(err))
-	return nil
 }
 
 // keepStart makes the revision of a start, and removes those of earlier ones. They are read past the cache: they matter

@@ -242,8 +242,8 @@ func Unusable(claim string, annotations map[string]string) string {
 	switch state.Phase {
 	case Failed, Cancelled:
 		return fmt.Sprintf("the upload of an image to PersistentVolumeClaim %q is incomplete: repeat it with "+
-			"`virtctl image-upload pvc`, or remove the claim's annotation %s if what is on it is good",
-			claim, AnnotationState)
+			"`virtctl image-upload pvc %s`, or remove the claim's annotation %s if what is on it is good",
+			claim, claim, AnnotationState)
 	}
 	return ""
 }

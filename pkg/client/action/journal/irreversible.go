@@ -38,6 +38,7 @@ var irreversible = map[lifecycle.Verb]string{
 	"evacuate": "guests have left the node, or are on their way; evacuate-cancel cancels what has not begun, " +
 		"kubectl uncordon lets the node have VMs again",
 	"expose":             "delete the Service that it made",
+	"image-upload":       "what was on the claim is gone; delete the claim",
 	"install":            "uninstall removes what it installed",
 	"memory-dump get":    "memory-dump remove takes the claim from the VM",
 	"memory-dump remove": "memory-dump get makes a dump again",

@@ -192,12 +192,14 @@ func TestWithoutMachines(t *testing.T) {
 		text, why string
 	}{
 		{
-			Entry{Verb: "scale", Arguments: []string{"vmpool/p"}}, "scale of vmpool/p",
+			Entry{Verb: "scale", Arguments: []string{"vmpool/p"}},
+			"scale of vmpool/p",
 			"which machines there were is not kept; scale it again",
 		},
 		{Entry{Verb: "install"}, "install", "uninstall removes what it installed"},
 		{
-			Entry{Verb: lifecycle.Rename, Arguments: []string{"web", "shop"}}, "rename of web shop",
+			Entry{Verb: lifecycle.Rename, Arguments: []string{"web", "shop"}},
+			"rename of web shop",
 			"it did not come to its end",
 		},
 		{entry(1, lifecycle.Stop, ""), "stop of VM ns/vm", ""},

@@ -12,14 +12,17 @@ func TestReached(t *testing.T) {
 	}{
 		{Start, vm, Guest{Node: "node1"}, "VM web runs on node1"},
 		{
-			Start, vm, Guest{Node: "node1", Paused: true, Fresh: true},
+			Start, vm,
+			Guest{Node: "node1", Paused: true, Fresh: true},
 			"VM web is paused before its first instruction on node1",
 		},
 		{Restart, vm, Guest{}, "VM web runs"},
 		{Stop, vm, Guest{}, "VM web is stopped"},
 		{Pause, vm, Guest{Node: "node1"}, "VMI web is paused on node1"},
 		{
-			Unpause, Target{Namespace: "prod", Name: "web", Instance: true}, Guest{Node: "node1"},
+			Unpause,
+			Target{Namespace: "prod", Name: "web", Instance: true},
+			Guest{Node: "node1"},
 			"VMI web runs on node1",
 		},
 		{Migrate, vm, Guest{Node: "node2"}, "VM web has moved and runs on node2"},

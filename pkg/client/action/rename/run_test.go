@@ -263,7 +263,8 @@ func TestPlanRights(t *testing.T) {
 		"patch/datavolumes":            {{"patch", "cdi.kubevirt.io", "datavolumes"}},
 		"list/persistentvolumeclaims":  {{"list", "", "persistentvolumeclaims"}},
 		"list/datavolumes create/virtualmachines patch/persistentvolumeclaims": {
-			{"list", "cdi.kubevirt.io", "datavolumes"}, {"create", "kubevirt.io", "virtualmachines"},
+			{"list", "cdi.kubevirt.io", "datavolumes"},
+			{"create", "kubevirt.io", "virtualmachines"},
 			{"patch", "", "persistentvolumeclaims"},
 		},
 	} {

@@ -91,7 +91,7 @@ type Report struct {
 // DeepCopyObject implements runtime.Object.
 func (r *Report) DeepCopyObject() runtime.Object {
 	out := *r
-	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	r.DeepCopyInto(&out.ObjectMeta)
 	return &out
 }
 

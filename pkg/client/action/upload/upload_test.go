@@ -72,7 +72,7 @@ func (c *cluster) Put(_ context.Context, _, _, _, _ string, body any) error {
 		c.cancelled = request.Cancel
 		return nil
 	}
-	run, err := os.MkdirTemp("", "u") //nolint:usetesting // short, for a socket's path
+	run, err := os.MkdirTemp("", "u") // short, for a socket's path
 	if err != nil {
 		return err
 	}

@@ -182,7 +182,7 @@ func completeIDs(f *cli.Factory) cobra.CompletionFunc {
 		var out []string
 		for _, e := range journal.List(entries, server).Entries {
 			if !e.Undone && e.Irreversible == "" {
-				out = append(out, cobra.CompletionWithDesc(e.ID, e.Entry.String()))
+				out = append(out, cobra.CompletionWithDesc(e.ID, e.String()))
 			}
 		}
 		return out, directive

@@ -82,7 +82,7 @@ func TestAdviceIsFound(t *testing.T) {
 
 // spoken are arguments that are words: kinds, and names in examples.
 var spoken = map[string]bool{
-	"vm": true, "vmi": true, "node": true, "vmpool": true, "vmirs": true, "web": true, "fedora": true,
+	"pvc": true, "vm": true, "vmi": true, "node": true, "vmpool": true, "vmirs": true, "web": true, "fedora": true,
 }
 
 // sourceText is a text of the source.

@@ -70,6 +70,7 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		"completion": reads, "console": guest, "cp": guest, "dashboard": "it asks before each action that disrupts",
 		"describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
 		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads,
+		"image-upload":    "KubeVirt's has none, and an image that would be refused is not sent",
 		"memory-dump get": dumps, "memory-dump remove": dumps, "objectgraph": reads, "options": reads,
 		"permitted-devices": reads, "template convert": reads,
 		"port-forward": reads, "port-forward list": reads, "port-forward stop": "it ends a process of this machine",

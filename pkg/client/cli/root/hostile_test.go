@@ -65,6 +65,7 @@ var commandLines = map[string][]string{
 	"removevolume":      {"removevolume demo --volume-name disk"},
 	"get":               {"memory-dump get demo --claim-name disk"},
 	"remove":            {"memory-dump remove demo"},
+	"image-upload":      {"image-upload pvc disk --image-path FILE --wait-secs 1", "image-upload pvc disk --cancel"},
 	"guestosinfo":       {"guestosinfo demo", "guestosinfo demo -o name"},
 	"userlist":          {"userlist demo"},
 	"fslist":            {"fslist demo"},
