@@ -157,12 +157,15 @@ func (q *requests) endpoints() []endpoint {
 		},
 		{
 			http.MethodPut, persistentVolumeClaims, uploads.Subresource, true, "PersistentVolumeClaim",
-			uploads.Request{}, accepted(q.requestUpload),
-			"ask for the upload of a disk image to a PersistentVolumeClaim, or cancel it", []string{"get", "update"},
+			uploads.Request{},
+			accepted(q.requestUpload),
+			"ask for the upload of a disk image to a PersistentVolumeClaim, or cancel it",
+			[]string{"get", "update"},
 		},
 		{
 			http.MethodGet, persistentVolumeClaims, uploads.Subresource, true, "PersistentVolumeClaim", nil, q.upload,
-			"get the state of an upload, or open a websocket for its bytes", []string{"get", "update"},
+			"get the state of an upload, or open a websocket for its bytes",
+			[]string{"get", "update"},
 		},
 		{
 			http.MethodPut, "expand-vm-spec", "", true, vm,

@@ -34,10 +34,12 @@ func TestChanges(t *testing.T) {
 		answer.Body.Close()
 	}
 	for _, line := range [][2]string{
-		{"GET", "/api/v1/nodes/n"}, {"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"},
+		{"GET", "/api/v1/nodes/n"},
+		{"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"},
 		{"POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews"},
 		{"PUT", "/apis/subresources.kubevirt.io/v1/namespaces/x/expand-vm-spec"},
-		{"DELETE", "/api/v1/nodes/n?dryRun=All"}, {"PUT", "/api/v1/nodes/n?refuse=yes"},
+		{"DELETE", "/api/v1/nodes/n?dryRun=All"},
+		{"PUT", "/api/v1/nodes/n?refuse=yes"},
 	} {
 		if send(line[0], line[1]); told != 0 || f.Unjournaled() != nil {
 			t.Fatalf("%s changes something", line)

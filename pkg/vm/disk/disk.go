@@ -111,8 +111,10 @@ func PrepareHotplugged(
 const ClaimImage = "disk.img"
 
 // paths of a volume's image, by kind.
-func (d Dirs) overlay(volume string) string   { return path.Join(d.Disks, volume+".qcow2") }
+func (d Dirs) overlay(volume string) string { return path.Join(d.Disks, volume+".qcow2") }
+
 func (d Dirs) cloudInit(volume string) string { return path.Join(d.Disks, volume+ConfigImageSuffix) }
+
 func (d Dirs) claimImage(volume string) string {
 	return path.Join(d.Claims, volume, ClaimImage)
 }

@@ -1,3 +1,7 @@
+// The server that it talks to runs in a pod, on Linux only.
+
+//go:build linux
+
 package upload
 
 import (

@@ -96,8 +96,10 @@ func TestSaidOnce(t *testing.T) {
 		{Type: v1.VirtualMachineFailure, Status: "True", Message: gone},
 	}
 	for name, tc := range map[string]struct{ said, blocks, want string }{
-		"more of the same": {"; " + gone, `volume "root": ` + gone + `; did you mean "done"?`,
-			`; volume "root": ` + gone + `; did you mean "done"?`},
+		"more of the same": {
+			"; " + gone, `volume "root": ` + gone + `; did you mean "done"?`,
+			`; volume "root": ` + gone + `; did you mean "done"?`,
+		},
 		"the same":       {"; " + gone, gone, "; " + gone},
 		"something else": {"; " + gone, "no node takes VMs", "; " + gone + "; no node takes VMs"},
 		"not said":       {"", `volume "root": ` + gone, `; volume "root": ` + gone},
