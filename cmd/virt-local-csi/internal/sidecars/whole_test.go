@@ -12,7 +12,7 @@ import (
 
 // The snapshot controller and csi-snapshotter find in a new content what they would write next.
 func TestWholeClient(t *testing.T) {
-	client := wholeClient{snapshotfake.NewSimpleClientset()}
+	client := wholeClient{snapshotfake.NewSimpleClientset()} //nolint:staticcheck // it has no other: no apply configurations
 	content := &snapshotv1.VolumeSnapshotContent{ObjectMeta: metav1.ObjectMeta{Name: "made"}}
 	content.Spec.Source.VolumeHandle = new("volume")
 	if _, err := client.SnapshotV1().VolumeSnapshotContents().
