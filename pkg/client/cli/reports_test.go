@@ -24,6 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/overview"
 	"github.com/virtkit/virtkit/pkg/client/action/permitted"
 	"github.com/virtkit/virtkit/pkg/client/action/top"
+	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/client/action/usbredir"
 	"github.com/virtkit/virtkit/pkg/client/action/verbosity"
 	"github.com/virtkit/virtkit/pkg/client/action/vnc"
@@ -108,6 +109,7 @@ func TestCustomColumnsOfReports(t *testing.T) {
 		"ExpectTranscript": {{&expect.Transcript{ExitCode: 3}, "CODE:.exitCode", "CODE\n3"}},
 		"Screenshot":       {{&vnc.ScreenshotReport{Width: 640}, "W:.width", "W\n640"}},
 		"VNCSession":       {{&vnc.SessionReport{Port: 5900}, "PORT:.port", "PORT\n5900"}},
+		"UploadReport":     {{&upload.Report{ObjectMeta: meta, Bytes: 9}, "BYTES:.bytes", "BYTES\n9"}},
 		"USBRedirection":   {{&usbredir.Report{Port: 5900}, "PORT:.port", "PORT\n5900"}},
 	} {
 		tried[kind] = true
