@@ -7,13 +7,13 @@
 // attaches to them again. Inputs: the VMIs labelled with this node's name, the node's launcher pods, and
 // the launchers' sockets. Outputs: VMI status, events, the node's labels and heartbeat.
 //
-//	Reconciler   one pass over one VMI: look, decide (Next, and package status for the status), apply
-//	session      one launcher: connect, prepare, start, watch
-//	podfs        reaching into a pod that is not trusted
-//	capabilities the node's cache of QEMU's capabilities, and the probe that fills it
-//	migration    what two nodes say to each other while a guest moves
-//	streams      consoles and requests, over mutual TLS
-//	node         labels and heartbeat; deviceplugin: /dev/kvm for pods
+//	Reconciler      one pass over one VMI: look, decide (Next, and vmistatus for the status), apply
+//	session         one launcher: connect, prepare, start, watch
+//	podfs           reaching into a pod that is not trusted
+//	capabilities    the node's cache of QEMU's capabilities, and the probe that fills it
+//	migrationproxy  the connections between the launchers of two nodes while a guest moves
+//	streams         consoles and requests, over mutual TLS
+//	nodestatus      labels and heartbeat; deviceplugin: /dev/kvm for pods
 package handler
 
 import (

@@ -137,7 +137,7 @@ func (r *running) ended() uploads.State {
 
 func (r *running) send(image []byte) uploads.State {
 	r.t.Helper()
-	conn, _, _ := r.dial(uploads.Order{Send: true})
+	conn, _, _ := r.dial(uploads.Order{Send: true, Session: "aa"})
 	go func() {
 		_, _ = conn.Write(image) // what is wrong the server says
 		_, _ = io.WriteString(conn, sumOf(image))
@@ -284,11 +284,11 @@ func TestCuts(t *testing.T) {
 		t.Run(name+" to its end", func(t *testing.T) {
 			o := options(t, image)
 			r := start(t, o)
-			conn, _, _ := r.dial(uploads.Order{Send: true})
+			conn, _, _ := r.dial(uploads.Order{Send: true, Session: "aa"})
 			_, err := conn.Write(image[:len(image)/2])
 			check(t, errors.Join(err, conn.Close()))
 			r.waitFor(func(s uploads.State) bool { return s.Received == int64(len(image)/2) })
-			conn, in, reply := r.dial(uploads.Order{Send: true})
+			conn, in, reply := r.dial(uploads.Order{Send: true, Session: "aa"})
 			_, err = conn.Write(append(bytes.Clone(image[reply.State.Received:]), sumOf(image)...))
 			check(t, err)
 			for !reply.State.Phase.Final() {
@@ -366,7 +366,7 @@ func TestRefused(t *testing.T) {
 				test.sum = sumOf(test.image)
 			}
 			r := start(t, o)
-			conn, _, _ := r.dial(uploads.Order{Send: true})
+			conn, _, _ := r.dial(uploads.Order{Send: true, Session: "aa"})
 			go func() { _, _ = conn.Write(append(bytes.Clone(test.image), test.sum...)) }()
 			state := r.ended()
 			if state.Phase != uploads.Failed || !strings.Contains(state.Message, test.want) || state.Intact {
@@ -454,7 +454,7 @@ func TestEndsWithout(t *testing.T) {
 	})
 	t.Run("ended", func(t *testing.T) {
 		r := start(t, options(t, data))
-		conn, _, _ := r.dial(uploads.Order{Send: true})
+		conn, _, _ := r.dial(uploads.Order{Send: true, Session: "aa"})
 		_, err := conn.Write(data[:5000])
 		check(t, err)
 		r.waitFor(func(s uploads.State) bool { return s.Received == 5000 })
@@ -514,7 +514,7 @@ func TestDevice(t *testing.T) {
 		o.Device = filepath.Join(t.TempDir(), "device")
 		check(t, os.WriteFile(o.Device, make([]byte, 12<<20), 0o600))
 		r := start(t, o)
-		conn, _, _ := r.dial(uploads.Order{Send: true})
+		conn, _, _ := r.dial(uploads.Order{Send: true, Session: "aa"})
 		_, err := conn.Write(data[:1<<20])
 		check(t, err)
 		r.waitFor(func(s uploads.State) bool { return s.Received == 1<<20 })

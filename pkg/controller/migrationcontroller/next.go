@@ -153,7 +153,7 @@ func (s *Step) phase(phase v1.VirtualMachineInstanceMigrationPhase, now time.Tim
 		})
 }
 
-// since is when the migration entered a phase; now-like zero is never returned, since phase noted it.
+// since returns when the migration entered a phase, the zero time if it has not been in it.
 func since(status *v1.VirtualMachineInstanceMigrationStatus, phase v1.VirtualMachineInstanceMigrationPhase) time.Time {
 	for _, transition := range slices.Backward(status.PhaseTransitionTimestamps) {
 		if transition.Phase == phase {

@@ -127,22 +127,7 @@ var errExtents = &RefusedError{"the image is the descriptor of a VMDK whose data
 // Check reads the header of a whole image of size bytes.
 func Check(r io.ReaderAt, size int64, format Format) (Info, error) {
 	f := file{r, size}
-	var virtual int64
-	var err error
-	switch format {
-	case Raw:
-		virtual = size
-	case QCOW2:
-		virtual, err = f.qcow2()
-	case VMDK:
-		virtual, err = f.vmdk()
-	case VHD:
-		virtual, err = f.vhd()
-	case VHDX:
-		virtual, err = f.vhdx()
-	default:
-		return Info{}, refused("%q is not a format of images that is taken", format)
-	}
+	virtual, err := f.virtualSize(format)
 	if errors.Is(err, errShort) {
 		err = refused("the %s image has a corrupt header: %v", format, err)
 	}
@@ -159,18 +144,7 @@ func Early(head []byte, format Format) (Info, error) {
 		return Info{Format: Raw}, nil
 	}
 	f := file{bytes.NewReader(head), math.MaxInt64}
-	var virtual int64
-	var err error
-	switch format {
-	case QCOW2:
-		virtual, err = f.qcow2()
-	case VMDK:
-		virtual, err = f.vmdk()
-	case VHD:
-		virtual, err = f.vhd()
-	case VHDX:
-		virtual, err = f.vhdx()
-	}
+	virtual, err := f.virtualSize(format)
 	if errors.Is(err, errShort) {
 		return Info{Format: format}, nil
 	}
@@ -181,6 +155,23 @@ func Early(head []byte, format Format) (Info, error) {
 type file struct {
 	r    io.ReaderAt
 	size int64
+}
+
+// virtualSize returns the size of the image's disk, bytes, by its header as the format's parser reads it.
+func (f file) virtualSize(format Format) (int64, error) {
+	switch format {
+	case Raw:
+		return f.size, nil
+	case QCOW2:
+		return f.qcow2()
+	case VMDK:
+		return f.vmdk()
+	case VHD:
+		return f.vhd()
+	case VHDX:
+		return f.vhdx()
+	}
+	return 0, refused("%q is not a format of images that is taken", format)
 }
 
 // at reads n bytes at an offset.
