@@ -23,6 +23,7 @@ var unused = map[Right]string{
 
 	{names.VirtController, "pool.kubevirt.io", "virtualmachinepools/finalizers", "update", false}: blockOwnerDeletion,
 	{names.VirtController, "kubevirt.io", "virtualmachines", "get", false}:                        staleCache,
+	{names.VirtController, "", "persistentvolumeclaims/finalizers", "update", false}:              blockOwnerDeletion,
 
 	{names.VirtController, "", "secrets", "patch", true}:    rotation,
 	{names.VirtController, "", "configmaps", "patch", true}: rotation,
