@@ -53,18 +53,13 @@ type cluster struct {
 	version  int
 	objects  map[string]map[string]metav1.Object // by resource, then namespace/name
 	watchers map[*watcher]bool
+	removals []removal
 	changes  []string
 	consoles map[string]*guest
 
 	sshd *sshd.Server // of all guests
 	// files are those of the guest that virtctl cp reaches.
 	files guestFiles
-}
-
-type watcher struct {
-	resource string
-	match    func(metav1.Object) bool
-	events   chan []byte
 }
 
 func newCluster() *cluster {
@@ -242,19 +237,8 @@ func (c *cluster) remove(resource, key string) {
 	}
 	delete(c.objects[resource], key)
 	c.version++
+	c.removals = append(c.removals, removal{resource: resource, version: c.version, object: o})
 	c.notify("DELETED", resource, o)
-}
-
-func (c *cluster) notify(kind, resource string, o metav1.Object) {
-	data, err := json.Marshal(map[string]any{"type": kind, "object": o})
-	if err != nil {
-		panic(err)
-	}
-	for w := range c.watchers {
-		if w.resource == resource && w.match(o) {
-			w.events <- data
-		}
-	}
 }
 
 func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
@@ -302,47 +286,6 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 		"apiVersion": "kubevirt.io/v1", "kind": kind, "items": items,
 		"metadata": map[string]string{"resourceVersion": fmt.Sprint(c.version)},
 	})
-}
-
-// watch sends what happens from now on, after what has happened since the version that the client knows.
-func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource string, match func(metav1.Object) bool) {
-	watch := &watcher{resource: resource, match: match, events: make(chan []byte, 100)}
-	c.mu.Lock()
-	known := r.URL.Query().Get("resourceVersion")
-	for _, o := range c.objects[resource] {
-		if match(o) && newer(o.GetResourceVersion(), known) {
-			data, err := json.Marshal(map[string]any{"type": "MODIFIED", "object": o})
-			if err != nil {
-				panic(err)
-			}
-			watch.events <- data
-		}
-	}
-	c.watchers[watch] = true
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.watchers, watch)
-		c.mu.Unlock()
-	}()
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusOK)
-	w.(http.Flusher).Flush()
-	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case data := <-watch.events:
-			if _, err := w.Write(append(data, '\n')); err != nil {
-				return
-			}
-			w.(http.Flusher).Flush()
-		}
-	}
-}
-
-func newer(a, b string) bool {
-	return len(a) > len(b) || len(a) == len(b) && a > b
 }
 
 func (c *cluster) find(resource, ns, name string) metav1.Object {
