@@ -24,6 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // Reasons of events on a VMI; KubeVirt's words.
@@ -54,12 +55,10 @@ type View struct {
 	Draining bool
 	// Pods is how many launcher pods it has that are not over.
 	Pods int
-	// Migrations are the VMI's, of all times.
-	Migrations []*v1.VirtualMachineInstanceMigration
-	// Unfinished and UnfinishedHere are how many of others there are: in the cluster, and away from its node.
-	Unfinished, UnfinishedHere int
-	Limits                     Limits
-	Now                        time.Time
+	// Counts are its migrations and how many others there are.
+	Counts migrations.Counts
+	Limits Limits
+	Now    time.Time
 }
 
 // Step says what to write; the zero Step is nothing.
@@ -82,9 +81,9 @@ func Next(view View) Step {
 	if !Wanted(view.VMI, view.Strategy, view.Draining) {
 		return Step{}
 	}
-	newestFirst := slices.Clone(view.Migrations)
+	newestFirst := slices.Clone(view.Counts.Own)
 	slices.SortFunc(newestFirst,
-		func(a, b *v1.VirtualMachineInstanceMigration) int { return migrationcontroller.ByAge(b, a) })
+		func(a, b *v1.VirtualMachineInstanceMigration) int { return migrations.ByAge(b, a) })
 	if slices.ContainsFunc(newestFirst,
 		func(m *v1.VirtualMachineInstanceMigration) bool { return !m.IsFinal() }) {
 		return Step{} // its end is an event
@@ -100,7 +99,8 @@ func Next(view View) Step {
 			Message: fmt.Sprintf("%d migrations away from node %s failed; the next is made %s after the last one's end",
 				failures, view.VMI.Status.NodeName, migrationcontroller.Backoff(failures)),
 		})
-	case view.Unfinished >= view.Limits.Cluster || view.UnfinishedHere >= view.Limits.PerNode:
+	case view.Counts.Unfinished.Cluster >= view.Limits.Cluster ||
+		view.Counts.Unfinished.Away >= view.Limits.PerNode:
 		step.RequeueAfter = waitAgain
 	default:
 		step.Create = next(view.VMI, newestFirst)

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -36,8 +38,8 @@ func view(change ...func(*View)) View {
 // past adds a migration of ours that ended some time ago.
 func past(phase v1.VirtualMachineInstanceMigrationPhase, ago time.Duration) func(*View) {
 	return func(v *View) {
-		n := len(v.Migrations)
-		v.Migrations = append(v.Migrations, &v1.VirtualMachineInstanceMigration{
+		n := len(v.Counts.Own)
+		v.Counts.Own = append(v.Counts.Own, &v1.VirtualMachineInstanceMigration{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("%s%d", namePrefix, n), UID: types.UID(fmt.Sprint(n)),
 				CreationTimestamp: metav1.NewTime(now.Add(-ago - time.Second)),
@@ -53,9 +55,9 @@ func past(phase v1.VirtualMachineInstanceMigrationPhase, ago time.Duration) func
 }
 
 func elsewhere(v *View) {
-	v.Migrations[len(v.Migrations)-1].Annotations[v1.EvacuationMigrationAnnotation] = "two"
+	v.Counts.Own[len(v.Counts.Own)-1].Annotations[v1.EvacuationMigrationAnnotation] = "two"
 }
-func byHand(v *View) { v.Migrations[len(v.Migrations)-1].Name = "mine" }
+func byHand(v *View) { v.Counts.Own[len(v.Counts.Own)-1].Name = "mine" }
 
 func TestNext(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -83,8 +85,11 @@ func TestNext(t *testing.T) {
 		"is queued":     {view: view(past(v1.MigrationPending, 0))},
 		"moved before":  {view: view(past(v1.MigrationSucceeded, time.Second)), create: true},
 		"is tidied up":  {view: view(func(v *View) { v.Pods = 2 }), again: waitAgain},
-		"cluster full":  {view: view(func(v *View) { v.Unfinished = 5 }), again: waitAgain},
-		"node full":     {view: view(func(v *View) { v.Unfinished, v.UnfinishedHere = 2, 2 }), again: waitAgain},
+		"cluster full":  {view: view(func(v *View) { v.Counts.Unfinished.Cluster = 5 }), again: waitAgain},
+		"node full": {
+			view:  view(func(v *View) { v.Counts.Unfinished = migrations.Number{Cluster: 2, Away: 2} }),
+			again: waitAgain,
+		},
 		"failed": {
 			view: view(past(v1.MigrationFailed, 5*time.Second)), again: 15 * time.Second, reason: ReasonBackoff,
 		},

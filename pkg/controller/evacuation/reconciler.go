@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/nodecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
@@ -131,26 +132,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if err := r.Client.List(ctx, &all); err != nil {
 		return view, fmt.Errorf("list migrations: %w", err)
 	}
-	for i := range all.Items {
-		m := &all.Items[i]
-		if m.Namespace == instance.Namespace && m.Spec.VMIName == instance.Name {
-			view.Migrations = append(view.Migrations, m)
-			continue
-		}
-		if m.IsFinal() {
-			continue
-		}
-		view.Unfinished++
-		var moving v1.VirtualMachineInstance
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.VMIName}, &moving)
-		if client.IgnoreNotFound(err) != nil {
-			return view, fmt.Errorf("get VirtualMachineInstance %s: %w", m.Spec.VMIName, err)
-		}
-		if err == nil && moving.Status.NodeName == instance.Status.NodeName {
-			view.UnfinishedHere++
-		}
-	}
-	return view, nil
+	view.Counts, err = migrationcontroller.Count(ctx, r.Client, all.Items, instance)
+	return view, err
 }
 
 // draining reports whether a node has the taint by which its guests are to leave.

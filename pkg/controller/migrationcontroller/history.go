@@ -1,24 +1,18 @@
 package migrationcontroller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // keepEnded is how many of a VMI's migrations that are over are left for people to read; KubeVirt's.
 const keepEnded = 5
-
-// ByAge compares two migrations: the older one is less, and of two that were made in one second that of the lesser
-// name.
-func ByAge(a, b *v1.VirtualMachineInstanceMigration) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-}
 
 // surplus are those of a VMI's migrations that are over and that newer ones displace.
 func surplus(all []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInstanceMigration {
@@ -31,15 +25,15 @@ func surplus(all []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInst
 	if len(ended) <= keepEnded {
 		return nil
 	}
-	slices.SortFunc(ended, ByAge)
+	slices.SortFunc(ended, migrations.ByAge)
 	return ended[:len(ended)-keepEnded]
 }
 
 // leftBy are those of a VMI's pods that migrations have left behind: where the guest went away from, or where it did
 // not get to. None of them runs.
-func leftBy(migrations []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod) []*corev1.Pod {
+func leftBy(ended []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod) []*corev1.Pod {
 	var out []*corev1.Pod
-	for _, m := range migrations {
+	for _, m := range ended {
 		state := m.Status.MigrationState
 		if state == nil {
 			continue

@@ -48,7 +48,7 @@ func (r *Reconciler) towards(ctx context.Context, node client.Object) []reconcil
 	}
 	return frame.Requests(all.Items, func(m *v1.VirtualMachineInstanceMigration) bool {
 		ms := m.Status.MigrationState
-		return Active(m) && ms != nil && ms.TargetNode == node.GetName()
+		return m.IsRunning() && ms != nil && ms.TargetNode == node.GetName()
 	})
 }
 

@@ -94,15 +94,6 @@ type Step struct {
 	frame.Requeue
 }
 
-// Active reports whether a migration has a pod, or is about to: it counts for the limits.
-func Active(migration *v1.VirtualMachineInstanceMigration) bool {
-	switch migration.Status.Phase {
-	case v1.MigrationPhaseUnset, v1.MigrationPending, v1.MigrationSucceeded, v1.MigrationFailed:
-		return false
-	}
-	return true
-}
-
 // Next decides.
 func Next(view View) Step {
 	step := Step{Status: *view.Migration.Status.DeepCopy()}

@@ -19,7 +19,7 @@ func (s *Step) findTarget(view View) {
 	case migration.DeletionTimestamp != nil:
 		s.abortRequested(view)
 		s.fail(view, "cancelled before it began")
-	case !Active(migration) && pod == nil:
+	case !migration.IsRunning() && pod == nil:
 		s.begin(view)
 	case pod == nil && view.Uncreated && view.VMI.DeletionTimestamp == nil && view.VMI.Status.Phase == v1.Running &&
 		view.Now.Sub(since(&s.Status, v1.MigrationScheduling)) < scheduleTimeout:

@@ -176,7 +176,7 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 			view.SourcePod = pod.Name
 		}
 	}
-	if view.Pod == nil && Active(migration) {
+	if view.Pod == nil && migration.IsRunning() {
 		// That it is gone is grave: do not believe the cache, which may be stale.
 		if err := r.lookAtTargetPod(ctx, &view); err != nil {
 			return view, err
@@ -196,7 +196,7 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 	}
 	switch {
 	case migration.IsFinal():
-	case !Active(migration):
+	case !migration.IsRunning():
 		view.Wait, err = r.wait(ctx, migration, &instance)
 	case state(view) == nil && view.Pod != nil && view.Pod.Spec.NodeName != "":
 		view.Cluster = r.Config().Migrations
@@ -223,59 +223,6 @@ func (r *Reconciler) policy(
 		}
 	}
 	return surface.MatchPolicy(policies.Items, instance.Labels, namespace.Labels), nil
-}
-
-// wait says what a migration that has not begun must wait for.
-func (r *Reconciler) wait(
-	ctx context.Context, migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance,
-) (string, error) {
-	var all v1.VirtualMachineInstanceMigrationList
-	if err := r.Client.List(ctx, &all); err != nil {
-		return "", fmt.Errorf("list migrations: %w", err)
-	}
-	cluster, away := 0, 0
-	for i := range all.Items {
-		other := &all.Items[i]
-		if other.UID == migration.UID || other.IsFinal() {
-			continue
-		}
-		if r.writes.Stale(other) {
-			return "the cache", nil
-		}
-		active := Active(other)
-		if other.Namespace == migration.Namespace && other.Spec.VMIName == migration.Spec.VMIName &&
-			(active || before(other, migration)) {
-			return "migration " + other.Name + " of the same VirtualMachineInstance", nil
-		}
-		if !active {
-			continue
-		}
-		cluster++
-		var moving v1.VirtualMachineInstance
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: other.Namespace, Name: other.Spec.VMIName}, &moving)
-		if client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("get VirtualMachineInstance %s: %w", other.Spec.VMIName, err)
-		}
-		if err == nil && moving.Status.NodeName == instance.Status.NodeName {
-			away++
-		}
-	}
-	limits := r.Config().Migrations
-	switch {
-	case cluster >= int(*limits.ParallelMigrationsPerCluster):
-		return fmt.Sprintf("%d other migrations in the cluster", cluster), nil
-	case away >= int(*limits.ParallelOutboundMigrationsPerNode):
-		return fmt.Sprintf("%d other migrations away from node %s", away, instance.Status.NodeName), nil
-	}
-	return "", nil
-}
-
-// before orders migrations of one VMI that wait.
-func before(a, b *v1.VirtualMachineInstanceMigration) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.UID < b.UID
 }
 
 // apply does what the step says: the pod and the VMI first, then the migration.

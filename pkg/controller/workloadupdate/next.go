@@ -128,7 +128,7 @@ func mustMove(instance *v1.VirtualMachineInstance) bool {
 func (s *Step) migrate(view View, movable []*v1.VirtualMachineInstance, history map[types.NamespacedName]past) {
 	room := view.Limit
 	for _, m := range view.Migrations {
-		if migrationcontroller.Active(m) || !m.IsFinal() && migrationcontroller.IsUpdate(m) {
+		if m.IsRunning() || !m.IsFinal() && migrationcontroller.IsUpdate(m) {
 			room--
 		}
 	}

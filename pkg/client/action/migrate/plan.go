@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -169,33 +171,23 @@ func (p *Plan) obstacles(f Facts) {
 
 // wait says what is before it: migrations of the same guest, and the limits.
 func (p *Plan) wait(f Facts) {
-	nodes := map[string]string{}
+	nodes := map[types.NamespacedName]string{}
 	for i := range f.Instances {
-		nodes[f.Instances[i].Namespace+"/"+f.Instances[i].Name] = f.Instances[i].Status.NodeName
+		vmi := &f.Instances[i]
+		nodes[types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}] = vmi.Status.NodeName
 	}
-	var all, away uint32
-	for i := range f.Migrations {
-		m := &f.Migrations[i]
-		if m.IsFinal() {
-			continue
-		}
-		if m.Namespace == p.Namespace && m.Spec.VMIName == p.Name {
+	counts := migrations.Count(f.Migrations, f.VMI, nodes)
+	for _, m := range counts.Own {
+		if !m.IsFinal() {
 			p.Waits = append(p.Waits, "migration "+m.Name+" of the same guest is under way")
-			continue
-		}
-		if m.Status.Phase == v1.MigrationPhaseUnset || m.Status.Phase == v1.MigrationPending {
-			continue // it waits, too
-		}
-		all++
-		if nodes[m.Namespace+"/"+m.Spec.VMIName] == p.From {
-			away++
 		}
 	}
-	if most := *p.Configuration.ParallelMigrationsPerCluster; all >= most {
+	all, away := counts.Running.Cluster, counts.Running.Away
+	if most := *p.Configuration.ParallelMigrationsPerCluster; all >= int(most) {
 		p.Waits = append(p.Waits,
 			fmt.Sprintf("%d migrations run in the cluster, of %d at a time (parallelMigrationsPerCluster)", all, most))
 	}
-	if most := *p.Configuration.ParallelOutboundMigrationsPerNode; away >= most {
+	if most := *p.Configuration.ParallelOutboundMigrationsPerNode; away >= int(most) {
 		p.Waits = append(p.Waits,
 			fmt.Sprintf("%d migrations run away from node %s, of %d at a time (parallelOutboundMigrationsPerNode)",
 				away, p.From, most))
