@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // look gathers what Next wants to know of a VMI that one of the node's caches has.
@@ -152,14 +153,10 @@ func (r *Reconciler) pod(ctx context.Context, from client.Reader, vmi *v1.Virtua
 
 // better: a pod that has not ended, then the younger.
 func better(a, b *corev1.Pod) bool {
-	if ended(a) != ended(b) {
-		return ended(b)
+	if life.PodEnded(a) != life.PodEnded(b) {
+		return life.PodEnded(b)
 	}
 	return b.CreationTimestamp.Before(&a.CreationTimestamp)
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // mayRun reports whether a process of one of the VMI's pods is left on this node. The pods' objects may be gone: who

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 const (
@@ -81,7 +82,7 @@ func Next(v View) Decision {
 func nextOwned(v View) Decision {
 	vmi := v.VMI
 	if vmi.IsFinal() {
-		return Decision{End: v.Pod == nil || ended(v.Pod)}
+		return Decision{End: v.Pod == nil || life.PodEnded(v.Pod)}
 	}
 	if !v.handedOver() {
 		return Decision{}
@@ -116,7 +117,7 @@ func (d *Decision) follow(v View) bool {
 	switch {
 	case v.following() != nil:
 		d.Session = SessionRefresh
-	case v.Pod != nil && !ended(v.Pod):
+	case v.Pod != nil && !life.PodEnded(v.Pod):
 		d.End, d.Session = v.Session != nil, SessionStart
 	default:
 		d.End = v.Session != nil
@@ -155,7 +156,7 @@ func (d *Decision) awaitTarget(v View, in vmistatus.Input) (again time.Duration)
 	if ms == nil || ms.TargetPod == "" {
 		return 0
 	}
-	if v.Other == nil || !ended(v.Other) {
+	if v.Other == nil || !life.PodEnded(v.Other) {
 		return otherPoll
 	}
 	in.Lost = fmt.Sprintf("The guest had just moved to pod %s on node %s, which has ended.", ms.TargetPod,
@@ -173,7 +174,7 @@ func (d *Decision) awaitRunning(v View, in vmistatus.Input) (again time.Duration
 	ms := v.VMI.Status.MigrationState
 	switch {
 	case ms == nil || ms.TargetPod == "":
-	case v.Other != nil && !ended(v.Other):
+	case v.Other != nil && !life.PodEnded(v.Other):
 	case v.Other != nil && vmistatus.NeverRan(v.Other):
 		d.TakeOver = new(false)
 		d.Note = "the migration's target has ended without having run the guest, which goes on here"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // evictions answers evictions of launcher pods. It is the one webhook that changes something, and no more than
@@ -97,7 +98,7 @@ func (e *evictions) pod(ctx context.Context, namespace, name string) (*corev1.Po
 	if err != nil {
 		return nil, fmt.Errorf("get pod %s: %w", name, err)
 	}
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if !life.PodStaying(pod) {
 		return nil, nil
 	}
 	return pod, nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -112,7 +113,7 @@ func mayUpload(claim *corev1.PersistentVolumeClaim, request uploads.Request) (*u
 func unused(claim *corev1.PersistentVolumeClaim, pods []corev1.Pod) error {
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if life.PodEnded(pod) {
 			continue
 		}
 		for _, volume := range pod.Spec.Volumes {

@@ -32,7 +32,7 @@ type View struct {
 	Budget *policyv1.PodDisruptionBudget
 	// Others are budgets of other names that the VMI controls, an older virt-controller's for example.
 	Others []*policyv1.PodDisruptionBudget
-	// Pods is how many launcher pods the VMI has that are neither over nor being deleted.
+	// Pods is how many launcher pods the VMI has that stay.
 	Pods int
 }
 

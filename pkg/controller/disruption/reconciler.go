@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Reasons of events on a VMI; KubeVirt's words.
@@ -118,17 +119,12 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 			return view, err
 		}
 		for _, pod := range pods {
-			if counts(pod) {
+			if life.PodStaying(pod) {
 				view.Pods++
 			}
 		}
 	}
 	return view, nil
-}
-
-func counts(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
-		pod.Status.Phase != corev1.PodFailed
 }
 
 func (r *Reconciler) delete(

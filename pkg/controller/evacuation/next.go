@@ -53,7 +53,8 @@ type View struct {
 	Strategy v1.EvictionStrategy
 	// Draining says that its node has the drain taint.
 	Draining bool
-	// Pods is how many launcher pods it has that are not over.
+	// Pods is how many launcher pods it has that have not ended. One that is being deleted counts, unlike for the
+	// budget, which is about those that can be evicted: the last migration is not tidied up before it is gone.
 	Pods int
 	// Counts are its migrations and how many others there are.
 	Counts migrations.Counts

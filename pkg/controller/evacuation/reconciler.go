@@ -28,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // marked is the index of VMIs that are to leave a node, by that node.
@@ -124,7 +125,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 		return view, err
 	}
 	for _, pod := range pods {
-		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+		if !life.PodEnded(pod) {
 			view.Pods++
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // attach has the claims of the VMI's hotplugged volumes brought to the node of the migration's pod, by one pod that
@@ -33,7 +34,7 @@ func (s *Step) attach(view View) {
 		}
 	case attachment == nil:
 		s.Attach = volumes
-	case over(attachment):
+	case !life.PodStaying(attachment):
 		s.fail(view, "the attachment pod "+attachment.Name+" has ended: "+ended(attachment))
 	case vmicontroller.ContainerRuns(attachment):
 		s.schedule(view, attachment)

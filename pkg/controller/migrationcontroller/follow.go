@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // follow reads from the VMI how the migration goes on, and ends it where no node can.
@@ -62,7 +64,7 @@ func (s *Step) hopeless(view View) string {
 	switch {
 	case view.Pod == nil:
 		return "its pod was deleted"
-	case over(view.Pod):
+	case !life.PodStaying(view.Pod):
 		return "its pod " + view.Pod.Name + " has ended: " + ended(view.Pod)
 	}
 	left := prepareTimeout - view.Now.Sub(since(&s.Status, v1.MigrationPreparingTarget))

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -43,7 +44,9 @@ func leftBy(ended []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod) []*
 			name = state.TargetPod
 		}
 		i := slices.IndexFunc(pods,
-			func(pod *corev1.Pod) bool { return pod.Name == name && over(pod) && pod.DeletionTimestamp == nil })
+			func(pod *corev1.Pod) bool {
+				return pod.Name == name && life.PodEnded(pod) && pod.DeletionTimestamp == nil
+			})
 		if i >= 0 && !slices.Contains(out, pods[i]) {
 			out = append(out, pods[i])
 		}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -28,7 +29,7 @@ func (s *Step) findTarget(view View) {
 		s.fail(view, "its pod could not be created: the events of the migration say why")
 	case pod == nil:
 		s.fail(view, "its pod was deleted")
-	case over(pod):
+	case !life.PodStaying(pod):
 		s.fail(view, "its pod "+pod.Name+" has ended: "+ended(pod))
 	case view.VMI.DeletionTimestamp != nil:
 		s.fail(view, "the VirtualMachineInstance was deleted")

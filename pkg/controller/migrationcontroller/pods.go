@@ -8,12 +8,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-func over(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded ||
-		pod.Status.Phase == corev1.PodFailed
-}
-
-// ended says how a pod that is over is.
+// ended says how a pod that does not stay is.
 func ended(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "it was deleted"

@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -166,13 +167,13 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 	}
 	view.Created, _ = r.Created.Of(instance.UID)
 	for _, pod := range pods {
-		if over(pod) {
+		if life.PodEnded(pod) {
 			view.Ended = append(view.Ended, pod)
 		}
 		if isTarget(migration, &instance, view.Created, pod) {
 			view.Pod = pod
 		} else if vmicontroller.HasGuest(&instance, pod) && pod.Spec.NodeName == instance.Status.NodeName &&
-			!over(pod) {
+			life.PodStaying(pod) {
 			view.SourcePod = pod.Name
 		}
 	}

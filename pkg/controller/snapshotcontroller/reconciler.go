@@ -24,6 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -242,7 +243,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 }
 
 func usesAny(pod *corev1.Pod, used map[string]bool) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if life.PodEnded(pod) {
 		return false
 	}
 	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -59,7 +60,7 @@ func Next(view View) Step {
 		}
 	case view.Claim.DeletionTimestamp != nil:
 		step.Delete = append(step.Delete, alive(view.Pod)...) // the claim waits for that
-	case view.Pod != nil && over(view.Pod):
+	case view.Pod != nil && life.PodEnded(view.Pod):
 		step.end(view, endOf(view.Pod))
 	case view.Now.Sub(request.Since) > startLimit && (view.Pod == nil || view.Pod.Status.Phase == corev1.PodPending):
 		message := fmt.Sprintf("the upload's pod did not run within %s, so the upload has expired", startLimit)
@@ -103,10 +104,6 @@ func (s *Step) end(view View, state uploads.State) {
 	state.Ended = view.Now.UTC().Truncate(time.Second)
 	state.Message = uploads.OneLine(state.Message)
 	s.End = &state
-}
-
-func over(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // endOf reads how an upload ended. A pod counts as taken over by the image: that it succeeded must be in its exit code

@@ -22,6 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // attachmentGrace is how long the container of an attachment pod gets to end, seconds. It does at once; zero would
@@ -220,8 +221,7 @@ func (r *Reconciler) lookAtUnnamed(ctx context.Context, view *View) error {
 			continue
 		case err != nil:
 			return fmt.Errorf("get attachment pod %s: %w", pod.Name, err)
-		case current.UID != pod.UID || current.DeletionTimestamp != nil || terminal(current) ||
-			!OwnedBy(current, guests.UID):
+		case current.UID != pod.UID || !life.PodStaying(current) || !OwnedBy(current, guests.UID):
 			continue
 		}
 		if view.Unnamed == nil {

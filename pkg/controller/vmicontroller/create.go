@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // createPod makes the VMI's pod, or the one before it. That it cannot be made is said in the VMI's status.
@@ -96,7 +97,7 @@ func (c Creator) CreatePod(
 	if known {
 		return ErrRecorded
 	}
-	if OwnedBy(&existing, vmi.UID) && existing.DeletionTimestamp == nil && !terminal(&existing) {
+	if OwnedBy(&existing, vmi.UID) && life.PodStaying(&existing) {
 		if _, err := c.Writes.Delete(ctx, &existing, client.GracePeriodSeconds(strayGrace)); err != nil {
 			return fmt.Errorf("delete pod %s, which is not recorded as the VMI's: %w", existing.Name, err)
 		}

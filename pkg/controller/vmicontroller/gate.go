@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Gate is the condition without which a launcher pod is not Ready: that the guest runs in it. Services send traffic to
@@ -50,7 +51,7 @@ func (s *Step) gate(view View) {
 	}
 	s.setGate(guests, want, view.Now)
 	for _, pod := range own(view) {
-		if pod == guests || terminal(pod) || pod.DeletionTimestamp != nil {
+		if pod == guests || !life.PodStaying(pod) {
 			continue
 		}
 		if conditions.True(pod.Status.Conditions, Gate) {

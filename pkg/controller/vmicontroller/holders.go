@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // A claim is leased to the pods in status.activePods of the VMIs that use it. Only virt-controller and virt-handler
@@ -48,7 +49,7 @@ type endings struct {
 // note remembers a pod that has ended.
 func (e *endings) note(object client.Object) {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || !terminal(pod) {
+	if !ok || !life.PodEnded(pod) {
 		return
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)

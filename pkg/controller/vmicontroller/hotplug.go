@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -85,7 +86,7 @@ func spare(view View, attachment *corev1.Pod) bool {
 		return true
 	}
 	return !slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool {
-		return pod.UID == owner.UID && !terminal(pod) && pod.DeletionTimestamp == nil
+		return pod.UID == owner.UID && life.PodStaying(pod)
 	})
 }
 
@@ -219,7 +220,7 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 		waiting(ReasonMissingAttachmentPod, messageAttachmentPodIsMissing)
 	case pod.DeletionTimestamp != nil:
 		waiting(ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
-	case terminal(pod):
+	case life.PodEnded(pod):
 		s.DeleteAttachments = append(s.DeleteAttachments, pod)
 		waiting(ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
 	case !ContainerRuns(pod):
@@ -260,8 +261,7 @@ func NotRunning(pod *corev1.Pod) string {
 // there is another one, which is not asked.
 func launcher(view View) *corev1.Pod {
 	for _, pod := range view.Pods {
-		if HasGuest(view.VMI, pod) && pod.Spec.NodeName == view.VMI.Status.NodeName && !terminal(pod) &&
-			pod.DeletionTimestamp == nil {
+		if HasGuest(view.VMI, pod) && pod.Spec.NodeName == view.VMI.Status.NodeName && life.PodStaying(pod) {
 			return pod
 		}
 	}

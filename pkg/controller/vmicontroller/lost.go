@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -105,10 +106,10 @@ const migrated = launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 // migration is well does not help a guest whose own pod is gone.
 func bearer(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
 	left := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-		return terminal(pod) && termination.Of(pod).Lifecycle == migrated
+		return life.PodEnded(pod) && termination.Of(pod).Lifecycle == migrated
 	})
 	for _, pod := range pods {
-		if !terminal(pod) && (left || pod.Spec.NodeName == instance.Status.NodeName) {
+		if !life.PodEnded(pod) && (left || pod.Spec.NodeName == instance.Status.NodeName) {
 			return pod
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -171,7 +172,7 @@ func (s *Step) end(view View) {
 
 // tidy ends launchers that outlive their finished guest; a completed pod stays for its log.
 func (s *Step) tidy(view View) {
-	alive := notDeleted(slices.DeleteFunc(own(view), terminal))
+	alive := notDeleted(slices.DeleteFunc(own(view), life.PodEnded))
 	if len(alive) == 0 {
 		s.DeleteAttachments = notDeleted(view.Attachments)
 		return
@@ -199,7 +200,7 @@ func (s *Step) bringUp(view View) {
 	}
 	pod := pods[0]
 	switch {
-	case terminal(pod):
+	case life.PodEnded(pod):
 		reason, message := podOver(pod)
 		s.finish(view, v1.Failed, reason, message)
 	case pod.DeletionTimestamp != nil:
@@ -393,10 +394,6 @@ func podOver(pod *corev1.Pod) (reason, message string) {
 		reason = "Pod" + string(pod.Status.Phase)
 	}
 	return reason, strings.TrimSuffix(fmt.Sprintf("pod %s ended: %s", pod.Name, message), ": ")
-}
-
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func notDeleted(pods []*corev1.Pod) []*corev1.Pod {

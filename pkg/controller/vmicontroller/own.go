@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Launcher pods are trusted by their UIDs only. A name, a label or an owner reference is anybody's to write who may
@@ -66,7 +67,7 @@ func stray(view View) []*corev1.Pod {
 	}
 	var out []*corev1.Pod
 	for _, pod := range view.Pods {
-		if !isOwn(view, pod) && looksLikeLauncher(pod, view.VMI.UID) && !terminal(pod) && pod.DeletionTimestamp == nil {
+		if !isOwn(view, pod) && looksLikeLauncher(pod, view.VMI.UID) && life.PodStaying(pod) {
 			out = append(out, pod)
 		}
 	}
@@ -87,7 +88,7 @@ func (s *Step) prune(view View) {
 	maps.DeleteFunc(active, func(uid types.UID, node string) bool {
 		i := slices.IndexFunc(view.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
 		if node == "" {
-			return i < 0 || terminal(view.Pods[i])
+			return i < 0 || life.PodEnded(view.Pods[i])
 		}
 		_, held := view.Holders[uid]
 		return waits && i < 0 && !held

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // room is a node and what is left of it.
@@ -32,8 +33,7 @@ func newRooms(nodes []corev1.Node, pods []corev1.Pod) []*room {
 		out = append(out, r)
 	}
 	for i := range pods {
-		phase := pods[i].Status.Phase
-		if r := byName[pods[i].Spec.NodeName]; r != nil && phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+		if r := byName[pods[i].Spec.NodeName]; r != nil && !life.PodEnded(&pods[i]) {
 			r.take(requests(&pods[i]))
 		}
 	}

@@ -17,9 +17,8 @@ import (
 func (e *explanation) launcher() *corev1.Pod {
 	for i := range e.Pods {
 		pod := &e.Pods[i]
-		over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Labels[names.LabelComponent] == names.VirtLauncher && !over && e.VMI != nil && pod.Spec.NodeName != "" &&
-			pod.Spec.NodeName == e.VMI.Status.NodeName {
+		if pod.Labels[names.LabelComponent] == names.VirtLauncher && !life.PodEnded(pod) && e.VMI != nil &&
+			pod.Spec.NodeName != "" && pod.Spec.NodeName == e.VMI.Status.NodeName {
 			return pod
 		}
 	}
@@ -65,7 +64,7 @@ func (e *explanation) pod() {
 	found := len(e.causes)
 	e.readiness(pod)
 	switch {
-	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
+	case life.PodEnded(pod):
 		e.podOver(pod)
 	case pod.DeletionTimestamp != nil && e.VMI.DeletionTimestamp == nil:
 		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "PodTerminating",

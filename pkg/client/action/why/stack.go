@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // stack looks at virtkit itself.
@@ -62,8 +63,7 @@ func (e *explanation) component(name string) []*corev1.Pod {
 	var out []*corev1.Pod
 	for i := range e.Stack {
 		pod := &e.Stack[i]
-		if pod.Labels[names.LabelComponent] == name && pod.Status.Phase != corev1.PodSucceeded &&
-			pod.Status.Phase != corev1.PodFailed {
+		if pod.Labels[names.LabelComponent] == name && !life.PodEnded(pod) {
 			out = append(out, pod)
 		}
 	}
