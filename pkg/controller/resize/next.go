@@ -328,8 +328,12 @@ func (s *Step) set(view View, reason, message string) {
 // Kubernetes' plugin/pkg/admission/podresize.
 const causeNodeCapacity metav1.CauseType = "NodeCapacity"
 
-// refuse says why the API server does not let the pod have what it should have. It knows how large the node is.
+// refuse says why the API server does not let the pod have what it should have. It knows how large the node is. A pod
+// that would have become smaller keeps what it has.
 func (s *Step) refuse(view View, err error) {
+	if !grows(view.VMI, cpus) && !grows(view.VMI, memory) {
+		return
+	}
 	if apierrors.HasStatusCause(err, causeNodeCapacity) {
 		s.move(view, err.Error())
 		return

@@ -143,10 +143,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		err := r.resize(ctx, view.Pod, *step.Resize)
 		switch {
 		case err == nil:
-		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsMethodNotSupported(err):
-			if grows(view.VMI, cpus) || grows(view.VMI, memory) { // else it keeps what it has
-				step.refuse(view, err)
-			}
+		case frame.Refused(err) || apierrors.IsMethodNotSupported(err):
+			step.refuse(view, err)
 		default:
 			return fmt.Errorf("resize pod %s: %w", view.Pod.Name, err)
 		}

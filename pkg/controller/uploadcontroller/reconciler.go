@@ -125,7 +125,7 @@ func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
 	case apierrors.IsAlreadyExists(err): // its event comes, unless it is somebody else's
 		step.RequeueAfter = again
 		return nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+	case frame.Refused(err):
 		step.say(view, "the upload's pod is refused: "+err.Error())
 		step.RequeueAfter = again
 		return nil
