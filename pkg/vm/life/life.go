@@ -1,5 +1,6 @@
 // Package life says whether an instance has a guest that lives, or is to stay, whether a pod has ended or stays
-// (pods.go), and which statuses of a VM are bad ones (statuses.go). A component that means more by "it runs" says what besides. It is pure.
+// (pods.go), and which statuses of a VM are bad ones (statuses.go). A component that means more by "it runs" says what
+// besides. It is pure.
 package life
 
 import v1 "kubevirt.io/api/core/v1"
