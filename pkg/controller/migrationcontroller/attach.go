@@ -55,6 +55,14 @@ func attachmentOf(view View, volumes []string) *corev1.Pod {
 	return view.Attachments[at]
 }
 
+// targetAttachment is the pod that holds volumes for the migration's.
+func targetAttachment(view View, volumes []string) *corev1.Pod {
+	pod := vmicontroller.Attachment(view.VMI, volumes, view.Pod, view.Facts)
+	pod.GenerateName, pod.Name = "", hotplug.TargetAttachment(view.Migration.UID, volumes)
+	pod.Labels[v1.MigrationJobLabel] = string(view.Migration.UID)
+	return pod
+}
+
 // applyAttachments deletes and makes attachment pods.
 func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
 	for _, pod := range step.DeleteAttachments {
@@ -65,19 +73,11 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 			return fmt.Errorf("delete attachment pod %s: %w", pod.Name, err)
 		}
 	}
-	if len(step.Attach) == 0 {
+	pod := step.Attachment
+	if pod == nil {
 		return nil
 	}
-	claims, err := vmicontroller.Claims(ctx, r.Client, view.VMI)
-	if err != nil {
-		return err
-	}
-	pod := vmicontroller.Attachment(view.VMI, step.Attach, view.Pod, vmicontroller.Facts{
-		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
-	})
-	pod.GenerateName, pod.Name = "", hotplug.TargetAttachment(view.Migration.UID, step.Attach)
-	pod.Labels[v1.MigrationJobLabel] = string(view.Migration.UID)
-	err = r.creator().CreatePod(ctx, view.VMI, pod.Name, pod)
+	err := r.creator().CreatePod(ctx, view.VMI, pod.Name, pod)
 	switch {
 	case err == nil:
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,

@@ -59,6 +59,13 @@ type View struct {
 	// StateClaim is the claim that was made for the guest's persistent state where it goes, as long as it is nothing
 	// else.
 	StateClaim *corev1.PersistentVolumeClaim
+	// StateTaken says that a claim of that name exists which was not made for this.
+	StateTaken bool
+	// Facts are what pods depend on that are to be created. Source and SourceNode are what the CPU of the migration's
+	// depends on, empty when they are gone; nil is nothing.
+	Facts      vmicontroller.Facts
+	Source     *corev1.Pod
+	SourceNode *corev1.Node
 	// Policy is the one that holds for the migration, nil for none, and Cluster the configuration without it. They
 	// are known when the migration is about to be scheduled.
 	Policy  *v1alpha1.MigrationPolicy
@@ -72,10 +79,16 @@ type View struct {
 type Step struct {
 	// AddFinalizer also labels the migration with its VMI.
 	AddFinalizer, RemoveFinalizer bool
-	CreatePod, DeletePod          bool
-	// Attach are the hotplugged volumes whose claims a pod is to hold beside the migration's; DeleteAttachments are
-	// such pods that nobody needs.
+	// CreatePod asks for the migration's pod: Pod, and CreateState before it if that is not nil.
+	CreatePod, DeletePod bool
+	Pod                  *corev1.Pod
+	CreateState          *corev1.PersistentVolumeClaim
+	// Failed is what could not be planned; it is tried again.
+	Failed error
+	// Attach are the hotplugged volumes whose claims a pod is to hold beside the migration's: Attachment.
+	// DeleteAttachments are such pods that nobody needs.
 	Attach            []string
+	Attachment        *corev1.Pod
 	DeleteAttachments []*corev1.Pod
 	// DeleteState is the claim of StateClaim that nobody needs.
 	DeleteState *corev1.PersistentVolumeClaim
@@ -96,6 +109,13 @@ type Step struct {
 
 // Next decides.
 func Next(view View) Step {
+	step := decide(view)
+	step.plan(view)
+	return step
+}
+
+// decide is Next without the plans of pods and claims.
+func decide(view View) Step {
 	step := Step{Status: *view.Migration.Status.DeepCopy()}
 	switch {
 	case view.Migration.IsFinal():

@@ -134,6 +134,15 @@ func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []recon
 
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) (View, error) {
+	view, err := r.lookAround(ctx, migration)
+	if err == nil && view.VMI != nil {
+		err = r.lookAtFacts(ctx, &view)
+	}
+	return view, err
+}
+
+// lookAround gathers all but what pods to be created depend on.
+func (r *Reconciler) lookAround(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) (View, error) {
 	view := View{Migration: migration, Now: r.Now()}
 	if migration.IsFinal() {
 		var err error
@@ -237,7 +246,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		})
 	}
 	if step.CreatePod {
-		if err := r.createPod(ctx, view); err != nil {
+		if err := r.createPod(ctx, view, step); err != nil {
 			return err
 		}
 	}
@@ -274,7 +283,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.RemoveFinalizer {
 		return r.writes.RemoveFinalizer(ctx, migration, v1.VirtualMachineInstanceMigrationFinalizer)
 	}
-	return nil
+	return step.Failed
 }
 
 // show sets the label by which the target node's virt-handler finds the VMI.

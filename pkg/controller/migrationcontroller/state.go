@@ -44,42 +44,32 @@ func (r *Reconciler) lookAtState(ctx context.Context, view *View) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get claim %s: %w", target, err)
 	}
-	if err == nil && vmicontroller.IsMigrationState(&claim, view.Migration, view.VMI) {
+	switch {
+	case err != nil:
+	case vmicontroller.IsMigrationState(&claim, view.Migration, view.VMI):
 		view.StateClaim = &claim
+	default:
+		view.StateTaken = true
 	}
 	return nil
 }
 
-// createState makes the claim for the guest's state where it goes, if that is another one, and gives its name.
-func (r *Reconciler) createState(ctx context.Context, view View) (string, error) {
-	source, target := stateClaims(view.Migration, view.VMI)
-	if target == source || view.StateClaim != nil {
-		return target, nil
+// createState makes the claim for the guest's state where it goes; nil is none.
+func (r *Reconciler) createState(ctx context.Context, view View, claim *corev1.PersistentVolumeClaim) error {
+	if claim == nil {
+		return nil
 	}
-	claim := vmicontroller.MigrationStateClaim(view.Migration, view.VMI, r.Config())
-	err := r.writes.Create(ctx, claim)
-	if apierrors.IsAlreadyExists(err) {
-		var existing corev1.PersistentVolumeClaim
-		err = r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing)
-		switch {
-		case apierrors.IsNotFound(err):
-			return "", frame.ErrStale
-		case err != nil:
-			return "", fmt.Errorf("get claim %s: %w", claim.Name, err)
-		}
-		if vmicontroller.IsMigrationState(&existing, view.Migration, view.VMI) {
-			return target, nil
-		}
-		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not this migration's", claim.Name)
-	}
-	if err != nil {
+	switch err := r.writes.Create(ctx, claim); {
+	case apierrors.IsAlreadyExists(err):
+		return frame.ErrStale
+	case err != nil:
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate,
 			"Error creating the claim of the persistent state: %v", err)
-		return "", fmt.Errorf("create the claim of the persistent state: %w", err)
+		return fmt.Errorf("create the claim of the persistent state: %w", err)
 	}
 	r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,
 		"Created PersistentVolumeClaim %s for the persistent state", claim.Name)
-	return target, nil
+	return nil
 }
 
 // dropState deletes the claim that was made for the guest's state, once it is known that the state has not come to it:

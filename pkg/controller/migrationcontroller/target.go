@@ -14,41 +14,74 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 )
 
-func (r *Reconciler) createPod(ctx context.Context, view View) error {
+// plan adds the pods and the claim that are to be created.
+func (s *Step) plan(view View) {
+	if len(s.Attach) > 0 {
+		s.Attachment = targetAttachment(view, s.Attach)
+	}
+	if !s.CreatePod {
+		return
+	}
+	if err := view.Facts.NetworkErr; err != nil {
+		s.cannotCreate(view, "Error creating pod", err)
+		return
+	}
+	source, target := stateClaims(view.Migration, view.VMI)
+	switch {
+	case target == source, view.StateClaim != nil:
+	case view.StateTaken:
+		s.cannotCreate(view, "Error creating the claim of the persistent state",
+			fmt.Errorf("PersistentVolumeClaim %s exists already and is not this migration's", target))
+		return
+	default:
+		s.CreateState = vmicontroller.MigrationStateClaim(view.Migration, view.VMI, view.Facts.Config)
+	}
+	facts := view.Facts
+	facts.StateClaim = target
+	s.Pod = Pod(view.Migration, view.VMI, facts)
+	if view.SourceNode != nil {
+		// Only nodes with these labels can show the guest the CPU that it has.
+		maps.Copy(s.Pod.Spec.NodeSelector, vmicontroller.HostModelSelector(view.VMI, view.Source, view.SourceNode))
+	}
+}
+
+// cannotCreate leaves the migration as it is, to be tried again.
+func (s *Step) cannotCreate(view View, what string, err error) {
+	*s = Step{Status: *view.Migration.Status.DeepCopy(), Failed: err}
+	s.event(corev1.EventTypeWarning, ReasonFailedCreate, what+": "+err.Error())
+}
+
+// lookAtFacts gathers what pods that are to be created depend on.
+func (r *Reconciler) lookAtFacts(ctx context.Context, view *View) error {
+	step := decide(*view)
+	if !step.CreatePod && len(step.Attach) == 0 {
+		return nil
+	}
 	claims, err := vmicontroller.Claims(ctx, r.Client, view.VMI)
 	if err != nil {
 		return err
 	}
-	limits, err := vmicontroller.ReadLimits(ctx, r.Live, r.Config(), view.VMI.Namespace)
-	if err != nil {
+	view.Facts = vmicontroller.Facts{
+		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
+	}
+	if !step.CreatePod {
+		return nil
+	}
+	if err := view.Facts.Gather(ctx, r.Client, r.Live, view.VMI, r.FenceAfter); err != nil {
 		return err
 	}
-	resources, err := vmicontroller.NetworkResources(ctx, r.Live, view.VMI)
-	if err != nil {
-		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
+	return r.lookAtProcessor(ctx, view)
+}
+
+// createPod makes the claim for the guest's state where it goes, if that is another one, and the migration's pod.
+func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error {
+	if err := r.createState(ctx, view, step.CreateState); err != nil {
 		return err
 	}
-	fenceAfter, err := vmicontroller.FenceAfter(ctx, r.Client, view.VMI, r.FenceAfter)
-	if err != nil {
-		return err
-	}
-	stateClaim, err := r.createState(ctx, view)
-	if err != nil {
-		return err
-	}
-	pod := Pod(view.Migration, view.VMI, vmicontroller.Facts{
-		StateClaim: stateClaim,
-		FenceAfter: fenceAfter,
-		Config:     r.Config(), Limits: limits, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
-		NetworkResources: resources,
-	})
-	if err := r.keepProcessor(ctx, view, pod); err != nil {
-		return err
-	}
-	err = r.creator().CreatePod(ctx, view.VMI, string(view.Migration.UID), pod)
+	err := r.creator().CreatePod(ctx, view.VMI, string(view.Migration.UID), step.Pod)
 	if err == nil {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,
-			"Created migration target pod %s", pod.Name)
+			"Created migration target pod %s", step.Pod.Name)
 	}
 	if err != nil && !errors.Is(err, vmicontroller.ErrRecorded) {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
@@ -96,8 +129,8 @@ func (r *Reconciler) lookAtTargetPod(ctx context.Context, view *View) error {
 	return nil
 }
 
-// keepProcessor lets the pod onto nodes only that can show the guest the CPU that it has.
-func (r *Reconciler) keepProcessor(ctx context.Context, view View, pod *corev1.Pod) error {
+// lookAtProcessor gathers what says which nodes can show the guest the CPU that it has; nothing where all can.
+func (r *Reconciler) lookAtProcessor(ctx context.Context, view *View) error {
 	if emulated(view.VMI) || !vmicontroller.FollowsNode(view.VMI) {
 		return nil
 	}
@@ -111,7 +144,7 @@ func (r *Reconciler) keepProcessor(ctx context.Context, view View, pod *corev1.P
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get the guest's node: %w", err)
 	}
-	maps.Copy(pod.Spec.NodeSelector, vmicontroller.HostModelSelector(view.VMI, source, node))
+	view.Source, view.SourceNode = source, node
 	return nil
 }
 

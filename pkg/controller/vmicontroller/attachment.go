@@ -252,13 +252,8 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 				"Deleted hotplug attachment pod %s", pod.Name)
 		}
 	}
-	if len(step.CreateAttachments) == 0 {
-		return errors.Join(errs...)
-	}
-	owner := launcher(view)
-	facts := Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: view.Claims}
-	for _, volume := range step.CreateAttachments {
-		pod := Attachment(view.VMI, []string{volume}, owner, facts)
+	for _, planned := range step.Attachments {
+		volume, pod := planned.For, planned.Pod
 		status := &step.Status.VolumeStatus[slices.IndexFunc(step.Status.VolumeStatus,
 			func(s v1.VolumeStatus) bool { return s.Name == volume })]
 		if err := r.writes.Create(ctx, pod); err != nil {

@@ -17,43 +17,55 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
+// Planned is a pod to be created, and for what: a purpose of View.Created, or the hotplugged volume that it holds.
+type Planned struct {
+	For string
+	Pod *corev1.Pod
+}
+
+// plan adds the pods that are to be created. That one cannot be planned is said in the VMI's status.
+func (s *Step) plan(view View) {
+	for _, volume := range s.CreateAttachments {
+		s.Attachments = append(s.Attachments,
+			Planned{volume, Attachment(view.VMI, []string{volume}, launcher(view), view.Facts)})
+	}
+	if !s.createsLauncher() {
+		return
+	}
+	if err := view.Facts.NetworkErr; err != nil {
+		s.CreatePod, s.CreateProvisioning = false, false
+		s.Failed = s.cannotCreate(view, "create pod", err)
+		return
+	}
+	if s.CreatePod {
+		s.Pods = append(s.Pods, Planned{purposeLauncher, Pod(view.VMI, view.Facts)})
+	}
+	if s.CreateProvisioning {
+		s.Pods = append(s.Pods, Planned{purposeProvisioning, Provisioning(view.VMI, view.Facts)})
+	}
+}
+
+// createsLauncher reports whether the VMI's pod is to be created, or the one before it.
+func (s *Step) createsLauncher() bool { return s.CreatePod || s.CreateProvisioning }
+
+// lookAtFacts gathers what pods that are to be created depend on. Most of it is asked of the API server, so only for
+// one that the VMI gets now.
+func (r *Reconciler) lookAtFacts(ctx context.Context, view *View) error {
+	view.Facts = Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: view.Claims}
+	if step := decide(*view); !step.createsLauncher() {
+		return nil
+	}
+	return view.Facts.Gather(ctx, r.Client, r.Live, view.VMI, r.FenceAfter)
+}
+
 // createPod makes the VMI's pod, or the one before it. That it cannot be made is said in the VMI's status.
-func (r *Reconciler) createPod(
-	ctx context.Context, view View, step *Step, purpose string,
-	plan func(*v1.VirtualMachineInstance, Facts) *corev1.Pod,
-) error {
-	kvm, err := r.offersKVM(ctx)
-	if err != nil {
-		return err
-	}
-	limits, err := ReadLimits(ctx, r.Live, r.Config(), view.VMI.Namespace)
-	if err != nil {
-		return err
-	}
-	resources, err := NetworkResources(ctx, r.Live, view.VMI)
-	if err != nil {
-		return step.cannotCreate(view, "create pod", err)
-	}
-	fenceAfter, err := FenceAfter(ctx, r.Client, view.VMI, r.FenceAfter)
-	if err != nil {
-		return err
-	}
-	pod := plan(view.VMI, Facts{
-		Config:           r.Config(),
-		Limits:           limits,
-		Image:            r.Image,
-		ImagePullPolicy:  r.ImagePullPolicy,
-		KVM:              kvm,
-		Claims:           view.Claims,
-		NetworkResources: resources,
-		FenceAfter:       fenceAfter,
-	})
+func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, planned Planned) error {
 	creator := Creator{Writes: r.writes, Live: r.Live, Created: r.Created}
-	err = creator.CreatePod(ctx, view.VMI, purpose, pod)
+	err := creator.CreatePod(ctx, view.VMI, planned.For, planned.Pod)
 	switch {
 	case err == nil:
 		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
-			"Created virtual machine pod %s", pod.Name)
+			"Created virtual machine pod %s", planned.Pod.Name)
 		return nil
 	case errors.Is(err, ErrRecorded) || apierrors.IsNotFound(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

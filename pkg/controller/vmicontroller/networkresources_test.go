@@ -1,6 +1,7 @@
 package vmicontroller
 
 import (
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -8,9 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
@@ -75,5 +78,22 @@ func TestNetworkResources(t *testing.T) {
 	}
 	if got, err := NetworkResources(t.Context(), nil, parseVMI(t, "")); got != nil || err != nil {
 		t.Errorf("of the pod network: %v, %v", got, err)
+	}
+}
+
+// A pod whose networks ask for what nobody knows is not made; the status says why, and it is tried again.
+func TestNetworkErr(t *testing.T) {
+	view := View{VMI: testVMI(t, v1.Pending), Now: now, Facts: Facts{NetworkErr: errors.New("no such network")}}
+	step := Next(view)
+	c := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
+	if step.CreatePod || len(step.Pods) > 0 || step.Failed == nil || c == nil ||
+		c.Message != "create pod: no such network" {
+		t.Errorf("%+v, condition %+v", step, c)
+	}
+	view.Facts.NetworkErr = nil
+	step = Next(view)
+	if !step.CreatePod || step.Failed != nil || len(step.Pods) != 1 || step.Pods[0].Pod.Name != PodName(view.VMI) ||
+		step.Pods[0].For != purposeLauncher {
+		t.Errorf("%+v", step)
 	}
 }

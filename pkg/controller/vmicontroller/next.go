@@ -81,7 +81,9 @@ type View struct {
 	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero
 	// means now or never.
 	DeadSince time.Time
-	Now       time.Time
+	// Facts are what pods depend on; for those of guests in full only when one is to be created.
+	Facts Facts
+	Now   time.Time
 }
 
 // Event is one to record on the VMI.
@@ -98,10 +100,11 @@ type Step struct {
 	// AdoptState is the claim to which the persistent state has moved, to be labelled as that of the state; RetireState
 	// the one from which it came, to be removed.
 	AdoptState, RetireState *corev1.PersistentVolumeClaim
-	// CreatePod asks for the pod of Pod().
-	CreatePod bool
-	// CreateProvisioning asks for the pod of Provisioning().
-	CreateProvisioning bool
+	// CreatePod asks for the pod of Pod(), CreateProvisioning for that of Provisioning(); Pods are these.
+	CreatePod, CreateProvisioning bool
+	Pods                          []Planned
+	// Failed is what could not be planned; it is tried again.
+	Failed error
 	// DeletePods are to be deleted gracefully.
 	DeletePods []*corev1.Pod
 	// Strays are to be deleted unless the API server has them recorded.
@@ -109,8 +112,9 @@ type Step struct {
 	// RemovePods are on their way out on a node that cannot confirm it and is known not to run them: they are to be
 	// removed now.
 	RemovePods []*corev1.Pod
-	// CreateAttachments are the names of hotplugged volumes that want an attachment pod.
+	// CreateAttachments are the names of hotplugged volumes that want an attachment pod; Attachments are these pods.
 	CreateAttachments []string
+	Attachments       []Planned
 	// DeleteAttachments are attachment pods to be deleted.
 	DeleteAttachments []*corev1.Pod
 	// Gates are readiness gates to be written.
@@ -128,6 +132,13 @@ type Step struct {
 // Next decides. It writes the status only up to the hand-over; from then on virt-handler does,
 // unless the pod is over and virt-handler did not say so in time.
 func Next(view View) Step {
+	step := decide(view)
+	step.plan(view)
+	return step
+}
+
+// decide is Next without the plans of pods.
+func decide(view View) Step {
 	step := Step{Status: *view.VMI.Status.DeepCopy(), Strays: stray(view)}
 	switch {
 	case view.VMI.DeletionTimestamp != nil:

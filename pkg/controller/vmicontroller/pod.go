@@ -51,6 +51,8 @@ type Facts struct {
 	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see
 	// NetworkResources.
 	NetworkResources map[string]string
+	// NetworkErr is why NetworkResources are not known; no pod can be made then.
+	NetworkErr error
 	// FenceAfter is how long after the cluster has last heard of its node the launcher ends its guest; 0 is never.
 	FenceAfter time.Duration
 }

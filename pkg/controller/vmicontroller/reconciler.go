@@ -25,7 +25,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -141,6 +140,15 @@ func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reco
 
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (View, error) {
+	view, err := r.lookAround(ctx, vmi)
+	if err == nil {
+		err = r.lookAtFacts(ctx, &view)
+	}
+	return view, err
+}
+
+// lookAround gathers all but View.Facts.
+func (r *Reconciler) lookAround(ctx context.Context, vmi *v1.VirtualMachineInstance) (View, error) {
 	view := View{VMI: vmi, Now: r.Now(), Claims: map[string]*corev1.PersistentVolumeClaim{}}
 	if since, ok := r.deadSince.Load(vmi.UID); ok {
 		view.DeadSince = since.(time.Time)
@@ -236,11 +244,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if err := r.removeStrays(ctx, view, step.Strays); err != nil {
 		return err
 	}
-	if step.CreatePod {
-		createErr = r.createPod(ctx, view, step, purposeLauncher, Pod)
-	}
-	if step.CreateProvisioning {
-		createErr = r.createPod(ctx, view, step, purposeProvisioning, Provisioning)
+	createErr = errors.Join(createErr, step.Failed)
+	for _, planned := range step.Pods {
+		createErr = errors.Join(createErr, r.createPod(ctx, view, step, planned))
 	}
 	if err := r.applyState(ctx, view, step); err != nil {
 		return err
@@ -283,23 +289,6 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return nil
 	}
 	return createErr
-}
-
-// offersKVM reports whether some node has hardware KVM.
-func (r *Reconciler) offersKVM(ctx context.Context) (bool, error) {
-	if r.Config().UseEmulation {
-		return false, nil
-	}
-	var nodes corev1.NodeList
-	if err := r.Client.List(ctx, &nodes); err != nil {
-		return false, fmt.Errorf("list nodes: %w", err)
-	}
-	for i := range nodes.Items {
-		if quantity := nodes.Items[i].Status.Allocatable[names.ResourceKVM]; !quantity.IsZero() {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
