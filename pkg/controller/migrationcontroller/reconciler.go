@@ -181,10 +181,10 @@ func (r *Reconciler) lookAround(ctx context.Context, migration *v1.VirtualMachin
 		}
 		if isTarget(migration, &instance, view.Created, pod) {
 			view.Pod = pod
-		} else if vmicontroller.HasGuest(&instance, pod) && pod.Spec.NodeName == instance.Status.NodeName &&
-			life.PodStaying(pod) {
-			view.SourcePod = pod.Name
 		}
+	}
+	if guests := vmicontroller.Guests(&instance, pods); guests != nil && guests != view.Pod {
+		view.SourcePod = guests.Name
 	}
 	if view.Pod == nil && migration.IsRunning() {
 		// That it is gone is grave: do not believe the cache, which may be stale.

@@ -104,10 +104,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if err != nil {
 		return view, err
 	}
-	for _, cached := range pods {
-		if !vmicontroller.HasGuest(instance, cached) || cached.Spec.NodeName != instance.Status.NodeName {
-			continue
-		}
+	if cached := vmicontroller.Guests(instance, pods); cached != nil {
 		// The cache does not keep what a pod has.
 		var pod corev1.Pod
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &pod); err != nil {

@@ -25,9 +25,10 @@ type Planned struct {
 
 // plan adds the pods that are to be created. That one cannot be planned is said in the VMI's status.
 func (s *Step) plan(view View) {
+	guests := Guests(view.VMI, view.Pods)
 	for _, volume := range s.CreateAttachments {
 		s.Attachments = append(s.Attachments,
-			Planned{volume, Attachment(view.VMI, []string{volume}, launcher(view), view.Facts)})
+			Planned{volume, Attachment(view.VMI, []string{volume}, guests, view.Facts)})
 	}
 	if !s.createsLauncher() {
 		return

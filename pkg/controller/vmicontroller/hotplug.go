@@ -82,7 +82,7 @@ func spare(view View, attachment *corev1.Pod) bool {
 	if owner == nil {
 		return true
 	}
-	if current := launcher(view); current != nil && current.UID == owner.UID {
+	if current := Guests(view.VMI, view.Pods); current != nil && current.UID == owner.UID {
 		return true
 	}
 	return !slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool {
@@ -255,15 +255,4 @@ func NotRunning(pod *corev1.Pod) string {
 		}
 	}
 	return fmt.Sprintf(messageWaitingForAttachment, pod.Name)
-}
-
-// launcher is the pod that the guest runs in, nil when it is not there or on its way out. During a migration
-// there is another one, which is not asked.
-func launcher(view View) *corev1.Pod {
-	for _, pod := range view.Pods {
-		if HasGuest(view.VMI, pod) && pod.Spec.NodeName == view.VMI.Status.NodeName && life.PodStaying(pod) {
-			return pod
-		}
-	}
-	return nil
 }

@@ -18,7 +18,7 @@ const leftGrace = 30 * time.Second
 //
 // Before the migration has ended nothing is deleted, since what the pod said last may say where the guest is.
 func (s *Step) leave(view View) {
-	guests, ms := launcher(view), view.VMI.Status.MigrationState
+	guests, ms := Guests(view.VMI, view.Pods), view.VMI.Status.MigrationState
 	if guests == nil || view.VMI.Status.Phase != v1.Running || ms == nil || ms.EndTimestamp == nil {
 		return
 	}

@@ -200,3 +200,43 @@ func TestPruneFenced(t *testing.T) {
 		})
 	}
 }
+
+func TestGuests(t *testing.T) {
+	pod := func(uid types.UID, node string, change ...func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: corev1.PodSpec{NodeName: node},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		}
+		for _, c := range change {
+			c(p)
+		}
+		return p
+	}
+	vmi := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{
+		NodeName:   "node01",
+		ActivePods: map[types.UID]string{"guest's": "node01", "target": "node02", "new": "", "left": ""},
+	}}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"has it":                          {pod("guest's", "node01"), true},
+		"ends":                            {pod("guest's", "node01", going), false},
+		"has ended":                       {pod("guest's", "node01", ended(corev1.PodFailed, "")), false},
+		"is elsewhere than it was":        {pod("guest's", "node03"), false},
+		"may get it":                      {pod("target", "node02"), false},
+		"not recorded":                    {pod("theirs", "node01"), false},
+		"recorded, but not with a node":   {pod("new", "node01"), false},
+		"has no node":                     {pod("new", ""), false},
+		"the guest has left, on its node": {pod("left", "node01"), false},
+	} {
+		others := []*corev1.Pod{pod("target", "node02"), test.pod, pod("left", "node03")}
+		got := Guests(vmi, others)
+		if (got == test.pod) != test.want || !test.want && got != nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if Guests(vmi, nil) != nil {
+		t.Error("no pod has it")
+	}
+}

@@ -217,27 +217,25 @@ func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInsta
 	if err != nil {
 		return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
 	}
-	for _, pod := range pods {
-		if !vmicontroller.HasGuest(instance, pod) || pod.Spec.NodeName != instance.Status.NodeName ||
-			pod.DeletionTimestamp != nil {
-			continue
-		}
-		// Not by r.writes: what is made is not read back.
-		err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
-		})
-		switch {
-		case err == nil:
-			r.Recorder.Event(instance, corev1.EventTypeNormal, reasonEvict,
-				"Initiated eviction of the VMI's pod for automated workload update")
-		case apierrors.IsNotFound(err):
-		case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err):
-			r.Recorder.Eventf(instance, corev1.EventTypeWarning, reasonFailedEvict,
-				"Eviction for automated workload update was refused: %v", err)
-		default:
-			return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
+	pod := vmicontroller.Guests(instance, pods)
+	if pod == nil {
+		return nil
+	}
+	// Not by r.writes: what is made is not read back.
+	err = r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	})
+	switch {
+	case err == nil:
+		r.Recorder.Event(instance, corev1.EventTypeNormal, reasonEvict,
+			"Initiated eviction of the VMI's pod for automated workload update")
+	case apierrors.IsNotFound(err):
+	case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err):
+		r.Recorder.Eventf(instance, corev1.EventTypeWarning, reasonFailedEvict,
+			"Eviction for automated workload update was refused: %v", err)
+	default:
+		return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
