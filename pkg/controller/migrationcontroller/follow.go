@@ -15,7 +15,7 @@ import (
 func (s *Step) follow(view View) {
 	ms := state(view)
 	s.Status.MigrationState = ms.DeepCopy()
-	s.ShowTo = ms.TargetNode
+	s.showTo = ms.TargetNode
 	switch {
 	case ms.Failed:
 		reason := ms.FailureReason

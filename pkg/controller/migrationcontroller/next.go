@@ -99,10 +99,13 @@ type Step struct {
 	Status v1.VirtualMachineInstanceMigrationStatus
 	// VMIStatus is what the VMI's status should be; nil leaves it.
 	VMIStatus *v1.VirtualMachineInstanceStatus
-	// ShowTo is the node whose virt-handler is to see the VMI as one that comes; empty leaves it, and Hide
-	// takes the VMI out of its sight.
-	ShowTo string
-	Hide   bool
+	// TargetLabel is what the VMI's label should be by which the target node's virt-handler finds it, empty for none; nil
+	// leaves it.
+	TargetLabel *string
+	// showTo is the node whose virt-handler is to see the VMI as one that comes; empty leaves it, and hide takes the VMI
+	// out of its sight.
+	showTo string
+	hide   bool
 	Events []vmicontroller.Event
 	frame.Requeue
 }
@@ -111,7 +114,22 @@ type Step struct {
 func Next(view View) Step {
 	step := decide(view)
 	step.plan(view)
+	step.label(view)
 	return step
+}
+
+// label sets TargetLabel where it is another than there is.
+func (s *Step) label(view View) {
+	if view.VMI == nil || s.showTo == "" && !s.hide {
+		return
+	}
+	want := s.showTo
+	if s.hide {
+		want = ""
+	}
+	if view.VMI.Labels[v1.MigrationTargetNodeNameLabel] != want {
+		s.TargetLabel = &want
+	}
 }
 
 // decide is Next without the plans of pods and claims.

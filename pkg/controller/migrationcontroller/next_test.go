@@ -240,8 +240,8 @@ func TestNext(t *testing.T) {
 				{"finalizer", step.AddFinalizer},
 				{"create", step.CreatePod},
 				{"vmi", step.VMIStatus != nil},
-				{"show", step.ShowTo == "node02"},
-				{"hide", step.Hide},
+				{"show", step.showTo == "node02"},
+				{"hide", step.hide},
 				{"delete", step.DeletePod},
 				{"release", step.RemoveFinalizer},
 			} {
@@ -343,5 +343,32 @@ func TestPod(t *testing.T) {
 	own := instance.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	if got := own.NodeSelectorTerms[0].MatchFields; len(got) != 0 {
 		t.Errorf("the VMI itself was changed: %+v", got)
+	}
+}
+
+func TestLabel(t *testing.T) {
+	for name, tc := range map[string]struct {
+		step Step
+		has  string
+		want *string
+	}{
+		"nothing to say":      {Step{}, "node02", nil},
+		"to be shown":         {Step{showTo: "node02"}, "", new("node02")},
+		"is shown":            {Step{showTo: "node02"}, "node02", nil},
+		"shown to another":    {Step{showTo: "node02"}, "node03", new("node02")},
+		"to be hidden":        {Step{hide: true}, "node02", new("")},
+		"is hidden":           {Step{hide: true}, "", nil},
+		"hidden all the same": {Step{showTo: "node02", hide: true}, "node02", new("")},
+	} {
+		view := situation(func(view *View) {
+			view.VMI.Labels = map[string]string{v1.MigrationTargetNodeNameLabel: tc.has}
+			if tc.has == "" {
+				view.VMI.Labels = nil
+			}
+		})
+		tc.step.label(view)
+		if got := tc.step.TargetLabel; (got == nil) != (tc.want == nil) || got != nil && *got != *tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -96,7 +96,7 @@ func (s *Step) schedule(view View, attachment *corev1.Pod) {
 	}
 	status.ActivePods[view.Pod.UID] = view.Pod.Spec.NodeName
 	s.VMIStatus = status
-	s.ShowTo = view.Pod.Spec.NodeName
+	s.showTo = view.Pod.Spec.NodeName
 	s.phase(v1.MigrationScheduled, view.Now)
 	s.event(corev1.EventTypeNormal, ReasonSuccessfulHandOver,
 		"Migration target pod is ready for preparation by virt-handler.")

@@ -288,18 +288,14 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 
 // show sets the label by which the target node's virt-handler finds the VMI.
 func (r *Reconciler) show(ctx context.Context, view View, step *Step) error {
-	if view.VMI == nil {
-		return nil
-	}
-	was := view.VMI.Labels[v1.MigrationTargetNodeNameLabel]
-	if (step.ShowTo == "" || step.ShowTo == was) && (!step.Hide || was == "") {
+	if step.TargetLabel == nil {
 		return nil
 	}
 	err := r.writes.Change(ctx, view.VMI, func() {
-		if step.Hide {
+		if *step.TargetLabel == "" {
 			delete(view.VMI.Labels, v1.MigrationTargetNodeNameLabel)
 		} else {
-			metav1.SetMetaDataLabel(&view.VMI.ObjectMeta, v1.MigrationTargetNodeNameLabel, step.ShowTo)
+			metav1.SetMetaDataLabel(&view.VMI.ObjectMeta, v1.MigrationTargetNodeNameLabel, *step.TargetLabel)
 		}
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ func (s *Step) tidy(view View) {
 		}
 		s.dropState(view)
 		ms := state(view)
-		s.Hide = ms != nil && view.VMI.Labels[v1.MigrationTargetNodeNameLabel] == ms.TargetNode &&
+		s.hide = ms != nil && view.VMI.Labels[v1.MigrationTargetNodeNameLabel] == ms.TargetNode &&
 			view.VMI.Status.NodeName != ms.TargetNode
 	}
 	s.RemoveFinalizer = slices.Contains(view.Migration.Finalizers, v1.VirtualMachineInstanceMigrationFinalizer)
