@@ -7,7 +7,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -153,60 +152,26 @@ func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
 	if step.Create == nil {
 		return nil
 	}
-	step.failed = r.keepStart(ctx, &step.After)
-	if step.failed == nil {
-		r.createVMI(ctx, view, step)
+	if step.failed = r.keepStart(ctx, step); step.failed != nil {
+		return nil
 	}
+	err := r.writes.Create(ctx, step.Create)
+	if apierrors.IsAlreadyExists(err) {
+		return frame.ErrStale // mostly our own of a moment ago
+	}
+	r.record(view.VM, step.madeVMI(err))
 	return nil
 }
 
-func (r *Reconciler) createVMI(ctx context.Context, view View, step *Step) {
-	err := r.writes.Create(ctx, step.Create)
-	if apierrors.IsAlreadyExists(err) {
-		step.failed = r.take(ctx, &step.After, step.Create)
-		return
+// keepStart makes the revision of a start, and removes those of earlier ones.
+func (r *Reconciler) keepStart(ctx context.Context, step *Step) error {
+	if err := r.writes.Create(ctx, step.Start); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("keep the spec that the VM is started with, %s: %w", step.Start.Name, err)
 	}
-	r.record(view.VM, step.madeVMI(err))
-}
-
-// keepStart makes the revision of a start, and removes those of earlier ones. They are read past the cache: they matter
-// when a VM starts only.
-func (r *Reconciler) keepStart(ctx context.Context, view *View) error {
-	revision, err := startRevision(view)
-	if err != nil {
-		return err
-	}
-	if err := r.writes.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("keep the spec that the VM is started with, %s: %w", revision.Name, err)
-	}
-	var all appsv1.ControllerRevisionList
-	err = r.Live.List(ctx, &all, client.InNamespace(view.VM.Namespace),
-		client.MatchingLabels{startRevisionLabel: string(view.VM.UID)})
-	if err != nil {
-		return fmt.Errorf("list the specs of earlier starts: %w", err)
-	}
-	for i := range all.Items {
-		old := &all.Items[i]
-		if old.Name == revision.Name || !metav1.IsControlledBy(old, view.VM) {
-			continue
-		}
+	for _, old := range step.DropStarts {
 		if _, err := r.writes.Delete(ctx, old); err != nil {
 			return fmt.Errorf("remove the spec of an earlier start, %s: %w", old.Name, err)
 		}
-	}
-	return nil
-}
-
-// take reads the VMI that has the name already, which the cache has not seen: mostly our own of a moment ago.
-func (r *Reconciler) take(ctx context.Context, view *View, instance *v1.VirtualMachineInstance) error {
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
-		return fmt.Errorf("get VMI: %w", err)
-	}
-	if view.claim(instance); !view.Adopt {
-		return nil
-	}
-	if err := r.writes.Change(ctx, instance, func() { own(view.VM, instance) }); err != nil {
-		return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
 	}
 	return nil
 }

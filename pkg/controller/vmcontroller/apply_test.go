@@ -77,6 +77,7 @@ func writesOf(t *testing.T, strategy v1.VirtualMachineRunStrategy, change func(*
 		Namespace: w.VM.Namespace, Name: "earlier", Labels: map[string]string{startRevisionLabel: string(w.VM.UID)},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.VM, v1.VirtualMachineGroupVersionKind)},
 	}}
+	w.Starts = []*appsv1.ControllerRevision{earlier}
 	s := newServer(t, refuse, earlier)
 	r := &Reconciler{Client: s, Live: s, Recorder: record.NewFakeRecorder(100), writes: frame.NewWrites(s)}
 	step := Next(w.View)

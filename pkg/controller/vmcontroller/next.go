@@ -39,8 +39,11 @@ type Step struct {
 	Strategy v1.VirtualMachineRunStrategy
 	// DataVolumes are those to be made.
 	DataVolumes []*v1.DataVolumeTemplateSpec
-	// Create is the VMI to be made.
-	Create *v1.VirtualMachineInstance
+	// Create is the VMI to be made, after Start, the copy of the spec that it is made from; DropStarts are those of
+	// earlier starts.
+	Create     *v1.VirtualMachineInstance
+	Start      *appsv1.ControllerRevision
+	DropStarts []*appsv1.ControllerRevision
 	// Status says that the status is to be written, of After and Decision. After is all that is looked at as it will be
 	// once the rest is done; where that fails, or finds another VMI of the name, the answer changes it (answers.go).
 	Status   bool
@@ -188,6 +191,10 @@ func (s *Step) create() (err error) {
 		return err
 	}
 	resume(view.VM, s.Create)
+	if s.Start, err = startRevision(view); err != nil {
+		return err
+	}
+	s.DropStarts = earlierStarts(view, s.Start)
 	return nil
 }
 

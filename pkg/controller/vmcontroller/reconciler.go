@@ -153,7 +153,11 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 	if err := r.lookAtMemory(ctx, &view); err != nil {
 		return View{}, err
 	}
-	return view, r.lookAtReferences(ctx, &view)
+	if err := r.lookAtReferences(ctx, &view); err != nil {
+		return View{}, err
+	}
+	err := r.lookAtStarts(ctx, &view)
+	return view, err
 }
 
 // lookAtVMI finds the VM's VMI, its pods and its claims.

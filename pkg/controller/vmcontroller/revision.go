@@ -1,11 +1,14 @@
 package vmcontroller
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/canonical"
@@ -40,4 +43,29 @@ func startRevision(view *View) (*appsv1.ControllerRevision, error) {
 		},
 		Data: data, Revision: vm.Generation,
 	}, nil
+}
+
+// earlierStarts are the VM's revisions of other starts.
+func earlierStarts(view *View, of *appsv1.ControllerRevision) []*appsv1.ControllerRevision {
+	return slices.DeleteFunc(slices.Clone(view.Starts), func(old *appsv1.ControllerRevision) bool {
+		return old.Name == of.Name || !metav1.IsControlledBy(old, view.VM)
+	})
+}
+
+// lookAtStarts finds the revisions of the VM's starts where it is about to start. They are read past the cache: they
+// matter then only.
+func (r *Reconciler) lookAtStarts(ctx context.Context, view *View) error {
+	if view.VMI != nil || Next(*view).Create == nil {
+		return nil
+	}
+	var all appsv1.ControllerRevisionList
+	err := r.Live.List(ctx, &all, client.InNamespace(view.VM.Namespace),
+		client.MatchingLabels{startRevisionLabel: string(view.VM.UID)})
+	if err != nil {
+		return fmt.Errorf("list the specs of earlier starts: %w", err)
+	}
+	for i := range all.Items {
+		view.Starts = append(view.Starts, &all.Items[i])
+	}
+	return nil
 }

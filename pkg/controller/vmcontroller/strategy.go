@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -67,6 +68,8 @@ type View struct {
 	// Misfit is why the guest must not go on from the memory that it is to be resumed from; empty when it may, and for
 	// a VM that boots.
 	Misfit string
+	// Starts are the copies of the spec that the VM was started with; known when it is about to start.
+	Starts []*appsv1.ControllerRevision
 }
 
 // Action is a write of the VMI.
