@@ -54,6 +54,8 @@ type View struct {
 	// that one is being created just now.
 	Created  map[types.UID]string
 	Creating bool
+	// Recorded is status.activePods as the API server has it; known when a pod is stray as far as VMI says.
+	Recorded map[types.UID]string
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// DataVolumes are those of the claims' names that exist; CDI says whether the cluster has any.
@@ -107,7 +109,7 @@ type Step struct {
 	Failed error
 	// DeletePods are to be deleted gracefully.
 	DeletePods []*corev1.Pod
-	// Strays are to be deleted unless the API server has them recorded.
+	// Strays are to be deleted; see stray.
 	Strays []*corev1.Pod
 	// RemovePods are on their way out on a node that cannot confirm it and is known not to run them: they are to be
 	// removed now.

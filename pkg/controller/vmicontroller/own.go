@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -71,15 +72,16 @@ func Guests(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod
 	return pods[i]
 }
 
-// stray returns the pods alive that look like the VMI's launchers and are not. Nothing is stray while a pod is being
-// created, whose UID is not known yet.
+// stray returns the pods alive that look like the VMI's launchers and are not; nobody has acted on them. Nothing is
+// stray while a pod is being created, whose UID is not known yet.
 func stray(view View) []*corev1.Pod {
 	if view.Creating {
 		return nil
 	}
 	var out []*corev1.Pod
 	for _, pod := range view.Pods {
-		if !isOwn(view, pod) && looksLikeLauncher(pod, view.VMI.UID) && life.PodStaying(pod) {
+		_, recorded := view.Recorded[pod.UID]
+		if !isOwn(view, pod) && !recorded && looksLikeLauncher(pod, view.VMI.UID) && life.PodStaying(pod) {
 			out = append(out, pod)
 		}
 	}
@@ -178,23 +180,19 @@ func missing(view View) bool {
 	return false
 }
 
-// removeStrays deletes pods that nobody has acted on. The API server is asked first whether they are recorded.
-func (r *Reconciler) removeStrays(ctx context.Context, view View, strays []*corev1.Pod) error {
-	if len(strays) == 0 {
+// lookAtRecorded asks the API server which pods are recorded when one is stray as far as the cache shows.
+func (r *Reconciler) lookAtRecorded(ctx context.Context, view *View) error {
+	if len(stray(*view)) == 0 {
 		return nil
 	}
 	var current v1.VirtualMachineInstance
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(view.VMI), &current); err != nil {
 		return err // of the API server's own words, since NotFound and the like are the caller's to read
 	}
-	for _, pod := range strays {
-		if _, recorded := current.Status.ActivePods[pod.UID]; recorded || current.UID != view.VMI.UID {
-			continue
-		}
-		if err := r.removeStray(ctx, view.VMI, pod); err != nil {
-			return err
-		}
+	if current.UID != view.VMI.UID {
+		return frame.ErrStale
 	}
+	view.Recorded = current.Status.ActivePods
 	return nil
 }
 

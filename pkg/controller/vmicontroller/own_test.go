@@ -71,6 +71,20 @@ func TestOwn(t *testing.T) {
 		"while a pod is created": {
 			View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()}, Creating: true}, false, false,
 		},
+		"recorded since the cache saw the VMI": {
+			View{
+				VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()},
+				Recorded: map[types.UID]string{"pod-uid": ""},
+			},
+			false, false,
+		},
+		"another was recorded since": {
+			View{
+				VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher()},
+				Recorded: map[types.UID]string{"other": ""},
+			},
+			false, true,
+		},
 		"stray, and has ended": {
 			View{VMI: testVMI(t, v1.Pending), Pods: []*corev1.Pod{launcher(ended(corev1.PodFailed, ""))}}, false, false,
 		},

@@ -156,6 +156,9 @@ func (r *Reconciler) lookAround(ctx context.Context, vmi *v1.VirtualMachineInsta
 	if err := r.lookAtPods(ctx, &view); err != nil {
 		return View{}, err
 	}
+	if err := r.lookAtRecorded(ctx, &view); err != nil {
+		return View{}, err
+	}
 	var err error
 	if view.Holders, err = r.holders(ctx, vmi, view.Pods); err != nil {
 		return View{}, err
@@ -241,8 +244,10 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.CreateState {
 		createErr = r.createState(ctx, view, step)
 	}
-	if err := r.removeStrays(ctx, view, step.Strays); err != nil {
-		return err
+	for _, pod := range step.Strays {
+		if err := r.removeStray(ctx, vmi, pod); err != nil {
+			return err
+		}
 	}
 	createErr = errors.Join(createErr, step.Failed)
 	for _, planned := range step.Pods {
