@@ -377,3 +377,17 @@ func TestWrongFilterIsSaidWhole(t *testing.T) {
 		t.Errorf("what is wrong, %v, is not shown:\n%s", a.prompt.err, a.screen())
 	}
 }
+
+// TestPatternOfAName has ^ and $ be the ends of a column, wherever that is.
+func TestPatternOfAName(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	drive(t, a, sizes[1])
+	for pattern, want := range map[string]string{"^we": "1/4", "eb$": "1/4", "^eb": "0/4", "^prod$": "2/4"} {
+		press(t, a, "/", "'"+pattern, "enter")
+		if title := ansi.Strip(strings.Split(a.screen(), "\n")[2]); !strings.Contains(title, want) {
+			t.Errorf("%s: %q, not %s", pattern, title, want)
+		}
+		press(t, a, "esc")
+	}
+}
