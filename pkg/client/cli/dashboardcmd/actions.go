@@ -51,8 +51,8 @@ type actions struct {
 	rules map[string]*authorizationv1.SubjectRulesReviewStatus // of namespaces; nil while they are read
 }
 
-func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
-	return lifecyclecmd.Do(ctx, a.factory, a.client, verb, t)
+func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, targets ...lifecycle.Target) error {
+	return lifecyclecmd.Do(ctx, a.factory, a.client, verb, targets...)
 }
 
 // noted has the journal know of a change that undo cannot take back, where there was no error.

@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -268,7 +267,7 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	return Send(ask)
 }
 
-// task does a verb to machines, one after the other in each namespace; what fails does not keep the others from it.
+// task does a verb to machines.
 func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
 	byNamespace := map[string][]*store.Machine{}
 	var order []string
@@ -288,12 +287,10 @@ func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
 	}
 	actions := s.world.Actions
 	return Task{Line: strings.Join(lines, " && "), Do: func(ctx context.Context) error {
-		var failed []error
-		for _, m := range machines {
-			if err := actions.Do(ctx, verb, target(m)); err != nil {
-				failed = append(failed, err)
-			}
+		targets := make([]lifecycle.Target, len(machines))
+		for i, m := range machines {
+			targets[i] = target(m)
 		}
-		return errors.Join(failed...)
+		return actions.Do(ctx, verb, targets...)
 	}}
 }
