@@ -140,14 +140,18 @@ func named(m *store.Machine) string {
 	return "VM " + m.Key().String()
 }
 
-// pausing is what the pause key does now.
+// pausing is what the pause key does now: all that is paused goes on, unless there is something to pause.
 func (s subject) pausing() lifecycle.Verb {
+	verb := lifecycle.Pause
 	for _, m := range s.machines {
-		if !m.Paused {
+		if Applies(lifecycle.Pause, m) == "" {
 			return lifecycle.Pause
 		}
+		if m.Paused {
+			verb = lifecycle.Unpause
+		}
 	}
-	return lifecycle.Unpause
+	return verb
 }
 
 // args is a command line for the first machine, without the program's name.
@@ -252,7 +256,7 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 		return nil
 	}
 	task := s.task(verb, chosen)
-	if len(chosen) == 1 && verb == lifecycle.Unpause {
+	if verb == lifecycle.Unpause && len(s.machines) == 1 && s.hidden == 0 {
 		return Send(task) // the same key takes it back
 	}
 	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen)) + leftOut("machine", whys) +
