@@ -78,10 +78,12 @@ func (a *actions) Doctor(ctx context.Context) *doctor.Report {
 	if err != nil {
 		namespace = ""
 	}
-	return doctor.Examine(doctor.Gather(ctx, func() (*client.Client, error) { return a.client, nil }, doctor.Program{
+	facts := doctor.Gather(ctx, func() (*client.Client, error) { return a.client, nil }, doctor.Program{
 		Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server,
 		CertNotAfter: connection.CertNotAfter,
-	}, namespace, f.Now))
+	}, namespace, f.Now)
+	facts.Explain = func(err error) string { return cli.Explain(err, connection) }
+	return doctor.Examine(facts)
 }
 
 func (a *actions) Stats(ctx context.Context, namespace string) (stats.List, error) {
