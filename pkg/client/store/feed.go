@@ -109,7 +109,13 @@ func (f *feed[O, R]) watch(ctx context.Context, opts metav1.ListOptions) (watch.
 		err = &url.Error{Op: "Get", URL: f.name, Err: context.DeadlineExceeded}
 	}
 	if err != nil {
-		return nil, f.failed(ctx, err)
+		err = f.failed(ctx, err)
+		if opts.SendInitialEvents != nil {
+			// The reflector would wait for its next try without hearing of ctx if it knew the error. With one that it
+			// does not know it lists, which fails too, and then waits until ctx ends.
+			err = errors.New(err.Error())
+		}
+		return nil, err
 	}
 	f.answered()
 	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {

@@ -96,6 +96,7 @@ func join(vm, vmi *part) *Machine {
 	case vm == nil:
 		m := vmi.Machine
 		m.Instance = true
+		m.Status = ownStatus(&m)
 		return &m
 	case vmi == nil || !vmi.owned:
 		m := vm.Machine
@@ -106,6 +107,21 @@ func join(vm, vmi *part) *Machine {
 	m.Deleting, m.Revision, m.Owner = vm.Deleting, vm.Revision+"/"+vmi.Revision, vm.Owner
 	m.Trouble, m.Saving, m.RestartRequired = cmp.Or(vm.Trouble, vmi.Trouble), vm.Saving, vm.RestartRequired
 	return &m
+}
+
+// ownStatus is the status of an instance without a VM, in the words that a VM would have for it.
+func ownStatus(m *Machine) string {
+	switch {
+	case m.Deleting:
+		return string(v1.VirtualMachineStatusTerminating)
+	case m.Phase != v1.Running:
+		return m.Status
+	case m.Migrating:
+		return string(v1.VirtualMachineStatusMigrating)
+	case m.Paused:
+		return string(v1.VirtualMachineStatusPaused)
+	}
+	return m.Status
 }
 
 func ofVM(vm *v1.VirtualMachine) *part {

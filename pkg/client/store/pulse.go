@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,11 @@ type Pulse struct {
 	heard time.Time // the last answer
 	since time.Time // heard, once the server is silent
 	err   error     // why it is taken to be
+	past  []silence // those that are over
 }
+
+// silence is a time in which the server was not heard.
+type silence struct{ from, to time.Time }
 
 // NewPulse makes a Pulse, which Run has beating.
 func NewPulse(probe func(context.Context) error, changed func(), now func() time.Time) *Pulse {
@@ -114,7 +119,11 @@ func (p *Pulse) answered() {
 	}
 	p.mu.Lock()
 	changed := p.err != nil
-	p.heard, p.since, p.err = p.Now(), time.Time{}, nil
+	now := p.Now()
+	if changed {
+		p.past = append(p.past, silence{p.since, now})
+	}
+	p.heard, p.since, p.err = now, time.Time{}, nil
 	p.mu.Unlock()
 	if changed {
 		p.Changed()
@@ -129,6 +138,38 @@ func (p *Pulse) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return State{Synced: true, Since: p.since, Err: p.err}
+}
+
+// Away returns for how long of the time between two moments the server was silent, so that nobody's word could reach
+// it: 0 of a nil Pulse.
+func (p *Pulse) Away(from, to time.Time) (away time.Duration) {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.past
+	if p.err != nil {
+		all = append(slices.Clip(all), silence{p.since, to})
+	}
+	for _, s := range all {
+		away += max(0, earlier(s.to, to).Sub(later(s.from, from)))
+	}
+	return away
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // over is a table's state, or that of the past if the server is silent. What the server has refused it would refuse.

@@ -62,7 +62,8 @@ func TestPulse(t *testing.T) {
 		}
 
 		hangs = true
-		last := time.Now().Add(-time.Second)
+		began := time.Now()
+		last := began.Add(-time.Second)
 		pass(13 * time.Second)
 		if p.State().Stale() {
 			t.Error("silent before it was asked")
@@ -79,7 +80,21 @@ func TestPulse(t *testing.T) {
 		if p.State().Stale() || changes != 2 {
 			t.Errorf("when it was heard: %+v, %d changes", p.State(), changes)
 		}
+		heard := time.Now()
 		pass(20 * time.Second)
+		for name, c := range map[string]struct {
+			from, to time.Time
+			want     time.Duration
+		}{
+			"all of it":             {began.Add(-time.Hour), heard, heard.Sub(last)},
+			"its beginning":         {began.Add(-time.Hour), last.Add(time.Second), time.Second},
+			"its end, and the next": {heard.Add(-time.Second), time.Now(), 21 * time.Second},
+			"before":                {began.Add(-time.Hour), last, 0},
+		} {
+			if got := p.Away(c.from, c.to); got != c.want {
+				t.Errorf("%s: away for %v, not %v", name, got, c.want)
+			}
+		}
 		hangs = false
 		pass(8 * time.Second)
 		if p.State().Stale() || changes != 4 {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -168,6 +171,41 @@ func TestFeed(t *testing.T) {
 
 	cancel()
 	<-ended
+}
+
+// TestFeedEndsAtOnce ends a feed whose server refuses connections: who waits for it waits for no try that is to come.
+func TestFeedEndsAtOnce(t *testing.T) {
+	was := backoff
+	backoff = wait.Backoff{Duration: time.Hour, Factor: 2, Steps: 5}
+	defer func() { backoff = was }()
+	refused := &url.Error{Op: "Get", URL: "https://x", Err: syscall.ECONNREFUSED}
+	source := Source{
+		List:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, refused },
+		Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
+	}
+	changes := make(chan struct{}, 1)
+	table := NewTable[Node](func() {
+		select {
+		case changes <- struct{}{}:
+		default:
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Feed(ctx, table, "nodes", source, OfNode)
+	}()
+	eventually(t, changes, "lost", func() bool { return table.State().Stale() })
+	if s := table.State(); !errors.Is(s.Err, syscall.ECONNREFUSED) {
+		t.Errorf("while the server refuses connections: %+v", s)
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it waits for its next try")
+	}
 }
 
 func TestWorst(t *testing.T) {

@@ -122,8 +122,12 @@ func Make(
 		if m.Alive() && m.Node != "" {
 			on[m.Node]++
 		}
+		status := m.Status
+		if m.Instance {
+			status = string(m.Phase) // as the report promises
+		}
 		r.Machines = append(r.Machines, Machine{
-			Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, Status: m.Status, Ready: m.Ready,
+			Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, Status: status, Ready: m.Ready,
 			RunStrategy: m.RunStrategy, Node: m.Node, IPs: m.IPs,
 			CPUs: m.CPUs, MemoryBytes: m.Memory.Value(), GuestOS: m.GuestOS, Paused: m.Paused, AgentConnected: m.Agent,
 			LiveMigratable: m.Migratable,

@@ -15,6 +15,7 @@ func TestMake(t *testing.T) {
 		{Namespace: "b", Name: "web", Status: "Running", Phase: v1.Running, Node: "n1"},
 		{Namespace: "a", Name: "off", Status: "Stopped"},
 		{Namespace: "b", Name: "done", Status: "Succeeded", Phase: v1.Succeeded, Node: "n1", Instance: true},
+		{Namespace: "b", Name: "held", Status: "Paused", Phase: v1.Running, Paused: true, Instance: true},
 	}, []*store.Node{{Name: "n2"}, {Name: "n1", Ready: true, Heartbeat: time.Unix(9, 0)}}, []*store.Migration{
 		{
 			Namespace: "b", Name: "old", Machine: "web", Created: time.Unix(1, 0), Phase: v1.MigrationFailed,
@@ -27,7 +28,7 @@ func TestMake(t *testing.T) {
 	})
 	var got []string
 	for _, m := range r.Machines {
-		got = append(got, m.Namespace+"/"+m.Name)
+		got = append(got, m.Namespace+"/"+m.Name+" "+m.Status)
 	}
 	for _, n := range r.Nodes {
 		got = append(got, n.Name)
@@ -35,7 +36,9 @@ func TestMake(t *testing.T) {
 	for _, m := range r.Migrations {
 		got = append(got, m.Name)
 	}
-	if diff := cmp.Diff([]string{"a/off", "b/done", "b/web", "n1", "n2", "new", "old"}, got); diff != "" {
+	if diff := cmp.Diff([]string{
+		"a/off Stopped", "b/done Succeeded", "b/held Running", "b/web Running", "n1", "n2", "new", "old",
+	}, got); diff != "" {
 		t.Error(diff)
 	}
 	// What has ended is on no node.

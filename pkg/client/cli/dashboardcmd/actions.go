@@ -51,8 +51,8 @@ type actions struct {
 	rules map[string]*authorizationv1.SubjectRulesReviewStatus // of namespaces; nil while they are read
 }
 
-func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
-	return lifecyclecmd.Do(ctx, a.factory, a.client, verb, t)
+func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, targets ...lifecycle.Target) error {
+	return lifecyclecmd.Do(ctx, a.factory, a.client, verb, targets...)
 }
 
 // noted has the journal know of a change that undo cannot take back, where there was no error.
@@ -78,10 +78,12 @@ func (a *actions) Doctor(ctx context.Context) *doctor.Report {
 	if err != nil {
 		namespace = ""
 	}
-	return doctor.Examine(doctor.Gather(ctx, func() (*client.Client, error) { return a.client, nil }, doctor.Program{
+	facts := doctor.Gather(ctx, func() (*client.Client, error) { return a.client, nil }, doctor.Program{
 		Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server,
 		CertNotAfter: connection.CertNotAfter,
-	}, namespace, f.Now))
+	}, namespace, f.Now)
+	facts.Explain = func(err error) string { return cli.Explain(err, connection) }
+	return doctor.Examine(facts)
 }
 
 func (a *actions) Stats(ctx context.Context, namespace string) (stats.List, error) {

@@ -3,7 +3,9 @@ package dashboardcmd
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +14,76 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
+
+// TestUndoOfSeveral takes back what was done to several machines, in two namespaces, by one undo; and what was refused
+// is said of each.
+func TestUndoOfSeveral(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // an undo asks them side by side
+	var asked []string
+	api := clienttest.New(t)
+	var targets []lifecycle.Target
+	for _, name := range []string{"prod/web", "prod/db", "test/web", "test/no", "test/non"} {
+		namespace, name, _ := strings.Cut(name, "/")
+		targets = append(targets, lifecycle.Target{Namespace: namespace, Name: name})
+		path := "namespaces/" + namespace + "/virtualmachineinstances/" + name
+		vmi := map[string]any{
+			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": namespace + name},
+			"status":   map[string]any{"phase": "Running"},
+		}
+		api.Put("/apis/kubevirt.io/v1/"+path, vmi)
+		if strings.HasPrefix(name, "no") {
+			continue
+		}
+		for _, verb := range []string{"pause", "unpause"} {
+			api.Put("/apis/subresources.kubevirt.io/v1/"+path+"/"+verb,
+				http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					mu.Lock()
+					defer mu.Unlock()
+					asked = append(asked, verb+" "+namespace+"/"+name)
+					vmi["status"] = map[string]any{"phase": "Running", "conditions": []map[string]any{
+						{"type": "Paused", "status": map[bool]string{true: "True", false: "False"}[verb == "pause"]},
+					}}
+					api.Put("/apis/kubevirt.io/v1/"+path, vmi)
+				}))
+		}
+	}
+	state := t.TempDir()
+	a := &actions{client: api.Client(), factory: cli.NewFactory("virtctl", cli.NoStreams(),
+		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })}
+	ctx := context.Background()
+	err := a.Do(ctx, lifecycle.Pause, targets...)
+	if said := strings.Split(cli.Explain(err, cli.Connection{}), "\n"); len(said) != 2 {
+		t.Errorf("of two that were refused it says %q", said)
+	}
+	last, err := a.Undoable(ctx)
+	if err != nil || last.Machines != "VM prod/web, VM prod/db, VM test/web" {
+		t.Fatalf("%+v, %v", last, err)
+	}
+	if err := a.Undo(ctx, last.ID); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"pause prod/web", "pause prod/db", "pause test/web", "unpause prod/db", "unpause prod/web", "unpause test/web",
+	}
+	slices.Sort(asked[min(3, len(asked)):])
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Error(diff)
+	}
+	var many []lifecycle.Target
+	for range 12 {
+		many = append(many, targets[0])
+	}
+	if err := a.Do(ctx, lifecycle.Pause, many...); err != nil {
+		t.Fatal(err)
+	}
+	last, err = a.Undoable(ctx)
+	if err != nil || !strings.HasPrefix(last.Machines, "12 machines: VM prod/web, ") ||
+		!strings.HasSuffix(last.Machines, " and 2 more") || strings.Count(last.Machines, "prod/web") != 10 {
+		t.Errorf("of many it asks %q, %v", last.Machines, err)
+	}
+}
 
 // TestUndoOfTheLastVerb takes back what the dashboard did last, and that once.
 func TestUndoOfTheLastVerb(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
@@ -34,19 +36,25 @@ func remember(ctx context.Context, c *client.Client, verb lifecycle.Verb, t life
 	}
 }
 
-// Do asks a verb of one machine and writes it into the journal, as the commands do.
-func Do(ctx context.Context, f *cli.Factory, c *client.Client, verb lifecycle.Verb, t lifecycle.Target) error {
-	r := newRequest(t)
-	remember(ctx, c, verb, t, &r.before)
-	if err := lifecycle.Do(ctx, c, verb, t, lifecycle.Options{}); err != nil {
-		return err
+// Do asks a verb of machines, one after the other, and writes those that agreed into the journal as one entry, as the
+// commands do. One that refuses does not keep the others from it.
+func Do(
+	ctx context.Context, f *cli.Factory, c *client.Client, verb lifecycle.Verb, targets ...lifecycle.Target,
+) error {
+	var errs []error
+	requests := make([]*request, len(targets))
+	for i, t := range targets {
+		requests[i] = newRequest(t)
+		remember(ctx, c, verb, t, &requests[i].before)
+		err := lifecycle.Do(ctx, c, verb, t, lifecycle.Options{})
+		requests[i].accepted = err == nil
+		errs = append(errs, err)
 	}
-	r.accepted = true
 	o := &Options{Factory: f, Verb: verb}
-	if err := o.journal([]*request{r}, ""); err != nil {
-		return fmt.Errorf("%s was done, and cannot be undone: %w", verb, err)
+	if err := o.journal(requests, ""); err != nil {
+		errs = append(errs, fmt.Errorf("%s was done, and cannot be undone: %w", verb, err))
 	}
-	return nil
+	return utilerrors.NewAggregate(errs) // of which each is explained
 }
 
 // record writes the requests that were accepted into the journal. undoes is the entry that they take back, if any. It

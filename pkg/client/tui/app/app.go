@@ -346,10 +346,11 @@ func (a *App) below(p page.Page) bool {
 	return true
 }
 
-// home replaces all pages by one.
-func (a *App) home(p page.Page) tea.Cmd {
+// home replaces all pages by one, which is made when they are left: it may be one of them anew, and begins where the
+// user was there.
+func (a *App) home(make func(*page.World) page.Page) tea.Cmd {
 	a.leave(0)
-	return a.open(p)
+	return a.open(make(a.World))
 }
 
 func (a *App) say(n page.Notice) {

@@ -47,6 +47,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // fake does what pages ask for, and remembers it.
 type fake struct {
 	done      []string
+	calls     int // of Do
 	err       error
 	forbidden string
 	doctor    *doctor.Report
@@ -67,8 +68,11 @@ func (f *fake) wait() error {
 	return f.err
 }
 
-func (f *fake) Do(_ context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
-	f.done = append(f.done, string(verb)+" "+t.Namespace+"/"+t.Name)
+func (f *fake) Do(_ context.Context, verb lifecycle.Verb, targets ...lifecycle.Target) error {
+	f.calls++
+	for _, t := range targets {
+		f.done = append(f.done, string(verb)+" "+t.Namespace+"/"+t.Name)
+	}
 	return f.err
 }
 

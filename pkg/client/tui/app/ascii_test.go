@@ -43,7 +43,7 @@ func TestASCII(t *testing.T) {
 			w.Theme = theme.New(theme.Options{ASCII: true})
 			a := New(w)
 			a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
-			run(t, a, a.home(makePage(w)), 0)
+			run(t, a, a.home(makePage), 0)
 			drive(t, a, sizes[1], Changed{})
 			seen.WriteString(look(name, a))
 			if name == "split" { // each key is the guest's

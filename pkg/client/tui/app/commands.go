@@ -26,7 +26,7 @@ type command struct {
 func (a *App) commands() []command {
 	open := func(name, help, place string, make func(*page.World) page.Page) command {
 		return command{name: name, help: help, do: func(a *App, _ string) tea.Cmd {
-			cmd := a.home(make(a.World))
+			cmd := a.home(make)
 			a.place = place
 			return cmd
 		}}
@@ -151,11 +151,11 @@ func (a *App) sought(m namespaceSought) tea.Cmd {
 func (a *App) change(s page.Scope) tea.Cmd {
 	w, err := a.Switch(s)
 	if err != nil {
-		a.trouble = append(a.trouble, err.Error())
+		a.trouble = append(a.trouble, a.World.Say(err))
 		return nil
 	}
 	a.World, a.place, a.totals = w, "1", page.Summarize(w)
-	return a.home(page.NewMachines(w))
+	return a.home(func(w *page.World) page.Page { return page.NewMachines(w) })
 }
 
 // completions are the values of a command, read when its name is there.

@@ -40,7 +40,7 @@ func TestEvacuationFollows(t *testing.T) {
 	a := New(w)
 	t.Cleanup(a.Close)
 	drive(t, a, sizes[1])
-	run(t, a, a.home(page.NewEvacuation(w, "node1")), 0)
+	run(t, a, a.home(func(w *page.World) page.Page { return page.NewEvacuation(w, "node1") }), 0)
 	shows := func(texts ...string) {
 		t.Helper()
 		screen := strings.Join(strings.Fields(ansi.Strip(a.screen())), " ")
@@ -102,7 +102,7 @@ func TestEvacuationOfHiddenGuests(t *testing.T) {
 	a := New(w)
 	t.Cleanup(a.Close)
 	drive(t, a, sizes[1])
-	run(t, a, a.home(page.NewEvacuation(w, "node1")), 0)
+	run(t, a, a.home(func(w *page.World) page.Page { return page.NewEvacuation(w, "node1") }), 0)
 	press(t, a, "E", "y")
 	f.plan = &evacuate.Report{Node: "node1", Cordoned: true}
 	at = at.Add(5 * time.Second)

@@ -25,7 +25,7 @@ func TestFindTakesEveryLetter(t *testing.T) {
 		f := &fake{doctor: &doctor.Report{}}
 		a := New(world(f))
 		a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
-		run(t, a, a.home(makePage(a.World)), 0)
+		run(t, a, a.home(makePage), 0)
 		press(t, a, "/", "'pXRSmMBCOE+=wyes ", "enter", "y")
 		if len(f.done) > 0 || a.ask != nil {
 			t.Errorf("%s: did %v, asks %v", name, f.done, a.ask)
@@ -159,7 +159,7 @@ func TestKeysMeanOneThing(t *testing.T) {
 	for name, makePage := range everyPage {
 		a := New(world(&fake{doctor: &doctor.Report{}}))
 		a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
-		run(t, a, a.home(makePage(a.World)), 0)
+		run(t, a, a.home(makePage), 0)
 		note(name, a, true)
 		note("every page", a, false)
 		a.Close()
@@ -252,7 +252,7 @@ func TestKeysWithoutUse(t *testing.T) {
 		}
 		a := New(world(&fake{doctor: &doctor.Report{}}))
 		a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
-		run(t, a, a.home(makePage(a.World)), 0)
+		run(t, a, a.home(makePage), 0)
 		press(t, a, "Z")
 		if a.notice != "Z does nothing on this page; ? shows its keys" {
 			t.Errorf("%s: of Z it says %q", name, a.notice)
@@ -375,5 +375,19 @@ func TestWrongFilterIsSaidWhole(t *testing.T) {
 	press(t, a, "/", "'^[")
 	if a.prompt.err == nil || !strings.Contains(ansi.Strip(a.screen()), a.prompt.err.Error()) {
 		t.Errorf("what is wrong, %v, is not shown:\n%s", a.prompt.err, a.screen())
+	}
+}
+
+// TestPatternOfAName has ^ and $ be the ends of a column, wherever that is.
+func TestPatternOfAName(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	drive(t, a, sizes[1])
+	for pattern, want := range map[string]string{"^we": "1/4", "eb$": "1/4", "^eb": "0/4", "^prod$": "2/4"} {
+		press(t, a, "/", "'"+pattern, "enter")
+		if title := ansi.Strip(strings.Split(a.screen(), "\n")[2]); !strings.Contains(title, want) {
+			t.Errorf("%s: %q, not %s", pattern, title, want)
+		}
+		press(t, a, "esc")
 	}
 }

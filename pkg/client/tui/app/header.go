@@ -39,7 +39,7 @@ func places() []place {
 
 // go to a place's page.
 func (a *App) visit(p *place) tea.Cmd {
-	cmd := a.home(p.make(a.World))
+	cmd := a.home(p.make)
 	a.place = p.key
 	return cmd
 }

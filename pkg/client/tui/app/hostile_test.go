@@ -130,7 +130,7 @@ func TestHostileFrames(t *testing.T) {
 			a.editing = func(e page.EditText) tea.Cmd {
 				return page.Send(e.Done("kind: VirtualMachine\n"+hostile.Text, nil))
 			}
-			run(t, a, a.home(makePage(w)), 0)
+			run(t, a, a.home(makePage), 0)
 			for _, size := range sizes {
 				drive(t, a, size, Changed{})
 				// What is drawn before the last line of defence is held to it, too.

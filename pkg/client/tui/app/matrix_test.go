@@ -219,7 +219,7 @@ func TestEveryPageInEveryState(t *testing.T) {
 		for name, makePage := range everyPage {
 			a := New(w)
 			a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
-			run(t, a, a.home(makePage(w)), 0)
+			run(t, a, a.home(makePage), 0)
 			if name == "split" && (state == "stale" || state == "empty" || state == "many") {
 				shown(t, a, "web login:")
 			}

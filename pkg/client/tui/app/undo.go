@@ -38,7 +38,7 @@ func (a *App) askUndo(m undoRead) {
 	case m.world != a.World || a.ask != nil || a.prompt != nil:
 		return
 	case m.err != nil:
-		a.notice = capital(m.err.Error())
+		a.notice = capital(a.World.Say(m.err))
 		return
 	}
 	w, id := m.world, m.last.ID

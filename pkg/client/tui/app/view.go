@@ -143,7 +143,7 @@ func (a *App) logLines() []widget.Line {
 		outcome, role := "done", theme.Text
 		switch {
 		case e.err != nil:
-			outcome, role = e.err.Error(), theme.Bad
+			outcome, role = a.World.Say(e.err), theme.Bad
 		case !e.ended:
 			outcome, role = "going on", theme.Busy
 		}

@@ -4,7 +4,7 @@
 //	web !prod    the first word is in it, the second is not
 //	"not ready"  these words are in it as they stand, with the space; the last quote may be missing
 //	~wb          these letters are in it, in this order
-//	^web-\d      a regular expression, when there is anything in it that makes it one
+//	^web-\d      a regular expression, when there is anything in it that makes it one; ^ and $ end a column
 //	-l app=web   a label selector
 //	! web prod   the opposite of the rest
 package filter
@@ -37,6 +37,9 @@ type term struct {
 	fuzzy   []rune
 	pattern *regexp.Regexp
 }
+
+// flags have a regular expression match letters of both cases, and ^ and $ the ends of a column.
+const flags = "(?im)"
 
 // Parse reads a filter; its error says what is wrong with it, in a line.
 func Parse(text string) (Filter, error) {
@@ -117,11 +120,12 @@ func (f *Filter) add(p part, not bool) error {
 		letters := []rune(strings.ToLower(strings.ReplaceAll(p.text[1:], " ", "")))
 		f.terms = append(f.terms, term{not: not, fuzzy: letters})
 	case strings.ContainsAny(p.text, `^$.*+?()[]{}|\`):
-		pattern, err := regexp.Compile("(?i)" + p.text)
+		pattern, err := regexp.Compile(flags + p.text)
 		if err != nil {
 			var wrong *syntax.Error
 			if errors.As(err, &wrong) { // without Go's words, for which a line has no room
-				return fmt.Errorf("not a regular expression: %s: `%s`", wrong.Code, wrong.Expr)
+				return fmt.Errorf("not a regular expression: %s: `%s`", wrong.Code,
+					strings.TrimPrefix(wrong.Expr, flags))
 			}
 			return fmt.Errorf("not a regular expression: %w", err)
 		}
@@ -140,7 +144,7 @@ func (f Filter) String() string { return f.text }
 // Empty reports whether everything matches.
 func (f Filter) Empty() bool { return f.terms == nil && f.selector == nil }
 
-// Match reports whether a row is wanted: text is what is shown of it, lower case or not.
+// Match reports whether a row is wanted: text is what is shown of it, lower case or not, a line for each column.
 func (f Filter) Match(text string, set map[string]string) bool {
 	switch {
 	case f.Empty():
@@ -148,22 +152,24 @@ func (f Filter) Match(text string, set map[string]string) bool {
 	case f.selector != nil:
 		return f.selector.Matches(labels.Set(set)) != f.inverse
 	}
-	lower := strings.ToLower(text)
+	whole := strings.ReplaceAll(text, "\n", " ")
+	lower := strings.ToLower(whole)
 	for i := range f.terms {
-		if f.terms[i].match(text, lower) == f.terms[i].not {
+		if f.terms[i].match(text, whole, lower) == f.terms[i].not {
 			return f.inverse
 		}
 	}
 	return !f.inverse
 }
 
-// match reports whether the term is in a text, which lower has in lower case.
-func (t *term) match(text, lower string) bool {
+// match reports whether the term is in one of the columns, or in whole, which has them in one line, and lower in lower
+// case.
+func (t *term) match(columns, whole, lower string) bool {
 	switch {
 	case t.pattern != nil:
-		return t.pattern.MatchString(text)
+		return t.pattern.MatchString(columns) || t.pattern.MatchString(whole)
 	case t.fuzzy != nil:
-		return subsequence(t.fuzzy, text)
+		return subsequence(t.fuzzy, whole)
 	}
 	return strings.Contains(lower, t.word)
 }

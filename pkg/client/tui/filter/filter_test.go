@@ -48,6 +48,14 @@ func TestMatch(t *testing.T) {
 		{`^prod .*ready$`, "prod ready web", false},
 		{`^prod/w`, "prod/web-1", true},
 		{`^web`, "prod/web-1", false},
+		{`^web`, "prod\nweb-1\nRunning", true},
+		{`1$`, "prod\nweb-1\nRunning", true},
+		{`^web$`, "prod\nweb-1\nRunning", false},
+		{`! ^web`, "prod\nweb-1\nRunning", false},
+		{`^eb`, "prod\nweb-1\nRunning", false},
+		{`prod.*running$`, "prod\nweb-1\nRunning", true}, // from one column to another
+		{`"prod web-1"`, "prod\nweb-1\nRunning", true},
+		{`~pwr`, "prod\nweb-1\nRunning", true},
 		{`running|paused`, "prod/web Paused", true},
 		{`! ^prod`, "test/web", true},
 		{"-l app in (web, db)", "", true},
@@ -74,6 +82,13 @@ func TestParseErrors(t *testing.T) {
 		if f, err := Parse(text); err == nil {
 			t.Errorf("%q is taken as %+v", text, f)
 		}
+	}
+}
+
+// TestErrorsSayWhatWasTyped has no flags of ours in them.
+func TestErrorsSayWhatWasTyped(t *testing.T) {
+	if _, err := Parse("web("); err == nil || err.Error() != "not a regular expression: missing closing ): `web(`" {
+		t.Error(err)
 	}
 }
 

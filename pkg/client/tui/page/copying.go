@@ -104,7 +104,7 @@ func (p *copying) Update(msg tea.Msg) tea.Cmd {
 	p.add(m.fields)
 	p.Refresh()
 	if m.err != nil {
-		return Send(Notice{Text: m.err.Error(), Bad: true})
+		return Send(Notice{Text: p.world.Say(m.err), Bad: true})
 	}
 	return nil
 }

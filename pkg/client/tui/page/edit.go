@@ -114,7 +114,7 @@ func (p *Edit) edit(text string) tea.Cmd {
 	head.WriteString("# Change " + p.key.String() +
 		", save and leave: what the change does is shown before anything is done.\n")
 	if p.err != nil {
-		for line := range strings.SplitSeq(p.err.Error(), "\n") {
+		for line := range strings.SplitSeq(p.world.Say(p.err), "\n") {
 			head.WriteString("# Error: " + widget.Harmless(line) + "\n")
 		}
 		head.WriteString("# Leave it as it is to change nothing.\n")

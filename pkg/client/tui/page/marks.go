@@ -29,6 +29,14 @@ func described(machines []*store.Machine) string {
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
+// sentence makes a sentence of a clause, which may have its mark already.
+func sentence(s string) string {
+	if strings.HasSuffix(s, "?") || strings.HasSuffix(s, ".") {
+		return capital(s)
+	}
+	return capital(s) + "."
+}
+
 // leftOut says in a sentence how many marked things a question leaves out, and why: whys has the reason of each, a
 // clause such as "it is not running". It is empty when none is left out.
 func leftOut(what string, whys []string) string {

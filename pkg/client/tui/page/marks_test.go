@@ -26,3 +26,14 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// TestSentence ends a clause that has no end.
+func TestSentence(t *testing.T) {
+	for clause, want := range map[string]string{
+		"give one": "Give one.", "is it running?": "Is it running?", "it is off.": "It is off.",
+	} {
+		if got := sentence(clause); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

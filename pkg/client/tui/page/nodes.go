@@ -76,7 +76,7 @@ func (p *Nodes) columns() []widget.Column[*store.Node] {
 		{
 			Title: "STATUS", Max: 40,
 			Cell: func(n *store.Node, now time.Time) widget.Cell {
-				return nodeStatus(p.world.Theme, n, p.leaving[n.Name], p.heard(now))
+				return nodeStatus(p.world.Theme, n, p.leaving[n.Name], p.silent(n, now))
 			},
 		},
 		{Title: p.counted(), Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
@@ -97,7 +97,7 @@ func (p *Nodes) columns() []widget.Column[*store.Node] {
 		{
 			Title: "HEARTBEAT", Right: true, Priority: 3, Volatile: true,
 			Cell: func(n *store.Node, now time.Time) widget.Cell {
-				return widget.Cell{Text: age(n.Heartbeat, now), Role: heartbeatRole(n, p.heard(now))}
+				return widget.Cell{Text: age(n.Heartbeat, now), Role: heartbeatRole(p.silent(n, now))}
 			}, Compare: func(a, b *store.Node) int { return a.Heartbeat.Compare(b.Heartbeat) },
 		},
 		{
@@ -127,15 +127,16 @@ func (p *Nodes) counted() string {
 	return "VMS"
 }
 
-// heard is until when heartbeats could be heard: what came since the connection was lost is not known.
-func (p *Nodes) heard(now time.Time) time.Time {
+// silent reports whether a node's virt-handler gave no heartbeat for too long. The time in which the API server did not
+// answer does not count: none could come, and the first comes up to a minute after it is back.
+func (p *Nodes) silent(n *store.Node, now time.Time) bool {
 	if state := p.world.Nodes.State(); state.Stale() {
-		return state.Since
+		now = state.Since
 	}
-	return now
+	return n.Heartbeat.IsZero() || now.Sub(n.Heartbeat)-p.world.Pulse.Away(n.Heartbeat, now) > late
 }
 
-func nodeStatus(t *theme.Theme, n *store.Node, leaving int, now time.Time) widget.Cell {
+func nodeStatus(t *theme.Theme, n *store.Node, leaving int, silent bool) widget.Cell {
 	var words []string
 	role := theme.Good
 	worse := func(r theme.Role, word string) {
@@ -157,14 +158,14 @@ func nodeStatus(t *theme.Theme, n *store.Node, leaving int, now time.Time) widge
 	}
 	if !n.Schedulable {
 		worse(theme.Bad, "no guests")
-	} else if heartbeatRole(n, now) == theme.Bad {
+	} else if silent {
 		worse(theme.Bad, "virt-handler silent")
 	}
 	return state(t, strings.Join(words, ","), role)
 }
 
-func heartbeatRole(n *store.Node, now time.Time) theme.Role {
-	if n.Heartbeat.IsZero() || now.Sub(n.Heartbeat) > late {
+func heartbeatRole(silent bool) theme.Role {
+	if silent {
 		return theme.Bad
 	}
 	return theme.Dim

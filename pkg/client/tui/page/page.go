@@ -166,7 +166,9 @@ func (w *World) Say(err error) string {
 
 // Actions are the functions that pages call. They may take long, so they are called outside of Update.
 type Actions interface {
-	Do(context.Context, lifecycle.Verb, lifecycle.Target) error
+	// Do does a verb to machines, one after the other: what fails does not keep the others from it. One undo takes it
+	// back for all that agreed.
+	Do(ctx context.Context, verb lifecycle.Verb, targets ...lifecycle.Target) error
 	Why(ctx context.Context, namespace, name string) (*why.Report, error)
 	// WhySet is Why of a pool or replica set.
 	WhySet(ctx context.Context, set *store.Set) (*why.Report, error)

@@ -101,7 +101,7 @@ func (p *Request) View(width, height int) string {
 	said := func(l widget.Line) { lines = append(lines, paragraph(t, l.Role, l.Text, width)...) }
 	lines = append(lines, "")
 	if why := p.refuse(); why != "" {
-		said(widget.Line{Text: capital(why) + ".", Role: theme.Warn})
+		said(widget.Line{Text: sentence(why), Role: theme.Warn})
 	} else {
 		said(widget.Line{Text: "^s " + p.verb + ", after a question.", Role: theme.Good})
 	}

@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,14 +140,18 @@ func named(m *store.Machine) string {
 	return "VM " + m.Key().String()
 }
 
-// pausing is what the pause key does now.
+// pausing is what the pause key does now: all that is paused goes on, unless there is something to pause.
 func (s subject) pausing() lifecycle.Verb {
+	verb := lifecycle.Pause
 	for _, m := range s.machines {
-		if !m.Paused {
+		if Applies(lifecycle.Pause, m) == "" {
 			return lifecycle.Pause
 		}
+		if m.Paused {
+			verb = lifecycle.Unpause
+		}
 	}
-	return lifecycle.Unpause
+	return verb
 }
 
 // args is a command line for the first machine, without the program's name.
@@ -253,7 +256,7 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 		return nil
 	}
 	task := s.task(verb, chosen)
-	if len(chosen) == 1 && verb == lifecycle.Unpause {
+	if verb == lifecycle.Unpause && len(s.machines) == 1 && s.hidden == 0 {
 		return Send(task) // the same key takes it back
 	}
 	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen)) + leftOut("machine", whys) +
@@ -268,7 +271,7 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	return Send(ask)
 }
 
-// task does a verb to machines, one after the other in each namespace; what fails does not keep the others from it.
+// task does a verb to machines.
 func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
 	byNamespace := map[string][]*store.Machine{}
 	var order []string
@@ -288,12 +291,10 @@ func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
 	}
 	actions := s.world.Actions
 	return Task{Line: strings.Join(lines, " && "), Do: func(ctx context.Context) error {
-		var failed []error
-		for _, m := range machines {
-			if err := actions.Do(ctx, verb, target(m)); err != nil {
-				failed = append(failed, err)
-			}
+		targets := make([]lifecycle.Target, len(machines))
+		for i, m := range machines {
+			targets[i] = target(m)
 		}
-		return errors.Join(failed...)
+		return actions.Do(ctx, verb, targets...)
 	}}
 }

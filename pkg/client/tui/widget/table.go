@@ -289,16 +289,15 @@ func (t *Table[R]) labels(r R) map[string]string {
 	return t.Labels(r)
 }
 
-// text is what filters see of a row.
+// text is what filters see of a row, a line for each column.
 func (t *Table[R]) text(r R, now time.Time) string {
-	var b strings.Builder
+	var cells []string
 	for _, c := range t.Columns {
 		if !c.Volatile {
-			b.WriteString(c.Cell(r, now).Text)
-			b.WriteByte(' ')
+			cells = append(cells, strings.ReplaceAll(c.Cell(r, now).Text, "\n", " "))
 		}
 	}
-	return b.String()
+	return strings.Join(cells, "\n")
 }
 
 // compare orders rows, those of a tree by what they stay below first.

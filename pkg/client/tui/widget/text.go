@@ -45,8 +45,11 @@ func Pad(t *theme.Theme, text string, width int) string {
 	return pad(text, max(0, width), false, t.Ellipsis)
 }
 
-// Wrap breaks text into lines so wide. Those after the first begin at column hang; with 0, two cells right of where the
-// first does.
+// hyphen stands for one while text is wrapped: a flag or a name that is broken at one is no more what it was.
+const hyphen = "\uE000"
+
+// Wrap breaks text into lines so wide, at blanks. Those after the first begin at column hang; with 0, two cells right
+// of where the first does.
 func Wrap(text string, width, hang int) []string {
 	if ansi.StringWidth(text) <= width {
 		return []string{text}
@@ -57,7 +60,8 @@ func Wrap(text string, width, hang int) []string {
 	hang = max(0, min(hang, width-16))
 	// What is before that column stays as it is.
 	head, body := ansi.Truncate(text, hang, ""), ansi.TruncateLeft(text, hang, "")
-	lines := strings.Split(ansi.Wrap(body, width-hang, ""), "\n")
+	body = ansi.Wrap(strings.ReplaceAll(body, "-", hyphen), width-hang, "")
+	lines := strings.Split(strings.ReplaceAll(body, hyphen, "-"), "\n")
 	for i := range lines {
 		if i == 0 {
 			lines[i] = head + lines[i]
