@@ -9,7 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/optional"
 )
 
-// DataVolumes returns the kind of CDI's that Access reads.
+// DataVolumes returns CDI's kind DataVolume, which Access reads.
 func DataVolumes() optional.Kind {
 	return optional.Kind{Version: cdiv1.SchemeGroupVersion, Resource: "datavolumes", Object: &cdiv1.DataVolume{}}
 }
@@ -20,7 +20,7 @@ type Access struct{ *optional.Access }
 // Installed reports whether the cluster has DataVolumes.
 func (a *Access) Installed() bool { return a.Served() }
 
-// Get is a DataVolume, nil when there is none or the cluster does not know of any.
+// Get returns a DataVolume, nil when there is none or the cluster lacks the kind.
 func (a *Access) Get(ctx context.Context, namespace, name string) (*cdiv1.DataVolume, error) {
 	dv := &cdiv1.DataVolume{}
 	if found, err := a.Access.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, dv); !found {

@@ -36,7 +36,13 @@ func Authorize(
 		return err
 	}
 	account := serviceAccount(vm)
-	response, err := dv.AuthorizeSA(dv.Namespace, dv.Name, reviewer{ctx, writer, live}, vm.Namespace, account)
+	// CDI asks for no right for a DataVolume that is said to be filled, or to be a volume already: it clones nothing
+	// for it, and it gives no token to who may not clone. virt-controller gets the token, with which the DataVolume's
+	// user could have the source cloned once the annotation is gone or the volume is not there.
+	asked := dv.DeepCopy()
+	delete(asked.Annotations, cdiv1.AnnPrePopulated)
+	delete(asked.Annotations, cdiv1.AnnCheckStaticVolume)
+	response, err := asked.AuthorizeSA(asked.Namespace, asked.Name, reviewer{ctx, writer, live}, vm.Namespace, account)
 	switch {
 	case err != nil && !response.Allowed: // CDI's package gives an error that is none along with some that are allowed.
 		return fmt.Errorf("may its source be cloned: %w", err)
@@ -46,8 +52,8 @@ func Authorize(
 	return nil
 }
 
-// serviceAccount is who the VM's workload is to the cluster: that of its serviceAccount volume, else the namespace's
-// default, as in KubeVirt.
+// serviceAccount returns the service account that the VM's workload has: that of its serviceAccount volume, else the
+// namespace's default, as in KubeVirt.
 func serviceAccount(vm *v1.VirtualMachine) string {
 	if vm.Spec.Template != nil {
 		for i := range vm.Spec.Template.Spec.Volumes {

@@ -1,11 +1,11 @@
-// Package cdi is what virt-controller has to do with CDI, the Containerized Data Importer, which fills
-// PersistentVolumeClaims and may or may not be in the cluster. Its API is the kind DataVolume.
+// Package cdi makes, reads and authorises DataVolumes, the API of CDI. CDI, the Containerized Data Importer, fills
+// PersistentVolumeClaims; a cluster may have it or not.
 //
 //	VirtualMachine dataVolumeTemplates ──New, Authorize──► DataVolume ──CDI──► PersistentVolumeClaim of its name
 //
-// New (this file) is the DataVolume of a template; how far one is says package claim. Access (access.go) reads the
-// API where the cluster has it. Authorize (authorize.go) asks whether a
-// VM may clone what its template names. Reconcilers vm and vmi use all of it.
+// New (this file) returns the DataVolume of a template; package claims tells how far one is. Access (access.go) reads
+// the API where the cluster has it. Authorize (authorize.go) asks whether a VM may clone what its template names. The
+// reconcilers of VMs, VMIs, snapshots, restores and pools use it.
 package cdi
 
 import (

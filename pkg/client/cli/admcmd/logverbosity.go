@@ -35,7 +35,10 @@ type Options struct {
 
 // NewCmdLogVerbosity makes the command.
 func NewCmdLogVerbosity(f *cli.Factory) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewNameless(), Components: map[string]*string{}}
+	return newCommand(f, &Options{Factory: f, Output: cli.NewNameless(), Components: map[string]*string{}})
+}
+
+func newCommand(f *cli.Factory, o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log-verbosity",
 		Short: "Show, set or reset how much the components log",

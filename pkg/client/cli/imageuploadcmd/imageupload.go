@@ -165,7 +165,7 @@ func (o *Options) validate() error {
 	case o.Image == "":
 		return cli.UsageErrorf("which image? Name its file with --image-path")
 	case o.NoCreate && o.Claim.Size != "":
-		return cli.UsageErrorf("--size is that of a claim that is made; leave out --size or --no-create")
+		return cli.UsageErrorf("--size is for a claim that is made; leave out --size or --no-create")
 	case !slices.Contains(volumeModes, o.Claim.VolumeMode):
 		return cli.UsageErrorf("--volume-mode: %q is not one of %s", o.Claim.VolumeMode,
 			strings.Join(volumeModes, ", "))
