@@ -8,15 +8,15 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // change is what an imperative request comes down to: a change of the VirtualMachine, its status, or its
 // instance, that the components then follow. The zero change is none.
 type change struct {
-	// strategy is the new run strategy, in terms of spec.running when legacy is set.
+	// strategy is the new run strategy.
 	strategy v1.VirtualMachineRunStrategy
-	legacy   bool
 	// requests are the new status.stateChangeRequests, when setRequests is true.
 	requests    []v1.VirtualMachineStateChangeRequest
 	setRequests bool
@@ -59,7 +59,7 @@ func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.St
 		if options.Paused {
 			return startRequest(vm, vmi, true)
 		}
-		return change{strategy: v1.RunStrategyAlways, legacy: vm.Spec.Running != nil}, nil
+		return change{strategy: v1.RunStrategyAlways}, nil
 	case v1.RunStrategyManual:
 		return startRequest(vm, vmi, options.Paused)
 	case v1.RunStrategyRerunOnFailure:
@@ -89,10 +89,9 @@ func request(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, stopFirst bo
 	startRequest := v1.VirtualMachineStateChangeRequest{Action: v1.StartRequest}
 	switch {
 	case len(now) == 0 && stopFirst:
-		uid := vmi.UID
 		return change{
 			setRequests: true,
-			requests:    []v1.VirtualMachineStateChangeRequest{{Action: v1.StopRequest, UID: &uid}, startRequest},
+			requests:    []v1.VirtualMachineStateChangeRequest{runstrategy.StopRequest(vmi.UID), startRequest},
 		}, nil
 	case len(now) == 0:
 		return change{setRequests: true, requests: []v1.VirtualMachineStateChangeRequest{startRequest}}, nil
@@ -134,7 +133,7 @@ func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.Sto
 		}
 		return out, nil
 	case v1.RunStrategyAlways, v1.RunStrategyOnce:
-		out.strategy, out.legacy = v1.RunStrategyHalted, vm.Spec.Running != nil
+		out.strategy = runstrategy.Stop(strategy, "").Strategy
 		return out, nil
 	}
 	if vmi == nil || vmi.Status.Phase == v1.Succeeded ||
@@ -146,8 +145,7 @@ func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.Sto
 		out.setRequests = true
 		return out, nil
 	}
-	uid := vmi.UID
-	out.setRequests, out.requests = true, []v1.VirtualMachineStateChangeRequest{{Action: v1.StopRequest, UID: &uid}}
+	out.setRequests, out.requests = true, runstrategy.Stop(strategy, vmi.UID).Requests
 	return out, nil
 }
 

@@ -48,11 +48,7 @@ func describe(c change) string {
 		words = append(words, "grace")
 	}
 	if c.strategy != "" {
-		word := string(c.strategy)
-		if c.legacy {
-			word += "(running)"
-		}
-		words = append(words, word)
+		words = append(words, string(c.strategy))
 	}
 	if c.setRequests {
 		words = append(words, "requests")
@@ -114,7 +110,7 @@ func TestLifecycle(t *testing.T) {
 		"start Halted":                {startIt, machine(v1.RunStrategyHalted), nil, "Always"},
 		"start Halted while it stops": {startIt, machine(v1.RunStrategyHalted), leaving(), "Always"},
 		"start Halted while it runs":  {startIt, machine(v1.RunStrategyHalted), running, isRunning},
-		"start running: false":        {startIt, machine("false"), nil, "Always(running)"},
+		"start running: false":        {startIt, machine("false"), nil, "Always"},
 		"start Always": {
 			startIt, machine(v1.RunStrategyAlways), nil, "409 Always does not support manual start requests",
 		},
@@ -153,7 +149,7 @@ func TestLifecycle(t *testing.T) {
 
 		"stop Always":                     {stopIt, machine(v1.RunStrategyAlways), running, "Halted"},
 		"stop Always without instance":    {stopIt, machine(v1.RunStrategyAlways), nil, "Halted"},
-		"stop running: true":              {stopIt, machine("true"), running, "Halted(running)"},
+		"stop running: true":              {stopIt, machine("true"), running, "Halted"},
 		"stop Always with grace":          {stopIn(5), machine(v1.RunStrategyAlways), running, "grace Halted"},
 		"stop Always with the same grace": {stopIn(30), machine(v1.RunStrategyAlways), running, "Halted"},
 		"stop Halted":                     {stopIt, machine(v1.RunStrategyHalted), nil, notRunning},

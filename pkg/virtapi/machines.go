@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 )
 
 const (
@@ -80,10 +81,7 @@ func (m *machines) apply(
 		}
 	}
 	if c.strategy != "" {
-		spec := map[string]any{"runStrategy": c.strategy}
-		if c.legacy {
-			spec = map[string]any{"running": c.strategy == v1.RunStrategyAlways}
-		}
+		spec := runstrategy.Patch(&vm.Spec, c.strategy)
 		if err := m.patch(ctx, virtualMachines, vm, "", map[string]any{"spec": spec}, dryRun); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
 // lookAcross finds what a clone has in the namespace of its source, what of it is of no namespace, and while the
@@ -102,7 +103,7 @@ func (r *Reconciler) lookAtRevisions(view *View, get getter) {
 	if vm == nil {
 		return
 	}
-	for _, name := range revisionsOf(vm) {
+	for _, name := range instancetype.RevisionNames(&vm.Spec) {
 		kept, copied := &appsv1.ControllerRevision{}, &appsv1.ControllerRevision{}
 		if get(clones.SourceNamespace(view.Clone), name, kept) {
 			carry.Revisions[name] = kept

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -110,7 +111,7 @@ func (v *View) carryOver() Step {
 	if gone := v.lost(); gone != "" {
 		return v.fail(reasonSnapshotDeleted, gone)
 	}
-	if !ready(carry.Origin) {
+	if !snapshots.Restorable(carry.Origin) {
 		return Step{}
 	}
 	return v.bring()
@@ -144,7 +145,7 @@ func (v *View) bring() Step {
 		return Step{Create: []client.Object{v.copySnapshot()}}
 	}
 	var creates []client.Object
-	for _, name := range revisionsOf(carry.Content.Spec.Source.VirtualMachine) {
+	for _, name := range instancetype.RevisionNames(&carry.Content.Spec.Source.VirtualMachine.Spec) {
 		kept := carry.Revisions[name]
 		if kept == nil {
 			return v.waitFor(fmt.Sprintf("ControllerRevision %s/%s is not there",
@@ -246,12 +247,7 @@ func (v *View) owned(name string) metav1.ObjectMeta {
 // are made for it.
 func (v *View) copyContent() *v1beta1.VirtualMachineSnapshotContent {
 	source := v.Carry.Content.Spec.Source.VirtualMachine.DeepCopy()
-	if m := source.Spec.Instancetype; m != nil && m.RevisionName != "" {
-		m.RevisionName = v.revisionName(m.RevisionName)
-	}
-	if m := source.Spec.Preference; m != nil && m.RevisionName != "" {
-		m.RevisionName = v.revisionName(m.RevisionName)
-	}
+	instancetype.RenameRevisions(&source.Spec, v.revisionName)
 	if source.Namespace == "" {
 		source.Namespace = clones.SourceNamespace(v.Clone)
 	}
@@ -300,17 +296,6 @@ func (v *View) copyBinding(i int) *snapshotsv1.VolumeSnapshotContent {
 			},
 		},
 	}
-}
-
-// revisionsOf are the ControllerRevisions that a snapshot's VM refers to.
-func revisionsOf(vm *v1beta1.VirtualMachine) (names []string) {
-	if m := vm.Spec.Instancetype; m != nil && m.RevisionName != "" {
-		names = append(names, m.RevisionName)
-	}
-	if m := vm.Spec.Preference; m != nil && m.RevisionName != "" {
-		names = append(names, m.RevisionName)
-	}
-	return names
 }
 
 // revisionName is the name of the copy of a ControllerRevision; the restore makes of it the new VM's.

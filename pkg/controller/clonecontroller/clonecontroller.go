@@ -27,6 +27,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 const (
@@ -221,17 +222,13 @@ func (v *View) snapshot() Step {
 		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s does not exist anymore", *c.Status.SnapshotName))
 	case v.Snapshot.Status != nil && v.Snapshot.Status.Phase == v1beta1.Failed:
 		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s failed", v.Snapshot.Name))
-	case !ready(v.Snapshot):
+	case !snapshots.Restorable(v.Snapshot):
 		return Step{}
 	}
 	return Step{Status: v.phase(clonev1beta1.RestoreInProgress), Events: []Event{{
 		corev1.EventTypeNormal, reasonSnapshotReady,
 		fmt.Sprintf("snapshot %s for clone %s is ready to use", v.Snapshot.Name, c.Name),
 	}}}
-}
-
-func ready(s *v1beta1.VirtualMachineSnapshot) bool {
-	return s.DeletionTimestamp == nil && s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse
 }
 
 // restore is the phase in which the snapshot becomes a VM.

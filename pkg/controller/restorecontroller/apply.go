@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -13,76 +12,99 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 )
 
-// apply does what the step says, in the order of its fields. What the API server refuses is the restore's trouble,
-// which its conditions report.
+// apply does what the step says, and what follows from what the API server answers to that.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
-	restore := view.Restore
 	if trouble, err := r.rehearse(ctx, step.Rehearse); err != nil {
 		return err
 	} else if trouble != "" {
 		*step = view.giveUp(trouble)
 	}
-	status, afterwards := view.untilDone(step)
-	if status != nil {
-		if err := r.writeStatus(ctx, restore, status); err != nil {
-			return err
-		}
-	}
-	for _, event := range step.Events {
-		r.Recorder.Event(restore, event.Type, event.Reason, event.Message)
+	now, afterwards := view.untilDone(step)
+	if err := r.report(ctx, view.Restore, now, step.Events); err != nil {
+		return err
 	}
 	if step.Prepare {
-		return r.writes.Change(ctx, restore, func() {
-			controllerutil.AddFinalizer(restore, Finalizer)
-			if len(restore.OwnerReferences) == 0 && view.VM != nil {
-				restore.OwnerReferences = []metav1.OwnerReference{ownerOf(view.VM)}
-			}
-		})
+		return r.prepare(ctx, view)
 	}
 	if err := r.act(ctx, view, step); err != nil {
-		return r.refused(ctx, &view, err)
+		answer := view.refused(err)
+		if answer == nil || ctx.Err() != nil {
+			return err
+		}
+		return r.applyRefusal(ctx, view, answer, err)
 	}
-	if afterwards != nil {
-		if err := r.writeStatus(ctx, restore, afterwards); err != nil {
+	for _, status := range []*v1beta1.VirtualMachineRestoreStatus{afterwards, step.Done} {
+		if err := r.report(ctx, view.Restore, status, nil); err != nil {
 			return err
 		}
 	}
-	if step.Done != nil {
-		if err := r.writeStatus(ctx, restore, step.Done); err != nil {
+	return r.removeFinalizer(ctx, view, step)
+}
+
+// applyRefusal does what follows a refusal. One that leaves the restore stuck is tried again.
+func (r *Reconciler) applyRefusal(ctx context.Context, view View, answer *Step, refusal error) error {
+	if err := r.report(ctx, view.Restore, answer.Status, answer.Events); err != nil {
+		return err
+	}
+	if answer.Stuck {
+		return refusal
+	}
+	if err := r.act(ctx, view, answer); err != nil {
+		return err
+	}
+	return r.removeFinalizer(ctx, view, answer)
+}
+
+// report writes a status, if there is one, and events.
+func (r *Reconciler) report(
+	ctx context.Context, restore *v1beta1.VirtualMachineRestore, status *v1beta1.VirtualMachineRestoreStatus,
+	events []Event,
+) error {
+	if status != nil {
+		if err := frame.PatchStatus(ctx, r.writes, restore, &restore.Status, status); err != nil {
 			return err
 		}
 	}
-	if step.RemoveFinalizer {
-		return r.writes.RemoveFinalizer(ctx, restore, Finalizer)
+	for _, event := range events {
+		r.Recorder.Event(restore, event.Type, event.Reason, event.Message)
 	}
 	return nil
 }
 
-// rehearse asks the API server, and with it admission, whether it would take a VM, and returns why it would not. An
-// error that another try may not meet is none of these.
+func (r *Reconciler) prepare(ctx context.Context, view View) error {
+	restore := view.Restore
+	return r.writes.Change(ctx, restore, func() {
+		controllerutil.AddFinalizer(restore, Finalizer)
+		if len(restore.OwnerReferences) == 0 && view.VM != nil {
+			restore.OwnerReferences = []metav1.OwnerReference{ownerOf(view.VM)}
+		}
+	})
+}
+
+func (r *Reconciler) removeFinalizer(ctx context.Context, view View, step *Step) error {
+	if !step.RemoveFinalizer {
+		return nil
+	}
+	return r.writes.RemoveFinalizer(ctx, view.Restore, Finalizer)
+}
+
+// rehearse asks the API server, and with it admission, whether it would take a VM, and returns why it would not.
 func (r *Reconciler) rehearse(ctx context.Context, vm *v1.VirtualMachine) (trouble string, err error) {
 	if vm == nil {
 		return "", nil
 	}
 	// Not by r.writes: a dry run writes nothing.
-	switch err := r.Client.Create(ctx, vm.DeepCopy(), client.DryRunAll); {
-	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		return fmt.Sprintf("VM %s would be refused: %v", vm.Name, err), nil
-	case err != nil && !apierrors.IsForbidden(err) && !apierrors.IsAlreadyExists(err):
-		return "", fmt.Errorf("rehearse the creation of VM %s: %w", vm.Name, err)
-	}
-	return "", nil
+	return wouldRefuse(vm, r.Client.Create(ctx, vm.DeepCopy(), client.DryRunAll))
 }
 
 // act writes all that is not the restore itself.
 func (r *Reconciler) act(ctx context.Context, view View, step *Step) error {
 	vm := view.VM
-	if step.Stop {
-		if err := r.stop(ctx, vm, view.VMI); err != nil {
-			return err
-		}
+	if err := r.stop(ctx, vm, step.Stop); err != nil {
+		return err
 	}
 	if step.Hold {
 		status := vm.Status.DeepCopy()
@@ -178,64 +200,19 @@ func (r *Reconciler) create(ctx context.Context, object client.Object) error {
 	return frame.ErrStale
 }
 
-// stop ends the target's guest as `virtctl stop` does.
-func (r *Reconciler) stop(ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) error {
-	strategy, request := Stop(vm, vmi)
-	switch {
-	case strategy != "":
-		err := r.writes.Change(ctx, vm, func() {
-			if vm.Spec.Running != nil {
-				vm.Spec.Running = new(false)
-			} else {
-				vm.Spec.RunStrategy = &strategy
-			}
-		})
+// stop asks for the end of the target's guest.
+func (r *Reconciler) stop(ctx context.Context, vm *v1.VirtualMachine, stop runstrategy.Change) error {
+	if stop.Strategy != "" {
+		err := r.writes.Change(ctx, vm, func() { runstrategy.Set(&vm.Spec, stop.Strategy) })
 		if err != nil {
 			return fmt.Errorf("stop VM %s: %w", vm.Name, err)
 		}
-	case request != nil:
-		status := vm.Status.DeepCopy()
-		status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{*request}
-		if err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status, *status); err != nil {
+	}
+	if stop.Requests != nil {
+		err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status.StateChangeRequests, stop.Requests)
+		if err != nil {
 			return fmt.Errorf("stop VM %s: %w", vm.Name, err)
 		}
 	}
 	return nil
-}
-
-func (r *Reconciler) writeStatus(
-	ctx context.Context, restore *v1beta1.VirtualMachineRestore, status *v1beta1.VirtualMachineRestoreStatus,
-) error {
-	return frame.PatchStatus(ctx, r.writes, restore, &restore.Status, status)
-}
-
-// letGo ends a restore that is deleted and cannot be finished, so that neither it nor its target waits for ever.
-func (r *Reconciler) letGo(ctx context.Context, view *View, why error) error {
-	r.Recorder.Event(view.Restore, corev1.EventTypeWarning, reasonError,
-		"VirtualMachineRestore is deleted before its end: "+why.Error())
-	release := Step{Release: view.held()}
-	if err := r.act(ctx, *view, &release); err != nil {
-		return err
-	}
-	return r.writes.RemoveFinalizer(ctx, view.Restore, Finalizer)
-}
-
-// refused says in the restore's conditions what the API server refused, and returns the error, so that it is tried
-// again. What another wrote meanwhile is no trouble.
-func (r *Reconciler) refused(ctx context.Context, view *View, err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil || view.Restore.Status == nil ||
-		!apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) {
-		return err
-	}
-	if view.Restore.DeletionTimestamp != nil {
-		return r.letGo(ctx, view, err)
-	}
-	step := view.stuck(err.Error())
-	for _, event := range step.Events {
-		r.Recorder.Event(view.Restore, corev1.EventTypeWarning, event.Reason, event.Message)
-	}
-	if writeErr := r.writeStatus(ctx, view.Restore, step.Status); writeErr != nil {
-		return writeErr
-	}
-	return err
 }

@@ -109,7 +109,7 @@ func (v *View) own(step *Step) {
 			step.ChangeDataVolumes = append(step.ChangeDataVolumes, Change[*cdiv1.DataVolume]{dv, after})
 		}
 	}
-	for _, name := range revisionsOf(vm) {
+	for _, name := range instancetype.RevisionNames(&vm.Spec) {
 		revision := v.Revisions[name]
 		if revision == nil || metav1.GetControllerOfNoCopy(revision) != nil {
 			continue
@@ -120,18 +120,6 @@ func (v *View) own(step *Step) {
 	}
 }
 
-// revisionsOf are the ControllerRevisions that a VM's spec names.
-func revisionsOf(vm *v1.VirtualMachine) []string {
-	var out []string
-	if m := vm.Spec.Instancetype; m != nil && m.RevisionName != "" {
-		out = append(out, m.RevisionName)
-	}
-	if m := vm.Spec.Preference; m != nil && m.RevisionName != "" {
-		out = append(out, m.RevisionName)
-	}
-	return out
-}
-
 // RevisionName returns the name that a snapshot's ControllerRevision has as that of the restored VM.
 func RevisionName(revision, snapshot, vm string) string {
 	return strings.Replace(revision, snapshot, vm, 1)
@@ -140,21 +128,18 @@ func RevisionName(revision, snapshot, vm string) string {
 // revise has the restored VM refer to ControllerRevisions of its own, which are as the snapshot's. One that is there
 // already may be what the VM before the restore refers to, so it is not replaced.
 func (v *View) revise(vm *v1.VirtualMachine, step *Step) (trouble string) {
-	rename := func(name *string) string {
-		if *name == "" {
-			return ""
-		}
-		kept := v.Revisions[*name]
-		if kept == nil {
-			return fmt.Sprintf("Unable to find ControllerRevision %s/%s", vm.Namespace, *name)
-		}
-		own := RevisionName(*name, v.Restore.Spec.VirtualMachineSnapshotName, vm.Name)
-		there := v.Revisions[own]
+	own := func(name string) string {
+		return RevisionName(name, v.Restore.Spec.VirtualMachineSnapshotName, vm.Name)
+	}
+	for _, name := range instancetype.RevisionNames(&vm.Spec) {
+		kept, there := v.Revisions[name], v.Revisions[own(name)]
 		switch {
-		case own == *name:
+		case kept == nil:
+			return fmt.Sprintf("Unable to find ControllerRevision %s/%s", vm.Namespace, name)
+		case own(name) == name:
 		case there == nil:
 			revision := &appsv1.ControllerRevision{
-				ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: own, Labels: maps.Clone(kept.Labels)},
+				ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: own(name), Labels: maps.Clone(kept.Labels)},
 				Data:       *kept.Data.DeepCopy(), Revision: kept.Revision,
 			}
 			if v.VM != nil {
@@ -163,18 +148,9 @@ func (v *View) revise(vm *v1.VirtualMachine, step *Step) (trouble string) {
 			step.CreateRevisions = append(step.CreateRevisions, revision)
 		case !bytes.Equal(there.Data.Raw, kept.Data.Raw) && !instancetype.SameRevision(there, kept):
 			return fmt.Sprintf("ControllerRevision %s/%s exists with other data than the snapshot's %s; delete it",
-				vm.Namespace, own, *name)
-		}
-		*name = own
-		return ""
-	}
-	if m := vm.Spec.Instancetype; m != nil {
-		if trouble = rename(&m.RevisionName); trouble != "" {
-			return trouble
+				vm.Namespace, own(name), name)
 		}
 	}
-	if m := vm.Spec.Preference; m != nil {
-		trouble = rename(&m.RevisionName)
-	}
-	return trouble
+	instancetype.RenameRevisions(&vm.Spec, own)
+	return ""
 }

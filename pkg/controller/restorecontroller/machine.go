@@ -16,6 +16,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -71,7 +73,7 @@ func (v *View) rehearsed(restores []v1beta1.VolumeRestore) *v1.VirtualMachine {
 	then.Restore.Status.Restores = restores
 	vm, err := then.machine()
 	missing := func(revision string) bool { return v.Revisions[revision] == nil }
-	if err != nil || slices.ContainsFunc(revisionsOf(vm), missing) {
+	if err != nil || slices.ContainsFunc(instancetype.RevisionNames(&vm.Spec), missing) {
 		return nil
 	}
 	out, err := then.patched(vm)
@@ -121,7 +123,7 @@ func (v *View) machine() (*v1.VirtualMachine, error) {
 		for _, renamed := range []string{identity.RenamedTo, identity.RenamedFrom, identity.RenamingFrom} {
 			delete(vm.Annotations, renamed)
 		}
-		halt(spec)
+		runstrategy.Set(spec, v1.RunStrategyHalted) // it does not start by itself
 	} else if err := keepStrategy(spec, vm); err != nil {
 		return nil, err
 	}
@@ -142,27 +144,15 @@ func (v *View) machine() (*v1.VirtualMachine, error) {
 	return vm, nil
 }
 
-// halt has a new VM not start by itself.
-func halt(spec *v1.VirtualMachineSpec) {
-	if spec.Running != nil {
-		spec.Running, spec.RunStrategy = new(false), nil
-		return
-	}
-	spec.RunStrategy = new(v1.RunStrategyHalted)
-}
-
-// keepStrategy leaves a VM the run strategy that it has now.
+// keepStrategy leaves a VM the run strategy that it has now; one that has spec.running is off, as in KubeVirt.
 func keepStrategy(spec *v1.VirtualMachineSpec, vm *v1.VirtualMachine) error {
-	if vm.Spec.Running != nil {
-		spec.Running, spec.RunStrategy = new(false), nil
-		return nil
-	}
 	strategy, err := vm.RunStrategy()
-	if err != nil {
-		return err
+	spec.Running = vm.Spec.Running
+	if err == nil && spec.Running != nil {
+		strategy = v1.RunStrategyHalted
 	}
-	spec.Running, spec.RunStrategy = nil, &strategy
-	return nil
+	runstrategy.Set(spec, strategy)
+	return err
 }
 
 // entry is what the status lists of a volume, nil for one that is not restored.

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -125,7 +125,7 @@ func (v *View) unusable() string {
 		return fmt.Sprintf("VMSnapshot %s does not exist", name)
 	case snapshot.Status != nil && snapshot.Status.Phase == v1beta1.Failed:
 		return fmt.Sprintf("VMSnapshot %s failed and is invalid to use", name)
-	case snapshot.DeletionTimestamp != nil || snapshot.Status == nil || !isTrue(snapshot.Status.ReadyToUse):
+	case !snapshots.Restorable(snapshot):
 		return fmt.Sprintf("VMSnapshot %s not ready", name)
 	case snapshot.Status.VirtualMachineSnapshotContentName == nil:
 		return fmt.Sprintf("no snapshot content name in %s", name)
@@ -134,7 +134,7 @@ func (v *View) unusable() string {
 	switch {
 	case content == nil:
 		return fmt.Sprintf("VMSnapshotContent %s does not exist", name)
-	case content.DeletionTimestamp != nil || content.Status == nil || !isTrue(content.Status.ReadyToUse):
+	case !snapshots.ContentRestorable(content):
 		return fmt.Sprintf("VMSnapshotContent %s not ready", name)
 	case content.Spec.Source.VirtualMachine == nil || content.Spec.Source.VirtualMachine.Spec.Template == nil:
 		return "unexpected snapshot source"
@@ -186,7 +186,7 @@ func (v *View) awaitTarget() Step {
 		return wait(textEventually, textStillThere)
 	case v1beta1.VirtualMachineRestoreStopTarget:
 		step := wait(textStopping, textStopping)
-		step.Stop = v.VMI.DeletionTimestamp == nil
+		step.Stop = v.stop()
 		return step
 	case v1beta1.VirtualMachineRestoreFailImmediate:
 		return v.giveUp(textMustBeOff)
@@ -262,19 +262,11 @@ func isTrue(b *bool) bool { return b != nil && *b }
 
 func (v *View) now() metav1.Time { return metav1.NewTime(v.Now).Rfc3339Copy() }
 
-// Stop says how the target's guest ends: a run strategy, or a request in its status. Both are empty when that has been
-// asked for, or comes about by itself.
-func Stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
-	strategy v1.VirtualMachineRunStrategy, request *v1.VirtualMachineStateChangeRequest,
-) {
-	now, err := vm.RunStrategy()
-	switch {
-	case err != nil || now == v1.RunStrategyHalted:
-		return "", nil
-	case now == v1.RunStrategyAlways || now == v1.RunStrategyOnce:
-		return v1.RunStrategyHalted, nil
-	case len(vm.Status.StateChangeRequests) > 0 && vm.Status.StateChangeRequests[0].Action == v1.StopRequest:
-		return "", nil
+// stop is what ends the target's guest as `virtctl stop` does; nothing for one that is ending.
+func (v *View) stop() runstrategy.Change {
+	strategy, err := v.VM.RunStrategy()
+	if err != nil || v.VMI.DeletionTimestamp != nil {
+		return runstrategy.Change{}
 	}
-	return "", &v1.VirtualMachineStateChangeRequest{Action: v1.StopRequest, UID: new(vmi.UID)}
+	return runstrategy.Stop(strategy, v.VMI.UID)
 }

@@ -309,7 +309,7 @@ func TestReadiness(t *testing.T) {
 			}
 			step := Next(*v)
 			ready := conditions.Find(step.Status.Conditions, v1beta1.ConditionReady)
-			if step.Stop != tc.stop || !strings.HasPrefix(ready.Reason, tc.want) || step.Hold ||
+			if step.Stop.None() == tc.stop || !strings.HasPrefix(ready.Reason, tc.want) || step.Hold ||
 				conditions.True(step.Status.Conditions, v1beta1.ConditionFailure) != tc.fail {
 				t.Errorf("%+v", step)
 			}
@@ -322,25 +322,35 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestStop(t *testing.T) {
-	vmi := &v1.VirtualMachineInstance{}
-	vmi.UID = "guest"
-	for strategy, want := range map[v1.VirtualMachineRunStrategy]string{
-		v1.RunStrategyAlways: "Halted", v1.RunStrategyOnce: "Halted", v1.RunStrategyHalted: "",
-		v1.RunStrategyManual: "guest", v1.RunStrategyRerunOnFailure: "guest",
+// The target's guest is stopped as `virtctl stop` does, and once.
+func TestStopTarget(t *testing.T) {
+	for name, tc := range map[string]struct {
+		strategy v1.VirtualMachineRunStrategy
+		ending   bool
+		want     string
+	}{
+		"starts again":            {strategy: v1.RunStrategyAlways, want: "Halted"},
+		"started once":            {strategy: v1.RunStrategyOnce, want: "Halted"},
+		"halted":                  {strategy: v1.RunStrategyHalted},
+		"by hand":                 {strategy: v1.RunStrategyManual, want: "guest"},
+		"starts after a failure":  {strategy: v1.RunStrategyRerunOnFailure, want: "guest"},
+		"ending":                  {strategy: v1.RunStrategyManual, ending: true},
+		"ending, would come back": {strategy: v1.RunStrategyAlways, ending: true},
 	} {
-		vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: &strategy}}
-		got, request := Stop(vm, vmi)
-		text := string(got)
-		if request != nil {
-			text += string(*request.UID)
-			vm.Status.StateChangeRequests = append(vm.Status.StateChangeRequests, *request)
-			if _, again := Stop(vm, vmi); again != nil {
-				t.Errorf("%s is asked to stop again", strategy)
-			}
+		v := viewOf(t)
+		v.Restore.Spec.TargetReadinessPolicy = new(v1beta1.VirtualMachineRestoreStopTarget)
+		v.VM.Spec.Running, v.VM.Spec.RunStrategy = nil, &tc.strategy
+		v.VMI = &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: "guest"}}
+		if tc.ending {
+			v.VMI.DeletionTimestamp = new(metav1.NewTime(now))
 		}
-		if text != want {
-			t.Errorf("%s: %q, want %q", strategy, text, want)
+		stop := Next(*v).Stop
+		got := string(stop.Strategy)
+		for _, request := range stop.Requests {
+			got += string(*request.UID)
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }

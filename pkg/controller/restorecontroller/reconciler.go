@@ -24,6 +24,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -311,14 +312,13 @@ func (r *Reconciler) lookAtDataVolume(ctx context.Context, view *View, name stri
 func (r *Reconciler) lookAtRevisions(ctx context.Context, view *View) error {
 	var wanted []string
 	if view.Content != nil && view.Content.Spec.Source.VirtualMachine != nil {
-		source := &v1.VirtualMachine{Spec: view.Content.Spec.Source.VirtualMachine.Spec}
-		for _, name := range revisionsOf(source) {
+		for _, name := range instancetype.RevisionNames(&view.Content.Spec.Source.VirtualMachine.Spec) {
 			wanted = append(wanted, name,
 				RevisionName(name, view.Restore.Spec.VirtualMachineSnapshotName, view.Restore.Spec.Target.Name))
 		}
 	}
 	if view.VM != nil {
-		wanted = append(wanted, revisionsOf(view.VM)...)
+		wanted = append(wanted, instancetype.RevisionNames(&view.VM.Spec)...)
 	}
 	if view.keeps() {
 		wanted = append(wanted, snapshots.FormerName(view.Restore, view.VM.Generation))

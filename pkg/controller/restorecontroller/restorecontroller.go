@@ -30,6 +30,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -117,8 +118,9 @@ type Step struct {
 	// Rehearse is the target as it will be made. The API server is asked whether it would take it, and nothing of this
 	// step is done, but the restore fails, when it would not.
 	Rehearse *v1.VirtualMachine
-	// Stop asks for the end of the target's guest, Hold keeps the target from starting.
-	Stop, Hold bool
+	// Stop ends the target's guest, Hold keeps the target from starting.
+	Stop runstrategy.Change
+	Hold bool
 	// Claims are changed before others are deleted or made.
 	ChangeClaims      []Change[*corev1.PersistentVolumeClaim]
 	ChangeDataVolumes []Change[*cdiv1.DataVolume]

@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
@@ -116,13 +117,7 @@ func (r *Reconciler) setStrategy(ctx context.Context, view View, step *Step) err
 		return nil
 	}
 	vm := view.VM
-	err := r.writes.Change(ctx, vm, func() {
-		if vm.Spec.Running != nil {
-			vm.Spec.Running = new(step.Strategy == v1.RunStrategyAlways)
-		} else {
-			vm.Spec.RunStrategy = &step.Strategy
-		}
-	})
+	err := r.writes.Change(ctx, vm, func() { runstrategy.Set(&vm.Spec, step.Strategy) })
 	if err != nil {
 		return fmt.Errorf("write spec.runStrategy: %w", err)
 	}

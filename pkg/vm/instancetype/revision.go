@@ -79,3 +79,34 @@ func Reference(o *Object, revision string) *v1.InstancetypeStatusRef {
 		ControllerRevisionRef: &v1.ControllerRevisionRef{Name: revision},
 	}
 }
+
+// RevisionNames returns the ControllerRevisions that a VM's spec names for its instance type and preference.
+func RevisionNames(spec *v1.VirtualMachineSpec) []string {
+	var out []string
+	for _, name := range revisionNames(spec) {
+		if *name != "" {
+			out = append(out, *name)
+		}
+	}
+	return out
+}
+
+// RenameRevisions replaces each name that RevisionNames returns by another.
+func RenameRevisions(spec *v1.VirtualMachineSpec, rename func(string) string) {
+	for _, name := range revisionNames(spec) {
+		if *name != "" {
+			*name = rename(*name)
+		}
+	}
+}
+
+func revisionNames(spec *v1.VirtualMachineSpec) []*string {
+	var out []*string
+	if m := spec.Instancetype; m != nil {
+		out = append(out, &m.RevisionName)
+	}
+	if m := spec.Preference; m != nil {
+		out = append(out, &m.RevisionName)
+	}
+	return out
+}

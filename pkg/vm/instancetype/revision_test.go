@@ -2,6 +2,7 @@ package instancetype
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -44,5 +45,28 @@ func TestSameRevision(t *testing.T) {
 	foreign.Data.Raw = json.RawMessage(`{"kind":"Pod"}`)
 	if SameRevision(foreign, first) {
 		t.Error("a Pod passes for an instance type")
+	}
+}
+
+func TestRevisionNames(t *testing.T) {
+	instance := func(name string) *v1.InstancetypeMatcher { return &v1.InstancetypeMatcher{RevisionName: name} }
+	preference := func(name string) *v1.PreferenceMatcher { return &v1.PreferenceMatcher{RevisionName: name} }
+	for _, test := range []struct {
+		spec          v1.VirtualMachineSpec
+		names, others string
+	}{
+		{v1.VirtualMachineSpec{}, "[]", "[]"},
+		{v1.VirtualMachineSpec{Instancetype: instance(""), Preference: preference("")}, "[]", "[]"},
+		{v1.VirtualMachineSpec{Instancetype: instance("i")}, "[i]", "[my-i]"},
+		{v1.VirtualMachineSpec{Instancetype: instance(""), Preference: preference("p")}, "[p]", "[my-p]"},
+		{v1.VirtualMachineSpec{Instancetype: instance("i"), Preference: preference("p")}, "[i p]", "[my-i my-p]"},
+	} {
+		if got := fmt.Sprint(RevisionNames(&test.spec)); got != test.names {
+			t.Errorf("%s, want %s", got, test.names)
+		}
+		RenameRevisions(&test.spec, func(name string) string { return "my-" + name })
+		if got := fmt.Sprint(RevisionNames(&test.spec)); got != test.others {
+			t.Errorf("renamed %s, want %s", got, test.others)
+		}
 	}
 }

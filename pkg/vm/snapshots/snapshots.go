@@ -82,10 +82,27 @@ func Progressing(snapshot *v1beta1.VirtualMachineSnapshot) bool {
 	return !Succeeded(snapshot) && !Failed(snapshot)
 }
 
-// Ready reports whether the snapshot can be restored.
+// Ready reports whether all of the snapshot can be read. Restorable says whether that may be begun, too.
 func Ready(snapshot *v1beta1.VirtualMachineSnapshot) bool {
-	return snapshot.Status != nil && snapshot.Status.ReadyToUse != nil && *snapshot.Status.ReadyToUse
+	return snapshot.Status != nil && isTrue(snapshot.Status.ReadyToUse)
 }
+
+// Restorable reports whether the snapshot can be restored: one that is being deleted cannot.
+func Restorable(snapshot *v1beta1.VirtualMachineSnapshot) bool {
+	return Ready(snapshot) && snapshot.DeletionTimestamp == nil
+}
+
+// ContentReady is Ready for a content.
+func ContentReady(content *v1beta1.VirtualMachineSnapshotContent) bool {
+	return content.Status != nil && isTrue(content.Status.ReadyToUse)
+}
+
+// ContentRestorable is Restorable for a content.
+func ContentRestorable(content *v1beta1.VirtualMachineSnapshotContent) bool {
+	return ContentReady(content) && content.DeletionTimestamp == nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
 
 // FailureDeadline returns how long the snapshot may take from its creation; zero is as long as it wants.
 func FailureDeadline(snapshot *v1beta1.VirtualMachineSnapshot) time.Duration {
@@ -123,6 +140,5 @@ func DeletesContent(
 	snapshot *v1beta1.VirtualMachineSnapshot, content *v1beta1.VirtualMachineSnapshotContent,
 ) bool {
 	policy := snapshot.Spec.DeletionPolicy
-	ready := content.Status != nil && content.Status.ReadyToUse != nil && *content.Status.ReadyToUse
-	return !ready || policy == nil || *policy == v1beta1.VirtualMachineSnapshotContentDelete
+	return !ContentReady(content) || policy == nil || *policy == v1beta1.VirtualMachineSnapshotContentDelete
 }

@@ -115,6 +115,37 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+func TestReady(t *testing.T) {
+	yes, no := true, false
+	for name, test := range map[string]struct {
+		bare, deleted     bool
+		ready             *bool
+		want, restorable bool
+	}{
+		"new":              {bare: true},
+		"nobody has said":  {},
+		"not ready":        {ready: &no},
+		"ready":            {ready: &yes, want: true, restorable: true},
+		"ready, deleted":   {ready: &yes, deleted: true, want: true},
+		"deleted, unready": {ready: &no, deleted: true},
+	} {
+		snapshot, content := &v1beta1.VirtualMachineSnapshot{}, &v1beta1.VirtualMachineSnapshotContent{}
+		if test.deleted {
+			snapshot.DeletionTimestamp, content.DeletionTimestamp = &metav1.Time{}, &metav1.Time{}
+		}
+		if !test.bare {
+			snapshot.Status = &v1beta1.VirtualMachineSnapshotStatus{ReadyToUse: test.ready}
+			content.Status = &v1beta1.VirtualMachineSnapshotContentStatus{ReadyToUse: test.ready}
+		}
+		if Ready(snapshot) != test.want || ContentReady(content) != test.want {
+			t.Errorf("%s: Ready %t, ContentReady %t", name, Ready(snapshot), ContentReady(content))
+		}
+		if Restorable(snapshot) != test.restorable || ContentRestorable(content) != test.restorable {
+			t.Errorf("%s: Restorable %t, ContentRestorable %t", name, Restorable(snapshot), ContentRestorable(content))
+		}
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	begun := time.Unix(1_000_000, 0)
 	for name, test := range map[string]struct {

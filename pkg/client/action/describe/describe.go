@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/report/progress"
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // Kind of a Report.
@@ -84,7 +85,7 @@ func snapshots(ctx context.Context, c *client.Client, namespace, name string) ([
 	var out []Snapshot
 	for i := range list.Items {
 		s := &list.Items[i]
-		out = append(out, Snapshot{s.Name, snapshot.Phase(s), snapshot.Ready(s), s.CreationTimestamp})
+		out = append(out, Snapshot{s.Name, snapshot.Phase(s), vmsnapshots.Ready(s), s.CreationTimestamp})
 	}
 	return out, nil
 }

@@ -89,7 +89,7 @@ func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
 	*snapshotv1beta1.VirtualMachineSnapshot, error,
 ) {
 	s, err := Get(ctx, c, namespace, name)
-	if err == nil && !Ready(s) {
+	if err == nil && !vmsnapshots.Ready(s) {
 		err = &NotReadyError{namespace, name, Stage(s)}
 	}
 	return s, err

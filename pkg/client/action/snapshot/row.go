@@ -18,7 +18,7 @@ func Row(s *snapshotv1beta1.VirtualMachineSnapshot) *store.Snapshot {
 	row.Machine, row.Deadline = s.Spec.Source.Name, vmsnapshots.FailureDeadline(s)
 	row.Retain = s.Spec.DeletionPolicy != nil &&
 		*s.Spec.DeletionPolicy == snapshotv1beta1.VirtualMachineSnapshotContentRetain
-	row.Phase, row.Trouble, row.Ready = Phase(s), Trouble(s), Ready(s)
+	row.Phase, row.Trouble, row.Ready = Phase(s), Trouble(s), vmsnapshots.Ready(s)
 	row.Health = store.Busy
 	switch row.Phase {
 	case string(snapshotv1beta1.Succeeded):

@@ -79,11 +79,6 @@ func Phase(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	return string(s.Status.Phase)
 }
 
-// Ready reports whether a snapshot can be restored.
-func Ready(s *snapshotv1beta1.VirtualMachineSnapshot) bool {
-	return s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse
-}
-
 // Trouble returns a snapshot's error, empty for none.
 func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.Status == nil {
@@ -97,7 +92,7 @@ func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 
 // Progress returns the progress of a snapshot that is not ready, empty for one that is, or that failed.
 func Progress(s *snapshotv1beta1.VirtualMachineSnapshot) string {
-	if s.Status == nil || Ready(s) || s.Status.Phase == snapshotv1beta1.Failed {
+	if s.Status == nil || vmsnapshots.Ready(s) || s.Status.Phase == snapshotv1beta1.Failed {
 		return ""
 	}
 	return progressing(s.Status.Conditions)
@@ -171,7 +166,7 @@ func Taken(s *snapshotv1beta1.VirtualMachineSnapshot) (bool, error) {
 		return false, fmt.Errorf("snapshot %s/%s failed: %s", s.Namespace, s.Name,
 			cmp.Or(Trouble(s), "no reason is given"))
 	}
-	return Ready(s) && s.Status.Phase != snapshotv1beta1.InProgress, nil
+	return vmsnapshots.Ready(s) && s.Status.Phase != snapshotv1beta1.InProgress, nil
 }
 
 // Wait waits until a snapshot can be restored, and reports each of its stages. A deadline of ctx is an

@@ -78,7 +78,7 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 	switch _, err := snapshot.Taken(s); {
 	case err != nil:
 		state, summary = Broken, err.Error()
-	case snapshot.Ready(s):
+	case vmsnapshots.Ready(s):
 		state, summary = OK, "nothing blocks it: the snapshot can be restored"
 	}
 	fixes := []string{"virtctl snapshot show " + f.Name + e.flag(), machine, controller}

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 const formatWide = "wide"
@@ -116,7 +117,7 @@ func (o *ListOptions) table(out io.Writer, list []snapshotv1beta1.VirtualMachine
 		}
 		row(s.Namespace,
 			[]string{
-				s.Name, of, snapshot.Phase(s), strconv.FormatBool(snapshot.Ready(s)),
+				s.Name, of, snapshot.Phase(s), strconv.FormatBool(vmsnapshots.Ready(s)),
 				age(o.Factory.Now(), s.CreationTimestamp.Time),
 			},
 			[]string{

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // ShowOptions are the options of `virtctl snapshot show`.
@@ -87,7 +88,7 @@ func page(
 	line("Created", fmt.Sprintf("%s (%s ago)", s.CreationTimestamp.UTC().Format(time.RFC3339),
 		age(now, s.CreationTimestamp.Time)))
 	line("Phase", snapshot.Phase(s))
-	line("Ready", strconv.FormatBool(snapshot.Ready(s)))
+	line("Ready", strconv.FormatBool(vmsnapshots.Ready(s)))
 	if s.Status != nil && s.Status.CreationTime != nil {
 		line("Taken", s.Status.CreationTime.UTC().Format(time.RFC3339))
 	}
