@@ -38,7 +38,7 @@ var elsewhere = map[string]string{
 	"uploadcontroller.Pod":               builds,
 	"migrationcontroller.withoutSecrets": builds,
 
-	"migrationcontroller.keepProcessor": live,
+	"migrationcontroller.plan":          builds,
 	"vmicontroller.HostModelSelector":   live,
 	"resize.room":                       live,
 	"resize.shrinks":                    live,
