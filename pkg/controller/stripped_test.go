@@ -38,11 +38,11 @@ var elsewhere = map[string]string{
 	"uploadcontroller.Pod":               builds,
 	"migrationcontroller.withoutSecrets": builds,
 
-	"migrationcontroller.plan":          builds,
-	"vmicontroller.HostModelSelector":   live,
-	"resize.room":                       live,
-	"resize.shrinks":                    live,
-	"snapshotcontroller.usesAny":        live,
+	"migrationcontroller.plan":        builds,
+	"vmicontroller.HostModelSelector": live,
+	"resize.room":                     live,
+	"resize.shrinks":                  live,
+	"snapshotcontroller.usesAny":      live,
 }
 
 const (
