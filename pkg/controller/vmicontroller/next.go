@@ -99,9 +99,10 @@ type Step struct {
 	AddFinalizer, RemoveFinalizer bool
 	// CreateState asks for the claim of StateClaim().
 	CreateState bool
-	// AdoptState is the claim to which the persistent state has moved, to be labelled as that of the state; RetireState
-	// the one from which it came, to be removed.
-	AdoptState, RetireState *corev1.PersistentVolumeClaim
+	// AdoptState is the claim to which the persistent state has moved, to be labelled as that of the state. RetireState
+	// is the one from which it came, to be removed; or it is ReleaseState, which a user gave: that keeps its data and
+	// only loses its label.
+	AdoptState, RetireState, ReleaseState *corev1.PersistentVolumeClaim
 	// CreatePod asks for the pod of Pod(), CreateProvisioning for that of Provisioning(); Pods are these.
 	CreatePod, CreateProvisioning bool
 	Pods                          []Planned

@@ -230,15 +230,18 @@ func (s *Step) settleState(view View) bool {
 	case claim.Labels[vmstate.Prefix] != LabelValue(view.VMI.Name):
 		s.AdoptState = claim
 	case old != nil && old.DeletionTimestamp == nil && old.Labels[vmstate.Prefix] == LabelValue(view.VMI.Name):
-		s.RetireState = old
+		if ownsState(view.VMI, old) {
+			s.RetireState = old
+		} else {
+			s.ReleaseState = old
+		}
 	default:
 		return false
 	}
 	return true
 }
 
-// applyState labels and removes claims of the VMI's state. A claim that a user gave keeps its data: it only loses its
-// label.
+// applyState labels and removes claims of the VMI's state.
 func (r *Reconciler) applyState(ctx context.Context, view View, step *Step) error {
 	if claim := step.AdoptState; claim != nil {
 		err := r.writes.Change(ctx, claim, func() {
@@ -248,10 +251,7 @@ func (r *Reconciler) applyState(ctx context.Context, view View, step *Step) erro
 			return fmt.Errorf("label claim %s as that of the persistent state: %w", claim.Name, err)
 		}
 	}
-	old := step.RetireState
-	switch {
-	case old == nil:
-	case ownsState(view.VMI, old):
+	if old := step.RetireState; old != nil {
 		deleted, err := r.writes.Delete(ctx, old)
 		if err != nil {
 			return fmt.Errorf("delete claim %s, which the persistent state has left: %w", old.Name, err)
@@ -260,7 +260,8 @@ func (r *Reconciler) applyState(ctx context.Context, view View, step *Step) erro
 			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete,
 				"Deleted PersistentVolumeClaim %s: the persistent state has moved with the guest", old.Name)
 		}
-	default:
+	}
+	if old := step.ReleaseState; old != nil {
 		err := r.writes.Change(ctx, old, func() { delete(old.Labels, vmstate.Prefix) })
 		if err != nil {
 			return fmt.Errorf("take the label from claim %s, which the persistent state has left: %w", old.Name, err)

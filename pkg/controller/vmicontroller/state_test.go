@@ -169,14 +169,20 @@ func TestStateSettles(t *testing.T) {
 	const source, target = "persistent-state-for-demo-aaaaa", "persistent-state-for-demo-bbbbb"
 	labelled := func(c *corev1.PersistentVolumeClaim) { c.Labels[vmstate.Prefix] = "demo" }
 	gone := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(at(0)) }
+	users := func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil }
 	for name, test := range map[string]struct {
 		names          string
 		target, source []func(*corev1.PersistentVolumeClaim)
 		adopt, retire  string
+		release        string
 	}{
 		"not there yet": {names: source},
 		"there":         {names: target, adopt: target},
 		"labelled":      {names: target, target: []func(*corev1.PersistentVolumeClaim){labelled}, retire: source},
+		"labelled, and the old one is a user's": {
+			names: target, target: []func(*corev1.PersistentVolumeClaim){labelled},
+			source: []func(*corev1.PersistentVolumeClaim){users}, release: source,
+		},
 		"done": {
 			names: target, target: []func(*corev1.PersistentVolumeClaim){labelled},
 			source: []func(*corev1.PersistentVolumeClaim){gone},
@@ -228,11 +234,12 @@ func TestStateSettles(t *testing.T) {
 					}
 					return c.Name
 				}
-				if name(step.AdoptState) != test.adopt || name(step.RetireState) != test.retire {
-					t.Errorf("adopts %q, retires %q; want %q, %q", name(step.AdoptState), name(step.RetireState),
-						test.adopt, test.retire)
+				if name(step.AdoptState) != test.adopt || name(step.RetireState) != test.retire ||
+					name(step.ReleaseState) != test.release {
+					t.Errorf("adopts %q, retires %q, releases %q; want %q, %q, %q", name(step.AdoptState),
+						name(step.RetireState), name(step.ReleaseState), test.adopt, test.retire, test.release)
 				}
-				if busy := test.adopt+test.retire != ""; ends && step.RemoveFinalizer == busy {
+				if busy := test.adopt+test.retire+test.release != ""; ends && step.RemoveFinalizer == busy {
 					t.Errorf("lets the VMI go: %t", step.RemoveFinalizer)
 				}
 				if test.retire != "" && stateClaimIn(vmi, view.Claims) != moved {
