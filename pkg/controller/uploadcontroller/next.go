@@ -43,6 +43,8 @@ type Step struct {
 	Delete []*corev1.Pod
 	// Say is what the claim's state should be while the upload is under way; End is its last one.
 	Say, End *uploads.State
+	// Labels are those that the claim gets with End.
+	Labels map[string]string
 	frame.Requeue
 }
 
@@ -104,6 +106,9 @@ func (s *Step) end(view View, state uploads.State) {
 	state.Ended = view.Now.UTC().Truncate(time.Second)
 	state.Message = uploads.OneLine(state.Message)
 	s.End = &state
+	if state.Phase == uploads.Succeeded {
+		s.Labels = view.Request.Labels
+	}
 }
 
 // endOf reads how an upload ended. A pod counts as taken over by the image: that it succeeded must be in its exit code

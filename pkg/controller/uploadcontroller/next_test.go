@@ -44,9 +44,10 @@ func ended(phase corev1.PodPhase, code int32, reason, message string) *corev1.Po
 }
 
 func TestNext(t *testing.T) {
-	request := &uploads.Request{ID: "0123456789abcdef", Size: 5, Since: now.Add(-time.Minute)}
-	old := &uploads.Request{ID: request.ID, Size: 5, Since: now.Add(-2 * time.Hour)}
-	cancelled := &uploads.Request{ID: request.ID, Size: 5, Since: request.Since, Cancel: true}
+	labels := map[string]string{"a": "b"}
+	request := &uploads.Request{ID: "0123456789abcdef", Size: 5, Labels: labels, Since: now.Add(-time.Minute)}
+	old := &uploads.Request{ID: request.ID, Size: 5, Labels: labels, Since: now.Add(-2 * time.Hour)}
+	cancelled := &uploads.Request{ID: request.ID, Size: 5, Labels: labels, Since: request.Since, Cancel: true}
 	sum := strings.Repeat("a", 64)
 	good := uploads.Encode(uploads.State{Phase: uploads.Succeeded, Received: 5, Size: 5, SHA256: sum})
 	leaving := claimOf(false)
@@ -145,6 +146,9 @@ func TestNext(t *testing.T) {
 				!strings.Contains(message, test.message) || intact != test.intact {
 				t.Errorf("create %t, delete %d, say %q, end %q %q intact %t", step.Create, len(step.Delete), said, end,
 					message, intact)
+			}
+			if test.view.Request != nil && (len(step.Labels) > 0) != (end == uploads.Succeeded) {
+				t.Errorf("labels %v", step.Labels)
 			}
 		})
 	}

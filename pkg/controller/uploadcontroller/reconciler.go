@@ -101,10 +101,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return r.writes.Change(ctx, view.Claim, func() {
 			delete(view.Claim.Annotations, uploads.AnnotationRequest)
 			metav1.SetMetaDataAnnotation(&view.Claim.ObjectMeta, uploads.AnnotationState, uploads.Encode(step.End))
-			if step.End.Phase == uploads.Succeeded {
-				for key, value := range view.Request.Labels {
-					metav1.SetMetaDataLabel(&view.Claim.ObjectMeta, key, value)
-				}
+			for key, value := range step.Labels {
+				metav1.SetMetaDataLabel(&view.Claim.ObjectMeta, key, value)
 			}
 		})
 	case step.Say != nil:
