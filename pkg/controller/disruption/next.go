@@ -9,6 +9,7 @@ package disruption
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"fmt"
 	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -38,8 +39,11 @@ type View struct {
 
 // Step says what to write; the zero Step is nothing.
 type Step struct {
-	// Want is the budget that there should be; nil leaves what there is.
-	Want *policyv1.PodDisruptionBudget
+	// Create is the budget to be made, and MinAvailable what becomes of that of the one that there is; nil is nothing.
+	Create       *policyv1.PodDisruptionBudget
+	MinAvailable *intstr.IntOrString
+	// Failed is why neither can be done.
+	Failed error
 	// Delete takes the budget away.
 	Delete bool
 	// Others are to go, for with two budgets no pod is ever evicted.
@@ -61,7 +65,14 @@ func Next(view View) Step {
 		*have.Spec.MinAvailable == *want.Spec.MinAvailable {
 		return Step{Others: view.Others}
 	}
-	return Step{Want: want} // the others keep the pod until this one does
+	// The others keep the pod until this one does.
+	switch {
+	case view.Budget == nil:
+		return Step{Create: want}
+	case !metav1.IsControlledBy(view.Budget, view.VMI):
+		return Step{Failed: fmt.Errorf("PodDisruptionBudget %s exists already and is not this VMI's: delete it", want.Name)}
+	}
+	return Step{MinAvailable: want.Spec.MinAvailable}
 }
 
 // Name returns the name of a VMI's budget.

@@ -26,6 +26,8 @@ func TestNext(t *testing.T) {
 	over := instance(func(vmi *v1.VirtualMachineInstance) { vmi.Status.Phase = v1.Failed })
 	leaving := instance(func(vmi *v1.VirtualMachineInstance) { vmi.DeletionTimestamp = &metav1.Time{} })
 	one, two := Budget(running, 1), Budget(running, 2)
+	theirs := Budget(running, 1)
+	theirs.OwnerReferences = nil
 	goes := Budget(running, 1)
 	goes.DeletionTimestamp = &metav1.Time{}
 	old := []*policyv1.PodDisruptionBudget{Budget(running, 2)}
@@ -36,12 +38,14 @@ func TestNext(t *testing.T) {
 		takes bool
 		// others is how many older budgets go.
 		others int
+		fails  bool
 	}{
 		"unprotected":              {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Pods: 1}},
 		"protected":                {view: View{VMI: running, Strategy: move, Pods: 1}, want: 1},
 		"pod not seen yet":         {view: View{VMI: running, Strategy: move}, want: 1},
 		"as it should be":          {view: View{VMI: running, Strategy: move, Budget: one, Pods: 1}},
 		"moves":                    {view: View{VMI: running, Strategy: move, Budget: one, Pods: 2}, want: 2},
+		"somebody else's":          {view: View{VMI: running, Strategy: move, Budget: theirs, Pods: 2}, fails: true},
 		"goes on moving":           {view: View{VMI: running, Strategy: move, Budget: two, Pods: 2}},
 		"what two migrations left": {view: View{VMI: running, Strategy: move, Budget: two, Pods: 3}},
 		"has moved":                {view: View{VMI: running, Strategy: move, Budget: two, Pods: 1}, want: 1},
@@ -65,8 +69,17 @@ func TestNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			step := Next(tc.view)
 			var got int32
-			if step.Want != nil {
-				got = step.Want.Spec.MinAvailable.IntVal
+			if step.Create != nil {
+				got = step.Create.Spec.MinAvailable.IntVal
+			}
+			if step.MinAvailable != nil {
+				got = step.MinAvailable.IntVal
+			}
+			if step.Create != nil && tc.view.Budget != nil || step.MinAvailable != nil && tc.view.Budget == nil {
+				t.Errorf("create %v, change to %v", step.Create, step.MinAvailable)
+			}
+			if (step.Failed != nil) != tc.fails {
+				t.Errorf("fails: %v", step.Failed)
 			}
 			if got != tc.want || step.Delete != tc.takes || len(step.Others) != tc.others {
 				t.Errorf("budget of %d pods, delete %t, and %d others", got, step.Delete, len(step.Others))

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -149,24 +148,21 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	switch {
 	case step.Delete:
 		return r.delete(ctx, view.VMI, view.Budget)
-	case step.Want == nil:
-	case view.Budget == nil:
-		switch err := r.writes.Create(ctx, step.Want); {
+	case step.Create != nil:
+		switch err := r.writes.Create(ctx, step.Create); {
 		case err == nil:
 			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
-				"Created PodDisruptionBudget %s", step.Want.Name)
+				"Created PodDisruptionBudget %s", step.Create.Name)
 		case !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			r.Recorder.Eventf(view.VMI, corev1.EventTypeWarning, ReasonFailedCreate,
 				"Error creating a PodDisruptionBudget: %v", err)
 			return fmt.Errorf("create PodDisruptionBudget: %w", err)
 		}
-	case !metav1.IsControlledBy(view.Budget, view.VMI):
-		return fmt.Errorf("PodDisruptionBudget %s exists already and is not this VMI's: delete it", view.Budget.Name)
-	default:
-		err := r.writes.Change(ctx, view.Budget, func() { view.Budget.Spec.MinAvailable = step.Want.Spec.MinAvailable })
+	case step.MinAvailable != nil:
+		err := r.writes.Change(ctx, view.Budget, func() { view.Budget.Spec.MinAvailable = step.MinAvailable })
 		if err != nil {
 			return fmt.Errorf("write PodDisruptionBudget %s: %w", view.Budget.Name, err)
 		}
 	}
-	return nil
+	return step.Failed
 }
