@@ -59,14 +59,18 @@ type View struct {
 	// Counts are its migrations and how many others there are.
 	Counts migrations.Counts
 	Limits Limits
-	Now    time.Time
+	// Reported is the event that was recorded of it last, zero for none, so that it is not recorded at each look.
+	Reported vmicontroller.Event
+	Now      time.Time
 }
 
 // Step says what to write; the zero Step is nothing.
 type Step struct {
 	// Create is a migration to be made.
 	Create *v1.VirtualMachineInstanceMigration
-	Events []vmicontroller.Event
+	// Event is one to record; nil is none. Forget says that View.Reported does not count any more.
+	Event  *vmicontroller.Event
+	Forget bool
 	frame.Requeue
 }
 
@@ -80,7 +84,7 @@ func Wanted(instance *v1.VirtualMachineInstance, strategy v1.EvictionStrategy, d
 // Next decides.
 func Next(view View) Step {
 	if !Wanted(view.VMI, view.Strategy, view.Draining) {
-		return Step{}
+		return Step{Forget: true}
 	}
 	newestFirst := slices.Clone(view.Counts.Own)
 	slices.SortFunc(newestFirst,
@@ -95,11 +99,14 @@ func Next(view View) Step {
 		step.RequeueAfter = waitAgain // what the last migration left is being tidied up
 	case failures > 0 && view.Now.Before(last.Add(migrationcontroller.Backoff(failures))):
 		step.RequeueAfter = last.Add(migrationcontroller.Backoff(failures)).Sub(view.Now)
-		step.Events = append(step.Events, vmicontroller.Event{
+		event := vmicontroller.Event{
 			Type: corev1.EventTypeWarning, Reason: ReasonBackoff,
 			Message: fmt.Sprintf("%d migrations away from node %s failed; the next is made %s after the last one's end",
 				failures, view.VMI.Status.NodeName, migrationcontroller.Backoff(failures)),
-		})
+		}
+		if event != view.Reported {
+			step.Event = &event
+		}
 	case view.Counts.Unfinished.Cluster >= view.Limits.Cluster ||
 		view.Counts.Unfinished.Away >= view.Limits.PerNode:
 		step.RequeueAfter = waitAgain

@@ -117,11 +117,20 @@ func TestNext(t *testing.T) {
 				t.Errorf("create %v, again after %s", step.Create, step.RequeueAfter)
 			}
 			reason := ""
-			if len(step.Events) > 0 {
-				reason = step.Events[0].Reason
+			if step.Event != nil {
+				reason = step.Event.Reason
 			}
 			if reason != tc.reason {
-				t.Errorf("events %+v", step.Events)
+				t.Errorf("event %+v", step.Event)
+			}
+			if step.Event != nil {
+				tc.view.Reported = *step.Event
+				if again := Next(tc.view); again.Event != nil || again.RequeueAfter != tc.again {
+					t.Errorf("later: event %+v, again after %s", again.Event, again.RequeueAfter)
+				}
+			}
+			if step.Forget == Wanted(tc.view.VMI, tc.view.Strategy, tc.view.Draining) {
+				t.Errorf("forgets: %t", step.Forget)
 			}
 		})
 	}

@@ -113,6 +113,9 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 			PerNode: int(*c.Migrations.ParallelOutboundMigrationsPerNode),
 		},
 	}
+	if event, ok := r.reported.Load(instance.UID); ok {
+		view.Reported = event.(vmicontroller.Event)
+	}
 	var err error
 	if view.Draining, err = r.draining(ctx, instance.Status.NodeName); err != nil {
 		return view, err
@@ -157,13 +160,12 @@ func (r *Reconciler) draining(ctx context.Context, name string) (bool, error) {
 
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	instance := view.VMI
-	if !Wanted(instance, view.Strategy, view.Draining) {
+	if step.Forget {
 		r.reported.Delete(instance.UID)
 	}
-	for _, event := range step.Events {
-		if was, _ := r.reported.Swap(instance.UID, event); was != event {
-			r.Recorder.Event(instance, event.Type, event.Reason, event.Message)
-		}
+	if event := step.Event; event != nil {
+		r.reported.Store(instance.UID, *event)
+		r.Recorder.Event(instance, event.Type, event.Reason, event.Message)
 	}
 	if step.Create == nil {
 		return nil
