@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -49,7 +50,9 @@ type View struct {
 	// LastBatch is when guests were last evicted; Tried is when each was, by UID, if that was not long ago.
 	LastBatch time.Time
 	Tried     map[types.UID]time.Time
-	Now       time.Time
+	// Guests are the pods of those that are to be evicted, by the VMI's UID.
+	Guests map[types.UID]*corev1.Pod
+	Now    time.Time
 }
 
 // Move is a guest that is to migrate, and the name of its migration. That depends on the guest and on how often this

@@ -110,7 +110,6 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 	if left := settle - now.Sub(r.looked); left > 0 {
 		return View{}, frame.WaitError(left)
 	}
-	r.looked = now
 	view := View{
 		KubeVirt: kv, Strategy: kv.Spec.WorkloadUpdateStrategy, Settled: settled(kv), Image: r.Image, Limit: r.Limit(),
 		LastBatch: r.lastBatch, Tried: r.tried, Now: now,
@@ -132,7 +131,24 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 	for i := range migrations.Items {
 		view.Migrations = append(view.Migrations, &migrations.Items[i])
 	}
-	return view, nil
+	err = r.lookAtGuests(ctx, &view)
+	return view, err
+}
+
+// lookAtGuests finds the pods of the guests that are to be evicted.
+func (r *Reconciler) lookAtGuests(ctx context.Context, view *View) error {
+	if !wants(view.Strategy, v1.WorkloadUpdateMethodEvict) {
+		return nil
+	}
+	view.Guests = map[types.UID]*corev1.Pod{}
+	for _, instance := range Next(*view).Evict {
+		pods, err := vmicontroller.Pods(ctx, r.Client, instance)
+		if err != nil {
+			return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
+		}
+		view.Guests[instance.UID] = vmicontroller.Guests(instance, pods)
+	}
+	return nil
 }
 
 // settled reports whether the components are there and none of them is being rolled out.
@@ -151,6 +167,7 @@ func settled(kv *v1.KubeVirt) bool {
 }
 
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	r.looked = view.Now
 	var errs []error
 	for _, instance := range step.Mark {
 		errs = append(errs, r.label(ctx, instance, true))
@@ -167,7 +184,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	}
 	r.forget()
 	for _, instance := range step.Evict {
-		errs = append(errs, r.evict(ctx, instance))
+		errs = append(errs, r.evict(ctx, instance, view.Guests[instance.UID]))
 	}
 	return errors.Join(errs...)
 }
@@ -208,21 +225,16 @@ func (r *Reconciler) migrate(ctx context.Context, move Move) error {
 
 // evict asks for the end of the guest's pod. That a budget or an eviction strategy forbids it is no error; the guest
 // has its turn again.
-func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInstance) error {
+func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInstance, pod *corev1.Pod) error {
 	if r.tried == nil {
 		r.tried = map[types.UID]time.Time{}
 	}
 	r.tried[instance.UID] = r.Now()
-	pods, err := vmicontroller.Pods(ctx, r.Client, instance)
-	if err != nil {
-		return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
-	}
-	pod := vmicontroller.Guests(instance, pods)
 	if pod == nil {
-		return nil
+		return nil // it has ended
 	}
 	// Not by r.writes: what is made is not read back.
-	err = r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+	err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
 	})
