@@ -155,7 +155,7 @@ func slimNode(node *corev1.Node) {
 	for key, value := range node.Labels {
 		for _, prefix := range []string{
 			v1.HostModelCPULabel, v1.HostModelRequiredFeaturesLabel, v1.CPUTimerLabel,
-			vmicontroller.TSCSchedulingLabel,
+			names.LabelTSCScheduling,
 		} {
 			if strings.HasPrefix(key, prefix) {
 				kept[key] = value

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // TestTimeStampCounter is a guest that is given the frequency of a node's time stamp counter, and another node that can
@@ -19,14 +20,14 @@ func TestTimeStampCounter(tt *testing.T) {
 		node, err := cluster.CreateNode(t.ctx, name)
 		t.must(err)
 		before := node.DeepCopy()
-		node.Labels[vmicontroller.TSCFrequencyLabel], node.Labels[vmicontroller.TSCScalableLabel] = frequency, scalable
+		node.Labels[names.LabelTSCFrequency], node.Labels[names.LabelTSCScalable] = frequency, scalable
 		t.must(cluster.Client.Patch(t.ctx, node, client.MergeFrom(before)))
 		return node
 	}
 	offers := func(node client.Object, frequency string) {
 		t.eventually(node.GetName()+" offers "+frequency, func() (bool, error) {
 			err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(node), node)
-			return node.GetLabels()[vmicontroller.TSCSchedulingLabel+frequency] == "true", err
+			return node.GetLabels()[names.LabelTSCScheduling+frequency] == "true", err
 		})
 	}
 	slow, fast := label("slow", "2000000000", "false"), label("fast", "3000000000", "true")
@@ -41,7 +42,7 @@ func TestTimeStampCounter(tt *testing.T) {
 		return vmicontroller.GivenTSC(instance) == 2_000_000_000
 	})
 	offers(fast, "2000000000")
-	if pod := t.waitPod(instance); pod.Spec.NodeSelector[vmicontroller.TSCSchedulingLabel+"2000000000"] != "true" {
+	if pod := t.waitPod(instance); pod.Spec.NodeSelector[names.LabelTSCScheduling+"2000000000"] != "true" {
 		t.Errorf("the pod goes anywhere: %v", pod.Spec.NodeSelector)
 	}
 }

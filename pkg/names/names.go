@@ -258,6 +258,16 @@ const ProvisioningPod = "virt-provisioning"
 // seconds; KubeVirt's.
 const DefaultBalloonPeriod = 10
 
+// Labels of nodes about the time stamp counters of guests; KubeVirt's.
+const (
+	// LabelTSCFrequency and LabelTSCScalable are virt-handler's: how often a guest's time stamp counter ticks a second
+	// on the node, and whether KVM can make it tick otherwise.
+	LabelTSCFrequency = "cpu-timer.node.kubevirt.io/tsc-frequency"
+	LabelTSCScalable  = "cpu-timer.node.kubevirt.io/tsc-scalable"
+	// LabelTSCScheduling begins virt-controller's label for a frequency that a guest can have on the node.
+	LabelTSCScheduling = "scheduling.node.kubevirt.io/tsc-frequency-"
+)
+
 // Resources that virt-handler's device plugin offers.
 const (
 	// ResourceKVM is offered on nodes with hardware KVM only.

@@ -63,7 +63,7 @@ var arrows = map[string][]string{
 	"pkg/vm/eviction":     {"pkg/vm/conditions", "pkg/vm/migrations"},
 	"pkg/vm/fencing":      {},
 	"pkg/vm/filesystems":  {"pkg/names"},
-	"pkg/vm/hotplug":      {"pkg/vm/claims"},
+	"pkg/vm/hotplug":      {"pkg/names", "pkg/vm/claims"},
 	"pkg/vm/identity":     {},
 	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
 	"pkg/vm/launcherlog":  {},

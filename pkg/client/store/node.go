@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // Node is one node of the cluster, as far as guests go.
@@ -42,7 +44,7 @@ func OfNode(n *corev1.Node) *Node {
 		CPU: n.Status.Allocatable[corev1.ResourceCPU], Memory: n.Status.Allocatable[corev1.ResourceMemory],
 		Kubelet: n.Status.NodeInfo.KubeletVersion,
 	}
-	if q, ok := n.Status.Allocatable["devices.kubevirt.io/kvm"]; ok {
+	if q, ok := n.Status.Allocatable[names.ResourceKVM]; ok {
 		row.Devices = q.Value()
 	}
 	for _, c := range n.Status.Conditions {

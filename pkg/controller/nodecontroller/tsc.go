@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // frequencies is how the labels for the frequencies change that guests' time stamp counters can have on a node: its
@@ -22,7 +23,7 @@ import (
 func frequencies(labels map[string]string, used []int64) map[string]bool {
 	change := map[string]bool{}
 	for key := range labels {
-		if strings.HasPrefix(key, vmicontroller.TSCSchedulingLabel) {
+		if strings.HasPrefix(key, names.LabelTSCScheduling) {
 			change[key] = false
 		}
 	}
@@ -30,7 +31,7 @@ func frequencies(labels map[string]string, used []int64) map[string]bool {
 	if tsc.Frequency > 0 {
 		for _, frequency := range append([]int64{tsc.Frequency}, used...) {
 			if tsc.Shows(frequency) {
-				change[vmicontroller.TSCSchedulingLabel+strconv.FormatInt(frequency, 10)] = true
+				change[names.LabelTSCScheduling+strconv.FormatInt(frequency, 10)] = true
 			}
 		}
 	}

@@ -6,15 +6,15 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 func TestFrequencies(t *testing.T) {
-	const ours = vmicontroller.TSCSchedulingLabel
+	const ours = names.LabelTSCScheduling
 	labels := func(frequency, scalable string, more ...string) map[string]string {
 		out := map[string]string{v1.NodeSchedulable: "true"}
 		if frequency != "" {
-			out[vmicontroller.TSCFrequencyLabel], out[vmicontroller.TSCScalableLabel] = frequency, scalable
+			out[names.LabelTSCFrequency], out[names.LabelTSCScalable] = frequency, scalable
 		}
 		for _, key := range more {
 			out[ours+key] = "true"

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -26,7 +27,7 @@ func processorSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]s
 		return selector
 	}
 	if frequency := GivenTSC(vmi); frequency > 0 {
-		selector[TSCSchedulingLabel+strconv.FormatInt(frequency, 10)] = "true"
+		selector[names.LabelTSCScheduling+strconv.FormatInt(frequency, 10)] = "true"
 	}
 	if facts.hardware() && facts.Config.Allowed.Gates[surface.GateHypervStrictCheck] {
 		maps.Copy(selector, hypervSelector(vmi.Spec.Domain.Features))

@@ -11,15 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 const (
-	// TSCFrequencyLabel and TSCScalableLabel are virt-handler's: how often a guest's time stamp counter ticks a second
-	// on the node, and whether KVM can make it tick otherwise.
-	TSCFrequencyLabel = v1.CPUTimerLabel + "tsc-frequency"
-	TSCScalableLabel  = v1.CPUTimerLabel + "tsc-scalable"
-	// TSCSchedulingLabel begins virt-controller's label for a frequency that a guest can have on the node.
-	TSCSchedulingLabel = "scheduling.node.kubevirt.io/tsc-frequency-"
 	// VMIsWithTSC is the cache's index of VMIs by the frequency that they were given.
 	VMIsWithTSC = "tsc-frequency"
 	// AnyTSC is in that index for all of them.
@@ -39,11 +35,11 @@ type TSC struct {
 
 // TSCOf reads it from labels.
 func TSCOf(labels map[string]string) TSC {
-	frequency, err := strconv.ParseInt(labels[TSCFrequencyLabel], 10, 64)
+	frequency, err := strconv.ParseInt(labels[names.LabelTSCFrequency], 10, 64)
 	if err != nil || frequency < 0 {
 		return TSC{}
 	}
-	return TSC{frequency, labels[TSCScalableLabel] == "true"}
+	return TSC{frequency, labels[names.LabelTSCScalable] == "true"}
 }
 
 // Shows reports whether a guest can have a frequency there.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 const ghz = 1_000_000_000
@@ -33,13 +34,13 @@ func TestTSCShows(t *testing.T) {
 
 func TestTSCOf(t *testing.T) {
 	if got := TSCOf(map[string]string{
-		TSCFrequencyLabel: "2000000000",
-		TSCScalableLabel:  "true",
+		names.LabelTSCFrequency: "2000000000",
+		names.LabelTSCScalable:  "true",
 	}); got != (TSC{2 * ghz, true}) {
 		t.Errorf("%+v", got)
 	}
 	for _, text := range []string{"", "-1", "fast"} {
-		if got := TSCOf(map[string]string{TSCFrequencyLabel: text}); got != (TSC{}) {
+		if got := TSCOf(map[string]string{names.LabelTSCFrequency: text}); got != (TSC{}) {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}

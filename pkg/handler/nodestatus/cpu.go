@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // ownedByCPU are the labels that describe a node's CPU.
@@ -100,8 +102,8 @@ func (p *Processor) labels(obsolete map[string]bool) Wanted {
 	}
 	set(v1.HypervLabel, p.hardware.Enlightenments...)
 	if p.hardware.TSC > 0 {
-		out.Labels[v1.CPUTimerLabel+"tsc-frequency"] = fmt.Sprint(p.hardware.TSC)
-		out.Labels[v1.CPUTimerLabel+"tsc-scalable"] = fmt.Sprint(p.hardware.TSCScalable)
+		out.Labels[names.LabelTSCFrequency] = fmt.Sprint(p.hardware.TSC)
+		out.Labels[names.LabelTSCScalable] = fmt.Sprint(p.hardware.TSCScalable)
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
@@ -175,7 +176,7 @@ func clockObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 		return nil
 	}
 	found.Text += "relies on a time stamp counter that ticks as often on each node, and no node had said how often " +
-		"when the guest was started (label " + v1.CPUTimerLabel + "tsc-frequency)"
+		"when the guest was started (label " + names.LabelTSCFrequency + ")"
 	return []obstacle{{v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable, found}}
 }
 

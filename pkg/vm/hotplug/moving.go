@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
@@ -50,7 +51,7 @@ func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
 func TargetAttachment(migration types.UID, volumes []string) string {
 	sorted := slices.Sorted(slices.Values(volumes))
 	sum := sha256.Sum256([]byte(string(migration) + "\x00" + strings.Join(sorted, "\x00")))
-	return "hp-volume-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+	return names.HotplugPodPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
 }
 
 // HandOver gives the volumes of a guest that has moved the attachment pod on its new node. Those that it did not have

@@ -68,7 +68,7 @@ const migration = "VirtualMachineInstanceMigration"
 // launcherPrefix begins the name of a launcher's pod, hotplugPrefix that of a pod that holds hotplugged volumes.
 const (
 	launcherPrefix = names.VirtLauncher + "-"
-	hotplugPrefix  = "hp-volume-"
+	hotplugPrefix  = names.HotplugPodPrefix
 )
 
 // Match reports whether an event is selected.

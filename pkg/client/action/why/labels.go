@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // labelled says what a label that virtkit looks for on nodes is about, by its beginning, and what asks for it.
@@ -17,7 +19,7 @@ var labelled = []struct{ prefix, fix string }{
 	{v1.SupportedHostModelMigrationCPU, "the guest has the CPU of its node, which no other node can show; a named " +
 		"model in spec.template.spec.domain.cpu.model can move further"},
 	{v1.HypervLabel, "spec.template.spec.domain.features.hyperv of the VM"},
-	{"scheduling.node.kubevirt.io/tsc-frequency-", "spec.template.spec.domain.cpu.features invtsc and " +
+	{names.LabelTSCScheduling, "spec.template.spec.domain.cpu.features invtsc and " +
 		"features.hyperv.reenlightenment of the VM, or minimumClusterTSCFrequency of the KubeVirt resource"},
 	{v1.RealtimeLabel, "a node with kernel.sched_rt_runtime_us = -1, or leave out " +
 		"spec.template.spec.domain.cpu.realtime"},
