@@ -13,9 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
-	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -339,27 +337,6 @@ func (s *Step) finish(view View, phase v1.VirtualMachineInstancePhase, reason, m
 	conditions.Set(&s.Status.Conditions, notReady(reason, message), view.Now)
 }
 
-func volumeStatus(vmi *v1.VirtualMachineInstance, known map[string]*corev1.PersistentVolumeClaim) []v1.VolumeStatus {
-	var out []v1.VolumeStatus
-	for i := range vmi.Spec.Volumes {
-		volume := &vmi.Spec.Volumes[i]
-		if hotplug.Is(volume) {
-			continue // said when it is plugged in
-		}
-		status := v1.VolumeStatus{Name: volume.Name}
-		if name := claims.Name(volume); name != "" {
-			status.PersistentVolumeClaimInfo = claimInfo(known[name])
-		}
-		out = append(out, status)
-	}
-	if vmstate.Needed(&vmi.Spec) {
-		if claim := stateClaimIn(vmi, known); claim != nil {
-			out = append(out, v1.VolumeStatus{Name: claim.Name, PersistentVolumeClaimInfo: claimInfo(claim)})
-		}
-	}
-	return out
-}
-
 // cannotCreate says in the status of a VMI that has no pod yet what cannot be made for it.
 func (s *Step) cannotCreate(view View, what string, err error) error {
 	message := fmt.Sprintf("%s: %v", what, err)
@@ -371,24 +348,6 @@ func (s *Step) cannotCreate(view View, what string, err error) error {
 	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
 	conditions.Set(&s.Status.Conditions, notSynchronized(ReasonFailedCreate, message), view.Now)
 	return fmt.Errorf("%s: %w", what, err)
-}
-
-// claimInfo is what virt-handler and the launcher want to know of a claim; nil for one that does not exist.
-func claimInfo(claim *corev1.PersistentVolumeClaim) *v1.PersistentVolumeClaimInfo {
-	if claim == nil {
-		return nil
-	}
-	mode := corev1.PersistentVolumeFilesystem
-	if claim.Spec.VolumeMode != nil {
-		mode = *claim.Spec.VolumeMode
-	}
-	return &v1.PersistentVolumeClaimInfo{
-		ClaimName:   claim.Name,
-		AccessModes: claim.Spec.AccessModes,
-		VolumeMode:  &mode,
-		Capacity:    claim.Status.Capacity,
-		Requests:    claim.Spec.Resources.Requests,
-	}
 }
 
 // podOver says why a pod that is over is.

@@ -1,0 +1,64 @@
+// Package kubevirtcontroller keeps the status of the KubeVirt resource. Its inputs are the resource itself and
+// the Deployments and the DaemonSet of virtkit's components; its output is the resource's status:
+// the phase, the conditions Available, Created, Progressing and Degraded, and the versions.
+package kubevirtcontroller
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+)
+
+// View is all that the status is made of.
+type View struct {
+	KubeVirt *v1.KubeVirt
+	// Deployments and DaemonSets are the components that exist, by name.
+	Deployments map[string]*appsv1.Deployment
+	DaemonSets  map[string]*appsv1.DaemonSet
+	// Version is this virt-controller's.
+	Version      string
+	Architecture string
+	// Written is when the status was written last.
+	Written time.Time
+	Now     time.Time
+}
+
+// Step says what to write; the zero Step is nothing.
+type Step struct {
+	// Status is to be written; nil leaves what there is.
+	Status *v1.KubeVirtStatus
+	frame.Requeue
+}
+
+// settle is how long the status waits for more news while the components come up one pod after the
+// other; being available at last, or no more, is written at once.
+const settle = time.Second
+
+// Next decides.
+func Next(view View) Step {
+	was, status := view.KubeVirt.Status, Status(view)
+	if equality.Semantic.DeepEqual(was, status) {
+		return Step{}
+	}
+	if left := settle - view.Now.Sub(view.Written); left > 0 && !urgent(was, status) {
+		return Step{Requeue: frame.Requeue{RequeueAfter: left}}
+	}
+	return Step{Status: &status}
+}
+
+// urgent reports whether the phase or a condition changes, not only a message.
+func urgent(old, status v1.KubeVirtStatus) bool {
+	if old.Phase != status.Phase || len(old.Conditions) != len(status.Conditions) {
+		return true
+	}
+	for i := range old.Conditions {
+		if old.Conditions[i].Status != status.Conditions[i].Status {
+			return true
+		}
+	}
+	return false
+}
