@@ -70,7 +70,9 @@ func Next(view View) Step {
 	case view.Budget == nil:
 		return Step{Create: want}
 	case !metav1.IsControlledBy(view.Budget, view.VMI):
-		return Step{Failed: fmt.Errorf("PodDisruptionBudget %s exists already and is not this VMI's: delete it", want.Name)}
+		return Step{
+			Failed: fmt.Errorf("PodDisruptionBudget %s exists already and is not this VMI's: delete it", want.Name),
+		}
 	}
 	return Step{MinAvailable: want.Spec.MinAvailable}
 }

@@ -99,11 +99,11 @@ type Step struct {
 	Status v1.VirtualMachineInstanceMigrationStatus
 	// VMIStatus is what the VMI's status should be; nil leaves it.
 	VMIStatus *v1.VirtualMachineInstanceStatus
-	// TargetLabel is what the VMI's label should be by which the target node's virt-handler finds it, empty for none; nil
-	// leaves it.
+	// TargetLabel is what the VMI's label should be by which the target node's virt-handler finds it, empty for none;
+	// nil leaves it.
 	TargetLabel *string
-	// showTo is the node whose virt-handler is to see the VMI as one that comes; empty leaves it, and hide takes the VMI
-	// out of its sight.
+	// showTo is the node whose virt-handler is to see the VMI as one that comes; empty leaves it, and hide takes the
+	// VMI out of its sight.
 	showTo string
 	hide   bool
 	Events []vmicontroller.Event

@@ -60,8 +60,8 @@ func HasGuest(instance *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
 	return node != "" && node == pod.Spec.NodeName
 }
 
-// Guests returns the one of a VMI's pods that has the guest and stays; nil when there is none. A pod on another node may
-// get the guest, by a migration, and does not have it.
+// Guests returns the one of a VMI's pods that has the guest and stays; nil when there is none. A pod on another node
+// may get the guest, by a migration, and does not have it.
 func Guests(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
 	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
 		return HasGuest(instance, pod) && pod.Spec.NodeName == instance.Status.NodeName && life.PodStaying(pod)
