@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
@@ -41,11 +40,10 @@ func (r *Reconciler) lookAtState(ctx context.Context, view *View) error {
 	}
 	var claim corev1.PersistentVolumeClaim
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: view.VMI.Namespace, Name: target}, &claim)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get claim %s: %w", target, err)
-	}
 	switch {
+	case apierrors.IsNotFound(err):
 	case err != nil:
+		return fmt.Errorf("get claim %s: %w", target, err)
 	case vmicontroller.IsMigrationState(&claim, view.Migration, view.VMI):
 		view.StateClaim = &claim
 	default:

@@ -147,9 +147,14 @@ func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
 	if step.Create == nil {
 		return nil
 	}
-	if step.failed = r.keepStart(ctx, step); step.failed != nil {
-		return nil
+	step.failed = r.keepStart(ctx, step)
+	if step.failed == nil {
+		return r.createVMI(ctx, view, step)
 	}
+	return nil
+}
+
+func (r *Reconciler) createVMI(ctx context.Context, view View, step *Step) error {
 	err := r.writes.Create(ctx, step.Create)
 	if apierrors.IsAlreadyExists(err) {
 		return frame.ErrStale // mostly our own of a moment ago
