@@ -115,7 +115,7 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 	if snapshot.Spec.Source.Kind != snapshots.SourceKind {
 		return view, frame.ErrNothing // Admission refuses it.
 	}
-	if _, carried := snapshot.Annotations[clones.CarriedAnnotation]; carried &&
+	if _, copied := snapshot.Annotations[clones.CopiedAnnotation]; copied &&
 		!controllerutil.ContainsFinalizer(snapshot, snapshots.SnapshotFinalizer) {
 		return view, frame.ErrNothing // it was taken in another namespace
 	}
