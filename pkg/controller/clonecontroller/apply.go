@@ -136,7 +136,7 @@ func (r *Reconciler) remove(ctx context.Context, c *clonev1beta1.VirtualMachineC
 // refused says in the clone's conditions what the API server refused, a quota for example, and returns the error, so
 // that it is tried again.
 func (r *Reconciler) refused(ctx context.Context, view *View, refusal error) error {
-	if !apierrors.IsForbidden(refusal) && !apierrors.IsInvalid(refusal) || view.Clone.DeletionTimestamp != nil {
+	if !frame.Refused(refusal) || view.Clone.DeletionTimestamp != nil {
 		return refusal
 	}
 	status := view.saying(refusal.Error())

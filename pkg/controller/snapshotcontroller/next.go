@@ -16,7 +16,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -120,7 +119,7 @@ func Next(view View) Step {
 // refused takes the answer to a content that the API server refuses, because of a quota for example: the status that
 // says so. It is tried again. It is nil for any other error.
 func (s *Step) refused(view View, err error) *v1beta1.VirtualMachineSnapshotStatus {
-	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+	if !frame.Refused(err) {
 		return nil
 	}
 	status := s.Status.DeepCopy()
