@@ -31,7 +31,7 @@ func TestCloneAcross(tt *testing.T) {
 
 	c := to.cloneFrom("crossing", from.namespace, string(vm.UID))
 	origin := from.cutForClone(c, "handle-1")
-	copied, binding := to.carried(c)
+	copied, binding := to.copied(c)
 	if ref := binding.Spec.VolumeSnapshotRef; ref.UID != copied.UID || ref.Namespace != to.namespace ||
 		binding.Spec.DeletionPolicy != snapshotv1.VolumeSnapshotContentRetain ||
 		*binding.Spec.Source.SnapshotHandle != "handle-1" || binding.Labels[clones.UIDLabel] != string(c.UID) {
@@ -76,7 +76,7 @@ func TestCloneAcross(tt *testing.T) {
 	// One that is deleted amid it leaves nothing in either namespace.
 	c = to.cloneFrom("cancelled", from.namespace, string(vm.UID))
 	origin = from.cutForClone(c, "handle-2")
-	_, binding = to.carried(c)
+	_, binding = to.copied(c)
 	to.must(cluster.Client.Delete(to.ctx, c))
 	for _, part := range []client.Object{c, origin, binding} {
 		to.waitGone(part)
@@ -153,8 +153,8 @@ func (t *test) cutForClone(c *clonev1beta1.VirtualMachineClone, handle string) *
 	return origin
 }
 
-// carried waits for the copy of a clone's first VolumeSnapshot, and for what is bound to it.
-func (t *test) carried(
+// copied waits for the copy of a clone's first VolumeSnapshot, and for what is bound to it.
+func (t *test) copied(
 	c *clonev1beta1.VirtualMachineClone,
 ) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent) {
 	t.Helper()

@@ -55,7 +55,7 @@ func (a *admission) defaultSnapshot(
 	if !ok || old != nil {
 		return allowed(), nil
 	}
-	if _, carried := snapshot.Annotations[clones.CarriedAnnotation]; carried {
+	if _, copied := snapshot.Annotations[clones.CopiedAnnotation]; copied {
 		return allowed(), nil
 	}
 	before := snapshot.DeepCopy()

@@ -73,6 +73,7 @@ var arrows = map[string][]string{
 	"pkg/vm/passthrough":  {},
 	"pkg/vm/pci":          {},
 	"pkg/vm/pools":        {},
+	"pkg/vm/runstrategy":  {},
 	"pkg/vm/rollout": {
 		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing",
 		"pkg/vm/surface",
@@ -123,7 +124,8 @@ func with(all []string, more ...string) []string { return append(slices.Clone(al
 var pure = []string{
 	"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network",
 	"pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations",
-	"pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
+	"pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/runstrategy",
+	"pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
 	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
 	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life", "pkg/vm/imageformat", "pkg/vm/uploads",
 }

@@ -14,8 +14,8 @@ import (
 // and function, and why they may.
 var direct = map[string]string{
 	// A dry run writes nothing.
-	"pkg/controller/restorecontroller/apply.go: Reconciler.rehearse": "r.Client.Create",
-	"pkg/controller/snapshotcontroller/cut.go: Contents.rehearse":    "r.Client.Create",
+	"pkg/controller/restorecontroller/apply.go: Reconciler.rehearse":        "r.Client.Create",
+	"pkg/controller/snapshotcontroller/content_apply.go: Contents.rehearse": "r.Client.Create",
 	// The answer is no object that the cache has.
 	"pkg/controller/workloadupdate/reconciler.go: Reconciler.evict": "r.Client.SubResource.Create",
 	// The pod is read past the cache, which does not have its resources.

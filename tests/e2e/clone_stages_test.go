@@ -18,6 +18,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // runClone makes one clone, and something fail at a stage of it.
@@ -31,7 +33,8 @@ func (h *hardy) runClone(t *testing.T, stage, victim string, want end) {
 		if try == 6 {
 			t.Fatalf("%s was over each time before it could be held", stage)
 		}
-		t.Logf("%s was over before it could be held, after %v", stage, time.Since(begun).Round(100*time.Millisecond))
+		t.Logf("try %d: %s was over before it could be held, after %v; once more", try, stage,
+			time.Since(begun).Round(100*time.Millisecond))
 		h.release(t)
 		h.settledClone(t, done)
 		h.forgetClone(t)
@@ -76,20 +79,21 @@ func (h *hardy) beginClone(t *testing.T) {
 
 // cloneStages bring a clone to a stage and hold it there.
 func (h *hardy) cloneStages() map[string]func(*testing.T) {
-	restoring := func(t *testing.T) {
-		h.beginClone(t)
-		h.waitPart(t, "restore", "the restore is made", &snapshotv1beta1.VirtualMachineRestore{})
-	}
 	return map[string]func(*testing.T){
 		"cutting": func(t *testing.T) {
 			h.freeze(t, h.component(t, "csi-controller", ""))
 			h.beginClone(t)
-			h.waitPart(t, "snapshot", "the snapshot is made", h.snapshot)
+			h.waitPart(t, "snapshot", "the snapshot is made", h.snapshot, func() bool { return true })
 			h.waitCuts(t, "made", func(*snapshotsv1.VolumeSnapshot) bool { return true })
 		},
 		"filling": func(t *testing.T) {
-			restoring(t)
-			h.freeze(t, h.component(t, "csi-controller", ""))
+			csi := h.component(t, "csi-controller", "")
+			h.beginClone(t)
+			// Not first when the restore is made: its claims may be filled before this test knows of it, and each try
+			// more takes a clone and its deletion, some 20 s.
+			h.waitPart(t, "snapshot", "the snapshot is ready", h.snapshot,
+				func() bool { return snapshots.Ready(h.snapshot) })
+			h.freeze(t, csi)
 			eventually(t, 30*time.Second, "the claims are made", func() string {
 				claims := h.copies(t)
 				if len(claims) != len(counters) {
@@ -116,8 +120,8 @@ func (h *hardy) cloneStages() map[string]func(*testing.T) {
 	}
 }
 
-// waitPart waits for what a clone makes for a while: its snapshot, or its restore.
-func (h *hardy) waitPart(t *testing.T, part, what string, into client.Object) {
+// waitPart waits until what a clone makes for a while, its snapshot or its restore, is as far as is says.
+func (h *hardy) waitPart(t *testing.T, part, what string, into client.Object, is func() bool) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: h.ns, Name: "tmp-" + part + "-" + string(h.clone.UID)}
 	often(t, what, func() bool {
@@ -125,7 +129,7 @@ func (h *hardy) waitPart(t *testing.T, part, what string, into client.Object) {
 		if client.IgnoreNotFound(err) != nil {
 			t.Fatal(err)
 		}
-		return err == nil
+		return err == nil && is()
 	})
 }
 

@@ -286,7 +286,8 @@ func (h *hardy) runResume(t *testing.T, stage, victim string, want end) {
 		if try == 6 {
 			t.Fatalf("%s was over each time before it could be held", stage)
 		}
-		t.Logf("%s was over before it could be held, after %v", stage, time.Since(begun).Round(100*time.Millisecond))
+		t.Logf("try %d: %s was over before it could be held, after %v; once more", try, stage,
+			time.Since(begun).Round(100*time.Millisecond))
 		h.release(t)
 		h.goesOn(t)
 	}

@@ -56,7 +56,7 @@ var snapshotFaults = map[string]map[string]end{
 		"QEMU": done,
 	},
 	// The agent does not do what it is asked for, from before the snapshot on.
-	"asked": {"agent hangs": done, "agent lies": done},
+	"asked": {"agent hangs": done, "agent freezes nothing": done},
 	// One volume of three is not snapshotted.
 	"broken": {"deadline": failed, "cancel": gone},
 }
@@ -158,8 +158,8 @@ var (
 	restoreStageOrder  = []string{"running", "written", "claims", "bound", "quota", "replaced"}
 
 	snapshotVictimOrder = []string{
-		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs", "agent lies",
-		"control plane",
+		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs",
+		"agent freezes nothing", "control plane",
 		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "name taken", "launcher",
 		"QEMU", "restart",
 		"delete VM",

@@ -96,7 +96,8 @@ func (h *hardy) runSnapshot(t *testing.T, stage, victim string, want end) {
 		if try == 6 {
 			t.Fatalf("%s was over each time before it could be held", stage)
 		}
-		t.Logf("%s was over before it could be held, after %v", stage, time.Since(begun).Round(100*time.Millisecond))
+		t.Logf("try %d: %s was over before it could be held, after %v; once more", try, stage,
+			time.Since(begun).Round(100*time.Millisecond))
 		h.release(t)
 		h.settledSnapshot(t, done)
 		h.forget(t)
@@ -137,7 +138,7 @@ func (h *hardy) reachSnapshot(t *testing.T, stage, victim string) bool {
 		}
 	case "agent hangs":
 		h.agent(t, "kill -STOP $(pidof qemu-ga)", "kill -CONT $(pidof qemu-ga)")
-	case "agent lies":
+	case "agent freezes nothing":
 		h.agent(t, liar, honest)
 	}
 	if h.memory {

@@ -31,19 +31,19 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		}
 	}
 	return map[string]func(*testing.T){
-		"nothing":         nothing,
-		"agent hangs":     h.waitPaused,
-		"agent lies":      h.notBelieved,
-		"controller":      func(t *testing.T) { h.killComponent(t, names.VirtController, "") },
-		"handler":         func(t *testing.T) { h.killComponent(t, names.VirtHandler, h.from) },
-		"api":             func(t *testing.T) { h.killComponent(t, names.VirtAPI, "") },
-		"csi controller":  func(t *testing.T) { h.killProgram(t, "csi-controller", "") },
-		"csi node":        func(t *testing.T) { h.killProgram(t, "csi-node", h.from) },
-		"control plane":   h.killControlPlane,
-		"agent":           h.killAgent,
-		"launcher":        guest(processLauncher),
-		"QEMU":            guest(processQEMU),
-		"controller away": h.goesOnAlone,
+		"nothing":               nothing,
+		"agent hangs":           h.waitPaused,
+		"agent freezes nothing": h.notBelieved,
+		"controller":            func(t *testing.T) { h.killComponent(t, names.VirtController, "") },
+		"handler":               func(t *testing.T) { h.killComponent(t, names.VirtHandler, h.from) },
+		"api":                   func(t *testing.T) { h.killComponent(t, names.VirtAPI, "") },
+		"csi controller":        func(t *testing.T) { h.killProgram(t, "csi-controller", "") },
+		"csi node":              func(t *testing.T) { h.killProgram(t, "csi-node", h.from) },
+		"control plane":         h.killControlPlane,
+		"agent":                 h.killAgent,
+		"launcher":              guest(processLauncher),
+		"QEMU":                  guest(processQEMU),
+		"controller away":       h.goesOnAlone,
 		"restart": func(t *testing.T) {
 			h.forgetCrashes(t)
 			kill(t, string(h.source.UID), processQEMU)
@@ -162,7 +162,7 @@ func (h *hardy) waitPaused(t *testing.T) {
 	h.settledSnapshot(t, done)
 }
 
-// notBelieved waits for the snapshot of a guest whose agent lies: it was paused.
+// notBelieved waits for the snapshot of a guest whose agent freezes nothing: it was paused.
 func (h *hardy) notBelieved(t *testing.T) {
 	t.Helper()
 	h.settledSnapshot(t, done)

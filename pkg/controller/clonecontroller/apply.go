@@ -65,7 +65,7 @@ func (r *Reconciler) create(ctx context.Context, view *View, step *Step) error {
 	if len(step.Create) > 0 {
 		step.RequeueAfter = frame.CatchUp
 	}
-	if step.Carried {
+	if step.CopyComplete {
 		if err := r.ready(ctx, view); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (r *Reconciler) create(ctx context.Context, view *View, step *Step) error {
 
 // ready writes for the restore controller that the copy of a snapshot is whole, the content first.
 func (r *Reconciler) ready(ctx context.Context, view *View) error {
-	content, snapshot, origin := view.Content, view.Snapshot, view.Carry.Origin.Status
+	content, snapshot, origin := view.Content, view.Snapshot, view.Remote.Origin.Status
 	err := frame.PatchStatus(ctx, r.writes, content, &content.Status, &v1beta1.VirtualMachineSnapshotContentStatus{
 		ReadyToUse: new(true), CreationTime: origin.CreationTime,
 	})
@@ -136,7 +136,7 @@ func (r *Reconciler) remove(ctx context.Context, c *clonev1beta1.VirtualMachineC
 // refused says in the clone's conditions what the API server refused, a quota for example, and returns the error, so
 // that it is tried again.
 func (r *Reconciler) refused(ctx context.Context, view *View, refusal error) error {
-	if !apierrors.IsForbidden(refusal) && !apierrors.IsInvalid(refusal) || view.Clone.DeletionTimestamp != nil {
+	if !frame.Refused(refusal) || view.Clone.DeletionTimestamp != nil {
 		return refusal
 	}
 	status := view.saying(refusal.Error())

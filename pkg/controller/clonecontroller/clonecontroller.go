@@ -3,7 +3,7 @@
 //
 //	VirtualMachine ─► VirtualMachineSnapshot (temporary) ─► VirtualMachineRestore (temporary) ─► VirtualMachine
 //
-// When the source is in another namespace, a copy of the snapshot comes between the first two; see carry.go.
+// When the source is in another namespace, a copy of the snapshot comes between the first two; see remote.go.
 //
 // The snapshot is what makes the clone of a running guest whole. What the clone has of its own are patches of the
 // restore: MAC addresses, firmware UUID and serial number; the guest's cloud-init sees another instance, since the
@@ -62,9 +62,9 @@ type View struct {
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	Content  *v1beta1.VirtualMachineSnapshotContent
 	Restore  *v1beta1.VirtualMachineRestore
-	// Carry is what there is in another namespace, which the clone's source is in; nil for its own. Snapshot and
+	// Remote is what there is in another namespace, which the clone's source is in; nil for its own. Snapshot and
 	// Content are copies then.
-	Carry *Carry
+	Remote *Remote
 	// Target is the new VM.
 	Target *v1.VirtualMachine
 	// Other is the VM that has the name of the new VM before the clone has made it, nil when the name is free.
@@ -84,9 +84,9 @@ type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer   bool
 	CreateSnapshot *v1beta1.VirtualMachineSnapshot
-	// Create are the parts of a copied snapshot; Carried says that all are there, and makes it ready.
+	// Create are the objects of a copied snapshot; CopyComplete says that all are there, and makes it ready.
 	Create         []client.Object
-	Carried        bool
+	CopyComplete   bool
 	CreateRestore  *v1beta1.VirtualMachineRestore
 	DeleteRestore  *v1beta1.VirtualMachineRestore
 	DeleteSnapshot *v1beta1.VirtualMachineSnapshot
@@ -98,7 +98,7 @@ type Step struct {
 	Events      []Event
 	// Status is the status to be written; nil leaves it.
 	Status *clonev1beta1.VirtualMachineCloneStatus
-	// RemoveFinalizer lets go a clone of which nothing is left outside its namespace.
+	// RemoveFinalizer lets a clone be deleted of which nothing is left outside its namespace.
 	RemoveFinalizer bool
 	frame.Requeue
 }
@@ -113,8 +113,8 @@ func Next(view View) Step {
 	case clonev1beta1.PhaseUnset:
 		return Step{Status: v.phase(clonev1beta1.SnapshotInProgress)}
 	case clonev1beta1.SnapshotInProgress:
-		if v.Carry != nil {
-			return v.carryOver()
+		if v.Remote != nil {
+			return v.snapshotRemote()
 		}
 		return v.snapshot()
 	case clonev1beta1.RestoreInProgress:
@@ -137,12 +137,12 @@ func (v *View) discard() Step {
 	case v.temporary():
 		return Step{DeleteSnapshot: v.Snapshot}
 	}
-	return v.uncarry()
+	return v.deleteRemote()
 }
 
 // temporary reports a snapshot in the clone's namespace that the clone has made, and that is not deleted yet.
 func (v *View) temporary() bool {
-	return (v.ofMachine() || v.Carry != nil) && v.Snapshot != nil && v.Snapshot.DeletionTimestamp == nil
+	return (v.ofMachine() || v.Remote != nil) && v.Snapshot != nil && v.Snapshot.DeletionTimestamp == nil
 }
 
 // phase is a copy of the clone's status with another phase.
@@ -240,7 +240,7 @@ func (v *View) restore() Step {
 	switch r := v.Restore; {
 	case v.Other != nil:
 		return v.taken()
-	case v.Carry != nil && v.lost() != "" && !complete(r):
+	case v.Remote != nil && v.lost() != "" && !complete(r):
 		return v.fail(reasonSnapshotDeleted, v.lost())
 	case r == nil && c.Status.RestoreName != nil:
 		return v.fail(reasonRestoreFailed, fmt.Sprintf("restore %s does not exist anymore", *c.Status.RestoreName))
@@ -358,7 +358,7 @@ func (v *View) cleanUp() Step {
 	if c.Status.RestoreName == nil {
 		return Step{}
 	}
-	if len(v.Unbound) > 0 && v.Carry != nil && v.lost() != "" {
+	if len(v.Unbound) > 0 && v.Remote != nil && v.lost() != "" {
 		return Step{Status: v.saying(fmt.Sprintf("claims %s cannot be filled: %s; delete VM %s and clone anew",
 			strings.Join(v.Unbound, ", "), v.lost(), v.Target.Name))}
 	}
@@ -371,7 +371,7 @@ func (v *View) cleanUp() Step {
 	if v.temporary() {
 		return Step{DeleteSnapshot: v.Snapshot}
 	}
-	if step := v.uncarry(); step.deletes() || step.RemoveFinalizer {
+	if step := v.deleteRemote(); step.deletes() || step.RemoveFinalizer {
 		return step
 	}
 	status := v.phase(clonev1beta1.Succeeded)

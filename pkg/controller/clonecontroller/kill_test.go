@@ -188,7 +188,7 @@ func (w *world) settle() {
 	for range 3 {
 		w.collect()
 		for _, s := range w.snapshots() {
-			if _, carried := s.Annotations[clones.CarriedAnnotation]; s.Status == nil && !carried {
+			if _, copied := s.Annotations[clones.CopiedAnnotation]; s.Status == nil && !copied {
 				w.take(&s)
 			}
 		}

@@ -29,7 +29,7 @@ func ownerOf(c *clonev1beta1.VirtualMachineClone) []metav1.OwnerReference {
 func (v *View) newSnapshot() *v1beta1.VirtualMachineSnapshot {
 	c := v.Clone
 	meta := metav1.ObjectMeta{Namespace: c.Namespace, Name: SnapshotName(c), OwnerReferences: ownerOf(c)}
-	if v.Carry != nil { // owners are of one namespace
+	if v.Remote != nil { // owners are of one namespace
 		meta.Namespace, meta.OwnerReferences = clones.SourceNamespace(c), nil
 		meta.Labels = map[string]string{clones.UIDLabel: string(c.UID)}
 		meta.Annotations = map[string]string{clones.CloneAnnotation: c.Namespace + "/" + c.Name}

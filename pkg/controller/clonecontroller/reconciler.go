@@ -71,7 +71,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	r.Snapshots.Follow(built, r.users(carries))
+	r.Snapshots.Follow(built, r.users(copiesVolumes))
 	return nil
 }
 
@@ -105,8 +105,8 @@ func isSnapshot(c *clonev1beta1.VirtualMachineClone, object client.Object) bool 
 	return c.Spec.Source != nil && (snapshotOf(c) == object.GetName() || SnapshotName(c) == object.GetName())
 }
 
-// carries reports a clone that waits for its VolumeSnapshots.
-func carries(c *clonev1beta1.VirtualMachineClone, _ client.Object) bool {
+// copiesVolumes reports a clone that waits for its VolumeSnapshots.
+func copiesVolumes(c *clonev1beta1.VirtualMachineClone, _ client.Object) bool {
 	return clones.Crosses(c) && c.Status.Phase == clonev1beta1.SnapshotInProgress
 }
 
@@ -166,7 +166,7 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 	}
 	snapshot := &v1beta1.VirtualMachineSnapshot{}
 	if crosses {
-		view.Carry = &Carry{}
+		view.Remote = &Remote{}
 	}
 	if get(view.localSnapshot(), snapshot) && (!view.ofMachine() && !crosses || metav1.IsControlledBy(snapshot, c)) {
 		view.Snapshot = snapshot

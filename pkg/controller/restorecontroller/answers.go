@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/frame"
 )
 
 // What follows from what the API server answers to a step.
@@ -26,8 +28,7 @@ func wouldRefuse(vm *v1.VirtualMachine, answer error) (trouble string, err error
 // is being deleted ends, so that neither it nor its target waits for ever. It is nil for what is no refusal, such as a
 // conflict with another's write.
 func (v *View) refused(err error) *Step {
-	if v.Restore.Status == nil ||
-		!apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) {
+	if v.Restore.Status == nil || !frame.Refused(err) {
 		return nil
 	}
 	if v.Restore.DeletionTimestamp == nil {

@@ -139,8 +139,10 @@ func (v *View) revise(vm *v1.VirtualMachine, step *Step) (trouble string) {
 		case own(name) == name:
 		case there == nil:
 			revision := &appsv1.ControllerRevision{
-				ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: own(name), Labels: maps.Clone(kept.Labels)},
-				Data:       *kept.Data.DeepCopy(), Revision: kept.Revision,
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: vm.Namespace, Name: own(name), Labels: maps.Clone(kept.Labels),
+				},
+				Data: *kept.Data.DeepCopy(), Revision: kept.Revision,
 			}
 			if v.VM != nil {
 				revision.OwnerReferences = withOwner(nil, v.VM)

@@ -2,16 +2,10 @@ package snapshotcontroller
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +24,7 @@ import (
 )
 
 // Contents reads VirtualMachineSnapshotContents, their snapshots, VMIs and VolumeSnapshots. It freezes and thaws
-// guests, creates VolumeSnapshots, and writes the contents' status, finalizer and WindowAnnotation.
+// guests, creates VolumeSnapshots, and writes the contents' status, finalizer and annotations.
 type Contents struct {
 	Client   client.Client
 	Live     client.Reader
@@ -83,8 +77,8 @@ func contentOfVolumeSnapshot(_ context.Context, object client.Object) []reconcil
 	}}}
 }
 
-// contentOfBound is the content that has made the VolumeSnapshot of a VolumeSnapshotContent. Only one that has been cut
-// counts: the guest is thawed then, before the VolumeSnapshot says so, too.
+// contentOfBound is the content that has made the VolumeSnapshot of a VolumeSnapshotContent. Only one that has been
+// taken counts: the guest is thawed then, before the VolumeSnapshot says so, too.
 func (r *Contents) contentOfBound(ctx context.Context, object client.Object) []reconcile.Request {
 	bound := object.(*snapshotv1.VolumeSnapshotContent)
 	if bound.Status == nil || bound.Status.CreationTime == nil {
@@ -106,7 +100,7 @@ func (r *Contents) contentOfBound(ctx context.Context, object client.Object) []r
 func (r *Contents) look(ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent) (ContentView, error) {
 	view := ContentView{
 		Content: content, Now: r.Now(), VolumeSnapshots: map[string]*snapshotv1.VolumeSnapshot{},
-		Cut: map[string]metav1.Time{},
+		Taken: map[string]metav1.Time{},
 	}
 	if content.Spec.VirtualMachineSnapshotName == nil || content.Spec.Source.VirtualMachine == nil {
 		return view, frame.ErrNothing // not made here
@@ -155,10 +149,10 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 		}
 		shown[found.UID] = true
 		view.VolumeSnapshots[found.Name] = found
-		if cut, err := r.Bound.Cut(ctx, found); err != nil {
+		if taken, err := r.Bound.Taken(ctx, found); err != nil {
 			return err
-		} else if cut != nil {
-			view.Cut[found.Name] = *cut
+		} else if taken != nil {
+			view.Taken[found.Name] = *taken
 		}
 	}
 	stale, err := r.writes.CountsStale(ctx, r.Live, content, shown, view.Now, &snapshotv1.VolumeSnapshot{})
@@ -199,108 +193,4 @@ func guestOf(vmi *v1.VirtualMachineInstance) Guest {
 
 func vmiOf(content *v1beta1.VirtualMachineSnapshotContent) types.NamespacedName {
 	return types.NamespacedName{Namespace: content.Namespace, Name: content.Spec.Source.VirtualMachine.Name}
-}
-
-// apply does what the step says.
-func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentStep) error {
-	content := view.Content
-	if err := r.applyMemory(ctx, view, step); err != nil {
-		return err
-	}
-	if len(step.Create) > 0 {
-		if failed := r.cut(ctx, view, step); failed != nil {
-			if err := r.remember(ctx, content, step.Window); err != nil {
-				return errors.Join(failed, err)
-			}
-			ctrl.LoggerFrom(ctx).Info("the volumes of a snapshot cannot be snapshotted", "err", failed)
-			view.fail(step.Status, failed.Error())
-			step.Later, step.RequeueAfter = false, retry
-		}
-	}
-	if step.Thaw {
-		if err := r.thaw(ctx, view, step); err != nil {
-			return err
-		}
-	}
-	if err := r.remember(ctx, content, step.Window); err != nil {
-		return err
-	}
-	if step.Thaw && step.Window != nil {
-		r.tell(content, slices.SortedFunc(maps.Values(view.VolumeSnapshots),
-			func(a, b *snapshotv1.VolumeSnapshot) int { return strings.Compare(a.Name, b.Name) }))
-	}
-	for _, name := range step.Missing {
-		r.Recorder.Eventf(content, corev1.EventTypeWarning, ReasonVolumeSnapshotMissing,
-			"VolumeSnapshot %s no longer exists", name)
-	}
-	if step.Status != nil && !step.Later {
-		if err := frame.PatchStatus(ctx, r.writes, content, &content.Status, step.Status); err != nil {
-			return err
-		}
-	}
-	if step.RemoveFinalizer {
-		return r.writes.RemoveFinalizer(ctx, content, snapshots.ContentFinalizer)
-	}
-	return nil
-}
-
-// letGo thaws a guest after an error. What it cannot thaw stays open, and is thawed later.
-func (r *Contents) letGo(ctx context.Context, view ContentView, step *ContentStep, failed error) error {
-	if !step.Freeze {
-		return failed
-	}
-	if err := r.unfreeze(ctx, view); err != nil && !lapsed(err) {
-		return errors.Join(failed, err)
-	}
-	step.Window.Closed = true
-	return failed
-}
-
-// thaw lets the guest write again. Once its time is over the guest's launcher has done so.
-func (r *Contents) thaw(ctx context.Context, view ContentView, step *ContentStep) error {
-	err := r.unfreeze(ctx, view)
-	switch {
-	case step.Window == nil && err != nil:
-		ctrl.LoggerFrom(ctx).Info("a guest that may have been frozen is not thawed", "err", err)
-	case lapsed(err):
-		step.Window.Lapsed = true
-	case err != nil && view.Now.Before(step.Window.Until):
-		return err
-	case err != nil:
-		ctrl.LoggerFrom(ctx).Info("a guest is not thawed; its launcher does so by itself", "err", err)
-	}
-	return r.stood(ctx, view.Content)
-}
-
-// unfreeze lets the guest go. That none is found means that there is none only when the VMI says so, too: a
-// virt-handler that has just been started does not know its guests yet.
-func (r *Contents) unfreeze(ctx context.Context, view ContentView) error {
-	err := r.Freezer.Unfreeze(ctx, vmiOf(view.Content))
-	if view.Guest != GuestRunning && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {
-		return nil
-	}
-	return err
-}
-
-// remember writes what is known of the freeze.
-func (r *Contents) remember(
-	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent, window *Window,
-) error {
-	if window == nil {
-		return nil
-	}
-	text, err := json.Marshal(window)
-	if err != nil {
-		return fmt.Errorf("encode what is known of a freeze: %w", err)
-	}
-	if content.Annotations[WindowAnnotation] == string(text) {
-		return nil
-	}
-	err = r.writes.Change(ctx, content, func() {
-		metav1.SetMetaDataAnnotation(&content.ObjectMeta, WindowAnnotation, string(text))
-	})
-	if err != nil {
-		return fmt.Errorf("remember the freeze of a guest: %w", err)
-	}
-	return nil
 }

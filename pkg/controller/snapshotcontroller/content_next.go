@@ -2,7 +2,6 @@ package snapshotcontroller
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -10,10 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -56,8 +56,9 @@ type ContentView struct {
 	// Served says that the cluster has VolumeSnapshots. VolumeSnapshots are those of the content that exist, by name.
 	Served          bool
 	VolumeSnapshots map[string]*snapshotv1.VolumeSnapshot
-	// Cut is when the driver has cut a VolumeSnapshot, by name, as long as that does not say so itself.
-	Cut     map[string]metav1.Time
+	// Taken is when the driver has snapshotted the volume of a VolumeSnapshot, by name, as long as that does not say so
+	// itself.
+	Taken   map[string]metav1.Time
 	Classes snapshots.Classes
 	// Memory is nil for a content that is to have no memory.
 	Memory *MemoryView
@@ -66,43 +67,52 @@ type ContentView struct {
 
 // ContentStep says what to write, in the order of its fields.
 type ContentStep struct {
-	// CreateClaim is the claim for the guest's memory; Plug and Unplug are of its volume.
-	CreateClaim  *corev1.PersistentVolumeClaim
-	Plug, Unplug bool
+	// CreateClaim is the claim for the guest's memory, VMI the instance with its volume, or without it.
+	CreateClaim *corev1.PersistentVolumeClaim
+	VMI         *v1.VirtualMachineInstance
+	// Rehearse says that the API server is asked whether it would take the VolumeSnapshots before anything is frozen.
+	Rehearse bool
 	// SaveMemory says that the guest's memory is saved before the VolumeSnapshots are made, instead of a Freeze by its
 	// agent.
 	SaveMemory bool
-	// Freeze says that the guest is frozen, for as long as Window says, before the VolumeSnapshots are made.
+	// Freeze says that the guest is frozen, for as long as Record says, before the VolumeSnapshots are made.
 	Freeze bool
 	Create []*snapshotv1.VolumeSnapshot
 	// Thaw says that the guest may write again.
 	Thaw bool
-	// Window is what is to be remembered of the freeze; nil leaves it, and says with Thaw that the guest may not be
-	// frozen at all.
-	Window *Window
-	// Missing are VolumeSnapshots that are gone, for an event.
-	Missing []string
+	// Record is what is to be remembered of the freeze; nil leaves it, and says with Thaw that the guest may not be
+	// frozen at all. Memory is what is to be remembered of the guest's memory; nil leaves it.
+	Record *FreezeRecord
+	Memory *savedmemory.Memory
+	Events []Event
 	// Status is the content's; nil leaves it. Later says that it is written after the thaw, by the next step: a write
 	// would keep the frozen guest waiting, and what follows the thaw may by then be reported with it.
 	Later           bool
 	Status          *v1beta1.VirtualMachineSnapshotContentStatus
 	RemoveFinalizer bool
 	frame.Requeue
+
+	// quiesced is what came of Freeze or SaveMemory, failure what kept the VolumeSnapshots from being made.
+	quiesced snapshots.Quiesced
+	failure  error
 }
+
+// Event is one about the content.
+type Event struct{ Type, Reason, Message string }
 
 // NextContent decides on a content.
 func NextContent(view ContentView) ContentStep {
 	content, snapshot := view.Content, view.Snapshot
-	window := windowOf(content.Annotations)
+	record := recordOf(content.Annotations)
 	if content.DeletionTimestamp != nil || snapshot == nil || snapshots.Terminating(snapshot, view.Now) {
 		var step ContentStep
 		switch {
-		case window != nil && !window.Closed:
-			step.close(window)
-		case window == nil && content.Status == nil && view.Guest == GuestRunning:
+		case record.frozen():
+			step.thaw(&view, record)
+		case record == nil && content.Status == nil && view.Guest == GuestRunning:
 			step.Thaw = true // its virt-controller may have ended in the moment of a freeze
 		}
-		step.Unplug = view.Memory.plugged(memoryVolume(content))
+		step.VMI = view.Memory.unplug(memoryVolume(content))
 		// One that is deleted before its snapshot waits for that.
 		step.RemoveFinalizer = snapshot == nil || snapshots.Terminating(snapshot, view.Now)
 		return step
@@ -115,20 +125,24 @@ func NextContent(view ContentView) ContentStep {
 	missing := view.missing()
 	status.VolumeSnapshotStatus = view.statuses()
 	if len(missing) > 0 && status.CreationTime == nil {
-		view.begin(&step, window, missing)
+		view.begin(&step, record, missing)
 		return step
 	}
-	view.follow(&step, window, missing)
-	step.Unplug = window != nil && window.Closed && view.Memory.plugged(memoryVolume(content))
+	view.follow(&step, record, missing)
+	if record != nil && record.Thawed {
+		step.VMI = view.Memory.unplug(memoryVolume(content))
+	}
 	return step
 }
 
-// close has the guest write again.
-func (s *ContentStep) close(window *Window) *Window {
-	closed := *window
-	closed.Closed = true
-	s.Thaw, s.Window = true, &closed
-	return &closed
+// thaw has the guest write again. The events of the VolumeSnapshots have waited for that.
+func (s *ContentStep) thaw(view *ContentView, record *FreezeRecord) *FreezeRecord {
+	made := view.made()
+	s.Thaw, s.Record = true, record.thawed(made)
+	for _, snapshot := range made {
+		s.Events = append(s.Events, madeEvent(snapshot))
+	}
+	return s.Record
 }
 
 // missing returns the backups whose VolumeSnapshot does not exist.
@@ -142,35 +156,9 @@ func (view *ContentView) missing() []v1beta1.VolumeBackup {
 	return out
 }
 
-// statuses returns the status of each VolumeSnapshot that exists.
-func (view *ContentView) statuses() []v1beta1.VolumeSnapshotStatus {
-	var out []v1beta1.VolumeSnapshotStatus
-	for _, backup := range view.Content.Spec.VolumeBackups {
-		if backup.VolumeSnapshotName == nil || view.VolumeSnapshots[*backup.VolumeSnapshotName] == nil {
-			continue
-		}
-		status := statusOf(view.VolumeSnapshots[*backup.VolumeSnapshotName])
-		if cut, ok := view.Cut[status.VolumeSnapshotName]; ok && status.CreationTime == nil {
-			status.CreationTime = &cut
-		}
-		out = append(out, status)
-	}
-	return out
-}
-
-func statusOf(snapshot *snapshotv1.VolumeSnapshot) v1beta1.VolumeSnapshotStatus {
-	out := v1beta1.VolumeSnapshotStatus{VolumeSnapshotName: snapshot.Name}
-	if status := snapshot.Status; status != nil {
-		out.ReadyToUse, out.CreationTime = status.ReadyToUse, status.CreationTime
-		if status.Error != nil {
-			out.Error = &v1beta1.Error{Time: status.Error.Time, Message: status.Error.Message}
-		}
-	}
-	return out
-}
-
 // begin has the VolumeSnapshots made that are missing, all at once, while the guest does not write.
-func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1beta1.VolumeBackup) {
+func (view *ContentView) begin(step *ContentStep, record *FreezeRecord, missing []v1beta1.VolumeBackup) {
+	failed := view.Content.Status != nil && view.Content.Status.Error != nil
 	step.Status.ReadyToUse = new(false)
 	if !view.Served {
 		// Its coming is an event.
@@ -198,28 +186,30 @@ func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1be
 	case GuestChanging:
 		step.Create, step.RequeueAfter = nil, retry
 	case GuestWaiting:
-		step.Window = &Window{
-			Until: view.Now.UTC().Truncate(time.Second), Quiesced: snapshots.QuiescedNot, Closed: true,
+		step.Record = &FreezeRecord{
+			Until: view.Now.UTC().Truncate(time.Second), Quiesced: snapshots.QuiescedNot, Thawed: true,
 		}
 	case GuestRunning:
 		step.Freeze, step.Later = true, true
-		step.Window = newWindow(view.Snapshot, view.GuestUID, view.Now)
-		if some := len(view.VolumeSnapshots) > 0; !some && window.fresh(step.Window) {
-			step.Window = window
+		// After an error a guest is not frozen again and again for what is refused, by a quota for example.
+		step.Rehearse = failed && !record.frozen()
+		step.Record = newRecord(view.Snapshot, view.GuestUID, view.Now)
+		if some := len(view.VolumeSnapshots) > 0; !some && record.fresh(step.Record) {
+			step.Record = record
 		} else {
-			step.Window.Lapsed = some && (window == nil || window.Closed || window.Lapsed ||
-				view.Now.After(window.Until) || view.another(window))
+			step.Record.TimedOut = some && (record == nil || record.Thawed || record.TimedOut ||
+				view.Now.After(record.Until) || view.another(record))
 		}
-		step.RequeueAfter = max(step.Window.Until.Sub(view.Now), time.Second)
+		step.RequeueAfter = max(step.Record.Until.Sub(view.Now), time.Second)
 	}
 }
 
-// follow waits for the VolumeSnapshots, and lets the guest write again as soon as all are cut or have failed.
-func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1beta1.VolumeBackup) {
-	cut, settled, ready, trouble := true, true, true, ""
+// follow waits for the VolumeSnapshots, and lets the guest write again as soon as all are taken or have failed.
+func (view *ContentView) follow(step *ContentStep, record *FreezeRecord, missing []v1beta1.VolumeBackup) {
+	taken, settled, ready, trouble := true, true, true, ""
 	for _, s := range step.Status.VolumeSnapshotStatus {
 		failed := s.Error != nil && s.Error.Message != nil
-		cut = cut && s.CreationTime != nil
+		taken = taken && s.CreationTime != nil
 		settled = settled && (s.CreationTime != nil || failed)
 		ready = ready && s.ReadyToUse != nil && *s.ReadyToUse
 		if failed && trouble == "" {
@@ -227,27 +217,24 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 		}
 	}
 	if len(missing) > 0 {
-		for _, backup := range missing {
-			step.Missing = append(step.Missing, *backup.VolumeSnapshotName)
-		}
-		cut, ready = false, false
-		trouble = fmt.Sprintf("VolumeSnapshots (%s) missing", strings.Join(step.Missing, ","))
+		taken, ready = false, false
+		trouble = view.lost(step, missing)
 	}
-	if window != nil && !window.Closed {
+	if record.frozen() {
 		step.Later = trouble == ""
-		if late := !view.Now.Before(window.Until); settled || late {
-			closed := step.close(window)
-			closed.Cut, closed.Lapsed = cut, window.Lapsed || !cut || late || view.another(window)
+		if late := !view.Now.Before(record.Until); settled || late {
+			thawed := step.thaw(view, record)
+			thawed.Complete, thawed.TimedOut = taken, record.TimedOut || !taken || late || view.another(record)
 		} else {
-			step.RequeueAfter = window.Until.Sub(view.Now)
+			step.RequeueAfter = record.Until.Sub(view.Now)
 		}
 	}
-	if window == nil && trouble == "" && !ready {
+	if record == nil && trouble == "" && !ready {
 		view.wait(step)
 	}
-	if cut && step.Status.CreationTime == nil {
+	if taken && step.Status.CreationTime == nil {
 		step.Status.CreationTime = new(metav1.NewTime(view.Now).Rfc3339Copy())
-		if left := view.soon(step.Status); !ready && trouble == "" && left > step.RequeueAfter {
+		if left := view.soon(record, step.Status); !ready && trouble == "" && left > step.RequeueAfter {
 			step.Later, step.RequeueAfter = true, left
 		}
 	}
@@ -258,7 +245,25 @@ func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1b
 	case !ready:
 		view.fail(step.Status, trouble)
 	}
-	step.Missing = slices.DeleteFunc(step.Missing, func(string) bool { return sameError(view.Content.Status, trouble) })
+}
+
+// lost says that VolumeSnapshots are gone, by events when that is new.
+func (view *ContentView) lost(step *ContentStep, missing []v1beta1.VolumeBackup) (trouble string) {
+	names := make([]string, len(missing))
+	for i, backup := range missing {
+		names[i] = *backup.VolumeSnapshotName
+	}
+	trouble = fmt.Sprintf("VolumeSnapshots (%s) missing", strings.Join(names, ","))
+	if sameError(view.Content.Status, trouble) {
+		return trouble
+	}
+	for _, name := range names {
+		step.Events = append(step.Events, Event{
+			corev1.EventTypeWarning, ReasonVolumeSnapshotMissing,
+			fmt.Sprintf("VolumeSnapshot %s no longer exists", name),
+		})
+	}
+	return trouble
 }
 
 // brief is how long the volumes of a VM that is off may take before anything is said of them: a write for each step of
@@ -272,17 +277,23 @@ func (view *ContentView) wait(step *ContentStep) {
 	}
 }
 
-// readySoon is how long after the last volume was cut it is not said that all are: most drivers have them ready by
-// then, and one write says both.
+// readySoon is how long after the guest was thawed, or the last volume of one that was not frozen was taken, it is not
+// said that all are: most drivers have them ready by then, and one write says both.
 const readySoon = 100 * time.Millisecond
 
-// soon returns what is left of readySoon; nothing, too, when the clock of a driver goes before ours.
-func (view *ContentView) soon(status *v1beta1.VirtualMachineSnapshotContentStatus) time.Duration {
+// soon returns what is left of readySoon; nothing, too, when the clock of a driver goes before ours. A VolumeSnapshot
+// says in whole seconds when it was taken.
+func (view *ContentView) soon(
+	record *FreezeRecord, status *v1beta1.VirtualMachineSnapshotContentStatus,
+) time.Duration {
 	var last time.Time
 	for _, s := range status.VolumeSnapshotStatus {
 		if s.CreationTime.After(last) {
 			last = s.CreationTime.Time
 		}
+	}
+	if record != nil && record.ThawedAt.After(last) {
+		last = record.ThawedAt
 	}
 	if left := last.Add(readySoon).Sub(view.Now); left <= readySoon {
 		return left
@@ -291,8 +302,8 @@ func (view *ContentView) soon(status *v1beta1.VirtualMachineSnapshotContentStatu
 }
 
 // another reports that another guest runs than the one that was frozen.
-func (view *ContentView) another(window *Window) bool {
-	return window.Guest != "" && view.GuestUID != "" && window.Guest != view.GuestUID
+func (view *ContentView) another(record *FreezeRecord) bool {
+	return record.Guest != "" && view.GuestUID != "" && record.Guest != view.GuestUID
 }
 
 // fail puts an error into the status, unless it is there.
@@ -309,41 +320,3 @@ func newError(now time.Time, message string) *v1beta1.Error {
 func sameError(status *v1beta1.VirtualMachineSnapshotContentStatus, message string) bool {
 	return status != nil && status.Error != nil && status.Error.Message != nil && *status.Error.Message == message
 }
-
-// volumeSnapshot returns the VolumeSnapshot of a backup, or why it cannot be made.
-func (view *ContentView) volumeSnapshot(backup *v1beta1.VolumeBackup) (*snapshotv1.VolumeSnapshot, string) {
-	claim := &backup.PersistentVolumeClaim
-	storage := ""
-	if claim.Spec.StorageClassName != nil {
-		storage = *claim.Spec.StorageClassName
-	}
-	class, trouble := view.Classes.Of(storage)
-	if class == "" {
-		if trouble == "" {
-			trouble = fmt.Sprintf("No VolumeSnapshotClass: Volume snapshots are not configured for this "+
-				"StorageClass [%s] [%s]", storage, backup.VolumeName)
-		}
-		return nil, trouble
-	}
-	vm := view.Content.Spec.Source.VirtualMachine
-	return &snapshotv1.VolumeSnapshot{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: view.Content.Namespace, Name: *backup.VolumeSnapshotName,
-			Labels: map[string]string{
-				snapshots.LabelSourceName:      names.Shorten(vm.Name, names.MaxLabel),
-				snapshots.LabelSourceNamespace: view.Content.Namespace,
-			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(view.Content, ContentKind)},
-		},
-		Spec: snapshotv1.VolumeSnapshotSpec{
-			Source:                  snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: &claim.Name},
-			VolumeSnapshotClassName: &class,
-		},
-	}, ""
-}
-
-// ContentKind is the kind that owns VolumeSnapshots.
-var ContentKind = v1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshotContent")
-
-// eventNormal is the type of an event that is no trouble.
-const eventNormal = corev1.EventTypeNormal

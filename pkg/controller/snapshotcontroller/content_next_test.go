@@ -42,13 +42,13 @@ func content(change func(*v1beta1.VirtualMachineSnapshotContent)) *v1beta1.Virtu
 	return out
 }
 
-func windowed(w Window) func(*v1beta1.VirtualMachineSnapshotContent) {
+func recorded(w FreezeRecord) func(*v1beta1.VirtualMachineSnapshotContent) {
 	return func(c *v1beta1.VirtualMachineSnapshotContent) {
 		text, err := json.Marshal(w)
 		if err != nil {
 			panic(err)
 		}
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, WindowAnnotation, string(text))
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, FreezeAnnotation, string(text))
 	}
 }
 
@@ -59,12 +59,12 @@ func snapshotAged(age time.Duration) *v1beta1.VirtualMachineSnapshot {
 	}}
 }
 
-// volumeSnapshot is cut, or has failed with an error, or neither.
-func volumeSnapshot(name string, cut, ready bool, failure string) *snapshotv1.VolumeSnapshot {
+// volumeSnapshot is taken, or has failed with an error, or neither.
+func volumeSnapshot(name string, taken, ready bool, failure string) *snapshotv1.VolumeSnapshot {
 	out := &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: "vs-" + name}, Status: &snapshotv1.VolumeSnapshotStatus{ReadyToUse: &ready},
 	}
-	if cut {
+	if taken {
 		out.Status.CreationTime = new(metav1.NewTime(now))
 	}
 	if failure != "" {
@@ -94,49 +94,58 @@ func message(s *v1beta1.VirtualMachineSnapshotContentStatus) string {
 	return *s.Error.Message
 }
 
-// A content that was made with the window of its guest's freeze needs no other, unless another guest runs, or it is a
+// A content that was made with the record of its guest's freeze needs no other, unless another guest runs, or it is a
 // while since.
-func TestWindowOfANewContent(t *testing.T) {
-	first := newWindow(snapshotAged(time.Minute), "mine", now)
+func TestRecordOfANewContent(t *testing.T) {
+	first := newRecord(snapshotAged(time.Minute), "mine", now)
 	old := *first
 	old.Until = old.Until.Add(-time.Minute)
 	for name, test := range map[string]struct {
-		is    Window
+		is    FreezeRecord
 		guest types.UID
 		same  bool
 	}{
 		"new": {*first, "mine", true}, "another guest": {*first, "other", false}, "old": {old, "mine", false},
 	} {
-		view := viewOf(content(windowed(test.is)), GuestRunning)
+		view := viewOf(content(recorded(test.is)), GuestRunning)
 		view.GuestUID, view.Now = test.guest, now.Add(time.Second/2)
 		step := NextContent(view)
-		if !step.Freeze || len(step.Create) != 2 || (*step.Window == test.is) != test.same || step.Window.Lapsed {
-			t.Errorf("%s: freeze %t, window %+v", name, step.Freeze, step.Window)
+		if !step.Freeze || len(step.Create) != 2 || (*step.Record == test.is) != test.same || step.Record.TimedOut {
+			t.Errorf("%s: freeze %t, record %+v", name, step.Freeze, step.Record)
 		}
 	}
 }
 
+func count(events []Event, reason string) (n int) {
+	for _, event := range events {
+		if event.Reason == reason {
+			n++
+		}
+	}
+	return n
+}
+
 func TestNextContent(t *testing.T) {
-	open := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent}
-	over := Window{Until: now.Add(-time.Second), Quiesced: snapshots.QuiescedAgent}
-	closed := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent, Closed: true}
-	cutA, cutB := volumeSnapshot("a", true, true, ""), volumeSnapshot("b", true, true, "")
+	open := FreezeRecord{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent}
+	over := FreezeRecord{Until: now.Add(-time.Second), Quiesced: snapshots.QuiescedAgent}
+	closed := FreezeRecord{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent, Thawed: true}
+	takenA, takenB := volumeSnapshot("a", true, true, ""), volumeSnapshot("b", true, true, "")
 	waiting := volumeSnapshot("b", false, false, "")
 	failed := volumeSnapshot("b", false, false, "no space")
 	made := func(c *v1beta1.VirtualMachineSnapshotContent) {
 		c.Status = &v1beta1.VirtualMachineSnapshotContentStatus{CreationTime: new(metav1.NewTime(now))}
 	}
-	gone := viewOf(content(windowed(open)), GuestRunning, cutA)
+	gone := viewOf(content(recorded(open)), GuestRunning, takenA)
 	gone.Snapshot = nil
-	late := viewOf(content(windowed(open)), GuestRunning, cutA, waiting)
+	late := viewOf(content(recorded(open)), GuestRunning, takenA, waiting)
 	late.Snapshot = snapshotAged(time.Hour)
 	unserved := viewOf(content(nil), GuestRunning)
 	unserved.Served = false
 	classless := viewOf(content(nil), GuestRunning)
 	classless.Classes = snapshots.Classes{}
-	retained := viewOf(content(made), NoGuest, cutA, cutB)
+	retained := viewOf(content(made), NoGuest, takenA, takenB)
 	retained.Snapshot.DeletionTimestamp = new(metav1.NewTime(now))
-	deleted := viewOf(content(windowed(open)), GuestRunning, cutA, waiting)
+	deleted := viewOf(content(recorded(open)), GuestRunning, takenA, waiting)
 	deleted.Content.DeletionTimestamp = new(metav1.NewTime(now))
 
 	of := func(guest types.UID, view ContentView) ContentView {
@@ -162,48 +171,49 @@ func TestNextContent(t *testing.T) {
 		"starting":          {view: viewOf(content(nil), GuestChanging), again: retry},
 		"no kind":           {view: unserved, trouble: "install the CSI snapshot controller"},
 		"no class":          {view: classless, trouble: "No VolumeSnapshotClass", again: retry},
-		"one is waited for": {view: viewOf(content(windowed(open)), GuestRunning, cutA, waiting), again: time.Minute},
-		"all are cut": {
-			view: viewOf(content(windowed(open)), GuestRunning, cutA, cutB), thaw: true, created: true,
+		"one is waited for": {view: viewOf(content(recorded(open)), GuestRunning, takenA, waiting), again: time.Minute},
+		"all are taken": {
+			view: viewOf(content(recorded(open)), GuestRunning, takenA, takenB), thaw: true, created: true,
 		},
 		"one fails": {
-			view: viewOf(content(windowed(open)), GuestRunning, cutA, failed), thaw: true, lapse: true,
+			view: viewOf(content(recorded(open)), GuestRunning, takenA, failed), thaw: true, lapse: true,
 			trouble: "vs-b error: no space",
 		},
 		"of the guest of before": {
-			view: of("mine", viewOf(content(windowed(mine)), GuestRunning, cutA, cutB)), thaw: true, created: true,
+			view: of("mine", viewOf(content(recorded(mine)), GuestRunning, takenA, takenB)), thaw: true, created: true,
 		},
 		"of another guest": {
-			view: of("other", viewOf(content(windowed(mine)), GuestRunning, cutA, cutB)), thaw: true, lapse: true,
+			view: of("other", viewOf(content(recorded(mine)), GuestRunning, takenA, takenB)), thaw: true, lapse: true,
 			created: true,
 		},
-		"another guest, one is cut": {
-			view: of("other", viewOf(content(windowed(mine)), GuestRunning, cutA)), freeze: true, create: 1,
+		"another guest, one is taken": {
+			view: of("other", viewOf(content(recorded(mine)), GuestRunning, takenA)), freeze: true, create: 1,
 			lapse: true, again: 4 * time.Minute,
 		},
-		"the window is over": {
-			view: viewOf(content(windowed(over)), GuestRunning, cutA, waiting), thaw: true, lapse: true,
+		"the time is over": {
+			view: viewOf(content(recorded(over)), GuestRunning, takenA, waiting), thaw: true, lapse: true,
 		},
-		"cut too late": {
-			view: viewOf(content(windowed(over)), GuestRunning, cutA, cutB), thaw: true, lapse: true, created: true,
+		"taken too late": {
+			view: viewOf(content(recorded(over)), GuestRunning, takenA, takenB), thaw: true, lapse: true, created: true,
 		},
-		"restart, in the window": {
-			view: viewOf(content(windowed(open)), GuestRunning, cutA), freeze: true, create: 1, again: 4 * time.Minute,
+		"restart, in time": {
+			view: viewOf(content(recorded(open)), GuestRunning, takenA), freeze: true, create: 1,
+			again: 4 * time.Minute,
 		},
-		"restart, after the window": {
-			view: viewOf(content(windowed(over)), GuestRunning, cutA), freeze: true, create: 1, lapse: true,
+		"restart, too late": {
+			view: viewOf(content(recorded(over)), GuestRunning, takenA), freeze: true, create: 1, lapse: true,
 			again: 4 * time.Minute,
 		},
 		"after a failed create": {
-			view: viewOf(content(windowed(closed)), GuestRunning, cutA), freeze: true, create: 1, lapse: true,
+			view: viewOf(content(recorded(closed)), GuestRunning, takenA), freeze: true, create: 1, lapse: true,
 			again: 4 * time.Minute,
 		},
 		"after a failed freeze": {
-			view: viewOf(content(windowed(closed)), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute,
+			view: viewOf(content(recorded(closed)), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute,
 		},
-		"offline, all are cut": {view: viewOf(content(nil), NoGuest, cutA, cutB), created: true},
+		"offline, all are taken": {view: viewOf(content(nil), NoGuest, takenA, takenB), created: true},
 		"one is lost": {
-			view: viewOf(content(made), NoGuest, cutA), created: true, missing: 1,
+			view: viewOf(content(made), NoGuest, takenA), created: true, missing: 1,
 			trouble: "VolumeSnapshots (vs-b) missing",
 		},
 		"snapshot gone":         {view: gone, thaw: true, finalizer: true},
@@ -213,19 +223,19 @@ func TestNextContent(t *testing.T) {
 	} {
 		step := NextContent(test.view)
 		created := step.Status != nil && step.Status.CreationTime != nil
-		lapse := step.Window != nil && step.Window.Lapsed
+		lapse := step.Record != nil && step.Record.TimedOut
 		if step.Freeze != test.freeze || step.Thaw != test.thaw || created != test.created || lapse != test.lapse ||
-			len(step.Create) != test.create || len(step.Missing) != test.missing ||
+			len(step.Create) != test.create || count(step.Events, ReasonVolumeSnapshotMissing) != test.missing ||
 			step.RemoveFinalizer != test.finalizer ||
 			step.RequeueAfter != test.again || (test.trouble == "") != (message(step.Status) == "") ||
 			!strings.Contains(message(step.Status), test.trouble) {
-			t.Errorf("%s: %+v, window %+v, trouble %q", name, step, step.Window, message(step.Status))
+			t.Errorf("%s: %+v, record %+v, trouble %q", name, step, step.Record, message(step.Status))
 		}
-		if step.Window != nil && step.Window.Cut != (step.Thaw && created) {
-			t.Errorf("%s: window %+v of a snapshot that is made: %t", name, step.Window, created)
+		if step.Record != nil && step.Record.Complete != (step.Thaw && created) {
+			t.Errorf("%s: record %+v of a snapshot that is made: %t", name, step.Record, created)
 		}
-		if step.Thaw && (step.Window == nil || !step.Window.Closed) {
-			t.Errorf("%s: a thaw that is not remembered: %+v", name, step.Window)
+		if step.Thaw && (step.Record == nil || !step.Record.Thawed) {
+			t.Errorf("%s: a thaw that is not remembered: %+v", name, step.Record)
 		}
 		if step.Thaw && test.trouble == "" && step.Status != nil && !step.Later {
 			t.Errorf("%s: the status is written before the guest writes again", name)
@@ -234,18 +244,18 @@ func TestNextContent(t *testing.T) {
 
 	step := NextContent(viewOf(content(nil), GuestRunning))
 	first := step.Create[0]
-	if !step.Window.Until.After(now) || step.Window.Closed || *first.Spec.VolumeSnapshotClassName != "class" ||
+	if !step.Record.Until.After(now) || step.Record.Thawed || *first.Spec.VolumeSnapshotClassName != "class" ||
 		*first.Spec.Source.PersistentVolumeClaimName != "a" || first.Labels[snapshots.LabelSourceName] != "demo" ||
 		len(first.OwnerReferences) != 1 || first.OwnerReferences[0].UID != "c" {
-		t.Errorf("VolumeSnapshot %+v, window %+v", first, step.Window)
+		t.Errorf("VolumeSnapshot %+v, record %+v", first, step.Record)
 	}
 }
 
 // A status that is written is not written again.
 func TestNextContentSettles(t *testing.T) {
 	for name, view := range map[string]ContentView{
-		"failed": viewOf(content(windowed(Window{Closed: true})), GuestRunning, volumeSnapshot("a", true, true, ""),
-			volumeSnapshot("b", false, false, "no space")),
+		"failed": viewOf(content(recorded(FreezeRecord{Thawed: true})), GuestRunning,
+			volumeSnapshot("a", true, true, ""), volumeSnapshot("b", false, false, "no space")),
 		"ready": viewOf(content(nil), NoGuest, volumeSnapshot("a", true, true, ""),
 			volumeSnapshot("b", true, true, "")),
 	} {
@@ -254,26 +264,26 @@ func TestNextContentSettles(t *testing.T) {
 		second := NextContent(view)
 		a, errA := json.Marshal(first.Status)
 		b, errB := json.Marshal(second.Status)
-		if errA != nil || errB != nil || string(a) != string(b) || second.Window != nil || second.RequeueAfter != 0 {
+		if errA != nil || errB != nil || string(a) != string(b) || second.Record != nil || second.RequeueAfter != 0 {
 			t.Errorf("%s: first %s, then %s, %+v", name, a, b, second)
 		}
 	}
 }
 
-// The guest goes on when the driver has cut all volumes, whether or not their VolumeSnapshots say so.
-func TestCutByTheDriver(t *testing.T) {
-	open := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent}
+// The guest goes on when the driver has taken all volumes, whether or not their VolumeSnapshots say so.
+func TestTakenByTheDriver(t *testing.T) {
+	open := FreezeRecord{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent}
 	unbound := volumeSnapshot("a", false, false, "")
 	unbound.Status = nil
 	when := metav1.NewTime(now.Add(-time.Second))
-	view := viewOf(content(windowed(open)), GuestRunning, unbound, volumeSnapshot("b", true, true, ""))
+	view := viewOf(content(recorded(open)), GuestRunning, unbound, volumeSnapshot("b", true, true, ""))
 	if step := NextContent(view); step.Thaw {
-		t.Errorf("thawed with one that is not cut: %+v", step)
+		t.Errorf("thawed with one that is not taken: %+v", step)
 	}
-	view.Cut = map[string]metav1.Time{"vs-a": when}
+	view.Taken = map[string]metav1.Time{"vs-a": when}
 	step := NextContent(view)
-	if !step.Thaw || !step.Window.Cut || step.Window.Lapsed || *step.Status.ReadyToUse {
-		t.Errorf("all are cut: %+v, window %+v", step, step.Window)
+	if !step.Thaw || !step.Record.Complete || step.Record.TimedOut || *step.Status.ReadyToUse {
+		t.Errorf("all are taken: %+v, record %+v", step, step.Record)
 	}
 	if volumes := step.Status.VolumeSnapshotStatus; !volumes[0].CreationTime.Equal(&when) ||
 		volumes[1].CreationTime.Equal(&when) {
@@ -281,27 +291,38 @@ func TestCutByTheDriver(t *testing.T) {
 	}
 }
 
-// That all volumes are cut is said with their being ready, if that comes soon.
+// That all volumes are taken is said with their being ready, if that comes soon.
 func TestReadySoon(t *testing.T) {
-	closed := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent, Closed: true, Cut: true}
+	closed := FreezeRecord{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent, Thawed: true, Complete: true}
 	for name, test := range map[string]struct {
 		ago     time.Duration
 		ready   bool
 		failure string
-		later   time.Duration
+		// thawed says that it is the guest that was thawed then, and that the volumes were taken before.
+		thawed bool
+		later  time.Duration
 	}{
-		"just cut":             {0, false, "", readySoon},
-		"a moment ago":         {readySoon / 4, false, "", readySoon * 3 / 4},
-		"long ago":             {readySoon, false, "", 0},
-		"the driver's clock":   {-time.Hour, false, "", 0},
-		"ready":                {0, true, "", 0},
-		"cut, and then failed": {0, false, "lost", 0},
+		"just taken":             {0, false, "", false, readySoon},
+		"a moment ago":           {readySoon / 4, false, "", false, readySoon * 3 / 4},
+		"long ago":               {readySoon, false, "", false, 0},
+		"the driver's clock":     {-time.Hour, false, "", false, 0},
+		"ready":                  {0, true, "", false, 0},
+		"taken, and then failed": {0, false, "lost", false, 0},
+		"just thawed":            {0, false, "", true, readySoon},
+		"thawed a moment ago":    {readySoon / 4, false, "", true, readySoon * 3 / 4},
+		"thawed long ago":        {readySoon, false, "", true, 0},
+		"thawed, and ready":      {0, true, "", true, 0},
 	} {
 		b := volumeSnapshot("b", true, test.ready, test.failure)
 		b.Status.CreationTime.Time = now.Add(-test.ago)
 		a := volumeSnapshot("a", true, test.ready, "")
 		a.Status.CreationTime.Time = now.Add(-time.Hour)
-		step := NextContent(viewOf(content(windowed(closed)), GuestRunning, a, b))
+		record := closed
+		if test.thawed {
+			record.ThawedAt = b.Status.CreationTime.Time
+			b.Status.CreationTime.Time = now.Add(-time.Hour)
+		}
+		step := NextContent(viewOf(content(recorded(record)), GuestRunning, a, b))
 		if step.Later != (test.later > 0) || step.RequeueAfter != test.later || step.Status.CreationTime == nil {
 			t.Errorf("%s: %+v", name, step)
 		}
@@ -313,19 +334,19 @@ func TestReadySoon(t *testing.T) {
 func TestBrief(t *testing.T) {
 	for name, test := range map[string]struct {
 		age     time.Duration
-		cut     bool
+		taken   bool
 		ready   bool
 		failure string
 		later   time.Duration
 	}{
 		"just made":           {0, false, false, "", brief},
-		"cut":                 {time.Second, true, false, "", brief - time.Second},
+		"taken":               {time.Second, true, false, "", brief - time.Second},
 		"ready":               {time.Second, true, true, "", 0},
 		"failed":              {time.Second, false, false, "no space", 0},
 		"slow":                {brief, false, false, "", 0},
 		"another node's time": {-time.Second, false, false, "", 0},
 	} {
-		a, b := volumeSnapshot("a", true, true, ""), volumeSnapshot("b", test.cut, test.ready, test.failure)
+		a, b := volumeSnapshot("a", true, true, ""), volumeSnapshot("b", test.taken, test.ready, test.failure)
 		for _, s := range []*snapshotv1.VolumeSnapshot{a, b} {
 			if s.Status != nil && s.Status.CreationTime != nil {
 				s.Status.CreationTime.Time = now.Add(-time.Hour)
@@ -359,20 +380,17 @@ func TestThawOfWhatIsNotRemembered(t *testing.T) {
 		"it said something": {func(c *v1beta1.VirtualMachineSnapshotContent) {
 			c.Status = &v1beta1.VirtualMachineSnapshotContentStatus{ReadyToUse: new(false)}
 		}, GuestRunning, false},
-		"it was thawed": {windowed(Window{Closed: true}), GuestRunning, false},
+		"it was thawed": {recorded(FreezeRecord{Thawed: true}), GuestRunning, false},
 	} {
 		view := viewOf(content(test.change), test.guest)
 		view.Snapshot.DeletionTimestamp = new(metav1.NewTime(now))
 		step := NextContent(view)
-		if step.Thaw != test.thaw || step.Window != nil || !step.RemoveFinalizer {
+		if step.Thaw != test.thaw || step.Record != nil || !step.RemoveFinalizer {
 			t.Errorf("%s: %+v", name, step)
 		}
 		// It does not keep the content that no agent answers.
-		r := &Contents{Freezer: refuser{context.DeadlineExceeded}, Now: func() time.Time { return now }}
-		if test.thaw {
-			if err := r.thaw(t.Context(), view, &step); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+		if err := step.thawed(&view, context.DeadlineExceeded, now); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

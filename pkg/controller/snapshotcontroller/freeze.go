@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
-	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -99,56 +98,5 @@ func (s *subresources) Unfreeze(ctx context.Context, vmi types.NamespacedName) e
 	return err
 }
 
-// lapsed reports an error of Unfreeze that says that the guest wrote again before.
-func lapsed(err error) bool { return err != nil && strings.Contains(err.Error(), vssLimit) }
-
-// WindowAnnotation is on a content from when its guest is asked to freeze. It is what a virt-controller that starts
-// anew knows of a freeze.
-const WindowAnnotation = "virtkit.io/freeze-window"
-
-// Window is the time in which a guest does not write.
-type Window struct {
-	// Until is when the guest writes again at the latest.
-	Until time.Time `json:"until"`
-	// Quiesced is how the guest was kept from writing; empty as long as that is not known.
-	Quiesced snapshots.Quiesced `json:"quiesced,omitempty"`
-	// Closed says that the guest may write again.
-	Closed bool `json:"closed,omitempty"`
-	// Cut says that it was closed because all volumes are snapshotted: the VM may be unlocked.
-	Cut bool `json:"cut,omitempty"`
-	// Lapsed says that it did so before all volumes were snapshotted.
-	Lapsed bool `json:"lapsed,omitempty"`
-	// Guest is the VMI that was frozen. One that was started after it writes as soon as it likes.
-	Guest types.UID `json:"guest,omitempty"`
-}
-
-// windowOf returns a content's; nil when no guest was frozen for it, or when nobody can read it.
-func windowOf(annotations map[string]string) *Window {
-	text, ok := annotations[WindowAnnotation]
-	if !ok {
-		return nil
-	}
-	out := &Window{}
-	if err := json.Unmarshal([]byte(text), out); err != nil {
-		return nil
-	}
-	return out
-}
-
-// newWindow is of a guest that is to be frozen now.
-func newWindow(snapshot *v1beta1.VirtualMachineSnapshot, guest types.UID, now time.Time) *Window {
-	most := maxWindow
-	if left, ok := snapshots.Left(snapshot, now); ok {
-		most = min(most, max(left, time.Second))
-	}
-	return &Window{Until: now.Add(most).UTC().Truncate(time.Second), Guest: guest}
-}
-
-// fresh reports whether a window, which may be nil, was opened for another one a moment ago and nothing has been done
-// in it.
-func (w *Window) fresh(another *Window) bool {
-	return w != nil && *w == Window{Until: w.Until, Guest: another.Guest} && another.Until.Sub(w.Until).Abs() <= brief
-}
-
-// maxWindow is how long a guest may be kept from writing.
-const maxWindow = 5 * time.Minute
+// timedOut reports an error of Unfreeze that says that the guest wrote again before.
+func timedOut(err error) bool { return err != nil && strings.Contains(err.Error(), vssLimit) }

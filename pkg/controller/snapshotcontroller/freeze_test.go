@@ -42,7 +42,7 @@ func TestRefusedFreeze(t *testing.T) {
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), moving) {
 		t.Errorf("freeze: %v", err)
 	}
-	if err := freezer.Unfreeze(t.Context(), vmi); !lapsed(err) {
+	if err := freezer.Unfreeze(t.Context(), vmi); !timedOut(err) {
 		t.Errorf("unfreeze, which lapsed: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package snapshotcontroller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
@@ -108,6 +106,26 @@ func (m *MemoryView) plugged(volume string) bool {
 	return m != nil && m.VMI != nil && hotplug.Volume(&m.VMI.Spec, volume) != nil
 }
 
+// plug returns the instance with the volume for its guest's memory.
+func (m *MemoryView) plug(volume string) *v1.VirtualMachineInstance {
+	after := m.VMI.DeepCopy()
+	source := v1.MemoryDumpVolumeSource{}
+	source.ClaimName, source.Hotpluggable = volume, true
+	after.Spec.Volumes = append(after.Spec.Volumes,
+		v1.Volume{Name: volume, VolumeSource: v1.VolumeSource{MemoryDump: &source}})
+	return after
+}
+
+// unplug returns the instance without that volume; nil when it does not have it.
+func (m *MemoryView) unplug(volume string) *v1.VirtualMachineInstance {
+	if !m.plugged(volume) {
+		return nil
+	}
+	after := m.VMI.DeepCopy()
+	after.Spec.Volumes = slices.DeleteFunc(after.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume })
+	return after
+}
+
 // prepareMemory brings the claim for the guest's memory into its launcher's pod, and reports whether it is there.
 func (view *ContentView) prepareMemory(step *ContentStep) bool {
 	memory, volume := view.Memory, memoryVolume(view.Content)
@@ -118,12 +136,12 @@ func (view *ContentView) prepareMemory(step *ContentStep) bool {
 	case record != nil && record.Failure != "":
 		// Once is enough: each attempt pauses the guest.
 		view.fail(step.Status, "the guest's memory cannot be saved: "+record.Failure)
-		step.Unplug = memory.plugged(volume)
+		step.VMI = memory.unplug(volume)
 		return false
 	case memory.Claim == nil:
 		step.CreateClaim = view.memoryClaim(volume)
 	case !memory.plugged(volume):
-		step.Plug = true
+		step.VMI = memory.plug(volume)
 	default:
 		at := slices.IndexFunc(memory.VMI.Status.VolumeStatus, func(s v1.VolumeStatus) bool { return s.Name == volume })
 		if at >= 0 && memory.VMI.Status.VolumeStatus[at].Phase == v1.HotplugVolumeMounted {
@@ -165,64 +183,6 @@ func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim 
 	return claim
 }
 
-// applyMemory makes the claim for the guest's memory, and gives its volume to the instance or takes it away.
-func (r *Contents) applyMemory(ctx context.Context, view ContentView, step *ContentStep) error {
-	volume := memoryVolume(view.Content)
-	if step.CreateClaim != nil {
-		if err := r.writes.Create(ctx, step.CreateClaim); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create claim for the guest's memory: %w", err)
-		}
-	}
-	if !step.Plug && !step.Unplug {
-		return nil
-	}
-	after := view.Memory.VMI.DeepCopy()
-	after.Spec.Volumes = slices.DeleteFunc(after.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume })
-	if step.Plug {
-		source := v1.MemoryDumpVolumeSource{}
-		source.ClaimName, source.Hotpluggable = volume, true
-		after.Spec.Volumes = append(after.Spec.Volumes,
-			v1.Volume{Name: volume, VolumeSource: v1.VolumeSource{MemoryDump: &source}})
-	}
-	if err := r.writes.Patch(ctx, view.Memory.VMI, after); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("give VMI %s the volume for its guest's memory, or take it away: %w", after.Name, err)
-	}
-	return nil
-}
-
-// saveMemory has the memory of the guest, which stands still from here on, written. done is false as long as it is not.
-func (r *Contents) saveMemory(ctx context.Context, view ContentView, step *ContentStep) (done bool, err error) {
-	content := view.Content
-	if r.Memory == nil {
-		return false, errors.New("nobody can save the guest's memory")
-	}
-	saved, err := r.Memory.SaveMemory(ctx, vmiOf(content), memoryVolume(content),
-		max(step.Window.Until.Sub(r.Now()), time.Second))
-	if err != nil {
-		return false, err
-	}
-	step.Window.Quiesced = snapshots.QuiescedPaused
-	if saved.Ended == nil {
-		return false, nil
-	}
-	before := savedmemory.MemoryOf(content.Annotations)
-	if len(view.VolumeSnapshots) > 0 && before != nil && !before.Began.Equal(saved.Began) {
-		step.Window.Lapsed = true // it went on meanwhile: some volumes are of another moment
-	}
-	memory := &savedmemory.Memory{Claim: memoryVolume(content), Saved: saved, MACs: view.Memory.macs()}
-	if err := r.rememberMemory(ctx, content, memory); err != nil {
-		return false, err
-	}
-	if saved.Failure != "" {
-		return false, fmt.Errorf("the guest's memory cannot be saved: %s", saved.Failure)
-	}
-	if before == nil {
-		r.Recorder.Eventf(content, eventNormal, reasonMemorySaved, "Saved the guest's memory, %d bytes, in claim %s",
-			saved.Size, memory.Claim)
-	}
-	return true, nil
-}
-
 // macs are the addresses of the guest's interfaces, by name.
 func (m *MemoryView) macs() map[string]string {
 	out := map[string]string{}
@@ -232,35 +192,6 @@ func (m *MemoryView) macs() map[string]string {
 		}
 	}
 	return out
-}
-
-// stood says for how long the guest stood still, once it goes on.
-func (r *Contents) stood(ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent) error {
-	memory := savedmemory.MemoryOf(content.Annotations)
-	if memory == nil || memory.Stood.Duration != 0 {
-		return nil
-	}
-	memory.Stood.Duration = max(r.Now().Sub(memory.Began), time.Millisecond)
-	return r.rememberMemory(ctx, content, memory)
-}
-
-func (r *Contents) rememberMemory(
-	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent, memory *savedmemory.Memory,
-) error {
-	text, err := memory.Encode()
-	if err != nil {
-		return err
-	}
-	if content.Annotations[savedmemory.MemoryAnnotation] == text {
-		return nil
-	}
-	err = r.writes.Change(ctx, content, func() {
-		metav1.SetMetaDataAnnotation(&content.ObjectMeta, savedmemory.MemoryAnnotation, text)
-	})
-	if err != nil {
-		return fmt.Errorf("remember what was saved of the guest's memory: %w", err)
-	}
-	return nil
 }
 
 // describeMemory is what a snapshot says of the guest's memory that it has; nil when it has none.

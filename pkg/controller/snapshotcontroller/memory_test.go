@@ -12,6 +12,7 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
@@ -46,9 +47,9 @@ func withMemory(guest Guest, claim bool, phase v1.VolumePhase, record *savedmemo
 
 // The guest is frozen, and its volumes are snapshotted, only when its memory has somewhere to go.
 func TestNextContentWithMemory(t *testing.T) {
-	closed := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedPaused, Closed: true}
+	closed := FreezeRecord{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedPaused, Thawed: true}
 	done := withMemory(GuestRunning, true, v1.HotplugVolumeMounted, nil)
-	windowed(closed)(done.Content)
+	recorded(closed)(done.Content)
 	for _, name := range []string{"a", "b"} {
 		done.VolumeSnapshots["vs-"+name] = volumeSnapshot(name, true, true, "")
 	}
@@ -78,7 +79,8 @@ func TestNextContentWithMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := NextContent(tc.view)
-			if (step.CreateClaim != nil) != tc.claim || step.Plug != tc.plug || step.Unplug != tc.unplug ||
+			has := step.VMI != nil && hotplug.Volume(&step.VMI.Spec, testVolume) != nil
+			if (step.CreateClaim != nil) != tc.claim || has != tc.plug || (step.VMI != nil && !has) != tc.unplug ||
 				step.SaveMemory != tc.save || step.Freeze != tc.freeze || len(step.Create) != tc.create {
 				t.Errorf("%+v", step)
 			}
@@ -115,7 +117,7 @@ func TestDescribeMemory(t *testing.T) {
 	}
 	view, next := View{Content: withMemory(GuestRunning, true, "", whole).Content},
 		&v1beta1.VirtualMachineSnapshotStatus{}
-	windowed(Window{Quiesced: snapshots.QuiescedPaused, Closed: true})(view.Content)
+	recorded(FreezeRecord{Quiesced: snapshots.QuiescedPaused, Thawed: true})(view.Content)
 	if indicate(view, next); len(next.SourceIndications) != 2 ||
 		next.SourceIndications[0].Indication != snapshots.WithMemory ||
 		next.SourceIndications[1].Indication != v1beta1.VMSnapshotOnlineSnapshotIndication {

@@ -4,7 +4,7 @@
 //	                                 makes the VirtualMachineSnapshotContent, writes status, unlocks the VM
 //	…Content ──NextContent──► freezes the guest, makes a VolumeSnapshot of each claim, thaws the guest
 //
-// The content says while the guest is frozen that it is (WindowAnnotation), so that a virt-controller that starts anew
+// The content says while the guest is frozen that it is (FreezeAnnotation), so that a virt-controller that starts anew
 // undoes it; it thaws the guest of a content that says nothing yet, too. When nobody does the guest's launcher thaws
 // it.
 package snapshotcontroller
@@ -63,7 +63,7 @@ type Step struct {
 	// Later says that Status is not written now: another event brings a step which knows more.
 	Later  bool
 	Status *v1beta1.VirtualMachineSnapshotStatus
-	// RemoveFinalizer lets the snapshot go.
+	// RemoveFinalizer lets the snapshot be deleted.
 	RemoveFinalizer bool
 	frame.Requeue
 }
@@ -101,10 +101,10 @@ func Next(view View) Step {
 	content := view.Content
 	step.DeleteContent = terminating && content != nil && content.DeletionTimestamp == nil &&
 		snapshots.DeletesContent(snapshot, content)
-	// Until the content says when it was cut there is nothing new to say.
-	under := locked || closedCut(content) && !isCut(content)
+	// Until the content says when it was taken there is nothing new to say.
+	under := locked || complete(content) && !taken(content)
 	step.Status = status(view, under, waits)
-	step.Release = step.Unlock && (terminating || !closedCut(content) || isCut(content))
+	step.Release = step.Unlock && (terminating || !complete(content) || taken(content))
 	if left := view.young(); left > 0 && !terminating && locked && content != nil && step.Status.Error == nil {
 		step.Later, step.RequeueAfter = true, left
 	}
@@ -114,6 +114,19 @@ func Next(view View) Step {
 		step.RequeueAfter = left + time.Millisecond
 	}
 	return step
+}
+
+// refused takes the answer to a content that the API server refuses, because of a quota for example: the status that
+// says so. It is tried again. It is nil for any other error.
+func (s *Step) refused(view View, err error) *v1beta1.VirtualMachineSnapshotStatus {
+	if !frame.Refused(err) {
+		return nil
+	}
+	status := s.Status.DeepCopy()
+	if old := status.Error; old == nil || old.Message == nil || *old.Message != err.Error() {
+		status.Error = newError(view.Now, err.Error())
+	}
+	return status
 }
 
 // young returns for how long nothing has to be said yet of a snapshot that goes on as it should: a write would keep the
@@ -138,21 +151,21 @@ func (view *View) holds() bool {
 
 // made reports whether all volumes are snapshotted. The guest writes again by then.
 func (view *View) made() bool {
-	return snapshots.Succeeded(view.Snapshot) || isCut(view.Content) || closedCut(view.Content)
+	return snapshots.Succeeded(view.Snapshot) || taken(view.Content) || complete(view.Content)
 }
 
-// closedCut reports whether a content, which may be nil, has thawed its guest since all volumes are snapshotted. Its
+// complete reports whether a content, which may be nil, has thawed its guest since all volumes are snapshotted. Its
 // status comes a moment later.
-func closedCut(content *v1beta1.VirtualMachineSnapshotContent) bool {
+func complete(content *v1beta1.VirtualMachineSnapshotContent) bool {
 	if content == nil {
 		return false
 	}
-	window := windowOf(content.Annotations)
-	return window != nil && window.Closed && window.Cut
+	record := recordOf(content.Annotations)
+	return record != nil && record.Thawed && record.Complete
 }
 
-// isCut reports whether all volumes of a content, which may be nil, are snapshotted.
-func isCut(content *v1beta1.VirtualMachineSnapshotContent) bool {
+// taken reports whether all volumes of a content, which may be nil, are snapshotted.
+func taken(content *v1beta1.VirtualMachineSnapshotContent) bool {
 	return content != nil && content.Status != nil && content.Status.CreationTime != nil
 }
 

@@ -46,6 +46,9 @@ func inPhase(phase v1beta1.VirtualMachineSnapshotPhase, age time.Duration, delet
 	return snapshot
 }
 
+// thawedComplete is a content's whose guest goes on since all volumes are snapshotted.
+var thawedComplete = recorded(FreezeRecord{Thawed: true, Complete: true})
+
 func TestNext(t *testing.T) {
 	begun, retained := inPhase(v1beta1.InProgress, time.Minute, false), inPhase(v1beta1.Succeeded, time.Hour, true)
 	retained.Spec.DeletionPolicy = new(v1beta1.VirtualMachineSnapshotContentRetain)
@@ -117,31 +120,31 @@ func TestNext(t *testing.T) {
 			"",
 			"operation in progress", "InProgress",
 		},
-		"cut": {
+		"taken": {
 			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: withStatus(false, true)},
 			"unlock",
 			"Operation complete", "Succeeded",
 		},
-		"cut, the VM is free": {
+		"taken, the VM is free": {
 			View{Snapshot: begun, VM: vmLockedBy(""), Content: withStatus(false, true)},
 			"", "Operation complete",
 			"Succeeded",
 		},
-		"cut, another has the VM": {
+		"taken, another has the VM": {
 			View{Snapshot: begun, VM: vmLockedBy("other"), Content: withStatus(false, true)},
 			"", "Operation complete",
 			"Succeeded",
 		},
-		"thawed, cut a moment ago": {
-			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(windowed(Window{Closed: true, Cut: true}))},
+		"thawed, taken a moment ago": {
+			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(thawedComplete)},
 			"unlock", "operation in progress", "InProgress",
 		},
 		"thawed, unlocked": {
-			View{Snapshot: begun, VM: vmLockedBy(""), Content: content(windowed(Window{Closed: true, Cut: true}))},
+			View{Snapshot: begun, VM: vmLockedBy(""), Content: content(thawedComplete)},
 			"", "operation in progress", "InProgress",
 		},
 		"thawed after an error": {
-			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(windowed(Window{Closed: true}))},
+			View{Snapshot: begun, VM: vmLockedBy("snap"), Content: content(recorded(FreezeRecord{Thawed: true}))},
 			"", "operation in progress", "InProgress",
 		},
 		"half unlocked": {
@@ -258,7 +261,7 @@ func TestNext(t *testing.T) {
 // VM's finalizer goes after the status.
 func TestLater(t *testing.T) {
 	young := inPhase("", time.Second, false)
-	closed := content(windowed(Window{Closed: true, Cut: true}))
+	closed := content(thawedComplete)
 	failed := inPhase(v1beta1.InProgress, time.Second, false)
 	failed.Status.Error = newError(now, "full")
 	free := vmLockedBy("snap")
@@ -296,7 +299,7 @@ func TestLater(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
-	c := content(windowed(Window{Quiesced: snapshots.QuiescedPaused, Closed: true}))
+	c := content(recorded(FreezeRecord{Quiesced: snapshots.QuiescedPaused, Thawed: true}))
 	c.Status = &v1beta1.VirtualMachineSnapshotContentStatus{
 		CreationTime: new(metav1.NewTime(now)), ReadyToUse: new(true),
 	}
@@ -329,7 +332,7 @@ func TestStatus(t *testing.T) {
 
 	// Nothing is said of the guest before it was quiesced.
 	early := view
-	early.Content = content(windowed(Window{}))
+	early.Content = content(recorded(FreezeRecord{}))
 	if before := Next(early).Status; len(before.SourceIndications) != 1 ||
 		before.SourceIndications[0].Indication != snapshots.PartialSnapshot {
 		t.Errorf("before the freeze: %+v", before.SourceIndications)

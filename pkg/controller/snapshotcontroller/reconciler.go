@@ -2,12 +2,10 @@ package snapshotcontroller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -117,7 +115,7 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 	if snapshot.Spec.Source.Kind != snapshots.SourceKind {
 		return view, frame.ErrNothing // Admission refuses it.
 	}
-	if _, carried := snapshot.Annotations[clones.CarriedAnnotation]; carried &&
+	if _, copied := snapshot.Annotations[clones.CopiedAnnotation]; copied &&
 		!controllerutil.ContainsFinalizer(snapshot, snapshots.SnapshotFinalizer) {
 		return view, frame.ErrNothing // it was taken in another namespace
 	}
@@ -288,33 +286,6 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	return nil
 }
 
-// begin locks the VM and makes the content. What that is made of is read meanwhile; the lock fails when the VM is not
-// what it was. The status follows with the event of the content.
-func (r *Reconciler) begin(ctx context.Context, view View, step *Step) error {
-	var of parts
-	var group errgroup.Group
-	if step.CreateContent {
-		group.Go(func() (err error) {
-			of, err = r.gather(ctx, view)
-			return err
-		})
-	}
-	locked := r.lock(ctx, view)
-	if err := errors.Join(locked, group.Wait()); err != nil {
-		return err
-	}
-	group.Go(func() error { return r.hold(ctx, view) })
-	if !step.CreateContent {
-		return group.Wait()
-	}
-	made := r.createContent(ctx, view, of)
-	held := group.Wait()
-	if made != nil {
-		return errors.Join(held, r.refused(ctx, view, step, made))
-	}
-	return held
-}
-
 // lock has nobody but this snapshot change the VM.
 func (r *Reconciler) lock(ctx context.Context, view View) error {
 	vm := view.VM
@@ -325,12 +296,12 @@ func (r *Reconciler) lock(ctx context.Context, view View) error {
 	return nil
 }
 
-// hold keeps the VM from vanishing while it is locked. It works on a copy, for the content is made of the VM meanwhile.
-func (r *Reconciler) hold(ctx context.Context, view View) error {
+// addSourceFinalizer keeps the VM from vanishing while it is locked.
+func (r *Reconciler) addSourceFinalizer(ctx context.Context, view View) error {
 	if controllerutil.ContainsFinalizer(view.VM, snapshots.SourceFinalizer) {
 		return nil
 	}
-	vm := view.VM.DeepCopy()
+	vm := view.VM
 	err := r.writes.Change(ctx, vm, func() { controllerutil.AddFinalizer(vm, snapshots.SourceFinalizer) })
 	if err != nil {
 		return fmt.Errorf("lock VM %s: %w", vm.Name, err)

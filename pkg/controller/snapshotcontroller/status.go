@@ -67,7 +67,7 @@ func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, 
 	const progressing = v1beta1.ConditionProgressing
 	exceeded := snapshots.Exceeded(snapshot, view.Now)
 	switch {
-	case exceeded && snapshots.Progressing(snapshot) && locked && !closedCut(view.Content):
+	case exceeded && snapshots.Progressing(snapshot) && locked && !complete(view.Content):
 		// The VM is released first.
 		next.Phase = v1beta1.InProgress
 		set(progressing, corev1.ConditionFalse, "Operation failed")
@@ -140,8 +140,8 @@ func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	if exceeded && view.Content == nil {
 		return // It was written when there was a content.
 	}
-	if view.Content != nil && !exceeded && !isCut(view.Content) {
-		if window := windowOf(view.Content.Annotations); window != nil && (!window.Closed || window.Cut) {
+	if view.Content != nil && !exceeded && !taken(view.Content) {
+		if record := recordOf(view.Content.Annotations); record != nil && (!record.Thawed || record.Complete) {
 			return // The guest is frozen: a write now would delay those that it waits for.
 		}
 	}
@@ -173,8 +173,8 @@ func quiesced(view View) []v1beta1.Indication {
 	if view.Content == nil {
 		return nil
 	}
-	if window := windowOf(view.Content.Annotations); window != nil && window.Quiesced != "" {
-		return snapshots.Indications(window.Quiesced, window.Lapsed)
+	if record := recordOf(view.Content.Annotations); record != nil && record.Quiesced != "" {
+		return snapshots.Indications(record.Quiesced, record.TimedOut)
 	}
 	if status := view.Content.Status; status != nil && status.CreationTime != nil && guestOf(view.VMI) != NoGuest {
 		// There was no volume to freeze the guest for.

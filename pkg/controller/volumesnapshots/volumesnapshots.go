@@ -42,12 +42,13 @@ func BoundKind() optional.Kind {
 	}
 }
 
-// Bound reads the VolumeSnapshotContents of VolumeSnapshots. The driver's sidecar writes into them that it has cut a
-// volume, some writes before the snapshot controller says it in the VolumeSnapshot.
+// Bound reads the VolumeSnapshotContents of VolumeSnapshots. The driver's sidecar writes into them that it has
+// snapshotted a volume, some writes before the snapshot controller says it in the VolumeSnapshot.
 type Bound struct{ *optional.Access }
 
-// Cut returns when the volume of a VolumeSnapshot was cut, if that is known and the VolumeSnapshot does not say it.
-func (b *Bound) Cut(ctx context.Context, snapshot *snapshotv1.VolumeSnapshot) (*metav1.Time, error) {
+// Taken returns when the volume of a VolumeSnapshot was snapshotted, if that is known and the VolumeSnapshot does not
+// say it.
+func (b *Bound) Taken(ctx context.Context, snapshot *snapshotv1.VolumeSnapshot) (*metav1.Time, error) {
 	status := snapshot.Status
 	if status != nil && status.CreationTime != nil {
 		return nil, nil
@@ -62,11 +63,11 @@ func (b *Bound) Cut(ctx context.Context, snapshot *snapshotv1.VolumeSnapshot) (*
 	if !found || err != nil {
 		return nil, err
 	}
-	return cutBy(bound, snapshot), nil
+	return takenBy(bound, snapshot), nil
 }
 
-// cutBy returns when a VolumeSnapshotContent was cut for a VolumeSnapshot, nil when it was not, or for another one.
-func cutBy(bound *snapshotv1.VolumeSnapshotContent, snapshot *snapshotv1.VolumeSnapshot) *metav1.Time {
+// takenBy returns when a VolumeSnapshotContent was taken for a VolumeSnapshot, nil when it was not, or for another one.
+func takenBy(bound *snapshotv1.VolumeSnapshotContent, snapshot *snapshotv1.VolumeSnapshot) *metav1.Time {
 	switch {
 	case bound.Spec.VolumeSnapshotRef.UID != snapshot.UID || bound.Spec.Source.VolumeHandle == nil:
 		return nil

@@ -7,8 +7,8 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 )
 
-// Only the content that was made for a VolumeSnapshot says when that was cut, and only once the driver has.
-func TestCutBy(t *testing.T) {
+// Only the content that was made for a VolumeSnapshot says when that was taken, and only once the driver has.
+func TestTakenBy(t *testing.T) {
 	when := time.Unix(1_800_000_000, 7)
 	good := func(change func(*snapshotv1.VolumeSnapshotContent)) *snapshotv1.VolumeSnapshotContent {
 		c := &snapshotv1.VolumeSnapshotContent{}
@@ -23,18 +23,18 @@ func TestCutBy(t *testing.T) {
 	}
 	snapshot := &snapshotv1.VolumeSnapshot{}
 	snapshot.UID = "u"
-	if cut := cutBy(good(nil), snapshot); cut == nil || !cut.Time.Equal(when) {
-		t.Errorf("cut at %v", cut)
+	if taken := takenBy(good(nil), snapshot); taken == nil || !taken.Time.Equal(when) {
+		t.Errorf("taken at %v", taken)
 	}
 	for name, change := range map[string]func(*snapshotv1.VolumeSnapshotContent){
 		"of another VolumeSnapshot": func(c *snapshotv1.VolumeSnapshotContent) { c.Spec.VolumeSnapshotRef.UID = "v" },
 		"of a snapshot of before":   func(c *snapshotv1.VolumeSnapshotContent) { c.Spec.Source.VolumeHandle = nil },
-		"nothing is cut":            func(c *snapshotv1.VolumeSnapshotContent) { c.Status = nil },
+		"nothing is taken":          func(c *snapshotv1.VolumeSnapshotContent) { c.Status = nil },
 		"no handle":                 func(c *snapshotv1.VolumeSnapshotContent) { c.Status.SnapshotHandle = nil },
 		"no time":                   func(c *snapshotv1.VolumeSnapshotContent) { c.Status.CreationTime = nil },
 	} {
-		if cut := cutBy(good(change), snapshot); cut != nil {
-			t.Errorf("%s: cut at %v", name, cut)
+		if taken := takenBy(good(change), snapshot); taken != nil {
+			t.Errorf("%s: taken at %v", name, taken)
 		}
 	}
 }

@@ -32,9 +32,9 @@ const (
 	UIDLabel = "virtkit.io/clone-uid"
 	// CloneAnnotation is on the same objects: the clone's namespace and name.
 	CloneAnnotation = "virtkit.io/clone"
-	// CarriedAnnotation is on a VirtualMachineSnapshot that a clone has copied from another namespace, and which
+	// CopiedAnnotation is on a VirtualMachineSnapshot that a clone has copied from another namespace, and which
 	// nobody is to take: the namespace and name of the original.
-	CarriedAnnotation = "virtkit.io/carried-from"
+	CopiedAnnotation = "virtkit.io/carried-from"
 )
 
 // Group, Resource and Subresource are what a user must be allowed to create in the namespace of the source.

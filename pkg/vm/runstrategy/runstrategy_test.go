@@ -34,11 +34,13 @@ func TestSet(t *testing.T) {
 		{manual, v1.RunStrategyHalted, `{"runStrategy":"Halted","template":null}`, `{"runStrategy":"Halted"}`},
 		{manual, v1.RunStrategyAlways, `{"runStrategy":"Always","template":null}`, `{"runStrategy":"Always"}`},
 		{
-			v1.VirtualMachineSpec{}, v1.RunStrategyHalted,
+			v1.VirtualMachineSpec{},
+			v1.RunStrategyHalted,
 			`{"runStrategy":"Halted","template":null}`, `{"runStrategy":"Halted"}`,
 		},
 		{ // what admission refuses comes out right
-			v1.VirtualMachineSpec{Running: new(true), RunStrategy: new(v1.RunStrategyOnce)}, v1.RunStrategyHalted,
+			v1.VirtualMachineSpec{Running: new(true), RunStrategy: new(v1.RunStrategyOnce)},
+			v1.RunStrategyHalted,
 			`{"running":false,"template":null}`, `{"running":false}`,
 		},
 	} {

@@ -118,8 +118,8 @@ func TestVolumes(t *testing.T) {
 func TestReady(t *testing.T) {
 	yes, no := true, false
 	for name, test := range map[string]struct {
-		bare, deleted     bool
-		ready             *bool
+		bare, deleted    bool
+		ready            *bool
 		want, restorable bool
 	}{
 		"new":              {bare: true},

@@ -130,12 +130,12 @@ func (w *world) finish() *clonev1beta1.VirtualMachineClone {
 	return w.clone()
 }
 
-// What others have made under the names of a clone's parts is not taken for them, whatever it says; nor is a source
+// What others have made under the names of a clone's objects is not taken for them, whatever it says; nor is a source
 // that is not the one that was admitted. The clone fails, and leaves what is not its own.
-func TestStrangers(t *testing.T) {
+func TestForeignObjects(t *testing.T) {
 	meta := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
-			Namespace: namespace, Name: name, UID: "stranger", Labels: map[string]string{clones.UIDLabel: "another"},
+			Namespace: namespace, Name: name, UID: "foreign", Labels: map[string]string{clones.UIDLabel: "another"},
 		}
 	}
 	of := func(vm string) v1beta1.VirtualMachineSnapshotSpec {
@@ -145,9 +145,9 @@ func TestStrangers(t *testing.T) {
 	forged := meta("src", "tmp-snapshot-c-uid")
 	forged.Labels[clones.UIDLabel] = "c-uid"
 	for name, tc := range map[string]struct {
-		pin      string
-		stranger client.Object
-		says     string
+		pin     string
+		foreign client.Object
+		says    string
 	}{
 		"no admission":             {"", nil, "virt-api has not admitted the clone"},
 		"the source was made anew": {"older", nil, "VirtualMachine src/vm is not the one that the clone was made for"},
@@ -196,8 +196,8 @@ func TestStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var more []client.Object
-			if tc.stranger != nil {
-				more = append(more, tc.stranger)
+			if tc.foreign != nil {
+				more = append(more, tc.foreign)
 			}
 			w := crossing(t, tc.pin, more...)
 			c := w.finish()
@@ -208,10 +208,10 @@ func TestStrangers(t *testing.T) {
 			if slices.Contains(c.Finalizers, clones.Finalizer) || len(w.machines()) != 1 {
 				t.Errorf("it has finalizers %v, and there are VMs %v", c.Finalizers, w.machines())
 			}
-			if tc.stranger == nil || tc.stranger.GetLabels()[clones.UIDLabel] == "c-uid" {
+			if tc.foreign == nil || tc.foreign.GetLabels()[clones.UIDLabel] == "c-uid" {
 				return
 			}
-			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(tc.stranger), tc.stranger); err != nil {
+			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(tc.foreign), tc.foreign); err != nil {
 				t.Errorf("what is not the clone's is gone: %v", err)
 			}
 		})
@@ -243,7 +243,7 @@ func TestForgedBinding(t *testing.T) {
 	}
 }
 
-// The parts of a clone are deleted by others after each of its writes: it succeeds or fails, and leaves nothing.
+// The objects of a clone are deleted by others after each of its writes: it succeeds or fails, and leaves nothing.
 func TestPartsAreDeleted(t *testing.T) {
 	whole := crossing(t, "vm-uid")
 	if c := whole.finish(); c.Status.Phase != clonev1beta1.Succeeded {
@@ -321,7 +321,7 @@ func TestLeft(t *testing.T) {
 	}
 	c := &clonev1beta1.VirtualMachineClone{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
 	c.Status.Phase = clonev1beta1.CreatingTargetVM
-	step := Next(View{Clone: c, Carry: &Carry{}, Target: vm, Now: now})
+	step := Next(View{Clone: c, Remote: &Remote{}, Target: vm, Now: now})
 	const want = "the copy names NetworkAttachmentDefinition lan, which are not copied; " +
 		"see that namespace ns has them before the copy is started"
 	if len(step.Events) != 2 || step.Events[1].Message != want || step.Status.Conditions[0].Message != want {

@@ -16,10 +16,10 @@ import (
 )
 
 // lookAcross finds what a clone has in the namespace of its source, what of it is of no namespace, and while the
-// snapshot is copied the parts of the copy. Everything is read past the cache. What has the name of a part is a part
-// only when its owner or label says so by UID.
+// snapshot is copied the copies. Everything is read past the cache. What has the name of a copy is one only when its
+// owner or label says so by UID.
 func (r *Reconciler) lookAcross(ctx context.Context, view *View) error {
-	c, carry, namespace := view.Clone, view.Carry, clones.SourceNamespace(view.Clone)
+	c, remote, namespace := view.Clone, view.Remote, clones.SourceNamespace(view.Clone)
 	var err error
 	get := func(namespace, name string, into client.Object) bool {
 		return lookUp(ctx, r.Live, namespace, name, into, &err)
@@ -27,9 +27,9 @@ func (r *Reconciler) lookAcross(ctx context.Context, view *View) error {
 	origin := &v1beta1.VirtualMachineSnapshot{}
 	if get(namespace, view.snapshotName(), origin) {
 		if !view.ofMachine() || clones.Made(c, origin) && origin.Spec.Source.Name == c.Spec.Source.Name {
-			carry.Origin = origin
+			remote.Origin = origin
 		} else {
-			carry.stranger(kindSnapshot, origin)
+			remote.foreign(kindSnapshot, origin)
 		}
 	}
 	for n := 0; ; n++ {
@@ -38,27 +38,27 @@ func (r *Reconciler) lookAcross(ctx context.Context, view *View) error {
 			break
 		}
 		if !clones.Made(c, content) {
-			carry.stranger("VolumeSnapshotContent", content)
+			remote.foreign("VolumeSnapshotContent", content)
 			break
 		}
-		carry.Made = append(carry.Made, content)
+		remote.Made = append(remote.Made, content)
 	}
 	if c.Status.Phase != clonev1beta1.SnapshotInProgress || c.DeletionTimestamp != nil || err != nil {
 		return err
 	}
 	local := &v1beta1.VirtualMachineSnapshot{}
 	if view.Snapshot == nil && get(c.Namespace, view.localSnapshot(), local) {
-		carry.stranger(kindSnapshot, local)
+		remote.foreign(kindSnapshot, local)
 	}
 	content := &v1beta1.VirtualMachineSnapshotContent{}
 	view.Content = nil
-	if get(c.Namespace, clones.ContentName(c), content) && view.part("VirtualMachineSnapshotContent", content) {
+	if get(c.Namespace, clones.ContentName(c), content) && view.isCopy("VirtualMachineSnapshotContent", content) {
 		view.Content = content
 	}
 	kept := &v1beta1.VirtualMachineSnapshotContent{}
-	if s := carry.Origin; s != nil && s.Status != nil && s.Status.VirtualMachineSnapshotContentName != nil &&
+	if s := remote.Origin; s != nil && s.Status != nil && s.Status.VirtualMachineSnapshotContentName != nil &&
 		get(namespace, *s.Status.VirtualMachineSnapshotContentName, kept) {
-		carry.Content = kept
+		remote.Content = kept
 		r.lookAtVolumes(view, get)
 		r.lookAtRevisions(view, get)
 	}
@@ -70,8 +70,8 @@ type getter = func(namespace, name string, into client.Object) bool
 
 // lookAtVolumes finds the VolumeSnapshots of the source, and their copies.
 func (r *Reconciler) lookAtVolumes(view *View, get getter) {
-	carry, namespace := view.Carry, clones.SourceNamespace(view.Clone)
-	for i, backup := range restorecontroller.Restored(carry.Content) {
+	remote, namespace := view.Remote, clones.SourceNamespace(view.Clone)
+	for i, backup := range restorecontroller.Restored(remote.Content) {
 		volume := Volume{Backup: backup}
 		snapshot, bound := &snapshotsv1.VolumeSnapshot{}, &snapshotsv1.VolumeSnapshotContent{}
 		if backup.VolumeSnapshotName != nil && get(namespace, *backup.VolumeSnapshotName, snapshot) {
@@ -82,50 +82,51 @@ func (r *Reconciler) lookAtVolumes(view *View, get getter) {
 			}
 		}
 		copied, name := &snapshotsv1.VolumeSnapshot{}, clones.VolumeName(view.Clone, i)
-		if get(view.Clone.Namespace, name, copied) && view.part("VolumeSnapshot", copied) {
+		if get(view.Clone.Namespace, name, copied) && view.isCopy("VolumeSnapshot", copied) {
 			if from := copied.Spec.Source.VolumeSnapshotContentName; from == nil || *from != name {
-				carry.stranger("VolumeSnapshot", copied)
+				remote.foreign("VolumeSnapshot", copied)
 			} else {
 				volume.Copy = copied
 			}
 		}
-		if i < len(carry.Made) && (volume.Copy == nil || carry.Made[i].Spec.VolumeSnapshotRef.UID != volume.Copy.UID) {
-			carry.stranger("VolumeSnapshotContent", carry.Made[i])
+		if i < len(remote.Made) &&
+			(volume.Copy == nil || remote.Made[i].Spec.VolumeSnapshotRef.UID != volume.Copy.UID) {
+			remote.foreign("VolumeSnapshotContent", remote.Made[i])
 		}
-		carry.Volumes = append(carry.Volumes, volume)
+		remote.Volumes = append(remote.Volumes, volume)
 	}
 }
 
 // lookAtRevisions finds the ControllerRevisions that the snapshot's VM refers to, and their copies.
 func (r *Reconciler) lookAtRevisions(view *View, get getter) {
-	carry, vm := view.Carry, view.Carry.Content.Spec.Source.VirtualMachine
-	carry.Revisions, carry.Copies = map[string]*appsv1.ControllerRevision{}, map[string]*appsv1.ControllerRevision{}
+	remote, vm := view.Remote, view.Remote.Content.Spec.Source.VirtualMachine
+	remote.Revisions, remote.Copies = map[string]*appsv1.ControllerRevision{}, map[string]*appsv1.ControllerRevision{}
 	if vm == nil {
 		return
 	}
 	for _, name := range instancetype.RevisionNames(&vm.Spec) {
 		kept, copied := &appsv1.ControllerRevision{}, &appsv1.ControllerRevision{}
 		if get(clones.SourceNamespace(view.Clone), name, kept) {
-			carry.Revisions[name] = kept
+			remote.Revisions[name] = kept
 		}
 		own := view.revisionName(name)
-		if get(view.Clone.Namespace, own, copied) && view.part("ControllerRevision", copied) {
-			carry.Copies[own] = copied
+		if get(view.Clone.Namespace, own, copied) && view.isCopy("ControllerRevision", copied) {
+			remote.Copies[own] = copied
 		}
 	}
 }
 
-// part reports an object of the clone's namespace that belongs to the copy of the snapshot; any other is a stranger.
-func (v *View) part(kind string, object client.Object) bool {
+// isCopy reports an object of the clone's namespace that belongs to the copy of the snapshot; any other is foreign.
+func (v *View) isCopy(kind string, object client.Object) bool {
 	if v.Snapshot != nil && metav1.IsControlledBy(object, v.Snapshot) {
 		return true
 	}
-	v.Carry.stranger(kind, object)
+	v.Remote.foreign(kind, object)
 	return false
 }
 
-// stranger notes an object that has the name of one that the clone makes.
-func (c *Carry) stranger(kind string, object client.Object) {
+// foreign notes an object that has the name of one that the clone makes.
+func (c *Remote) foreign(kind string, object client.Object) {
 	name := object.GetName()
 	if namespace := object.GetNamespace(); namespace != "" {
 		name = namespace + "/" + name

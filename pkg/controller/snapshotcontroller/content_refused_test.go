@@ -86,15 +86,15 @@ func TestRefused(t *testing.T) {
 		if message(is.Status) == "" {
 			t.Errorf("round %d: it is not said that the quota is full", i)
 		}
-		if w := windowOf(is.Annotations); w == nil || !w.Closed {
-			t.Errorf("round %d: window %+v of a guest that writes", i, w)
+		if w := recordOf(is.Annotations); w == nil || !w.Thawed {
+			t.Errorf("round %d: record %+v of a guest that writes", i, w)
 		}
 	}
 	if guest.freezes != 1 || guest.thaws != 1 {
 		t.Errorf("frozen %d times and thawed %d times for one refusal", guest.freezes, guest.thaws)
 	}
 	full = false
-	if w := windowOf(round().Annotations); guest.freezes != 2 || guest.thaws != 1 || w.Closed {
-		t.Errorf("with room: frozen %d times and thawed %d times, window %+v", guest.freezes, guest.thaws, w)
+	if w := recordOf(round().Annotations); guest.freezes != 2 || guest.thaws != 1 || w.Thawed {
+		t.Errorf("with room: frozen %d times and thawed %d times, record %+v", guest.freezes, guest.thaws, w)
 	}
 }

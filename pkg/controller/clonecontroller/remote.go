@@ -20,7 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// A clone whose source is in another namespace takes its snapshot there, and carries a copy of that into its own
+// A clone whose source is in another namespace takes its snapshot there, and makes a copy of that in its own
 // namespace: a VirtualMachineSnapshot with a content and VolumeSnapshots, which are bound to VolumeSnapshotContents
 // of their own that have the handles of the originals. From there on it is as any other clone. Each copy is made
 // before the VolumeSnapshotContent that is bound to it, which names it by its UID, so that nobody can put another in
@@ -30,14 +30,14 @@ import (
 const (
 	// reasonNotAdmitted is of a clone that virt-api has not let pass.
 	reasonNotAdmitted = "NotAdmitted"
-	// reasonObjectExists is of a clone whose parts cannot have their names.
+	// reasonObjectExists is of a clone whose objects cannot have their names.
 	reasonObjectExists = "ObjectExists"
 	// reasonLeft is of what the new VM names and is not copied.
 	reasonLeft = "ReferencesNotCopied"
 )
 
-// Carry has the objects of a clone whose source is in another namespace.
-type Carry struct {
+// Remote has the objects of a clone whose source is in another namespace.
+type Remote struct {
 	// Origin is the snapshot in the namespace of the source, the temporary one or the one that is cloned; nil when it
 	// is not there, or is not this clone's. Content is what it has of its VM.
 	Origin  *v1beta1.VirtualMachineSnapshot
@@ -52,7 +52,7 @@ type Carry struct {
 	Others []string
 }
 
-// Volume is a volume that is carried over.
+// Volume is a volume that is copied.
 type Volume struct {
 	Backup v1beta1.VolumeBackup
 	// Snapshot and Bound are the VolumeSnapshot of the source, and what it is bound to.
@@ -64,7 +64,7 @@ type Volume struct {
 
 // localSnapshot is the name of the snapshot in the clone's namespace that its restore is made from.
 func (v *View) localSnapshot() string {
-	if v.Carry != nil {
+	if v.Remote != nil {
 		return SnapshotName(v.Clone)
 	}
 	return v.snapshotName()
@@ -73,9 +73,9 @@ func (v *View) localSnapshot() string {
 // origin is the snapshot in the namespace of the source, as it is called in texts.
 func (v *View) origin() string { return clones.SourceNamespace(v.Clone) + "/" + v.snapshotName() }
 
-// carryOver asks for the snapshot in the namespace of the source, once nothing can be left behind there.
-func (v *View) carryOver() Step {
-	c, carry := v.Clone, v.Carry
+// snapshotRemote asks for the snapshot in the namespace of the source, once nothing can be left behind there.
+func (v *View) snapshotRemote() Step {
+	c, remote := v.Clone, v.Remote
 	pinned, namespace := c.Annotations[clones.UIDAnnotation], clones.SourceNamespace(c)
 	source := fmt.Sprintf("%s %s/%s", c.Spec.Source.Kind, namespace, c.Spec.Source.Name)
 	switch {
@@ -84,9 +84,9 @@ func (v *View) carryOver() Step {
 			"missing; make the clone anew", source, clones.UIDAnnotation))
 	case v.Other != nil:
 		return v.taken()
-	case len(carry.Others) > 0:
+	case len(remote.Others) > 0:
 		return v.fail(reasonObjectExists, fmt.Sprintf("%s exists, and this clone did not make it; delete it and make "+
-			"another clone", strings.Join(carry.Others, ", ")))
+			"another clone", strings.Join(remote.Others, ", ")))
 	case !slices.Contains(c.Finalizers, clones.Finalizer):
 		return Step{AddFinalizer: true}
 	case v.ofMachine() && c.Status.SnapshotName == nil:
@@ -99,7 +99,7 @@ func (v *View) carryOver() Step {
 		status := v.phase(clonev1beta1.SnapshotInProgress)
 		status.SnapshotName = new(SnapshotName(c))
 		step := Step{Status: status}
-		if carry.Origin == nil {
+		if remote.Origin == nil {
 			step.CreateSnapshot = v.newSnapshot()
 			step.Events = []Event{{
 				corev1.EventTypeNormal, reasonSnapshotCreated,
@@ -111,15 +111,15 @@ func (v *View) carryOver() Step {
 	if gone := v.lost(); gone != "" {
 		return v.fail(reasonSnapshotDeleted, gone)
 	}
-	if !snapshots.Restorable(carry.Origin) {
+	if !snapshots.Restorable(remote.Origin) {
 		return Step{}
 	}
-	return v.bring()
+	return v.copyObjects()
 }
 
 // lost says why the snapshot in the namespace of the source is of no use, empty when it may be.
 func (v *View) lost() string {
-	origin, pinned := v.Carry.Origin, v.Clone.Annotations[clones.UIDAnnotation]
+	origin, pinned := v.Remote.Origin, v.Clone.Annotations[clones.UIDAnnotation]
 	switch {
 	case origin == nil || origin.DeletionTimestamp != nil:
 		return fmt.Sprintf("snapshot %s does not exist anymore", v.origin())
@@ -134,31 +134,31 @@ func (v *View) lost() string {
 	return ""
 }
 
-// bring makes the copy of the snapshot, part by part.
-func (v *View) bring() Step {
-	carry := v.Carry
-	if carry.Content == nil || carry.Content.Spec.Source.VirtualMachine == nil ||
-		carry.Content.Spec.Source.VirtualMachine.Spec.Template == nil {
+// copyObjects makes the copy of the snapshot: it, its content, ControllerRevisions and VolumeSnapshots.
+func (v *View) copyObjects() Step {
+	remote := v.Remote
+	if remote.Content == nil || remote.Content.Spec.Source.VirtualMachine == nil ||
+		remote.Content.Spec.Source.VirtualMachine.Spec.Template == nil {
 		return v.waitFor(fmt.Sprintf("snapshot %s has no content", v.origin()))
 	}
 	if v.Snapshot == nil {
 		return Step{Create: []client.Object{v.copySnapshot()}}
 	}
 	var creates []client.Object
-	for _, name := range instancetype.RevisionNames(&carry.Content.Spec.Source.VirtualMachine.Spec) {
-		kept := carry.Revisions[name]
+	for _, name := range instancetype.RevisionNames(&remote.Content.Spec.Source.VirtualMachine.Spec) {
+		kept := remote.Revisions[name]
 		if kept == nil {
 			return v.waitFor(fmt.Sprintf("ControllerRevision %s/%s is not there",
 				clones.SourceNamespace(v.Clone), name))
 		}
-		if own := v.revisionName(name); carry.Copies[own] == nil {
+		if own := v.revisionName(name); remote.Copies[own] == nil {
 			creates = append(creates, v.copyRevision(kept, own))
 		}
 	}
 	if v.Content == nil {
 		creates = append(creates, v.copyContent())
 	}
-	volumes, waits := v.bringVolumes()
+	volumes, waits := v.copyVolumes()
 	creates = append(creates, volumes...)
 	switch {
 	case len(creates) > 0:
@@ -167,19 +167,19 @@ func (v *View) bring() Step {
 		return v.waitFor(waits)
 	}
 	return Step{
-		Carried: true, Status: v.phase(clonev1beta1.RestoreInProgress), Events: []Event{{
+		CopyComplete: true, Status: v.phase(clonev1beta1.RestoreInProgress), Events: []Event{{
 			corev1.EventTypeNormal, reasonSnapshotReady,
 			fmt.Sprintf("snapshot %s for clone %s is ready to use", v.origin(), v.Clone.Name),
 		}},
 	}
 }
 
-// bringVolumes are the VolumeSnapshots and their contents that are to be made, and what they wait for. Contents are
+// copyVolumes are the VolumeSnapshots and their contents that are to be made, and what they wait for. Contents are
 // made in the order of their names, without a gap.
-func (v *View) bringVolumes() (creates []client.Object, waits string) {
-	made := len(v.Carry.Made)
-	for i := range v.Carry.Volumes {
-		o := &v.Carry.Volumes[i]
+func (v *View) copyVolumes() (creates []client.Object, waits string) {
+	made := len(v.Remote.Made)
+	for i := range v.Remote.Volumes {
+		o := &v.Remote.Volumes[i]
 		if waits = o.trouble(); waits != "" {
 			return creates, waits
 		}
@@ -191,8 +191,8 @@ func (v *View) bringVolumes() (creates []client.Object, waits string) {
 			made++
 		}
 	}
-	for i := range v.Carry.Volumes {
-		copied := v.Carry.Volumes[i].Copy
+	for i := range v.Remote.Volumes {
+		copied := v.Remote.Volumes[i].Copy
 		if copied != nil && (copied.Status == nil || copied.Status.ReadyToUse == nil || !*copied.Status.ReadyToUse) {
 			return creates, fmt.Sprintf("VolumeSnapshot %s/%s is not ready to use", copied.Namespace, copied.Name)
 		}
@@ -228,13 +228,13 @@ func (v *View) copySnapshot() *v1beta1.VirtualMachineSnapshot {
 	return &v1beta1.VirtualMachineSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: v.Clone.Namespace, Name: SnapshotName(v.Clone), OwnerReferences: ownerOf(v.Clone),
-			Annotations: map[string]string{clones.CarriedAnnotation: v.origin()},
+			Annotations: map[string]string{clones.CopiedAnnotation: v.origin()},
 		},
-		Spec: v1beta1.VirtualMachineSnapshotSpec{Source: v.Carry.Origin.Spec.Source},
+		Spec: v1beta1.VirtualMachineSnapshotSpec{Source: v.Remote.Origin.Spec.Source},
 	}
 }
 
-// owned is the metadata of a part of the copy: it goes with the VirtualMachineSnapshot.
+// owned is the metadata of an object of the copy: it goes with the VirtualMachineSnapshot.
 func (v *View) owned(name string) metav1.ObjectMeta {
 	kind := v1beta1.SchemeGroupVersion.WithKind(kindSnapshot)
 	return metav1.ObjectMeta{
@@ -246,15 +246,15 @@ func (v *View) owned(name string) metav1.ObjectMeta {
 // copyContent is the content with the VolumeSnapshots of the clone. It names no snapshot, so that no VolumeSnapshots
 // are made for it.
 func (v *View) copyContent() *v1beta1.VirtualMachineSnapshotContent {
-	source := v.Carry.Content.Spec.Source.VirtualMachine.DeepCopy()
+	source := v.Remote.Content.Spec.Source.VirtualMachine.DeepCopy()
 	instancetype.RenameRevisions(&source.Spec, v.revisionName)
 	if source.Namespace == "" {
 		source.Namespace = clones.SourceNamespace(v.Clone)
 	}
 	content := &v1beta1.VirtualMachineSnapshotContent{ObjectMeta: v.owned(clones.ContentName(v.Clone))}
 	content.Spec.Source.VirtualMachine = source
-	for i := range v.Carry.Volumes {
-		backup := v.Carry.Volumes[i].Backup
+	for i := range v.Remote.Volumes {
+		backup := v.Remote.Volumes[i].Backup
 		backup.VolumeSnapshotName = new(clones.VolumeName(v.Clone, i))
 		content.Spec.VolumeBackups = append(content.Spec.VolumeBackups, backup)
 	}
@@ -267,14 +267,14 @@ func (v *View) copyVolume(i int) *snapshotsv1.VolumeSnapshot {
 		ObjectMeta: v.owned(name),
 		Spec: snapshotsv1.VolumeSnapshotSpec{
 			Source:                  snapshotsv1.VolumeSnapshotSource{VolumeSnapshotContentName: &name},
-			VolumeSnapshotClassName: v.Carry.Volumes[i].Bound.Spec.VolumeSnapshotClassName,
+			VolumeSnapshotClassName: v.Remote.Volumes[i].Bound.Spec.VolumeSnapshotClassName,
 		},
 	}
 }
 
 // copyBinding has the handle of the source's snapshot for the clone's VolumeSnapshot alone.
 func (v *View) copyBinding(i int) *snapshotsv1.VolumeSnapshotContent {
-	o := &v.Carry.Volumes[i]
+	o := &v.Remote.Volumes[i]
 	return &snapshotsv1.VolumeSnapshotContent{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   clones.VolumeName(v.Clone, i),
@@ -315,13 +315,13 @@ func (v *View) copyRevision(kept *appsv1.ControllerRevision, name string) *appsv
 
 // left says what the new VM names and is not copied; empty when all is.
 func (v *View) left() string {
-	if v.Carry == nil || v.Target == nil {
+	if v.Remote == nil || v.Target == nil {
 		return ""
 	}
 	return clones.LeftText(&v.Target.Spec, v.Clone.Namespace)
 }
 
-// end lets a clone go that is deleted, once nothing of it is left outside its namespace. One whose new VM has claims
+// end releases a clone that is deleted, once nothing of it is left outside its namespace. One whose new VM has claims
 // without a volume waits for them: what fills them would be gone.
 func (v *View) end() Step {
 	c := v.Clone
@@ -344,14 +344,14 @@ func (s *Step) deletes() bool {
 	return s.DeleteRestore != nil || s.DeleteSnapshot != nil || len(s.DeleteContents) > 0 || s.DeleteOrigin != nil
 }
 
-// uncarry takes away what the clone has made outside its namespace, and then its finalizer. Contents go from the last
-// to the first, so that those that are left when it is interrupted are found.
-func (v *View) uncarry() Step {
-	if v.Carry == nil {
+// deleteRemote takes away what the clone has made outside its namespace, and then its finalizer. Contents go from the
+// last to the first, so that those that are left when it is interrupted are found.
+func (v *View) deleteRemote() Step {
+	if v.Remote == nil {
 		return Step{}
 	}
 	step := Step{}
-	for _, o := range slices.Backward(v.Carry.Made) {
+	for _, o := range slices.Backward(v.Remote.Made) {
 		if o.DeletionTimestamp == nil {
 			step.DeleteContents = append(step.DeleteContents, o)
 		}
@@ -359,7 +359,7 @@ func (v *View) uncarry() Step {
 	if len(step.DeleteContents) > 0 {
 		return step
 	}
-	if origin := v.Carry.Origin; v.ofMachine() && origin != nil && origin.DeletionTimestamp == nil {
+	if origin := v.Remote.Origin; v.ofMachine() && origin != nil && origin.DeletionTimestamp == nil {
 		return Step{DeleteOrigin: origin}
 	}
 	return Step{RemoveFinalizer: slices.Contains(v.Clone.Finalizers, clones.Finalizer)}
