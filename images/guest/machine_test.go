@@ -62,11 +62,11 @@ func start(t *testing.T, files map[string]string, args ...string) *machine {
 		"-b", abs, "-F", "qcow2", overlay).CombinedOutput(); err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
 	}
-	port, ssh := freePort(t), freePort(t)
+	port, sshPort := freePort(t), freePort(t)
 	all := []string{
 		"-machine", "q35,accel=tcg", "-m", "128", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-drive", "file=" + overlay + ",if=none,id=d", "-device", "virtio-blk-pci,drive=d,serial=root-disk",
-		"-netdev", "user,id=n,hostfwd=tcp:127.0.0.1:" + port + "-:80,hostfwd=tcp:127.0.0.1:" + ssh + "-:22",
+		"-netdev", "user,id=n,hostfwd=tcp:127.0.0.1:" + port + "-:80,hostfwd=tcp:127.0.0.1:" + sshPort + "-:22",
 		"-device", "virtio-net-pci,netdev=n,romfile=,mac=02:00:00:00:00:01",
 		"-device", "VGA", "-device", "virtio-rng-pci",
 		"-chardev", "socket,id=s,path=" + dir + "/serial,server=on,wait=on", "-serial", "chardev:s",
@@ -82,7 +82,7 @@ func start(t *testing.T, files map[string]string, args ...string) *machine {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t: t, http: "http://127.0.0.1:" + port, ssh: "127.0.0.1:" + ssh, ended: make(chan struct{})}
+	m := &machine{t: t, http: "http://127.0.0.1:" + port, ssh: "127.0.0.1:" + sshPort, ended: make(chan struct{})}
 	m.more = sync.NewCond(&m.mu)
 	go func() {
 		defer close(m.ended)

@@ -137,12 +137,12 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).
+	cluster, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).
 		ClientConfig()
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
-	return o.RunWith(ctx, config)
+	return o.RunWith(ctx, cluster)
 }
 
 // RunWith is Run against a given cluster.

@@ -85,20 +85,20 @@ func apiServices() []string {
 }
 
 // manage runs every reconciler on one cache.
-func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config.Limiter) error {
+func (o *Options) manage(ctx context.Context, cluster *rest.Config, limiter *config.Limiter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	log := klog.FromContext(ctx)
 
-	client, err := kubernetes.NewForConfig(rest)
+	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	dynamicClient, err := dynamic.NewForConfig(rest)
+	dynamicClient, err := dynamic.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	follower, err := config.NewFollower(rest, names.Namespace, names.KubeVirt)
+	follower, err := config.NewFollower(cluster, names.Namespace, names.KubeVirt)
 	if err != nil {
 		return err
 	}
@@ -119,11 +119,11 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 		return nil
 	}
 
-	lock, err := newLease(rest, o.Identity)
+	lock, err := newLease(cluster, o.Identity)
 	if err != nil {
 		return err
 	}
-	mgr, err := o.newManager(ctx, rest, lock)
+	mgr, err := o.newManager(ctx, cluster, lock)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 	if err := mgr.Add(rotator); err != nil {
 		return fmt.Errorf("add certificates: %w", err)
 	}
-	if err := o.addMetrics(mgr, rest, client, follower.Current); err != nil {
+	if err := o.addMetrics(mgr, cluster, client, follower.Current); err != nil {
 		return fmt.Errorf("add metrics: %w", err)
 	}
 	if err := o.addReconcilers(ctx, mgr, recorder, follower.Current); err != nil {
@@ -157,12 +157,12 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 }
 
 // newManager makes what runs the reconcilers while it holds the lock.
-func (o *Options) newManager(ctx context.Context, rest *rest.Config, lock *lease) (ctrl.Manager, error) {
+func (o *Options) newManager(ctx context.Context, cluster *rest.Config, lock *lease) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme:                              scheme,
 		Logger:                              klog.FromContext(ctx),
 		Cache:                               cacheOptions(),

@@ -15,9 +15,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-// Writes writes objects of any kinds and remembers their versions, so that the cache is known to be stale while it
-// does not show them. What is patched must not have been written by another meanwhile, but for PatchAs. It may be used
-// by several goroutines.
+// Writes writes objects of any kind and remembers the versions that the API server answered: while the cache shows an
+// older one, Stale reports it. A patch fails with a conflict when somebody else has written the object since it was
+// read, except one by PatchAs. Several goroutines may use it.
 type Writes struct {
 	client     client.Client
 	logs       sync.Map // reflect.Type → *written.Log
@@ -46,7 +46,8 @@ func (w *Writes) Stale(object client.Object) bool {
 	return w.log(object).Stale(object) || w.released.Stale(object)
 }
 
-// Forget drops an object of the kind of some object that does not exist any more. A frame does so for its own.
+// Forget drops what is remembered of an object that no longer exists; any object of its kind names the kind. A frame
+// does so for its own objects.
 func (w *Writes) Forget(kind client.Object, key types.NamespacedName) { w.log(kind).Forget(key) }
 
 func (w *Writes) forget(kind client.Object, key types.NamespacedName) {
@@ -69,15 +70,15 @@ func (w *Writes) Patch(ctx context.Context, before, after client.Object) error {
 	return w.PatchAs(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// Change is Patch for an object that change changes.
+// Change calls change, which changes the object, and patches what it changed.
 func (w *Writes) Change(ctx context.Context, object client.Object, change func()) error {
 	before := object.DeepCopyObject().(client.Object)
 	change()
 	return w.Patch(ctx, before, object)
 }
 
-// PatchAs writes all but the status of an object by a patch that says itself what must not have changed meanwhile. The
-// object has the API server's answer then.
+// PatchAs sends a patch of all but the status of an object. The patch itself names what must not have changed
+// meanwhile, if anything. Afterwards the object is as the API server answered.
 func (w *Writes) PatchAs(ctx context.Context, object client.Object, patch client.Patch) error {
 	if err := w.client.Patch(ctx, object, patch); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (w *Writes) PatchStatusAs(ctx context.Context, object client.Object, patch 
 	return nil
 }
 
-// PatchStatus writes an object's status, or a part of it, when it is not as it is wanted. The object has it then.
+// PatchStatus sets status, the object's status or a part of it, to want, and writes it if that changes anything.
 func PatchStatus[T any](ctx context.Context, w *Writes, object client.Object, status *T, want T) error {
 	if equality.Semantic.DeepEqual(*status, want) {
 		return nil

@@ -31,7 +31,7 @@ func (s *session) readyForDevices(vmi *v1.VirtualMachineInstance, process *podfs
 		if err != nil {
 			return err
 		}
-		if err := process.HandOverAll(dir, granted); err != nil {
+		if err := process.GiveDevices(dir, granted); err != nil {
 			return fmt.Errorf("devices of the node: %w", err)
 		}
 	}

@@ -238,13 +238,13 @@ func makeCertificates(t *testing.T, config *rest.Config) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := kubernetes.NewForConfig(config)
+	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	rotator := certificates.New(client, dynamicClient, nil, certs.DefaultPolicy, logr.Discard())
-	api := certs.NewSource(client, names.Namespace, names.APICertSecret)
+	rotator := certificates.New(clientset, dynamicClient, nil, certs.DefaultPolicy, logr.Discard())
+	api := certs.NewSource(clientset, names.Namespace, names.APICertSecret)
 	var running errgroup.Group
 	running.Go(func() error { return rotator.Start(ctx) })
 	running.Go(func() error { return api.Run(ctx) })

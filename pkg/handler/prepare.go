@@ -37,7 +37,7 @@ func (s *session) start(
 		return err
 	}
 	s.publish(false, func(o *observation) { o.Plan = plan })
-	if err := s.do(ctx, "devices of the pod", func() error { return s.handOverDevices(vmi, process) }); err != nil {
+	if err := s.do(ctx, "devices of the pod", func() error { return s.giveDevices(vmi, process) }); err != nil {
 		return err
 	}
 	if err := s.do(ctx, "devices of the node", func() error { return s.readyForDevices(vmi, process) }); err != nil {
@@ -153,8 +153,8 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 	return plan, nil
 }
 
-// handOverDevices gives the launcher's user the devices that the kubelet put into the pod as root's.
-func (s *session) handOverDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
+// giveDevices gives the launcher's user the devices that the kubelet put into the pod as root's.
+func (s *session) giveDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
 	var devices []string
 	if s.target.KVM {
 		devices = append(devices, "/dev/kvm")
@@ -174,12 +174,12 @@ func (s *session) handOverDevices(vmi *v1.VirtualMachineInstance, process *podfs
 		return err
 	}
 	for _, device := range devices {
-		if err := process.HandOver(device, granted); err != nil {
+		if err := process.GiveDevice(device, granted); err != nil {
 			return err
 		}
 	}
 	for _, claim := range volumes {
-		err := process.HandOver(path.Join(names.BlockDevicesDir, claim), granted)
+		err := process.GiveDevice(path.Join(names.BlockDevicesDir, claim), granted)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("volume %q: %w", claim, err)
 		}

@@ -78,9 +78,9 @@ func (s *steps) count() int {
 	return len(s.stuck)
 }
 
-// step does f, which uses files of the launcher's pod, and gives it up after stepLimit or with ctx. f then goes on,
-// so it must change nothing of its caller's, and heeds no context. A result that comes too late is closed if it can
-// be. what names the step in errors; steps that must not overlap have the same name.
+// step calls f, which uses files of the launcher's pod, and stops waiting for it after stepLimit or when ctx is done.
+// f itself goes on then, so it must not change its caller's variables; it gets no context. A result that comes too
+// late is closed if it is an io.Closer. what names the step in errors; steps that must not overlap have the same name.
 func step[T any](ctx context.Context, s *session, what string, f func() (T, error)) (T, error) {
 	limit, cancel := context.WithTimeoutCause(ctx, s.node.stepLimit, errStuck)
 	defer cancel()
@@ -164,7 +164,7 @@ func (s *session) do(ctx context.Context, what string, f func() error) error {
 // volumeStep names what is done with a volume.
 func volumeStep(volume string) string { return fmt.Sprintf("volume %q", volume) }
 
-// lease closes something once nobody uses it any more. It begins with one user; nil is of nothing.
+// lease calls close when its last user has released it. It begins with one user. A nil *lease closes nothing.
 type lease struct {
 	close func()
 

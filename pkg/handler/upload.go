@@ -51,7 +51,7 @@ func (h *handler) uploadPeer(conn *net.UnixConn, pod types.UID) error {
 	if err != nil || len(granted) == 0 {
 		return err
 	}
-	if err := process.HandOver(names.UploadDevice, granted); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := process.GiveDevice(names.UploadDevice, granted); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

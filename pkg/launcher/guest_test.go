@@ -123,7 +123,7 @@ func TestGracefulShutdown(t *testing.T) {
 		expect(t, g, shuttingDown, "booted")
 		<-g.ended()
 		expect(t, g, shutOff, "shutdown")
-		if took := time.Since(began); took != 2*press {
+		if took := time.Since(began); took != 2*pressInterval {
 			t.Errorf("took %v", took)
 		}
 	})

@@ -30,14 +30,14 @@ func TestIllegalTransition(t *testing.T) {
 	var out bytes.Buffer
 	g := newGuest(nil, "", slog.New(slog.NewTextHandler(&out, nil)))
 	for range 2 {
-		g.applyLocked(lifecycle.HandOver)
+		g.applyLocked(lifecycle.StartHandoff)
 	}
 	if g.life.Now() != lifecycle.None || g.life.Illegal() != 2 {
 		t.Errorf("state %v, %d illegal", g.life.Now(), g.life.Illegal())
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	for i, want := range []string{"count=1", "count=2"} {
-		if len(lines) != 2 || !strings.Contains(lines[i], "illegal transition: handOver in state none") ||
+		if len(lines) != 2 || !strings.Contains(lines[i], "illegal transition: startHandoff in state none") ||
 			!strings.Contains(lines[i], want) || !strings.Contains(lines[i], "level=ERROR") {
 			t.Fatalf("log %q", lines)
 		}

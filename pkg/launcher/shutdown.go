@@ -11,9 +11,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// press is how often the power button is pressed: a guest that has not booted far enough does not
+// pressInterval is how often the power button is pressed: a guest that has not booted far enough does not
 // notice it, and one that is shutting down already does not mind.
-const press = 2 * time.Second
+const pressInterval = 2 * time.Second
 
 // retry is the pause after libvirt refused to power the guest off.
 const retry = 200 * time.Millisecond
@@ -73,7 +73,7 @@ func (g *guest) stop(ctx context.Context) {
 		g.mu.Lock()
 		left := time.Until(g.stopAt)
 		g.mu.Unlock()
-		pause := min(press, left)
+		pause := min(pressInterval, left)
 		if left > 0 {
 			g.press(ctx)
 		} else {

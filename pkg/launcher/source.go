@@ -211,7 +211,7 @@ func (g *guest) commit(ctx context.Context, uid string) (_ handoff, err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.applyLocked(lifecycle.HandOver)
+	g.applyLocked(lifecycle.StartHandoff)
 	g.migration.handedOver = make(chan struct{})
 	return handoff{qemu: qemu, paused: paused}, nil
 }

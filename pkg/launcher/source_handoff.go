@@ -152,7 +152,7 @@ func (g *guest) reportHandoff(waits bool) {
 func (g *guest) endHandoff(moved bool) {
 	g.mu.Lock()
 	if moved {
-		g.applyLocked(lifecycle.FinishHandOver)
+		g.applyLocked(lifecycle.FinishHandoff)
 	} else {
 		g.applyLocked(lifecycle.TakeBack)
 		g.migration.gaveUp = errNeverRan

@@ -126,7 +126,7 @@ func (l *leaving) signals(t *testing.T, want ...os.Signal) {
 
 // Once the guest is there, the one here is stopped before the other may run, and ended when it does; whatever libvirt
 // says after that.
-func TestHandOver(t *testing.T) {
+func TestHandoff(t *testing.T) {
 	for name, end := range map[string]outcome{
 		"libvirt agrees":        {result: hypervisor.Migrated{Downtime: time.Second}},
 		"libvirt lost its word": {err: errors.New("client socket is closed")},
@@ -151,7 +151,7 @@ func TestHandOver(t *testing.T) {
 }
 
 // libvirt has let the guest go on here, since the target's word came too late: then that is where it is.
-func TestHandOverTooLate(t *testing.T) {
+func TestHandoffTooLate(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.sayArrived(t) // while the guest runs here
 		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.signals(), want) {
@@ -168,7 +168,7 @@ func TestHandOverTooLate(t *testing.T) {
 
 // libvirt is ending the guest just then, and says nothing until QEMU is gone: a QEMU that stands still would have it
 // wait for ten seconds.
-func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
+func TestHandoffWhileLibvirtEndsTheGuest(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()
 		busy := make(chan struct{})
@@ -200,7 +200,7 @@ func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
 }
 
 // Without a process to end, libvirt's word counts.
-func TestHandOverByLibvirt(t *testing.T) {
+func TestHandoffByLibvirt(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()
 		l.guest.qemu = func() (process, error) { return nil, os.ErrNotExist }
@@ -216,7 +216,7 @@ func TestHandOverByLibvirt(t *testing.T) {
 }
 
 // A guest that was paused stays so at the other side.
-func TestHandOverPaused(t *testing.T) {
+func TestHandoffPaused(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		g.qemu = func() (process, error) { return &qemu{}, nil }
 		var other net.Conn

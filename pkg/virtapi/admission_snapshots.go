@@ -249,12 +249,12 @@ func (a *admission) validateRestored(
 		snapshot.Status == nil || snapshot.Status.VirtualMachineSnapshotContentName == nil {
 		return errs, err // it may come yet
 	}
-	var content v1beta1.VirtualMachineSnapshotContent
-	err = a.read(ctx, restore.Namespace, *snapshot.Status.VirtualMachineSnapshotContentName, &content)
+	var taken v1beta1.VirtualMachineSnapshotContent
+	err = a.read(ctx, restore.Namespace, *snapshot.Status.VirtualMachineSnapshotContentName, &taken)
 	if err != nil {
 		return nil, err
 	}
-	source := content.Spec.Source.VirtualMachine
+	source := taken.Spec.Source.VirtualMachine
 	// The state goes by the name of the VM, so a VM that is made again under its name has it.
 	if source != nil && source.Spec.Template != nil && vmstate.Needed(&source.Spec.Template.Spec) &&
 		source.Name != restore.Spec.Target.Name {

@@ -26,7 +26,7 @@ func (h *handlers) of(node string) *http.Client {
 	defer h.mu.Unlock()
 	client := h.clients[node]
 	if client == nil {
-		if len(h.clients) >= maxHosts {
+		if len(h.clients) >= maxHandlers {
 			h.closeIdleLocked()
 			clear(h.clients) // nodes come and go
 		}

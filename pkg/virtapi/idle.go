@@ -14,49 +14,50 @@ import (
 // idleLife is how long a connection waits for its use. It is less than virt-handler waits for a request.
 const idleLife = 8 * time.Second
 
-// maxHosts is of how many virt-handlers TLS sessions and idle connections are kept.
-const maxHosts = 4096
+// maxHandlers is the number of virt-handlers whose TLS sessions and idle connections are kept.
+const maxHandlers = 4096
 
-// hostKey is a virt-handler: that of a node, at an address.
-type hostKey struct{ node, address string }
+// handlerKey names a virt-handler: its node and its address.
+type handlerKey struct{ node, address string }
 
-// host is a virt-handler. Each has TLS sessions of its own: all have one name, so that one cache would mix them up.
-type host struct {
+// handlerConn has the TLS sessions of one virt-handler and an idle connection to it. All virt-handlers have one TLS
+// name, so one cache of sessions would mix them up.
+type handlerConn struct {
 	tls *tls.Config
 	// idle is a connection that is open and authenticated, and not used yet; making says that there will be one.
 	idle   net.Conn
 	making bool
 }
 
-// host gives the one that has a key; s.mu is held.
-func (s *streams) host(key hostKey) *host {
-	h := s.hosts[key]
+// handler returns the handlerConn of a key; the caller holds s.mu.
+func (s *streams) handler(key handlerKey) *handlerConn {
+	h := s.handlers[key]
 	if h == nil {
-		if len(s.hosts) >= maxHosts {
-			s.dropHosts() // pods come and go, and so do their addresses
+		if len(s.handlers) >= maxHandlers {
+			s.dropHandlers() // pods come and go, and so do their addresses
 		}
-		h = &host{tls: s.tls(key.node)}
+		h = &handlerConn{tls: s.tls(key.node)}
 		h.tls.ClientSessionCache = tls.NewLRUClientSessionCache(1)
-		s.hosts[key] = h
+		s.handlers[key] = h
 	}
 	return h
 }
 
-// dropHosts forgets all; s.mu is held.
-func (s *streams) dropHosts() {
-	for _, h := range s.hosts {
+// dropHandlers forgets all; the caller holds s.mu.
+func (s *streams) dropHandlers() {
+	for _, h := range s.handlers {
 		if h.idle != nil {
 			_ = h.idle.Close() // nothing was sent over it
 			h.idle = nil
 		}
 	}
-	clear(s.hosts)
+	clear(s.handlers)
 }
 
 // dial opens a stream at the virt-handler of a node, over the idle connection to it if there is one that still works.
 func (s *streams) dial(ctx context.Context, target *url.URL, node string, header http.Header) (*stream.Conn, error) {
 	s.mu.Lock()
-	h := s.host(hostKey{node, target.Host})
+	h := s.handler(handlerKey{node, target.Host})
 	idle := h.idle
 	h.idle = nil
 	s.mu.Unlock()
@@ -72,10 +73,10 @@ func (s *streams) dial(ctx context.Context, target *url.URL, node string, header
 
 // prepare opens an idle connection in the background, after one to that virt-handler was used: who forwards ports opens
 // many, one after the other, and a handshake takes a third of the time until a new one is there.
-func (s *streams) prepare(key hostKey) {
+func (s *streams) prepare(key handlerKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.host(key)
+	h := s.handler(key)
 	if h.making || h.idle != nil || !s.beginLocked() {
 		return
 	}
@@ -92,7 +93,7 @@ func (s *streams) prepare(key hostKey) {
 		if err != nil {
 			return // the next stream dials for itself, and returns its error
 		}
-		if s.draining || s.hosts[key] != h {
+		if s.draining || s.handlers[key] != h {
 			_ = conn.Close() // nothing was sent over it
 			return
 		}

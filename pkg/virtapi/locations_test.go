@@ -108,7 +108,7 @@ func TestSpareConnection(t *testing.T) {
 		for {
 			s.mu.Lock()
 			conn = nil
-			for _, h := range s.hosts {
+			for _, h := range s.handlers {
 				conn = h.idle
 			}
 			s.mu.Unlock()
@@ -136,6 +136,6 @@ func TestSpareConnection(t *testing.T) {
 	idle(false) // it does not wait for ever
 
 	c.q.streams.drain(0)
-	c.q.streams.prepare(hostKey{testNode, "127.0.0.1:1"})
+	c.q.streams.prepare(handlerKey{testNode, "127.0.0.1:1"})
 	idle(false)
 }

@@ -34,11 +34,11 @@ func (q *requests) migrate(r *restful.Request, namespace, name string) error {
 	if err != nil {
 		return err
 	}
-	migrations, err := q.machines.migrations(ctx, namespace)
+	others, err := q.machines.migrations(ctx, namespace)
 	if err != nil {
 		return err
 	}
-	if err := mayMigrate(vm, vmi, migrations); err != nil {
+	if err := mayMigrate(vm, vmi, others); err != nil {
 		return err
 	}
 	return q.machines.createMigration(ctx, &v1.VirtualMachineInstanceMigration{

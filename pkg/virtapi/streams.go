@@ -42,7 +42,7 @@ type streams struct {
 	quota       *quota.Quota
 
 	mu       sync.Mutex
-	hosts    map[hostKey]*host
+	handlers map[handlerKey]*handlerConn
 	draining bool
 	open     sync.WaitGroup
 }
@@ -51,7 +51,7 @@ func newStreams(config func(node string) *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
 	serving, stop := context.WithCancel(ctx)
 	return &streams{
-		tls: config, idleLife: idleLife, hosts: map[hostKey]*host{}, ctx: ctx, cancel: cancel,
+		tls: config, idleLife: idleLife, handlers: map[handlerKey]*handlerConn{}, ctx: ctx, cancel: cancel,
 		serving: serving, stop: stop,
 		connections: newConnections(), quota: quota.New(DefaultLimits),
 	}
@@ -105,7 +105,7 @@ func (s *streams) spliceAs(
 		return nil
 	}
 	defer s.connections.begin(target.Path)()
-	s.prepare(hostKey{node, target.Host})
+	s.prepare(handlerKey{node, target.Host})
 	// How a stream ends is in the close frame to both sides, and nowhere else.
 	_ = stream.Splice(s.ctx, as(client), as(backend))
 	return nil
@@ -143,7 +143,7 @@ func (s *streams) beginLocked() bool {
 func (s *streams) drain(limit time.Duration) {
 	s.mu.Lock()
 	s.draining = true
-	s.dropHosts()
+	s.dropHandlers()
 	s.mu.Unlock()
 	done := make(chan struct{})
 	go func() {

@@ -120,32 +120,32 @@ func encode(kind string, object any) []byte {
 }
 
 func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
-	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	plural := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	w.Header().Set("Content-Type", "application/json")
 	group, kind := "kubevirt.io/v1", map[string]string{
 		"virtualmachines": "VirtualMachine", "virtualmachineinstances": "VirtualMachineInstance",
 		"virtualmachineinstancemigrations": "VirtualMachineInstanceMigration",
 		"nodes":                            "Node", "events": "Event",
-	}[resource]
-	if resource == "nodes" || resource == "events" {
+	}[plural]
+	if plural == "nodes" || plural == "events" {
 		group = "v1"
 	}
 	switch {
-	case resource == "selfsubjectrulesreviews":
+	case plural == "selfsubjectrulesreviews":
 		fmt.Fprint(w,
 			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","status":{"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}}`)
-	case resource == "stats":
+	case plural == "stats":
 		fmt.Fprint(w, `{"items":[]}`)
 	case kind == "":
 		http.NotFound(w, r)
 	case r.URL.Query().Get("watch") == "true":
-		c.watch(w, r, resource, group, kind)
+		c.watch(w, r, plural, group, kind)
 	default:
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		fmt.Fprintf(w, `{"apiVersion":%q,"kind":"%sList","metadata":{"resourceVersion":"%d"},"items":[`, group, kind,
 			c.version)
-		for i, o := range c.objects(resource) {
+		for i, o := range c.objects(plural) {
 			if i > 0 {
 				fmt.Fprint(w, ",")
 			}
@@ -157,9 +157,9 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *cluster) objects(resource string) []any {
+func (c *cluster) objects(plural string) []any {
 	var out []any
-	switch resource {
+	switch plural {
 	case "virtualmachines":
 		for _, o := range c.vms {
 			out = append(out, o)
@@ -173,12 +173,12 @@ func (c *cluster) objects(resource string) []any {
 }
 
 // watch streams what is there, if that is asked for, and then changes.
-func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource, group, kind string) {
+func (c *cluster) watch(w http.ResponseWriter, r *http.Request, plural, group, kind string) {
 	changes := make(chan []byte, 20000)
 	c.mu.Lock()
 	initial := [][]byte{}
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		for _, o := range c.objects(resource) {
+		for _, o := range c.objects(plural) {
 			initial = append(initial, encode("ADDED", o))
 		}
 		initial = append(initial,
@@ -187,10 +187,10 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource, group,
 				"annotations":     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 			}}))
 	}
-	if c.watchers[resource] == nil {
-		c.watchers[resource] = map[chan []byte]bool{}
+	if c.watchers[plural] == nil {
+		c.watchers[plural] = map[chan []byte]bool{}
 	}
-	c.watchers[resource][changes] = true
+	c.watchers[plural][changes] = true
 	c.mu.Unlock()
 	flusher := w.(http.Flusher)
 	flusher.Flush()

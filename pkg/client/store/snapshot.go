@@ -72,8 +72,8 @@ func (s *Snapshot) Object() Key { return Key{Namespace: s.Namespace, Name: s.Nam
 func (s *Snapshot) Short() string { return ShortOf(s.Resource) }
 
 // ShortOf is a resource's kind in a word.
-func ShortOf(resource string) string {
-	switch resource {
+func ShortOf(plural string) string {
+	switch plural {
 	case Restores:
 		return "restore"
 	case Clones:
@@ -168,9 +168,9 @@ func (t *SnapshotTables) Rows() []*Snapshot {
 
 // Get returns the row with a key of a row, or nil.
 func (t *SnapshotTables) Get(key Key) *Snapshot {
-	resource, namespace, _ := strings.Cut(key.Namespace, "/")
+	plural, namespace, _ := strings.Cut(key.Namespace, "/")
 	object := Key{Namespace: namespace, Name: key.Name}
-	switch resource {
+	switch plural {
 	case Restores:
 		return t.Restores.Get(object)
 	case Clones:

@@ -79,11 +79,11 @@ type Rotator struct {
 
 // New returns a Rotator of the installation in names.Namespace.
 func New(
-	client kubernetes.Interface, dynamic dynamic.Interface, apiServices []string, policy func() certs.Policy,
+	client kubernetes.Interface, dynamicClient dynamic.Interface, apiServices []string, policy func() certs.Policy,
 	log logr.Logger,
 ) *Rotator {
 	r := &Rotator{
-		Client: client, Dynamic: dynamic, Namespace: names.Namespace, APIServices: apiServices,
+		Client: client, Dynamic: dynamicClient, Namespace: names.Namespace, APIServices: apiServices,
 		Policy: policy, Now: time.Now, Log: log, due: make(chan struct{}, 1),
 	}
 	r.signer = newSigner(client, policy, func() time.Time { return r.Now() }, log)

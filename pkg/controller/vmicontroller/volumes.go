@@ -115,9 +115,9 @@ func (p *podVolumes) image(name, directory, image string, policy corev1.PullPoli
 
 func (p *podVolumes) claim(
 	name string, source corev1.PersistentVolumeClaimVolumeSource, readOnly bool,
-	claims map[string]*corev1.PersistentVolumeClaim,
+	byName map[string]*corev1.PersistentVolumeClaim,
 ) {
-	if known := claims[source.ClaimName]; known != nil && isBlock(known) {
+	if known := byName[source.ClaimName]; known != nil && isBlock(known) {
 		p.devices = append(p.devices, corev1.VolumeDevice{
 			Name:       p.add(name, corev1.VolumeSource{PersistentVolumeClaim: &source}),
 			DevicePath: path.Join(names.BlockDevicesDir, name),

@@ -195,9 +195,9 @@ func (p past) wait(now time.Time) time.Duration {
 	return migrationcontroller.UpdateWait(p.failures, p.last, now)
 }
 
-func historyOf(migrations []*v1.VirtualMachineInstanceMigration) map[types.NamespacedName]past {
+func historyOf(list []*v1.VirtualMachineInstanceMigration) map[types.NamespacedName]past {
 	out := map[types.NamespacedName]past{}
-	for _, m := range migrations {
+	for _, m := range list {
 		key := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.VMIName}
 		p := out[key]
 		if migrationcontroller.IsUpdate(m) {

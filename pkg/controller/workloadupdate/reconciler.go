@@ -116,9 +116,9 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 	}
 	// Not copied, since there may be many and none is changed.
 	var vmis v1.VirtualMachineInstanceList
-	var migrations v1.VirtualMachineInstanceMigrationList
+	var all v1.VirtualMachineInstanceMigrationList
 	err := errors.Join(r.Client.List(ctx, &vmis, client.UnsafeDisableDeepCopy),
-		r.Client.List(ctx, &migrations, client.UnsafeDisableDeepCopy))
+		r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy))
 	if err != nil {
 		return View{}, fmt.Errorf("list VMIs and migrations: %w", err)
 	}
@@ -128,8 +128,8 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 		}
 		view.VMIs = append(view.VMIs, &vmis.Items[i])
 	}
-	for i := range migrations.Items {
-		view.Migrations = append(view.Migrations, &migrations.Items[i])
+	for i := range all.Items {
+		view.Migrations = append(view.Migrations, &all.Items[i])
 	}
 	err = r.lookAtGuests(ctx, &view)
 	return view, err

@@ -26,12 +26,12 @@ type Options struct {
 //
 // The device is returned open, for with Autoclear it would vanish before it is mounted.
 func Attach(file string, o Options) (device string, open int, err error) {
-	attached, err := On(file)
+	attached, err := Devices(file)
 	if err != nil {
 		return "", -1, err
 	}
 	for _, device := range attached {
-		open, err := openStill(device, file)
+		open, err := openAttached(device, file)
 		if err != nil || open >= 0 {
 			return device, open, err
 		}
@@ -63,8 +63,8 @@ func Attach(file string, o Options) (device string, open int, err error) {
 	}
 }
 
-// openStill opens a device, unless it was detached from the file this moment; then it returns -1.
-func openStill(device, file string) (int, error) {
+// openAttached opens a device if it is still attached to the file; if not, it returns -1.
+func openAttached(device, file string) (int, error) {
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
 		return -1, nil
@@ -106,8 +106,8 @@ func configure(device string, backing int, o Options) (int, error) {
 	return fd, nil
 }
 
-// On lists the loop devices on a file, or on another device.
-func On(file string) ([]string, error) {
+// Devices lists the loop devices on a file, or on another device.
+func Devices(file string) ([]string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -125,8 +125,8 @@ func backs(st *unix.Stat_t, info *unix.LoopInfo64) bool {
 	return info.Inode == st.Ino && info.Device == st.Dev
 }
 
-// OnFilesystem lists the loop devices on files of the file system that is on a device.
-func OnFilesystem(device string) ([]string, error) {
+// DevicesOnFilesystem lists the loop devices on files of the file system that is on a device.
+func DevicesOnFilesystem(device string) ([]string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(device, &st); err != nil {
 		return nil, fmt.Errorf("list loop devices: %w", &fs.PathError{Op: "stat", Path: device, Err: err})
@@ -161,7 +161,7 @@ func status(device string) (*unix.LoopInfo64, error) {
 // Detach detaches a device from its file, and before it what is stacked on it: kubelets lock a block volume in use by a
 // loop device of their own, and a node that was killed leaves that behind.
 func Detach(device string) error {
-	stacked, err := On(device)
+	stacked, err := Devices(device)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func clearDevice(device string) error {
 
 // Grow makes a device as large as its file has become, and what is stacked on it.
 func Grow(device string) error {
-	stacked, err := On(device)
+	stacked, err := Devices(device)
 	if err != nil {
 		return err
 	}

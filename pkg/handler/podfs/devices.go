@@ -77,13 +77,13 @@ func (p *Process) EnsureTun() error {
 	return nil
 }
 
-// HandOver gives a device node below the pod's /dev to the launcher's user. It refuses what is not one of the granted
+// GiveDevice gives a device node below the pod's /dev to the launcher's user. It refuses what is not one of the granted
 // devices, and what does not lie in the pod's own /dev.
-func (p *Process) HandOver(name string, granted Devices) error {
-	return p.inDev(name, func(dev *beneath.Dir, below string) error { return handOver(dev, below, granted) })
+func (p *Process) GiveDevice(name string, granted Devices) error {
+	return p.inDev(name, func(dev *beneath.Dir, below string) error { return giveDevice(dev, below, granted) })
 }
 
-func handOver(dev *beneath.Dir, name string, granted Devices) error {
+func giveDevice(dev *beneath.Dir, name string, granted Devices) error {
 	node, err := dev.Find(name)
 	if err != nil {
 		return fmt.Errorf("in the pod's /dev: %w", err)
@@ -109,15 +109,15 @@ const (
 	maxDepth = 8
 )
 
-// HandOverAll gives all granted character devices in a directory below the pod's /dev, and in those below it, to the
+// GiveDevices gives all granted character devices in a directory below the pod's /dev, and in those below it, to the
 // launcher's user. Others stay as they are. It is no error when there is no such directory.
-func (p *Process) HandOverAll(dir string, granted Devices) error {
+func (p *Process) GiveDevices(dir string, granted Devices) error {
 	return p.inDev(dir, func(dev *beneath.Dir, below string) error {
-		return handOverAll(dev, below, granted, maxDepth)
+		return giveDevices(dev, below, granted, maxDepth)
 	})
 }
 
-func handOverAll(dev *beneath.Dir, name string, granted Devices, depth int) error {
+func giveDevices(dev *beneath.Dir, name string, granted Devices, depth int) error {
 	dir, err := dev.Dir(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -134,9 +134,9 @@ func handOverAll(dev *beneath.Dir, name string, granted Devices, depth int) erro
 		inside := path.Join(name, entry.Name())
 		switch {
 		case entry.IsDir() && depth > 0:
-			err = handOverAll(dev, inside, granted, depth-1)
+			err = giveDevices(dev, inside, granted, depth-1)
 		case entry.Type()&fs.ModeCharDevice != 0:
-			err = handOverGranted(dev, inside, granted)
+			err = giveIfGranted(dev, inside, granted)
 		}
 		if err != nil {
 			return err
@@ -145,8 +145,8 @@ func handOverAll(dev *beneath.Dir, name string, granted Devices, depth int) erro
 	return nil
 }
 
-// handOverGranted is handOver for a device that may be another's.
-func handOverGranted(dev *beneath.Dir, name string, granted Devices) error {
+// giveIfGranted is giveDevice for a device that may be another's.
+func giveIfGranted(dev *beneath.Dir, name string, granted Devices) error {
 	node, err := dev.Find(name)
 	if err != nil {
 		return fmt.Errorf("in the pod's /dev: %w", err)

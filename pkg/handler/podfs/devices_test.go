@@ -90,12 +90,12 @@ func TestIrregularFilesAreNotOpened(t *testing.T) {
 }
 
 // A directory of devices without end ends.
-func TestHandOverAllIsBounded(t *testing.T) {
+func TestGiveDevicesIsBounded(t *testing.T) {
 	p, root := fakeProcess(t)
 	deep := filepath.Join(root, "dev/vfio", strings.Repeat("d/", maxDepth+2))
 	check(t, os.MkdirAll(deep, 0o755))
 	check(t, unix.Mknod(filepath.Join(deep, "zero"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
-	check(t, p.HandOverAll("/dev/vfio", Devices{Char(unix.Mkdev(1, 5)): everyAccess}))
+	check(t, p.GiveDevices("/dev/vfio", Devices{Char(unix.Mkdev(1, 5)): everyAccess}))
 	var stat unix.Stat_t
 	check(t, unix.Stat(filepath.Join(deep, "zero"), &stat))
 	if stat.Uid != 0 {

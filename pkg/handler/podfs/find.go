@@ -100,20 +100,20 @@ func mountedAt(info, at string) bool {
 }
 
 // unescape undoes what the kernel does to white space and backslashes in paths: \ooo, octal.
-func unescape(path string) string {
-	if !strings.Contains(path, `\`) {
-		return path
+func unescape(text string) string {
+	if !strings.Contains(text, `\`) {
+		return text
 	}
 	var out strings.Builder
-	for i := 0; i < len(path); i++ {
-		if path[i] == '\\' && i+3 < len(path) {
-			if b, err := strconv.ParseUint(path[i+1:i+4], 8, 8); err == nil {
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+3 < len(text) {
+			if b, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
 				out.WriteByte(byte(b))
 				i += 3
 				continue
 			}
 		}
-		out.WriteByte(path[i])
+		out.WriteByte(text[i])
 	}
 	return out.String()
 }

@@ -63,10 +63,10 @@ func TestAllowLocked(t *testing.T) {
 	}
 }
 
-func TestHandOverAll(t *testing.T) {
+func TestGiveDevices(t *testing.T) {
 	p, root := fakeProcess(t)
 	granted := Devices{Char(unix.Mkdev(1, 3)): everyAccess, Block(unix.Mkdev(7, 250)): everyAccess}
-	check(t, p.HandOverAll("/dev/vfio", granted)) // a pod without
+	check(t, p.GiveDevices("/dev/vfio", granted)) // a pod without
 	check(t, os.MkdirAll(filepath.Join(root, "dev/vfio/deep"), 0o755))
 	for _, name := range []string{"vfio", "12", "deep/1"} {
 		check(t, unix.Mknod(filepath.Join(root, "dev/vfio", name), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
@@ -77,7 +77,7 @@ func TestHandOverAll(t *testing.T) {
 	check(t, os.WriteFile(outside, nil, 0o600))
 	check(t, os.Symlink(outside, filepath.Join(root, "dev/vfio/link")))
 	for range 2 {
-		check(t, p.HandOverAll("/dev/vfio", granted))
+		check(t, p.GiveDevices("/dev/vfio", granted))
 	}
 	for name, given := range map[string]bool{
 		"vfio":   true,

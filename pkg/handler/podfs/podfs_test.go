@@ -225,7 +225,7 @@ func TestEnsureTun(t *testing.T) {
 	}
 }
 
-func TestHandOver(t *testing.T) {
+func TestGiveDevice(t *testing.T) {
 	p, root := fakeProcess(t)
 	block := filepath.Join(root, "dev/disk")
 	check(t, unix.Mknod(block, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))))
@@ -235,7 +235,7 @@ func TestHandOver(t *testing.T) {
 	check(t, os.Symlink(outside, filepath.Join(root, "dev/link")))
 	granted := Devices{Block(unix.Mkdev(7, 250)): everyAccess}
 	for range 2 {
-		check(t, p.HandOver("/dev/disk", granted))
+		check(t, p.GiveDevice("/dev/disk", granted))
 	}
 	var stat unix.Stat_t
 	check(t, unix.Stat(block, &stat))
@@ -251,11 +251,11 @@ func TestHandOver(t *testing.T) {
 		"/dev/file", "/dev/link", "/dev/none", "/dev/stolen", "/dev/elsewhere/disk", "/dev/../claim/disk",
 		"/claim/disk",
 	} {
-		if err := p.HandOver(name, granted); err == nil {
+		if err := p.GiveDevice(name, granted); err == nil {
 			t.Errorf("%s was handed over", name)
 		}
 	}
-	if err := p.HandOver("/dev/none", granted); !errors.Is(err, fs.ErrNotExist) {
+	if err := p.GiveDevice("/dev/none", granted); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing device: %v", err)
 	}
 }

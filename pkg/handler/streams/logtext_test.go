@@ -213,18 +213,18 @@ func memoryHeld() memory {
 }
 
 // heldAfter waits until the process has no more than so much, and fails after a while.
-func heldAfter(t *testing.T, goroutines int, bytes int64) memory {
+func heldAfter(t *testing.T, goroutines int, size int64) memory {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	for {
 		held := memoryHeld()
-		if held.goroutines <= goroutines && held.bytes <= bytes {
+		if held.goroutines <= goroutines && held.bytes <= size {
 			return held
 		}
 		select {
 		case <-deadline:
 			t.Errorf("%d goroutines and %d KiB are left, want %d and %d KiB at most",
-				held.goroutines, held.bytes>>10, goroutines, bytes>>10)
+				held.goroutines, held.bytes>>10, goroutines, size>>10)
 			return held
 		case <-time.After(20 * time.Millisecond):
 		}

@@ -130,7 +130,7 @@ func handedOver(in Input, next v1.VirtualMachineInstanceStatus, target Target) v
 			next.ActivePods[uid] = "" // The guest has left it; virt-controller takes it out when it has ended.
 		}
 	}
-	hotplug.HandOver(in.VMI, next.VolumeStatus)
+	hotplug.UseTargetPod(in.VMI, next.VolumeStatus)
 	in.VMI = in.VMI.DeepCopy()
 	in.VMI.Status = next
 	return Next(in)

@@ -18,10 +18,10 @@ const (
 	TakeOver
 	// Migrate: a migration to another launcher begins.
 	Migrate
-	// HandOver: the target has received the guest, and QEMU is stopped here.
-	HandOver
-	// FinishHandOver: the target says that it runs the guest.
-	FinishHandOver
+	// StartHandoff: the target has received the guest, and QEMU is stopped here.
+	StartHandoff
+	// FinishHandoff: the target says that it runs the guest.
+	FinishHandoff
 	// TakeBack: the target is known to have ended without having run the guest.
 	TakeBack
 	// FailMigration: the migration has failed, and the guest is here.
@@ -52,14 +52,14 @@ const (
 
 // Events are all events.
 var Events = []Event{
-	Start, FinishStart, FailStart, Expect, TakeOver, Migrate, HandOver, FinishHandOver, TakeBack, FailMigration,
+	Start, FinishStart, FailStart, Expect, TakeOver, Migrate, StartHandoff, FinishHandoff, TakeBack, FailMigration,
 	FailPostCopy, CompleteMigration, DomainFound, DomainMigrating, DomainPaused, DomainRunning, DomainStopping,
 	DomainShutOff, DomainCrashed, DomainDestroyed, DomainMigrated, Release, Shutdown,
 }
 
 var eventNames = map[Event]string{
 	Start: "start", FinishStart: "finishStart", FailStart: "failStart", Expect: "expect", Release: "release",
-	TakeOver: "takeOver", Migrate: "migrate", HandOver: "handOver", FinishHandOver: "finishHandOver",
+	TakeOver: "takeOver", Migrate: "migrate", StartHandoff: "startHandoff", FinishHandoff: "finishHandoff",
 	TakeBack: "takeBack", FailMigration: "failMigration", FailPostCopy: "failPostCopy",
 	CompleteMigration: "completeMigration", DomainFound: "domainFound", DomainMigrating: "domainMigrating",
 	DomainPaused: "domainPaused", DomainRunning: "domainRunning", DomainStopping: "domainStopping",

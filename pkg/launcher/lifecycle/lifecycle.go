@@ -6,11 +6,11 @@
 //	Expect                                      │                           ▼
 //	  ▼                                         │   ┌──FailPostCopy──── Migrating ◄──┐
 //	Incoming ──DomainRunning (post-copy)──►─────┤   ▼                       │         │
-//	  │                                         │ PostCopyFailed        HandOver  TakeBack
+//	  │                                         │ PostCopyFailed       StartHandoff TakeBack
 //	DomainPaused                    DomainRunning                           ▼         │
 //	  ▼                                         │                      HandingOver ───┘
 //	Received ──Release──► Released ──TakeOver──► TakenOver                  │
-//	  │                                                              FinishHandOver
+//	  │                                                               FinishHandoff
 //	the domain ends                                                         ▼
 //	  ▼                                                                HandedOver ──CompleteMigration──► MigratedAway
 //	NeverRan

@@ -121,7 +121,7 @@ func TestShutdown(t *testing.T) {
 func TestHandingOver(t *testing.T) {
 	for _, e := range Events {
 		next, _ := Next(HandingOver, e)
-		if want := map[Event]State{FinishHandOver: HandedOver, TakeBack: Migrating}; next != HandingOver &&
+		if want := map[Event]State{FinishHandoff: HandedOver, TakeBack: Migrating}; next != HandingOver &&
 			next != want[e] {
 			t.Errorf("%v leads to %v", e, next)
 		}
@@ -148,9 +148,9 @@ func (p pair) steps() []pair {
 	source := func(enabled bool, e Event) { step(enabled, func(n *pair) error { return apply(&n.source, e) }) }
 	target := func(enabled bool, e Event) { step(enabled, func(n *pair) error { return apply(&n.target, e) }) }
 	step(p.target.Now() == Received, func(n *pair) error { n.arrived = true; return nil })
-	source(p.arrived, HandOver)
+	source(p.arrived, StartHandoff)
 	step(p.source.Now() == HandingOver, func(n *pair) error { n.run = true; return nil })
-	source(p.target.MayHaveRun(), FinishHandOver)
+	source(p.target.MayHaveRun(), FinishHandoff)
 	source(p.target.NeverRan(), TakeBack)
 	source(true, FailMigration)
 	source(p.source.Now() == HandedOver, CompleteMigration)

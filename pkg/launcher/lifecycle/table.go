@@ -40,12 +40,12 @@ var table = map[State]map[Event]State{
 		DomainShutOff: ShutOff, DomainCrashed: Crashed, DomainDestroyed: Destroyed, DomainMigrated: MigratedAway,
 	},
 	Migrating: {
-		HandOver:      HandingOver,
+		StartHandoff:  HandingOver,
 		FailMigration: Active, FailPostCopy: PostCopyFailed, CompleteMigration: MigratedAway,
 	},
 	HandingOver: {
 		// Only what is known of the target ends it: memory is on both sides.
-		FinishHandOver: HandedOver, TakeBack: Migrating,
+		FinishHandoff: HandedOver, TakeBack: Migrating,
 	},
 	HandedOver: {
 		CompleteMigration: MigratedAway,

@@ -54,9 +54,9 @@ func TargetAttachment(migration types.UID, volumes []string) string {
 	return names.HotplugPodPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
 }
 
-// HandOver gives the volumes of a guest that has moved the attachment pod on its new node. Those that it did not have
-// yet begin anew there.
-func HandOver(vmi *v1.VirtualMachineInstance, list []v1.VolumeStatus) {
+// UseTargetPod sets the attachment pod of a migrated guest's volumes to the one on its new node. Volumes that were not
+// attached yet begin anew there.
+func UseTargetPod(vmi *v1.VirtualMachineInstance, list []v1.VolumeStatus) {
 	volumes, _ := Moving(vmi)
 	moved := map[string]bool{}
 	for _, name := range volumes {

@@ -67,7 +67,7 @@ func TestMoving(t *testing.T) {
 }
 
 // After the move the volumes that the guest has are in the pod of its new node; the others begin anew.
-func TestHandOver(t *testing.T) {
+func TestUseTargetPod(t *testing.T) {
 	vmi := machine(map[string]v1.VolumePhase{
 		"has":   v1.VolumeReady,
 		"waits": v1.VolumeBound,
@@ -78,7 +78,7 @@ func TestHandOver(t *testing.T) {
 		MigrationUID: "m", TargetAttachmentPodUID: "new",
 	}
 	list := vmi.DeepCopy().Status.VolumeStatus
-	HandOver(vmi, list)
+	UseTargetPod(vmi, list)
 	for _, s := range list {
 		switch s.Name {
 		case "has":

@@ -218,9 +218,9 @@ func topology(vcpus uint32, preference *v1beta1.VirtualMachinePreferenceSpec) (s
 	return vcpus, 1, 1
 }
 
-func replace[T any](field, value *T) {
+func replace[T any](target, value *T) {
 	if value != nil {
-		*field = *value
+		*target = *value
 	}
 }
 

@@ -171,34 +171,34 @@ func validateScaleIn(strategy *v1beta1.VirtualMachinePoolScaleInStrategy, path *
 	if strategy == nil {
 		return nil
 	}
-	var selection *v1beta1.VirtualMachinePoolSelectionPolicy
+	var policy *v1beta1.VirtualMachinePoolSelectionPolicy
 	if strategy.Proactive != nil {
-		selection = strategy.Proactive.SelectionPolicy
+		policy = strategy.Proactive.SelectionPolicy
 	}
-	return validateStrategy(pointers(*strategy), selection, path)
+	return validateStrategy(pointers(*strategy), policy, path)
 }
 
 func validateUpdateStrategy(strategy *v1beta1.VirtualMachinePoolUpdateStrategy, path *field.Path) field.ErrorList {
 	if strategy == nil {
 		return nil
 	}
-	var selection *v1beta1.VirtualMachinePoolSelectionPolicy
+	var policy *v1beta1.VirtualMachinePoolSelectionPolicy
 	if strategy.Proactive != nil {
-		selection = strategy.Proactive.SelectionPolicy
+		policy = strategy.Proactive.SelectionPolicy
 	}
-	return validateStrategy(pointers(*strategy), selection, path)
+	return validateStrategy(pointers(*strategy), policy, path)
 }
 
-// validateStrategy checks a strategy of which set members are set, one of them proactive with selection.
+// validateStrategy checks a strategy of which set members are set, one of them proactive with that policy.
 func validateStrategy(
-	set int, selection *v1beta1.VirtualMachinePoolSelectionPolicy, path *field.Path,
+	set int, policy *v1beta1.VirtualMachinePoolSelectionPolicy, path *field.Path,
 ) field.ErrorList {
 	var errs field.ErrorList
 	if set > 1 {
 		errs = append(errs,
 			field.Forbidden(path, "has several strategies; keep one of unmanaged, opportunistic and proactive"))
 	}
-	return append(errs, validateSelection(selection, path.Child("proactive", "selectionPolicy"))...)
+	return append(errs, validateSelection(policy, path.Child("proactive", "selectionPolicy"))...)
 }
 
 func validateSelection(policy *v1beta1.VirtualMachinePoolSelectionPolicy, path *field.Path) field.ErrorList {

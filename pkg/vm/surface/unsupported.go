@@ -236,8 +236,8 @@ func says(v reflect.Value) bool {
 		return v.Len() > 0
 	case reflect.Struct:
 		for i := range v.NumField() {
-			field := v.Type().Field(i)
-			if field.IsExported() && says(v.Field(i)) {
+			member := v.Type().Field(i)
+			if member.IsExported() && says(v.Field(i)) {
 				return true
 			}
 		}

@@ -1,5 +1,6 @@
 // Package plugin makes a node's kubelet know the drivers: it serves each at a socket below the kubelet's directory, and
-// answers the kubelet's plugin watcher, which is what the sidecar node-driver-registrar is for.
+// answers the kubelet's plugin watcher, as the sidecar node-driver-registrar does elsewhere. It is a package of its own
+// since package driver is tested, and run by the controller, without a kubelet.
 package plugin
 
 import (

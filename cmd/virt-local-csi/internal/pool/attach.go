@@ -112,7 +112,7 @@ func (p *Pool) Detach(id, node string) error {
 
 // detach takes a volume's device away.
 func (p *Pool) detach(id string) error {
-	devices, err := loop.On(p.Image(id))
+	devices, err := loop.Devices(p.Image(id))
 	for _, device := range devices {
 		err = errors.Join(err, loop.Detach(device))
 	}

@@ -146,13 +146,13 @@ func mount(image, root string) error {
 // Release detaches every device of the pool in dir, whose users must have ended.
 func Release(dir string) error {
 	image, root := filepath.Join(dir, imageName), filepath.Join(dir, "pool")
-	devices, err := loop.On(image)
+	devices, err := loop.Devices(image)
 	if err != nil {
 		return err
 	}
 	var attached []string
 	for _, device := range devices {
-		on, err := loop.OnFilesystem(device)
+		on, err := loop.DevicesOnFilesystem(device)
 		if err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func Release(dir string) error {
 		return fmt.Errorf("list volumes: %w", err)
 	}
 	for _, file := range images {
-		on, err := loop.On(file)
+		on, err := loop.Devices(file)
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func Release(dir string) error {
 func gone(image string) error {
 	const patience, interval = 5 * time.Second, 10 * time.Millisecond
 	for deadline := time.Now().Add(patience); ; time.Sleep(interval) {
-		devices, err := loop.On(image)
+		devices, err := loop.Devices(image)
 		if err != nil || len(devices) == 0 {
 			return err
 		}

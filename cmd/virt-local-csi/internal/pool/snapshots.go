@@ -86,7 +86,7 @@ func (p *Pool) still(v Volume) error {
 
 // flush brings what the kernel has not yet written of a volume into its image.
 func (p *Pool) flush(v Volume) error {
-	devices, err := loop.On(p.Image(v.ID))
+	devices, err := loop.Devices(p.Image(v.ID))
 	if err != nil {
 		return err
 	}

@@ -224,7 +224,7 @@ func (p *Pool) Grow(id string, size int64) (Volume, error) {
 	if err != nil {
 		return v, fmt.Errorf("expand volume %q: %w", id, err)
 	}
-	devices, err := loop.On(p.Image(id))
+	devices, err := loop.Devices(p.Image(id))
 	for _, device := range devices {
 		err = errors.Join(err, loop.Grow(device))
 	}

@@ -92,7 +92,7 @@ func (d Disk) AttachAll() error {
 
 // detach detaches the volume's loop device, and those that kubelets have stacked on it.
 func (d Disk) detach(volume string) error {
-	devices, err := loop.On(filepath.Join(d.Dir, volume+".img"))
+	devices, err := loop.Devices(filepath.Join(d.Dir, volume+".img"))
 	if err != nil {
 		return err
 	}

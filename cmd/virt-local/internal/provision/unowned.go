@@ -75,7 +75,7 @@ func (d Disk) Describe(volume string) (Data, error) {
 				return out, err
 			}
 			out.Path, out.Bytes = path, out.Bytes+bytes
-			loops, err := loop.On(path)
+			loops, err := loop.Devices(path)
 			if err != nil {
 				return out, err
 			}

@@ -48,8 +48,8 @@ func BeginsWithKey(text string) bool {
 	return isBase64(key)
 }
 
-func isKeyType(field string) bool {
-	return strings.HasPrefix(field, "ssh-") || strings.HasPrefix(field, "ecdsa-") || strings.HasPrefix(field, "sk-")
+func isKeyType(word string) bool {
+	return strings.HasPrefix(word, "ssh-") || strings.HasPrefix(word, "ecdsa-") || strings.HasPrefix(word, "sk-")
 }
 
 func isBase64(text string) bool {

@@ -24,9 +24,9 @@ type world struct {
 	patches    []string
 }
 
-func (w *world) Raw(_ context.Context, resource, _, name string) (map[string]any, error) {
+func (w *world) Raw(_ context.Context, kind, _, name string) (map[string]any, error) {
 	if w.live == nil {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: kind}, name)
 	}
 	return w.live, nil
 }
@@ -38,8 +38,8 @@ func (w *world) TryPatch(_ context.Context, _, _, _ string, kind types.PatchType
 	return w.then, nil
 }
 
-func (w *world) TryCreate(_ context.Context, resource, namespace string, _ []byte) (map[string]any, error) {
-	w.patches = append(w.patches, "create "+resource+" "+namespace)
+func (w *world) TryCreate(_ context.Context, kind, namespace string, _ []byte) (map[string]any, error) {
+	w.patches = append(w.patches, "create "+kind+" "+namespace)
 	return map[string]any{}, nil
 }
 

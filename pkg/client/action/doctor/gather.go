@@ -206,9 +206,9 @@ func authorities(ctx context.Context, c *client.Client) ([]Certificate, error) {
 		return nil, err
 	}
 	var out []Certificate
-	for rest := []byte(bundle.Data[names.CABundleKey]); ; {
+	for left := []byte(bundle.Data[names.CABundleKey]); ; {
 		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
+		if block, left = pem.Decode(left); block == nil {
 			return out, nil
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)

@@ -36,13 +36,13 @@ type GuestsError struct {
 
 func (e *GuestsError) Error() string {
 	const shown = 5
-	names := e.Names
+	found := e.Names
 	more := ""
-	if len(names) > shown {
-		more = fmt.Sprintf(" and %d more", len(names)-shown)
-		names = names[:shown]
+	if len(found) > shown {
+		more = fmt.Sprintf(" and %d more", len(found)-shown)
+		found = found[:shown]
 	}
-	return fmt.Sprintf("there are virtual machines in this cluster: %s%s", strings.Join(names, ", "), more)
+	return fmt.Sprintf("there are virtual machines in this cluster: %s%s", strings.Join(found, ", "), more)
 }
 
 // UninstallOptions say how far to go.

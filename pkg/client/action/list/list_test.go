@@ -140,9 +140,9 @@ func (f *fake) VMIList(_ context.Context, _ string, o metav1.ListOptions) (*v1.V
 	return &v1.VirtualMachineInstanceList{Items: f.vmis}, f.err
 }
 
-func (f *fake) Watch(_ context.Context, resource, _ string, _ metav1.ListOptions) (watch.Interface, error) {
+func (f *fake) Watch(_ context.Context, kind, _ string, _ metav1.ListOptions) (watch.Interface, error) {
 	w := watch.NewFake()
-	f.watchers[resource] <- w
+	f.watchers[kind] <- w
 	return w, nil
 }
 

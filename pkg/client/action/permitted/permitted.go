@@ -1,4 +1,5 @@
-// Package permitted lists the devices of nodes that virtual machines may have, by the KubeVirt resource.
+// Package permitted lists the devices of nodes that virtual machines may have, by the KubeVirt resource. It is a
+// package of its own, as every verb is that has a report, since the report is an API (docs/schemas).
 package permitted
 
 import (

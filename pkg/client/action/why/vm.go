@@ -245,9 +245,9 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 	return false
 }
 
-func requested(vm *v1.VirtualMachine, action v1.StateChangeRequestAction) bool {
+func requested(vm *v1.VirtualMachine, change v1.StateChangeRequestAction) bool {
 	return slices.ContainsFunc(vm.Status.StateChangeRequests,
-		func(r v1.VirtualMachineStateChangeRequest) bool { return r.Action == action })
+		func(r v1.VirtualMachineStateChangeRequest) bool { return r.Action == change })
 }
 
 // reasonNotApplied is why a VM has no instance whose instance type or preference does not fit, or is not there.

@@ -32,19 +32,19 @@ func (e *explanation) volumes() {
 		return
 	}
 	found := len(e.causes)
-	claims := 0
+	count := 0
 	for i := range spec.Volumes {
 		if name := ClaimName(&spec.Volumes[i]); name != "" {
-			claims++
+			count++
 			e.claim(spec.Volumes[i].Name, name, spec.Volumes[i].DataVolume != nil)
 		}
 	}
 	e.references()
-	if claims == 0 {
+	if count == 0 {
 		return
 	}
-	state, message := OK, fmt.Sprintf("%d claims, all bound", claims)
-	if claims == 1 {
+	state, message := OK, fmt.Sprintf("%d claims, all bound", count)
+	if count == 1 {
 		message = "1 claim, bound"
 	}
 	for _, c := range e.causes[found:] {

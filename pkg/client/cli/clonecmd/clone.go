@@ -212,16 +212,16 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 func (o *Options) checkTaken(
 	ctx context.Context, c *client.Client, taken *snapshotv1beta1.VirtualMachineSnapshot,
 ) error {
-	content, err := snapshot.Content(ctx, c, taken)
+	kept, err := snapshot.Content(ctx, c, taken)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), errors.Is(err, snapshot.ErrNoKinds):
 		return nil
 	case err != nil:
 		return err
-	case content == nil || content.Spec.Source.VirtualMachine == nil:
+	case kept == nil || kept.Spec.Source.VirtualMachine == nil:
 		return nil
 	}
-	vm := content.Spec.Source.VirtualMachine
+	vm := kept.Spec.Source.VirtualMachine
 	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
 		return fmt.Errorf("%s, which --target-namespace names", trouble)
 	}

@@ -97,7 +97,7 @@ func (o *Options) validate() error {
 	case o.Once || o.Plain:
 		return o.Output.Validate()
 	}
-	if io := o.Factory.IO; !io.InIsTTY || !io.OutIsTTY {
+	if streams := o.Factory.IO; !streams.InIsTTY || !streams.OutIsTTY {
 		return cli.UsageErrorf("a dashboard needs a terminal; --once and --plain do not")
 	}
 	if term := o.Factory.Getenv("TERM"); term == "dumb" || term == "" && runtime.GOOS != "windows" {

@@ -65,8 +65,8 @@ func (s *session) browses() bool {
 	return hasDesktop(runtime.GOOS, s.Factory.Getenv)
 }
 
-func hasDesktop(os string, getenv func(string) string) bool {
-	switch os {
+func hasDesktop(system string, getenv func(string) string) bool {
+	switch system {
 	case "darwin", "windows":
 		return true
 	}

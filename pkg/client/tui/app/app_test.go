@@ -121,9 +121,9 @@ func (f *fake) Doctor(context.Context) *doctor.Report {
 
 func (f *fake) Stats(context.Context, string) (stats.List, error) { return stats.List{}, f.err }
 
-func (f *fake) Object(_ context.Context, resource, namespace, name string) (string, error) {
+func (f *fake) Object(_ context.Context, kind, namespace, name string) (string, error) {
 	f.mu.Lock()
-	f.shown = append(f.shown, resource+" "+namespace+"/"+name)
+	f.shown = append(f.shown, kind+" "+namespace+"/"+name)
 	f.mu.Unlock()
 	if err := f.wait(); err != nil || f.nothing {
 		return "", err
@@ -673,8 +673,8 @@ func golden(t *testing.T, name string, a *App) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s, -want +got\n%s", name, diff)
+	if changed := cmp.Diff(string(want), got); changed != "" {
+		t.Errorf("%s, -want +got\n%s", name, changed)
 	}
 }
 
@@ -1133,8 +1133,8 @@ func TestNamespaceIsSwitchedInPlace(t *testing.T) {
 		return w, nil
 	}
 	press(t, a, ":", "'namespace prod", "enter")
-	if diff := cmp.Diff([]page.Scope{{Context: "kind", Namespace: "prod"}}, asked); diff != "" {
-		t.Error(diff)
+	if changed := cmp.Diff([]page.Scope{{Context: "kind", Namespace: "prod"}}, asked); changed != "" {
+		t.Error(changed)
 	}
 	if !strings.Contains(a.screen(), "prod") {
 		t.Error(a.screen())
@@ -1148,8 +1148,8 @@ func TestNamespaceIsSwitchedInPlace(t *testing.T) {
 	// Who may not list namespaces may know of one.
 	a.Namespaces = func(context.Context) []string { return []string{"all"} }
 	press(t, a, ":", "'ns secret", "enter")
-	if diff := cmp.Diff([]page.Scope{{Context: "kind", Namespace: "secret"}}, asked); diff != "" {
-		t.Error(diff)
+	if changed := cmp.Diff([]page.Scope{{Context: "kind", Namespace: "secret"}}, asked); changed != "" {
+		t.Error(changed)
 	}
 	press(t, a, ":", "'ns all", "enter")
 	if a.World.Namespace != "" {

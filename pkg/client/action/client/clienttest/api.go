@@ -42,10 +42,10 @@ func New(t *testing.T) *API {
 
 // Put says what a path answers: an error of the API server's, an http.HandlerFunc, or an object as JSON. A list answers
 // as an empty one until it is put.
-func (a *API) Put(path string, answer any) {
+func (a *API) Put(at string, answer any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.objects[path] = answer
+	a.objects[at] = answer
 }
 
 // Asked returns the requests so far whose path ends so, the oldest first.
@@ -78,11 +78,11 @@ func (a *API) Kubeconfig(namespace string) string {
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: a.server.URL}
 	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", Namespace: namespace}
 	config.CurrentContext = "test"
-	path := filepath.Join(a.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	file := filepath.Join(a.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		a.t.Fatal(err)
 	}
-	return path
+	return file
 }
 
 // Forbidden returns the refusal of a resource.
@@ -116,8 +116,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // isList reports whether a path is of all objects of a resource.
-func isList(path string) bool {
-	words := strings.Split(strings.Trim(path, "/"), "/")
+func isList(at string) bool {
+	words := strings.Split(strings.Trim(at, "/"), "/")
 	group := 2 // api/v1
 	if words[0] == "apis" {
 		group = 3

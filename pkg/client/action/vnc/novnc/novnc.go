@@ -1,5 +1,6 @@
 // Package novnc holds noVNC, the VNC client in JavaScript, for `virtctl vnc --web`. It is the npm package @novnc/novnc
 // (MPL 2.0), which the build fetches and embeds; it is not part of this repository, so a plain `go build` has none.
+// It is a package of its own so that package vnc does without it.
 package novnc
 
 import (

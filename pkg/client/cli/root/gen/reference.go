@@ -14,10 +14,10 @@ import (
 const folder = "docs/cli/"
 
 // reference makes a page for each command and an index.
-func reference(root *cobra.Command) map[string][]byte {
+func reference(virtctl *cobra.Command) map[string][]byte {
 	files := map[string][]byte{}
 	var index bytes.Buffer
-	fmt.Fprintf(&index, "# virtctl\n\n%s\n\n| command | |\n| --- | --- |\n", strings.TrimSpace(root.Long))
+	fmt.Fprintf(&index, "# virtctl\n\n%s\n\n| command | |\n| --- | --- |\n", strings.TrimSpace(virtctl.Long))
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
@@ -29,9 +29,9 @@ func reference(root *cobra.Command) map[string][]byte {
 			visit(sub)
 		}
 	}
-	visit(root)
+	visit(virtctl)
 	fmt.Fprintf(&index, "\n## Options of all commands\n\n%s\nOutput formats and exit codes: "+
-		"[output.md](../output.md).\n\n%s", flagTable(root.PersistentFlags()), generated)
+		"[output.md](../output.md).\n\n%s", flagTable(virtctl.PersistentFlags()), generated)
 	files[folder+"README.md"] = index.Bytes()
 	return files
 }
