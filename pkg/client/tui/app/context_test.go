@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
@@ -19,7 +21,13 @@ func TestContextThatIsNotThere(t *testing.T) {
 		asked = append(asked, s.Context)
 		return nil, errors.New("no")
 	}
-	press(t, a, ":", "'ctx nope", "enter")
+	drive(t, a, sizes[0])
+	press(t, a, ":", "'ctx ")
+	_, typed, _ := strings.Cut(ansi.Strip(a.screen()), ":ctx ")
+	if typed, _, _ = strings.Cut(typed, "\n"); strings.TrimSpace(typed) != "kind" {
+		t.Errorf("it suggests %q", typed)
+	}
+	press(t, a, "esc", ":", "'ctx nope", "enter")
 	if len(asked) > 0 || !strings.Contains(a.notice, `There is no context "nope"; :ctx and a space`) {
 		t.Errorf("switched to %q, says %q", asked, a.notice)
 	}
