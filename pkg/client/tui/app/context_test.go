@@ -16,7 +16,7 @@ func TestContextThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	a := New(world(&fake{}))
 	var asked []string
-	a.Contexts = func(context.Context) []string { return []string{"kind", "prod"} }
+	a.Contexts = func(context.Context) []string { return []string{"kind-of-the-lab", "prod"} }
 	a.Switch = func(s page.Scope) (*page.World, error) {
 		asked = append(asked, s.Context)
 		return nil, errors.New("no")
@@ -24,7 +24,7 @@ func TestContextThatIsNotThere(t *testing.T) {
 	drive(t, a, sizes[0])
 	press(t, a, ":", "'ctx ")
 	_, typed, _ := strings.Cut(ansi.Strip(a.screen()), ":ctx ")
-	if typed, _, _ = strings.Cut(typed, "\n"); strings.TrimSpace(typed) != "kind" {
+	if typed, _, _ = strings.Cut(typed, "\n"); strings.TrimSpace(typed) != "kind-of-the-lab" {
 		t.Errorf("it suggests %q", typed)
 	}
 	press(t, a, "esc", ":", "'ctx nope", "enter")
