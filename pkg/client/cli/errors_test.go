@@ -133,6 +133,10 @@ func TestErrors(t *testing.T) {
 			ExitFailure, "no answer in time",
 		},
 		{
+			"server that hangs", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443", Err: errors.New(connectionLost)},
+			ExitFailure, `cannot reach the cluster at https://10.0.0.1:6443 (context "prod"): the connection was lost;`,
+		},
+		{
 			"unknown authority",
 			&url.Error{Op: "Get", URL: "https://10.0.0.1:6443/", Err: x509.UnknownAuthorityError{}}, ExitFailure,
 			"cannot trust https://10.0.0.1:6443",

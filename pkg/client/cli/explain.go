@@ -143,6 +143,9 @@ func (c Connection) explainNetwork(err error) string {
 		c.where(), networkCause(err))
 }
 
+// connectionLost is what Go says of a server whose open connection does not answer any more.
+const connectionLost = "http2: client connection lost"
+
 // networkCause is the innermost reason of a failed connection, in few words.
 func networkCause(err error) string {
 	var dns *net.DNSError
@@ -155,7 +158,10 @@ func networkCause(err error) string {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &nerr) && nerr.Timeout():
 		return "no answer in time"
 	}
-	return rootCause(err)
+	if cause := rootCause(err); cause != connectionLost {
+		return cause
+	}
+	return "the connection was lost"
 }
 
 func rootCause(err error) string {

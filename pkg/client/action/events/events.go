@@ -132,6 +132,24 @@ func podOf(pod, name string) bool {
 	return strings.HasPrefix(pod, hotplugPrefix+name)
 }
 
+// MachineOf returns the name of the VM that an object is, or is of as far as its name and moves, the VM of each
+// migration, say it: empty of all other objects.
+func MachineOf(kind, object string, moves map[string]string) string {
+	switch kind {
+	case "VirtualMachine", "VirtualMachineInstance":
+		return object
+	case migration:
+		return moves[object]
+	case "Pod":
+		for _, prefix := range []string{launcherPrefix, hotplugPrefix} {
+			if rest, ok := strings.CutPrefix(object, prefix); ok {
+				return rest[:max(0, strings.LastIndexByte(rest, '-'))]
+			}
+		}
+	}
+	return ""
+}
+
 // When is when an event was seen last.
 func When(e *corev1.Event) time.Time {
 	switch {

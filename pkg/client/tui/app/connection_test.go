@@ -35,6 +35,19 @@ func TestBadgeIsOfWhatIsShown(t *testing.T) {
 	}
 }
 
+// TestNodesThatMayNotBeRead are in no namespace: none is advised.
+func TestNodesThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	w := world(&fake{})
+	w.Nodes = store.NewTable[store.Node](func() {})
+	w.Nodes.Lost(now, apierrors.NewForbidden(v1.Resource("nodes"), "", nil))
+	a := New(w)
+	press(t, a, "2")
+	if s := a.screen(); strings.Contains(s, ":namespace") || !strings.Contains(s, ":context shows another cluster") {
+		t.Error(s)
+	}
+}
+
 // TestNamespaceThatGoes is of a namespace without VMs that is being deleted, and then is not there.
 func TestNamespaceThatGoes(t *testing.T) {
 	t.Parallel()

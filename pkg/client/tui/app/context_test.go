@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
@@ -14,12 +16,18 @@ func TestContextThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	a := New(world(&fake{}))
 	var asked []string
-	a.Contexts = func(context.Context) []string { return []string{"kind", "prod"} }
+	a.Contexts = func(context.Context) []string { return []string{"kind-of-the-lab", "prod"} }
 	a.Switch = func(s page.Scope) (*page.World, error) {
 		asked = append(asked, s.Context)
 		return nil, errors.New("no")
 	}
-	press(t, a, ":", "'ctx nope", "enter")
+	drive(t, a, sizes[0])
+	press(t, a, ":", "'ctx ")
+	_, typed, _ := strings.Cut(ansi.Strip(a.screen()), ":ctx ")
+	if typed, _, _ = strings.Cut(typed, "\n"); strings.TrimSpace(typed) != "kind-of-the-lab" {
+		t.Errorf("it suggests %q", typed)
+	}
+	press(t, a, "esc", ":", "'ctx nope", "enter")
 	if len(asked) > 0 || !strings.Contains(a.notice, `There is no context "nope"; :ctx and a space`) {
 		t.Errorf("switched to %q, says %q", asked, a.notice)
 	}

@@ -37,11 +37,13 @@ func TestPauseOfSeveral(t *testing.T) {
 	}{
 		"a paused and a stopped one": {
 			[]v1.VirtualMachineInstance{lone("held", paused)},
-			"Unpause prod/held? 1 marked machine is left out: it is not running.", []string{"unpause prod/held"},
+			"Unpause prod/held? 1 marked machine is left out: it is not running.",
+			[]string{"unpause prod/held"},
 		},
 		"a running one besides": {
 			[]v1.VirtualMachineInstance{lone("held", paused), lone("runs")},
-			"Pause prod/runs? 2 marked machines are left out: ", []string{"pause prod/runs"},
+			"Pause prod/runs? 2 marked machines are left out: ",
+			[]string{"pause prod/runs"},
 		},
 	} {
 		f := &fake{}

@@ -54,7 +54,10 @@ func (p *prompt) view(a *App, t *theme.Theme) []string {
 			lines = append(lines, t.Paint(theme.Dim, widget.Pad(t, text, a.width)))
 		}
 	}
-	line := p.input.View()
+	line := widget.Fill(p.input.View(), a.width, 1) // with a suggestion it has blanks beyond its width
+	if p.note != "" || p.err != nil {
+		line = p.input.View()
+	}
 	if p.note != "" {
 		line += "  " + t.Paint(theme.Dim, p.note)
 	}

@@ -223,8 +223,11 @@ func (d *Draft) extras(o *create.Options) *mistake {
 // build makes the VirtualMachine of the draft, or says what keeps it from that.
 func (d *Draft) build() (*v1.VirtualMachine, *mistake) {
 	o, wrong := d.options()
-	if wrong != nil {
+	switch {
+	case wrong != nil:
 		return nil, wrong
+	case o.Name == "":
+		return nil, &mistake{fieldName, "give one"}
 	}
 	vm, err := create.VM(o)
 	if err != nil {

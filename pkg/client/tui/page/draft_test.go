@@ -55,7 +55,7 @@ func TestDraft(t *testing.T) {
 			"virtctl create vm --name web --namespace prod --user me --password-file FILE --ssh-key '" + key +
 				"' --apply",
 		},
-		"no name":    {func(d *Draft) { d[fieldName] = "" }, fieldName, ""},
+		"no name":    {func(d *Draft) { d[fieldName] = "" }, fieldName, "give one"},
 		"a bad name": {func(d *Draft) { d[fieldName] = "Web Server" }, fieldName, ""},
 		"no CPUs":    {func(d *Draft) { d[fieldCPUs] = "0" }, fieldCPUs, ""},
 		"bad memory": {func(d *Draft) { d[fieldMemory] = "lots" }, fieldMemory, ""},

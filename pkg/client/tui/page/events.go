@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
@@ -49,8 +50,12 @@ func NewEvents(w *World) *Events {
 	p.bind(keymap.Binding[*rows[*store.Event]]{
 		Keys: []string{"enter"}, Name: "machine", Help: "the machine that it happened to",
 		Allowed: func(*rows[*store.Event]) string {
-			if _, ok := p.machine(); !ok {
+			key, ok := p.machine()
+			switch {
+			case key.Name == "":
 				return "it is not of a virtual machine"
+			case !ok:
+				return "its machine is not there any more"
 			}
 			return ""
 		}, Do: func(*rows[*store.Event]) tea.Cmd { return p.double() },
@@ -66,17 +71,20 @@ func NewEvents(w *World) *Events {
 	return p
 }
 
-// machine is the machine that the event under the cursor is about.
-func (p *Events) machine() (store.Key, bool) {
+// machine is the machine that the event under the cursor is about, also by its pod or migration, without a name where
+// it is of something else; and whether it is there.
+func (p *Events) machine() (key store.Key, there bool) {
 	e := p.current()
 	if e == nil {
 		return store.Key{}, false
 	}
-	key := store.Key{Namespace: e.Namespace, Name: e.Object}
-	if m := p.world.Migrations.Get(key); m != nil && e.Kind == "VirtualMachineInstanceMigration" {
-		key.Name = m.Machine
+	key = store.Key{Namespace: e.Namespace, Name: e.Object}
+	moves := map[string]string{}
+	if m := p.world.Migrations.Get(key); m != nil {
+		moves[m.Name] = m.Machine
 	}
-	return key, p.world.Machines.Get(key) != nil
+	key.Name = events.MachineOf(e.Kind, e.Object, moves)
+	return key, key.Name != "" && p.world.Machines.Get(key) != nil
 }
 
 func object(e *store.Event) string { return short(e.Kind) + "/" + e.Object }

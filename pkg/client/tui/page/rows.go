@@ -192,7 +192,7 @@ func empty(
 	said := func(role theme.Role, text string) string { return strings.Join(paragraph(t, role, text, width), "\n") }
 	switch {
 	case state.Err != nil && !state.Synced:
-		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" + said(theme.Dim, wayOut(state.Err))
+		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" + said(theme.Dim, wayOut(what, state.Err))
 	case !state.Synced:
 		return said(theme.Dim, "Reading "+what+" "+t.Ellipsis)
 	case all > 0:
@@ -214,7 +214,7 @@ func empty(
 	}
 	if state.Stale() {
 		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" +
-			said(theme.Dim, "There were none of the "+what+" before that. "+wayOut(state.Err))
+			said(theme.Dim, "There were none of the "+what+" before that. "+wayOut(what, state.Err))
 	}
 	text := said(theme.Text, lacks)
 	if advice != "" {
@@ -239,8 +239,11 @@ func (w *World) lacking(what, advice string) (lacks, instead string) {
 }
 
 // wayOut says what can be done where rows cannot be read.
-func wayOut(err error) string {
-	if apierrors.IsForbidden(err) {
+func wayOut(what string, err error) string {
+	switch {
+	case apierrors.IsForbidden(err) && what == "nodes": // which are in no namespace
+		return "The other pages need no right to it. :context shows another cluster; q leaves"
+	case apierrors.IsForbidden(err):
 		return ":namespace NAME shows a namespace that you may read, :context another cluster; q leaves"
 	}
 	return "It is asked again every few seconds. 5 examines why, :context shows another cluster, q leaves"
