@@ -30,6 +30,7 @@ func TestKubectlShows(t *testing.T) {
 			"vmsnapshot vmsnapshots; all",
 		"VirtualMachineSnapshotContent": "ReadyToUse, CreationTime, Error; vmsnapshotcontent vmsnapshotcontents; all",
 		"VirtualMachineRestore":         "TargetKind, TargetName, Complete, RestoreTime; vmrestore vmrestores; all",
+		"VirtualMachineExport":          "SourceKind, SourceName, Phase; vmexport vmexports; all",
 		"VirtualMachineClone":           "Phase, SourceVirtualMachine, TargetVirtualMachine; vmclone vmclones; all",
 	}
 	got := map[string]string{}

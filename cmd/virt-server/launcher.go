@@ -5,6 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/virtkit/virtkit/pkg/exporter"
 	"github.com/virtkit/virtkit/pkg/launcher"
 	"github.com/virtkit/virtkit/pkg/uploader"
 	"github.com/virtkit/virtkit/pkg/version"
@@ -12,7 +13,7 @@ import (
 
 func newCommand() *cobra.Command {
 	cmd := launcher.NewCommand()
-	cmd.AddCommand(uploader.NewCommand())
+	cmd.AddCommand(uploader.NewCommand(), exporter.NewCommand())
 	cmd.Version = version.Get().GitVersion
 	cmd.SilenceUsage = true
 	cmd.SilenceErrors = true

@@ -144,6 +144,12 @@ var kinds = []kind{
 			text("TargetVirtualMachine", ".spec.target.name")),
 	},
 	{
+		path: "kubevirt.io/api/export/v1beta1", older: []string{"kubevirt.io/api/export/v1alpha1"},
+		group: "export.kubevirt.io", kind: "VirtualMachineExport", shortNames: []string{"vmexport", "vmexports"},
+		columns: columns(text("SourceKind", ".spec.source.kind"), text("SourceName", ".spec.source.name"),
+			text("Phase", ".status.phase")),
+	},
+	{
 		path: "kubevirt.io/api/migrations/v1alpha1", group: "migrations.kubevirt.io", kind: "MigrationPolicy",
 		cluster: true, columns: columns(age),
 	},

@@ -50,6 +50,8 @@ func cacheOptions() cache.Options {
 				}),
 			},
 			&v1.KubeVirt{}: {Namespaces: installation},
+			// Those of exports.
+			&corev1.Service{}: {Label: labels.SelectorFromSet(labels.Set{names.LabelComponent: names.VirtExport})},
 			// Those of pools.
 			&appsv1.ControllerRevision{}: {Label: labelled(poolcontroller.RevisionLabel)},
 			// Those of VMIs.
@@ -61,7 +63,7 @@ func cacheOptions() cache.Options {
 // ours selects the pods that virt-controller makes.
 func ours() labels.Selector {
 	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In,
-		[]string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod, names.VirtUpload})
+		[]string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod, names.VirtUpload, names.VirtExport})
 	if err != nil {
 		panic(err) // a programming error
 	}

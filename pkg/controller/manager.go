@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
+	exportv1beta1 "kubevirt.io/api/export/v1beta1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
@@ -38,6 +39,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/clonecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/disruption"
 	"github.com/virtkit/virtkit/pkg/controller/evacuation"
+	"github.com/virtkit/virtkit/pkg/controller/exportcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/kubevirtcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/nodecontroller"
@@ -68,7 +70,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme),
-		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme),
+		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme), exportv1beta1.AddToScheme(scheme),
 		volumesnapshotv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
@@ -296,6 +298,11 @@ func (o *Options) addReconcilers(
 		Client: client, Config: current, Now: time.Now,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
+	vmExports := &exportcontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
+		Suffix: func() string { return utilrand.String(nameSuffix) }, CDI: dataVolumes, Snapshots: volumeSnapshots,
+		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
+	}
 	err = errors.Join(
 		others.setUp(mgr),
 		imageUploads.SetupWithManager(ctx, mgr),
@@ -314,6 +321,7 @@ func (o *Options) addReconcilers(
 		contents.SetupWithManager(mgr),
 		restores.SetupWithManager(mgr),
 		clones.SetupWithManager(mgr),
+		vmExports.SetupWithManager(mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)

@@ -36,6 +36,7 @@ var elsewhere = map[string]string{
 	"vmicontroller.virtiofsdContainers":  builds,
 	"migrationcontroller.Pod":            builds,
 	"uploadcontroller.Pod":               builds,
+	"exportcontroller.Pod":               builds,
 	"migrationcontroller.withoutSecrets": builds,
 
 	"migrationcontroller.plan":        builds,
@@ -43,6 +44,7 @@ var elsewhere = map[string]string{
 	"resize.room":                     live,
 	"resize.shrinks":                  live,
 	"snapshotcontroller.usesAny":      live,
+	"exportcontroller.uses":           live,
 }
 
 const (

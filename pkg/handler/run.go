@@ -43,6 +43,7 @@ func (h *handler) run(stop context.Context) error {
 	group.Go(func() error { return h.follower.Run(ctx) })
 	group.Go(func() error { return h.store.Start(ctx) })
 	group.Go(func() error { return h.incoming.Start(ctx) })
+	group.Go(func() error { return h.giveExports(ctx) })
 	h.node.Dial = func(ctx context.Context, node, address string) (net.Conn, error) {
 		dialer := &tls.Dialer{Config: source.HandlerConfig(node)}
 		return dialer.DialContext(ctx, "tcp", address)

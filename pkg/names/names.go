@@ -250,6 +250,50 @@ const (
 	UploadScratchDir = "/run/virtkit-scratch"
 )
 
+// An export pod serves the claims of a VirtualMachineExport; it is `virt-launcher export`. Paths and header are
+// KubeVirt's.
+const (
+	// VirtExport is the value of LabelComponent of export pods and their Services, and what their log calls them.
+	VirtExport = "virt-exporter"
+	// ExportPrefix begins the names of export pods and of the Services that lead to them, as KubeVirt's.
+	ExportPrefix = "virt-export-"
+	// ExportPort is where the server listens (TLS), ExportServicePort the port of the Service.
+	ExportPort, ExportServicePort = 8443, 443
+	// ExportDir has the file systems of claims, ExportDevicesDir the devices, each by its number.
+	ExportDir, ExportDevicesDir = "/export-volumes", "/dev/export-volumes"
+	// ExportCertDir has tls.crt and tls.key, ExportTokenDir the token, ExportManifestDir the manifests.
+	ExportCertDir, ExportTokenDir, ExportManifestDir = "/cert", "/token", "/manifest_data"
+	// SocketExport is where the server of an export with devices listens, relative to RunDir, for virt-handler to know
+	// it by and give it the devices: the kubelet makes them root's.
+	SocketExport = "export.sock"
+	// ExportTokenKey is the key of a token in its Secret.
+	ExportTokenKey = "token"
+
+	// HeaderExportToken carries the token in a request; so may a parameter of that name.
+	HeaderExportToken = "x-kubevirt-export-token"
+	// HeaderDiskSize is the size of the disk in bytes, of which an answer may be a compressed part. Its presence says
+	// that the server takes the parameter ExportOffset, too.
+	HeaderDiskSize = "Virtkit-Disk-Size"
+	// ExportOffset is the parameter that asks for a compressed disk from that byte of the disk on.
+	ExportOffset = "offset"
+
+	// ExportVolumes begins the path of a volume; what follows its name is one of the four.
+	ExportVolumes = "/volumes/"
+	ExportRaw     = "disk.img"
+	ExportGzip    = "disk.img.gz"
+	ExportTree    = "dir/"
+	ExportArchive = "disk.tar.gz"
+	// ExportReady answers the kubelet, without a token.
+	ExportReady = "/exportready"
+	// ExportManifests is the path of the manifests, ExportSecret that of the Secret with which CDI imports.
+	ExportManifests = "/internal/manifests/all"
+	ExportSecret    = "/internal/manifests/secret"
+	// ExportHeaderSecret begins the name of that Secret, the export's name ends it.
+	ExportHeaderSecret = "header-secret-"
+	// ExportManifestsJSON and ExportManifestsYAML are files below ExportManifestDir.
+	ExportManifestsJSON, ExportManifestsYAML = "all.json", "all.yaml"
+)
+
 // ProvisioningPod is the value of LabelComponent of the pod that a VMI has before its own where CDI fills a claim
 // only once a pod is to use it.
 const ProvisioningPod = "virt-provisioning"

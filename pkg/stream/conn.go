@@ -62,6 +62,8 @@ type Options struct {
 	Stall time.Duration
 	// Linger is how long Close waits for the peer to close too, 1 s unless set.
 	Linger time.Duration
+	// Subprotocol is that of the websocket, ours unless set.
+	Subprotocol string
 }
 
 func (o Options) withDefaults() Options {
@@ -76,6 +78,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Linger <= 0 {
 		o.Linger = linger
+	}
+	if o.Subprotocol == "" {
+		o.Subprotocol = Subprotocol
 	}
 	return o
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
+	exportv1beta1 "kubevirt.io/api/export/v1beta1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
@@ -62,6 +63,7 @@ func (a *admission) paths() map[string]webhook {
 
 		"/validate/virtualmachinesnapshots": known[snapshotv1beta1.VirtualMachineSnapshot](a.validateSnapshot),
 		"/validate/virtualmachinerestores":  known[snapshotv1beta1.VirtualMachineRestore](a.validateRestore),
+		"/validate/virtualmachineexports":   known[exportv1beta1.VirtualMachineExport](a.validateExport),
 		"/validate/virtualmachineclones":    known[clonev1beta1.VirtualMachineClone](a.validateClone),
 	}
 }

@@ -21,7 +21,8 @@ const module = "github.com/virtkit/virtkit/"
 var arrows = map[string][]string{
 	"cmd/virtctl": {"pkg/client/cli"},
 	"cmd/virt-server": {
-		"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/uploader", "pkg/version", "pkg/config",
+		"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/uploader", "pkg/exporter", "pkg/version",
+		"pkg/config",
 	},
 
 	// The client. It knows the servers by the API and by streams only.
@@ -42,8 +43,9 @@ var arrows = map[string][]string{
 	"pkg/launcher/launcherpb":  {},
 	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},
 
-	// The server of an upload's pod.
+	// The servers of the pods of uploads and exports.
 	"pkg/uploader": service,
+	"pkg/exporter": service,
 
 	// The rules about a VM.
 	"pkg/vm/canonical":   {},
@@ -52,6 +54,7 @@ var arrows = map[string][]string{
 	"pkg/vm/conditions":  {},
 	"pkg/vm/imageformat": {},
 	"pkg/vm/uploads":     {"pkg/names", "pkg/vm/imageformat"},
+	"pkg/vm/exports":     {"pkg/names"},
 	"pkg/vm/disk": {
 		"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/identity", "pkg/vm/surface",
 		"pkg/vm/vhostmd", "pkg/names",
@@ -128,6 +131,7 @@ var pure = []string{
 	"pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
 	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
 	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life", "pkg/vm/imageformat", "pkg/vm/uploads",
+	"pkg/vm/exports",
 }
 
 var sideEffects = []string{

@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
+	exportv1beta1 "kubevirt.io/api/export/v1beta1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
@@ -139,7 +140,8 @@ func (e *Environment) start(ctx context.Context, binary string, arguments []stri
 	scheme := runtime.NewScheme()
 	err = errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme),
-		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme), volumesnapshotv1.AddToScheme(scheme))
+		snapshotv1beta1.AddToScheme(scheme), exportv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme),
+		volumesnapshotv1.AddToScheme(scheme))
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,8 @@ var snapshotRights = []struct{ group, resource, verbs, why string }{
 	{"snapshot.storage.k8s.io", "volumesnapshots", "get list watch create", snapshots},
 	{"snapshot.storage.k8s.io", "volumesnapshotcontents", "get create delete", snapshots},
 	{"snapshot.storage.k8s.io", "volumesnapshotclasses", "list watch", snapshots},
+	{"export.kubevirt.io", "virtualmachineexports", "delete", "an export is deleted when its time is over"},
+	{"export.kubevirt.io", "virtualmachineexports/finalizers", "update", blockOwnerDeletion},
 	{"subresources.kubevirt.io", "virtualmachineinstances/freeze", "update", snapshots},
 	{"subresources.kubevirt.io", "virtualmachineinstances/unfreeze", "update", snapshots},
 	{"", "persistentvolumeclaims", "get", snapshots},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
+	exportv1beta1 "kubevirt.io/api/export/v1beta1"
 	"kubevirt.io/api/pool/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 )
@@ -20,7 +21,7 @@ type Condition interface {
 	v1.KubeVirtCondition | v1.VirtualMachineCondition | v1.VirtualMachineInstanceCondition |
 		v1.VirtualMachineInstanceMigrationCondition | v1.VirtualMachineInstanceReplicaSetCondition |
 		v1beta1.VirtualMachinePoolCondition | corev1.PodCondition |
-		snapshotv1beta1.Condition | clonev1beta1.Condition
+		snapshotv1beta1.Condition | clonev1beta1.Condition | exportv1beta1.Condition
 }
 
 // Find returns the condition of a type, which points into the list, or nil.
@@ -108,6 +109,8 @@ func fieldsOf[C Condition](c *C) fields {
 	case *snapshotv1beta1.Condition:
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
 	case *clonev1beta1.Condition:
+		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
+	case *exportv1beta1.Condition:
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
 	case *corev1.PodCondition:
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}

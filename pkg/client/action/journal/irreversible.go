@@ -49,6 +49,9 @@ var irreversible = map[lifecycle.Verb]string{
 	"template create":    made,
 	"undo":               "it did not come to its end",
 	"uninstall":          "install installs it again",
+	"vmexport create":    "vmexport delete deletes it",
+	"vmexport delete":    "what is deleted is gone; make another export",
+	"vmexport download":  "what it has downloaded is a file; delete that",
 }
 
 const (

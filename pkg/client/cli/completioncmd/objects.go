@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/vmtemplate"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
 const (
@@ -59,6 +60,13 @@ func Claims(f *cli.Factory) cobra.CompletionFunc {
 func Snapshots(f *cli.Factory, most int) cobra.CompletionFunc {
 	return names(f, most, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
 		return c.Names(ctx, snapshot.Group, ns, client.Snapshots)
+	})
+}
+
+// Exports completes the names of VirtualMachineExports, one of them on a line.
+func Exports(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, 1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		return c.Names(ctx, exports.Path, ns, exports.Resource)
 	})
 }
 

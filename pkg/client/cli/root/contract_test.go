@@ -77,6 +77,7 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		"scp": guest, "snapshot list": reads, "snapshot show": reads, "ssh": guest, "top": reads, "usbredir": guest,
 		"userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
 		"wait": reads, "why": reads,
+		"vmexport download": "the export that it makes is there for the download and goes with it",
 	})
 }
 

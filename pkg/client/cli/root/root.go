@@ -55,6 +55,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/topcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/usbredircmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/versioncmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/vmexportcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/vnccmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/volumecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/waitcmd"
@@ -267,6 +268,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		volumecmd.NewCmdRemoveVolume(f),
 		memorydumpcmd.NewCmdMemoryDump(f),
 		imageuploadcmd.NewCmdImageUpload(f),
+		vmexportcmd.NewCmdVMExport(f),
 		snapshotcmd.NewCmdSnapshot(f),
 		clonecmd.NewCmdClone(f),
 	)

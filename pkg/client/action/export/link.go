@@ -1,0 +1,167 @@
+package export
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"kubevirt.io/api/export/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Reach is how the server of an export is reached.
+type Reach struct {
+	// PortForward goes through the API server, as it does where the export has no external address.
+	PortForward bool
+	// ServiceURL is a HOST:PORT that leads to the Service; empty for none.
+	ServiceURL string
+	// Insecure believes any certificate.
+	Insecure bool
+}
+
+// server is the server of an export.
+type server struct {
+	link   *v1beta1.VirtualMachineExportLink
+	client *http.Client
+	token  string
+}
+
+// reach makes a client of the server. close ends its connections.
+func reach(ctx context.Context, api API, export *v1beta1.VirtualMachineExport, r Reach) (*server, error) {
+	token, err := Token(ctx, api, export)
+	if err != nil {
+		return nil, err
+	}
+	links := export.Status.Links
+	forward := r.PortForward || r.ServiceURL == "" && links.External == nil
+	link := links.External
+	if forward || r.ServiceURL != "" {
+		link = links.Internal
+	}
+	if link == nil {
+		return nil, fmt.Errorf("VirtualMachineExport %s/%s has no address in the cluster yet", export.Namespace,
+			export.Name)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: r.Insecure}
+	if link.Cert != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM([]byte(link.Cert)) {
+			return nil, errors.New("the export's certificate is none")
+		}
+	}
+	transport := &http.Transport{
+		TLSClientConfig: config, Proxy: http.ProxyFromEnvironment, DisableCompression: true,
+		TLSHandshakeTimeout: 30 * time.Second, ResponseHeaderTimeout: 2 * time.Minute,
+	}
+	switch {
+	case forward:
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return forwarded(ctx, api, export)
+		}
+	case r.ServiceURL != "":
+		// The certificate is the Service's, whatever leads to it.
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: 30 * time.Second}).DialContext(ctx, network, r.ServiceURL)
+		}
+	}
+	return &server{link: link, token: token, client: &http.Client{
+		Transport: transport,
+		// The token is for nobody else.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func (s *server) close() { s.client.CloseIdleConnections() }
+
+// forwarded is a connection to the export's pod, through the API server.
+func forwarded(ctx context.Context, api API, export *v1beta1.VirtualMachineExport) (net.Conn, error) {
+	service, base := &corev1.Service{}, "/api/v1/namespaces/"+url.PathEscape(export.Namespace)
+	if err := api.Read(ctx, base+"/services/"+url.PathEscape(export.Status.ServiceName), nil, service); err != nil {
+		return nil, fmt.Errorf("read Service %s/%s: %w", export.Namespace, export.Status.ServiceName, err)
+	}
+	port := uint16(0)
+	for _, p := range service.Spec.Ports {
+		if p.Port == names.ExportServicePort {
+			port = uint16(p.TargetPort.IntValue())
+		}
+	}
+	if port == 0 || len(service.Spec.Selector) == 0 {
+		return nil, fmt.Errorf("Service %s/%s leads to no port of a pod", export.Namespace, service.Name)
+	}
+	var pods corev1.PodList
+	query := url.Values{"labelSelector": {labels.SelectorFromSet(service.Spec.Selector).String()}}
+	if err := api.Read(ctx, base+"/pods", query, &pods); err != nil {
+		return nil, fmt.Errorf("list the export's pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			conn, err := api.PodPort(ctx, export.Namespace, pod.Name, port)
+			if err != nil {
+				return nil, fmt.Errorf("reach pod %s/%s: %w", export.Namespace, pod.Name, err)
+			}
+			return conn, nil
+		}
+	}
+	return nil, fmt.Errorf("no pod of VirtualMachineExport %s/%s runs", export.Namespace, export.Name)
+}
+
+// get sends a request with the token.
+func (s *server) get(ctx context.Context, address string, header http.Header) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("the export's address %q is none: %w", address, err)
+	}
+	if request.URL.Scheme != "https" {
+		return nil, fmt.Errorf("the export's address %q is not https, and would carry the token openly", address)
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	request.Header.Set(names.HeaderExportToken, s.token)
+	return s.client.Do(request)
+}
+
+// choose is the address of a volume, and whether what is there is a disk. Compressed is chosen before raw.
+func choose(link *v1beta1.VirtualMachineExportLink, volume string) (address string, format v1beta1.ExportVolumeFormat,
+	err error,
+) {
+	if len(link.Volumes) == 0 {
+		return "", "", errors.New("the export has no volumes")
+	}
+	var all []string
+	for _, v := range link.Volumes {
+		all = append(all, v.Name)
+	}
+	chosen := link.Volumes[0]
+	switch i := slices.Index(all, volume); {
+	case volume == "" && len(all) > 1:
+		return "", "", fmt.Errorf("the export has several volumes; choose one with --volume: %s",
+			strings.Join(all, ", "))
+	case volume != "" && i < 0:
+		return "", "", fmt.Errorf("the export has no volume %s; it has: %s", volume, strings.Join(all, ", "))
+	case volume != "":
+		chosen = link.Volumes[i]
+	}
+	for _, want := range []v1beta1.ExportVolumeFormat{v1beta1.KubeVirtGz, v1beta1.ArchiveGz, v1beta1.KubeVirtRaw} {
+		for _, f := range chosen.Formats {
+			if f.Format == want {
+				return f.Url, want, nil
+			}
+		}
+	}
+	return "", "", fmt.Errorf("volume %s of the export has no format that can be downloaded", chosen.Name)
+}

@@ -1,0 +1,184 @@
+package exportcontroller
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/export/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
+)
+
+const (
+	// grace is how long the pod may take to end, seconds: it cuts what it serves.
+	grace = 5
+	// serviceLabel leads the Service to the pod; KubeVirt's.
+	serviceLabel = "kubevirt.io.virt-export-service"
+
+	volumeCert, volumeToken, volumeManifest = "certificates", "token", "manifest-data"
+)
+
+var resources = corev1.ResourceRequirements{
+	Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+	},
+	Limits: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("256Mi"),
+	},
+}
+
+// Facts is what an export's pod depends on besides the export and its volumes.
+type Facts struct {
+	Config config.Config
+	// Image and ImagePullPolicy are virt-launcher's; the configuration's pull policy wins.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+	// Identity, Token and Manifests are names of Secrets; Manifests is empty for an export without.
+	Identity, Token, Manifests string
+}
+
+// Pod is the pod that serves an export. It passes Pod Security `restricted`, has no service account's token, and mounts
+// what it serves read-only. Its labels and annotations are the export's, but for those that say what a pod of ours is.
+func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts Facts) *corev1.Pod {
+	server := corev1.Container{
+		Name:            names.ContainerCompute, // by which virt-handler knows whom it gives devices
+		Image:           facts.Image,
+		ImagePullPolicy: cmp.Or(facts.Config.ImagePullPolicy, facts.ImagePullPolicy),
+		Command:         []string{"/usr/bin/virt-launcher", "export"},
+		Args: []string{
+			"--name=" + export.Name, "--deadline=" + exports.Expiration(export).UTC().Format(time.RFC3339),
+		},
+		Resources: resources,
+		Ports: []corev1.ContainerPort{
+			{Name: "https", ContainerPort: names.ExportPort, Protocol: corev1.ProtocolTCP},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: volumeCert, MountPath: names.ExportCertDir, ReadOnly: true},
+			{Name: volumeToken, MountPath: names.ExportTokenDir, ReadOnly: true},
+		},
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Scheme: corev1.URISchemeHTTPS, Path: names.ExportReady, Port: intstr.FromInt32(names.ExportPort),
+			}},
+			PeriodSeconds: 1, FailureThreshold: 10, TimeoutSeconds: 5,
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			ReadOnlyRootFilesystem:   new(true),
+		},
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+	mounted := []corev1.Volume{secretVolume(volumeCert, facts.Identity), secretVolume(volumeToken, facts.Token)}
+	if facts.Manifests != "" {
+		server.Args = append(server.Args, "--manifests="+names.ExportManifestDir)
+		server.VolumeMounts = append(server.VolumeMounts,
+			corev1.VolumeMount{Name: volumeManifest, MountPath: names.ExportManifestDir, ReadOnly: true})
+		mounted = append(mounted, secretVolume(volumeManifest, facts.Manifests))
+	}
+	for i, volume := range volumes {
+		name := fmt.Sprintf("volume-%d", i)
+		mounted = append(mounted, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume.Claim},
+		}})
+		if volume.Content == exports.Device {
+			path := fmt.Sprintf("%s/%d", names.ExportDevicesDir, i)
+			server.Args = append(server.Args, "--device="+volume.Name+"="+path)
+			server.VolumeDevices = append(server.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: path})
+			continue
+		}
+		path := fmt.Sprintf("%s/%d", names.ExportDir, i)
+		server.Args = append(server.Args, "--"+string(volume.Content)+"="+volume.Name+"="+path)
+		server.VolumeMounts = append(server.VolumeMounts,
+			corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
+	}
+	if len(server.VolumeDevices) > 0 {
+		server.VolumeMounts = append(server.VolumeMounts,
+			corev1.VolumeMount{Name: names.VolumeRun, MountPath: names.RunDir})
+		mounted = append(mounted, corev1.Volume{Name: names.VolumeRun, VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(1<<20, resource.BinarySI)},
+		}})
+	}
+	selector := map[string]string{}
+	maps.Copy(selector, facts.Config.NodeSelectors)
+	selector[v1.NodeSchedulable] = "true" // where virt-launcher's image is
+	labels := unreserved(export.Labels)
+	labels[names.LabelComponent], labels[serviceLabel] = names.VirtExport, labelOf(export)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: exports.Name(export.Name), Namespace: export.Namespace, Labels: labels,
+			Annotations: unreserved(export.Annotations), OwnerReferences: []metav1.OwnerReference{owner(export)},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyOnFailure,
+			TerminationGracePeriodSeconds: new(int64(grace)),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			NodeSelector:                  selector,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsUser:           new(int64(names.User)),
+				RunAsGroup:          new(int64(names.Group)),
+				RunAsNonRoot:        new(true),
+				FSGroup:             new(int64(names.Group)),
+				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{server},
+			Volumes:    mounted,
+		},
+	}
+}
+
+func labelOf(export *v1beta1.VirtualMachineExport) string {
+	return names.Shorten(export.Name, names.MaxLabel)
+}
+
+func secretVolume(name, secret string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: secret},
+	}}
+}
+
+// unreserved are labels or annotations without those by which Kubernetes, KubeVirt and virtkit know objects of theirs.
+func unreserved(from map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range from {
+		domain, _, _ := strings.Cut(key, "/")
+		reserved := strings.HasPrefix(domain, "kubevirt.io")
+		for _, theirs := range []string{"kubevirt.io", "virtkit.io", "kubernetes.io", "k8s.io"} {
+			reserved = reserved || domain == theirs || strings.HasSuffix(domain, "."+theirs)
+		}
+		if !reserved {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// Service leads to the pod.
+func Service(export *v1beta1.VirtualMachineExport) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: exports.Name(export.Name), Namespace: export.Namespace,
+			Labels:          map[string]string{names.LabelComponent: names.VirtExport},
+			OwnerReferences: []metav1.OwnerReference{owner(export)},
+		},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{serviceLabel: labelOf(export), names.LabelComponent: names.VirtExport},
+			Ports: []corev1.ServicePort{{
+				Protocol: corev1.ProtocolTCP, Port: names.ExportServicePort,
+				TargetPort: intstr.FromInt32(names.ExportPort),
+			}},
+		},
+	}
+}

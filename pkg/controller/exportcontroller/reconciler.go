@@ -1,0 +1,257 @@
+package exportcontroller
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/export/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
+)
+
+// Reconciler reads exports, snapshots and their contents from Client's cache, and past it VMs, VMIs, claims, the
+// export's pod and Service, and the pods that use a claim: of these the cache keeps too little. It creates Secrets,
+// claims, Services and pods, deletes pods and exports, and writes the exports' status and an annotation of its
+// Services.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Config   func() config.Config
+	// Image and ImagePullPolicy are virt-launcher's.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+	Now             func() time.Time
+	// Suffix is a random end of a name.
+	Suffix func() string
+	// CDI and Snapshots are how to DataVolumes and VolumeSnapshots, if the cluster has them.
+	CDI       DataVolumes
+	Snapshots VolumeSnapshots
+
+	writes *frame.Writes
+}
+
+// DataVolumes has the methods of cdi.Access that an export calls.
+type DataVolumes interface {
+	Get(ctx context.Context, namespace, name string) (*cdiv1.DataVolume, error)
+	Follow(c controller.Controller, users handler.MapFunc)
+}
+
+// VolumeSnapshots has the methods of volumesnapshots.Access that an export calls.
+type VolumeSnapshots interface {
+	Served() bool
+	Get(ctx context.Context, namespace, name string) (*snapshotsv1.VolumeSnapshot, error)
+	Follow(c controller.Controller, users handler.MapFunc)
+}
+
+// SetupWithManager registers the reconciler.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
+	of := func(concerns func(*v1beta1.VirtualMachineExport, client.Object) bool) handler.MapFunc {
+		return func(ctx context.Context, object client.Object) []reconcile.Request {
+			return r.exports(ctx, object, concerns)
+		}
+	}
+	named := func(kind string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(of(func(e *v1beta1.VirtualMachineExport, object client.Object) bool {
+			return exports.SourceKind(&e.Spec.Source) == kind && e.Spec.Source.Name == object.GetName()
+		}))
+	}
+	unready := of(func(e *v1beta1.VirtualMachineExport, _ client.Object) bool {
+		return e.Status == nil || e.Status.Phase != v1beta1.Ready
+	})
+	built, err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachineexport").
+		For(&v1beta1.VirtualMachineExport{}).
+		Owns(&corev1.Pod{}).
+		Owns(&corev1.Service{}).
+		Watches(&v1.VirtualMachine{}, named(exports.KindVM)).
+		Watches(&v1.VirtualMachineInstance{}, named(exports.KindVM)).
+		Watches(&snapshotv1beta1.VirtualMachineSnapshot{}, named(exports.KindSnapshot)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(unready)).
+		Build(&frame.Frame[*v1beta1.VirtualMachineExport, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
+	if err != nil {
+		return err
+	}
+	r.CDI.Follow(built, unready)
+	r.Snapshots.Follow(built, unready)
+	return nil
+}
+
+// exports are those of an object's namespace that it concerns.
+func (r *Reconciler) exports(
+	ctx context.Context, object client.Object, concerns func(*v1beta1.VirtualMachineExport, client.Object) bool,
+) []reconcile.Request {
+	var list v1beta1.VirtualMachineExportList
+	err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list exports")
+		return nil
+	}
+	return frame.Requests(list.Items, func(e *v1beta1.VirtualMachineExport) bool { return concerns(e, object) })
+}
+
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	export := view.Export
+	if step.DeleteExport {
+		if _, err := r.writes.Delete(ctx, export); err != nil {
+			return fmt.Errorf("delete the export: %w", err)
+		}
+		return nil
+	}
+	if step.DeletePod {
+		if _, err := r.writes.Delete(ctx, view.Pod); err != nil {
+			return fmt.Errorf("delete pod %s: %w", view.Pod.Name, err)
+		}
+	}
+	if err := r.create(ctx, view, step); err != nil {
+		if !refused(err) {
+			return err
+		}
+		step.RequeueAfter = min(step.RequeueAfter, again)
+		step.Events = nil
+		view.wait(step, exports.ReasonRefused, "%s", err.Error())
+	}
+	if err := frame.PatchStatus(ctx, r.writes, export, &export.Status, step.Status); err != nil {
+		return err
+	}
+	for _, event := range step.Events {
+		r.Recorder.Event(export, event.Type, event.Reason, event.Message)
+	}
+	return nil
+}
+
+// refused reports an error that says that a quota or a policy does not let the export have what it needs.
+func refused(err error) bool {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false
+	}
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errTaken)
+}
+
+// errTaken is that of a name that another object has.
+var errTaken = errors.New("the name is taken")
+
+// create makes what is missing, in the order in which one needs the other.
+func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
+	export := view.Export
+	if step.CreateToken != "" {
+		secret := newSecret(export, step.CreateToken, map[string][]byte{names.ExportTokenKey: []byte(rand.Text())})
+		if err := r.writes.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create the token's Secret: %w", err)
+		}
+	}
+	for _, claim := range step.CreateClaims {
+		if err := r.writes.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create claim %s: %w", claim.Name, err)
+		}
+	}
+	service := view.Service
+	if step.CreateService {
+		service = Service(export)
+		switch err := r.writes.Create(ctx, service); {
+		case apierrors.IsAlreadyExists(err):
+			return fmt.Errorf("create Service %s: %w", service.Name, errTaken)
+		case err != nil:
+			return fmt.Errorf("create the Service: %w", err)
+		}
+		step.CreateIdentity = true
+	}
+	if step.CreateIdentity {
+		if err := r.identify(ctx, export, service); err != nil {
+			return err
+		}
+	}
+	if step.CreatePod {
+		return r.createPod(ctx, view, step)
+	}
+	return nil
+}
+
+// identify gives the export's Service a certificate. One whose name did not get into the Service goes with the export.
+func (r *Reconciler) identify(
+	ctx context.Context, export *v1beta1.VirtualMachineExport, service *corev1.Service,
+) error {
+	secret, identity, err := newIdentity(export, r.Suffix(), r.Now())
+	if err != nil {
+		return err
+	}
+	if err := r.writes.Create(ctx, secret); err != nil {
+		return fmt.Errorf("create the certificate's Secret: %w", err)
+	}
+	text, err := identity.encode()
+	if err != nil {
+		return err
+	}
+	err = r.writes.Change(ctx, service, func() {
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, identityAnnotation, text)
+	})
+	if err != nil {
+		return fmt.Errorf("name the certificate in Service %s: %w", service.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error {
+	identity := identityOf(view.Service)
+	facts := Facts{
+		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy,
+		Identity: identity.Secret, Token: *step.Status.TokenSecretRef,
+	}
+	if view.VM != nil {
+		asJSON, asYAML, err := Manifests(view, identity.Certificate)
+		if err != nil {
+			return err
+		}
+		// The same content has the same name, so that a pod that is refused again and again leaves one.
+		sum := sha256.Sum256(append([]byte(view.Export.UID), asJSON...))
+		facts.Manifests = exports.Name(view.Export.Name) + "-manifests-" + hex.EncodeToString(sum[:5])
+		secret := newSecret(view.Export, facts.Manifests, map[string][]byte{
+			names.ExportManifestsJSON: asJSON, names.ExportManifestsYAML: asYAML,
+		})
+		if err := r.writes.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create the manifests' Secret: %w", err)
+		}
+	}
+	pod := Pod(view.Export, step.Volumes, facts)
+	switch err := r.writes.Create(ctx, pod); {
+	case apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("create pod %s: %w", pod.Name, errTaken)
+	case err != nil:
+		return fmt.Errorf("create the pod: %w", err)
+	}
+	return nil
+}
+
+// claimOr is a claim's volume mode, which for one that is not there yet is the snapshot's.
+func claimOr(claim *corev1.PersistentVolumeClaim, backup *snapshotv1beta1.VolumeBackup) *corev1.PersistentVolumeMode {
+	if claim != nil {
+		return claim.Spec.VolumeMode
+	}
+	return cmp.Or(backup.PersistentVolumeClaim.Spec.VolumeMode, new(corev1.PersistentVolumeFilesystem))
+}

@@ -1,0 +1,81 @@
+package exporter
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/config/jsonlog"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+const (
+	// collectAt and memoryLimit keep the server small.
+	collectAt   = 25
+	memoryLimit = 160 << 20
+	processors  = 2
+)
+
+// Add adds a volume of a kind, disk, device or files, that is NAME=PATH.
+func (o *Options) Add(of, volume string) error {
+	name, path, ok := strings.Cut(volume, "=")
+	kind, known := map[string]kind{"disk": disk, "device": device, "files": tree}[of]
+	if !ok || !known || name == "" || path == "" {
+		return fmt.Errorf("--%s: %q is not a volume: write NAME=PATH", of, volume)
+	}
+	o.Volumes = append(o.Volumes, Volume{name, path, kind})
+	return nil
+}
+
+// NewCommand is `virt-launcher export`.
+func NewCommand() *cobra.Command {
+	o := Options{
+		Socket:  filepath.Join(names.RunDir, names.SocketExport),
+		Address: fmt.Sprintf(":%d", names.ExportPort),
+		Cert:    filepath.Join(names.ExportCertDir, "tls.crt"), Key: filepath.Join(names.ExportCertDir, "tls.key"),
+		Token: filepath.Join(names.ExportTokenDir, names.ExportTokenKey), Stall: 2 * time.Minute,
+	}
+	var disks, devices, files []string
+	deadline := ""
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Serve the volumes of a VirtualMachineExport",
+		Long: "It serves claims over HTTPS to who has the export's token, until the export is over. virt-controller\n" +
+			"makes its pod.",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			runtime.GOMAXPROCS(processors)
+			debug.SetGCPercent(collectAt)
+			debug.SetMemoryLimit(memoryLimit)
+			o.Log = jsonlog.New(os.Stderr, names.VirtExport, slog.LevelInfo)
+			var err error
+			if o.Deadline, err = time.Parse(time.RFC3339, deadline); err != nil {
+				return fmt.Errorf("--deadline: %w", err)
+			}
+			for kind, values := range map[string][]string{"disk": disks, "device": devices, "files": files} {
+				for _, value := range values {
+					if err := o.Add(kind, value); err != nil {
+						return err
+					}
+				}
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "name", "", "the export's name")
+	f.StringVar(&o.Manifests, "manifests", "", "the directory with the VM's manifests; none unless given")
+	f.StringArrayVar(&disks, "disk", nil, "NAME=DIRECTORY of a claim that holds a disk")
+	f.StringArrayVar(&devices, "device", nil, "NAME=DEVICE of a claim that is a disk")
+	f.StringArrayVar(&files, "files", nil, "NAME=DIRECTORY of a claim whose files are exported")
+	f.StringVar(&deadline, "deadline", "", "when the export is over")
+	return cmd
+}

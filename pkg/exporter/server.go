@@ -1,0 +1,287 @@
+// Package exporter is the server in the pod of a VirtualMachineExport, `virt-launcher export`. It reads claims that are
+// mounted in the pod and serves them over HTTPS to who has the export's token: disks raw, by ranges, and compressed,
+// file systems as a tree and as an archive, and the VM's manifests. The pod is the tenant's and has no rights; what is
+// on the claims is a stranger's, so nothing on them leads out of them.
+//
+//	claim ──mount, read-only──► exporter ──HTTPS, token──► virtctl, CDI of another cluster
+package exporter
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+type kind int
+
+const (
+	disk kind = iota
+	device
+	tree
+)
+
+// Volume is one claim.
+type Volume struct {
+	Name, Path string
+	kind       kind
+}
+
+// Options of the server.
+type Options struct {
+	// Name is the export's.
+	Name    string
+	Address string
+	// Cert, Key and Token are files.
+	Cert, Key, Token string
+	// Manifests is a directory, empty for none.
+	Manifests string
+	Volumes   []Volume
+	// Socket is where virt-handler finds the process that is to have the devices; used only where there are some.
+	Socket string
+	// Deadline is when the export is over.
+	Deadline time.Time
+	// Stall is how long a client may take nothing.
+	Stall time.Duration
+	Log   *slog.Logger
+}
+
+const (
+	// downloads is how many requests are answered at once.
+	downloads = 8
+	maxHeader = 16 << 10
+	// maxToken bounds the token's file, bytes: a Secret may be as large.
+	maxToken = 1 << 20
+)
+
+// Run serves until ctx ends or the export is over. Answers under way are cut then: what a claim holds may change.
+func Run(ctx context.Context, o Options) error {
+	certificate, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+	if err != nil {
+		return fmt.Errorf("load the certificate: %w", err)
+	}
+	listener, err := net.Listen("tcp", o.Address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	ctx, cancel := context.WithDeadline(ctx, o.Deadline)
+	defer cancel()
+	server := &http.Server{
+		Handler: NewHandler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: maxHeader,
+		// Nothing is read after the headers.
+		ReadTimeout: 20 * time.Second,
+		// A certificate's complaints are the clients'.
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	if err := o.show(ctx); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve says that it is closed
+	defer stop()
+	o.Log.Info("serving", "export", o.Name, "volumes", len(o.Volumes), "until", o.Deadline)
+	err = server.Serve(tls.NewListener(listener, &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}))
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// handler answers requests.
+type handler struct {
+	Options
+	volumes map[string]Volume
+	// instance tells one run of the server from another.
+	instance string
+	slots    chan struct{}
+}
+
+// NewHandler makes what answers requests. Every one but that of the kubelet needs the token.
+func NewHandler(o Options) http.Handler {
+	instance := make([]byte, 8)
+	_, _ = rand.Read(instance) // never fails
+	h := &handler{
+		Options: o, volumes: map[string]Volume{}, instance: hex.EncodeToString(instance),
+		slots: make(chan struct{}, downloads),
+	}
+	for _, volume := range o.Volumes {
+		h.volumes[volume.Name] = volume
+	}
+	return h
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	// What is served is a stranger's: a browser shows it as text, and runs none of it.
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	header.Set("Cache-Control", "no-store")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "an export is only read: use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	if r.URL.Path == names.ExportReady {
+		h.ready(w)
+		return
+	}
+	if err := h.admit(r); err != nil {
+		h.Log.Warn("refused", "path", r.URL.Path, "peer", r.RemoteAddr, "err", err)
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	default:
+		header.Set("Retry-After", "5")
+		http.Error(w, fmt.Sprintf("the export serves %d downloads already: try again later", downloads),
+			http.StatusServiceUnavailable)
+		return
+	}
+	began := time.Now()
+	out := &patient{ResponseWriter: w, control: http.NewResponseController(w), stall: h.Stall}
+	defer func() {
+		h.Log.Info("served", "path", r.URL.Path, "peer", r.RemoteAddr, "bytes", out.bytes, "took", time.Since(began))
+	}()
+	h.route(out, r)
+}
+
+// errToken is what a client hears whose token is wrong: no more than that.
+var errToken = errors.New("the export's token is missing or wrong: send it as header " + names.HeaderExportToken)
+
+// admit compares the token. The file is read for each request, since the Secret may change; an empty one opens nothing.
+func (h *handler) admit(r *http.Request) error {
+	file, err := os.Open(h.Token)
+	if err != nil {
+		return fmt.Errorf("the export's token cannot be read: is there key %q in its Secret?", names.ExportTokenKey)
+	}
+	defer file.Close()
+	token, err := io.ReadAll(io.LimitReader(file, maxToken))
+	if err != nil {
+		return errors.New("the export's token cannot be read")
+	}
+	if !matches(r, token) {
+		return errToken
+	}
+	return nil
+}
+
+// matches reports whether a request has the token, in a time that does not depend on what is wrong with it.
+func matches(r *http.Request, token []byte) bool {
+	want, found := sha256.Sum256(token), 0
+	for _, given := range []string{
+		r.Header.Get(names.HeaderExportToken), r.URL.Query().Get(names.HeaderExportToken),
+	} {
+		got := sha256.Sum256([]byte(given))
+		found |= subtle.ConstantTimeCompare(got[:], want[:])
+	}
+	return len(token) > 0 && found == 1
+}
+
+func (h *handler) route(w http.ResponseWriter, r *http.Request) {
+	if h.Manifests != "" && (r.URL.Path == names.ExportManifests || r.URL.Path == names.ExportSecret) {
+		h.manifests(w, r)
+		return
+	}
+	rest, ok := strings.CutPrefix(r.URL.Path, names.ExportVolumes)
+	name, file, _ := strings.Cut(rest, "/")
+	volume, found := h.volumes[name]
+	if !ok || !found {
+		http.Error(w, "the export has no such volume", http.StatusNotFound)
+		return
+	}
+	var err error
+	switch {
+	case volume.kind == tree && strings.HasPrefix(file, names.ExportTree):
+		err = serveTree(w, r, volume)
+	case volume.kind == tree && file == names.ExportArchive:
+		err = serveArchive(w, r, volume)
+	case volume.kind != tree && file == names.ExportRaw:
+		err = h.serveRaw(w, r, volume)
+	case volume.kind != tree && file == names.ExportGzip:
+		err = h.serveGzip(w, r, volume)
+	default:
+		http.Error(w, "the volume is not served so", http.StatusNotFound)
+	}
+	if err == nil {
+		return
+	}
+	h.Log.Error("could not be served", "path", r.URL.Path, "err", err)
+	if out, ok := w.(*patient); ok && out.begun {
+		panic(http.ErrAbortHandler) // the client is to see that this is not all
+	}
+	code := http.StatusInternalServerError
+	if errors.Is(err, os.ErrNotExist) {
+		code = http.StatusNotFound
+	}
+	http.Error(w, err.Error(), code)
+}
+
+// patient gives a client some time for each part of an answer, and notes whether an answer has begun.
+type patient struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	stall   time.Duration
+	begun   bool
+	bytes   int64
+}
+
+// Unwrap is for http.ResponseController.
+func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p *patient) WriteHeader(code int) {
+	p.begun = true
+	p.ResponseWriter.WriteHeader(code)
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	p.begun = true
+	if err := p.control.SetWriteDeadline(time.Now().Add(p.stall)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
+		return 0, err
+	}
+	n, err := p.ResponseWriter.Write(b)
+	p.bytes += int64(n)
+	return n, err
+}
+
+// manifests answers with the VM and its DataVolumes, and with the Secret whose header CDI sends.
+func (h *handler) manifests(w http.ResponseWriter, r *http.Request) {
+	const yaml = "application/yaml"
+	asYAML := r.Header.Get("Accept") == yaml
+	file, contentType := names.ExportManifestsJSON, "application/json"
+	if asYAML {
+		file, contentType = names.ExportManifestsYAML, yaml
+	}
+	var data []byte
+	var err error
+	if r.URL.Path == names.ExportSecret {
+		data, err = h.secret(asYAML)
+	} else {
+		data, err = readBelow(h.Manifests, file)
+	}
+	if err != nil {
+		h.Log.Error("could not be served", "path", r.URL.Path, "err", err)
+		http.Error(w, "the manifests cannot be read", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+}
