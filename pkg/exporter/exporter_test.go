@@ -77,6 +77,7 @@ func (e *export) get(path string, headers ...string) *http.Response {
 
 func body(t testing.TB, r *http.Response) string {
 	t.Helper()
+	defer r.Body.Close()
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +87,7 @@ func body(t testing.TB, r *http.Response) string {
 
 func unpack(t testing.TB, r *http.Response) string {
 	t.Helper()
+	defer r.Body.Close()
 	unpacker, err := gzip.NewReader(r.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +205,7 @@ func TestRaw(t *testing.T) {
 	// What a part of another content would be added to begins anew.
 	other := e.sparse(1 << 20)
 	r := e.get(path, "Range: bytes=5-9", "If-Range: "+tag)
-	if got := body(t, r); r.StatusCode != 200 || got != other || r.Header.Get("ETag") == tag {
+	if got := body(t, r); r.StatusCode != http.StatusOK || got != other || r.Header.Get("ETag") == tag {
 		t.Errorf("a part of another disk: %d, tag %s", r.StatusCode, r.Header.Get("ETag"))
 	}
 	e.write("dev", "device")
@@ -310,7 +312,7 @@ func TestHostileClaim(t *testing.T) {
 		}
 	}
 	list := e.get("/volumes/tree/dir/")
-	if got := body(t, list); list.StatusCode != 200 || !strings.Contains(got, "plain") {
+	if got := body(t, list); list.StatusCode != http.StatusOK || !strings.Contains(got, "plain") {
 		t.Errorf("list: %d %s", list.StatusCode, got)
 	}
 	if list.Header.Get("Content-Security-Policy") == "" || list.Header.Get("X-Content-Type-Options") != "nosniff" {

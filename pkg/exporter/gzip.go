@@ -37,7 +37,7 @@ func compress(w io.Writer, disk *os.File, offset, size int64) error {
 		if err != nil {
 			return fmt.Errorf("read the disk at %d: %w", at, err)
 		}
-		packed := out
+		var packed []byte
 		if zero && len(data) == part {
 			packed, err = holes()
 		} else {

@@ -136,7 +136,7 @@ func (h *handler) giveDevices(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	for _, device := range exportDevices(pod) {
-		if err := process.HandOver(device, granted); err != nil {
+		if err := process.GiveDevice(device, granted); err != nil {
 			return err
 		}
 	}

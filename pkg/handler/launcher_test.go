@@ -267,22 +267,6 @@ func (w *world) startLauncherOf(pod types.UID, errs ...error) {
 	w.t.Cleanup(func() { l.server.Stop(); <-done })
 }
 
-// listenIn makes a socket in a directory, however long its path is, that stays when it is closed, as
-// after kill -9.
-func listenIn(path, name string) (net.Listener, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	listener, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
-	if err != nil {
-		return nil, err
-	}
-	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	return listener, nil
-}
-
 // running is a reconciler at work.
 type running struct {
 	*Reconciler

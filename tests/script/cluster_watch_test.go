@@ -80,4 +80,3 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource string,
 func newer(a, b string) bool {
 	return len(a) > len(b) || len(a) == len(b) && a > b
 }
-

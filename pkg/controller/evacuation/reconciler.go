@@ -113,8 +113,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 			PerNode: int(*c.Migrations.ParallelOutboundMigrationsPerNode),
 		},
 	}
-	if event, ok := r.reported.Load(instance.UID); ok {
-		view.Reported = event.(vmicontroller.Event)
+	if reported, ok := r.reported.Load(instance.UID); ok {
+		view.Reported = reported.(vmicontroller.Event)
 	}
 	var err error
 	if view.Draining, err = r.draining(ctx, instance.Status.NodeName); err != nil {
@@ -163,9 +163,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.Forget {
 		r.reported.Delete(instance.UID)
 	}
-	if event := step.Event; event != nil {
-		r.reported.Store(instance.UID, *event)
-		r.Recorder.Event(instance, event.Type, event.Reason, event.Message)
+	if warning := step.Event; warning != nil {
+		r.reported.Store(instance.UID, *warning)
+		r.Recorder.Event(instance, warning.Type, warning.Reason, warning.Message)
 	}
 	if step.Create == nil {
 		return nil

@@ -98,7 +98,8 @@ func TestManifests(t *testing.T) {
 		}},
 		Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: v1.VirtualMachineInstanceSpec{Volumes: []v1.Volume{
 			{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "templated"}}},
-			{Name: "data", VolumeSource: claim("disk")}, {Name: "share", VolumeSource: claim("share")},
+			{Name: "data", VolumeSource: claim("disk")},
+			{Name: "share", VolumeSource: claim("share")},
 			{Name: "init", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "#x"}}},
 		}}},
 	}

@@ -99,7 +99,7 @@ func forwarded(ctx context.Context, api API, export *v1beta1.VirtualMachineExpor
 		}
 	}
 	if port == 0 || len(service.Spec.Selector) == 0 {
-		return nil, fmt.Errorf("Service %s/%s leads to no port of a pod", export.Namespace, service.Name)
+		return nil, fmt.Errorf("no port of a pod belongs to Service %s/%s", export.Namespace, service.Name)
 	}
 	var pods corev1.PodList
 	query := url.Values{"labelSelector": {labels.SelectorFromSet(service.Spec.Selector).String()}}

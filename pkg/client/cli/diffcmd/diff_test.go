@@ -180,7 +180,8 @@ func TestHintRestart(t *testing.T) {
 		want    string
 	}{
 		{waiting, true, "What says restart waits for: virtctl restart web -n a\n"},
-		{waiting, false, ""}, {live, true, ""},
+		{waiting, false, ""},
+		{live, true, ""},
 	} {
 		var errOut bytes.Buffer
 		streams := &cli.IOStreams{ErrOut: &errOut, ErrIsTTY: test.tty}

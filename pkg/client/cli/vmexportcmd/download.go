@@ -232,7 +232,7 @@ type progress struct {
 }
 
 func (o *DownloadOptions) progress() *progress {
-	return &progress{o: o, bar: copybar.New(o.Factory.IO.RawErr(), o.Factory.Now)}
+	return &progress{o: o, bar: copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)}
 }
 
 func (p *progress) report(text string) {

@@ -87,7 +87,7 @@ type more struct {
 func (m *more) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&m.TTL, "ttl", 0, "How long the export lives; two hours unless given")
-	flags.StringSliceVar(&m.Labels, "labels", nil, "Labels of the export and its pod, as KEY=VALUE; several with commas")
+	flags.StringSliceVar(&m.Labels, "labels", nil, "Labels of the export and its pod: KEY=VALUE; several with commas")
 	flags.StringSliceVar(&m.Annotations, "annotations", nil,
 		"Annotations of the export and its pod, as KEY=VALUE; several with commas")
 }
