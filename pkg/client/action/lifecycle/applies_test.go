@@ -14,6 +14,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
 func machine(strategy v1.VirtualMachineRunStrategy) *v1.VirtualMachine {
@@ -183,6 +184,28 @@ func TestCancelMigration(t *testing.T) {
 	r.migrations = r.migrations[:1]
 	if err := Do(t.Context(), r, MigrateCancel, vm, Options{}); !errors.Is(err, action.ErrNotFound) {
 		t.Errorf("nothing to cancel: %v", err)
+	}
+}
+
+// TestCancelMigrationOfNothing says that there is no such machine rather than that it does not migrate.
+func TestCancelMigrationOfNothing(t *testing.T) {
+	const nothing = "found no migration to cancel"
+	for _, test := range []struct {
+		missing  []string
+		instance bool
+		want     string
+	}{
+		{nil, false, nothing},
+		{[]string{client.VMIs}, false, nothing},
+		{[]string{client.VMs}, false, nothing}, // an instance without a VM
+		{[]string{client.VMs, client.VMIs}, false, `virtualmachines.kubevirt.io "vm" not found`},
+		{[]string{client.VMIs}, true, `virtualmachineinstances.kubevirt.io "vm" not found`},
+	} {
+		target := Target{Namespace: "ns", Name: "vm", Instance: test.instance}
+		err := Do(t.Context(), &recorder{missing: test.missing}, MigrateCancel, target, Options{})
+		if err == nil || !strings.HasSuffix(err.Error(), test.want) {
+			t.Errorf("without %v, instance %t: %v, want %s", test.missing, test.instance, err, test.want)
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ type API interface {
 	MigrationList(
 		ctx context.Context, namespace string, opts metav1.ListOptions,
 	) (*v1.VirtualMachineInstanceMigrationList, error)
+	VM(ctx context.Context, namespace, name string) (*v1.VirtualMachine, error)
+	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 }
 
 // Do asks for a verb. It returns when the request is accepted, not when it is done.
@@ -61,10 +63,28 @@ func cancelMigration(ctx context.Context, api API, t Target, o Options) error {
 	if err != nil {
 		return err
 	}
+	if under == nil {
+		if err := missing(ctx, api, t); err != nil {
+			return err
+		}
+	}
 	if under == nil || under.IsFinal() {
 		return noMigrationError{}
 	}
 	return api.Delete(ctx, client.Migrations, t.Namespace, under.Name, metav1.DeleteOptions{DryRun: o.dryRun()})
+}
+
+// missing is the server's word that there is no such machine; nil where there is one, or it may not be read. A VM's name
+// is also that of an instance without a VM.
+func missing(ctx context.Context, api API, t Target) error {
+	_, err := api.VMI(ctx, t.Namespace, t.Name)
+	if !t.Instance && apierrors.IsNotFound(err) {
+		_, err = api.VM(ctx, t.Namespace, t.Name)
+	}
+	if apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
 }
 
 // noMigrationError is an action.ErrNotFound.

@@ -4,17 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
 type recorder struct {
 	lines      []string
 	migrations []v1.VirtualMachineInstanceMigration
 	err        error
+	// missing are the resources of which there is no object.
+	missing []string
 }
 
 func (r *recorder) Put(_ context.Context, resource, namespace, name, subresource string, body any) error {
@@ -38,6 +45,22 @@ func (r *recorder) Delete(_ context.Context, resource, namespace, name string, o
 func (r *recorder) MigrationList(context.Context, string, metav1.ListOptions,
 ) (*v1.VirtualMachineInstanceMigrationList, error) {
 	return &v1.VirtualMachineInstanceMigrationList{Items: r.migrations}, nil
+}
+
+func (r *recorder) VM(_ context.Context, _, name string) (*v1.VirtualMachine, error) {
+	return nil, r.read(client.VMs, name)
+}
+
+func (r *recorder) VMI(_ context.Context, _, name string) (*v1.VirtualMachineInstance, error) {
+	return nil, r.read(client.VMIs, name)
+}
+
+// read finds what missing does not have.
+func (r *recorder) read(resource, name string) error {
+	if slices.Contains(r.missing, resource) {
+		return apierrors.NewNotFound(schema.GroupResource{Group: v1.GroupVersion.Group, Resource: resource}, name)
+	}
+	return nil
 }
 
 func TestDo(t *testing.T) {
