@@ -266,6 +266,23 @@ func TestAcrossRefused(t *testing.T) {
 	}
 }
 
+// TestAcrossUnread leaves a source that the user may clone and not read to the server; beside it, it must be read.
+func TestAcrossUnread(t *testing.T) {
+	for line, made := range map[string]int{
+		"demo copy --target-namespace team-b": 1, "snapshot/taken copy --target-namespace team-b": 1,
+		"demo copy": 0, "snapshot/taken copy": 0,
+	} {
+		s := newServer(t)
+		forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+		s.Put(vmPath("team-a", "demo"), forbidden)
+		s.Put("/apis/snapshot.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinesnapshots/taken", forbidden)
+		_, err := s.clone(line)
+		if len(s.made) != made || (err == nil) != (made > 0) || err != nil && cli.ExitCode(err) != cli.ExitNotAllowed {
+			t.Errorf("clone %s: made %d, want %d; %v", line, len(s.made), made, err)
+		}
+	}
+}
+
 // TestPersistentState refuses, before anything is made, a copy that could not have the TPM's state of its source.
 func TestPersistentState(t *testing.T) {
 	vm := &v1.VirtualMachine{

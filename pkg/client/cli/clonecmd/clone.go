@@ -179,6 +179,9 @@ func (o *Options) elsewhere() string {
 func (o *Options) check(ctx context.Context, c *client.Client, namespace string) error {
 	if o.FromSnapshot {
 		taken, err := snapshot.GetReady(ctx, c, namespace, o.Source)
+		if o.mayBeHidden(namespace, err) {
+			return o.free(ctx, c, o.target(namespace))
+		}
 		if err != nil {
 			return err
 		}
@@ -188,6 +191,9 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		return o.free(ctx, c, o.target(namespace))
 	}
 	vm, err := c.VM(ctx, namespace, o.Source)
+	if o.mayBeHidden(namespace, err) {
+		return o.free(ctx, c, o.target(namespace))
+	}
 	if err != nil {
 		return fmt.Errorf("look at VM %s/%s: %w", namespace, o.Source, err)
 	}
@@ -205,6 +211,12 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
 	return o.free(ctx, c, o.target(namespace))
+}
+
+// mayBeHidden reports that the source in another namespace may not be read, which who may clone it need not be allowed:
+// the server says what it cannot clone.
+func (o *Options) mayBeHidden(namespace string, err error) bool {
+	return o.target(namespace) != namespace && apierrors.IsForbidden(err)
 }
 
 // checkTaken says what cannot be cloned of a snapshot. What it has may be hidden from the user, or not be there any
