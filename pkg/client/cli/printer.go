@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"sync"
 	"unicode/utf8"
@@ -21,6 +22,8 @@ type Printer struct {
 	mu sync.Mutex
 	// cut is the beginning of a character whose end is to come.
 	cut []byte
+	// lost is the first error of w: what was to be written is not there.
+	lost error
 }
 
 // Write implements io.Writer. A character may come in several pieces.
@@ -33,10 +36,17 @@ func (p *Printer) Write(data []byte) (int, error) {
 	if whole == 0 {
 		return len(data), nil
 	}
-	if _, err := io.WriteString(p.w, printable.Text(string(text[:whole]))); err != nil {
+	if err := p.pass(text[:whole]); err != nil {
 		return 0, err
 	}
 	return len(data), nil
+}
+
+// pass writes text to w.
+func (p *Printer) pass(text []byte) error {
+	_, err := io.WriteString(p.w, printable.Text(string(text)))
+	p.lost = cmp.Or(p.lost, err)
+	return err
 }
 
 // Flush writes the beginning of a character that never ended.
@@ -47,8 +57,7 @@ func (p *Printer) Flush() error {
 	if p.cut = nil; len(cut) == 0 {
 		return nil
 	}
-	_, err := io.WriteString(p.w, printable.Text(string(cut)))
-	return err
+	return p.pass(cut)
 }
 
 // unfinished is how many bytes at the end of text begin a character, or a line's end of two, without ending it.
@@ -111,9 +120,22 @@ func (s *IOStreams) RawErr() io.Writer { return raw(s.ErrOut) }
 func (s *IOStreams) Flush() {
 	for _, w := range []io.Writer{s.Out, s.ErrOut} {
 		if p, ok := w.(*Printer); ok {
-			_ = p.Flush() // nobody is left to report it to
+			_ = p.Flush() // Lost has it, and of ErrOut nobody is left to report it to
 		}
 	}
+}
+
+// Lost is the first error of writing text to Out, at the program's end: whoever reads it has not got all of it, though
+// the command may have looked at no error.
+func (s *IOStreams) Lost() error {
+	p, ok := s.Out.(*Printer)
+	if !ok {
+		return nil
+	}
+	_ = p.Flush() // lost has it
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
 }
 
 // Cells are a row's cells, each a line of printable text.

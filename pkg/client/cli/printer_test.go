@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,6 +42,30 @@ func TestPrinter(t *testing.T) {
 	}
 	if !strings.HasPrefix(want, `ü日本 \u001b[5;41m`) || !strings.HasSuffix(want, "\nnext \\xe2\\x80") {
 		t.Errorf("%q", want)
+	}
+}
+
+// full is a device without room from its nth byte on.
+type full struct{ room int }
+
+var errFull = errors.New("no space left on device")
+
+func (f *full) Write(data []byte) (int, error) {
+	if f.room -= len(data); f.room < 0 {
+		return 0, errFull
+	}
+	return len(data), nil
+}
+
+// TestLostOutput: what could not be written is known at the end, whoever looked at the error.
+func TestLostOutput(t *testing.T) {
+	for text, lost := range map[string]error{"123\n": nil, "12345678\n": errFull, "1234567\xe2": errFull} {
+		streams := (&IOStreams{Out: &full{room: 8}, ErrOut: &full{}}).printers()
+		fmt.Fprint(streams.Out, text)
+		fmt.Fprint(streams.ErrOut, "progress")
+		if err := streams.Lost(); !errors.Is(err, lost) {
+			t.Errorf("%q: %v, want %v", text, err, lost)
+		}
 	}
 }
 

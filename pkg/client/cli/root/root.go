@@ -97,6 +97,9 @@ func Run(ctx context.Context, f *cli.Factory, args []string) int {
 	chosen, err := execute(ctx, cmd)
 	lifecyclecmd.NoteRest(f, chosen)
 	if err == nil {
+		err = f.IO.Lost()
+	}
+	if err == nil {
 		return cli.ExitOK
 	}
 	if ctx.Err() != nil {
