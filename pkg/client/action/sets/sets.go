@@ -114,6 +114,9 @@ type Row struct {
 	// Paused says that nothing is made or removed; Failure is what the controller says why it could not.
 	Paused  bool
 	Failure string
+	// KeepsExcess is the strategy, "opportunistic" or "unmanaged", by which a pool deletes no VM when there are too many;
+	// empty of one that does.
+	KeepsExcess string
 	// Note is what keeps the set from what it is asked for, or that it is paused; empty when all is well.
 	Note string
 }
@@ -140,8 +143,23 @@ func RowOf(set *unstructured.Unstructured) Row {
 			notes = append(notes, row.Failure)
 		}
 	}
+	row.KeepsExcess = keepsExcess(set)
+	if row.KeepsExcess != "" && row.Current > row.Desired {
+		notes = append(notes, fmt.Sprintf("its scaleInStrategy is %s: it deletes no VM", row.KeepsExcess))
+	}
 	row.Note = strings.Join(notes, "; ")
 	return row
+}
+
+// keepsExcess is the strategy by which a pool keeps VMs that are too many; a replica set has none.
+func keepsExcess(set *unstructured.Unstructured) string {
+	strategies, _, _ := unstructured.NestedMap(set.Object, "spec", "scaleInStrategy") // what is no map is none
+	for _, name := range []string{"opportunistic", "unmanaged"} {
+		if _, given := strategies[name]; given {
+			return name
+		}
+	}
+	return ""
 }
 
 // Desired returns how many members a set asks for.
@@ -196,18 +214,19 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("it asks for %s and not %d", replicasOf(e.Have), e.Want)
 }
 
-// Scale changes the size of a set through its scale subresource, as kubectl scale does, and gives the size before.
-func Scale(ctx context.Context, c API, r Request) (before int64, err error) {
+// Scale changes the size of a set through its scale subresource, as kubectl scale does, and returns what it
+// was before.
+func Scale(ctx context.Context, c API, r Request) (before Row, err error) {
 	set, err := Get(ctx, c, r.Kind, r.Namespace, r.Name)
 	if err != nil {
-		return 0, err
+		return Row{}, err
 	}
-	before = Desired(set)
+	before = RowOf(set)
 	patch := map[string]any{"spec": map[string]any{"replicas": r.Replicas}}
 	if r.Current != nil {
-		if before != int64(*r.Current) {
+		if want := int64(*r.Current); before.Desired != want {
 			return before,
-				fmt.Errorf("%s %s/%s: %w", r.Kind.Short, r.Namespace, r.Name, &ConflictError{int64(*r.Current), before})
+				fmt.Errorf("%s %s/%s: %w", r.Kind.Short, r.Namespace, r.Name, &ConflictError{want, before.Desired})
 		}
 		patch["metadata"] = map[string]any{"resourceVersion": set.GetResourceVersion()}
 	}

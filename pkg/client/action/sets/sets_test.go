@@ -77,8 +77,8 @@ func TestScale(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || before != 3 {
-				t.Fatalf("%d, %v", before, err)
+			if err != nil || before.Desired != 3 {
+				t.Fatalf("%+v, %v", before, err)
 			}
 			if want := "PATCH /apis/pool.kubevirt.io/v1beta1 ns virtualmachinepools/db/scale " +
 				tc.want; s.asked[1] != want {
@@ -137,6 +137,31 @@ func TestList(t *testing.T) {
 	const wanted = "GET /apis/kubevirt.io/v1/virtualmachineinstancereplicasets?labelSelector=app%3Dweb"
 	if s.asked[0] != wanted {
 		t.Error(s.asked[0])
+	}
+}
+
+// TestKeepsExcess says of a pool that has too many VMs that it deletes none of them.
+func TestKeepsExcess(t *testing.T) {
+	for spec, want := range map[string][2]string{
+		"{replicas: 1}": {},
+		"{replicas: 1, scaleInStrategy: {proactive: {}}}":     {},
+		"{replicas: 2, scaleInStrategy: {opportunistic: {}}}": {"opportunistic", ""},
+		"{replicas: 1, scaleInStrategy: {opportunistic: {}}}": {
+			"opportunistic", "its scaleInStrategy is opportunistic: it deletes no VM",
+		},
+		"{replicas: 1, scaleInStrategy: {unmanaged: {}}}": {
+			"unmanaged", "its scaleInStrategy is unmanaged: it deletes no VM",
+		},
+	} {
+		s := &server{objects: map[string]string{pools + "/db": "{apiVersion: pool.kubevirt.io/v1beta1, " +
+			"kind: VirtualMachinePool, metadata: {name: db, namespace: ns}, spec: " + spec + ", status: {replicas: 2}}"}}
+		set, err := Get(t.Context(), s, Pool, "ns", "db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row := RowOf(set); row.KeepsExcess != want[0] || row.Note != want[1] {
+			t.Errorf("%s: %+v", spec, row)
+		}
 	}
 }
 

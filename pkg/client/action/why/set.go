@@ -49,6 +49,11 @@ func ExplainSet(f SetFacts) *Report {
 		e.add(rankProgress, LayerSet, object, Waiting, "TooFew",
 			fmt.Sprintf("%d of %d machines exist, and the others are about to be made", row.Current, row.Desired),
 			"kubectl -n kubevirt logs deployment/virt-controller")
+	case row.Current > row.Desired && row.KeepsExcess != "":
+		e.add(rankIntent, LayerSet, object, Waiting, "ExcessIsKept",
+			fmt.Sprintf("%d machines exist, more than the %d that there are to be, and the pool deletes none: its "+
+				"scaleInStrategy is %s", row.Current, row.Desired, row.KeepsExcess),
+			"delete those that you do not need, with `virtctl delete NAME"+e.flag()+"`")
 	case row.Current > row.Desired:
 		e.add(rankProgress, LayerSet, object, Waiting, "TooMany",
 			fmt.Sprintf("%d machines exist, more than the %d that there are to be", row.Current, row.Desired), describe)

@@ -27,6 +27,8 @@ func TestExplainSet(t *testing.T) {
 	failing.Failure = "FailedScaleOut: exceeded quota"
 	paused := row(3, 1, 1)
 	paused.Paused = true
+	kept := row(1, 2, 2)
+	kept.KeepsExcess = "opportunistic"
 	for name, tc := range map[string]struct {
 		facts   SetFacts
 		verdict State
@@ -57,6 +59,11 @@ func TestExplainSet(t *testing.T) {
 			SetFacts{Set: row(1, 2, 2), Ready: []string{"web-0", "web-1"}},
 			Waiting, "2 of 1 machines are ready", 3,
 			"TooMany", "more than the 1",
+		},
+		"not shrinking": {
+			SetFacts{Set: kept, Ready: []string{"web-0", "web-1"}},
+			Waiting, "2 of 1 machines are ready", 3,
+			"ExcessIsKept", "its scaleInStrategy is opportunistic",
 		},
 		"one is stuck": {
 			SetFacts{Set: row(2, 2, 1), Ready: []string{"web-0"}, Short: []Facts{member("web-1", noImage)}},

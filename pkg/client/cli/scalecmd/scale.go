@@ -120,9 +120,13 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
-	if _, err := sets.Scale(ctx, c, request); err != nil {
+	before, err := sets.Scale(ctx, c, request)
+	if err != nil {
 		o.interrupted(err, ns, false)
 		return err
+	}
+	if note := o.kept(before); note != "" {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", note)
 	}
 	if !o.Wait {
 		return o.finish(ctx, c, ns)
@@ -146,6 +150,15 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	_, err = fmt.Fprintln(o.Factory.IO.Out, o.reached())
 	return err
+}
+
+// kept is what there is to say when the pool deletes none of its VMs that are too many.
+func (o *Options) kept(before sets.Row) string {
+	if before.KeepsExcess == "" || before.Current <= int64(o.Replicas) {
+		return ""
+	}
+	return fmt.Sprintf("the scaleInStrategy of %s %s/%s is %s: it deletes no VM; delete those that are too many with "+
+		"`%s delete`", o.Kind.Short, before.Namespace, before.Name, before.KeepsExcess, o.Factory.Program)
 }
 
 // interrupted says what becomes of the request when the user has ended the command.

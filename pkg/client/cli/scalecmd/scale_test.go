@@ -63,3 +63,21 @@ func TestReached(t *testing.T) {
 		}
 	}
 }
+
+// TestKept says that a pool deletes no VM only when it has too many and its strategy keeps them.
+func TestKept(t *testing.T) {
+	o := &Options{Factory: &cli.Factory{Program: "virtctl"}, Kind: &sets.Pool, Name: "db", Replicas: 1}
+	row := sets.Row{Namespace: "ns", Name: "db", Current: 2, KeepsExcess: "unmanaged"}
+	const want = "the scaleInStrategy of vmpool ns/db is unmanaged: it deletes no VM; delete those that are too many " +
+		"with `virtctl delete`"
+	if got := o.kept(row); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	row.Current = 1
+	if got := o.kept(row); got != "" {
+		t.Errorf("as many as there are to be: %q", got)
+	}
+	if got := o.kept(sets.Row{Current: 2}); got != "" {
+		t.Errorf("a pool that deletes VMs: %q", got)
+	}
+}
