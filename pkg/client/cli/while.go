@@ -69,15 +69,18 @@ func (s *IOStreams) Status(text string) {
 		return
 	}
 	line := []rune(printable.Line(text))
-	width := s.Width()
-	if width <= 1 {
-		width = 80 // standard output is none, or one that does not say
-	}
-	if len(line) >= width {
-		line = line[:width-1] // a line that wraps could not be taken back
-	}
+	line = line[:min(len(line), s.LineWidth())]
 	fmt.Fprintf(s.RawErr(), "\r%s%s", string(line), strings.Repeat(" ", max(0, s.status.drawn-len(line))))
 	s.status.drawn = max(s.status.drawn, len(line))
+}
+
+// LineWidth is how many columns a line has at most that is to be drawn anew: one that wraps could not be taken back.
+func (s *IOStreams) LineWidth() int {
+	width := s.Width()
+	if width <= 1 {
+		width = 80 // standard output is no terminal, or one that does not say
+	}
+	return width - 1
 }
 
 // wipe takes the status line away. The caller holds its lock.

@@ -13,14 +13,17 @@ import (
 const (
 	// refresh is how often a line of progress is drawn anew.
 	refresh = 100 * time.Millisecond
-	// nameWidth is how much of a file's name is shown, in characters.
-	nameWidth = 40
+	// nameMost and nameLeast bound how much of a file's name is shown, in characters.
+	nameMost, nameLeast = 40, 8
+	// figures is how wide the rest of the line is.
+	figures = len(" 100% 1023.9 MiB 1023.9 MiB/s")
 )
 
 // Bar draws how far a copy is, a line a file. It may be used by several goroutines.
 type Bar struct {
-	w   io.Writer
-	now func() time.Time
+	w     io.Writer
+	now   func() time.Time
+	width func() int
 
 	mu           sync.Mutex
 	name         string
@@ -29,8 +32,8 @@ type Bar struct {
 	open         bool
 }
 
-// New makes one that draws on w, a terminal.
-func New(w io.Writer, now func() time.Time) *Bar { return &Bar{w: w, now: now} }
+// New makes one that draws on w, a terminal on which a line has width columns at most.
+func New(w io.Writer, now func() time.Time, width func() int) *Bar { return &Bar{w: w, now: now, width: width} }
 
 // Show takes how far the file is, in bytes; the first of a file has 0 done. A total below 0 is not known.
 func (p *Bar) Show(name string, done, total int64) {
@@ -39,7 +42,7 @@ func (p *Bar) Show(name string, done, total int64) {
 	now := p.now()
 	if done == 0 {
 		p.finish()
-		p.name, p.began, p.drawn, p.open = clip(name), now, time.Time{}, true
+		p.name, p.began, p.drawn, p.open = printable.Line(name), now, time.Time{}, true
 	}
 	p.done, p.total = done, total
 	if now.Sub(p.drawn) >= refresh {
@@ -75,14 +78,17 @@ func (p *Bar) draw() {
 	if took := p.now().Sub(p.began).Seconds(); took > 0 {
 		rate = float64(p.done) / took
 	}
-	fmt.Fprintf(p.w, "\r%-*s %4s %10s %10s/s", nameWidth, p.name, percent, size(float64(p.done)), size(rate))
+	width := p.width()
+	room := max(nameLeast, min(nameMost, width-figures))
+	line := []rune(fmt.Sprintf("%-*s %4s %10s %10s/s", room, clip(p.name, room), percent, size(float64(p.done)),
+		size(rate)))
+	fmt.Fprintf(p.w, "\r%s", string(line[:min(len(line), width)]))
 }
 
-// clip makes a name, which may be a guest's choice, fit for a terminal.
-func clip(name string) string {
-	name = printable.Line(name)
-	if runes := []rune(name); len(runes) > nameWidth {
-		return string(runes[:nameWidth-1]) + "…"
+// clip shortens a name to so many characters.
+func clip(name string, room int) string {
+	if runes := []rune(name); len(runes) > room {
+		return string(runes[:room-1]) + "…"
 	}
 	return name
 }

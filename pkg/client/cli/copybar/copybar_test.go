@@ -4,12 +4,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func TestBar(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(1000, 0)
-	bar := New(&out, func() time.Time { return now })
+	bar := New(&out, func() time.Time { return now }, func() int { return 80 })
 	bar.Show("a\x1b[2Jname", 0, 4<<20)
 	now = now.Add(2 * time.Second)
 	bar.Show("a\x1b[2Jname", 2<<20, 4<<20)
@@ -25,6 +26,28 @@ func TestBar(t *testing.T) {
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+}
+
+// TestBarFits draws lines that do not wrap, and names a file as far as there is room.
+func TestBarFits(t *testing.T) {
+	for width, begins := range map[int]string{
+		120: strings.Repeat("n", 39) + "… 100%", 79: strings.Repeat("n", 39) + "… 100%",
+		39: "nnnnnnnnn… 100%", 30: "nnnnnnn… 100%", 5: "nnnnn",
+	} {
+		var out strings.Builder
+		bar := New(&out, func() time.Time { return time.Unix(1000, 0) }, func() int { return width })
+		bar.Show(strings.Repeat("n", 60), 0, 1)
+		bar.Show("", 1, 1)
+		bar.End()
+		for line := range strings.SplitSeq(strings.TrimSuffix(out.String(), "\n"), "\r") {
+			if n := utf8.RuneCountInString(line); n > width {
+				t.Errorf("%d columns: %q has %d", width, line, n)
+			}
+		}
+		if last := out.String()[strings.LastIndex(out.String(), "\r")+1:]; !strings.HasPrefix(last, begins) {
+			t.Errorf("%d columns: %q does not begin with %q", width, last, begins)
 		}
 	}
 }

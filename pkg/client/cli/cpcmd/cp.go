@@ -143,7 +143,7 @@ func (o *Options) checkHere() error {
 func (o *Options) copyAll(ctx context.Context, open guest.Opener) (files []guest.CopiedFile, err error) {
 	show := func(string, int64, int64) {}
 	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now)
+		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)
 		defer bar.End()
 		show = bar.Show
 	}

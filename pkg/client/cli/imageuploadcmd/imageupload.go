@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -235,9 +236,9 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	state, err := o.upload(ctx, c, options)
 	if err != nil {
-		if errors.Is(err, context.Canceled) && state.Phase == uploads.Receiving {
-			fmt.Fprintf(o.Factory.IO.ErrOut, "the upload goes on where it is when the command is repeated within ten "+
-				"minutes; `%s image-upload pvc %s%s --cancel` ends it\n", o.Factory.Program, t.Name,
+		if state.Phase == uploads.Receiving {
+			o.Factory.IO.Interrupted(err, "the upload goes on where it is when the command is repeated within ten "+
+				"minutes; `%s image-upload pvc %s%s --cancel` ends it", o.Factory.Program, t.Name,
 				o.Factory.InNamespace(t.Namespace))
 		}
 		return err
@@ -254,7 +255,7 @@ func Run(ctx context.Context, o *Options) error {
 // upload shows how far it is, on a terminal.
 func (o *Options) upload(ctx context.Context, api upload.API, options upload.Options) (uploads.State, error) {
 	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now)
+		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)
 		defer bar.End()
 		bar.Show(filepath.Base(o.Image), 0, options.Image.Size)
 		options.Show = func(s uploads.State) {
@@ -301,7 +302,41 @@ func (o *Options) create(
 	}
 	claim := o.Claim
 	claim.VolumeMode = strings.ToUpper(claim.VolumeMode[:1]) + claim.VolumeMode[1:]
+	o.noteThere(ctx, c, t, claim)
 	return &claim, nil
+}
+
+// noteThere says of a claim that is there already what it has not of what was asked for. One that may not be read is
+// left to the server.
+func (o *Options) noteThere(ctx context.Context, c *client.Client, t cli.Target, asked upload.Claim) {
+	var there corev1.PersistentVolumeClaim
+	if err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there); err != nil {
+		return // mostly that there is none
+	}
+	if said := differences(&there, asked, o.Block); said != "" {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: claim %s/%s is there already and stays as it is: %s\n", t.Namespace,
+			t.Name, said)
+	}
+}
+
+// differences are how a claim that is there is not as one that is asked for: smaller, no block device although that is
+// meant, or of another class.
+func differences(there *corev1.PersistentVolumeClaim, asked upload.Claim, block bool) string {
+	var out []string
+	size := there.Status.Capacity[corev1.ResourceStorage]
+	if size.IsZero() {
+		size = there.Spec.Resources.Requests[corev1.ResourceStorage]
+	}
+	if size.Cmp(resource.MustParse(asked.Size)) < 0 {
+		out = append(out, fmt.Sprintf("it has %s rather than %s", size.String(), asked.Size))
+	}
+	if mode := there.Spec.VolumeMode; block && mode != nil && *mode != corev1.PersistentVolumeBlock {
+		out = append(out, "it is a file system rather than a block device")
+	}
+	if class := there.Spec.StorageClassName; asked.StorageClass != "" && class != nil && *class != asked.StorageClass {
+		out = append(out, fmt.Sprintf("its storage class is %q rather than %q", *class, asked.StorageClass))
+	}
+	return strings.Join(out, ", ")
 }
 
 // fitting is the size of a claim with a file system on which a disk fits, in MiB.

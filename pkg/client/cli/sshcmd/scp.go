@@ -129,7 +129,7 @@ func RunCopy(ctx context.Context, o *CopyOptions) error {
 	defer client.Close()
 	copier := &ssh.Copier{Recursive: o.Recursive, Preserve: o.Preserve}
 	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now)
+		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)
 		copier.Progress = bar.Show
 		defer bar.End()
 	}
