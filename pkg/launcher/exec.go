@@ -53,7 +53,7 @@ func agentStatus(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, hypervisor.ErrNoDomain):
-		return status.Error(codes.FailedPrecondition, "the guest does not run any more")
+		return status.Error(codes.FailedPrecondition, notHere)
 	case errors.Is(err, hypervisor.ErrNoAgent):
 		return status.Error(codes.FailedPrecondition, err.Error()+"; is qemu-guest-agent running in the guest?")
 	case errors.Is(err, hypervisor.ErrTooLarge):
@@ -213,6 +213,10 @@ func (s *service) awaitProgram(ctx context.Context, pid int64) (agent.ExecStatus
 		case <-ctx.Done():
 			return agent.ExecStatus{}, ctx.Err()
 		case <-s.guest.ended():
+			if s.guest.isElsewhere() {
+				return agent.ExecStatus{}, status.Error(codes.FailedPrecondition,
+					"the guest has moved to another node, where the command goes on")
+			}
 			return agent.ExecStatus{},
 				status.Error(codes.FailedPrecondition, "the guest has ended, and the command with it")
 		case <-time.After(pause):

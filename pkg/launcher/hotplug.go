@@ -197,7 +197,7 @@ func (s *service) gone(
 		_, changed := s.guest.watch()
 		now, err := conn.Domain(ctx)
 		if errors.Is(err, hypervisor.ErrNoDomain) {
-			return status.Error(codes.FailedPrecondition, "the guest does not run any more")
+			return status.Error(codes.FailedPrecondition, notHere)
 		}
 		if err != nil {
 			return status.Error(codes.Unavailable, err.Error())
@@ -228,7 +228,7 @@ func (s *service) domainNow(ctx context.Context) (hypervisor.Connection, hypervi
 	now, err := conn.Domain(ctx)
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
-		return nil, now, status.Error(codes.FailedPrecondition, "the guest does not run any more")
+		return nil, now, status.Error(codes.FailedPrecondition, notHere)
 	case err != nil:
 		return nil, now, status.Error(codes.Unavailable, err.Error())
 	}

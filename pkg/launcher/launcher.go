@@ -162,7 +162,7 @@ func Run(ctx context.Context, o Options) error {
 		running.Go(func() { work(background) })
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
-		grpc.UnaryInterceptor(logCalls(o.Log)))
+		grpc.ChainUnaryInterceptor(logCalls(o.Log), g.unaryMoved), grpc.StreamInterceptor(g.streamMoved))
 	pb.RegisterLauncherServer(server, s)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(listener) })

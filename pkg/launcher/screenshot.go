@@ -25,7 +25,7 @@ func (s *service) Screenshot(_ *pb.ScreenshotRequest, stream pb.Launcher_Screens
 	err = conn.Screenshot(ctx, pieces{stream})
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
-		return status.Error(codes.FailedPrecondition, "the guest does not run any more")
+		return status.Error(codes.FailedPrecondition, notHere)
 	case errors.Is(err, hypervisor.ErrNoScreen):
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case err != nil:

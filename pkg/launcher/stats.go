@@ -24,7 +24,7 @@ func (s *service) Stats(ctx context.Context, _ *pb.StatsRequest) (*pb.StatsRespo
 	}
 	stats, err := conn.Stats(ctx)
 	if errors.Is(err, hypervisor.ErrNoDomain) {
-		return nil, status.Error(codes.FailedPrecondition, "the guest does not run any more")
+		return nil, status.Error(codes.FailedPrecondition, notHere)
 	}
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())

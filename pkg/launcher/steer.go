@@ -70,7 +70,7 @@ func (s *service) steer(
 	}
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
-		return status.Error(codes.FailedPrecondition, "the guest does not run any more")
+		return status.Error(codes.FailedPrecondition, notHere)
 	case err != nil:
 		return status.Error(codes.Internal, err.Error())
 	}
