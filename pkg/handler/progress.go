@@ -92,8 +92,16 @@ func (r *Reconciler) report(ctx context.Context, s *session, next *report) {
 }
 
 func doubt(p *progress.Progress) string {
-	return fmt.Sprintf("The guest changes its memory faster (%d MiB/s) than it can be copied (%d MiB/s).",
-		p.DirtyBytesPerSecond>>20, p.BandwidthBytesPerSecond>>20)
+	return fmt.Sprintf("The guest changes its memory faster (%s) than it can be copied (%s).",
+		perSecond(p.DirtyBytesPerSecond), perSecond(p.BandwidthBytesPerSecond))
+}
+
+// perSecond is a number of bytes a second, in MiB, or KiB where that would be none.
+func perSecond(bytes uint64) string {
+	if bytes < 1<<20 {
+		return fmt.Sprintf("%d KiB/s", bytes>>10)
+	}
+	return fmt.Sprintf("%d MiB/s", bytes>>20)
 }
 
 // writeProgress annotates the migration; one that is gone needs none.

@@ -101,5 +101,6 @@ func (p *Progress) Left() (time.Duration, bool) {
 
 // Converges reports whether memory is copied faster than the guest changes it.
 func (p *Progress) Converges() bool {
-	return p.Done || p.Mode != "PreCopy" || p.Iteration < 2 || p.DirtyBytesPerSecond < p.BandwidthBytesPerSecond
+	return p.Done || p.Mode != "PreCopy" || p.Iteration < 2 || p.DirtyBytesPerSecond == 0 ||
+		p.DirtyBytesPerSecond < p.BandwidthBytesPerSecond
 }
