@@ -12,13 +12,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
-// TestRequestsOfMovedGuest: who asks something of a guest that has just left is told that it is elsewhere, by every kind
-// of call; of one that has ended, that it has.
+// TestRequestsOfMovedGuest: who asks something of a guest that has just left is told that it is elsewhere, by every
+// kind of call; of one that has ended, that it has.
 func TestRequestsOfMovedGuest(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		ends := migrating(m)
 		asks := func(gone error) map[string]error {
-			_, unary := g.unaryMoved(t.Context(), nil, nil, func(context.Context, any) (any, error) { return nil, gone })
+			_, unary := g.unaryMoved(t.Context(), nil, nil,
+				func(context.Context, any) (any, error) { return nil, gone })
 			return map[string]error{"unary": unary, "stream": g.streamMoved(nil, nil, nil,
 				func(any, grpc.ServerStream) error { return gone })}
 		}

@@ -47,7 +47,8 @@ func TestProgress(t *testing.T) {
 			converges: true,
 		},
 		"nothing moves": { // on a machine that is too busy, and the guest, too
-			p: Progress{Mode: "PreCopy", TotalBytes: 100, RemainingBytes: 50, Iteration: 3}, percent: 50, converges: true,
+			p: Progress{Mode: "PreCopy", TotalBytes: 100, RemainingBytes: 50, Iteration: 3}, percent: 50,
+			converges: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -114,8 +114,8 @@ type Row struct {
 	// Paused says that nothing is made or removed; Failure is what the controller says why it could not.
 	Paused  bool
 	Failure string
-	// KeepsExcess is the strategy, "opportunistic" or "unmanaged", by which a pool deletes no VM when there are too many;
-	// empty of one that does.
+	// KeepsExcess is the strategy, "opportunistic" or "unmanaged", by which a pool deletes no VM when there are too
+	// many; empty of one that does.
 	KeepsExcess string
 	// Note is what keeps the set from what it is asked for, or that it is paused; empty when all is well.
 	Note string

@@ -39,7 +39,8 @@ func TestLostOutputIsAnError(t *testing.T) {
 	for _, line := range lines {
 		var out full
 		var errOut bytes.Buffer
-		f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader("print \"x\"\n"), Out: &out, ErrOut: &errOut},
+		streams := &cli.IOStreams{In: strings.NewReader("print \"x\"\n"), Out: &out, ErrOut: &errOut}
+		f := cli.NewFactory("virtctl", streams,
 			func(name string) string { return map[string]string{"KUBECONFIG": kubeconfig}[name] })
 		ctx, cancel := contextFor(t)
 		args := fields(strings.ReplaceAll(strings.ReplaceAll(line, "FILE", manifest), "DIR", dir))
