@@ -33,7 +33,9 @@ type Bar struct {
 }
 
 // New makes one that draws on w, a terminal on which a line has width columns at most.
-func New(w io.Writer, now func() time.Time, width func() int) *Bar { return &Bar{w: w, now: now, width: width} }
+func New(w io.Writer, now func() time.Time, width func() int) *Bar {
+	return &Bar{w: w, now: now, width: width}
+}
 
 // Show takes how far the file is, in bytes; the first of a file has 0 done. A total below 0 is not known.
 func (p *Bar) Show(name string, done, total int64) {
