@@ -153,9 +153,8 @@ func TestKeepsExcess(t *testing.T) {
 			"unmanaged", "its scaleInStrategy is unmanaged: it deletes no VM",
 		},
 	} {
-		pool := "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, " +
-			"metadata: {name: db, namespace: ns}, " +
-			"spec: " + spec + ", status: {replicas: 2}}"
+		pool := "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: db, " +
+			"namespace: ns}, spec: " + spec + ", status: {replicas: 2}}"
 		s := &server{objects: map[string]string{pools + "/db": pool}}
 		set, err := Get(t.Context(), s, Pool, "ns", "db")
 		if err != nil {
