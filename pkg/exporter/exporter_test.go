@@ -62,7 +62,14 @@ func (e *export) write(name, content string) {
 }
 
 // get sends a request with the token and headers, each "name: value".
-func (e *export) get(path string, headers ...string) *http.Response {
+// answer is one of the server's, with a body that needs no closing.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+	Body       io.Reader
+}
+
+func (e *export) get(path string, headers ...string) answer {
 	e.t.Helper()
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	r.Header.Set(names.HeaderExportToken, token)
@@ -72,12 +79,11 @@ func (e *export) get(path string, headers ...string) *http.Response {
 	}
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, r)
-	return w.Result()
+	return answer{StatusCode: w.Code, Header: w.Header(), Body: w.Body}
 }
 
-func body(t testing.TB, r *http.Response) string {
+func body(t testing.TB, r answer) string {
 	t.Helper()
-	defer r.Body.Close()
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -85,9 +91,8 @@ func body(t testing.TB, r *http.Response) string {
 	return string(data)
 }
 
-func unpack(t testing.TB, r *http.Response) string {
+func unpack(t testing.TB, r answer) string {
 	t.Helper()
-	defer r.Body.Close()
 	unpacker, err := gzip.NewReader(r.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +170,7 @@ func TestToken(t *testing.T) {
 	if err := os.Remove(filepath.Join(e.root, "token")); err != nil {
 		t.Fatal(err)
 	}
-	if r := e.get(path); r.StatusCode != 401 || !strings.Contains(body(t, r), `key "token"`) {
+	if r := e.get(path); r.StatusCode != http.StatusUnauthorized || !strings.Contains(body(t, r), `key "token"`) {
 		t.Errorf("without a token's file: %d", r.StatusCode)
 	}
 }
@@ -199,7 +204,7 @@ func TestRaw(t *testing.T) {
 			t.Errorf("%s: %d, %d bytes", header, r.StatusCode, len(got))
 		}
 	}
-	if r := e.get(path, "If-None-Match: "+tag); r.StatusCode != 304 {
+	if r := e.get(path, "If-None-Match: "+tag); r.StatusCode != http.StatusNotModified {
 		t.Errorf("nothing new: %d", r.StatusCode)
 	}
 	// What a part of another content would be added to begins anew.
@@ -235,11 +240,11 @@ func TestGzip(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"-1", "x", "0x10", strconv.Itoa(len(want) + 1), "9223372036854775808", "1.5"} {
-		if r := e.get(path + "?offset=" + wrong); r.StatusCode != 400 {
+		if r := e.get(path + "?offset=" + wrong); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("offset %s: %d", wrong, r.StatusCode)
 		}
 	}
-	if r := e.get(path, `If-Match: "other"`); r.StatusCode != 412 {
+	if r := e.get(path, `If-Match: "other"`); r.StatusCode != http.StatusPreconditionFailed {
 		t.Errorf("another disk: %d", r.StatusCode)
 	}
 	e.write("disk/disk.img", "")
@@ -324,13 +329,13 @@ func TestHostileClaim(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(e.disk, "disk.img"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := e.get("/volumes/a.b/disk.img"); r.StatusCode != 500 {
+	if r := e.get("/volumes/a.b/disk.img"); r.StatusCode != http.StatusInternalServerError {
 		t.Errorf("a disk that is a pipe: %d", r.StatusCode)
 	}
 	if err := os.Remove(filepath.Join(e.disk, "disk.img")); err != nil {
 		t.Fatal(err)
 	}
-	if r := e.get("/volumes/a.b/disk.img"); r.StatusCode != 404 {
+	if r := e.get("/volumes/a.b/disk.img"); r.StatusCode != http.StatusNotFound {
 		t.Errorf("a disk that is not there: %d", r.StatusCode)
 	}
 }
