@@ -247,7 +247,7 @@ func (v *View) handOver() (step Step, done bool) {
 			after.OwnerReferences = nil // CDI gives it to the DataVolume
 			step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{o.Claim, after})
 		default:
-			step.CreateDataVolumes = append(step.CreateDataVolumes, v.dataVolume(name, template))
+			step.CreateDataVolumes = append(step.CreateDataVolumes, v.dataVolume(name, template, o.Claim))
 		}
 	}
 	status.DeletedDataVolumes = v.obsolete(status.Restores)

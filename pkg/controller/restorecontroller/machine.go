@@ -12,9 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
@@ -251,27 +249,6 @@ func (v *View) unplug(spec *v1.VirtualMachineSpec) {
 		func(o v1.Disk) bool { return slices.Contains(foreign, o.Name) })
 	devices.Filesystems = slices.DeleteFunc(devices.Filesystems,
 		func(o v1.Filesystem) bool { return slices.Contains(foreign, o.Name) })
-}
-
-// dataVolume is the DataVolume of a claim that is filled already.
-func (v *View) dataVolume(name string, template *v1.DataVolumeTemplateSpec) *cdiv1.DataVolume {
-	named := template.DeepCopy()
-	named.Name = name
-	vm := v.VM
-	if vm == nil {
-		vm = &v1.VirtualMachine{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v.Restore.Namespace},
-			Spec:       v.Content.Spec.Source.VirtualMachine.Spec,
-		}
-	}
-	dv := cdi.New(vm, named)
-	if v.VM == nil || !owns(v.Restore) {
-		dv.OwnerReferences = nil
-		delete(dv.Labels, v1.CreatedByLabel)
-	}
-	dv.Annotations[NameAnnotation] = v.Restore.Name
-	dv.Annotations[cdiv1.AnnPrePopulated] = "true"
-	return dv
 }
 
 // Patch is a VM with JSON patches applied, each an operation. A replacement of what is not there adds it, as in
