@@ -275,13 +275,13 @@ var age = column{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimesta
 
 func columns(c ...column) []column { return c }
 
-func text(name, path string) column { return column{Name: name, Type: "string", JSONPath: path} }
+func text(name, at string) column { return column{Name: name, Type: "string", JSONPath: at} }
 
-func boolean(name, path string) column { return column{Name: name, Type: "boolean", JSONPath: path} }
+func boolean(name, at string) column { return column{Name: name, Type: "boolean", JSONPath: at} }
 
-func date(name, path string) column { return column{Name: name, Type: "date", JSONPath: path} }
+func date(name, at string) column { return column{Name: name, Type: "date", JSONPath: at} }
 
-func number(name, path string) column { return column{Name: name, Type: "integer", JSONPath: path} }
+func number(name, at string) column { return column{Name: name, Type: "integer", JSONPath: at} }
 
 func condition(name, conditionType string) column {
 	return text(name, ".status.conditions[?(@.type=='"+conditionType+"')].status")

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -317,4 +318,20 @@ func (l *writeLog) count(path string) int {
 		}
 	}
 	return n
+}
+
+// listenIn makes a socket in a directory, however long its path is, that stays when it is closed, as
+// after kill -9.
+func listenIn(path, name string) (net.Listener, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	listener, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
+	if err != nil {
+		return nil, err
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	return listener, nil
 }

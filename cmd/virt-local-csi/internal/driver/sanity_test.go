@@ -85,9 +85,9 @@ func TestSanity(t *testing.T) {
 		served := make(chan error, 1)
 		d := &Driver{Name: c.driver, Pool: p, Node: "node1"}
 		go func() { served <- d.Serve(ctx, config.Address) }()
-		context := sanity.GinkgoTest(&config)
+		suite := sanity.GinkgoTest(&config)
 		t.Cleanup(func() {
-			context.Finalize()
+			suite.Finalize()
 			cancel()
 			if err := <-served; err != nil {
 				t.Error(err)
