@@ -22,6 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -100,7 +101,7 @@ func (r *Reconciler) lookAtVM(ctx context.Context, view *View) error {
 			return err
 		}
 	}
-	if !vmstate.Needed(&vm.Spec.Template.Spec) {
+	if !snapshots.KeepsState(vm, nil) {
 		return nil
 	}
 	var states corev1.PersistentVolumeClaimList
@@ -109,8 +110,11 @@ func (r *Reconciler) lookAtVM(ctx context.Context, view *View) error {
 	if err != nil {
 		return fmt.Errorf("list claims of the VM's state: %w", err)
 	}
+	var labelled []*corev1.PersistentVolumeClaim
 	for i := range states.Items {
-		state := &states.Items[i]
+		labelled = append(labelled, &states.Items[i])
+	}
+	if state := vmstate.Choose(name, vm.UID, labelled); state != nil {
 		view.Claims = append(view.Claims, Claim{
 			Volume: exports.Volume{Name: state.Name, Claim: state.Name, Content: exports.Files}, Claim: state,
 		})

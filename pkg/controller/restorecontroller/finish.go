@@ -59,7 +59,7 @@ func (v *View) finish() Step {
 func replacedValue(vm string) string { return names.Shorten(vmstate.Prefix+"-"+vm, names.MaxLabel) }
 
 // moveState makes the restored claim of the target's state the one that the target has, and the one before one that is
-// deleted at the end.
+// deleted at the end. That a state was restored decides, not the target's template: a preference may ask for the TPM.
 func (v *View) moveState(step *Step) {
 	var next *corev1.PersistentVolumeClaim
 	for _, o := range v.Restore.Status.Restores {
@@ -67,7 +67,7 @@ func (v *View) moveState(step *Step) {
 			next = v.Made[o.PersistentVolumeClaimName]
 		}
 	}
-	if next == nil || !vmstate.Needed(&v.VM.Spec.Template.Spec) {
+	if next == nil {
 		return
 	}
 	for _, claim := range v.States {

@@ -38,8 +38,8 @@ func (v *View) keepFormer(vm *v1.VirtualMachine, step *Step) error {
 		return nil
 	}
 	former := snapshots.Former{UID: v.VM.UID, Spec: v.VM.Spec}
-	if len(v.States) > 0 {
-		former.StateVolume, former.State = snapshots.StateVolume(v.VM.Name), v.States[0].Name
+	if state := vmstate.Choose(v.VM.Name, v.VM.UID, v.States); state != nil {
+		former.StateVolume, former.State = snapshots.StateVolume(v.VM.Name), state.Name
 	}
 	data, err := json.Marshal(former)
 	if err != nil {

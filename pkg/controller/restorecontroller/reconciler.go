@@ -276,7 +276,7 @@ func (r *Reconciler) lookAtMade(ctx context.Context, view *View) error {
 			return err
 		}
 	}
-	if view.VM == nil || view.VM.Spec.Template == nil || !vmstate.Needed(&view.VM.Spec.Template.Spec) {
+	if view.VM == nil || view.VM.Spec.Template == nil || !snapshots.KeepsState(view.VM, nil) {
 		return nil
 	}
 	for _, labelled := range []struct {
@@ -293,7 +293,9 @@ func (r *Reconciler) lookAtMade(ctx context.Context, view *View) error {
 			return fmt.Errorf("list claims of the VM's state: %w", err)
 		}
 		for i := range list.Items {
-			*labelled.into = append(*labelled.into, &list.Items[i])
+			if claim := &list.Items[i]; len(claim.OwnerReferences) == 0 || vmstate.Owned(claim, view.VM.UID) {
+				*labelled.into = append(*labelled.into, claim)
+			}
 		}
 	}
 	return nil

@@ -1,12 +1,10 @@
 package vmicontroller
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,36 +97,12 @@ func IsMigrationState(
 
 // ownsState reports whether a claim goes with the VMI, or with its VM.
 func ownsState(vmi *v1.VirtualMachineInstance, claim *corev1.PersistentVolumeClaim) bool {
-	owner := stateOwner(vmi).UID
-	return slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner })
+	return vmstate.Owned(claim, stateOwner(vmi).UID)
 }
 
-// stateClaim chooses among claims the one that has a VMI's persistent state, nil when none does: one with the label
-// that nobody else owns. One without an owner is a user's, restored from a backup for example. The latest to which the
-// state has moved counts, else the oldest.
+// stateClaim chooses among claims the one that has a VMI's persistent state, nil when none does.
 func stateClaim(vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	candidates := slices.DeleteFunc(slices.Clone(claims), func(claim *corev1.PersistentVolumeClaim) bool {
-		others := len(claim.OwnerReferences) > 0 && !ownsState(vmi, claim)
-		return claim.Labels[vmstate.Prefix] != LabelValue(vmi.Name) || claim.DeletionTimestamp != nil || others ||
-			isBlock(claim)
-	})
-	if len(candidates) == 0 {
-		return nil
-	}
-	return slices.MinFunc(candidates, func(a, b *corev1.PersistentVolumeClaim) int {
-		_, aMoved := a.Labels[v1.MigrationNameLabel]
-		_, bMoved := b.Labels[v1.MigrationNameLabel]
-		age := cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-		switch {
-		case aMoved && bMoved:
-			return -age
-		case aMoved:
-			return -1
-		case bMoved:
-			return 1
-		}
-		return age
-	})
+	return vmstate.Choose(vmi.Name, stateOwner(vmi).UID, claims)
 }
 
 // stateClaimIn is the claim of a VMI's persistent state among those of Claims, nil when there is none.

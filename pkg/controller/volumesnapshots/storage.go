@@ -85,7 +85,8 @@ func (s *Storage) Facts(
 	return facts, err
 }
 
-// state returns the claim of a VM's persistent state: the one that its instance uses, or else the youngest.
+// state returns the claim of a VM's persistent state: the one that its VMI uses, or else the one from which the VM would
+// start.
 func (s *Storage) state(
 	ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance,
 ) (*corev1.PersistentVolumeClaim, error) {
@@ -104,18 +105,15 @@ func (s *Storage) state(
 			used = info.ClaimName
 		}
 	}
-	var out *corev1.PersistentVolumeClaim
+	var out []*corev1.PersistentVolumeClaim
 	for i := range list.Items {
 		claim := &list.Items[i]
-		switch {
-		case claim.Name == used:
+		if claim.Name == used {
 			return claim, nil
-		case claim.DeletionTimestamp != nil:
-		case out == nil || out.CreationTimestamp.Before(&claim.CreationTimestamp):
-			out = claim
 		}
+		out = append(out, claim)
 	}
-	return out, nil
+	return vmstate.Choose(vm.Name, vm.UID, out), nil
 }
 
 // ReadClasses returns the classes of storage and of snapshots.
