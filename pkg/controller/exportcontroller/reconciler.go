@@ -151,7 +151,7 @@ func refused(err error) bool {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return false
 	}
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errTaken)
+	return frame.Refused(err) || errors.Is(err, errTaken)
 }
 
 // errTaken is that of a name that another object has.

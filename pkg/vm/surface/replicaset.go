@@ -51,10 +51,7 @@ func ValidateVirtualMachineInstanceReplicaSet(set *v1.VirtualMachineInstanceRepl
 				fmt.Sprintf("%q cannot begin a name: %s", prefix, problem)))
 		}
 	}
-	errs = append(errs, metavalidation.ValidateLabels(meta.Labels, template.Child("metadata", "labels"))...)
-	errs = append(errs,
-		apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
-	errs = append(errs, validateReservedLabels(meta.Labels, nil, template.Child("metadata", "labels"))...)
+	errs = append(errs, validateTemplateMeta(meta, template.Child("metadata"))...)
 	instance := set.Spec.Template.Spec.DeepCopy()
 	defaultSpec(instance, d)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -72,14 +73,7 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 		return append(errs, field.Required(spec.Child("template"), "is not set; it describes the guest"))
 	}
 	template := spec.Child("template")
-	meta := vm.Spec.Template.ObjectMeta
-	errs = append(errs, metavalidation.ValidateLabels(meta.Labels, template.Child("metadata", "labels"))...)
-	errs = append(errs,
-		apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
-	errs = append(errs, validateReservedLabels(meta.Labels, nil, template.Child("metadata", "labels"))...)
-	errs = append(errs, validateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
-	errs = append(errs, validateLogLabels(meta.Labels, template.Child("metadata", "labels"))...)
-
+	errs = append(errs, validateTemplateMeta(vm.Spec.Template.ObjectMeta, template.Child("metadata"))...)
 	if vm.Spec.Instancetype != nil || vm.Spec.Preference != nil {
 		errs = append(errs, foreign(vm, expanded, template.Child("spec"))...)
 	}
@@ -88,6 +82,16 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	defaultSpec(instance, d)
 	standIn(&instance.Domain)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)
+}
+
+// validateTemplateMeta checks the metadata that a VM's or a replica set's template gives each VMI.
+func validateTemplateMeta(meta metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	labels, annotations := path.Child("labels"), path.Child("annotations")
+	errs := metavalidation.ValidateLabels(meta.Labels, labels)
+	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, annotations)...)
+	errs = append(errs, validateReservedLabels(meta.Labels, nil, labels)...)
+	errs = append(errs, validateAnnotations(meta.Annotations, annotations)...)
+	return append(errs, validateLogLabels(meta.Labels, labels)...)
 }
 
 // standIn gives a VM's guest memory for the checks where nothing says how much: as in KubeVirt that is looked for when

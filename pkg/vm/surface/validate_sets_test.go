@@ -76,6 +76,10 @@ func TestValidateReplicaSet(t *testing.T) {
 			"labels: {app: web}", "labels: {app: web, kubevirt.io/nodeName: n}",
 			"spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself",
 		},
+		"annotation that no VMI may have": {
+			"metadata: {", `metadata: {annotations: {hooks.kubevirt.io/hookSidecars: "[]"}, `,
+			"spec.template.metadata.annotations[hooks.kubevirt.io/hookSidecars]: not supported by virtkit",
+		},
 		"bad name": {
 			"metadata: {", "metadata: {name: A_, ", `spec.template.metadata.name: "A_" cannot begin a name`,
 		},
