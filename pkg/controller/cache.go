@@ -23,9 +23,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// cacheOptions says what is kept of the cluster: thousands of VMs must fit in little memory, so of
-// each kind only what a reconciler reads. Writes are patches of what differs, so that a slim object
-// never overwrites what was left out of it.
+// cacheOptions limits what the cache holds: thousands of VMs must fit in little memory, so it keeps of each kind only
+// what a reconciler reads. Writes are patches of what differs, so that a slim object never overwrites what was left out
+// of it.
 func cacheOptions() cache.Options {
 	installation := map[string]cache.Config{names.Namespace: {}}
 	return cache.Options{

@@ -1,7 +1,6 @@
-// Package controller is virt-controller: it turns VirtualMachines into VirtualMachineInstances and
-// those into launcher pods, judges nodes, keeps certificates, and reports the installation's state.
-// Each of these is a package below; this one is their frame: flags, the cache they share, leader
-// election, health.
+// Package controller is virt-controller: it turns VirtualMachines into VirtualMachineInstances and those into launcher
+// pods, judges nodes, rotates certificates, and reports the installation's state. Each of these is a package below;
+// this one has their flags, the cache they share, leader election and health.
 //
 //	VirtualMachine ──vm──► VirtualMachineInstance ──vmi──► Pod
 //	VirtualMachineInstanceMigration ──migration──► a second Pod, status.migrationState
@@ -40,14 +39,14 @@ import (
 type Options struct {
 	// Kubeconfig is a file; empty means $KUBECONFIG, or the pod's own service account.
 	Kubeconfig string
-	// LauncherImage is virt-launcher's image; ImagePullPolicy is that of launcher pods unless the
-	// KubeVirt resource says otherwise.
+	// LauncherImage is virt-launcher's image; ImagePullPolicy is the policy of launcher pods unless the KubeVirt
+	// resource sets one.
 	LauncherImage   string
 	ImagePullPolicy string
-	// NodeTimeout is how long a node's virt-handler may be silent.
+	// NodeTimeout is the time without a heartbeat after which a node's virt-handler counts as lost.
 	NodeTimeout time.Duration
-	// FenceAfter is how long after the cluster has last heard of a node launchers there end guests that are then
-	// started again elsewhere; 0 is never.
+	// FenceAfter is the time since the cluster last heard of a node after which the launchers there end the guests that
+	// are then started again elsewhere; 0 means never.
 	FenceAfter time.Duration
 	// LeaderElect makes several replicas work as one. Identity is this one's name.
 	LeaderElect bool
@@ -63,7 +62,7 @@ type Options struct {
 	freezer snapshotcontroller.Freezer
 }
 
-// NewCommand is `virt-server controller`.
+// NewCommand returns the command `virt-server controller`.
 func NewCommand() *cobra.Command {
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -110,7 +109,7 @@ const (
 	defaultFenceAfter = 10 * time.Minute
 )
 
-// validate says which flag is wrong.
+// validate returns an error that names a wrong flag.
 func (o *Options) validate() error {
 	if o.LauncherImage == "" {
 		return errors.New("--launcher-image (or $LAUNCHER_IMAGE) must name virt-launcher's image")
@@ -130,7 +129,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Run is virt-controller until the context ends or the lease is lost.
+// Run runs virt-controller until the context ends or the lease is lost.
 func (o *Options) Run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -145,7 +144,7 @@ func (o *Options) Run(ctx context.Context) error {
 	return o.RunWith(ctx, cluster)
 }
 
-// RunWith is Run against a given cluster.
+// RunWith runs virt-controller against a given cluster.
 func (o *Options) RunWith(ctx context.Context, cluster *rest.Config) error {
 	cluster = rest.CopyConfig(cluster)
 	// The API server's priority and fairness is what limits; a limit here only delays, unless the KubeVirt resource has

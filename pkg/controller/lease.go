@@ -23,7 +23,7 @@ import (
 // at most, if the API server answers at once. A leader that ends gives the lease up, and one that was restarted in its
 // pod is known by its name; neither waits.
 //
-// A leader on a busy machine keeps the lease as long as one renewal in renewDeadline gets through. It must stop before
+// A leader on a busy node keeps the lease as long as one renewal in renewDeadline gets through. It must stop before
 // another one may begin: renewInterval + retryPeriod + renewDeadline < leaseDuration. It writes every renewInterval
 // only; more writes would bring nothing.
 const (
@@ -60,7 +60,8 @@ func newLease(cluster *rest.Config, identity string) (*lease, error) {
 type lease struct {
 	resourcelock.Interface
 	now func() time.Time
-	// written is what this one wrote last and is there still as far as it knows, and when.
+	// written is the record that this replica wrote last and, as far as it knows, still stands, and the time of that
+	// write.
 	written resourcelock.LeaderElectionRecord
 	at      time.Time
 }

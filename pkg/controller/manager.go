@@ -59,10 +59,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/version"
 )
 
-// eventSource is what events say they come from.
+// eventSource is the source component of events.
 const eventSource = "virtualmachine-controller"
 
-// nameSuffix is how long the random end of a name is.
+// nameSuffix is the length of the random end of a name.
 const nameSuffix = 5
 
 // newScheme knows Kubernetes' kinds, those of KubeVirt's groups that have a reconciler here, CDI's and CSI's snapshots.
@@ -77,7 +77,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// apiServices are those that lead to virt-api.
+// apiServices returns the names of the APIServices that lead to virt-api.
 func apiServices() []string {
 	var out []string
 	for _, version := range v1.SubresourceGroupVersions {
@@ -189,7 +189,7 @@ func (o *Options) newManager(ctx context.Context, cluster *rest.Config, lock *le
 	return mgr, nil
 }
 
-// others are how to the kinds of others, which a cluster may lack.
+// others hold access to other projects' kinds, which a cluster may lack.
 type others struct {
 	dataVolumes     *cdi.Access
 	volumeSnapshots *volumesnapshots.Access

@@ -34,7 +34,7 @@ func (o *Options) Add(of, volume string) error {
 	return nil
 }
 
-// NewCommand is `virt-launcher export`.
+// NewCommand returns the command `virt-launcher export`.
 func NewCommand() *cobra.Command {
 	o := Options{
 		Socket:  filepath.Join(names.RunDir, names.SocketExport),

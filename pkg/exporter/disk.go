@@ -19,13 +19,12 @@ import (
 type image struct {
 	*os.File
 	size int64
-	// tag is another one when the content is: that of a file changes with its time of change, that of a device with
-	// each run of the server.
+	// tag changes when the content does: a file's with its change time, a device's with each run of the server.
 	tag  string
 	info fs.FileInfo
 }
 
-// errChanged is why an answer is not brought to its end.
+// errChanged is the reason for which an answer is cut short.
 var errChanged = errors.New("the disk has changed while it was read")
 
 // open opens a disk. A link on the claim is followed on the claim only, and what is no regular file is refused before
@@ -111,7 +110,7 @@ func (i *image) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// head are the headers of both formats.
+// head sets the headers of both formats.
 func (i *image) head(w http.ResponseWriter) {
 	w.Header().Set("ETag", i.tag)
 	w.Header().Set(names.HeaderDiskSize, strconv.FormatInt(i.size, 10))

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// part is how much of a disk goes into a member of the gzip stream, bytes. A client whose connection was cut goes on
-// after the last whole one.
+// part is the size of the piece of a disk in one member of the gzip stream, bytes. A client whose connection was cut
+// goes on after the last complete member.
 const part = 4 << 20
 
 // holes is a whole part of zeros, compressed.
 var holes = sync.OnceValues(func() ([]byte, error) { return member(nil, make([]byte, part)) })
 
 // compress writes a disk from offset on, as a gzip stream of many members. Holes are not read, and zeros not compressed
-// anew. The end is that of the stream, so that a disk of no bytes is one, too.
+// anew. An empty rest, as of an empty disk, is one empty member.
 func compress(w io.Writer, disk *os.File, offset, size int64) error {
 	buffer, out := make([]byte, part), []byte(nil)
 	if offset == size {

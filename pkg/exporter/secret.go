@@ -16,7 +16,7 @@ type secret struct {
 	StringData map[string]string `json:"stringData"`
 }
 
-// secret is the manifest of the Secret.
+// secret returns the manifest of the Secret.
 func (h *handler) secret(yaml bool) ([]byte, error) {
 	token, err := os.ReadFile(h.Token)
 	if err != nil {

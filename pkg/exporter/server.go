@@ -1,7 +1,7 @@
 // Package exporter is the server in the pod of a VirtualMachineExport, `virt-launcher export`. It reads claims that are
-// mounted in the pod and serves them over HTTPS to who has the export's token: disks raw, by ranges, and compressed,
-// file systems as a tree and as an archive, and the VM's manifests. The pod is the tenant's and has no rights; what is
-// on the claims is a stranger's, so nothing on them leads out of them.
+// mounted in the pod and serves them over HTTPS to clients with the export's token: disks raw, by ranges, and
+// compressed, file systems as a tree and as an archive, and the VM's manifests. The pod is the tenant's and has no
+// rights; the contents of the claims are not trusted, so nothing on them leads out of them.
 //
 //	claim ──mount, read-only──► exporter ──HTTPS, token──► virtctl, CDI of another cluster
 package exporter
@@ -51,17 +51,18 @@ type Options struct {
 	// Manifests is a directory, empty for none.
 	Manifests string
 	Volumes   []Volume
-	// Socket is where virt-handler finds the process that is to have the devices; used only where there are some.
+	// Socket is the socket by which virt-handler finds the process that is to have the devices; used only where there
+	// are some.
 	Socket string
 	// Deadline is when the export is over.
 	Deadline time.Time
-	// Stall is how long a client may take nothing.
+	// Stall is the time for which a client may take nothing.
 	Stall time.Duration
 	Log   *slog.Logger
 }
 
 const (
-	// downloads is how many requests are answered at once.
+	// downloads is the number of requests that are answered at once.
 	downloads = 8
 	maxHeader = 16 << 10
 	// maxToken bounds the token's file, bytes: a Secret may be as large.
@@ -107,12 +108,12 @@ func Run(ctx context.Context, o Options) error {
 type handler struct {
 	Options
 	volumes map[string]Volume
-	// instance tells one run of the server from another.
+	// instance distinguishes one run of the server from another.
 	instance string
 	slots    chan struct{}
 }
 
-// NewHandler makes what answers requests. Every one but that of the kubelet needs the token.
+// NewHandler returns the handler of requests. All but the kubelet's need the token.
 func NewHandler(o Options) http.Handler {
 	instance := make([]byte, 8)
 	_, _ = rand.Read(instance) // never fails
@@ -128,7 +129,7 @@ func NewHandler(o Options) http.Handler {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	// What is served is a stranger's: a browser shows it as text, and runs none of it.
+	// The files served are not trusted: a browser shows them as text, and runs none of them.
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	header.Set("Cache-Control", "no-store")
@@ -163,7 +164,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.route(out, r)
 }
 
-// errToken is what a client hears whose token is wrong: no more than that.
+// errToken is the answer to a client whose token is missing or wrong: it says no more than that.
 var errToken = errors.New("the export's token is missing or wrong: send it as header " + names.HeaderExportToken)
 
 // admit compares the token. The file is read for each request, since the Secret may change; an empty one opens nothing.
@@ -243,7 +244,7 @@ type patient struct {
 	bytes   int64
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap serves http.ResponseController.
 func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 func (p *patient) WriteHeader(code int) {

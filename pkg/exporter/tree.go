@@ -38,7 +38,7 @@ func (c confined) Open(name string) (fs.File, error) {
 	return file, nil
 }
 
-// hidden is an error that net/http answers with 404 or 403.
+// hidden returns an error that net/http answers with 404 or 403.
 func hidden(name string, err error) error {
 	reason := fs.ErrPermission
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
-// CreateCounted is Create for a dependent of owner that is counted; see CountsStale.
+// CreateCounted does what Create does, for a dependent of owner that is counted; see CountsStale.
 func (w *Writes) CreateCounted(ctx context.Context, owner, dependent client.Object, now time.Time) error {
 	if err := w.Create(ctx, dependent); err != nil {
 		return err

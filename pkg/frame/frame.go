@@ -1,7 +1,6 @@
-// Package frame is what the reconcilers of virt-controller and virt-handler have in common. A reconciler is three
-// functions:
+// Package frame runs the reconcilers of virt-controller and virt-handler. A reconciler is three functions:
 //
-//	Look   gathers what there is, from the cache and where that may not be believed from the API server
+//	Look   reads the objects, from the cache and where that may be stale from the API server
 //	Next   decides on a step; it is pure, and tested without an API server
 //	Apply  writes what the step says
 //
@@ -25,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// CatchUp is how long to wait for a stale cache. Its event mostly comes first, so a shorter time would gain little.
+// CatchUp is the time to wait for a stale cache. Its event mostly comes first, so a shorter time would gain little.
 const CatchUp = time.Second
 
 // WaitError is the error of a Look that has nothing to decide on now: look again after that time, or only at an event
@@ -42,7 +41,7 @@ func (w WaitError) Error() string { return "nothing can be decided for " + time.
 
 // Requeue is the part of every step that says when to look again.
 type Requeue struct {
-	// RequeueAfter is when to look again without an event; zero is never.
+	// RequeueAfter is the delay before the next look when no event comes; zero means never.
 	RequeueAfter time.Duration
 }
 
@@ -54,10 +53,10 @@ type Step interface{ again() time.Duration }
 // Frame reconciles objects of type O, a pointer. V holds what Look read, S what Apply writes.
 type Frame[O client.Object, V any, S Step] struct {
 	Writes *Writes
-	// Look may change its object, which is a copy. Its errors are handled as those of Apply are, but for WaitError.
+	// Look may change its object, which is a copy. Its errors are handled as Apply's are, but for WaitError.
 	Look func(context.Context, O) (V, error)
 	Next func(V) S
-	// Apply may put into the step what came of it.
+	// Apply carries the step out, and may put the results into it.
 	Apply func(context.Context, V, *S) error
 	// Gone, which may be nil, is called for an object that does not exist any more.
 	Gone func(context.Context, types.NamespacedName) error

@@ -87,7 +87,7 @@ func (w *Writes) PatchAs(ctx context.Context, object client.Object, patch client
 	return nil
 }
 
-// PatchStatusAs is PatchAs for the status.
+// PatchStatusAs does what PatchAs does, for the status.
 func (w *Writes) PatchStatusAs(ctx context.Context, object client.Object, patch client.Patch) error {
 	if err := w.client.Status().Patch(ctx, object, patch); err != nil {
 		return err

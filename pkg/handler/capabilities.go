@@ -27,7 +27,7 @@ func (h *handler) newProber(kvm bool) *capabilities.Prober {
 	}
 }
 
-// variants are the kinds of launchers that a node may have: with a node's KVM unless the installation does without.
+// variants returns the kinds of launchers that a node may have: with a node's KVM unless the installation does without.
 func variants(kvm, sev, useEmulation bool) []capabilities.Variant {
 	switch {
 	case !kvm || useEmulation:
@@ -39,7 +39,7 @@ func variants(kvm, sev, useEmulation bool) []capabilities.Variant {
 	}
 }
 
-// hostModel is the CPU that libvirt gives guests with host-model that have the node's KVM.
+// hostModel returns the CPU that libvirt gives guests with host-model that have the node's KVM.
 func (h *handler) hostModel() (nodestatus.HostModel, error) {
 	data, err := h.node.Prober.Domain(capabilities.Variant{KVM: true})
 	switch {

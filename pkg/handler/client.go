@@ -33,7 +33,7 @@ func dial(conn net.Conn) (*grpc.ClientConn, error) {
 	)
 }
 
-// describe is an error's text for users.
+// describe returns an error's text for users.
 func describe(err error) string { return streams.Words(err) }
 
 // backoff doubles the wait while errors stay of one kind. Their text does not count: it may have a time

@@ -33,7 +33,7 @@ const (
 	dialTimeout, keepAlive = 10 * time.Second, 10 * time.Second
 	// minFenceAfter is the least --fence-after that can be meant.
 	minFenceAfter = 10 * time.Second
-	// collectAt trades processor time for memory, of which every node pays.
+	// collectAt trades processor time for memory, which every node has to spend.
 	collectAt = 50
 )
 
@@ -52,7 +52,7 @@ type options struct {
 	limits                      quota.Limits
 }
 
-// NewCommand is `virt-server handler`.
+// NewCommand returns the command `virt-server handler`.
 func NewCommand() *cobra.Command {
 	o := options{apiQPS: 50, apiBurst: 100, device: "/dev/kvm", modules: "/sys/module", limits: streams.DefaultLimits}
 	cmd := &cobra.Command{
@@ -123,7 +123,7 @@ func setLevel(level *slog.LevelVar, verbosity uint) {
 	config.SetKlog(verbosity)
 }
 
-// runWith runs virt-handler against an API server; level is that of log.
+// runWith runs virt-handler against an API server; level is the level of log.
 func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog.Logger, level *slog.LevelVar) error {
 	restConfig = rest.CopyConfig(restConfig)
 	limiter := config.NewLimiter(config.RateLimit{QPS: o.apiQPS, Burst: o.apiBurst})

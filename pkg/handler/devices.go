@@ -9,12 +9,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
-// granted are the devices that the kubelet has granted to a launcher.
+// granted returns the devices that the kubelet has granted to a launcher.
 func (n *Node) granted(process *podfs.Process) (podfs.Devices, error) {
 	return podfs.Granted(n.ProcDir, n.PodsDir, n.Rights.Plugins, process.Pod)
 }
 
-// nodeDevices are where a pod has the devices of its node, if it has any.
+// nodeDevices are the directories in which a pod has the devices of its node, if it has any.
 var nodeDevices = []string{"/dev/vfio", "/dev/bus/usb"}
 
 // readyForDevices gives the launcher of a guest with devices of its node those that the kubelet put into the pod as

@@ -19,7 +19,7 @@ import (
 )
 
 // DialGuest connects to a port of a guest on this node from its pod's network. protocol is tcp or udp. Errors are
-// those of reach.Guest, or say why there is no guest to dial.
+// reach.Guest's, or say why there is no guest to dial.
 func (r *Reconciler) DialGuest(
 	ctx context.Context, vmi types.NamespacedName, protocol string, port uint16,
 ) (net.Conn, error) {
@@ -34,7 +34,7 @@ func (r *Reconciler) DialGuest(
 	return s.dialGuest(ctx, known, protocol, port)
 }
 
-// addresses are those that a launcher's pod and its node have by the pod's status.
+// addresses returns the addresses of a launcher's pod and its node by the pod's status.
 func (r *Reconciler) addresses(ctx context.Context, t target) (reach.Known, error) {
 	var known reach.Known
 	var list corev1.PodList
@@ -92,7 +92,7 @@ func (s *session) dialGuest(ctx context.Context, known reach.Known, protocol str
 		s.mu.Unlock()
 		return nil, errors.New("the launcher does not answer yet; try again in a moment")
 	}
-	// Under the lock, since the process is let go with the session's connection.
+	// Under the lock, since the process is released with the session's connection.
 	ns, err := s.process.Netns()
 	s.mu.Unlock()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// dumpLook is how often to look how far a memory dump is.
+// dumpLook is the interval at which the progress of a memory dump is read.
 const dumpLook = time.Second
 
 // dumping reports whether a memory dump is under way.
@@ -23,8 +23,8 @@ func (s *session) dumping() bool {
 	return false
 }
 
-// mountMemory gives the launcher the claim for the memory that a snapshot is to have. It is written when the snapshot's
-// moment has come, which virt-controller says.
+// mountMemory gives the launcher the claim for the memory that a snapshot is to have. It is written when the
+// snapshot's moment has come, which virt-controller says.
 func (s *session) mountMemory(ctx context.Context, process *podfs.Process, t task) (vmistatus.Volume, error) {
 	if t.block {
 		return vmistatus.Volume{}, errors.New("the claim is a block device, and the guest's memory is a file")

@@ -22,7 +22,8 @@ import (
 const (
 	// exportPause is between two watches for pods of exports.
 	exportPause = 5 * time.Second
-	// exportTry and exportLimit are how often and how long a pod's server is looked for that has just been started.
+	// exportTry and exportLimit are the interval and the limit of the attempts to reach a pod's server that has just
+	// been started.
 	exportTry   = 200 * time.Millisecond
 	exportLimit = time.Minute
 )
@@ -71,7 +72,7 @@ func (h *handler) followExports(ctx context.Context, group *errgroup.Group, give
 	return nil
 }
 
-// startsOf is how often the container of a pod with devices was restarted, and whether it runs.
+// startsOf returns how often the container of a pod with devices was restarted, and whether it runs.
 func startsOf(pod *corev1.Pod) (restarts int32, running bool) {
 	if len(exportDevices(pod)) == 0 || len(pod.Status.ContainerStatuses) != 1 {
 		return 0, false
@@ -80,7 +81,7 @@ func startsOf(pod *corev1.Pod) (restarts int32, running bool) {
 	return status.RestartCount, status.State.Running != nil
 }
 
-// exportDevices are the devices of an export's pod, below /dev of its container.
+// exportDevices returns the devices of an export's pod, below /dev of its container.
 func exportDevices(pod *corev1.Pod) []string {
 	var out []string
 	for i := range pod.Spec.Containers {
@@ -104,7 +105,7 @@ func (h *handler) giveExport(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// nonesuch is nil for the errors of a server that does not listen yet.
+// nonesuch returns nil for the errors of a server that does not listen yet.
 func nonesuch(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errSilent) {
 		return nil
@@ -112,7 +113,7 @@ func nonesuch(err error) error {
 	return err
 }
 
-// errSilent is that of a socket at which nobody listens.
+// errSilent reports a socket at which nobody listens.
 var errSilent = errors.New("nobody listens at the socket")
 
 func (h *handler) giveDevices(ctx context.Context, pod *corev1.Pod) error {

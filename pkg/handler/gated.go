@@ -13,7 +13,7 @@ import (
 // gated is a device of the node that all guests may share while a feature gate is open.
 type gated struct {
 	gate, device, resource, socket string
-	// guests is how many guests the node offers it to.
+	// guests is the number of guests that the node offers it to.
 	guests int
 }
 

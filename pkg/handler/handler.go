@@ -1,7 +1,7 @@
-// Package handler is virt-handler, which runs once on every node and is responsible for all of the
-// node's guests: it prepares their pods from outside (network, devices, capability cache), has their
-// launchers start them, writes the status of their VirtualMachineInstances from then on, and serves
-// their consoles to virt-api. It also says that the node is alive and whether it has KVM.
+// Package handler is virt-handler, which runs once on every node and is responsible for all of the node's guests: it
+// prepares their pods from outside (network, devices, capability cache), has their launchers start them, writes the
+// status of their VirtualMachineInstances from then on, and serves their consoles to virt-api. It also reports that the
+// node is alive and whether it has KVM.
 //
 // It holds no state that a restart would lose: launchers go on without it, and the next virt-handler
 // attaches to them again. Inputs: the VMIs labelled with this node's name, the node's launcher pods, and
@@ -45,12 +45,12 @@ type Node struct {
 	Prober *capabilities.Prober
 	Log    *slog.Logger
 	Now    func() time.Time
-	// Address is where other nodes' virt-handlers reach this one, at MigrationPort; Dial reaches theirs, and fails
-	// unless the one that answers is that of the node.
+	// Address is the address at which other nodes' virt-handlers reach this one, at MigrationPort. Dial connects to
+	// theirs, and fails unless the one that answers is the node's.
 	Address       string
 	MigrationPort int
 	Dial          func(ctx context.Context, node, address string) (net.Conn, error)
-	// Plugins are the installation's network binding plugins; nil is none.
+	// Plugins are the installation's network binding plugins; nil means none.
 	Plugins func() network.Plugins
 	// Rights says which devices launchers may use.
 	Rights *podfs.Rights
@@ -60,7 +60,7 @@ type Node struct {
 	steps    steps
 	// stepLimit and endLimit bound a step and the end of a session; tests have less time.
 	stepLimit, endLimit time.Duration
-	// harvested is where virt-handler once kept caches that it had taken from launchers.
+	// harvested is the directory in which virt-handler once kept caches that it had taken from launchers.
 	harvested string
 }
 
@@ -76,7 +76,7 @@ func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
 	}
 }
 
-// bootID is the kernel's name for this boot of the node, empty when it cannot be read.
+// bootID returns the kernel's name for this boot of the node, or "" when it cannot be read.
 func bootID(procDir string, log *slog.Logger) string {
 	id, err := os.ReadFile(filepath.Join(procDir, "sys/kernel/random/boot_id"))
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	fastestEtcd = 100_000
 	// historySlack is for a node whose clock was set back.
 	historySlack = 10 * time.Minute
-	// saveHistory is how often what was seen is written down.
+	// saveHistory is the interval at which the history is written to its file.
 	saveHistory = time.Minute
 )
 
@@ -32,8 +32,8 @@ type podList struct {
 	resourceVersion string
 }
 
-// history is what a virt-handler has seen of its cluster, and the one before it on the node. An etcd that was restored
-// from a backup, or is another cluster's, does not know pods that were made since, which nobody has removed.
+// history holds what this virt-handler, and the one before it on the node, has seen of its cluster. An etcd that was
+// restored from a backup, or is another cluster's, does not know pods that were made since, which nobody has removed.
 type history struct {
 	// Cluster is the UID of the namespace kube-system, and ResourceVersion that of the newest list of pods, seen at
 	// Time.
@@ -63,7 +63,7 @@ func loadHistory(file string) (history, error) {
 	return h, nil
 }
 
-// doubt says why a list does not follow from what was seen; empty when it does.
+// doubt returns why a list does not follow from what was seen, or "" when it does.
 func (h *history) doubt(list podList, cluster types.UID, now time.Time) string {
 	if h.Cluster != "" && cluster != "" && h.Cluster != cluster {
 		return fmt.Sprintf("it is another cluster: namespace kube-system has UID %s, and had %s", cluster, h.Cluster)

@@ -25,12 +25,12 @@ import (
 const (
 	// plugTimeout bounds one attempt to attach or detach a volume; the launcher's own limits are shorter.
 	plugTimeout = time.Minute
-	// plugRetryMost is the longest wait before a volume that failed is tried again: a guest that holds a disk
-	// lets go of it when somebody unmounts it there.
+	// plugRetryMost is the longest wait before a volume that failed is tried again: a guest that holds a disk releases
+	// it when somebody unmounts it there.
 	plugRetryMost = 5 * time.Second
 )
 
-// task is what is to be done with one hotplugged volume.
+// task is the work to do on one hotplugged volume.
 type task struct {
 	name string
 	// attachPod is the pod that holds the claim on this node.
@@ -223,7 +223,7 @@ func (s *session) giveDevice(process *podfs.Process, t task) error {
 	return s.node.Rights.Allow(process, volumeUse(t.name), device)
 }
 
-// volumeUse is what the device of a hotplugged volume is used for, in the record of devices.
+// volumeUse returns the use of a hotplugged volume's device, as the record of devices has it.
 func volumeUse(volume string) string { return "volume/" + volume }
 
 // recordDevice has the device of a volume on record that an earlier virt-handler, which kept none, has plugged in: the

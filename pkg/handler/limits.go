@@ -17,7 +17,7 @@ import (
 // alone is bound by one processor's TLS on either side.
 const parallelConnections = 4
 
-// limits are how far a migration may go; comparable, as a part of outgoing.
+// limits bound a migration; comparable, as a part of outgoing.
 type limits struct {
 	bandwidth              uint64 // bytes a second
 	perGiB, progress       time.Duration
@@ -49,7 +49,7 @@ func limitsOf(vmi *v1.VirtualMachineInstance) limits {
 	return l
 }
 
-// message is what the launcher gets.
+// message returns the limits as the launcher gets them.
 func (l limits) message() *launcherpb.MigrationLimits {
 	return &launcherpb.MigrationLimits{
 		Bandwidth:               l.bandwidth,

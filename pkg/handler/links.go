@@ -64,7 +64,7 @@ func (s *session) sawLinks(failure string) {
 	}
 }
 
-// connected is the part of a plan that the guest's interfaces may be plugged into now.
+// connected returns the part of a plan that the guest's interfaces may be plugged into now.
 func connected(vmi *v1.VirtualMachineInstance, plan *network.Plan, annotations map[string]string) network.Plan {
 	here, _ := network.Lacking(vmi, plan, annotations, func(string) bool { return false })
 	var out network.Plan

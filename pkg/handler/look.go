@@ -32,7 +32,7 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	return v, err
 }
 
-// view is what is known without a look at the API.
+// view returns what is known without a look at the API.
 func (r *Reconciler) view(key types.NamespacedName) View {
 	v := View{
 		Key: key, Now: r.Node.Now(),

@@ -28,7 +28,7 @@ import (
 const (
 	// controllerName is the work queue's name in metrics.
 	controllerName = "virt-handler-vm"
-	// workers is how many VMIs are reconciled at the same time; a pass never waits for a launcher.
+	// workers is the number of VMIs that are reconciled at the same time; a pass never waits for a launcher.
 	workers = 4
 	// passRetryFirst and passRetryMost are the ends of the back-off after passes that failed.
 	passRetryFirst, passRetryMost = 50 * time.Millisecond, 30 * time.Second
@@ -92,7 +92,7 @@ func newLoop(ctx context.Context, h *handler) (*loop, error) {
 	return l, nil
 }
 
-// takeQueue is the source of what sessions see. They begin in passes, which the controller does not make before.
+// takeQueue takes the queue that sessions add to. They begin in passes, which the controller does not make before.
 func (l *loop) takeQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	l.reconciler.Enqueue = func(vmi types.NamespacedName, after time.Duration) {
 		request := reconcile.Request{NamespacedName: vmi}
@@ -116,7 +116,7 @@ func logs(log logr.Logger) func(*reconcile.Request) logr.Logger {
 	}
 }
 
-// ownerOf is the VMI that a launcher pod belongs to.
+// ownerOf returns the VMI that a launcher pod belongs to.
 func ownerOf(_ context.Context, pod client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// lostLimit is how long a launcher whose process has ended may stay without a final word from its
-	// pod before its VMI counts as failed.
+	// lostLimit is the time that a launcher whose process has ended may stay without a final word from its pod before
+	// its VMI counts as failed.
 	lostLimit = 20 * time.Second
 	// defaultGrace applies where admission has set no terminationGracePeriodSeconds.
 	defaultGrace = 30 * time.Second
 	// endPoll is the pause between two looks at the processes of a pod that was removed.
 	endPoll = time.Second
-	// takeOverPatience is how long the launchers have to agree by themselves on who runs the guest.
+	// takeOverPatience is the time that the launchers have to agree by themselves on who runs the guest.
 	takeOverPatience = time.Second
 	// otherPoll is the pause between two looks at the other node's pod, whose events this node does not get.
 	otherPoll = time.Second
 )
 
-// SessionStep says what a pass does with the session of a VMI's launcher.
+// SessionStep names what a pass does with the session of a VMI's launcher.
 type SessionStep string
 
 // The steps; the zero value leaves the session alone.
@@ -41,7 +41,7 @@ const (
 	SessionRefresh SessionStep = "refresh"
 )
 
-// Decision says what a pass does, in this order.
+// Decision holds what a pass does, in this order.
 type Decision struct {
 	// Lost calls for a heartbeat: the VMI's phase says that the node is lost.
 	Lost bool
@@ -54,11 +54,11 @@ type Decision struct {
 	Announce bool
 	// Outgoing is the migration that the session is to make; nil does not change it.
 	Outgoing *outgoing
-	// TakeOver has the session start a guest that was received, or that goes on here; true leaves it paused.
+	// TakeOver has the session start a guest that was received, or resume one here; true leaves it paused.
 	TakeOver *bool
 	// Note is for the log.
 	Note string
-	// Report is what to say of the progress of the found session's migration; nil is nothing.
+	// Report holds what to report on the progress of the found session's migration; nil means nothing.
 	Report *report
 	// Status is to be written, and then the events are emitted; nil when the VMI has it.
 	Status *v1.VirtualMachineInstanceStatus
@@ -125,7 +125,7 @@ func (d *Decision) follow(v View) bool {
 	return d.Session != ""
 }
 
-// input is what the status of an owned VMI is made of, and when to look again.
+// input returns the input of an owned VMI's status, and when to look again.
 func (v View) input() (vmistatus.Input, time.Duration) {
 	seen := v.seen()
 	in := vmistatus.Input{
@@ -280,8 +280,8 @@ func nextLeft(v View) Decision {
 	return d
 }
 
-// deadline is when the guest of a deleted VMI is powered off: a grace period after the deletion, by
-// the API server's clock, which is cut to the second, but not later than one from now, by the node's.
+// deadline returns when the guest of a deleted VMI is powered off: a grace period after the deletion, by the API
+// server's clock, which is cut to the second, but not later than one from now, by the node's.
 func deadline(vmi *v1.VirtualMachineInstance, now time.Time) time.Time {
 	by, latest := vmi.DeletionTimestamp.Add(grace(vmi)+time.Second), now.Add(grace(vmi))
 	if by.After(latest) {

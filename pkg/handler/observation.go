@@ -9,7 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// observation is what a session knows. A published one is never changed.
+// observation holds what a session knows. A published one is never changed.
 type observation struct {
 	Guest        *launcherpb.GuestState
 	Plan         *network.Plan
@@ -17,15 +17,15 @@ type observation struct {
 	NeverStarted bool
 	// Prepared: the launcher waits for a guest that comes by a migration.
 	Prepared bool
-	// ReceivedAt is when a guest of a migration was first seen here, whole.
+	// ReceivedAt is when an incoming guest was first seen here, complete.
 	ReceivedAt time.Time
 	// Outgoing is a migration away from here that failed before the launcher knew of it.
 	Outgoing *vmistatus.Outgoing
-	// Volumes is what was done with hotplugged volumes, by name.
+	// Volumes holds the state of hotplugged volumes, by name.
 	Volumes map[string]vmistatus.Volume
-	// Unsized is why the guest could not be given the size that its VMI says; empty when nothing is wrong.
+	// Unsized is the reason why the guest could not be given the size in its VMI, or "" when nothing is wrong.
 	Unsized string
-	// Unlinked is why the guest's interfaces are not as its VMI says; empty when nothing is wrong.
+	// Unlinked is the reason why the guest's interfaces are not as its VMI says, or "" when nothing is wrong.
 	Unlinked string
 	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
 	LostAt time.Time

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// passLimit is how long a pass may take. It waits for the API server alone, whose client gives up much earlier.
+// passLimit bounds a pass. It waits for the API server alone, whose client gives up much earlier.
 const passLimit = 5 * time.Minute
 
 // passes makes passes over VMIs and knows those under way, for the liveness probe: one that does not end is a fault of
@@ -22,7 +22,7 @@ type passes struct {
 	begun map[types.NamespacedName]time.Time
 }
 
-// Reconcile makes a pass. The errors of those that virt-handler's end cuts short are none.
+// Reconcile makes a pass. Passes that virt-handler's end cuts short return no error.
 func (p *passes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	p.begin(request.NamespacedName, p.now())
 	defer p.end(request.NamespacedName)
@@ -48,7 +48,7 @@ func (p *passes) end(vmi types.NamespacedName) {
 	delete(p.begun, vmi)
 }
 
-// stuck gives a VMI over which a pass has taken longer than passLimit.
+// stuck returns a VMI over which a pass has taken longer than passLimit.
 func (p *passes) stuck(now time.Time) (types.NamespacedName, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

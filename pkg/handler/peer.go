@@ -51,7 +51,7 @@ type question struct {
 	every time.Duration
 }
 
-// lapsed says that a question counts no more.
+// lapsed reports whether a question counts no more.
 func (q question) lapsed(now time.Time) bool { return now.Sub(q.at) > 3*hastenEvery }
 
 func (p *peers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +94,7 @@ func (p *peers) note(from string, every time.Duration) bool {
 	return true
 }
 
-// fastest is the shortest period that nodes have asked for. It drops those that have lapsed.
+// fastest returns the shortest period that nodes have asked for. It drops those that have lapsed.
 func (p *peers) fastest(now time.Time) time.Duration {
 	period := nodestatus.Period
 	for name, q := range p.asked {
@@ -107,7 +107,7 @@ func (p *peers) fastest(now time.Time) time.Duration {
 	return period
 }
 
-// period is how often other nodes need this one's heartbeat.
+// period returns the interval at which other nodes need this one's heartbeat.
 func (p *peers) period() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

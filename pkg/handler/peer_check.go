@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// idleLook is how often it is looked whether there are launchers that end their guests.
+	// idleLook is the interval of looks for launchers that end their guests.
 	idleLook = 5 * time.Second
 	// listLeast, listMost and listPerNode say how often the nodes are listed: the more there are the less often, since
 	// each node does.
 	listLeast, listMost, listPerNode = time.Minute, 30 * time.Minute, time.Second
 	// listAgain is the pause after a list that failed, listTimeout bounds one.
 	listAgain, listTimeout = 15 * time.Second, 10 * time.Second
-	// goneAfter is how old a heartbeat is, by wall clocks, of a node that is asked no more.
+	// goneAfter is the age of a heartbeat, by wall clocks, from which on a node is not asked any more.
 	goneAfter = time.Hour
-	// hastenEvery is how often other nodes are asked to beat faster; they do so for three times as long.
+	// hastenEvery is the interval at which other nodes are asked to beat faster; they do so for three times as long.
 	hastenEvery = time.Minute
 	// always is longer than any silence.
 	always = time.Duration(math.MaxInt64)
@@ -62,7 +62,7 @@ type peerCheck struct {
 	wanted, published, pending fencing.Set
 	// unresumed are launchers that an earlier virt-handler has suspended, pausing those that this one is about to.
 	unresumed, pausing []types.UID
-	// addresses are those of other nodes' virt-handlers.
+	// addresses are the addresses of other nodes' virt-handlers.
 	addresses map[string]string
 
 	nextList, nextReport time.Duration
@@ -133,7 +133,7 @@ func (c *peerCheck) look(ctx context.Context, shortest time.Duration) {
 	}
 }
 
-// sets are those that the API server may have; not known before the first heartbeat.
+// sets returns the sets that the API server may have; they are not known before the first heartbeat.
 func (c *peerCheck) sets() (sets []fencing.Set, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +212,7 @@ func (c *peerCheck) choose(ctx context.Context) time.Duration {
 	return min(max(listLeast, time.Duration(len(nodes))*listPerNode), listMost)
 }
 
-// answers is the address of a node's virt-handler, if it is one that answers.
+// answers returns the address of a node's virt-handler, if it is one that answers.
 func (c *peerCheck) answers(n *metav1.PartialObjectMetadata) string {
 	beat, err := time.Parse(time.RFC3339, strings.Trim(n.Annotations[v1.VirtHandlerHeartbeat], `"`))
 	if err != nil || c.now().Sub(beat) > goneAfter {
@@ -253,7 +253,7 @@ func (c *peerCheck) settle(n *corev1.Node) map[string]any {
 	return change
 }
 
-// settled notes what came of it; nil is that nobody knows.
+// settled records the outcome; nil means that nobody knows.
 func (c *peerCheck) settled(n *corev1.Node) {
 	if n == nil {
 		return
@@ -265,7 +265,7 @@ func (c *peerCheck) settled(n *corev1.Node) {
 }
 
 // alone reports whether there are too few nodes for virt-controller ever to count. Launchers do not count then either:
-// a machine that was asleep, or whose virt-handler does not come back, would end its guests for nothing.
+// a node that was asleep, or whose virt-handler does not come back, would end its guests for nothing.
 func (c *peerCheck) alone() bool { return c.wanted != nil && !c.wanted.Quorum() }
 
 // hold suspends the launchers of an annotation while the node is alone, and renews them when it is no more.
@@ -278,8 +278,8 @@ func (c *peerCheck) hold(paused string) {
 	c.renewals.hold(pods)
 }
 
-// pause is the annotation that names the launchers that are to be suspended, and those that still are. It is empty as
-// long as it is not known whether there are any.
+// pause returns the annotation that names the launchers that are to be suspended, and those that still are. It is empty
+// as long as it is not known whether there are any.
 func (c *peerCheck) pause() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,8 +322,8 @@ func (c *peerCheck) paused() {
 	}
 }
 
-// suspended are the launchers of an annotation that may not count yet: this virt-handler has not renewed them, and they
-// are not gone.
+// suspended returns the launchers of an annotation that may not count yet: this virt-handler has not renewed them, and
+// they are not gone.
 func (c *peerCheck) suspended(paused string) []types.UID {
 	return slices.DeleteFunc(parsePods(paused),
 		func(pod types.UID) bool { return c.renewals.counting(pod) || !c.running(pod) })

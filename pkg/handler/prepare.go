@@ -25,8 +25,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
-// start prepares the pod and starts the guest. All of it may be done again, by this handler or by
-// the next one: the launcher's Start changes nothing when the guest runs.
+// start prepares the pod and starts the guest. This handler or the next one may repeat it: the launcher's Start changes
+// nothing when the guest runs.
 func (s *session) start(
 	ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process,
 ) error {
@@ -187,8 +187,8 @@ func (s *session) giveDevices(vmi *v1.VirtualMachineInstance, process *podfs.Pro
 	return nil
 }
 
-// blockVolumes are the volumes that may be block devices in the pod. Whether one is, only the pod
-// knows for sure; a claim of mode Filesystem has no device.
+// blockVolumes returns the volumes that may be block devices in the pod. Whether one is, only the pod knows for sure; a
+// claim of mode Filesystem has no device.
 func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 	mounted := map[string]bool{}
 	for _, st := range vmi.Status.VolumeStatus {
@@ -205,8 +205,8 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 	return volumes
 }
 
-// imageDirectories are where the pod has the directories with images that others may write, too; not those that are
-// shared with the guest as file systems.
+// imageDirectories returns the pod's directories with images that others may write, too; not those that are shared with
+// the guest as file systems.
 func imageDirectories(vmi *v1.VirtualMachineInstance) []string {
 	var out []string
 	for i := range vmi.Spec.Volumes {

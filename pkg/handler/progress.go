@@ -18,13 +18,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/progress"
 )
 
-// reportEvery is how often the progress of a migration is written at most.
+// reportEvery is the least time between two writes of a migration's progress.
 const reportEvery = 2 * time.Second
 
-// doubtAfter is how many passes over a guest's memory that changes too fast it takes to say so.
+// doubtAfter is the number of passes over a guest's memory after which it is reported that the memory changes too fast.
 const doubtAfter = 4
 
-// reported is what was reported of the progress of a session's migration. One pass at a time uses it.
+// reported holds what was reported of the progress of a session's migration. One pass at a time uses it.
 type reported struct {
 	uid    types.UID
 	name   string // of the migration; empty when it was not found
@@ -33,7 +33,7 @@ type reported struct {
 	warned bool
 }
 
-// report is what to say of the progress of a migration.
+// report holds what to report on the progress of a migration.
 type report struct {
 	uid types.UID
 	// doubt is a warning that the migration may not end; empty for none.
@@ -43,7 +43,7 @@ type report struct {
 	at               time.Time
 }
 
-// report is what there is to say of how far the migration away from here is; nil for nothing.
+// report returns what to report on the progress of the migration away from here; nil for nothing.
 func (s *Following) report(now time.Time) *report {
 	if s == nil {
 		return nil
@@ -96,7 +96,7 @@ func doubt(p *progress.Progress) string {
 		perSecond(p.DirtyBytesPerSecond), perSecond(p.BandwidthBytesPerSecond))
 }
 
-// perSecond is a number of bytes a second, in MiB, or KiB where that would be none.
+// perSecond returns a number of bytes a second, in MiB, or KiB where that would be none.
 func perSecond(bytes uint64) string {
 	if bytes < 1<<20 {
 		return fmt.Sprintf("%d KiB/s", bytes>>10)
@@ -146,7 +146,7 @@ func (r *Reconciler) migrationName(ctx context.Context, vmi types.NamespacedName
 	return "", nil
 }
 
-// progressOf is a launcher's account in the words of the annotation, without the time.
+// progressOf returns a launcher's account in the words of the annotation, without the time.
 func progressOf(account *launcherpb.Migration) *progress.Progress {
 	a := account.Progress
 	p := &progress.Progress{

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 )
 
-// settle is how long changes that nobody waits for are collected before they are written.
+// settle is the time for which changes that nobody waits for are collected before they are written.
 const settle = 500 * time.Millisecond
 
 // Reconciler keeps the status of this node's VMIs and a session for each of their launchers.
@@ -26,7 +26,7 @@ type Reconciler struct {
 	// Cached reads the node's VMIs and launcher pods, Live goes to the API server.
 	Cached client.Reader
 	Live   client.Client
-	// Incoming reads the VMIs that are to come to this node, and those that came.
+	// Incoming reads the VMIs that are to move to this node, and those that have.
 	Incoming client.Reader
 	Events   record.EventRecorder
 	Node     *Node
@@ -109,7 +109,7 @@ func (r *Reconciler) apply(ctx context.Context, v View, d *Decision) error {
 	return r.write(ctx, v, d)
 }
 
-// command hands a session what a decision asks of it.
+// command gives a session the work that a decision asks for.
 func (r *Reconciler) command(s *session, v View, d *Decision) {
 	if !d.StopBy.IsZero() {
 		s.stop(d.StopBy)

@@ -33,8 +33,8 @@ type renewals struct {
 	beat func()
 
 	mu sync.Mutex
-	// heard is of the last heartbeat; acknowledged is when its answer came, or since when this virt-handler waits for
-	// the first.
+	// heard is the time of the last heartbeat; acknowledged is when its answer came, or since when this virt-handler
+	// waits for the first.
 	heard, acknowledged time.Duration
 	// checked has the time of the last peer check in the launcher's favour by its --fence-after; after has that by pod.
 	checked map[time.Duration]time.Duration
@@ -70,7 +70,7 @@ func (r *renewals) took(sent time.Duration) {
 	r.notify()
 }
 
-// silence is for how long no heartbeat was acknowledged. Of what an earlier virt-handler has heard nothing is known, so
+// silence returns how long no heartbeat was acknowledged. It is not known what an earlier virt-handler has heard, so
 // that this counts from its own start.
 func (r *renewals) silence() time.Duration {
 	r.mu.Lock()
@@ -101,7 +101,7 @@ func (r *renewals) noteSilence(at, silence time.Duration) {
 	}
 }
 
-// fences are the launchers' --fence-after, each once, the shortest first.
+// fences returns the launchers' --fence-after, each once, the shortest first.
 func (r *renewals) fences() []time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *renewals) latest(pod types.UID) (renewal, <-chan struct{}) {
 	return renewal{heard: max(r.heard, r.checked[r.after[pod]]), suspend: stops || r.held[pod]}, r.changed
 }
 
-// period is how often the heartbeat is to be.
+// period returns the interval of the heartbeat.
 func (r *renewals) period() time.Duration {
 	period := nodestatus.Period
 	for _, after := range r.fences() {
@@ -170,7 +170,7 @@ func (r *renewals) settled() {
 	}
 }
 
-// waiting is how many launchers have yet to hear that they are suspended.
+// waiting returns how many launchers have yet to hear that they are suspended.
 func (r *renewals) waiting() int {
 	n := 0
 	for _, done := range r.suspended {
@@ -188,7 +188,7 @@ func (r *renewals) counting(pod types.UID) bool {
 	return r.renewed[pod]
 }
 
-// pausable are the launchers that can be suspended.
+// pausable returns the launchers that can be suspended.
 func (r *renewals) pausable() []types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()

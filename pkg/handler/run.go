@@ -108,7 +108,7 @@ func (h *handler) run(stop context.Context) error {
 	return nil
 }
 
-// heartbeat is how the node says that it is well. ctx ends when virt-handler has failed.
+// heartbeat keeps up the node's heartbeat. ctx ends when virt-handler has failed.
 func (h *handler) heartbeat(
 	ctx context.Context, machine string, noKVM error, check *peerCheck, others *peers,
 ) *nodestatus.Heartbeat {
@@ -133,7 +133,8 @@ const kubeletDir = "/proc/1/root/var/lib/kubelet"
 // nodeDev is the node's /dev; virt-handler's own is as the node's was when its container was made.
 const nodeDev = "/proc/1/root/dev"
 
-// launcherImage is where virt-launcher's image is mounted in virt-handler, cpuMap what it has of libvirt's CPU models.
+// launcherImage is the mount point of virt-launcher's image in virt-handler, cpuMap its directory of libvirt's CPU
+// models.
 const (
 	launcherImage = "/launcher"
 	cpuMap        = launcherImage + "/usr/share/libvirt/cpu_map"
@@ -153,9 +154,9 @@ type handler struct {
 	// connections are those to the API server, but for the fencing watchdog's, which are in ask.
 	connections *connrotation.Dialer
 	ask         *asker
-	// confirmed is what an administrator says of a restored cluster.
+	// confirmed is an administrator's confirmation about a restored cluster.
 	confirmed confirmation
-	// cluster is how to reach the API server, which knows who may read metrics.
+	// cluster configures access to the API server, which knows who may read metrics.
 	cluster *rest.Config
 	// beat asks for a heartbeat, removed says that a launcher's pod was.
 	beat, removed signal
@@ -208,7 +209,7 @@ func (h *handler) offerDevices(ctx context.Context) error {
 	return offers.Run(ctx)
 }
 
-// labels are what of the node guests are scheduled by.
+// labels returns the labels of the node by which guests are scheduled.
 func (h *handler) labels(noKVM error) nodestatus.Labels {
 	all := []nodestatus.Labels{
 		nodestatus.CPUManager(kubeletDir), nodestatus.Realtime("/proc"),

@@ -49,7 +49,7 @@ func (h *handler) serveNodes(ctx context.Context, r *Reconciler, others *peers, 
 	}, tls.NewListener(listener, config), server.Close)
 }
 
-// forNodes is what other nodes are served: their guests' migrations, and this node's heartbeat.
+// forNodes serves other nodes: their guests' migrations, and this node's heartbeat.
 func forNodes(migrations http.Handler, others *peers) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", migrations)
@@ -94,7 +94,7 @@ func (h *handler) health(passes *passes, needed ...<-chan struct{}) http.Handler
 	return mux
 }
 
-// serve runs an HTTP server until the context ends; closeStreams ends what it has handed over.
+// serve runs an HTTP server until the context ends; closeStreams ends the connections that were upgraded to streams.
 func serve(ctx context.Context, server *http.Server, listener net.Listener, closeStreams func()) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -30,7 +30,7 @@ const (
 	maxMessage = 1 << 20
 	// startTimeout bounds one attempt to start a guest; disks and firmware are prepared in it.
 	startTimeout = 5 * time.Minute
-	// endLimit is how long the end of a session may take before nobody waits for it any more.
+	// endLimit is the time after which nobody waits for the end of a session any more.
 	endLimit = 10 * time.Second
 	// retryFirst and retryMost are the ends of the back-off between attempts.
 	retryFirst = 200 * time.Millisecond
@@ -44,7 +44,7 @@ type target struct {
 	VMI types.NamespacedName
 	UID types.UID // the VMI's
 	Pod types.UID
-	// KVM is whether the launcher's container asked for /dev/kvm.
+	// KVM says whether the launcher's container asked for /dev/kvm.
 	KVM bool
 	// Annotations are the pod's as the session began, which what was asked of Multus is among.
 	Annotations map[string]string
@@ -140,7 +140,7 @@ func (s *session) sawPod(annotations map[string]string) {
 	s.pod = annotations
 }
 
-// podAnnotations are the pod's as they were seen last.
+// podAnnotations returns the pod's annotations as last seen.
 func (s *session) podAnnotations() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *session) latest() *v1.VirtualMachineInstance {
 	return s.vmi
 }
 
-// launcher is the connected launcher, or an error to show to the user.
+// launcher returns the connected launcher, or an error to show to the user.
 func (s *session) launcher() (launcherpb.LauncherClient, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

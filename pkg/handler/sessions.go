@@ -19,7 +19,7 @@ type ending struct {
 	wanted bool
 }
 
-// followed is the session of a VMI's launcher; nil when there is none.
+// followed returns the session of a VMI's launcher; nil when there is none.
 func (r *Reconciler) followed(vmi types.NamespacedName) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *Reconciler) start(v View, d *Decision) *session {
 	return s
 }
 
-// targetOf is the launcher in a VMI's pod.
+// targetOf returns the launcher in a VMI's pod.
 func targetOf(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) target {
 	t := target{
 		VMI: types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}, UID: vmi.UID,
@@ -128,8 +128,8 @@ func (r *Reconciler) Launcher(vmi types.NamespacedName) (launcherpb.LauncherClie
 	return l, s.target.Pod, err
 }
 
-// Guest is a context that ends when the guest of a VMI is gone from this node; its cause is a *stream.CloseError which
-// says why. It has ended when the guest is not here.
+// Guest returns a context that ends when the guest of a VMI is gone from this node; its cause is a *stream.CloseError
+// which says why. It has ended when the guest is not here.
 func (r *Reconciler) Guest(vmi types.NamespacedName) context.Context {
 	if s := r.followed(vmi); s != nil {
 		return s.guest

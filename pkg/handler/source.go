@@ -18,8 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// cancelPatience is how long a launcher may take to end a migration that was cancelled. Then its connections
-// are cut: the other side may not answer, for which libvirt would wait.
+// cancelPatience is the time in which a launcher must end a migration that was cancelled. Then its connections are cut:
+// the target may not answer, for which libvirt would wait.
 const cancelPatience = 10 * time.Second
 
 // retryCancel is the pause between two attempts to cancel.
@@ -28,14 +28,14 @@ const retryCancel = time.Second
 // outgoing is a migration away from here that a session is asked to make, or to give up.
 type outgoing struct {
 	uid types.UID
-	// node is where the guest goes, address that of its virt-handler, host:port.
+	// node is the guest's target node, address its virt-handler's address, host:port.
 	node    string
 	address string
 	cancel  bool
 	limits  limits
 }
 
-// outgoingOf is what a VMI's status asks of the node that the guest is on; zero when nothing.
+// outgoingOf returns what a VMI's status asks of the node that the guest is on; zero when nothing.
 func outgoingOf(vmi *v1.VirtualMachineInstance, node string) outgoing {
 	ms := vmi.Status.MigrationState
 	if ms == nil || ms.MigrationUID == "" || migrations.Over(ms) || ms.SourceNode != node {
@@ -194,7 +194,7 @@ var modes = map[launcherpb.MigrationMode]v1.MigrationMode{
 	launcherpb.MigrationMode_MIGRATION_MODE_PAUSED:    v1.MigrationPaused,
 }
 
-// outgoingSeen is what is known of a VMI's migration away from here.
+// outgoingSeen returns what is known of a VMI's migration away from here.
 func (o observation) outgoingSeen() *vmistatus.Outgoing {
 	account := o.Guest.GetMigration()
 	if account == nil {

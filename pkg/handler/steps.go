@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// stepLimit is how long the file systems of a pod may take for one step of its session.
+	// stepLimit is the time that the file systems of a pod may take for one step of its session.
 	stepLimit = 30 * time.Second
-	// stepGrace is how long a step may take to end whose session ends.
+	// stepGrace is the time in which a step must end whose session ends.
 	stepGrace = time.Second
-	// stuckPerPod and stuckPerNode bound the steps that were given up and have not returned. Each has a thread of
-	// virt-handler's, of which Go allows 10000.
+	// stuckPerPod and stuckPerNode bound the steps that were given up and have not returned. Each occupies a thread of
+	// virt-handler, and Go allows 10000.
 	stuckPerPod, stuckPerNode = 4, 1024
 )
 
@@ -71,7 +71,7 @@ func (s *steps) remove(key stepKey) {
 	}
 }
 
-// count is how many steps are stuck.
+// count returns how many steps are stuck.
 func (s *steps) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func step[T any](ctx context.Context, s *session, what string, f func() (T, erro
 	return attempt(limit, s, what, f)
 }
 
-// attempt is step without stepLimit.
+// attempt does what step does, without stepLimit.
 func attempt[T any](ctx context.Context, s *session, what string, f func() (T, error)) (T, error) {
 	var none T
 	all, key, begun := &s.node.steps, stepKey{s.target.Pod, what}, time.Now()
@@ -150,12 +150,13 @@ func attempt[T any](ctx context.Context, s *session, what string, f func() (T, e
 	return none, stuckAt(what)
 }
 
-// stuckAt says which step is stuck. It is the same as long as that is so, since it is written into the VMI's status.
+// stuckAt returns the error that names a stuck step. It stays the same as long as that is so, since it is written into
+// the VMI's status.
 func stuckAt(what string) error {
 	return fmt.Errorf("%s: %w; it is tried again once it does", what, errStuck)
 }
 
-// do is step for what has no result.
+// do does what step does, for functions without a result.
 func (s *session) do(ctx context.Context, what string, f func() error) error {
 	_, err := step(ctx, s, what, func() (struct{}, error) { return struct{}{}, f() })
 	return err
@@ -193,7 +194,7 @@ func (l *lease) free() {
 	}
 }
 
-// useProcess keeps the launcher's process from being let go until the lease is freed; nil while there is none.
+// useProcess keeps the launcher's process from being released until the lease is freed; nil while there is none.
 func (s *session) useProcess() *lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ func (r *Reconciler) OpenIncoming(uid types.UID, from string) (migrationproxy.Ru
 	return run, nil
 }
 
-// waiting is the pod of the launcher that waits for a migration from a node.
+// waiting returns the pod of the launcher that waits for a migration from a node.
 func (r *Reconciler) waiting(migration types.UID, from string) (types.UID, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

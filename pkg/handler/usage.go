@@ -7,7 +7,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// Guests returns those of this node whose launchers are connected.
+// Guests returns the guests of this node whose launchers are connected.
 func (r *Reconciler) Guests() []usage.Guest {
 	r.mu.Lock()
 	sessions := maps.Clone(r.sessions)

@@ -38,12 +38,12 @@ type View struct {
 
 // Following is a session as a pass found it.
 type Following struct {
-	// VMI and Pod are the UIDs of those whose launcher is followed.
+	// VMI and Pod are the UIDs of the VMI and pod whose launcher is followed.
 	VMI, Pod types.UID
 	Seen     observation
-	// StopBy is when the guest is powered off at the latest; zero when it was not asked to stop.
+	// StopBy is the latest time at which the guest is powered off; zero when it was not asked to stop.
 	StopBy time.Time
-	// Reported is what was reported of the progress of its migration.
+	// Reported holds what was reported of the progress of its migration.
 	Reported reported
 }
 
@@ -66,7 +66,7 @@ func (v View) incoming() bool {
 	return !v.VMI.IsFinal() && ms != nil && ms.TargetNode == v.Here.Node && !migrations.Over(ms)
 }
 
-// following is the session of the VMI's launcher; nil when there is none, or when it follows another launcher.
+// following returns the session of the VMI's launcher; nil when there is none, or when it follows another launcher.
 func (v View) following() *Following {
 	s := v.Session
 	if s == nil || s.VMI != v.VMI.UID || v.Pod != nil && s.Pod != v.Pod.UID {
@@ -75,7 +75,7 @@ func (v View) following() *Following {
 	return s
 }
 
-// seen is what the session of the VMI's launcher knows; nothing when there is none.
+// seen returns what the session of the VMI's launcher knows; nothing when there is none.
 func (v View) seen() observation {
 	if s := v.following(); s != nil {
 		return s.Seen
@@ -98,7 +98,7 @@ func (v View) movedAway() bool {
 // inHandoff reports whether the guest of an owned VMI stands still, as another launcher may have started it.
 func (v View) inHandoff() bool { return v.Pod != nil && handing(v.seen().Guest) }
 
-// patience is how long to wait for the source's word before an incoming guest is started without it; it is not
+// patience returns how long to wait for the source's word before an incoming guest is started without it; it is not
 // positive when that time is over.
 func (v View) patience() time.Duration { return takeOverPatience - v.Now.Sub(v.seen().ReceivedAt) }
 
@@ -115,8 +115,8 @@ func (v View) otherPod() string {
 	return ""
 }
 
-// released is the status of an expected VMI without this node's pods, once the guest has begun to move; nil when it has
-// none of them. The VMI's end waits for that: the guest may be there.
+// released returns the status of an expected VMI without this node's pods, once the guest has begun to move; nil when
+// it has none of them. The VMI's end waits for that: the guest may be there.
 func (v View) released() *v1.VirtualMachineInstanceStatus {
 	if v.VMI.Status.MigrationState.StartTimestamp == nil {
 		return nil

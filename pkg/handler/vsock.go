@@ -15,8 +15,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/vsock"
 )
 
-// DialVSOCK connects to a vsock port of a guest on this node. Errors are those of vsock.Dial, or say why there is no
-// guest to dial.
+// DialVSOCK connects to a vsock port of a guest on this node. Errors are vsock.Dial's, or say why there is no guest to
+// dial.
 func (r *Reconciler) DialVSOCK(ctx context.Context, vmi types.NamespacedName, port uint32) (net.Conn, error) {
 	s := r.followed(vmi)
 	if s == nil || moved(s.observation().Guest) {

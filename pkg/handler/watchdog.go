@@ -30,7 +30,7 @@ const (
 	armedPeriod    = time.Second
 	// lookTimeout bounds one question.
 	lookTimeout = 3 * time.Second
-	// reportAgain is how often it is said that guests are not known.
+	// reportAgain is the interval at which unknown guests are reported again.
 	reportAgain = 10 * time.Minute
 )
 
@@ -61,7 +61,8 @@ type watchdog struct {
 	held  func(message string)
 	// confirmed is the token of the history that an administrator says is over (names.AnnotationRestored).
 	confirmed func() string
-	// fenceAfter is how long the API server may be silent before all guests of the node are ended; zero is for ever.
+	// fenceAfter is the time for which the API server may be silent before all guests of the node are ended; zero means
+	// for ever.
 	fenceAfter time.Duration
 	log        *slog.Logger
 	tick       func(time.Duration) <-chan time.Time
@@ -73,7 +74,7 @@ type watchdog struct {
 	heard time.Time
 	// armed: the API server is silent, and the time runs after which all guests are ended.
 	armed bool
-	// reported is what was said last of guests that are not known, at reportedAt.
+	// reported is the last report on guests that are not known, made at reportedAt.
 	reported   string
 	reportedAt time.Time
 }
@@ -135,8 +136,8 @@ func (d *watchdog) look(ctx context.Context, suspicious bool) error {
 	return errors.Join(unread, err)
 }
 
-// launchers are those of the node: those with a socket, and those that virt-handler has prepared, should one have
-// removed it. What it could not look at is an error, and does not hide the rest.
+// launchers returns the launchers of the node: those with a socket, and those that virt-handler has prepared, should
+// one have removed its socket. What it could not look at is an error, and does not hide the rest.
 func (d *watchdog) launchers() ([]types.UID, error) {
 	there, err := podfs.Launchers(d.node.PodsDir)
 	prepared, planErr := d.node.plans.Pods()
@@ -241,7 +242,7 @@ func (d *watchdog) end(pod types.UID, why string) {
 	}
 }
 
-// without is what is in a but not in b.
+// without returns the elements of a that are not in b.
 func without(a, b []types.UID) []types.UID {
 	return slices.DeleteFunc(slices.Clone(a), func(pod types.UID) bool { return slices.Contains(b, pod) })
 }
@@ -283,7 +284,7 @@ func (a *asker) pods(ctx context.Context, fresh bool) (podList, error) {
 	return out, nil
 }
 
-// cluster is the UID of the namespace kube-system, which a cluster keeps for life.
+// cluster returns the UID of the namespace kube-system, which a cluster keeps for life.
 func (a *asker) cluster(ctx context.Context) (types.UID, error) {
 	namespace := metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -305,7 +306,7 @@ func (s signal) call() {
 	}
 }
 
-// watchdog is that of this node.
+// watchdog returns this node's watchdog.
 func (h *handler) watchdog(events record.EventRecorder) *watchdog {
 	seen, err := loadHistory(filepath.Join(h.state, "seen.json"))
 	if err != nil {
@@ -362,7 +363,7 @@ func (c *confirmation) get() string {
 	return value
 }
 
-// ReasonGuestFenced and ReasonGuestsUnknown are those of events on a node.
+// ReasonGuestFenced and ReasonGuestsUnknown are the reasons of events on a node.
 const (
 	ReasonGuestFenced   = "GuestFenced"
 	ReasonGuestsUnknown = "GuestsUnknown"

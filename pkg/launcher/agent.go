@@ -11,7 +11,7 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// frozen is the agent's word for file systems that are held, thawed that for those that are not.
+// frozen is the agent's word for frozen file systems, thawed its word for others.
 const frozen, thawed = "frozen", "thawed"
 
 // wakeAgent makes askAgent ask now.
@@ -22,8 +22,8 @@ func (g *guest) wakeAgent() {
 	}
 }
 
-// askAgent asks the guest agent for what the guest alone knows: when the agent connects, and from
-// time to time. It has a goroutine of its own because an agent that hangs holds it up for seconds.
+// askAgent asks the guest agent for what the guest alone knows: when the agent connects, and from time to time. It has
+// a goroutine of its own because an agent that hangs blocks it for seconds.
 func (g *guest) askAgent(ctx context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
-// errCancelled is how a migration ends that was cancelled before libvirt was asked to begin it.
+// errCancelled is the error of a migration that was cancelled before libvirt was asked to begin it.
 var errCancelled = errors.New("cancelled before it began")
 
 // abortPause is the pause between attempts to end a migration that libvirt is about to begin.
@@ -20,7 +20,8 @@ const abortPause = 20 * time.Millisecond
 // to end it just now: it will be as soon as it can.
 func (g *guest) cancelMigration(ctx context.Context, uid string) error {
 	g.mu.Lock()
-	// With post-copy the guest runs on the other side already: without this one it ends. One that was handed over may.
+	// With post-copy the guest runs on the target already: without this one it ends. After the handoff it may run
+	// there.
 	ours := g.life.Now() == lifecycle.Migrating && g.state.Migration.GetUid() == uid &&
 		g.state.Migration.Mode != postCopy
 	if ours {

@@ -21,8 +21,9 @@ import (
 // probeDaemon makes libvirtd, at a socket, find out what an emulator can do, and returns its domain capabilities.
 type probeDaemon func(ctx context.Context, socket, emulator string) (string, error)
 
-// newCapabilitiesCommand is `virt-launcher capabilities`, which virt-handler runs in this image where no guest has ever
-// been (pkg/handler/capabilities). libvirtd is set up as for a guest, so that what it finds holds for guests.
+// newCapabilitiesCommand returns the command `virt-launcher capabilities`, which virt-handler runs in this image where
+// no guest has ever been (pkg/handler/capabilities). libvirtd is set up as for a guest, so that what it finds holds for
+// guests.
 func newCapabilitiesCommand(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capabilities",

@@ -20,10 +20,10 @@ const (
 	processors  = 2
 )
 
-// normal is the verbosity of KubeVirt at which the launcher says what matters, and no more.
+// normal is the verbosity of KubeVirt at which the launcher logs what matters, and no more.
 const normal = 2
 
-// NewCommand is `virt-launcher`.
+// NewCommand returns the command `virt-launcher`.
 func NewCommand() *cobra.Command {
 	o := PodOptions()
 	verbosity := uint(normal)

@@ -12,7 +12,7 @@ import (
 var errNoLibvirt = errors.New("this virt-launcher was built without libvirt; " +
 	"build it with CGO_ENABLED=1 -tags launcher,libvirt_dlopen")
 
-// connect and probe are what a binary has that was built without libvirt.
+// connect and probe replace libvirt's in a binary that was built without libvirt.
 func connect(context.Context, string) (hypervisor.Connection, error) { return nil, errNoLibvirt }
 
 func probe(context.Context, string, string) (string, error) { return "", errNoLibvirt }

@@ -102,14 +102,14 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 	}
 }
 
-// hasInherited says that the guest was here before the connection, and has not ended.
+// hasInherited reports whether the guest was here before the connection, and has not ended.
 func (g *guest) hasInherited() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.inherited && !g.life.Now().Final()
 }
 
-// lostQEMU says that such a guest has no QEMU any more.
+// lostQEMU reports whether such a guest has no QEMU any more.
 func (g *guest) lostQEMU() bool {
 	if !g.hasInherited() {
 		return false
@@ -135,9 +135,9 @@ func (g *guest) missed(ctx context.Context, conn hypervisor.Connection) {
 	g.endUnseenLocked()
 }
 
-// end takes an end that the daemon reported, and reports whether it is that of the guest. It is not where the guest is
-// there: a domain that could not be created ends, too, and one that is created at once after it may be there, or may be
-// about to be, before the word of that end.
+// end takes an end that the daemon reported, and reports whether the guest has ended. It has not while it is there: a
+// domain that could not be created ends, too, and a domain that is created at once after it may exist, or be about to,
+// before the report of that end comes.
 func (g *guest) end(ctx context.Context, conn hypervisor.Connection, end hypervisor.End) bool {
 	take := func(start int) bool {
 		g.mu.Lock()

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// consoleInterval is how often the serial log is looked at.
+	// consoleInterval is the interval of looks at the serial log.
 	consoleInterval = time.Second
-	// consoleOverlap is how much of what was written is remembered, bytes, to find the place again in a log that was
+	// consoleOverlap is the number of bytes remembered of what was written, to find the place again in a log that was
 	// cut.
 	consoleOverlap = 256
-	// consoleAtOnce is how much is read at a time, and maxConsoleLog where the search in a log that was cut ends,
-	// bytes.
+	// consoleAtOnce is the most that is read at a time, and maxConsoleLog the size at which the search in a log that
+	// was cut ends, bytes.
 	consoleAtOnce = 32 << 10
 	maxConsoleLog = 4 << 20
 )
 
-// newConsoleLogCommand is `virt-launcher console-log`, a container beside the launcher's.
+// newConsoleLogCommand returns the command `virt-launcher console-log`, a container beside the launcher's.
 func newConsoleLogCommand() *cobra.Command {
 	runDir := names.RunDir
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ func newConsoleLogCommand() *cobra.Command {
 type consoleLog struct {
 	path string
 	to   io.Writer
-	// offset is how far the log was read, and last the end of that.
+	// offset is the position up to which the log was read, and last the bytes right before it.
 	offset int64
 	last   []byte
 }
@@ -112,8 +112,8 @@ func (c *consoleLog) copy() error {
 	}
 }
 
-// again is where to go on in a log that was cut: after what was written last, or where that is not there any more, at
-// the beginning.
+// again returns the offset at which to go on in a log that was cut: after what was written last, or the beginning where
+// that is not there any more.
 func (c *consoleLog) again(f io.ReaderAt, size int64) (int64, error) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, min(size, maxConsoleLog)))
 	if err != nil {

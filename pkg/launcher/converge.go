@@ -14,25 +14,25 @@ const (
 	stopped  = pb.MigrationMode_MIGRATION_MODE_PAUSED
 )
 
-// limits are how far a migration may go; zero times are no limits.
+// limits bound a migration; zero times are no limits.
 type limits struct {
-	// perGiB is how long each GiB may take, and progress how long nothing may move.
+	// perGiB bounds the time for each GiB, and progress the time in which nothing moves.
 	perGiB, progress time.Duration
-	// postCopy and disruption are what may be done when the time is over.
+	// postCopy and disruption say what may be done when the time is over.
 	postCopy, disruption bool
 }
 
-// pace is what is remembered of a migration from one account to the next.
+// pace holds what is remembered of a migration from one account to the next.
 type pace struct {
 	mode pb.MigrationMode
-	// processed and remaining are those of the last account, and movedAt is when they last changed.
+	// processed and remaining are the values of the last account, and movedAt is when they last changed.
 	processed, remaining uint64
 	movedAt              time.Duration
 	// total is the most that there was to copy, bytes.
 	total uint64
 }
 
-// verdict is what is to be done about a migration.
+// verdict says what to do about a migration.
 type verdict int
 
 const (
@@ -42,7 +42,7 @@ const (
 	giveUp
 )
 
-// judge takes an account of a migration, elapsed after its beginning, and says what is to be done; with giveUp, why.
+// judge takes an account of a migration, elapsed after its beginning, and returns what to do; with giveUp, also why.
 func (p *pace) judge(l limits, elapsed time.Duration, account hypervisor.Progress) (verdict, string) {
 	if account.DataProcessed != p.processed || account.DataRemaining != p.remaining {
 		p.processed, p.remaining, p.movedAt = account.DataProcessed, account.DataRemaining, elapsed
@@ -67,7 +67,7 @@ func (p *pace) judge(l limits, elapsed time.Duration, account hypervisor.Progres
 	return giveUp, fmt.Sprintf("it is not complete after %s (completionTimeoutPerGiB)", elapsed.Round(time.Second))
 }
 
-// allowed is how long the migration may take, zero for ever. A guest that stands still has as long again.
+// allowed returns how long the migration may take, zero for ever. A guest that stands still has as long again.
 func (p *pace) allowed(l limits) time.Duration {
 	const giB = 1 << 30
 	parts := int64((p.total + giB - 1) / giB)

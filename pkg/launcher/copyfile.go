@@ -20,7 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 )
 
-// maxCopies is how many files may be on their way to or from the guest at once.
+// maxCopies is the number of files that may be copied to or from the guest at once.
 const maxCopies = 8
 
 // copyStream is the caller of CopyFile.
@@ -200,7 +200,7 @@ func (c *copying) write(ctx context.Context, file *guestFile, name string) error
 	}
 }
 
-// fileStatus gives an error about a file of the guest its code, and a sentence.
+// fileStatus adds a gRPC code and a sentence to an error about a file of the guest.
 func fileStatus(name string, err error) error {
 	var refusal *hypervisor.AgentError
 	if !errors.As(err, &refusal) {
@@ -209,7 +209,7 @@ func fileStatus(name string, err error) error {
 	return troubleStatus(name, refusal.Message)
 }
 
-// troubleStatus is fileStatus of what the agent, or a program in the guest, has said.
+// troubleStatus does what fileStatus does, for a message of the agent or a program in the guest.
 func troubleStatus(name, message string) error {
 	switch agent.TroubleOf(message) {
 	case agent.NoFile:
@@ -235,7 +235,7 @@ func isDirectory(name string) error {
 	return status.Errorf(codes.Aborted, "%s is a directory in the guest; name a file", name)
 }
 
-// place is where a file is written to.
+// place is the destination of a file.
 type place struct {
 	// target is the file's name, without links in it where the guest could follow them.
 	target string
@@ -254,7 +254,7 @@ func (p place) file() string {
 	return path.Join(p.dir, staged)
 }
 
-// inPlace is where a file goes in a guest without a shell, which cannot say what is a directory.
+// inPlace returns the destination of a file in a guest without a shell, which cannot say what is a directory.
 func inPlace(r copyfile.Request) (place, error) {
 	base := copyfile.Base(r.Path)
 	switch {

@@ -60,10 +60,9 @@ done
 mkdir -m 700 -- "${d%/}/$3" || exit 45
 printf %s "${d%/}/${t##*/}"`
 
-// installFrom is a script that puts the file of the directory $0 in the place of $1, with the mode $2, and says
-// verified when its checksum is $3. It works inside the directory, whose content is nobody else's to change: whoever
-// owns the one above could put links into the way. A file that is replaced passes on its owner, and its mode if $2 is
-// empty.
+// installFrom is a script that puts the file of the directory $0 in the place of $1, with the mode $2, and prints
+// verified when its checksum is $3. It works inside the directory, whose content nobody else can change: the owner of
+// its parent could put links into the way. A file that is replaced passes on its owner, and its mode if $2 is empty.
 const installFrom = `cd -P -- "$0" && [ -O . ] && [ "$(pwd -P)" = "$0" ] || exit 46
 sum=$(sha256sum file 2>/dev/null)
 [ -z "$sum" ] || [ "${sum%% *}" = "$3" ] || exit 47
@@ -174,7 +173,7 @@ func (s *service) install(ctx context.Context, p place, mode *uint32, sum string
 	return string(ended.Output) == "verified", err
 }
 
-// checksum is the SHA-256 of a file's first bytes as the guest computes it; empty when it cannot.
+// checksum returns the SHA-256 of a file's first bytes as the guest computes it; empty when it cannot.
 func (s *service) checksum(ctx context.Context, name string, size uint64) string {
 	if copyfile.Windows(name) {
 		return ""
@@ -202,7 +201,7 @@ func (s *service) abandon(p place) {
 	}
 }
 
-// scriptStatus is what a script's exit code says of the file name.
+// scriptStatus returns the error that a script's exit code means for the file name.
 func scriptStatus(name string, ended agent.ExecStatus) error {
 	said := strings.TrimSpace(string(ended.ErrorOutput))
 	switch {

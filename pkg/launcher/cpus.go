@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
-// ownCPUs are the pod's, for a guest that has some of its own; nil for others.
+// ownCPUs returns the pod's CPUs, for a guest with CPUs of its own; nil for others.
 func ownCPUs(vmi *v1.VirtualMachineInstance, sys string) ([]domain.HostCPU, error) {
 	if c := vmi.Spec.Domain.CPU; c == nil || !c.DedicatedCPUPlacement {
 		return nil, nil

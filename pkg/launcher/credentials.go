@@ -14,7 +14,8 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// recheck is how often a credentialSync looks whether the kubelet has brought new Secrets, and tries again what failed.
+// recheck is the interval at which a credentialSync looks whether the kubelet has brought new Secrets, and tries again
+// what failed.
 const recheck = 5 * time.Second
 
 // credentialSync keeps the guest's users as the plan says: when the agent connects, as after each boot of the guest,

@@ -25,7 +25,7 @@ type daemon struct {
 	options  Options
 	children *children
 	log      *slog.Logger
-	// stderr is where libvirtd writes its log.
+	// stderr is the file to which libvirtd writes its log.
 	stderr *os.File
 }
 
@@ -40,8 +40,8 @@ func (d *daemon) cacheHome() string  { return filepath.Join(d.options.RunDir, "c
 func (d *daemon) tempDir() string    { return filepath.Join(d.options.RunDir, "tmp") }
 func (d *daemon) socket() string     { return filepath.Join(d.runtimeDir(), "libvirt/libvirt-sock") }
 
-// libvirtdConf keeps the daemon small; the host UUID is made anew for each pod, since two pods of one
-// machine would otherwise refuse to migrate to each other.
+// libvirtdConf keeps the daemon small; the host UUID is made anew for each pod, since two pods of one node would
+// otherwise refuse to migrate to each other.
 const libvirtdConf = `auth_unix_ro = "none"
 auth_unix_rw = "none"
 unix_sock_rw_perms = "0700"
@@ -61,7 +61,7 @@ const (
 	filteredConf = "log_outputs = \"1:stderr\"\nlog_filters = \"%s\"\n"
 )
 
-// logConf is the part of libvirtd's configuration that says what it logs.
+// logConf returns the part of libvirtd's configuration that selects what it logs.
 func (d *daemon) logConf() (string, error) {
 	filters, err := launcherlog.ParseFilters(d.options.LogFilters)
 	if err != nil {
@@ -136,7 +136,7 @@ func (d *daemon) configure() error {
 	return nil
 }
 
-// randomUUID is a version 4 UUID.
+// randomUUID returns a version 4 UUID.
 func randomUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, or ends the program (crypto/rand)
@@ -145,7 +145,7 @@ func randomUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// environment is the daemon's. One malloc arena instead of one a thread saves megabytes.
+// environment returns the daemon's environment. One malloc arena instead of one a thread saves megabytes.
 func (d *daemon) environment() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -164,7 +164,7 @@ func (d *daemon) environment() []string {
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// healthy is how long a daemon must live for its death to count as the first again.
+	// healthy is the time that a daemon must live for its death to count as the first again.
 	healthy = 30 * time.Second
 )
 
@@ -208,7 +208,7 @@ func (d *daemon) once(ctx context.Context) error {
 	return p.wait(ctx)
 }
 
-// knock is how often a daemon that is starting is looked for, which it takes some 50 ms to do.
+// knock is the interval of attempts to connect to a daemon that is starting, which takes it some 50 ms.
 const knock = 3 * time.Millisecond
 
 // connect waits until the daemon listens and connects to it.

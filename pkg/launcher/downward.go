@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// metricsEvery is how often the disk with metrics is written, as KubeVirt does.
+	// metricsEvery is the interval at which the disk with metrics is written, as in KubeVirt.
 	metricsEvery = 5 * time.Second
 	// metricsPause is the least time between two answers at the port with metrics: the guest may ask as it likes.
 	metricsPause = time.Second
@@ -30,7 +30,7 @@ const (
 // port, or both. What it reports of the node is in /proc of any container.
 type metricsReporter struct {
 	guest *guest
-	// node is the node's name; proc and sys are where those file systems are.
+	// node is the node's name; proc and sys are the mount points of those file systems.
 	node, proc, sys string
 	log             *slog.Logger
 	// ways has the ways to the guest, once.
@@ -44,7 +44,7 @@ func newMetricsReporter(o Options, g *guest) *metricsReporter {
 	return &metricsReporter{guest: g, node: o.Node, proc: "/proc", sys: "/sys", log: o.Log, ways: make(chan ways, 1)}
 }
 
-// waysOf are those that a VMI asks for.
+// waysOf returns the ways that a VMI asks for.
 func waysOf(vmi *v1.VirtualMachineInstance, o Options) ways {
 	w := ways{disk: disk.MetricsImage(&vmi.Spec, o.Disks)}
 	if vmi.Spec.Domain.Devices.DownwardMetrics != nil {
@@ -180,7 +180,7 @@ func (t *metricsReporter) report(ctx context.Context) (vhostmd.Report, error) {
 	}), nil
 }
 
-// read is a file of /proc; what cannot be read is left out.
+// read returns the contents of a file of /proc; what cannot be read is left out.
 func (t *metricsReporter) read(name string) string {
 	text, err := os.ReadFile(filepath.Join(t.proc, name))
 	if err != nil {

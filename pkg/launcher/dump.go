@@ -107,7 +107,7 @@ func (d *dumper) run(ctx context.Context) {
 }
 
 // write makes one dump, all of it or nothing. It replaces the guest's earlier dumps in the same directory, as in
-// KubeVirt: they go when the new one is whole, or before it when the claim has no room for both.
+// KubeVirt: they are removed when the new one is complete, or before it when the claim has no room for both.
 func (d *dumper) write(ctx context.Context, file string) error {
 	conn, err := d.guest.connection(ctx)
 	if err != nil {
@@ -156,7 +156,7 @@ func (d *dumper) earlier(file string) (files []string, err error) {
 	return files, nil
 }
 
-// allocated is how many bytes of their file system files take.
+// allocated returns how many bytes of their file system files take.
 func allocated(files []string) (bytes uint64, err error) {
 	for _, file := range files {
 		var stat unix.Stat_t

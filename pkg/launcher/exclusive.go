@@ -80,7 +80,7 @@ func (e *exclusive) drop(devices []string) error {
 	return err
 }
 
-// exclusiveDevices are the block devices that the guest writes and shares with nobody.
+// exclusiveDevices returns the block devices that the guest writes and shares with nobody.
 func exclusiveDevices(spec *v1.VirtualMachineInstanceSpec, images map[string]domain.Source) []string {
 	var out []string
 	for i := range spec.Domain.Devices.Disks {

@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// maxPrograms is how many programs of virt-handler's may run in the guest at once.
+	// maxPrograms is the number of virt-handler's programs that may run in the guest at once.
 	maxPrograms = 16
 	// pollFirst and pollMost are the ends of the back-off between two questions whether a program has ended.
 	pollFirst = 10 * time.Millisecond
 	pollMost  = 500 * time.Millisecond
-	// silence is how long the agent may not answer before a program counts as lost.
+	// silence is the time without an answer of the agent after which a program counts as lost.
 	silence = time.Minute
 	// transfer bounds one exchange with the agent in which megabytes may pass a slow channel.
 	transfer = 30 * time.Second
 	// cleanUp bounds the end of a program that nobody waits for any more.
 	cleanUp = 10 * time.Second
-	// chunk is how much output is in a message, bytes.
+	// chunk is the most output in one message, bytes.
 	chunk = 256 << 10
 )
 
-// asker gives a function that asks the guest agent, if there is a guest.
+// asker returns a function that asks the guest agent, if there is a guest.
 func (s *service) asker(ctx context.Context) (func(command string) (string, error), error) {
 	if !s.guest.exists() {
 		return nil, status.Error(codes.FailedPrecondition, "the guest has not been started")
@@ -46,7 +46,7 @@ func (s *service) asker(ctx context.Context) (func(command string) (string, erro
 	return func(command string) (string, error) { return conn.Agent(ctx, command) }, nil
 }
 
-// agentStatus gives an error of the agent its code.
+// agentStatus adds a gRPC code to an error of the agent.
 func agentStatus(err error) error {
 	var refusal *hypervisor.AgentError
 	switch {
@@ -121,8 +121,8 @@ func (s *service) Exec(req *pb.ExecRequest, stream grpc.ServerStreamingServer[pb
 	}}})
 }
 
-// lost is the error for a program that was started and of which nobody knows how it ended. Output that is too large is
-// lost, too, but its program has ended.
+// lost returns the error for a program that was started and of which nobody knows how it ended. Output that is too
+// large is lost, too, but its program has ended.
 func lost(err error) error {
 	if code := status.Code(err); code == codes.ResourceExhausted {
 		return err

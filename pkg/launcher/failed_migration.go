@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
-// reasonOf is why a migration failed: what we ended it for, else what the daemon says.
+// reasonOf returns why a migration failed: the reason for which we ended it, else the daemon's.
 func (g *guest) reasonOf(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +70,7 @@ func (g *guest) resolveFailure(ctx context.Context, cause error) error {
 	}
 }
 
-// resumeHere resumes a guest that libvirtd has left stopped, and that was not handed over. A libvirtd that was
+// resumeHere resumes a guest that libvirtd has left stopped, and whose handoff did not complete. A libvirtd that was
 // restarted in the middle of the handoff does not know whether it may resume it; and it cannot as long as the target's
 // QEMU holds the locks of the disks. The target's pod is deleted once the migration is known to have failed.
 func (g *guest) resumeHere(ctx context.Context, d hypervisor.Domain) {
@@ -133,13 +133,13 @@ func (g *guest) endKnown() bool {
 	return g.early != nil
 }
 
-// whereabouts is what became of a guest whose migration seemed to fail.
+// whereabouts says what became of a guest whose migration seemed to fail.
 type whereabouts int
 
 const (
 	isHere whereabouts = iota
 	hasMoved
-	// notKnown: it was handed over, and the other launcher has not said yet that it runs.
+	// notKnown: its handoff is complete, and the other launcher has not reported yet that it runs.
 	notKnown
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
-// fenceTick is how often a launcher looks whether its time is over.
+// fenceTick is the interval at which a launcher checks whether its time is over.
 const fenceTick = time.Second
 
 // fence ends the launcher, and with it the guest, when the cluster has not heard of the node for too long: the guest is
@@ -63,7 +63,7 @@ func (f *fence) run(ctx context.Context) {
 	}
 }
 
-// overdue is for how long the time is over; not yet when it is negative.
+// overdue returns for how long the time is over; it is negative while it is not.
 func (f *fence) overdue() time.Duration { return f.now() - f.heard - f.after }
 
 func (f *fence) look() {
@@ -72,7 +72,7 @@ func (f *fence) look() {
 	}
 }
 
-// arm is called before there is a guest, which must not be when the time is over.
+// arm is called before there is a guest. It fails when the time is over.
 func (f *fence) arm() error {
 	if f.after <= 0 {
 		return nil

@@ -20,11 +20,11 @@ import (
 // freezeTimeout bounds a freeze, in which the guest writes out what its file systems still hold in memory.
 const freezeTimeout = 25 * time.Second
 
-// aMoment is when the agent of a guest that was paused, and runs again, is asked to thaw what it may have frozen
-// without saying so. Who has asked for the thaw does not wait for that.
+// aMoment is the delay before the agent of a guest that was paused, and runs again, is asked to thaw what it may have
+// frozen without reporting it. The caller who asked for the thaw does not wait for that.
 const aMoment = time.Nanosecond
 
-// aFew is when to look again whether another freeze or thaw is over.
+// aFew is the delay before the next look whether another freeze or thaw is over.
 const aFew = 50 * time.Millisecond
 
 // freezer lets a frozen guest's file systems go, or resumes the guest, when nobody does in time: a guest that waits
@@ -347,7 +347,7 @@ func (s *service) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.Unfr
 	return &pb.UnfreezeResponse{}, freezeStatus("Unfreeze", err)
 }
 
-// goOn resumes a guest that was paused since no file system of it is known to be frozen.
+// goOn resumes a guest that was paused because no file system of it is known to be frozen.
 func (s *service) goOn(ctx context.Context) error {
 	conn, err := s.guest.connection(ctx)
 	if err == nil {
@@ -359,8 +359,8 @@ func (s *service) goOn(ctx context.Context) error {
 	return freezeStatus("Unfreeze", err)
 }
 
-// freezeStatus is agentStatus for a command of KubeVirt's. Where no agent answers, KubeVirt calls that an internal
-// error, in words that its clients look for.
+// freezeStatus does what agentStatus does, for a command of KubeVirt's. Where no agent answers, KubeVirt calls that an
+// internal error, in words that its clients look for.
 func freezeStatus(command string, err error) error {
 	if errors.Is(err, hypervisor.ErrNoAgent) {
 		return status.Errorf(codes.Internal, "command %s failed: %v; is qemu-guest-agent running in the guest?",

@@ -28,7 +28,7 @@ type gate struct {
 	holds    chan struct{}
 	holding  sync.Once
 	decision sync.Once
-	// decided is closed when it is known what becomes of that answer; pass says what.
+	// decided is closed when the fate of that answer is known; pass says whether it passes.
 	decided chan struct{}
 	pass    bool
 	active  sync.WaitGroup
@@ -82,7 +82,7 @@ func (g *gate) decide(pass bool) {
 	})
 }
 
-// held is closed when the guest is at the other side; nil for a nil gate.
+// held returns a channel that is closed when the guest is at the target; nil for a nil gate.
 func (g *gate) held() <-chan struct{} {
 	if g == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 // daemon that runs it, which comes and goes.
 type guest struct {
 	dial func(context.Context) (hypervisor.Connection, error)
-	// qemuLog is where libvirt writes how QEMU ended, for an end that nobody saw.
+	// qemuLog is the file in which libvirt records how QEMU ended, for an end that nobody saw.
 	qemuLog string
 	log     *slog.Logger
 
@@ -33,13 +33,13 @@ type guest struct {
 	// conn is nil while there is no connection; linked is closed when there is one.
 	conn   hypervisor.Connection
 	linked chan struct{}
-	// life is where the guest is and who decides about it; applyLocked changes it.
+	// life says where the guest is and who decides about it; applyLocked changes it.
 	life lifecycle.Machine
-	// early is how the domain has ended, as long as life holds that back.
+	// early is the end of the domain, as long as life holds that back.
 	early *hypervisor.End
-	// starts is how often a domain was about to be created, or was.
+	// starts counts the times that a domain was about to be created, or was.
 	starts int
-	// inherited says that the connection of now found the guest here: how one ends that comes later is an event of this
+	// inherited says that the present connection found the guest here: an end that comes later is an event of this
 	// connection.
 	inherited bool
 	// here is closed when the guest of another launcher is received, and died when it ends before its source has let it
@@ -47,7 +47,7 @@ type guest struct {
 	here, died chan struct{}
 	// migration is the one to another launcher that is under way, or was the last.
 	migration outgoing
-	// decided has what virt-handler knows of a guest that is being handed over: wordRunning, or wordDead.
+	// decided has virt-handler's answer about a guest in the handoff: wordRunning, or wordDead.
 	decided chan string
 	// note writes the launcher's termination message ahead.
 	note func(termination.Message) error
@@ -59,7 +59,7 @@ type guest struct {
 	call func(ctx context.Context, path string) (net.Conn, error)
 	// looking is held (a value is in it) while a migration's account is asked for, for which QEMU must not be stopped.
 	looking chan struct{}
-	// postCopyError is why the guest's migration failed after it had left by post-copy.
+	// postCopyError is the reason why the guest's migration failed after it had left by post-copy.
 	postCopyError string
 	// moves has the migration to make.
 	moves chan move
@@ -98,7 +98,7 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 	}
 }
 
-// isFinal says whether a guest in this state is gone.
+// isFinal reports whether a guest in this state is gone.
 func isFinal(l pb.Lifecycle) bool {
 	switch l {
 	case pb.Lifecycle_LIFECYCLE_SHUTOFF, pb.Lifecycle_LIFECYCLE_CRASHED, pb.Lifecycle_LIFECYCLE_DESTROYED,
@@ -113,7 +113,7 @@ func (g *guest) snapshot() *pb.GuestState {
 	return state
 }
 
-// watch gives the state and a channel that is closed when there is a newer one.
+// watch returns the state and a channel that is closed when there is a newer state.
 func (g *guest) watch() (*pb.GuestState, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +135,7 @@ func (g *guest) awaitStart(ctx context.Context) bool {
 	}
 }
 
-// ended is closed when the guest is gone.
+// ended returns a channel that is closed when the guest is gone.
 func (g *guest) ended() <-chan struct{} { return g.final }
 
 // update changes the state, unless the guest is gone or f changes nothing.
@@ -173,7 +173,7 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 	}, ready)
 }
 
-// createBy is create for a domain that is made otherwise.
+// createBy does what create does, for a domain that is made otherwise.
 func (g *guest) createBy(
 	ctx context.Context, makeDomain func(context.Context, hypervisor.Connection) error, ready func(*pb.GuestState),
 ) error {
@@ -222,7 +222,7 @@ func (g *guest) createBy(
 	return nil
 }
 
-// exists says whether the guest has been started in this pod.
+// exists reports whether the guest has been started in this pod.
 func (g *guest) exists() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

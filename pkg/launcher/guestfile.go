@@ -61,7 +61,7 @@ func (f *guestFile) write(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// read gives the next bytes, and whether the file has ended after them.
+// read returns the next bytes, and whether the file has ended after them.
 func (f *guestFile) read(ctx context.Context) (data []byte, eof bool, err error) {
 	reply, err := f.s.askFile(ctx, agent.ReadFile(f.handle))
 	if err != nil {

@@ -51,5 +51,5 @@ var (
 	neverRan = termination.Message{Lifecycle: pb.Lifecycle_LIFECYCLE_CRASHED, Reason: names.ReasonNeverRan}
 )
 
-// errNeverRan is why a migration failed whose target ended before it was started.
+// errNeverRan is the reason of a migration that failed because the target ended before it was started.
 const errNeverRan = "the guest's QEMU on the target node ended before the guest ran there"

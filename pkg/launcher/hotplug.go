@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// attachTimeout bounds an attachment: making the image, the guest's machine, waiting for libvirtd.
+	// attachTimeout bounds an attachment: making the image, QEMU's own work, waiting for libvirtd.
 	attachTimeout = 30 * time.Second
-	// detachTimeout is how long a guest may take to let go of a disk before the caller is to ask again.
+	// detachTimeout is the time that a guest may take to release a disk before the caller is to ask again.
 	detachTimeout = 10 * time.Second
 )
 
@@ -107,7 +107,7 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 	return target, nil
 }
 
-// freeThread is the number of an I/O thread that a disk can have to itself: of one that is there, or a new one.
+// freeThread returns the number of an I/O thread that a disk can have to itself: of one that is there, or a new one.
 func freeThread(now hypervisor.Domain) uint {
 	used := slices.Collect(maps.Values(now.DiskThreads))
 	id := uint(domain.FirstPluggedThread)
@@ -213,10 +213,10 @@ func (s *service) gone(
 	}
 }
 
-// remedy is what a guest's user may do about a device that is not let go of.
+// remedy says what a guest's user may do about a device that is not released.
 var remedy = map[string]string{"the disk": "; unmount it in the guest"}
 
-// domainNow gives a connection and the domain, which must exist.
+// domainNow returns a connection and the domain, which must exist.
 func (s *service) domainNow(ctx context.Context) (hypervisor.Connection, hypervisor.Domain, error) {
 	if !s.guest.exists() {
 		return nil, hypervisor.Domain{}, status.Error(codes.FailedPrecondition, "the guest has not been started")
@@ -235,7 +235,7 @@ func (s *service) domainNow(ctx context.Context) (hypervisor.Connection, hypervi
 	return conn, now, nil
 }
 
-// volumeTargets are the names of disks by volume; a drive without a medium has none.
+// volumeTargets returns the names of disks by volume; a drive without a medium has none.
 func volumeTargets(d hypervisor.Domain) map[string]string {
 	out := make(map[string]string, len(d.Disks))
 	for alias, target := range d.Disks {
@@ -246,7 +246,7 @@ func volumeTargets(d hypervisor.Domain) map[string]string {
 	return out
 }
 
-// targetsAtStart are volumeTargets of a guest that is to start with spec.
+// targetsAtStart returns the volumeTargets of a guest that is to start with spec.
 func targetsAtStart(spec *v1.VirtualMachineInstanceSpec) map[string]string {
 	out := domain.Targets(spec)
 	maps.DeleteFunc(out, func(volume, _ string) bool { return hotplug.Volume(spec, volume) == nil })

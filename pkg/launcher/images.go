@@ -12,7 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
-// checksums are those of the container disks, by volume, and of the kernel that is booted instead of one on a disk.
+// checksums returns the checksums of the container disks, by volume, and of the kernel that is booted instead of one on
+// a disk.
 func checksums(images map[string]domain.Source, kernel disk.Kernel) map[string]uint32 {
 	out := map[string]uint32{}
 	for volume, image := range images {

@@ -99,7 +99,7 @@ func (s *service) setInterface(ctx context.Context, conn hypervisor.Connection, 
 	return nil
 }
 
-// interfaceLinks are the links of interfaces by the VMI's names.
+// interfaceLinks returns the links of interfaces by the VMI's names.
 func interfaceLinks(links map[string]string) map[string]string {
 	out := make(map[string]string, len(links))
 	for alias, link := range links {

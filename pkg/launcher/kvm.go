@@ -13,8 +13,8 @@ const (
 	kvmAPIVersion    = 12
 )
 
-// hardwareKVM says whether the device is there and answers. The pod has it only where virt-handler's
-// device plugin gave it, which it does for hardware virtualisation alone.
+// hardwareKVM reports whether the device is there and answers. The pod has it only where virt-handler's device plugin
+// gave it, which it does for hardware virtualisation alone.
 func hardwareKVM(device string) bool {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {

@@ -5,12 +5,13 @@
 //	                                             │          └── events, agent, clock             │
 //	                                             └── disk.Prepare, domain.Build, dhcp    daemon: starts, restarts
 //
-// It knows nothing of Kubernetes and talks to nobody but virt-handler. The pod lives as long as the
-// guest: the launcher waits for Start, and exits once the guest has ended and virt-handler has heard of
-// it. SIGTERM is Shutdown with the pod's grace period. libvirtd may die; it is started again and finds
+// It has no access to Kubernetes and talks to virt-handler alone. The pod lives as long as the
+// guest: the launcher waits for Start, and exits once the guest has ended and virt-handler knows that.
+// SIGTERM is Shutdown with the pod's grace period. libvirtd may die; it is started again and finds
 // its QEMU. If QEMU dies, the guest has crashed. If the launcher dies, the kernel ends the pod.
 //
-// Where the guest is, and what may follow, is a table: package lifecycle. Only applyLocked (life.go) changes it.
+// Package lifecycle has the table of the guest's states and of what may follow each. Only applyLocked (life.go) changes
+// the state.
 package launcher
 
 import (
@@ -40,16 +41,16 @@ type Options struct {
 	Namespace, Name, UID string
 	// Node is the node's name, for a guest's metrics.
 	Node string
-	// GracePeriod is how long the guest may take to shut down after SIGTERM.
+	// GracePeriod is the time in which the guest must shut down after SIGTERM.
 	GracePeriod time.Duration
-	// FenceAfter is how long after the cluster has last heard of the node the guest is ended; 0 is never.
+	// FenceAfter is the time since the cluster last heard of the node after which the guest is ended; 0 means never.
 	FenceAfter time.Duration
 	// MigrationTarget says that the guest comes from another launcher, and is not to be started here.
 	MigrationTarget bool
-	// RunDir and Disks are where the pod's volumes are.
+	// RunDir and Disks are the mount points of the pod's volumes.
 	RunDir string
 	Disks  disk.Dirs
-	// VMState is the claim of what outlives the guest beside its disks.
+	// VMState is the mount point of the claim of the state that outlives the guest beside its disks.
 	VMState string
 	// TerminationLog is the file that the kubelet reads when the container has ended.
 	TerminationLog string
@@ -59,22 +60,22 @@ type Options struct {
 	Emulator string
 	Firmware domain.Firmware
 	Libvirtd string
-	// SMBIOS is how the cluster wants machines to call themselves; empty fields are KubeVirt's defaults.
+	// SMBIOS is the cluster's configuration of SMBIOS; empty fields are KubeVirt's defaults.
 	SMBIOS v1.SMBiosConfiguration
-	// Balloon is how the cluster wants memory balloons.
+	// Balloon is the cluster's configuration of memory balloons.
 	Balloon domain.Balloon
-	// LogFilters are libvirt's, as launcherlog.ParseFilters has them; empty are its own.
+	// LogFilters are libvirt's, as launcherlog.ParseFilters has them; "" means its own.
 	LogFilters string
 	// KVMDevice is used when it is there and is hardware virtualisation.
 	KVMDevice string
-	// Hugepages is where huge pages are mounted, if the pod has any.
+	// Hugepages is the mount point of huge pages, if the pod has any.
 	Hugepages string
 	// Connect opens connections to libvirtd.
 	Connect hypervisor.Connect
 	Log     *slog.Logger
 }
 
-// PodOptions returns those of a real launcher pod, but for what is particular to its VMI.
+// PodOptions returns the options of a real launcher pod, but for what is particular to its VMI.
 func PodOptions() Options {
 	return Options{
 		GracePeriod:    30 * time.Second,
@@ -100,7 +101,7 @@ func PodOptions() Options {
 // maxMessage bounds a gRPC message, bytes; a VMI is some kilobytes.
 const maxMessage = 4 << 20
 
-// farewell is how long the launcher waits at its end for virt-handler to take the last message.
+// farewell is the time that the launcher waits at its end for virt-handler to take the last message.
 const farewell = 500 * time.Millisecond
 
 // Run returns the launcher's life. It returns when the guest has ended, or when ctx ends (SIGTERM) before

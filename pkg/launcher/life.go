@@ -38,7 +38,7 @@ func (g *guest) applyLocked(e lifecycle.Event) {
 	}
 }
 
-// seen is what a look at the domain says.
+// seen returns the event for a look at the domain.
 func seen(d hypervisor.Domain) lifecycle.Event {
 	switch {
 	case d.Moving():
@@ -51,7 +51,7 @@ func seen(d hypervisor.Domain) lifecycle.Event {
 	return lifecycle.DomainRunning
 }
 
-// ended is what a domain's end says.
+// ended returns the event for a domain's end.
 func ended(o hypervisor.Outcome) lifecycle.Event {
 	switch o {
 	case hypervisor.Shutdown:

@@ -19,11 +19,11 @@ import (
 const (
 	// maxLine bounds a line of another program's log, bytes; the rest of it is left out.
 	maxLine = 8 << 10
-	// queued is how many lines wait for whoever reads the launcher's own log.
+	// queued is the number of lines that wait for the reader of the launcher's own log.
 	queued = 128
-	// patience is how long a line waits for room among them before lines are left out.
+	// patience is the time that a line waits for room among them before lines are left out.
 	patience = 100 * time.Millisecond
-	// linger is how long the launcher reads on, at its end, from a pipe that something else holds open.
+	// linger is the time that the launcher reads on, at its end, from a pipe that something else holds open.
 	linger = time.Second
 )
 
@@ -48,7 +48,7 @@ func (l *lines) close() {
 	<-l.done
 }
 
-// write writes records as they come. Its errors have nowhere to go: the log is what they would be written to.
+// write writes records as they come. It has nowhere to report its errors: it would report them to this log.
 func (l *lines) write() {
 	defer close(l.done)
 	for record := range l.queue {
@@ -58,7 +58,7 @@ func (l *lines) write() {
 	l.confess()
 }
 
-// confess says how many lines were left out.
+// confess writes how many lines were left out.
 func (l *lines) confess() {
 	if n := l.lost.Swap(0); n > 0 {
 		record := slog.NewRecord(time.Now(), slog.LevelWarn, "lines left out: they came faster than they were read", 0)
@@ -135,7 +135,7 @@ func (d *daemonLog) run(ctx context.Context) {
 	_ = d.r.Close() // was only read
 }
 
-// readBounded reads a line of at most maxLine, and how many bytes of it were left out.
+// readBounded reads a line of at most maxLine, and returns how many bytes of it were left out.
 func readBounded(r *bufio.Reader) (line string, left int, err error) {
 	b, err := r.ReadSlice('\n')
 	line = string(b)
@@ -168,7 +168,7 @@ type libvirtLine struct {
 	thread, level, where, text string
 }
 
-// libvirtTime is how libvirt writes a time.
+// libvirtTime is the layout of libvirt's times.
 const libvirtTime = "2006-01-02 15:04:05.000-0700"
 
 // parseLibvirt reads a line such as
@@ -204,7 +204,7 @@ const maxPassed = 64 << 10
 type passed struct {
 	to                 *lines
 	path, subcomponent string
-	// at is how much of the file was passed on, bytes.
+	// at is the offset up to which the file was passed on, bytes.
 	at int64
 }
 

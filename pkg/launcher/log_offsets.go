@@ -10,11 +10,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/files"
 )
 
-// maxLogOffsets is how many offsets are kept: two hours of a guest that talks all the time.
+// maxLogOffsets is the number of offsets that are kept: two hours of a guest that writes all the time.
 const maxLogOffsets = 720
 
-// logOffsets are how long a log was when, so that it can be shown from a time on although its lines have none. The file
-// has a line for each: seconds since 1970, and bytes.
+// logOffsets record the size of a log over time, so that it can be shown from a time on although its lines have none.
+// The file has a line for each: seconds since 1970, and bytes.
 type logOffsets struct {
 	path string
 	list []logOffset

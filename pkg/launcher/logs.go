@@ -17,14 +17,13 @@ type bounded struct {
 	path string
 	// Above this size, bytes, it is cut to the last rest bytes.
 	above, rest int64
-	// offsets are how long it was when; nil for a log that nobody shows by time.
+	// offsets record its size over time; nil for a log that nobody shows by time.
 	offsets *logOffsets
 	// said is the launcher's own log, in which its lines are, too; nil for a log that is only here.
 	said *passed
 }
 
-// boundedLogs are what the guest wrote to its serial port, and QEMU's complaints, which a guest provokes by
-// misusing its devices.
+// boundedLogs returns the guest's serial log, and QEMU's log, which a guest can fill by misusing its devices.
 func boundedLogs(serial, qemu string, said *lines) []bounded {
 	return []bounded{
 		{path: serial, above: 4 << 20, rest: 1 << 20, offsets: &logOffsets{path: serial + names.OffsetsSuffix}},
@@ -32,7 +31,7 @@ func boundedLogs(serial, qemu string, said *lines) []bounded {
 	}
 }
 
-// interval is how often the launcher looks at what changes without an event.
+// interval is the time between the launcher's looks at what changes without an event.
 const interval = 10 * time.Second
 
 // trimLogs keeps logs small until ctx ends.

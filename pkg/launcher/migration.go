@@ -17,7 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// socketGate is where the launcher's own gate listens.
+// socketGate is the socket of the launcher's own gate.
 const socketGate = "migration-gate.sock"
 
 // move is one migration to make.
@@ -35,16 +35,16 @@ type move struct {
 	abort chan struct{}
 }
 
-// outgoing is what is to be known of a migration besides the guest's state.
+// outgoing holds what is to be known of a migration besides the guest's state.
 type outgoing struct {
 	// paused says that the guest was paused when the migration began, and is to stay so; cancelled, that the migration
 	// was asked to end.
 	paused, cancelled bool
-	// gaveUp is why we ended it, if we did.
+	// gaveUp is the reason for which we ended it, if we did.
 	gaveUp string
-	// abort is that of its move.
+	// abort is the abort channel of its move.
 	abort chan struct{}
-	// handedOver is closed when it is known which launcher has the guest that was handed over.
+	// handedOver is closed when it is known which launcher has the guest after the handoff.
 	handedOver chan struct{}
 }
 
@@ -194,7 +194,7 @@ func (g *guest) awaitWatcher(watcher *sync.WaitGroup) {
 	}
 }
 
-// isHandedOver says that the guest was given up here.
+// isHandedOver reports whether the guest's handoff from here is complete.
 func (g *guest) isHandedOver() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

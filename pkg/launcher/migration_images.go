@@ -17,8 +17,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/disk"
 )
 
-// The images of cloud-init and sysprep are made of Secrets and ConfigMaps that may have changed since, or be gone. What
-// the guest has it keeps: the launcher that it leaves sends its images to the other one, before libvirt begins:
+// The images of cloud-init and sysprep are made of Secrets and ConfigMaps that may have changed since, or be gone. The
+// guest keeps what it has: the source launcher sends its images to the target, before libvirt begins:
 //
 //	source   {"volume":"seed","size":381440} and the bytes, for each; then {}
 //	target   "ok", or what is wrong

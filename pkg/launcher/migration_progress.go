@@ -52,7 +52,7 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 	}
 }
 
-// watched is what a migration's watcher remembers.
+// watched holds what a migration's watcher remembers.
 type watched struct {
 	*guest
 	seen     pace
@@ -80,12 +80,12 @@ func (m *watched) take(ctx context.Context, conn hypervisor.Connection, account 
 	}
 }
 
-// silencePatience is how long libvirtd may say nothing of a migration until its connections are cut: QEMU answers
-// nobody while it waits for one of them.
+// silencePatience is the time for which libvirtd may report nothing on a migration until its connections are cut: QEMU
+// answers nobody while it waits for one of them.
 const silencePatience = 30 * time.Second
 
-// cutMove gives a migration up of which libvirtd says nothing any more, and has virt-handler cut its connections. One
-// by post-copy is left alone: that would end its guest; so is one that was handed over, whose QEMU stands still.
+// cutMove gives up a migration on which libvirtd reports nothing any more, and has virt-handler cut its connections. A
+// migration by post-copy is left alone: that would end its guest; so is one in the handoff, whose QEMU stands still.
 func (g *guest) cutMove() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +99,7 @@ func (g *guest) cutMove() {
 	g.updateLocked(func(s *pb.GuestState) { s.Migration.Cut = true })
 }
 
-// lookPatience is how long an account of a migration may take until the guest is not given up for it.
+// lookPatience is the time for which a handoff waits for an account of a migration.
 const lookPatience = 5 * time.Second
 
 // stopLooking waits for the account that is being asked for, and keeps the next from being until looking is emptied.
@@ -160,7 +160,7 @@ func (g *guest) reportProgress(p hypervisor.Progress) {
 	g.updateMigration(func(m *pb.Migration) { m.Progress = message(p) })
 }
 
-// message is an account for virt-handler.
+// message returns an account for virt-handler.
 func message(p hypervisor.Progress) *pb.MigrationProgress {
 	return &pb.MigrationProgress{
 		Elapsed:   durationpb.New(p.Elapsed),

@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// notHere is why a request is refused for which there is no domain, and movedAway is why when it is elsewhere.
+	// notHere is the reason for refusing a request for which there is no domain, and movedAway the one when it is
+	// elsewhere.
 	notHere   = "the guest does not run any more"
 	movedAway = "the guest has moved to another node"
-	// tryAgain is what helps when nothing was begun.
+	// tryAgain is the advice when nothing was begun.
 	tryAgain = "; try again"
 )
 
-// isElsewhere says that the guest was given to another launcher.
+// isElsewhere reports whether the guest was given to another launcher.
 func (g *guest) isElsewhere() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -27,8 +28,8 @@ func (g *guest) isElsewhere() bool {
 	return now == lifecycle.HandedOver || now == lifecycle.MigratedAway
 }
 
-// sayMoved says in an answer to virt-handler that the guest has moved in place of that it does not run: that is no
-// end of it, and a request that comes as it leaves can be made again.
+// sayMoved changes an answer to virt-handler from "does not run" to "has moved": the guest has not ended, and a request
+// that comes as it leaves can be made again.
 func (g *guest) sayMoved(err error) error {
 	answer, ok := status.FromError(err)
 	if err == nil || !ok || !strings.Contains(answer.Message(), notHere) || !g.isElsewhere() {

@@ -91,7 +91,7 @@ func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
 	return pb.Lifecycle_LIFECYCLE_RUNNING
 }
 
-// pausedToMoveLocked says that the guest stands still because it moves.
+// pausedToMoveLocked reports whether the guest stands still because it moves.
 func (g *guest) pausedToMoveLocked(d hypervisor.Domain) bool {
 	return g.life.Now().Leaving() && (d.Moving() || g.state.Migration.GetMode() != preCopy)
 }

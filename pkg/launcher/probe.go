@@ -26,24 +26,24 @@ import (
 // which asks the launcher over a socket of its own: a line of JSON there, a line of JSON back. It is no gRPC, since a
 // client of that would make the launcher larger, and each probe slower, for one question.
 
-// probeRequest is what a probe asks for.
+// probeRequest is the request of a probe.
 type probeRequest struct {
 	// Command is to run in the guest and end with 0; without one the guest agent is to answer.
 	Command []string `json:"command,omitempty"`
 	// Arrived asks for nothing but that there is a guest, and waits for it. Pods of earlier versions ask by this key.
 	Arrived bool `json:"arrived,omitempty"`
-	// Timeout is how long that may take.
+	// Timeout bounds the probe.
 	Timeout time.Duration `json:"timeout"`
 }
 
-// probeAnswer is how it went; Message says why it did not pass.
+// probeAnswer is its result; Message says why it did not pass.
 type probeAnswer struct {
 	Passed  bool   `json:"passed"`
 	Message string `json:"message,omitempty"`
 }
 
 const (
-	// maxProbes is how many probes are answered at once; the kubelet makes one of a kind after the other.
+	// maxProbes is the number of probes that are answered at once; the kubelet makes one of a kind after the other.
 	maxProbes = 8
 	// maxProbeLine bounds a request, and maxProbeMessage what is reported of a failure, bytes.
 	maxProbeLine    = 128 << 10
@@ -120,7 +120,7 @@ func (p *prober) answer(ctx context.Context, conn net.Conn) {
 }
 
 // probe answers one request. A guest that cannot be asked, because it is moving to another node or its file systems are
-// frozen, is as it was when it was last asked.
+// frozen, keeps its last answer.
 func (p *prober) probe(ctx context.Context, r probeRequest) probeAnswer {
 	g := p.service.guest
 	state, changed := g.watch()

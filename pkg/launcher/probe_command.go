@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// newProbeCommand is `virt-launcher probe`, which the kubelet runs.
+// newProbeCommand returns the command `virt-launcher probe`, which the kubelet runs.
 func newProbeCommand() *cobra.Command {
 	request := probeRequest{Timeout: time.Second}
 	runDir := names.RunDir

@@ -22,9 +22,9 @@ type process interface {
 // errQEMUEnded says that the process whose number libvirt has kept is gone, whatever libvirtd knows yet.
 var errQEMUEnded = errors.New("it has ended")
 
-// findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's
-// by now, so its name is looked at, too, once nobody else can get the number. The error is errQEMUEnded when no such
-// process is left, or what is left of it is what nobody has waited for.
+// findQEMU finds the domain's QEMU by the file in which libvirt keeps its PID. The PID may be another process's by now,
+// so its name is looked at, too, once nobody else can get the PID. The error is errQEMUEnded when no such process is
+// left, or only one that has ended and waits to be reaped.
 func findQEMU(pidFile, emulator string) (process, error) {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -58,18 +58,18 @@ func findQEMU(pidFile, emulator string) (process, error) {
 	return found, nil
 }
 
-// stat is what the kernel says of a process.
+// stat holds the kernel's report on a process.
 type stat struct {
 	name, state string
-	// flags and pending are those of its first thread: PF_…, and the signals that it has yet to take, from bit 0.
+	// flags and pending are its first thread's: PF_…, and the signals that it has yet to take, from bit 0.
 	flags, pending uint64
 }
 
 // exiting is the flag PF_EXITING: the thread never runs its program again.
 const exiting = 0x4
 
-// dies reports whether the process has ended or runs nothing of its program any more. A busy machine may take long from
-// a SIGKILL, which each thread of the process gets, to the first thread's end; that one is the one that QEMU obeys in.
+// dies reports whether the process has ended or runs nothing of its program any more. A busy node may take long from a
+// SIGKILL, which each thread of the process gets, to the end of the first thread, which is QEMU's main thread.
 func (s stat) dies() bool {
 	return s.state == "Z" || s.state == "X" || s.flags&exiting != 0 || s.pending&(1<<(syscall.SIGKILL-1)) != 0
 }
@@ -108,7 +108,7 @@ func parseStat(text string) (s stat, err error) {
 	return s, nil
 }
 
-// maxQEMULog is how much of the end of QEMU's log is read, bytes.
+// maxQEMULog is the most that is read from the end of QEMU's log, bytes.
 const maxQEMULog = 16 << 10
 
 // lastWords finds how a domain ended that is gone when the daemon comes back: libvirt's log says so

@@ -18,8 +18,8 @@ import (
 )
 
 // makeRun has the guest run: from the memory of the snapshot that its VM was restored from, if there is one, or else by
-// booting. A guest that cannot be resumed is not booted instead: its disks are as those of a machine that lost its
-// power, and only its user knows whether that will do.
+// booting. A guest that cannot be resumed is not booted instead: its disks are as after a power loss, and only its user
+// knows whether that will do.
 func (s *service) makeRun(
 	ctx context.Context, vmi *v1.VirtualMachineInstance, xml string, known func(*pb.GuestState),
 ) error {

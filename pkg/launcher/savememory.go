@@ -41,7 +41,7 @@ func (s *saving) over() bool {
 	}
 }
 
-// answer is what virt-handler gets to know of a save.
+// answer returns the report on a save for virt-handler.
 func (s *saving) answer() *pb.SavedMemory {
 	out := &pb.SavedMemory{Began: timestamppb.New(s.began)}
 	if s.over() {
@@ -163,7 +163,7 @@ func (f *freezer) write(ctx context.Context, s *saving) (int64, error) {
 	return size, nil
 }
 
-// errGoneOn is why a save ends whose guest does not stand still any more.
+// errGoneOn is the error of a save whose guest does not stand still any more.
 var errGoneOn = errors.New("the guest has gone on before its memory was saved")
 
 // hasRoom fails for a claim on which the guest's memory has no room, when so many more bytes are free.

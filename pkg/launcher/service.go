@@ -10,7 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network/dhcp"
 )
 
-// service is what virt-handler calls.
+// service serves virt-handler's calls.
 type service struct {
 	pb.UnimplementedLauncherServer
 	options Options
@@ -32,9 +32,9 @@ type service struct {
 	reporter    *metricsReporter
 	dumper      *dumper
 	fence       *fence
-	// images has those that are to come with a guest, once.
+	// images has the images that are to come with a guest, once.
 	images chan incomingImages
-	// running are the programs in the guest that somebody waits for.
+	// running counts the programs in the guest that somebody waits for.
 	running slots
 	// copying are the files that are copied to or from the guest.
 	copying slots
@@ -55,7 +55,7 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 	}
 }
 
-// terminate is what SIGTERM does: a Start under way ends or has ended first.
+// terminate handles SIGTERM: a Start under way ends or has ended first.
 func (s *service) terminate(grace time.Duration) {
 	s.starting.Lock()
 	defer s.starting.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// pressInterval is how often the power button is pressed: a guest that has not booted far enough does not
-// notice it, and one that is shutting down already does not mind.
+// pressInterval is the interval at which the power button is pressed: a guest that has not booted far enough does not
+// notice it, and one that is shutting down already ignores it.
 const pressInterval = 2 * time.Second
 
 // retry is the pause after libvirt refused to power the guest off.
@@ -52,7 +52,7 @@ func (g *guest) terminate() {
 	g.terminated = true
 }
 
-// shuttingDown says whether shutdown was called.
+// shuttingDown reports whether shutdown was called.
 func (g *guest) shuttingDown() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

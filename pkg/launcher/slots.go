@@ -8,7 +8,7 @@ import (
 // slots bound how much of one kind goes on at once, by their capacity.
 type slots chan struct{}
 
-// begin takes a slot, which end gives back, or refuses what would be one too many. what says what goes on.
+// begin takes a slot, which end gives back, or refuses when none is free. what names the work.
 func (s slots) begin(what string) (end func(), err error) {
 	select {
 	case s <- struct{}{}:

@@ -19,10 +19,10 @@ type link struct {
 	conn net.Conn
 	// gate keeps libvirt from ending the guest here; nil where libvirt decides.
 	gate *gate
-	// verdict has what became of the migration, once.
+	// verdict has the outcome of the migration, once.
 	verdict chan bool
 	done    chan struct{}
-	// answered says that the other side was asked to take the guest over.
+	// answered says that the target was asked to take the guest over.
 	answered atomic.Bool
 }
 
@@ -52,7 +52,7 @@ func (g *guest) reach(ctx context.Context, m *move) (*link, error) {
 	return l, nil
 }
 
-// close writes to the other side that the guest has moved, or nothing, and ends the link.
+// close writes to the target that the guest has moved, or nothing, and ends the link.
 func (l *link) close(moved bool) {
 	l.verdict <- moved
 	// Whoever waits for a word that will not come stops; one that has come is answered within the deadline.
@@ -68,12 +68,12 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
 
-// receivedPatience is how long the other launcher may take to say that the guest is there, once libvirt has said so.
-// Then the guest stays: nobody was asked to start it there.
+// receivedPatience is the time that the other launcher has to report that the guest is there, once libvirt has reported
+// it. Then the guest stays: nobody was asked to start it there.
 const receivedPatience = 10 * time.Second
 
-// answerTarget answers the target: at once if the guest can be handed over as soon as it is there, or else when it is
-// known what became of it.
+// answerTarget answers the target: at once if the handoff can begin as soon as the guest is there, or else when it is
+// known what became of the guest.
 func (g *guest) answerTarget(ctx context.Context, l *link, uid, socket string) {
 	defer l.conn.Close()
 	heard := make(chan struct{})
@@ -130,14 +130,15 @@ func (g *guest) pausedBefore() bool {
 	return g.migration.paused
 }
 
-// endPatience is how long libvirt may take to say how a stopped guest is. When the word from the target came to it as
-// well and it is just ending the guest, it says nothing until QEMU is gone, and a stopped one does not obey SIGTERM:
-// libvirt waits ten seconds before it sends SIGKILL (virProcessKillPainfully), in which the guest would run nowhere.
+// endPatience is the time that libvirt may take to report the state of a stopped guest. When the word from the target
+// came to libvirt as well and it is just ending the guest, it says nothing until QEMU is gone, and a stopped one does
+// not obey SIGTERM: libvirt waits ten seconds before it sends SIGKILL (virProcessKillPainfully), in which the guest
+// would run nowhere.
 const endPatience = 250 * time.Millisecond
 
 var errEnding = errors.New("libvirtd has something to do with it first")
 
-// looked is what a look at the domain gave.
+// looked is the result of a look at the domain.
 type looked struct {
 	domain hypervisor.Domain
 	err    error
@@ -188,7 +189,7 @@ func (g *guest) commit(ctx context.Context, uid string) (_ handoff, err error) {
 			<-g.looking
 		}
 	}()
-	// Stopped, it cannot be let go on between the look and the end.
+	// Stopped, it cannot be resumed between the look and the end.
 	if err := qemu.Signal(syscall.SIGSTOP); err != nil {
 		return handoff{}, fmt.Errorf("stop QEMU: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// handoffPatience is how long the other launcher may take to start the guest until that is reported: the guest
+	// handoffPatience is the time that the other launcher may take to start the guest until that is reported: the guest
 	// shows as paused then, and virt-handler looks at what became of the other one.
 	handoffPatience = time.Second
 	// handoffRedial is the pause between two connections to it.
@@ -31,8 +31,8 @@ type handoff struct {
 	paused bool
 }
 
-// handOff has the other launcher start the guest. It returns when that one says that the guest runs, and has ended the
-// QEMU here then; or when the other side is known to have ended without having run it, and the guest goes on here. As
+// handOff has the other launcher start the guest. It returns when that one reports that the guest runs, and has ended
+// the QEMU here then; or when the target is known to have ended without having run it, and the guest goes on here. As
 // long as it is not known which, the guest stands still.
 func (g *guest) handOff(ctx context.Context, l *link, h handoff, socket string) {
 	defer func() { _ = h.qemu.Release() }()
@@ -67,8 +67,8 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, socket string) 
 	}
 }
 
-// untilKnown asks the other launcher to start the guest until it says what became of it: wordRunning, or wordDead;
-// empty when ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was
+// untilKnown asks the other launcher to start the guest until it answers what became of it: wordRunning, or wordDead;
+// "" when ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was
 // heard.
 func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, socket string) string {
 	ready := true // the first connection has said so
@@ -129,7 +129,8 @@ func converse(conn net.Conn, answer string, ready bool) string {
 	}
 }
 
-// reportHandoff says that the guest stands still because the target has not said yet that it runs, or no longer does.
+// reportHandoff reports to virt-handler that the guest stands still because the target has not confirmed yet that it
+// runs, or no longer does.
 func (g *guest) reportHandoff(waits bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +165,7 @@ func (g *guest) endHandoff(moved bool) {
 	close(known)
 }
 
-// awaitHandoff waits until it is known where the guest is, if it is being handed over; false when ctx ended before.
+// awaitHandoff waits until a handoff under way is over and it is known where the guest is; false when ctx ended before.
 func (g *guest) awaitHandoff(ctx context.Context) bool {
 	g.mu.Lock()
 	handing, known := g.life.Now() == lifecycle.HandingOver, g.migration.handedOver
@@ -187,9 +188,9 @@ func (g *guest) handing() bool {
 	return g.life.Now() == lifecycle.HandingOver
 }
 
-// decide says what became of a guest that is being handed over, where that is known from elsewhere: wordDead, that the
-// other launcher has ended without having run it, and it goes on here; wordRunning, that it has no business here any
-// more. It reports whether the guest is being handed over.
+// decide settles a handoff under way by what is known from elsewhere: wordDead, the other launcher has ended without
+// having run the guest, which goes on here; wordRunning, the guest has left here for good. It reports whether a handoff
+// is under way.
 func (g *guest) decide(word string) bool {
 	if !g.handing() {
 		return false

@@ -98,7 +98,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	return nil
 }
 
-// ingredients are what a guest's domain is made of.
+// ingredients are what a guest's domain is built from.
 type ingredients struct {
 	images map[string]domain.Source
 	kernel disk.Kernel
@@ -181,7 +181,7 @@ func (s *service) read(req *pb.StartRequest) (*v1.VirtualMachineInstance, networ
 	return vmi, plan, nil
 }
 
-// facts are what the domain depends on besides the VMI.
+// facts returns what the domain depends on besides the VMI.
 func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvram string) domain.Facts {
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
 	var usb []string
@@ -210,7 +210,7 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 	}
 }
 
-// startError gives an error the code by which virt-handler knows whether to try again.
+// startError adds to an error the code by which virt-handler knows whether to try again.
 func startError(vmi *v1.VirtualMachineInstance, images map[string]domain.Source, err error) error {
 	var locked *hypervisor.LockedError
 	if _, said := status.FromError(err); said {

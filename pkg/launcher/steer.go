@@ -21,8 +21,8 @@ func (s *service) Pause(ctx context.Context, _ *pb.PauseRequest) (*pb.PauseRespo
 	return &pb.PauseResponse{}, s.steer(ctx, want, do)
 }
 
-// Unpause implements the contract. A guest that a freeze has paused is not its user's to let go: what it is frozen for
-// would be of several moments.
+// Unpause implements the contract. It refuses to resume a guest that a freeze has paused: its snapshots would be of
+// several moments.
 func (s *service) Unpause(ctx context.Context, _ *pb.UnpauseRequest) (*pb.UnpauseResponse, error) {
 	if s.guest.isHeld() {
 		return nil, errHeld

@@ -17,7 +17,7 @@ import (
 // takeOverPause is the pause between attempts to start a guest that was received.
 const takeOverPause = 50 * time.Millisecond
 
-// startTries is how often the start of a received guest is tried.
+// startTries is the number of attempts to start a received guest.
 const startTries = 100
 
 // takeOver starts a received guest, whose source has let it go; or with paused leaves it as it is.
@@ -89,10 +89,9 @@ func (g *guest) qemuEnded() (bool, error) {
 	return false, nil
 }
 
-// beforeStart notes that the guest may have run here from now on, or reports that it has ended: whoever looks at its
+// beforeStart records that the guest may have run here from now on, or reports that it has ended: a reader of its
 // termination message must not take an older memory for the guest's once this one may have written to the disks. That
-// QEMU lives is looked at last, since a launcher may be stopped for long in here; when it does not, the guest never
-// ran.
+// QEMU lives is checked last, since a launcher may be stopped for long in here; when it does not, the guest never ran.
 func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (ended bool, err error) {
 	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
 		return true, nil

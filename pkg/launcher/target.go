@@ -120,7 +120,7 @@ type incomingGuest struct {
 }
 
 // holdReceived takes the block devices of a guest that comes by a migration, as Start does, once it runs here and its
-// source has let them go. Until then it answers the source.
+// source has released them. Until then it answers the source.
 func (s *service) holdReceived(ctx context.Context) {
 	var devices []string
 	var vmi *v1.VirtualMachineInstance
@@ -133,7 +133,8 @@ func (s *service) holdReceived(ctx context.Context) {
 			s.serveSource(ctx, a.listener)
 		}()
 		defer func() {
-			// Nothing comes any more. virt-handler may have said that the guest was let go, so nobody need have called.
+			// Nothing comes any more. virt-handler may have reported that the source released the guest, so nobody need
+			// have called.
 			a.images.Close()
 			a.listener.Close()
 			<-answering
@@ -166,7 +167,7 @@ func (s *service) holdReceived(ctx context.Context) {
 	}
 }
 
-// expect says that a guest is to come; targets are its disks' names, images its container disks' checksums.
+// expect records that a guest is to come; targets are its disks' names, images its container disks' checksums.
 func (g *guest) expect(targets map[string]string, images map[string]uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -47,7 +47,7 @@ func (s *service) serveSource(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// askToTakeOver waits for the guest, has it started once the other side has let it go, and says so.
+// askToTakeOver waits for the guest, has it started once the source has released it, and reports that.
 func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -113,7 +113,7 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	return say(wordRunning)
 }
 
-// sayDead reports to the other side that the guest has ended here without having run, and waits until it has heard.
+// sayDead reports to the source that the guest has ended here without having run, and waits until it has heard.
 func (s *service) sayDead(say func(string) error, conn net.Conn, answer <-chan error) error {
 	if err := say(wordDead); err != nil {
 		return errors.Join(err, conn.Close(), <-answer)
@@ -138,7 +138,7 @@ func (s *service) TakeOver(ctx context.Context, req *pb.TakeOverRequest) (*pb.Ta
 	return &pb.TakeOverResponse{}, s.guest.takeOver(ctx, req.Paused)
 }
 
-// neverRanPatience is how long a launcher whose guest has ended before it was started stays to report that.
+// neverRanPatience is the time that a launcher whose guest has ended before it was started stays to report that.
 const neverRanPatience = 5 * time.Second
 
 // reportNeverRan ends the launcher after neverRanPatience: its termination message says the same.

@@ -22,7 +22,7 @@ import (
 // is to outlive it is there.
 type stateSync struct {
 	guest *guest
-	// claim is where the pod has the claim, local has libvirt's directory of a guest's TPM, by firmware UUID.
+	// claim is the mount point of the claim in the pod, local libvirt's directory of a guest's TPM, by firmware UUID.
 	claim string
 	local func(uuid string) string
 	owner string
@@ -31,7 +31,7 @@ type stateSync struct {
 	kept chan keptState
 }
 
-// keptState is what of a guest is to outlive it.
+// keptState is the state of a guest that is to outlive it.
 type keptState struct {
 	// tpm is nil where the TPM's state is not kept.
 	tpm *tpmstate.Store
@@ -170,7 +170,7 @@ func isLeaving(state *pb.GuestState) bool {
 	return phase == pb.MigrationPhase_MIGRATION_PHASE_RUNNING || phase == pb.MigrationPhase_MIGRATION_PHASE_COMPLETED
 }
 
-// reportSaved says in the guest's state that all that is kept is on the claim, once that is so.
+// reportSaved records in the guest's state that all that is kept is on the claim, once that is so.
 func (k *stateSync) reportSaved(ctx context.Context, kept keptState, taken <-chan struct{}) {
 	select {
 	case <-taken:
@@ -191,7 +191,7 @@ func (k *stateSync) reportSaved(ctx context.Context, kept keptState, taken <-cha
 	}
 }
 
-// nvram is the file of a guest's EFI variables: on the claim, if they are to outlive it.
+// nvram returns the file of a guest's EFI variables: on the claim, if they are to outlive it.
 func (s *service) nvram(vmi *v1.VirtualMachineInstance) (string, error) {
 	if !vmstate.EFI(&vmi.Spec) {
 		return filepath.Join(s.options.RunDir, "nvram.fd"), nil

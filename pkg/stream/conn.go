@@ -27,18 +27,18 @@ import (
 // Subprotocol is the protocol that a client offers in Sec-WebSocket-Protocol, as KubeVirt's does.
 const Subprotocol = "plain.kubevirt.io"
 
-// BufferSize is the size, in bytes, of what Splice copies at once. A reader with a buffer of this
-// size sees the fewest system calls.
+// BufferSize is the number of bytes that Splice copies at once. A reader with a buffer of this size sees the fewest
+// system calls.
 const BufferSize = 64 << 10
 
 const (
 	// pingPeriod and silence are the defaults of Options.
 	pingPeriod = 20 * time.Second
-	// Stall is how long the peer of a stream may take nothing of what is sent to it. It may well be a program that
-	// somebody has stopped to look at, so it is long; it ends what would hold memory for ever.
+	// Stall is the time for which the peer of a stream may take nothing of what is sent to it. It may well be a program
+	// that somebody has stopped to look at, so it is long; it ends what would hold memory for ever.
 	Stall   = 10 * time.Minute
 	silence = 50 * time.Second
-	// linger is how long Close waits for the peer's close frame before it cuts the connection.
+	// linger is the time that Close waits for the peer's close frame before it cuts the connection.
 	linger = time.Second
 	// frameBuffer is the size of a connection's read and pooled write buffer.
 	frameBuffer = 32 << 10
@@ -52,17 +52,17 @@ var ErrPeerSilent = errors.New("the peer does not answer any more")
 // answer.
 var ErrPeerStalled = errors.New("the peer has taken nothing for too long")
 
-// Options tune a connection; the zero value is what production uses.
+// Options tune a connection; the zero value is for production.
 type Options struct {
 	// PingPeriod is the time between pings, 20 s unless set.
 	PingPeriod time.Duration
-	// Silence is how long a peer may send nothing while it is being read from, 50 s unless set.
+	// Silence is the time for which a peer may send nothing while it is being read from, 50 s unless set.
 	Silence time.Duration
-	// Stall is how long one Write may take, 10 minutes unless set.
+	// Stall bounds one Write, 10 minutes unless set.
 	Stall time.Duration
-	// Linger is how long Close waits for the peer to close too, 1 s unless set.
+	// Linger is the time that Close waits for the peer to close too, 1 s unless set.
 	Linger time.Duration
-	// Subprotocol is that of the websocket, ours unless set.
+	// Subprotocol is the websocket's, ours unless set.
 	Subprotocol string
 }
 
@@ -328,8 +328,8 @@ func (c *Conn) sendClose(code int, reason string, deadline time.Time) error {
 // was written before arrives.
 func (c *Conn) Close() error { return c.CloseWithReason(websocket.CloseNormalClosure, "") }
 
-// CloseWithReason is Close with a code and a text for the peer, whose Read returns them as a
-// *CloseError unless the code is 1000. The text is cut at 123 bytes, the protocol's limit.
+// CloseWithReason does what Close does, with a code and a text for the peer, whose Read returns them as a *CloseError
+// unless the code is 1000. The text is cut at 123 bytes, the protocol's limit.
 func (c *Conn) CloseWithReason(code int, reason string) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
@@ -386,8 +386,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// SetReadDeadline makes Read fail at that time. Unlike a socket's, a Read that has failed so cannot
-// be repeated: the connection is of no more use for reading.
+// SetReadDeadline makes Read fail at that time. Unlike a socket's, a Read that has failed so cannot be repeated: the
+// connection cannot be read from any more.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.deadlineMu.Lock()
 	c.userDeadline = t
@@ -396,7 +396,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline makes Write fail at that time; the connection is then of no more use for writing.
+// SetWriteDeadline makes Write fail at that time; the connection cannot be written to any more then.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.deadlineMu.Lock()
 	defer c.deadlineMu.Unlock()

@@ -30,7 +30,7 @@ func Dial(ctx context.Context, cfg *rest.Config, path string, query url.Values, 
 	return NewDialer(cfg).Dial(ctx, path, query, opts)
 }
 
-// sessions is how many TLS sessions a Dialer keeps: one for each address that the server's name leads to.
+// sessions is the number of TLS sessions that a Dialer keeps: one for each address that the server's name leads to.
 const sessions = 8
 
 // Dialer opens streams of one server again and again. It reads certificates once and resumes TLS sessions, which takes
@@ -89,8 +89,8 @@ func (d *Dialer) Dial(ctx context.Context, path string, query url.Values, opts O
 	return u.open(ctx, rt, target, nil)
 }
 
-// DialURL opens a stream with a given TLS configuration and header, which may be nil, and no proxy: what one
-// server uses to reach another. The URL's scheme is http or https.
+// DialURL opens a stream with a given TLS configuration and header, which may be nil, and no proxy, from one server to
+// another. The URL's scheme is http or https.
 func DialURL(
 	ctx context.Context, target *url.URL, tlsConfig *tls.Config, header http.Header, opts Options,
 ) (*Conn, error) {
@@ -198,8 +198,8 @@ func (u *upgradeRoundTripper) RoundTrip(req *http.Request) (*http.Response, erro
 	return resp, nil
 }
 
-// refusal is the error of a response other than the upgrade. The body has been cut at 1 KiB by the
-// websocket library; a Status is shorter unless somebody chats.
+// refusal returns the error of a response other than the upgrade. The body has been cut at 1 KiB by the websocket
+// library; a Status is mostly shorter.
 func refusal(resp *http.Response) error {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 type CloseError struct {
 	// Code is the websocket close code, CodeAbnormal when the connection broke.
 	Code int
-	// Reason is what the peer said, possibly nothing.
+	// Reason is the peer's text, possibly empty.
 	Reason string
 
 	cause error
@@ -48,10 +48,10 @@ func (e *CloseError) Error() string {
 	}
 }
 
-// Unwrap gives the network's error of a connection that broke, or nil.
+// Unwrap returns the network's error of a connection that broke, or nil.
 func (e *CloseError) Unwrap() error { return e.cause }
 
-// closeReason returns the code and text by which the other side of a splice knows err.
+// closeReason returns the code and text that tell the other side of a splice about err.
 func closeReason(err error) (int, string) {
 	var closed *CloseError
 	if errors.As(err, &closed) {

@@ -19,7 +19,7 @@ type Packets struct{ *Conn }
 
 var _ net.Conn = Packets{}
 
-// Read returns the next datagram. Its errors are those of Conn.Read, and ErrPacketTooLong.
+// Read returns the next datagram. Its errors are Conn.Read's, and ErrPacketTooLong.
 func (p Packets) Read(b []byte) (int, error) {
 	c := p.Conn
 	c.readMu.Lock()

@@ -15,7 +15,7 @@ const PodPortProtocol = "v4.channel.k8s.io"
 
 const (
 	channelData, channelError = 0, 1
-	// maxRefusal bounds what is read of a node's words, bytes.
+	// maxRefusal bounds what is read of a node's message, bytes.
 	maxRefusal = 1 << 10
 	// maxMessage is the most that Write puts into one message, bytes.
 	maxMessage = 32 << 10
@@ -26,7 +26,7 @@ const (
 type PodPort struct {
 	*Conn
 	port uint16
-	// greeted says of which channels the port has been read.
+	// greeted says from which channels the port has been read.
 	greeted [2]bool
 	reader  io.Reader // rest of the current message
 }
@@ -36,8 +36,7 @@ var _ net.Conn = (*PodPort)(nil)
 // NewPodPort makes one of a Conn to that port.
 func NewPodPort(conn *Conn, port uint16) *PodPort { return &PodPort{Conn: conn, port: port} }
 
-// Read reads what the pod has sent. Its errors are those of Conn.Read, and what the node says when nothing listens at
-// the port.
+// Read reads what the pod has sent. Its errors are Conn.Read's, and the node's when nothing listens at the port.
 func (p *PodPort) Read(b []byte) (int, error) {
 	c := p.Conn
 	c.readMu.Lock()

@@ -15,7 +15,7 @@ type Socket struct {
 	sent *sent
 }
 
-// sent is what a Socket's writes have come to.
+// sent is the result of a Socket's writes.
 type sent struct {
 	mu    sync.Mutex // held while a write is under way
 	reset error      // the write that found the connection reset

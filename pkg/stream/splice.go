@@ -14,8 +14,7 @@ var buffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// writeCloser is what a connection has whose directions end apart: *Conn, *net.TCPConn, *net.UnixConn,
-// *tls.Conn.
+// writeCloser is a connection whose directions end apart: *Conn, *net.TCPConn, *net.UnixConn, *tls.Conn.
 type writeCloser interface{ CloseWrite() error }
 
 // reasonCloser is a connection that can write to its peer why it ends.

@@ -20,11 +20,11 @@ const (
 	collectAt   = 25
 	memoryLimit = 48 << 20
 	processors  = 2
-	// component is what the log calls it.
+	// component is its name in the log.
 	component = names.VirtUpload
 )
 
-// NewCommand is `virt-launcher upload`.
+// NewCommand returns the command `virt-launcher upload`.
 func NewCommand() *cobra.Command {
 	o := Options{
 		Socket: filepath.Join(names.RunDir, names.SocketUpload), Scratch: names.UploadScratchDir,

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of the program that reads a stranger's image.
+// Limits of the program that reads an untrusted image.
 const (
 	addressSpace = 2 << 30
 	processorSec = 2 * 60 * 60

@@ -19,11 +19,11 @@ var drivers = map[imageformat.Format]string{
 	imageformat.VHDX: "driver=vhdx",
 }
 
-// maxWords is how much of what qemu-img says is kept, bytes.
+// maxWords is the most that is kept of qemu-img's output, bytes.
 const maxWords = 1 << 10
 
 // convert has qemu-img write the disk of an image to a file or device, which is zero where zero says so. The names are
-// our own, and the format is told: nothing is found out by what is in the image.
+// our own, and the format is given: nothing is detected from the image's contents.
 func (o Options) convert(
 	ctx context.Context, image string, format imageformat.Format, to string, zero bool,
 ) error {
@@ -34,7 +34,7 @@ func (o Options) convert(
 	ctx, cancel := context.WithTimeout(ctx, o.ConvertLimit)
 	defer cancel()
 	if format == imageformat.QCOW2 {
-		// Else what is missing of a damaged image is zero on the disk, and nobody is told.
+		// Else what is missing of a damaged image is zero on the disk, and nobody learns of it.
 		const leaks = 3 // clusters that nobody uses
 		if said, err := o.run(ctx, "check", "-q", "--image-opts", source); err != nil && exitCode(err) != leaks {
 			return o.why(ctx, err, said, "the qcow2 image is damaged: repair it first, with qemu-img check -r all")
@@ -71,7 +71,7 @@ func exitCode(err error) int {
 	return -1
 }
 
-// why says why qemu-img has failed.
+// why returns why qemu-img has failed.
 func (o Options) why(ctx context.Context, err error, said, sentence string) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -19,7 +19,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
-// maxWindow is how far back compressed data may refer, bytes: xz -9 needs so much. The server's memory is little more.
+// maxWindow is the farthest that compressed data may refer back, bytes: xz -9 needs so much. The server's memory is
+// little more.
 const maxWindow = 64 << 20
 
 // errStopped ends the intake of an upload that has ended.
@@ -31,7 +32,7 @@ type intake struct {
 	mu   sync.Mutex // of take
 	sum  hash.Hash
 	pipe *io.PipeWriter
-	// copied is closed when the other end of the pipe has ended, with what came of it.
+	// copied is closed when the other end of the pipe has ended; err is its result then.
 	copied  chan struct{}
 	format  imageformat.Format
 	virtual int64
@@ -155,7 +156,7 @@ func (i *intake) copy(r io.Reader) error {
 	return err
 }
 
-// reader says of errors of compressed data what they are.
+// reader explains errors of compressed data.
 type reader struct {
 	io.Reader
 	compression imageformat.Compression
@@ -207,8 +208,8 @@ func decompress(in io.Reader, head []byte, compression imageformat.Compression) 
 	return io.NopCloser(in), nil
 }
 
-// xzHead is how many bytes of an xz file say how large its dictionary is: the stream's header, and the longest header
-// of a block that names its sizes.
+// xzHead is the number of bytes of an xz file that say how large its dictionary is: the stream's header, and the
+// longest header of a block that names its sizes.
 const xzHead = 12 + 32
 
 // checkXZ refuses a dictionary that takes too much memory. The header of a block is its size, flags, its two sizes if

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// orderTime is how long a client may take to say what it wants.
+	// orderTime is the time in which a client must send its order.
 	orderTime = 10 * time.Second
-	// tellEvery is how often at most a sender is told of the state.
+	// tellEvery is the least time between two reports of the state to a sender.
 	tellEvery = 250 * time.Millisecond
 	// maxClients bounds how many connections are open.
 	maxClients = 16
@@ -85,7 +85,7 @@ func (u *upload) client(conn net.Conn) {
 	gone := make(chan struct{})
 	telling.Go(func() { u.tell(conn, gone) })
 	u.receive(in)
-	// All has come, or the client has gone, or nothing more is wanted of it. What it gets is the end.
+	// All has come, or the client has gone, or nothing more is wanted of it. It gets the final state.
 	if u.now().Phase == uploads.Receiving {
 		close(gone)
 	}
@@ -174,7 +174,7 @@ func (u *upload) receive(in io.Reader) {
 	}
 }
 
-// tell says each new state, to the final one, or until the client has gone.
+// tell sends each new state, to the final one, or until the client has gone.
 func (u *upload) tell(conn net.Conn, gone <-chan struct{}) {
 	for {
 		u.mu.Lock()

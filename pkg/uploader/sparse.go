@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// chunk is what is read and written at once, bytes; block what is left out when it is zero.
+	// chunk is the most that is read and written at once, bytes; block the unit that is left out when it is zero.
 	chunk = 256 << 10
 	block = 4 << 10
-	// syncEvery is after how many bytes what was written goes to the disk, so that the end need not wait for all of it
-	// and the pod's memory is not full of it.
+	// syncEvery is the number of bytes after which the written data goes to the disk, so that the end need not wait for
+	// all of it and the pod's memory is not full of it.
 	syncEvery = 64 << 20
 )
 
@@ -135,5 +135,5 @@ func eachChunk(f *os.File, image io.Reader, limit int64, write func(p []byte, at
 
 func isZero(p []byte) bool { return bytes.Equal(p, zeros[:len(p)]) }
 
-// isFull reports whether an error is that of a file system without room.
+// isFull reports whether an error says that a file system has no room.
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -34,10 +34,10 @@ const mebibyte = 1 << 20
 // imageMetadata is the part of a claim's free space that an image leaves for the map of its own blocks.
 const imageMetadata = 128
 
-// claim is what both kinds of target have.
+// claim holds what both kinds of target have.
 type claim struct {
 	o Options
-	// limit is how large a disk may be, bytes.
+	// limit is the greatest size of a disk, bytes.
 	limit int64
 	// virtual is virtualSize.
 	virtual int64
@@ -187,8 +187,8 @@ func (d *directory) finish(ctx context.Context, format imageformat.Format, virtu
 	return size, syncDirectory(d.o.Directory)
 }
 
-// diskSize is as large as a disk that is made on an empty claim: its capacity less what the file system needs, and no
-// more than is free.
+// diskSize returns the size of a disk that is made on an empty claim: its capacity less what the file system needs, and
+// no more than is free.
 func (d *directory) diskSize() int64 {
 	size := d.limit
 	if d.o.Capacity > 0 {

@@ -1,11 +1,11 @@
-// Package uploader is what runs in the pod that takes the upload of one disk image: `virt-launcher upload`. It listens
+// Package uploader is the server in the pod that takes the upload of one disk image: `virt-launcher upload`. It listens
 // at a unix socket in the pod's run volume, to which the node's virt-handler leads one client at a time. The bytes go
 // through a checksum, are decompressed, and become a raw disk: sparse and at once when they are raw, else by way of a
-// file that qemu-img converts, confined, when imageformat has nothing against it.
+// file that qemu-img converts, confined, when imageformat accepts it.
 //
 // A connection may be cut at any byte: the next one goes on where the pod is. Nothing on the claim looks like a disk
-// before all of it is there and verified: disk.img gets its name at the end. How it ended is the container's
-// termination message, which virt-controller writes to the claim.
+// before all of it is there and verified: disk.img gets its name at the end. The result is the container's termination
+// message, which virt-controller writes to the claim.
 package uploader
 
 import (
@@ -27,9 +27,9 @@ import (
 type Options struct {
 	// Request is the upload.
 	Request uploads.Request
-	// Socket is where to listen.
+	// Socket is the socket to listen at.
 	Socket string
-	// Directory is where the claim's file system is mounted; Device is the claim's block device instead.
+	// Directory is the mount point of the claim's file system; Device is the claim's block device instead.
 	Directory, Device string
 	// Scratch is a directory for images that are to be converted to a device.
 	Scratch string
@@ -37,9 +37,9 @@ type Options struct {
 	Capacity int64
 	// Overhead is the share of a claim that its file system needs for itself.
 	Overhead float64
-	// Idle is how long no byte may come before the upload is given up.
+	// Idle is the time without a byte after which the upload is given up.
 	Idle time.Duration
-	// ConvertLimit is how long a conversion may take.
+	// ConvertLimit bounds the time of a conversion.
 	ConvertLimit time.Duration
 	// Confined is the command that confines the program that follows.
 	Confined []string
@@ -50,14 +50,15 @@ type Options struct {
 	Log            *slog.Logger
 }
 
-// disk is the name of the image on a claim with a file system; KubeVirt's. The others are of an upload under way.
+// disk is the name of the image on a claim with a file system; KubeVirt's. The others are the names of files of an
+// upload under way.
 const (
 	disk       = "disk.img"
 	unfinished = ".virtkit-upload.img"
 	staged     = ".virtkit-upload.staged"
 )
 
-// linger is how long a client has to take the last word.
+// linger is the time that a client has to take the last message.
 const linger = 5 * time.Second
 
 // upload is one upload.
@@ -157,14 +158,14 @@ func (u *upload) watch(ctx context.Context) {
 	}
 }
 
-// now is the state.
+// now returns the state.
 func (u *upload) now() uploads.State {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.state
 }
 
-// change changes the state, unless it is final, and tells who waits for that.
+// change changes the state, unless it is final, and wakes those who wait for that.
 func (u *upload) change(what func(*uploads.State)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -188,7 +189,7 @@ func (u *upload) fail(err error) {
 	})
 }
 
-// close takes away what an upload that failed has left, once nobody works at it.
+// close removes what an upload that failed has left, once nobody works at it.
 func (u *upload) close() {
 	intact := u.intake.stop() && u.target.untouched()
 	if err := u.target.discard(); err != nil {
@@ -212,7 +213,7 @@ func (o Options) end(state uploads.State) error {
 	return nil
 }
 
-// sentence is an error as users are to read it.
+// sentence returns an error as users are to read it.
 func sentence(err error) string {
 	var refused *imageformat.RefusedError
 	switch {

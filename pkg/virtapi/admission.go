@@ -32,7 +32,7 @@ const maxReview = 2*maxBody + 64<<10
 // no care. defaults gives the configuration of the moment.
 type admission struct {
 	defaults func() surface.Defaults
-	// referents is how a VM's instance type and preference are read.
+	// referents reads a VM's instance type and preference.
 	referents instancetype.Reader
 	// instance reads a VirtualMachineInstance, which is to migrate.
 	instance  func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
@@ -42,7 +42,7 @@ type admission struct {
 		*authorizationv1.SubjectAccessReview, error)
 }
 
-// paths are the webhooks by path, as manifests/base/webhooks.yaml names them.
+// paths returns the webhooks by path, as manifests/base/webhooks.yaml names them.
 func (a *admission) paths() map[string]webhook {
 	return map[string]webhook{
 		"/mutate/virtualmachines":           known[v1.VirtualMachine](a.defaultMachine),
@@ -127,7 +127,7 @@ func verdict(kind, name string, errs field.ErrorList) *admissionv1.AdmissionResp
 	return denied(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, surface.Message(errs), details)
 }
 
-// readable is objects for the defaulting, which lets pass what does not fit the Go types: what follows refuses it,
+// readable returns objects for the defaulting, which lets pass what does not fit the Go types: what follows refuses it,
 // the API server's check of the schema, which names the field, or else the validating webhook.
 func readable[T any](request *admissionv1.AdmissionRequest) (object, old *T, ok bool) {
 	object, old, err := objects[T](request)
@@ -279,7 +279,7 @@ func (a *admission) validateMigration(
 		return nil, err
 	}
 	errs := surface.ValidateVirtualMachineInstanceMigration(migration, old)
-	// The components know the instance.
+	// The components know the VMI.
 	if by := surface.ActorOf(request.UserInfo.Username); old == nil && len(errs) == 0 && !by.Component && !by.API {
 		ctx, cancel := context.WithTimeout(ctx, lookup)
 		defer cancel()

@@ -32,8 +32,8 @@ var crossing = []string{clones.NamespaceAnnotation, clones.UIDAnnotation}
 
 func crossingField(key string) *field.Path { return field.NewPath("metadata", "annotations").Key(key) }
 
-// defaultClone writes into a new clone the UID of what is cloned, when that is in another namespace. Whether the clone
-// may be made is decided by validateClone, on what all others have made of it.
+// defaultClone writes into a new clone the UID of its source, when that is in another namespace. validateClone decides
+// whether the clone may be made, on what all others have made of it.
 func (a *admission) defaultClone(
 	ctx context.Context, request *admissionv1.AdmissionRequest,
 ) (*admissionv1.AdmissionResponse, error) {
@@ -63,7 +63,7 @@ func (a *admission) defaultClone(
 	return &admissionv1.AdmissionResponse{Allowed: true, Patch: patch, PatchType: &kind}, nil
 }
 
-// cloned is what a clone is made of: its UID, empty when it is not there, and the VM's spec as far as it is known.
+// cloned is the source of a clone: its UID, empty when it does not exist, and the VM's spec as far as it is known.
 type cloned struct {
 	uid  types.UID
 	spec v1.VirtualMachineSpec

@@ -63,7 +63,7 @@ func (a *admission) validatePool(
 	return response, nil
 }
 
-// validateMade is what becomes of a VM that is not there yet: it is defaulted, and then checked.
+// validateMade admits a VM that does not exist yet: it defaults it, and then checks it.
 func (a *admission) validateMade(
 	ctx context.Context, vm *v1.VirtualMachine,
 ) (errs field.ErrorList, warnings []string, err error) {

@@ -41,7 +41,7 @@ var (
 	targetField = specField.Child("target")
 )
 
-// immutable are KubeVirt's words for a snapshot or restore that is changed.
+// immutable returns KubeVirt's error for a snapshot or restore that is changed.
 func immutable() field.ErrorList {
 	return field.ErrorList{field.Invalid(specField, nil, "spec in immutable after creation")}
 }
@@ -140,7 +140,7 @@ func (a *admission) validateRestore(
 	return verdict(request.Kind.Kind, restore.Name, errs), nil
 }
 
-// keepField is where a restore says what it keeps, or takes back.
+// keepField returns the field in which a restore says what it keeps, or takes back.
 func keepField(key string) *field.Path { return field.NewPath("metadata", "annotations").Key(key) }
 
 // validateKeep checks what a restore says of what it replaces.

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
-// defaultUnfreeze is when a frozen guest is let go if the request does not say; maxUnfreeze is the latest.
+// defaultUnfreeze is the time after which a frozen guest is thawed if the request has none; maxUnfreeze is the longest.
 const (
 	defaultUnfreeze = 5 * time.Minute
 	maxUnfreeze     = 24 * time.Hour
@@ -36,7 +36,7 @@ func hasAgent(vmi *v1.VirtualMachineInstance) error {
 }
 
 // mayFreeze refuses a guest that does not run. Whether it is paused, and has an agent, its launcher knows better: the
-// status lags behind a guest that was just let go on. KubeVirt asks for no more either.
+// status lags behind a guest that was just resumed. KubeVirt asks for no more either.
 func mayFreeze(vmi *v1.VirtualMachineInstance) error {
 	if vmi.Status.Phase != v1.Running {
 		return notRunning(vmi)
@@ -84,8 +84,8 @@ func (q *requests) callAgent(
 	return call(ctx, q.handlers.of(vmi.Status.NodeName), method, target, vmi.Status.NodeName)
 }
 
-// withoutAgent is the parameter of freeze that says what becomes of a guest whose agent does not answer. KubeVirt has
-// none: its snapshots of such a guest are made while it writes.
+// withoutAgent is the parameter of freeze that decides about a guest whose agent does not answer. KubeVirt has none:
+// its snapshots of such a guest are made while it writes.
 const (
 	withoutAgent = "withoutAgent"
 	pauseInstead = "pause"

@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// maxBodies is how many bodies of webhook calls are read at a time, maxBodyBytes what they may hold together.
+	// maxBodies is the number of webhook calls' bodies that are read at a time, maxBodyBytes the most that they may
+	// hold together.
 	maxBodies    = 256
 	maxBodyBytes = 64 << 20
-	// maxTurns is how many webhook calls of callers who have not shown who they are get worked on at a time.
+	// maxTurns is the number of webhook calls of unauthenticated callers that are worked on at a time.
 	maxTurns          = 128
 	maxTurnsPerSource = 32
 )
@@ -33,7 +34,7 @@ type bodies struct {
 	open []*body // oldest first
 }
 
-// body is one that is being read, or read and not let go yet.
+// body is a body that is being read, or was read and is not released yet.
 type body struct {
 	source string
 	held   int64
@@ -165,7 +166,7 @@ func (b *bodies) hold(one *body, more int64) bool {
 	return true
 }
 
-// finish says that a body was read; false is that it was cut before.
+// finish records that a body was read; false means that it was cut before.
 func (b *bodies) finish(one *body) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +174,7 @@ func (b *bodies) finish(one *body) bool {
 	return !one.isCut
 }
 
-// unread is how many are being read; b.mu is held.
+// unread returns how many are being read; b.mu is held.
 func (b *bodies) unread() int {
 	n := 0
 	for _, one := range b.open {
@@ -226,7 +227,7 @@ func newTurns(all, perSource int) *turns {
 	return &turns{all: make(chan struct{}, all), perSource: perSource, of: map[string]*sourceTurns{}}
 }
 
-// take waits for a turn; end gives it back. The error is that of ctx.
+// take waits for a turn; end gives it back. The error is ctx's.
 func (t *turns) take(ctx context.Context, source string) (end func(), _ error) {
 	t.mu.Lock()
 	own := t.of[source]

@@ -18,16 +18,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// callersLife is how long what a directory says of the callers is believed.
+// callersLife is the time for which a directory's list of callers is cached.
 const callersLife = 5 * time.Second
 
 // webhookClients is the ConfigMap that an administrator makes; virt-api has it mounted.
 const webhookClients = "kubevirt-webhook-clients"
 
-// callers are who may call the webhooks: clients with a certificate for one of the names in the file `names` of a
-// directory, where the ConfigMap kubevirt-webhook-clients is mounted. While there is no such file, anybody may, since
-// the API server calls without a certificate unless its administrator has given it one. The certificate is of an
-// authority in the file ca.crt, or, without that file, of one of the cluster's for clients.
+// callers are the clients that may call the webhooks: those with a certificate for one of the names in the file `names`
+// of a directory, where the ConfigMap kubevirt-webhook-clients is mounted. While there is no such file, anybody may,
+// since the API server calls without a certificate unless its administrator has given it one. The certificate is from
+// an authority in the file ca.crt, or, without that file, from one of the cluster's for clients.
 type callers struct {
 	dir string
 	// cluster are the cluster's authorities for clients; false is that they are not known.
@@ -85,7 +85,7 @@ func notCaller(why string) error {
 	}}
 }
 
-// read gives what the directory says, as it was within the last few seconds.
+// read returns what the directory says, as it was within the last few seconds.
 func (c *callers) read() ([]string, x509.VerifyOptions, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,9 +4,9 @@
 //	user ─► kube-apiserver ─┬─ APIService ─► virt-api ─┬─ start, stop, restart ─► a change of the VM
 //	                        └─ webhooks ───► virt-api  └─ console, vnc, pause ──► virt-handler of the node
 //
-// It owns no state: a request becomes a change of a resource, which the controllers follow, or a stream
-// to a node. Any number of replicas work side by side. Who calls and what they may do is the cluster's
-// answer (TokenReview, SubjectAccessReview).
+// It owns no state: a request becomes a change of a resource, which the controllers follow, or a stream to a node. Any
+// number of replicas work side by side. The cluster decides who calls and what they may do (TokenReview,
+// SubjectAccessReview).
 package virtapi
 
 import (
@@ -43,8 +43,8 @@ import (
 )
 
 const (
-	// drainTime is how long open streams may go on after the server got SIGTERM. With the shutdown
-	// of the server itself it fits into a pod's 30 s.
+	// drainTime is the time that open streams may go on after the server got SIGTERM. With the shutdown of the server
+	// itself it fits into a pod's 30 s.
 	drainTime = 15 * time.Second
 	// collectAt trades processor time for memory.
 	collectAt = 50
@@ -69,7 +69,7 @@ type Options struct {
 	verbosity uint
 }
 
-// NewCommand is `virt-server api`.
+// NewCommand returns the command `virt-server api`.
 func NewCommand() *cobra.Command {
 	o := Options{audit: options.NewAuditOptions(), Limits: DefaultLimits}
 	cmd := &cobra.Command{
@@ -119,7 +119,7 @@ func (o Options) Run(ctx context.Context) error {
 	return o.serve(ctx, restConfig, listener, health)
 }
 
-// serve is Run on given listeners.
+// serve does what Run does, on given listeners.
 func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, health net.Listener) error {
 	restConfig = rest.CopyConfig(restConfig)
 	limiter := config.NewLimiter(config.RateLimit{QPS: 200, Burst: 400})

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// remembered is how long the metric of a guest's last connection is exposed.
+	// remembered is the time for which the metric of a guest's last connection is exposed.
 	remembered = 24 * time.Hour
 	// maxRemembered bounds of how many guests.
 	maxRemembered = 10_000
@@ -28,7 +28,7 @@ type connections struct {
 	guests map[types.NamespacedName]*visited
 }
 
-// visited is what is known of one guest: streams that are open, by their verb, and when the last one was opened.
+// visited holds what is known of one guest: its open streams, by their verb, and when the last one was opened.
 type visited struct {
 	open map[string]int
 	last time.Time

@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-// conflict is 409: the request makes sense, but not in the state that the VM is in.
+// conflict returns 409: the request makes sense, but not in the state that the VM is in.
 func conflict(vm *v1.VirtualMachine, text string) error {
 	return conflictWith(v1.VirtualMachineGroupVersionKind.Kind, "virtualmachines", vm.Namespace, vm.Name, ": "+text)
 }
@@ -34,7 +34,7 @@ func conflictWith(kind, resource, namespace, name, text string) error {
 
 func badRequest(text string) error { return apierrors.NewBadRequest(text) }
 
-// notRunning is 409 for what needs a running guest.
+// notRunning returns 409 for requests that need a running guest.
 func notRunning(vmi *v1.VirtualMachineInstance) error {
 	phase := vmi.Status.Phase
 	if phase == v1.VmPhaseUnset {
@@ -43,7 +43,7 @@ func notRunning(vmi *v1.VirtualMachineInstance) error {
 	return conflictVMI(vmi, fmt.Sprintf(" is not running: phase %s", phase))
 }
 
-// notConnectable is what KubeVirt says to who asks for a stream of a guest that does not run.
+// notConnectable returns KubeVirt's error for a stream of a guest that does not run.
 func notConnectable(vmi *v1.VirtualMachineInstance) error {
 	return stream.NewNotRunning(fmt.Sprintf(
 		"Unable to connect to VirtualMachineInstance because phase is %s instead of %s", vmi.Status.Phase, v1.Running))

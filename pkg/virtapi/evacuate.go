@@ -6,9 +6,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// evacuateCancel takes the mark from an instance by which it is to leave its node; name may be that of its VM, which
-// is the same. One that has no such mark, or is to leave another node than the options name, stays as it is. A
-// migration that is under way goes on.
+// evacuateCancel removes the mark by which a VMI is to leave its node; name may be that of its VM, which is the same. A
+// VMI without such a mark, or that is to leave another node than the options name, stays as it is. A migration that is
+// under way goes on.
 func (q *requests) evacuateCancel(r *restful.Request, namespace, name string) error {
 	options := &v1.EvacuateCancelOptions{}
 	if err := decode(r.Request, options); err != nil {

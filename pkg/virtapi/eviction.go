@@ -104,8 +104,8 @@ func (e *evictions) pod(ctx context.Context, namespace, name string) (*corev1.Po
 	return pod, nil
 }
 
-// dryRunOf is what a request says of dry runs: about itself, or in the options of the eviction, which the API server
-// does not show as its own.
+// dryRunOf returns a request's dryRun: its own, or the one in the options of the eviction, which the API server does
+// not show as its own.
 func dryRunOf(request *admissionv1.AdmissionRequest) []string {
 	all := []string{metav1.DryRunAll}
 	if request.DryRun != nil && *request.DryRun {
@@ -119,7 +119,7 @@ func dryRunOf(request *admissionv1.AdmissionRequest) []string {
 	return nil
 }
 
-// tooManyRequests is the answer after which kubectl drain tries again.
+// tooManyRequests returns the answer after which kubectl drain tries again.
 func tooManyRequests(message string) *admissionv1.AdmissionResponse {
 	return denied(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message, nil)
 }

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxStrangers is how many connections there may be over which nobody has shown who they are, and of one source.
+	// maxStrangers is the number of unauthenticated connections, and maxStrangersPerSource the number from one source.
 	// The API server's are among them when it has no certificate for webhooks, and each new one is until its first
 	// request.
 	maxStrangers          = 2048
 	maxStrangersPerSource = 1024
 )
 
-// gate is a listener that bounds the connections of strangers. When there are too many, the oldest ends of the source
-// that has most.
+// gate is a listener that bounds unauthenticated connections. When there are too many, it closes the oldest one of the
+// source that has most.
 type gate struct {
 	net.Listener
 	most, perSource int
@@ -29,7 +29,7 @@ type gate struct {
 	of        map[string]int
 }
 
-// stranger is a connection over which nobody has shown who they are.
+// stranger is an unauthenticated connection.
 type stranger struct {
 	net.Conn
 	gate           *gate
@@ -84,7 +84,7 @@ func (g *gate) add(one *stranger) (victim *stranger) {
 	return victim
 }
 
-// known takes a connection out of the strangers.
+// known takes a connection out of the unauthenticated ones.
 func (g *gate) known(remote string) {
 	g.forget(func(s *stranger) bool { return s.remote == remote })
 }
@@ -97,7 +97,7 @@ func (g *gate) forget(is func(*stranger) bool) {
 	}
 }
 
-// drop removes the stranger at an index; g.mu is held.
+// drop removes the unauthenticated connection at an index; g.mu is held.
 func (g *gate) drop(at int) {
 	source := g.strangers[at].source
 	g.strangers = slices.Delete(g.strangers, at, at+1)
@@ -106,7 +106,8 @@ func (g *gate) drop(at int) {
 	}
 }
 
-// welcome takes the connections of authenticated users out of the strangers. It stands behind authentication.
+// welcome takes the connections of authenticated users out of the unauthenticated ones. It stands behind
+// authentication.
 func (g *gate) welcome(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, ok := apirequest.UserFrom(r.Context()); ok && info.GetName() != user.Anonymous {

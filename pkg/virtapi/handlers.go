@@ -20,7 +20,7 @@ func newHandlers(config func(node string) *tls.Config) *handlers {
 	return &handlers{config: config, clients: map[string]*http.Client{}}
 }
 
-// of is the client for a node.
+// of returns the client for a node.
 func (h *handlers) of(node string) *http.Client {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-// idleLife is how long a connection waits for its use. It is less than virt-handler waits for a request.
+// idleLife is the time that a connection waits for its use. It is less than virt-handler waits for a request.
 const idleLife = 8 * time.Second
 
 // maxHandlers is the number of virt-handlers whose TLS sessions and idle connections are kept.
@@ -54,7 +54,7 @@ func (s *streams) dropHandlers() {
 	clear(s.handlers)
 }
 
-// dial opens a stream at the virt-handler of a node, over the idle connection to it if there is one that still works.
+// dial opens a stream at the virt-handler of a node, over an idle connection to it if one still works.
 func (s *streams) dial(ctx context.Context, target *url.URL, node string, header http.Header) (*stream.Conn, error) {
 	s.mu.Lock()
 	h := s.handler(handlerKey{node, target.Host})

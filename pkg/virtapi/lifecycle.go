@@ -12,17 +12,17 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// change is what an imperative request comes down to: a change of the VirtualMachine, its status, or its
-// instance, that the components then follow. The zero change is none.
+// change is the effect of an imperative request: a change of the VirtualMachine, its status, or its VMI, that the
+// components then follow. The zero change is none.
 type change struct {
 	// strategy is the new run strategy.
 	strategy v1.VirtualMachineRunStrategy
 	// requests are the new status.stateChangeRequests, when setRequests is true.
 	requests    []v1.VirtualMachineStateChangeRequest
 	setRequests bool
-	// grace is the instance's new terminationGracePeriodSeconds.
+	// grace is the VMI's new terminationGracePeriodSeconds.
 	grace *int64
-	// killPods asks to delete the instance's pods without waiting for the guest.
+	// killPods asks to delete the VMI's pods without waiting for the guest.
 	killPods bool
 }
 
@@ -73,7 +73,7 @@ func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.St
 	}
 }
 
-// startRequest asks for a start, once the last instance is gone, and for one that leaves the guest paused.
+// startRequest asks for a start, once the last VMI is gone, and for one that leaves the guest paused.
 func startRequest(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, paused bool) (change, error) {
 	out, err := request(vm, vmi, vmi != nil)
 	if err == nil && paused {
@@ -83,7 +83,7 @@ func startRequest(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, paused 
 	return out, err
 }
 
-// request asks for a start, after a stop when there still is an instance to make room.
+// request asks for a start, after a stop when there still is a VMI to make room.
 func request(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, stopFirst bool) (change, error) {
 	now := vm.Status.StateChangeRequests
 	startRequest := v1.VirtualMachineStateChangeRequest{Action: v1.StartRequest}
@@ -186,7 +186,7 @@ func strategyOf(vm *v1.VirtualMachine) (v1.VirtualMachineRunStrategy, error) {
 	return strategy, nil
 }
 
-// active reports an instance that a request can reach: it is not on its way out, and its node is heard of.
+// active reports a VMI that a request can reach: it is not on its way out, and its node is heard of.
 func active(vmi *v1.VirtualMachineInstance) bool {
 	return life.Staying(vmi) && vmi.Status.Phase != v1.Unknown
 }

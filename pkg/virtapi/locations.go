@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// locationLife is how long a location is believed. It is as long as the API server machinery believes an
+	// locationLife is the time for which a location is cached. It is as long as the API server machinery caches an
 	// authorization.
 	locationLife = 10 * time.Second
 	maxLocations = 4096
 )
 
-// locations is a cache of where instances were found to run, so that of many connections to one guest the first reads
-// the instance and the others do not. Only virt-handler's word counts: it gets the instance that is meant, and refuses
-// when that does not run there (any more); then the instance is read again.
+// locations is a cache of where VMIs were found to run, so that of many connections to one guest the first reads the
+// VMI and the others do not. virt-handler decides: it gets the VMI that is meant, and refuses when that does not run
+// there (any more); then the VMI is read again.
 type locations struct {
 	now func() time.Time
 
@@ -29,7 +29,7 @@ type locations struct {
 	known map[locationKey]location
 }
 
-// locationKey is what a user asked for: a VM's instance may be no longer the VM's.
+// locationKey identifies a user's request for a location: a VM's VMI may be no longer the VM's.
 type locationKey struct {
 	resource string
 	types.NamespacedName

@@ -88,7 +88,7 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 	}
 }
 
-// patience is how long a client may take for what is written to it.
+// patience bounds how long a client may take for what is written to it.
 type patience struct {
 	control *http.ResponseController
 

@@ -19,13 +19,13 @@ import (
 const (
 	virtualMachines         = "virtualmachines"
 	virtualMachineInstances = "virtualmachineinstances"
-	// killGrace is what a pod gets that is deleted at once, seconds: with zero the API server forgets it
+	// killGrace is the grace period of a pod that is deleted at once, seconds: with zero the API server forgets it
 	// while its processes may still hold the disks.
 	killGrace = 1
 )
 
-// machines reads and changes virtual machines in the API. It keeps no copies, so what it reads is never
-// old and thousands of VMs cost it nothing.
+// machines reads and changes VMs in the API. It keeps no copies, so what it reads is never old and thousands of VMs
+// cost it nothing.
 type machines struct {
 	kubevirt *rest.RESTClient
 	core     kubernetes.Interface
@@ -49,7 +49,7 @@ func (m *machines) vmi(ctx context.Context, namespace, name string) (*v1.Virtual
 	return vmi, m.kubevirt.Get().Namespace(namespace).Resource(virtualMachineInstances).Name(name).Do(ctx).Into(vmi)
 }
 
-// machine reads a VM and its instance, nil when it has none.
+// machine reads a VM and its VMI, nil when it has none.
 func (m *machines) machine(
 	ctx context.Context, namespace, name string,
 ) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
@@ -69,7 +69,7 @@ func (m *machines) machine(
 	return vm, vmi, nil
 }
 
-// apply makes a change. The instance comes first, since the VM's change sets its end in motion. A
+// apply makes a change. The VMI comes first, since the VM's change sets its end in motion. A
 // conflict error means that the VM has changed since it was read.
 func (m *machines) apply(
 	ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, c change, dryRun []string,
@@ -124,7 +124,7 @@ func (m *machines) patch(
 	return request.Do(ctx).Error()
 }
 
-// podsOf names the pods of an instance: one, or two while it moves.
+// podsOf names the pods of a VMI: one, or two while it moves.
 func (m *machines) podsOf(ctx context.Context, vmi *v1.VirtualMachineInstance) ([]string, error) {
 	pods, err := m.core.CoreV1().Pods(vmi.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: v1.CreatedByLabel + "=" + string(vmi.UID),
@@ -139,7 +139,7 @@ func (m *machines) podsOf(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	return names, nil
 }
 
-// killPods deletes the pods of an instance that its status records. Labels are anybody's to write who may make pods.
+// killPods deletes the pods of a VMI that its status records. Labels are anybody's to write who may make pods.
 func (m *machines) killPods(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
 	grace := int64(killGrace)
 	pods, err := m.core.CoreV1().Pods(vmi.Namespace).List(ctx, metav1.ListOptions{

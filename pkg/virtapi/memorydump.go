@@ -39,8 +39,7 @@ func (q *requests) memoryDump(r *restful.Request, namespace, name string) error 
 	})
 }
 
-// mayDump gives the claim that a dump is to go to, which is that of the last dump when none is named, or why there can
-// be none.
+// mayDump returns the claim for a dump, the last dump's when none is named, or why there can be no dump.
 func mayDump(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, claimName string) (string, error) {
 	last := vm.Status.MemoryDumpRequest
 	if claimName == "" && last != nil {
@@ -97,7 +96,7 @@ func dumpFits(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pvc *corev1
 	return nil
 }
 
-// removeMemoryDump lets go of the claim of the last dump; what is on it stays.
+// removeMemoryDump releases the claim of the last dump; what is on it stays.
 func (q *requests) removeMemoryDump(r *restful.Request, namespace, name string) error {
 	ctx := r.Request.Context()
 	return retried(func() error {

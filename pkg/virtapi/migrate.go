@@ -53,7 +53,7 @@ func (q *requests) migrate(r *restful.Request, namespace, name string) error {
 	}, options.DryRun)
 }
 
-// mayMigrate says why a VM cannot move now; vmi is nil when it does not run.
+// mayMigrate returns why a VM cannot move now; vmi is nil when it does not run.
 func mayMigrate(
 	vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, others []v1.VirtualMachineInstanceMigration,
 ) error {

@@ -69,7 +69,7 @@ func slim(object any) (any, error) {
 	}, nil
 }
 
-// handler is the address of a node's virt-handler. The error is 503 when it has none that works.
+// handler returns the address of a node's virt-handler. The error is 503 when it has none that works.
 func (n *nodes) handler(node string) (string, error) {
 	pods, err := n.informer.GetIndexer().ByIndex(byNode, node)
 	if err != nil {
@@ -99,7 +99,7 @@ func ready(pod *corev1.Pod) bool {
 	return conditions.True(pod.Status.Conditions, corev1.PodReady)
 }
 
-// target is the URL at the virt-handler of the instance's node.
+// target returns the URL at the virt-handler of the VMI's node.
 func (n *nodes) target(vmi *v1.VirtualMachineInstance, verb string, query url.Values) (*url.URL, error) {
 	if !runs(vmi) {
 		return nil, notRunning(vmi)
@@ -107,7 +107,7 @@ func (n *nodes) target(vmi *v1.VirtualMachineInstance, verb string, query url.Va
 	return n.guest(vmi.Status.NodeName, types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}, verb, query)
 }
 
-// streamTarget is target for a stream: the errors of guests that do not run are others.
+// streamTarget does what target does, for a stream: the errors of guests that do not run differ.
 func (n *nodes) streamTarget(vmi *v1.VirtualMachineInstance, verb string, query url.Values) (*url.URL, error) {
 	if !runs(vmi) {
 		return nil, notConnectable(vmi)
@@ -119,7 +119,7 @@ func runs(vmi *v1.VirtualMachineInstance) bool {
 	return vmi.Status.Phase == v1.Running && vmi.Status.NodeName != ""
 }
 
-// guest is the URL for an instance at the virt-handler of a node.
+// guest returns the URL for a VMI at the virt-handler of a node.
 func (n *nodes) guest(node string, vmi types.NamespacedName, verb string, query url.Values) (*url.URL, error) {
 	host, err := n.handler(node)
 	if err != nil {

@@ -43,7 +43,7 @@ var dependency = map[string]struct{ group, on string }{
 	"NetworkAttachmentDefinition":       {"k8s.cni.cncf.io", onNetwork},
 }
 
-// graphNode is one object of a graph.
+// graphNode returns one object of a graph.
 func graphNode(kind, namespace, name string, children ...v1.ObjectGraphNode) v1.ObjectGraphNode {
 	of := dependency[kind]
 	return v1.ObjectGraphNode{
@@ -62,7 +62,8 @@ func optionalNode(node v1.ObjectGraphNode) v1.ObjectGraphNode {
 	return node
 }
 
-// machineGraph is what vm depends on. vmi is its instance and pod the instance's, nil and empty when there is none.
+// machineGraph returns the objects that vm depends on. vmi is its VMI and pods are the VMI's, nil and empty when there
+// is none.
 func machineGraph(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pods []string) v1.ObjectGraphNode {
 	ns := vm.Namespace
 	root := graphNode("VirtualMachine", ns, vm.Name)
@@ -83,7 +84,7 @@ func machineGraph(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pods []
 	return root
 }
 
-// instanceGraph is what vmi depends on.
+// instanceGraph returns the objects that vmi depends on.
 func instanceGraph(vmi *v1.VirtualMachineInstance, pods []string) v1.ObjectGraphNode {
 	return graphNode("VirtualMachineInstance", vmi.Namespace, vmi.Name,
 		append(podNodes(vmi.Namespace, pods), specNodes(vmi.Namespace, &vmi.Spec)...)...)
@@ -97,7 +98,7 @@ func podNodes(namespace string, pods []string) []v1.ObjectGraphNode {
 	return out
 }
 
-// referenceNodes are the object that the VM names, which it can do without, and the copy of it, which it cannot.
+// referenceNodes returns the object that the VM names, which it can do without, and the copy of it, which it cannot.
 func referenceNodes(
 	namespace string, role instancetype.Role, kind, name, revision string, recorded *v1.InstancetypeStatusRef,
 ) []v1.ObjectGraphNode {
@@ -118,7 +119,7 @@ func referenceNodes(
 	return out
 }
 
-// specNodes are what an instance's spec names, each once.
+// specNodes returns the objects that a VMI's spec names, each once.
 func specNodes(namespace string, spec *v1.VirtualMachineInstanceSpec) []v1.ObjectGraphNode {
 	var out []v1.ObjectGraphNode
 	add := func(kind, name string, children ...v1.ObjectGraphNode) {
@@ -172,7 +173,7 @@ func filtered(nodes []v1.ObjectGraphNode, optional bool, selector labels.Selecto
 	return out
 }
 
-// objectGraph answers with the graph of a machine or an instance.
+// objectGraph answers with the graph of a VM or a VMI.
 func (q *requests) objectGraph(resource string) func(*restful.Request, *restful.Response) error {
 	return func(r *restful.Request, w *restful.Response) error {
 		options := &v1.ObjectGraphOptions{}

@@ -29,8 +29,8 @@ func definitions(c *genericapiserver.Config) {
 	}
 }
 
-// documented are the types that answers consist of; those of requests are the endpoints'. A VirtualMachine is
-// documented by its CRD and is any object here.
+// documented are the types of answers; the types of requests are the endpoints'. A VirtualMachine is documented by its
+// CRD and is any object here.
 var documented = []any{
 	metav1.APIGroup{},
 	metav1.APIGroupList{},
@@ -84,7 +84,7 @@ func structs(t reflect.Type, found map[reflect.Type]bool) {
 	}
 }
 
-// modelName is how kube-openapi knows a type: by its own word, or by its Go name.
+// modelName returns kube-openapi's name of a type: the one that the type declares, or its Go name.
 func modelName(t reflect.Type) string {
 	if named, ok := reflect.Zero(t).Interface().(interface{ OpenAPIModelName() string }); ok {
 		return named.OpenAPIModelName()

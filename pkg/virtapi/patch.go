@@ -64,8 +64,8 @@ func patched(raw []byte, before, after any) (*admissionv1.AdmissionResponse, err
 	return &admissionv1.AdmissionResponse{Allowed: true, Patch: body, PatchType: &kind}, nil
 }
 
-// quantities is user with each quantity that is written as a fraction, such as cpu: 0.5, as the string that it was read
-// as, and whether there are such. The API server takes fractions in pods, KubeVirt in VMs; the schema of a custom
+// quantities returns user with each quantity that is written as a fraction, such as cpu: 0.5, as the string that it was
+// read as, and whether there are such. The API server takes fractions in pods, KubeVirt in VMs; the schema of a custom
 // resource has integers and strings only.
 func quantities(user, read any) (any, bool) {
 	fractions := false

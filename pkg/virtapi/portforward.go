@@ -15,12 +15,12 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// portForwardInstance joins the user to a port of an instance's guest.
+// portForwardInstance joins the user to a port of a VMI's guest.
 func (q *requests) portForwardInstance(r *restful.Request, w *restful.Response) error {
 	return q.portForward(r, w, virtualMachineInstances, q.machines.vmi)
 }
 
-// portForwardMachine joins the user to a port of the guest of a VM's instance.
+// portForwardMachine joins the user to a port of the guest of a VM's VMI.
 func (q *requests) portForwardMachine(r *restful.Request, w *restful.Response) error {
 	return q.portForward(r, w, virtualMachines, q.machines.instance)
 }
@@ -75,7 +75,7 @@ func (q *requests) portForward(
 	return join(w.ResponseWriter, r.Request, target, vmi.Status.NodeName, user)
 }
 
-// instance reads the instance of a VM. A VM without one is a conflict; what is no VM's does not count.
+// instance reads the VMI of a VM. A VM without one is a conflict; a VMI that no VM made does not count.
 func (m *machines) instance(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error) {
 	vmi, err := m.vmi(ctx, namespace, name)
 	if err == nil {

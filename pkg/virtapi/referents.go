@@ -202,7 +202,7 @@ func (a *admission) validateReferring(
 	return append(errs, d.Allowed.Validate(&template.Spec, templateSpec)...), warnings, nil
 }
 
-// expanded is vm with what it refers to written out, as `virtctl expand` prints it.
+// expanded returns vm with what it refers to written out, as `virtctl expand` prints it.
 func expanded(ctx context.Context, r instancetype.Reader, vm *v1.VirtualMachine) (*v1.VirtualMachine, error) {
 	if vm.Spec.Template == nil || vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
 		return withKind(vm), nil
@@ -227,8 +227,8 @@ func expanded(ctx context.Context, r instancetype.Reader, vm *v1.VirtualMachine)
 	return withKind(out), nil
 }
 
-// referenceError says of what a VM names and cannot have that it is the request's fault; of an object that is not there
-// in the API server's words, as KubeVirt does.
+// referenceError returns an error about what a VM names as the request's fault; about a missing object in the API
+// server's words, as KubeVirt does.
 func referenceError(err error) error {
 	var missing *instancetype.NotFoundError
 	if errors.As(err, &missing) {

@@ -25,7 +25,7 @@ import (
 const (
 	// maxBody bounds what a request may carry, bytes: the API server's own limit.
 	maxBody = 3 << 20
-	// attempts is how often a change is tried that meets another one.
+	// attempts is the number of tries of a change that conflicts with another one.
 	attempts = 5
 )
 

@@ -37,11 +37,11 @@ type endpoint struct {
 	body  any
 	serve func(*restful.Request, *restful.Response) error
 	doc   string
-	// verbs are those of RBAC that discovery announces.
+	// verbs are the RBAC verbs that discovery announces.
 	verbs []string
 }
 
-// endpoints is everything that is served below /apis/subresources.kubevirt.io/VERSION.
+// endpoints returns everything that is served below /apis/subresources.kubevirt.io/VERSION.
 func (q *requests) endpoints() []endpoint {
 	vm, vmi := v1.VirtualMachineGroupVersionKind.Kind, v1.VirtualMachineInstanceGroupVersionKind.Kind
 	get, update := []string{"get"}, []string{"update"}
@@ -213,13 +213,13 @@ func (e endpoint) path() string {
 	return path
 }
 
-// bare is the subresource without the parameters of its path.
+// bare returns the subresource without the parameters of its path.
 func (e endpoint) bare() string {
 	bare, _, _ := strings.Cut(e.subresource, "/{")
 	return bare
 }
 
-// parameters are those of the path after the subresource.
+// parameters returns the path's parameters after the subresource.
 func (e endpoint) parameters() []string {
 	var names []string
 	for part := range strings.SplitSeq(e.subresource, "/") {
@@ -295,8 +295,8 @@ func (q *requests) webService(gv schema.GroupVersion) *restful.WebService {
 	return ws
 }
 
-// operation is the id of an endpoint in OpenAPI: connectV1VirtualmachinesStart. It begins with one of the
-// verbs that the API server machinery knows.
+// operation returns the id of an endpoint in OpenAPI: connectV1VirtualmachinesStart. It begins with one of the verbs
+// that the API server machinery knows.
 func operation(gv schema.GroupVersion, e endpoint) string {
 	id := "connect"
 	if e.method == http.MethodGet {
@@ -313,7 +313,7 @@ func operation(gv schema.GroupVersion, e endpoint) string {
 	return id
 }
 
-// discovery is the resource list of a version, as KubeVirt's.
+// discovery returns the resource list of a version, as KubeVirt's.
 func (q *requests) discovery() []metav1.APIResource {
 	var out []metav1.APIResource
 	known := map[string]bool{}
@@ -327,8 +327,8 @@ func (q *requests) discovery() []metav1.APIResource {
 	return out
 }
 
-// aggregatedDiscovery is the same in the form that clients ask for today, where subresources hang below
-// their resource.
+// aggregatedDiscovery returns the same in the form that clients ask for today, where subresources hang below their
+// resource.
 func (q *requests) aggregatedDiscovery(gv schema.GroupVersion) apidiscoveryv2.APIVersionDiscovery {
 	out := apidiscoveryv2.APIVersionDiscovery{Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
 	index, known := map[string]int{}, map[string]bool{}

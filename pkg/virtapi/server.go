@@ -56,7 +56,7 @@ var streaming = sets.NewString(
 	uploads.Subresource,
 )
 
-// serving is what newServer needs besides the routes.
+// serving holds what newServer needs besides the routes.
 type serving struct {
 	listener    net.Listener
 	certificate dynamiccertificates.CertKeyContentProvider
@@ -64,7 +64,7 @@ type serving struct {
 	authentication *options.DelegatingAuthenticationOptions
 	authorization  *options.DelegatingAuthorizationOptions
 	audit          *options.AuditOptions
-	// callers are who may call the webhooks; nil is anybody.
+	// callers are the clients that may call the webhooks; nil means anybody.
 	callers *callers
 	// metrics answers Prometheus at metricsendpoint.Path, which is authorized as any other path.
 	metrics http.Handler
@@ -116,7 +116,7 @@ func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.Gene
 	return server, nil
 }
 
-// defaultsOf are the installation's defaults at the moment, with random firmware UUIDs.
+// defaultsOf returns the installation's defaults at the moment, with random firmware UUIDs.
 func defaultsOf(current func() config.Config) func() surface.Defaults {
 	return func() surface.Defaults {
 		c := current()

@@ -90,7 +90,7 @@ func (q *requests) nodeStats(ctx context.Context, node, host string, query url.V
 	return list, nil
 }
 
-// all are the nodes that have, or should have, a virt-handler.
+// all returns the nodes that have, or should have, a virt-handler.
 func (n *nodes) all() []string {
 	return n.informer.GetIndexer().ListIndexFuncValues(byNode)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/quota"
 )
 
-// DefaultLimits are those of one virt-api. What a stream takes of its memory is in docs/security.md.
+// DefaultLimits are the limits of one virt-api. docs/security.md says how much of its memory a stream takes.
 var DefaultLimits = quota.Limits{All: 2000, PerUser: 500, PerVM: 300}
 
 // dialTimeout bounds the opening of a stream to virt-handler.
@@ -63,7 +63,7 @@ func (s *streams) splice(w http.ResponseWriter, r *http.Request, target *url.URL
 	return s.spliceAs(w, r, target, node, user, func(conn *stream.Conn) io.ReadWriteCloser { return conn })
 }
 
-// splicePackets is splice for datagrams, whose messages it keeps apart.
+// splicePackets does what splice does, for datagrams, whose messages it keeps apart.
 func (s *streams) splicePackets(w http.ResponseWriter, r *http.Request, target *url.URL, node, user string) error {
 	return s.spliceAs(w, r, target, node, user,
 		func(conn *stream.Conn) io.ReadWriteCloser { return stream.Packets{Conn: conn} })
@@ -116,7 +116,7 @@ func (s *streams) take(user string, target *url.URL) (release func(), _ error) {
 	return s.quota.Take(user, guestOf(target.Path))
 }
 
-// guestOf is NS/NAME of /v1/namespaces/NS/virtualmachineinstances/NAME/…
+// guestOf returns NS/NAME from /v1/namespaces/NS/virtualmachineinstances/NAME/…
 func guestOf(path string) string {
 	parts := strings.Split(path, "/")
 	if len(parts) < 6 {
@@ -171,7 +171,7 @@ func printable(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// passedOn is virt-handler's error as the user's.
+// passedOn returns virt-handler's error as an error for the user.
 func passedOn(code int, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Code >= 400 {

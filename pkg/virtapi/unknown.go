@@ -32,7 +32,7 @@ func known[T any](admit webhook) webhook {
 	}
 }
 
-// nameIn is the name of the object of a request, also of one that is to be given a name.
+// nameIn returns the name of the object of a request, also of one that is to be given a name.
 func nameIn(request *admissionv1.AdmissionRequest) string {
 	var object metav1.PartialObjectMetadata
 	if kjson.UnmarshalCaseSensitivePreserveInts(request.Object.Raw, &object) != nil || object.Name == "" {

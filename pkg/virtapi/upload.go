@@ -77,7 +77,7 @@ func conflictClaim(claim *corev1.PersistentVolumeClaim, text string) error {
 	return conflictWith("PersistentVolumeClaim", persistentVolumeClaims, claim.Namespace, claim.Name, ": "+text)
 }
 
-// mayUpload gives the request that a claim is to have, nil when it has it already, or says why there can be none.
+// mayUpload returns the request that a claim is to have, nil when it has it already, or says why there can be none.
 func mayUpload(claim *corev1.PersistentVolumeClaim, request uploads.Request) (*uploads.Request, error) {
 	current, state := uploads.RequestOf(claim.Annotations), uploads.StateOf(claim.Annotations)
 	switch {
@@ -182,7 +182,7 @@ func (q *requests) upload(r *restful.Request, w *restful.Response) error {
 	return answer(w, q.askUpload(ctx, pod, query, state))
 }
 
-// uploadPod is the pod that takes an upload; nil while there is none that runs.
+// uploadPod returns the pod that takes an upload; nil while there is none that runs.
 func (q *requests) uploadPod(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, request *uploads.Request,
 ) (*corev1.Pod, error) {
@@ -210,7 +210,7 @@ func (q *requests) uploadTarget(pod *corev1.Pod, what string, query url.Values) 
 	}, nil
 }
 
-// askUpload is what the pod says of its upload, or known with the reason why it says nothing.
+// askUpload returns the pod's report on its upload, or known with the reason why the pod reports nothing.
 func (q *requests) askUpload(
 	ctx context.Context, pod *corev1.Pod, query url.Values, known *uploads.State,
 ) *uploads.State {

@@ -18,7 +18,7 @@ import (
 type volumeChange struct {
 	dryRun []string
 	edit   func(*v1.VirtualMachineInstanceSpec) error
-	// begun is a template before the change, where the template has it and the instance does not; otherwise nil.
+	// begun is a template before the change, where the template has it and the VMI does not; otherwise nil.
 	begun func(*v1.VirtualMachineInstanceSpec, *v1.VirtualMachineInstance) *v1.VirtualMachineInstanceSpec
 }
 
@@ -90,9 +90,9 @@ func (q *requests) removeVolumeFromInstance(r *restful.Request, namespace, name 
 	return q.changeInstanceVolumes(r.Request.Context(), namespace, name, c)
 }
 
-// changeMachineVolumes changes a VM's template, and the instance with it when there is one. The template comes first,
-// once the instance was asked whether it would refuse: virt-controller brings instances up to their templates, too, so
-// what either of them does to the instance meanwhile is the same, and who comes second finds it done. A request that
+// changeMachineVolumes changes a VM's template, and the VMI with it when there is one. The template comes first,
+// once the VMI was asked whether it would refuse: virt-controller brings VMIs up to their templates, too, so
+// what either of them does to the VMI meanwhile is the same, and who comes second finds it done. A request that
 // was cut short between the two writes is finished when it is made again.
 func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name string, c volumeChange) error {
 	var before, after *v1.VirtualMachineInstanceSpec
@@ -134,7 +134,7 @@ func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name str
 	})
 }
 
-// changeInstanceVolumes changes an instance only: the change ends with it.
+// changeInstanceVolumes changes a VMI only: the change ends with it.
 func (q *requests) changeInstanceVolumes(ctx context.Context, namespace, name string, c volumeChange) error {
 	return retried(func() error {
 		vmi, err := q.machines.vmi(ctx, namespace, name)
@@ -148,7 +148,7 @@ func (q *requests) changeInstanceVolumes(ctx context.Context, namespace, name st
 		if err := c.edit(&vmi.Spec); err != nil {
 			return refused(err, func(text string) error { return conflictVMI(vmi, ": "+text) })
 		}
-		// What comes so is the instance's alone, whatever its VM had of that name; what goes so is taken away until the
+		// What comes so is the VMI's alone, whatever its VM had of that name; what goes so is taken away until the
 		// next start.
 		declared := hotplug.Declared(vmi.Annotations)
 		maps.DeleteFunc(declared,
@@ -183,8 +183,8 @@ func refused(err error, conflict func(text string) error) error {
 	return badRequest(err.Error())
 }
 
-// carry makes of an instance's volumes what was made of those of its template between before and after, and
-// reports whether that is a change.
+// carry applies to a VMI's volumes what changed in those of its template between before and after, and reports whether
+// that is a change.
 func carry(vmi *v1.VirtualMachineInstance, before, after *v1.VirtualMachineInstanceSpec) bool {
 	instance, declared, changed := &vmi.Spec, hotplug.Declared(vmi.Annotations), false
 	for _, volume := range hotplug.Volumes(before) {
@@ -206,7 +206,7 @@ func carry(vmi *v1.VirtualMachineInstance, before, after *v1.VirtualMachineInsta
 	return changed
 }
 
-// declare notes which of an instance's volumes are its VM's.
+// declare records which of a VMI's volumes are its VM's.
 func declare(vmi *v1.VirtualMachineInstance, declared map[string]bool) {
 	value := hotplug.Declare(declared)
 	if value == vmi.Annotations[hotplug.DeclaredAnnotation] {
@@ -218,7 +218,7 @@ func declare(vmi *v1.VirtualMachineInstance, declared map[string]bool) {
 	vmi.Annotations[hotplug.DeclaredAnnotation] = value
 }
 
-// patchVolumes writes the volumes and disks of a VM's template or an instance.
+// patchVolumes writes the volumes and disks of a VM's template or a VMI.
 func (m *machines) patchVolumes(
 	ctx context.Context, resource string, object metav1.Object, after *v1.VirtualMachineInstanceSpec, dryRun []string,
 ) error {

@@ -25,8 +25,8 @@ const (
 )
 
 // webhooks answers the API server's webhook calls. It stands in front of the API server machinery, which would count
-// calls whose body never ends among the requests that it serves at a time: a few hundred of them, from anybody, and no
-// virtual machine is admitted any more. Here a call counts once its body has been read.
+// calls whose body never ends among the requests that it serves at a time: with a few hundred of them, from anybody, no
+// VM would be admitted any more. Here a call counts once its body has been read.
 type webhooks struct {
 	handlers map[string]http.Handler // by path
 	callers  *callers                // nil: anybody may call
@@ -115,7 +115,7 @@ func refuseCall(w http.ResponseWriter, err error) {
 	stream.WriteStatus(w, status.Status())
 }
 
-// sourceOf is the address that a request comes from, without the port.
+// sourceOf returns the address that a request comes from, without the port.
 func sourceOf(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

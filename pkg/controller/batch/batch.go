@@ -1,12 +1,12 @@
-// Package batch does a thing many times without trying it as often where it fails: a quota that is used up or a webhook
-// that refuses is met once, not once a replica.
+// Package batch makes many calls side by side, and stops early where they fail: an exhausted quota or a webhook that
+// refuses is met once, not once a replica.
 package batch
 
 import (
 	"sync"
 )
 
-// most is how many go on at once.
+// most bounds the calls that run at once.
 const most = 32
 
 // SlowStart calls do for 0 to n-1: one, then two at once, then four, while none fails. After a failure no more are

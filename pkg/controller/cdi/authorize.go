@@ -15,7 +15,7 @@ import (
 
 // DeniedError says that a VM may not clone what its template names.
 type DeniedError struct {
-	// Account is the service account that was asked about, Reason CDI's word.
+	// Account is the service account that was asked about, Reason CDI's reason.
 	Account, Reason string
 }
 
@@ -96,7 +96,7 @@ func resolve(ctx context.Context, live client.Reader, dv *cdiv1.DataVolume) erro
 	return nil
 }
 
-// reviewer is how CDI's package asks the API server.
+// reviewer lets CDI's package ask the API server.
 type reviewer struct {
 	ctx    context.Context
 	writer client.Writer

@@ -3,7 +3,7 @@
 //
 //	VirtualMachine dataVolumeTemplates ──New, Authorize──► DataVolume ──CDI──► PersistentVolumeClaim of its name
 //
-// New (this file) returns the DataVolume of a template; package claims tells how far one is. Access (access.go) reads
+// New (this file) returns the DataVolume of a template; package claims reports its progress. Access (access.go) reads
 // the API where the cluster has it. Authorize (authorize.go) asks whether a VM may clone what its template names. The
 // reconcilers of VMs, VMIs, snapshots, restores and pools use it.
 package cdi

@@ -1,9 +1,9 @@
-// Package certificates rotates the certificates of an installation: the authority and one certificate a
-// component in Secrets, the bundle of trusted authorities in a ConfigMap, and that bundle in the
-// APIServices and webhook configurations that lead to virt-api. What is to be done is decided by
-// certs.Rotate; here it is read and written. When nothing is due, nothing is written.
+// Package certificates rotates the certificates of an installation: the authority and each component's certificate in
+// Secrets, the bundle of trusted authorities in a ConfigMap, and that bundle in the APIServices and webhook
+// configurations that lead to virt-api. certs.Rotate decides what to do; this package reads and writes. When nothing is
+// due, it writes nothing.
 //
-// It also signs what the nodes' virt-handlers ask for (signer.go).
+// It also signs the requests of the nodes' virt-handlers (signer.go).
 package certificates
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// retry is how long to wait after a failure.
+// retry is the delay after a failure.
 const retry = 2 * time.Second
 
 // leaves are the certificates that are kept, by the name of their Secret.
@@ -52,7 +52,7 @@ var (
 	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
-// object is one that is watched because its change may call for work.
+// object is a watched object whose change may call for work.
 type object struct {
 	resource  schema.GroupVersionResource
 	namespace string
@@ -65,7 +65,7 @@ type Rotator struct {
 	Dynamic dynamic.Interface
 	// Namespace is the installation's.
 	Namespace string
-	// APIServices are the names of those that lead to virt-api.
+	// APIServices are the names of the APIServices that lead to virt-api.
 	APIServices []string
 	Policy      func() certs.Policy
 	Now         func() time.Time
@@ -90,7 +90,7 @@ func New(
 	return r
 }
 
-// NeedLeaderElection says that only the leader keeps certificates.
+// NeedLeaderElection returns true: only the leader renews certificates.
 func (r *Rotator) NeedLeaderElection() bool { return true }
 
 // Look has the Rotator look again soon; it does not block.

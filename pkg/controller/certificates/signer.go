@@ -25,8 +25,8 @@ import (
 
 const (
 	handlerUser = "system:serviceaccount:" + names.Namespace + ":" + names.VirtHandler
-	// extraNode is where the API server says to which node a token is bound (KEP-4193); who has the token cannot change
-	// it.
+	// extraNode is the key of the user's extra field in which the API server names the node that a token is bound to
+	// (KEP-4193). The holder of the token cannot change it.
 	extraNode = "authentication.kubernetes.io/node-name"
 	// signWorkers sign at a time.
 	signWorkers = 4

@@ -24,7 +24,7 @@ const (
 	nextPrivateKeyKey = "next.key"
 )
 
-// stored is what is in the cluster.
+// stored holds what the cluster has.
 type stored struct {
 	state   certs.State
 	secrets map[string]*corev1.Secret // by name, nil where there is none

@@ -1,12 +1,12 @@
-// Package clonecontroller carries out VirtualMachineClones: it makes a VirtualMachine that is as another one is, or was
-// when it was snapshotted, with an identity of its own.
+// Package clonecontroller carries out VirtualMachineClones: it makes a VirtualMachine that equals another VM, as
+// that is now or was when it was snapshotted, with an identity of its own.
 //
 //	VirtualMachine ─► VirtualMachineSnapshot (temporary) ─► VirtualMachineRestore (temporary) ─► VirtualMachine
 //
 // When the source is in another namespace, a copy of the snapshot comes between the first two; see remote.go.
 //
-// The snapshot is what makes the clone of a running guest whole. What the clone has of its own are patches of the
-// restore: MAC addresses, firmware UUID and serial number; the guest's cloud-init sees another instance, since the
+// The snapshot makes the clone of a running guest consistent. The restore's patches give the clone its own
+// identity: MAC addresses, firmware UUID and serial number; the guest's cloud-init sees another instance, since the
 // name by which the guest knows itself is not taken over. Both temporary objects belong to the clone, are named by
 // its UID, and are deleted once the claims of the new VM are bound.
 package clonecontroller
@@ -50,7 +50,7 @@ const (
 	reasonTaken = "TargetExists"
 )
 
-// again is when to look again at what has no event.
+// again is the delay before the next look at what sends no event.
 const again = 5 * time.Second
 
 // View holds what exists.
@@ -58,11 +58,11 @@ type View struct {
 	Clone *clonev1beta1.VirtualMachineClone
 	// Source is the VM that is cloned, nil when it does not exist, or a snapshot is.
 	Source *v1.VirtualMachine
-	// Snapshot is the temporary one, or the one that is cloned; Content is what it has of its VM.
+	// Snapshot is the temporary snapshot, or the one that is the clone's source; Content is its content.
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	Content  *v1beta1.VirtualMachineSnapshotContent
 	Restore  *v1beta1.VirtualMachineRestore
-	// Remote is what there is in another namespace, which the clone's source is in; nil for its own. Snapshot and
+	// Remote describes a clone whose source is in another namespace, and is nil for one in the same. Snapshot and
 	// Content are copies then.
 	Remote *Remote
 	// Target is the new VM.
@@ -79,7 +79,7 @@ type View struct {
 // Event is one about the clone.
 type Event struct{ Type, Reason, Message string }
 
-// Step says what to write, in the order of its fields; the zero Step is nothing.
+// Step holds what to write, in the order of its fields; the zero Step writes nothing.
 type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer   bool
@@ -98,7 +98,7 @@ type Step struct {
 	Events      []Event
 	// Status is the status to be written; nil leaves it.
 	Status *clonev1beta1.VirtualMachineCloneStatus
-	// RemoveFinalizer lets a clone be deleted of which nothing is left outside its namespace.
+	// RemoveFinalizer lets a clone be deleted once nothing of it is left outside its namespace.
 	RemoveFinalizer bool
 	frame.Requeue
 }
@@ -145,7 +145,7 @@ func (v *View) temporary() bool {
 	return (v.ofMachine() || v.Remote != nil) && v.Snapshot != nil && v.Snapshot.DeletionTimestamp == nil
 }
 
-// phase is a copy of the clone's status with another phase.
+// phase returns a copy of the clone's status with another phase.
 func (v *View) phase(next clonev1beta1.VirtualMachineClonePhase) *clonev1beta1.VirtualMachineCloneStatus {
 	status := v.Clone.Status.DeepCopy()
 	status.Phase = next
@@ -177,7 +177,7 @@ func (v *View) fail(reason, text string) Step {
 	return Step{Status: status, Events: []Event{{corev1.EventTypeWarning, reason, text}}}
 }
 
-// taken is the step of a clone whose new VM cannot have its name.
+// taken returns the step of a clone whose new VM cannot have its name.
 func (v *View) taken() Step {
 	return v.fail(reasonTaken, fmt.Sprintf("VM %s/%s exists, and this clone did not make it; make a clone with "+
 		"another spec.target.name", v.Other.Namespace, v.Other.Name))
@@ -186,13 +186,13 @@ func (v *View) taken() Step {
 // ofMachine reports the clone of a VM, not of a snapshot.
 func (v *View) ofMachine() bool { return v.Clone.Spec.Source.Kind == kindMachine }
 
-// SnapshotName and RestoreName are those of the temporary objects of a clone.
+// SnapshotName and RestoreName return the names of a clone's temporary objects.
 func SnapshotName(c *clonev1beta1.VirtualMachineClone) string { return "tmp-snapshot-" + string(c.UID) }
 
-// RestoreName is SnapshotName for the restore.
+// RestoreName does the same for the restore.
 func RestoreName(c *clonev1beta1.VirtualMachineClone) string { return "tmp-restore-" + string(c.UID) }
 
-// snapshot is the phase in which there is no snapshot to restore yet.
+// snapshot plans the phase in which there is no snapshot to restore yet.
 func (v *View) snapshot() Step {
 	c := v.Clone
 	source := c.Spec.Source
@@ -231,7 +231,7 @@ func (v *View) snapshot() Step {
 	}}}
 }
 
-// restore is the phase in which the snapshot becomes a VM.
+// restore plans the phase in which the snapshot becomes a VM.
 func (v *View) restore() Step {
 	c := v.Clone
 	if v.Snapshot == nil {
@@ -267,8 +267,8 @@ func complete(r *v1beta1.VirtualMachineRestore) bool {
 	return r != nil && r.Status != nil && r.Status.Complete != nil && *r.Status.Complete
 }
 
-// waiting is the status of a clone whose restore is not complete, nil when it has it; it says why a restore goes no
-// further.
+// waiting returns the status of a clone whose restore is not complete, nil when it has it; it says why a restore goes
+// no further.
 func (v *View) waiting(r *v1beta1.VirtualMachineRestore) *clonev1beta1.VirtualMachineCloneStatus {
 	text := ""
 	if r.Status != nil {
@@ -280,7 +280,7 @@ func (v *View) waiting(r *v1beta1.VirtualMachineRestore) *clonev1beta1.VirtualMa
 	return v.saying(text)
 }
 
-// saying is the clone's status with a message in its conditions, nil when it has it.
+// saying returns the clone's status with a message in its conditions, nil when it has it.
 func (v *View) saying(text string) *clonev1beta1.VirtualMachineCloneStatus {
 	status := v.phase(v.Clone.Status.Phase)
 	for i := range status.Conditions {
@@ -329,7 +329,7 @@ func (v *View) begin() Step {
 	}
 }
 
-// target is the phase in which the new VM is to show.
+// target plans the phase in which the new VM is to appear.
 func (v *View) target() Step {
 	if v.Target == nil {
 		step := Step{}

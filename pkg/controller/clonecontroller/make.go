@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
-// snapshotName is the name of the snapshot that the clone is made from, empty when there is none yet.
+// snapshotName returns the name of the snapshot that the clone is made from, or "" when there is none yet.
 func (v *View) snapshotName() string { return snapshotOf(v.Clone) }
 
 func snapshotOf(c *clonev1beta1.VirtualMachineClone) string {

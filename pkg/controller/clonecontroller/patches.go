@@ -23,7 +23,7 @@ var apart = []string{
 	identity.RenamingFrom,
 }
 
-// operation is one of a JSON patch.
+// operation is one operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -73,8 +73,8 @@ func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCl
 	return append(out, spec.Patches...), nil
 }
 
-// addresses gives each interface the MAC address that is asked for, or none, so that it gets a new one. A VM that names
-// no interface has the one that its guest is given.
+// addresses returns the patches that give each interface the MAC address that is asked for, or none, so that it gets a
+// new one. A VM that names no interface has the one that its guest is given.
 func addresses(source *v1beta1.VirtualMachine, wanted map[string]string) ([]operation, error) {
 	const devices = "/spec/template/spec/domain/devices/interfaces"
 	guest := source.Spec.Template.Spec.DeepCopy()
@@ -103,8 +103,8 @@ func addresses(source *v1beta1.VirtualMachine, wanted map[string]string) ([]oper
 	return patches, nil
 }
 
-// leftOut are the keys that filters do not let through, in order; no filters let all through. A filter is a beginning
-// that "*" ends, or a key; "!" makes of it one that is left out, whatever the others say.
+// leftOut returns the keys that filters exclude, in order; no filters exclude none. A filter is a key, or a prefix that
+// ends in "*"; a leading "!" excludes what it matches, whatever the other filters say.
 func leftOut(of map[string]string, filters []string) []string {
 	if filters == nil {
 		return nil
@@ -131,5 +131,5 @@ func leftOut(of map[string]string, filters []string) []string {
 // key; "*" at the end, as it documents them, means the same here and there.
 func matches(filter, key string) bool { return strings.Contains(key, strings.TrimSuffix(filter, "*")) }
 
-// escape is a key as part of a JSON pointer.
+// escape returns a key as part of a JSON pointer.
 func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }

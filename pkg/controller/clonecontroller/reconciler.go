@@ -39,7 +39,7 @@ type Reconciler struct {
 	Now      func() time.Time
 	// Suffix makes the random end of a name.
 	Suffix func() string
-	// Snapshots is how to VolumeSnapshots, if the cluster has them.
+	// Snapshots reads and writes VolumeSnapshots, if the cluster has them.
 	Snapshots VolumeSnapshots
 
 	writes *frame.Writes
@@ -207,7 +207,7 @@ func lookUp(
 	return getErr == nil
 }
 
-// targetName is the name of the new VM, empty while it has none.
+// targetName returns the name of the new VM, or "" while it has none.
 func (v *View) targetName() string {
 	switch c := v.Clone; {
 	case c.Status.TargetName != nil:

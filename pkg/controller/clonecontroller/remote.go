@@ -28,21 +28,21 @@ import (
 
 // Reasons of events of clones to another namespace.
 const (
-	// reasonNotAdmitted is of a clone that virt-api has not let pass.
+	// reasonNotAdmitted is the reason of a clone that virt-api has not admitted.
 	reasonNotAdmitted = "NotAdmitted"
-	// reasonObjectExists is of a clone whose objects cannot have their names.
+	// reasonObjectExists is the reason of a clone whose objects' names are taken.
 	reasonObjectExists = "ObjectExists"
-	// reasonLeft is of what the new VM names and is not copied.
+	// reasonLeft is the reason for objects that the new VM names and that are not copied.
 	reasonLeft = "ReferencesNotCopied"
 )
 
 // Remote has the objects of a clone whose source is in another namespace.
 type Remote struct {
-	// Origin is the snapshot in the namespace of the source, the temporary one or the one that is cloned; nil when it
-	// is not there, or is not this clone's. Content is what it has of its VM.
+	// Origin is the snapshot in the source's namespace: the temporary one, or the one that is cloned. It is nil when it
+	// does not exist, or is not this clone's. Content is its content.
 	Origin  *v1beta1.VirtualMachineSnapshot
 	Content *v1beta1.VirtualMachineSnapshotContent
-	// Volumes are those of Content.
+	// Volumes are the volumes of Content.
 	Volumes []Volume
 	// Revisions are the ControllerRevisions that the VM in Content refers to, and their copies, by name.
 	Revisions, Copies map[string]*appsv1.ControllerRevision
@@ -55,14 +55,14 @@ type Remote struct {
 // Volume is a volume that is copied.
 type Volume struct {
 	Backup v1beta1.VolumeBackup
-	// Snapshot and Bound are the VolumeSnapshot of the source, and what it is bound to.
+	// Snapshot and Bound are the VolumeSnapshot of the source, and the VolumeSnapshotContent that it is bound to.
 	Snapshot *snapshotsv1.VolumeSnapshot
 	Bound    *snapshotsv1.VolumeSnapshotContent
 	// Copy is the VolumeSnapshot in the clone's namespace.
 	Copy *snapshotsv1.VolumeSnapshot
 }
 
-// localSnapshot is the name of the snapshot in the clone's namespace that its restore is made from.
+// localSnapshot returns the name of the snapshot in the clone's namespace that its restore is made from.
 func (v *View) localSnapshot() string {
 	if v.Remote != nil {
 		return SnapshotName(v.Clone)
@@ -70,7 +70,7 @@ func (v *View) localSnapshot() string {
 	return v.snapshotName()
 }
 
-// origin is the snapshot in the namespace of the source, as it is called in texts.
+// origin returns the name, for messages, of the snapshot in the source's namespace.
 func (v *View) origin() string { return clones.SourceNamespace(v.Clone) + "/" + v.snapshotName() }
 
 // snapshotRemote asks for the snapshot in the namespace of the source, once nothing can be left behind there.
@@ -117,7 +117,7 @@ func (v *View) snapshotRemote() Step {
 	return v.copyObjects()
 }
 
-// lost says why the snapshot in the namespace of the source is of no use, empty when it may be.
+// lost returns why the snapshot in the source's namespace cannot be used, or "" when it can.
 func (v *View) lost() string {
 	origin, pinned := v.Remote.Origin, v.Clone.Annotations[clones.UIDAnnotation]
 	switch {
@@ -174,7 +174,7 @@ func (v *View) copyObjects() Step {
 	}
 }
 
-// copyVolumes are the VolumeSnapshots and their contents that are to be made, and what they wait for. Contents are
+// copyVolumes returns the VolumeSnapshots and their contents that are to be made, and what they wait for. Contents are
 // made in the order of their names, without a gap.
 func (v *View) copyVolumes() (creates []client.Object, waits string) {
 	made := len(v.Remote.Made)
@@ -200,8 +200,8 @@ func (v *View) copyVolumes() (creates []client.Object, waits string) {
 	return creates, ""
 }
 
-// trouble is why a volume's snapshot has no handle that may be taken; empty when it has. A VolumeSnapshot and its
-// content name each other, so that one of another namespace cannot be taken by naming it.
+// trouble returns why a volume's snapshot has no handle that may be used, or "" when it has one. A VolumeSnapshot and
+// its content name each other, so that one of another namespace cannot be taken by naming it.
 func (o *Volume) trouble() string {
 	if o.Backup.VolumeSnapshotName == nil || o.Snapshot == nil || o.Snapshot.DeletionTimestamp != nil {
 		return fmt.Sprintf("volume %s has no VolumeSnapshot", o.Backup.VolumeName)
@@ -217,7 +217,7 @@ func (o *Volume) trouble() string {
 	return ""
 }
 
-// waitFor is the step of a clone that cannot go on yet, and says why.
+// waitFor returns the step of a clone that cannot go on yet, and says why.
 func (v *View) waitFor(text string) Step {
 	step := Step{Status: v.saying(text)}
 	step.RequeueAfter = again
@@ -234,7 +234,7 @@ func (v *View) copySnapshot() *v1beta1.VirtualMachineSnapshot {
 	}
 }
 
-// owned is the metadata of an object of the copy: it goes with the VirtualMachineSnapshot.
+// owned returns the metadata of an object of the copy: it goes with the VirtualMachineSnapshot.
 func (v *View) owned(name string) metav1.ObjectMeta {
 	kind := v1beta1.SchemeGroupVersion.WithKind(kindSnapshot)
 	return metav1.ObjectMeta{
@@ -243,8 +243,8 @@ func (v *View) owned(name string) metav1.ObjectMeta {
 	}
 }
 
-// copyContent is the content with the VolumeSnapshots of the clone. It names no snapshot, so that no VolumeSnapshots
-// are made for it.
+// copyContent returns the content with the VolumeSnapshots of the clone. It names no snapshot, so that no
+// VolumeSnapshots are made for it.
 func (v *View) copyContent() *v1beta1.VirtualMachineSnapshotContent {
 	source := v.Remote.Content.Spec.Source.VirtualMachine.DeepCopy()
 	instancetype.RenameRevisions(&source.Spec, v.revisionName)
@@ -298,7 +298,7 @@ func (v *View) copyBinding(i int) *snapshotsv1.VolumeSnapshotContent {
 	}
 }
 
-// revisionName is the name of the copy of a ControllerRevision; the restore makes of it the new VM's.
+// revisionName returns the name of the copy of a ControllerRevision, from which the restore makes the new VM's.
 func (v *View) revisionName(name string) string {
 	if own := restorecontroller.RevisionName(name, v.snapshotName(), v.localSnapshot()); own != name ||
 		strings.Contains(name, v.localSnapshot()) {
@@ -313,7 +313,7 @@ func (v *View) copyRevision(kept *appsv1.ControllerRevision, name string) *appsv
 	return &appsv1.ControllerRevision{ObjectMeta: meta, Data: *kept.Data.DeepCopy(), Revision: kept.Revision}
 }
 
-// left says what the new VM names and is not copied; empty when all is.
+// left names what the new VM refers to and is not copied, or returns "" when everything is.
 func (v *View) left() string {
 	if v.Remote == nil || v.Target == nil {
 		return ""
@@ -321,8 +321,8 @@ func (v *View) left() string {
 	return clones.LeftText(&v.Target.Spec, v.Clone.Namespace)
 }
 
-// end releases a clone that is deleted, once nothing of it is left outside its namespace. One whose new VM has claims
-// without a volume waits for them: what fills them would be gone.
+// end releases a clone that is deleted, once nothing of it is left outside its namespace. A clone whose new VM has
+// claims without a volume waits for those claims, since what fills them would be gone.
 func (v *View) end() Step {
 	c := v.Clone
 	if !slices.Contains(c.Finalizers, clones.Finalizer) {

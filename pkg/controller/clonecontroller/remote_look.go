@@ -15,8 +15,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
-// lookAcross finds what a clone has in the namespace of its source, what of it is of no namespace, and while the
-// snapshot is copied the copies. Everything is read past the cache. What has the name of a copy is one only when its
+// lookAcross finds what a clone has in the source's namespace, its cluster-scoped objects, and, while the snapshot is
+// copied, the copies. It reads everything past the cache. An object with the name of a copy is a copy only when its
 // owner or label says so by UID.
 func (r *Reconciler) lookAcross(ctx context.Context, view *View) error {
 	c, remote, namespace := view.Clone, view.Remote, clones.SourceNamespace(view.Clone)

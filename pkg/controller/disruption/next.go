@@ -1,9 +1,8 @@
-// Package disruption keeps the pods of guests from being evicted under them. Its input are VMIs, their eviction
-// strategies and their pods; its output is one PodDisruptionBudget for each VMI whose strategy protects it, which
-// goes with the VMI.
+// Package disruption keeps guests' pods from being evicted. Its inputs are VMIs, their eviction strategies and their
+// pods; its output is one PodDisruptionBudget for each VMI whose strategy protects it, which is deleted with the VMI.
 //
-// virt-api's webhook answers most evictions before the budget is looked at. The budget is what decides when no
-// virt-api answers. It asks for one pod, and for two while the guest moves, so that neither can be taken.
+// virt-api's webhook answers most evictions before the budget is looked at; the budget decides when no virt-api
+// answers. It asks for one pod, and for two while the guest moves, so that neither can be evicted.
 package disruption
 
 import (
@@ -24,25 +23,25 @@ import (
 // namePrefix begins the names of the budgets, as KubeVirt's.
 const namePrefix = "kubevirt-disruption-budget-"
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	VMI *v1.VirtualMachineInstance
-	// Strategy is the one that counts for it.
+	// Strategy is the eviction strategy that applies to it.
 	Strategy v1.EvictionStrategy
-	// Budget is what there is, nil for none.
+	// Budget is the existing budget, nil for none.
 	Budget *policyv1.PodDisruptionBudget
 	// Others are budgets of other names that the VMI controls, an older virt-controller's for example.
 	Others []*policyv1.PodDisruptionBudget
-	// Pods is how many launcher pods the VMI has that stay.
+	// Pods is the number of the VMI's launcher pods that stay.
 	Pods int
 }
 
-// Step says what to write; the zero Step is nothing.
+// Step holds what to write; the zero Step writes nothing.
 type Step struct {
-	// Create is the budget to be made, and MinAvailable what becomes of that of the one that there is; nil is nothing.
+	// Create is the budget to make, and MinAvailable the new value of the existing budget's; nil means nothing.
 	Create       *policyv1.PodDisruptionBudget
 	MinAvailable *intstr.IntOrString
-	// Failed is why neither can be done.
+	// Failed is the reason why neither can be done.
 	Failed error
 	// Delete takes the budget away.
 	Delete bool
@@ -51,8 +50,8 @@ type Step struct {
 	frame.Requeue
 }
 
-// Next decides. A guest that has ended or is about to needs no budget, but taking it away would be a write for
-// nothing: no pod of such a VMI is kept by it, and it goes with the VMI.
+// Next decides. A guest that has ended or is about to needs no budget, but deleting it would be a needless write: it
+// keeps no pod of such a VMI, and is deleted with the VMI.
 func Next(view View) Step {
 	switch {
 	case !eviction.Alive(view.VMI):

@@ -34,7 +34,7 @@ const (
 	ReasonFailedCreate     = "FailedCreate"
 )
 
-// settle is how long the configuration may take to be known after the KubeVirt resource has changed.
+// settle is the time that the configuration may need to follow a change of the KubeVirt resource.
 const settle = time.Second
 
 // Reconciler reads VMIs, pods and budgets from Client's cache, and writes budgets.

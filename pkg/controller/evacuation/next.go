@@ -1,10 +1,10 @@
 // Package evacuation moves guests off the nodes that they are to leave. Its inputs are the mark that an eviction left
-// on a VMI (status.evacuationNodeName), the taint of a node that is drained that way, and the migrations there are; its
-// output are migrations. The mark goes when the guest is at the target: its virt-handler takes it off.
+// on a VMI (status.evacuationNodeName), the taint of a node that is drained that way, and the existing migrations; its
+// output are migrations. The target's virt-handler removes the mark when the guest has arrived.
 //
 //	VMI, marked ──Next──► VirtualMachineInstanceMigration kubevirt-evacuation-… ──migration──► another node
 //
-// As many migrations are made as may run, so that those that people ask for do not queue behind a whole node.
+// It makes no more migrations than may run, so that those that people ask for do not queue behind a whole node.
 package evacuation
 
 import (
@@ -37,38 +37,38 @@ const (
 const (
 	// namePrefix begins the names of the migrations, as KubeVirt's.
 	namePrefix = "kubevirt-evacuation-"
-	// waitAgain is when one that has to wait for others looks again, at the latest.
+	// waitAgain is the longest delay before a VMI that waits for others is looked at again.
 	waitAgain = 5 * time.Second
 )
 
-// Limits are how many migrations may be under way or waiting; zero is none.
+// Limits bound how many migrations may run or wait; zero means none.
 type Limits struct {
 	Cluster, PerNode int
 }
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	VMI *v1.VirtualMachineInstance
-	// Strategy is the one that counts for it.
+	// Strategy is the eviction strategy that applies to it.
 	Strategy v1.EvictionStrategy
 	// Draining says that its node has the drain taint.
 	Draining bool
-	// Pods is how many launcher pods it has that have not ended. One that is being deleted counts, unlike for the
-	// budget, which is about those that can be evicted: the last migration is not tidied up before it is gone.
+	// Pods is the number of its launcher pods that have not ended. A pod that is being deleted counts, unlike for the
+	// budget, which is about pods that can be evicted: the last migration is not cleaned up before that pod is gone.
 	Pods int
 	// Counts are its migrations and how many others there are.
 	Counts migrations.Counts
 	Limits Limits
-	// Reported is the event that was recorded of it last, zero for none, so that it is not recorded at each look.
+	// Reported is the event last recorded for it, zero for none, so that it is not recorded at each look.
 	Reported vmicontroller.Event
 	Now      time.Time
 }
 
-// Step says what to write; the zero Step is nothing.
+// Step holds what to write; the zero Step writes nothing.
 type Step struct {
 	// Create is a migration to be made.
 	Create *v1.VirtualMachineInstanceMigration
-	// Event is one to record; nil is none. Forget says that View.Reported does not count any more.
+	// Event is an event to record; nil means none. Forget says that View.Reported does not count any more.
 	Event  *vmicontroller.Event
 	Forget bool
 	frame.Requeue
@@ -138,7 +138,7 @@ func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (cou
 	return count, last
 }
 
-// next is the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.
+// next returns the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.
 func next(
 	instance *v1.VirtualMachineInstance, newestFirst []*v1.VirtualMachineInstanceMigration,
 ) *v1.VirtualMachineInstanceMigration {

@@ -42,7 +42,7 @@ type Reconciler struct {
 	Now      func() time.Time
 
 	writes *frame.Writes
-	// reported is by UID of a VMI what was said of it last, so that it is not said at each look.
+	// reported holds, by UID of a VMI, the event last recorded for it, so that it is not recorded at each look.
 	reported sync.Map
 }
 
@@ -77,7 +77,7 @@ var retainted = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// waiting are the VMI of a migration, and when that is over those that may have waited for it.
+// waiting returns the VMI of a migration, and when that is over those that may have waited for it.
 func (r *Reconciler) waiting(ctx context.Context, obj client.Object) []reconcile.Request {
 	over := obj.(*v1.VirtualMachineInstanceMigration)
 	out := []reconcile.Request{
@@ -89,7 +89,7 @@ func (r *Reconciler) waiting(ctx context.Context, obj client.Object) []reconcile
 	return append(out, r.list(ctx, client.MatchingFields{marked: over.Status.MigrationState.SourceNode})...)
 }
 
-// on are the VMIs on a node.
+// on returns the VMIs on a node.
 func (r *Reconciler) on(ctx context.Context, obj client.Object) []reconcile.Request {
 	return r.list(ctx, client.MatchingFields{nodecontroller.VMIsByNode: obj.GetName()})
 }

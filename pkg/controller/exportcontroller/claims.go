@@ -14,13 +14,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
-// restoredName is the name of the claim that an export restores from a snapshot's; KubeVirt's.
+// restoredName returns the name of the claim that an export restores from a snapshot's; KubeVirt's.
 func restoredName(export, claim string) string {
 	return names.Shorten(export+"-"+claim, validation.DNS1123SubdomainMaxLength)
 }
 
-// restored is the claim of a snapshot's volume: as the one that was snapshotted, and at least as large as the snapshot
-// asks for. It has none of the labels of that one, by which the VM would know it.
+// restored returns the claim of a snapshot's volume: as the one that was snapshotted, and at least as large as the
+// snapshot asks for. It has none of the labels of that one, by which the VM would know it.
 func (v *View) restored(claim *Claim) *corev1.PersistentVolumeClaim {
 	source := claim.Backup.PersistentVolumeClaim.DeepCopy()
 	group := snapshotsv1.GroupName
@@ -54,8 +54,8 @@ func owner(export *v1beta1.VirtualMachineExport) metav1.OwnerReference {
 	return *metav1.NewControllerRef(export, v1beta1.SchemeGroupVersion.WithKind(exports.Kind))
 }
 
-// contentOf says what a claim holds. A claim with a file system is a disk when a VM has it as one, an image was
-// uploaded to it, or CDI says so.
+// contentOf returns the kind of content of a claim. A claim with a file system is a disk when a VM uses it as one, an
+// image was uploaded to it, or CDI says so.
 func contentOf(
 	mode *corev1.PersistentVolumeMode, annotations map[string]string, filled bool, isDisk bool,
 ) exports.Content {

@@ -17,10 +17,10 @@ import (
 // identityAnnotation is on an export's Service: JSON of its identity. It spares the reconciler to read a Secret.
 const identityAnnotation = "virtkit.io/export-identity"
 
-// slack is how much longer than its export a certificate is valid.
+// slack is the time by which a certificate outlives its export.
 const slack = time.Hour
 
-// identity is what an export's server shows to its clients.
+// identity holds what an export's server presents to its clients.
 type identity struct {
 	// Secret has the certificate and its key.
 	Secret string `json:"secret"`
@@ -28,7 +28,7 @@ type identity struct {
 	Certificate string `json:"certificate"`
 }
 
-// identityOf is the identity that a Service says; nil when it has none.
+// identityOf returns the identity in a Service's annotation; nil when it has none.
 func identityOf(service *corev1.Service) *identity {
 	if service == nil {
 		return nil
@@ -69,7 +69,7 @@ func newIdentity(
 	return secret, &identity{Secret: secret.Name, Certificate: string(authority.CertificatePEM())}, nil
 }
 
-// newSecret is a Secret that goes with an export.
+// newSecret returns a Secret that goes with an export.
 func newSecret(export *v1beta1.VirtualMachineExport, name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -80,7 +80,7 @@ func newSecret(export *v1beta1.VirtualMachineExport, name string, data map[strin
 	}
 }
 
-// encode is the annotation's value.
+// encode returns the annotation's value.
 func (i *identity) encode() (string, error) {
 	text, err := json.Marshal(i)
 	if err != nil {

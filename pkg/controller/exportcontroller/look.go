@@ -64,7 +64,7 @@ func (r *Reconciler) look(ctx context.Context, export *v1beta1.VirtualMachineExp
 	return view, err
 }
 
-// found is an object of a name, nil when there is none.
+// found returns an object of a name, nil when there is none.
 func found[T any, P interface {
 	*T
 	client.Object
@@ -202,7 +202,7 @@ func uses(pod *corev1.Pod, claim string) bool {
 	})
 }
 
-// lookAtSnapshot finds a snapshot, its content, and the claims that the export has made of it.
+// lookAtSnapshot finds a snapshot, its content, and the claims that the export has made from it.
 func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 	namespace := view.Export.Namespace
 	snapshot, err := found(ctx, r.Client, namespace, view.Export.Spec.Source.Name,

@@ -21,7 +21,7 @@ import (
 // maxManifests bounds what goes into a Secret, bytes.
 const maxManifests = 900 << 10
 
-// Manifests are the objects from which another cluster, with CDI, makes the VM of an export: the authority of the
+// Manifests returns the objects from which another cluster, with CDI, makes the VM of an export: the authority of the
 // server's certificate, the VM, and a DataVolume for each of its disks that reads it from the export. They name no
 // namespace, so that they can be applied to any. JSON is a v1 List, YAML a document each.
 func Manifests(view View, certificate string) (asJSON, asYAML []byte, err error) {
@@ -69,7 +69,7 @@ func Manifests(view View, certificate string) (asJSON, asYAML []byte, err error)
 	return encode(objects)
 }
 
-// claimOf is the claim that a volume of the VM was before it was exported.
+// claimOf returns the claim that a volume of the VM was before it was exported.
 func (v *View) claimOf(name string) *Claim {
 	for i := range v.Claims {
 		claim := &v.Claims[i]
@@ -80,7 +80,7 @@ func (v *View) claimOf(name string) *Claim {
 	return nil
 }
 
-// template is a claim like this one, of any class.
+// template returns a claim like this one, of any class.
 func (c *Claim) template() *corev1.PersistentVolumeClaimSpec {
 	spec := &corev1.PersistentVolumeClaimSpec{}
 	switch {

@@ -1,8 +1,8 @@
-// Package exportcontroller is the reconciler VirtualMachineExport → Pod. Its inputs are exports and what they export: a
-// VM that is stopped, a snapshot, or a claim that nobody uses. Its outputs are, for each export, a pod that serves the
+// Package exportcontroller is the reconciler VirtualMachineExport → Pod. Its inputs are exports and their sources: a VM
+// that is stopped, a snapshot, or a claim that nobody uses. Its outputs are, for each export, a pod that serves the
 // claims (pkg/exporter), a Service that leads to it, the Secrets of its certificate, token and manifests, and, for a
-// snapshot, claims that are restored from it for as long as the export lives. All of them belong to the export and go
-// with it; an export goes when its time is over.
+// snapshot, claims that are restored from it for as long as the export lives. All of them belong to the export and are
+// deleted with it; an export is deleted when its time is over.
 //
 // The pod is in the tenant's namespace, which anybody there may change. So the reconciler reads no Secret, acts only on
 // objects that the export controls by its UID, and gives the pod no rights; the certificate is signed by an authority
@@ -29,46 +29,46 @@ import (
 )
 
 const (
-	// again is when what the API server refused is tried again, and when a pod that uses a claim is looked for again:
-	// no event says that it is gone.
+	// again is the delay before a write that the API server refused is tried again, and before the next look for a pod
+	// that uses a claim: no event says that it is gone.
 	again = 10 * time.Second
-	// watchful is how often it is looked whether another pod uses what is being exported.
+	// watchful is the interval of the looks for another pod that uses what is being exported.
 	watchful = 15 * time.Second
 )
 
-// Claim is one claim of an export, and what there is of it.
+// Claim is one claim of an export, with what is known about it.
 type Claim struct {
 	exports.Volume
 	// Claim is nil when it is not there.
 	Claim *corev1.PersistentVolumeClaim
-	// Unready is why it is no whole disk yet; empty when it is one.
+	// Unready is the reason why it is not a complete disk yet, or "" when it is one.
 	Unready string
 	// User is another pod that uses it; empty for none.
 	User string
-	// Backup is set for a snapshot's, RestoreSize is how large its VolumeSnapshot wants a claim to be.
+	// Backup is set for a claim of a snapshot; RestoreSize is the least size of a claim made from its VolumeSnapshot.
 	Backup *snapshotv1beta1.VolumeBackup
 	// Restorable says that the VolumeSnapshot is there and ready.
 	Restorable  bool
 	RestoreSize *resource.Quantity
 }
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	Export *v1beta1.VirtualMachineExport
 	Now    time.Time
 
-	// VM is the source, or the VM that a snapshot is of as it was then; nil when there is none.
+	// VM is the source, or the VM of the snapshot as it was then; nil when there is none.
 	VM *v1.VirtualMachine
-	// Running says that an instance of the VM has a guest.
+	// Running says that a VMI of the VM has a guest.
 	Running bool
-	// Snapshot and Content are those of an export of a snapshot.
+	// Snapshot and Content are set for an export of a snapshot.
 	Snapshot *snapshotv1beta1.VirtualMachineSnapshot
 	Content  *snapshotv1beta1.VirtualMachineSnapshotContent
 	// Served says that the cluster has VolumeSnapshots.
 	Served bool
 	Claims []Claim
 
-	// Pod and Service have the export's names. Ours are those that it controls.
+	// Pod and Service have the export's names. They are ours if the export controls them.
 	Pod     *corev1.Pod
 	Service *corev1.Service
 }
@@ -76,7 +76,7 @@ type View struct {
 // Event is one to be recorded.
 type Event struct{ Type, Reason, Message string }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step holds what to do; the zero Step does nothing.
 type Step struct {
 	// DeleteExport asks for the end of the export.
 	DeleteExport bool
@@ -86,7 +86,7 @@ type Step struct {
 	CreateClaims []*corev1.PersistentVolumeClaim
 	// CreateService, CreateIdentity and CreatePod ask for these; the identity is the Service's certificate.
 	CreateService, CreateIdentity, CreatePod bool
-	// Volumes are those of the pod.
+	// Volumes are the volumes of the pod.
 	Volumes   []exports.Volume
 	DeletePod bool
 	Status    *v1beta1.VirtualMachineExportStatus
@@ -123,7 +123,7 @@ func Next(v View) Step {
 	return step
 }
 
-// initial is the status of an export of which nothing is there yet: all else is found anew each time.
+// initial returns the status of an export of which nothing is there yet: all else is found anew each time.
 func (v *View) initial() *v1beta1.VirtualMachineExportStatus {
 	status := &v1beta1.VirtualMachineExportStatus{}
 	if v.Export.Status != nil {
@@ -143,7 +143,7 @@ func (v *View) set(
 	conditions.Set(&status.Conditions, v1beta1.Condition{Type: of, Status: is, Reason: reason, Message: message}, v.Now)
 }
 
-// wait says why an export is not ready.
+// wait records why an export is not ready.
 func (v *View) wait(step *Step, reason, format string, arguments ...any) bool {
 	v.set(step.Status, v1beta1.ConditionReady, corev1.ConditionFalse, reason, fmt.Sprintf(format, arguments...))
 	return false
@@ -222,7 +222,7 @@ func (v *View) provideClaim(step *Step) bool {
 	return v.unused(step)
 }
 
-// unready is why a claim is no whole disk; empty when all are.
+// unready returns why a claim is not a complete disk, or "" when all are.
 func (v *View) unready() string {
 	for i := range v.Claims {
 		claim := &v.Claims[i]
@@ -253,7 +253,7 @@ func (v *View) unused(step *Step) bool {
 	return true
 }
 
-// sayBound is the condition of the claims, which is that of the worst.
+// sayBound sets the condition about the claims, which is the condition of the worst claim.
 func (v *View) sayBound(step *Step) {
 	is, reason := corev1.ConditionTrue, exports.ReasonClaimBound
 	for i := range v.Claims {
@@ -403,7 +403,7 @@ func isReady(pod *corev1.Pod) bool {
 	return conditions.With(pod.Status.Conditions, corev1.PodReady, corev1.ConditionTrue) != nil
 }
 
-// waits is why the pod does not serve yet; empty for no reason that is known.
+// waits returns why the pod does not serve yet, or "" when no reason is known.
 func (v *View) waits() string {
 	scheduled := conditions.Find(v.Pod.Status.Conditions, corev1.PodScheduled)
 	if scheduled == nil || scheduled.Status != corev1.ConditionTrue {

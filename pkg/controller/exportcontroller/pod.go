@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// grace is how long the pod may take to end, seconds: it cuts what it serves.
+	// grace is the pod's termination grace period, seconds: it cuts what it serves.
 	grace = 5
 	// serviceLabel leads the Service to the pod; KubeVirt's.
 	serviceLabel = "kubevirt.io.virt-export-service"
@@ -37,7 +37,7 @@ var resources = corev1.ResourceRequirements{
 	},
 }
 
-// Facts is what an export's pod depends on besides the export and its volumes.
+// Facts hold what an export's pod depends on besides the export and its volumes.
 type Facts struct {
 	Config config.Config
 	// Image and ImagePullPolicy are virt-launcher's; the configuration's pull policy wins.
@@ -47,8 +47,8 @@ type Facts struct {
 	Identity, Token, Manifests string
 }
 
-// Pod is the pod that serves an export. It passes Pod Security `restricted`, has no service account's token, and mounts
-// what it serves read-only. Its labels and annotations are the export's, but for those that say what a pod of ours is.
+// Pod returns the pod that serves an export. It passes Pod Security `restricted`, has no service account's token, and
+// mounts what it serves read-only. Its labels and annotations are the export's, but for the reserved ones.
 func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts Facts) *corev1.Pod {
 	server := corev1.Container{
 		Name:            names.ContainerCompute, // by which virt-handler knows whom it gives devices
@@ -149,7 +149,7 @@ func secretVolume(name, secret string) corev1.Volume {
 	}}
 }
 
-// unreserved are labels or annotations without those by which Kubernetes, KubeVirt and virtkit know objects of theirs.
+// unreserved returns labels or annotations without those that Kubernetes, KubeVirt and virtkit reserve for themselves.
 func unreserved(from map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range from {

@@ -47,7 +47,7 @@ type Reconciler struct {
 	Now             func() time.Time
 	// Suffix is a random end of a name.
 	Suffix func() string
-	// CDI and Snapshots are how to DataVolumes and VolumeSnapshots, if the cluster has them.
+	// CDI and Snapshots read and write DataVolumes and VolumeSnapshots, if the cluster has them.
 	CDI       DataVolumes
 	Snapshots VolumeSnapshots
 
@@ -103,7 +103,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// exports are those of an object's namespace that it concerns.
+// exports returns the exports in an object's namespace that the object concerns.
 func (r *Reconciler) exports(
 	ctx context.Context, object client.Object, concerns func(*v1beta1.VirtualMachineExport, client.Object) bool,
 ) []reconcile.Request {
@@ -154,7 +154,7 @@ func refused(err error) bool {
 	return frame.Refused(err) || errors.Is(err, errTaken)
 }
 
-// errTaken is that of a name that another object has.
+// errTaken reports a name that another object has.
 var errTaken = errors.New("the name is taken")
 
 // create makes what is missing, in the order in which one needs the other.
@@ -248,7 +248,7 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error
 	return nil
 }
 
-// claimOr is a claim's volume mode, which for one that is not there yet is the snapshot's.
+// claimOr returns a claim's volume mode, which for one that is not there yet is the snapshot's.
 func claimOr(claim *corev1.PersistentVolumeClaim, backup *snapshotv1beta1.VolumeBackup) *corev1.PersistentVolumeMode {
 	if claim != nil {
 		return claim.Spec.VolumeMode

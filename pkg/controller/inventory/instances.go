@@ -31,7 +31,7 @@ func (c *Cluster) Write(w *metrics.Writer) {
 	c.writeNodes(w)
 }
 
-// system is what the labels of an instance say of its guest, in the order of the families.
+// system returns the labels of a VMI that describe its guest, in the order of the families.
 func system(i *v1.VirtualMachineInstance) [10]string {
 	a, os := i.Annotations, i.Status.GuestOSInfo
 	machine := ""
@@ -152,7 +152,7 @@ func (c *Cluster) writeAddresses(w *metrics.Writer) {
 	}
 }
 
-// writeLastMigrations writes when the last migration of each instance began and ended.
+// writeLastMigrations writes when the last migration of each VMI began and ended.
 func (c *Cluster) writeLastMigrations(w *metrics.Writer) {
 	called := make(map[types.UID]string, len(c.Migrations))
 	for _, m := range c.Migrations {
@@ -183,7 +183,7 @@ func (c *Cluster) writeLastMigrations(w *metrics.Writer) {
 	}
 }
 
-// writeInterfaces writes those of a spec; the family is that of machines or of instances.
+// writeInterfaces writes the interfaces of a spec; the family is the one of VMs or of VMIs.
 func writeInterfaces(w *metrics.Writer, namespace, name string, spec *v1.VirtualMachineInstanceSpec) {
 	for k := range spec.Domain.Devices.Interfaces {
 		nic := &spec.Domain.Devices.Interfaces[k]

@@ -1,5 +1,5 @@
-// Package inventory exposes to Prometheus what exists in the cluster: machines, instances, migrations, and how long
-// they take from phase to phase. It reads what the reconcilers' caches have and keeps nothing of it; the
+// Package inventory exposes to Prometheus what exists in the cluster: VMs, VMIs, migrations, and how long they
+// take from phase to phase. It reads what the reconcilers' caches have and keeps nothing of it; the
 // virt-controller that leads does it.
 //
 //	caches ──list of pointers──► Cluster ──Write (pure)──► metrics.Writer
@@ -24,7 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Cluster has the objects that exist. Nothing of it is changed: it is the caches' own.
+// Cluster holds the objects that exist. They belong to the caches and are not to be changed.
 type Cluster struct {
 	Instances  []*v1.VirtualMachineInstance
 	Machines   []*v1.VirtualMachine
@@ -33,14 +33,14 @@ type Cluster struct {
 	Restores   []*snapshotv1beta1.VirtualMachineRestore
 	Claims     []*corev1.PersistentVolumeClaim
 	Nodes      []*corev1.Node
-	// Pods are the names of running launcher pods, by the UID of their instance and their node.
+	// Pods are the names of running launcher pods, by the UID of their VMI and their node.
 	Pods map[OnNode]string
-	// Claim gives a claim, nil when there is none.
+	// Claim returns a claim, nil when there is none.
 	Claim  func(types.NamespacedName) *corev1.PersistentVolumeClaim
 	Config config.Config
 }
 
-// OnNode is an instance on a node.
+// OnNode is the key of a VMI on a node.
 type OnNode struct {
 	Instance types.UID
 	Node     string
@@ -55,10 +55,10 @@ type Inventory struct {
 	Transitions *Transitions
 }
 
-// NeedLeaderElection says that only the leader exposes it: two replicas would count it twice.
+// NeedLeaderElection returns true: only the leader exposes the metrics, since two replicas would count them twice.
 func (i *Inventory) NeedLeaderElection() bool { return true }
 
-// indexed is what an informer of one kind is.
+// indexed is the informer of one kind.
 type indexed interface {
 	GetIndexer() toolscache.Indexer
 }
@@ -121,7 +121,7 @@ func (i *Inventory) Start(ctx context.Context) error {
 	return nil
 }
 
-// all are the objects of an index, which are not to be changed.
+// all returns the objects of an index, which are not to be changed.
 func all[T any](index toolscache.Indexer) []T {
 	objects := index.List()
 	out := make([]T, 0, len(objects))
@@ -133,7 +133,7 @@ func all[T any](index toolscache.Indexer) []T {
 	return out
 }
 
-// podsByInstance are the running launcher pods.
+// podsByInstance returns the running launcher pods.
 func podsByInstance(pods []*corev1.Pod) map[OnNode]string {
 	out := make(map[OnNode]string, len(pods))
 	for _, pod := range pods {

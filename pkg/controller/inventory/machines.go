@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// groups are KubeVirt's of printable statuses, and the family that says since when a machine is in one of the group.
+// groups are KubeVirt's groups of printable statuses, each with the family that says since when a VM is in the group.
 var groups = []struct {
 	name     string
 	family   *metrics.Family
@@ -102,7 +102,7 @@ func writeMachine(w *metrics.Writer, vm *v1.VirtualMachine) {
 		machine, instancetype, preference, strings.ToLower(string(vm.Status.PrintableStatus)), group)
 }
 
-// lastTransition is when the machine last changed, by the conditions that make its status; seconds since 1970.
+// lastTransition returns when the VM last changed, by the conditions that make its status; seconds since 1970.
 func lastTransition(vm *v1.VirtualMachine) float64 {
 	var last time.Time
 	for i := range vm.Status.Conditions {
@@ -120,8 +120,8 @@ func lastTransition(vm *v1.VirtualMachine) float64 {
 	return float64(last.Unix())
 }
 
-// writeResources writes what machines ask for: source is guest or domain for what the guest sees, requests for what its
-// pod is to have.
+// writeResources writes what VMs ask for: source is guest or domain for what the guest sees, requests for what its pod
+// is to have.
 func (c *Cluster) writeResources(w *metrics.Writer) {
 	w.Family(metrics.VMRequests)
 	for _, vm := range c.Machines {
@@ -160,7 +160,7 @@ func (c *Cluster) writeResources(w *metrics.Writer) {
 	}
 }
 
-// writeDisks writes the claims that are disks of machines.
+// writeDisks writes the claims that are disks of VMs.
 func (c *Cluster) writeDisks(w *metrics.Writer) {
 	w.Family(metrics.VMDisks)
 	for _, vm := range c.Machines {

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// writeSnapshots writes when snapshots of machines were made, their restores, and what is there of those.
+// writeSnapshots writes when snapshots of VMs were made, their restores, and what exists of those.
 func (c *Cluster) writeSnapshots(w *metrics.Writer) {
 	w.Family(metrics.SnapshotSucceeded)
 	for _, s := range c.Snapshots {

@@ -13,8 +13,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/metrics"
 )
 
-// Transitions measures how long instances and migrations take, as their events arrive: the API's own times have no
-// parts of a second, which is most of what a start takes here.
+// Transitions measures how long VMIs and migrations take, as their events arrive: the API's own times have no fractions
+// of a second, in which most of a start passes here.
 type Transitions struct {
 	now func() time.Time
 
@@ -24,10 +24,10 @@ type Transitions struct {
 	seen map[types.UID]*passage
 }
 
-// passage is what was seen of one object.
+// passage holds what was seen of one object.
 type passage struct {
 	phase string
-	// since is when it came into its phase, zero when that was before we looked; created and deleted likewise.
+	// since is when it entered its phase, zero when that was before we looked; created and deleted likewise.
 	since, created, deleted time.Time
 }
 
@@ -43,11 +43,11 @@ func NewTransitions(registry *prometheus.Registry, now func() time.Time) *Transi
 	return t
 }
 
-// newest is how old an object may be, by the API server's clock, that was created just now: its time is cut to the
+// newest is the greatest age, by the API server's clock, of an object that was created just now: its time is cut to the
 // second.
 const newest = 2 * time.Second
 
-// saw notes an object and gives what was known of it before, and now.
+// saw records an object and returns what was known of it before, and now.
 func (t *Transitions) saw(object client.Object, phase string, initial bool) (before, after passage, changed bool) {
 	now := t.now()
 	t.mu.Lock()

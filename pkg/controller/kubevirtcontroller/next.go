@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 )
 
-// View is all that the status is made of.
+// View is the input of the status.
 type View struct {
 	KubeVirt *v1.KubeVirt
 	// Deployments and DaemonSets are the components that exist, by name.
@@ -22,20 +22,20 @@ type View struct {
 	// Version is this virt-controller's.
 	Version      string
 	Architecture string
-	// Written is when the status was written last.
+	// Written is the time of the last write of the status.
 	Written time.Time
 	Now     time.Time
 }
 
-// Step says what to write; the zero Step is nothing.
+// Step holds what to write; the zero Step writes nothing.
 type Step struct {
-	// Status is to be written; nil leaves what there is.
+	// Status is the status to write; nil leaves it.
 	Status *v1.KubeVirtStatus
 	frame.Requeue
 }
 
-// settle is how long the status waits for more news while the components come up one pod after the
-// other; being available at last, or no more, is written at once.
+// settle is the time for which the status waits for more news while the components come up one pod after the other.
+// Becoming available at last, or unavailable, is written at once.
 const settle = time.Second
 
 // Next decides.

@@ -12,16 +12,16 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// component is how far one of them has come.
+// component is the progress of one component's rollout.
 type component struct {
 	name string
-	// missing: it does not exist. updated: every pod is of the current template. available: enough
-	// pods are ready for it to work; all: every one is.
+	// missing: it does not exist. updated: every pod has the current template. available: enough pods are ready for it
+	// to work. all: every pod is ready.
 	missing, updated, available, all bool
 	says                             string
 }
 
-// Status returns what the resource's status should be.
+// Status returns the resource's status as it should be.
 func Status(view View) v1.KubeVirtStatus {
 	status := *view.KubeVirt.Status.DeepCopy()
 	components := []component{
@@ -106,8 +106,8 @@ func deployment(name string, d *appsv1.Deployment) component {
 	}
 }
 
-// daemonSet is available when more than half of its nodes are served, so that one node of many that
-// is down does not make the whole installation unavailable.
+// daemonSet returns the progress of a DaemonSet. It is available when more than half of its nodes are served, so that
+// one node of many that is down does not make the whole installation unavailable.
 func daemonSet(name string, d *appsv1.DaemonSet) component {
 	if d == nil {
 		return component{name: name, missing: true, says: "does not exist"}

@@ -16,7 +16,7 @@ import (
 )
 
 // attach has the claims of the VMI's hotplugged volumes brought to the node of the migration's pod, by one pod that
-// holds them all, before the VMI's nodes hear of the migration. From then on no volume comes or goes.
+// holds them all, before the VMI's nodes learn of the migration. From then on no volume is plugged or unplugged.
 func (s *Step) attach(view View) {
 	volumes, busy := hotplug.Moving(view.VMI)
 	if len(volumes) == 0 && busy == "" {
@@ -44,7 +44,7 @@ func (s *Step) attach(view View) {
 	}
 }
 
-// attachmentOf is the pod that was created to hold exactly these volumes, nil when there is none. Names and owner
+// attachmentOf returns the pod that was created to hold exactly these volumes, nil when there is none. Names and owner
 // references are anybody's to write who may make pods.
 func attachmentOf(view View, volumes []string) *corev1.Pod {
 	purpose := hotplug.TargetAttachment(view.Migration.UID, volumes)
@@ -55,7 +55,7 @@ func attachmentOf(view View, volumes []string) *corev1.Pod {
 	return view.Attachments[at]
 }
 
-// targetAttachment is the pod that holds volumes for the migration's.
+// targetAttachment returns the pod that holds volumes for the migration's pod.
 func targetAttachment(view View, volumes []string) *corev1.Pod {
 	pod := vmicontroller.Attachment(view.VMI, volumes, view.Pod, view.Facts)
 	pod.GenerateName, pod.Name = "", hotplug.TargetAttachment(view.Migration.UID, volumes)

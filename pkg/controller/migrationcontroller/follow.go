@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// follow reads from the VMI how the migration goes on, and ends it where no node can.
+// follow reads the progress of the migration from the VMI, and ends it where no node can.
 func (s *Step) follow(view View) {
 	ms := state(view)
 	s.Status.MigrationState = ms.DeepCopy()
@@ -59,7 +59,7 @@ func (s *Step) follow(view View) {
 	s.abort(view)
 }
 
-// hopeless says why a target that is being prepared will not be ready.
+// hopeless returns why a target that is being prepared will not be ready.
 func (s *Step) hopeless(view View) string {
 	switch {
 	case view.Pod == nil:
@@ -96,7 +96,7 @@ func (s *Step) succeed(view View) {
 	s.RemoveFinalizer = true
 }
 
-// fail ends the migration; what is left of it is tidied up in the next pass.
+// fail ends the migration; the next pass cleans up what is left of it.
 func (s *Step) fail(view View, reason string) {
 	if s.Status.MigrationState == nil {
 		s.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
@@ -108,8 +108,8 @@ func (s *Step) fail(view View, reason string) {
 	s.event(corev1.EventTypeWarning, ReasonFailedMigration, strings.TrimSuffix("Migration failed: "+reason, ": "))
 }
 
-// guestEnded is why a migration failed whose guest has ended: what the guest's node says of the migration, or just
-// that.
+// guestEnded returns why a migration failed whose guest has ended: what the guest's node says about the migration, or
+// just that the guest ended.
 func guestEnded(view View) string {
 	const text = "the guest has ended"
 	if ms := state(view); ms != nil && ms.Failed && ms.FailureReason != "" {

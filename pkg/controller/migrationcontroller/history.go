@@ -12,10 +12,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// keepEnded is how many of a VMI's migrations that are over are left for people to read; KubeVirt's.
+// keepEnded is the number of a VMI's finished migrations that are left for people to read; KubeVirt's.
 const keepEnded = 5
 
-// surplus are those of a VMI's migrations that are over and that newer ones displace.
+// surplus returns the finished migrations of a VMI that newer ones displace.
 func surplus(all []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInstanceMigration {
 	var ended []*v1.VirtualMachineInstanceMigration
 	for _, m := range all {
@@ -30,8 +30,8 @@ func surplus(all []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInst
 	return ended[:len(ended)-keepEnded]
 }
 
-// leftBy are those of a VMI's pods that migrations have left behind: where the guest went away from, or where it did
-// not get to. None of them runs.
+// leftBy returns the pods of a VMI that migrations have left behind: sources that the guest left, and targets that it
+// did not reach. None of them runs the guest.
 func leftBy(ended []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, m := range ended {

@@ -16,8 +16,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 )
 
-// silence is why a node counts as lost to a migration; empty while its kubelet answers. nil is a node that does
-// not exist any more.
+// silence returns why a migration treats a node as lost, or "" while its kubelet answers. A nil node does not exist any
+// more.
 func silence(node *corev1.Node, name string) string {
 	if node == nil {
 		return "node " + name + " does not exist any more"
@@ -39,7 +39,7 @@ var answers = predicate.Funcs{
 	},
 }
 
-// towards are the migrations to a node.
+// towards returns the migrations to a node.
 func (r *Reconciler) towards(ctx context.Context, node client.Object) []reconcile.Request {
 	var all v1.VirtualMachineInstanceMigrationList
 	if err := r.Client.List(ctx, &all); err != nil {
@@ -52,7 +52,7 @@ func (r *Reconciler) towards(ctx context.Context, node client.Object) []reconcil
 	})
 }
 
-// lookAtTarget says in the view whether the node to which the guest moves is lost.
+// lookAtTarget records in the view whether the node to which the guest moves is lost.
 func (r *Reconciler) lookAtTarget(ctx context.Context, view *View) error {
 	ms := state(*view)
 	if ms == nil || ms.TargetNode == "" {

@@ -26,21 +26,20 @@ const (
 )
 
 const (
-	// scheduleTimeout is how long the target pod may wait for a node, and prepareTimeout how long it and its
-	// virt-handler may take from then on until the guest can come; KubeVirt's.
+	// scheduleTimeout bounds the time that the target pod may wait for a node, prepareTimeout the time that the pod and
+	// its virt-handler may take from then on until they can receive the guest; KubeVirt's.
 	scheduleTimeout = 5 * time.Minute
 	prepareTimeout  = 5 * time.Minute
-	// waitAgain is when a migration that has to wait for others looks again, at the latest.
+	// waitAgain is the longest delay before a migration that waits for others is looked at again.
 	waitAgain = 5 * time.Second
 )
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	Migration *v1.VirtualMachineInstanceMigration
 	// VMI is nil when there is none.
 	VMI *v1.VirtualMachineInstance
-	// Pod is the migration's pod, SourcePod the name of the one that the guest is in; nil and empty when there
-	// is none.
+	// Pod is the migration's pod, SourcePod the name of the pod that the guest is in; nil and empty when there is none.
 	Pod       *corev1.Pod
 	SourcePod string
 	// Uncreated says that nobody remembers to have created a pod for the migration: there was none yet, or
@@ -61,21 +60,21 @@ type View struct {
 	StateClaim *corev1.PersistentVolumeClaim
 	// StateTaken says that a claim of that name exists which was not made for this.
 	StateTaken bool
-	// Facts are what pods depend on that are to be created. Source and SourceNode are what the CPU of the migration's
-	// depends on, empty when they are gone; nil is nothing.
+	// Facts hold what pods that are to be created depend on. The CPU of the target pod depends on Source and
+	// SourceNode, which are empty when they are gone; nil means nothing.
 	Facts      vmicontroller.Facts
 	Source     *corev1.Pod
 	SourceNode *corev1.Node
-	// Policy is the one that holds for the migration, nil for none, and Cluster the configuration without it. They
-	// are known when the migration is about to be scheduled.
+	// Policy is the migration policy that applies to the migration, nil for none, and Cluster the configuration without
+	// it. They are known when the migration is about to be scheduled.
 	Policy  *v1alpha1.MigrationPolicy
 	Cluster v1.MigrationConfiguration
-	// Wait says what this migration must wait for; empty is nothing.
+	// Wait says what this migration must wait for; "" means nothing.
 	Wait string
 	Now  time.Time
 }
 
-// Step says what to write; the zero Step but for Status is nothing.
+// Step holds what to write; a Step that is zero but for Status writes nothing else.
 type Step struct {
 	// AddFinalizer also labels the migration with its VMI.
 	AddFinalizer, RemoveFinalizer bool
@@ -95,12 +94,12 @@ type Step struct {
 	// Prune are ended migrations that newer ones displace, and PrunePods what they left behind.
 	Prune     []*v1.VirtualMachineInstanceMigration
 	PrunePods []*corev1.Pod
-	// Status is what the migration's status should be.
+	// Status is the migration's status as it should be.
 	Status v1.VirtualMachineInstanceMigrationStatus
-	// VMIStatus is what the VMI's status should be; nil leaves it.
+	// VMIStatus is the VMI's status as it should be; nil leaves it.
 	VMIStatus *v1.VirtualMachineInstanceStatus
-	// TargetLabel is what the VMI's label should be by which the target node's virt-handler finds it, empty for none;
-	// nil leaves it.
+	// TargetLabel is the value of the VMI's label by which the target node's virt-handler finds it, "" for none; nil
+	// leaves it.
 	TargetLabel *string
 	// showTo is the node whose virt-handler is to see the VMI as one that comes; empty leaves it, and hide takes the
 	// VMI out of its sight.
@@ -132,7 +131,7 @@ func (s *Step) label(view View) {
 	}
 }
 
-// decide is Next without the plans of pods and claims.
+// decide does what Next does, without the plans of pods and claims.
 func decide(view View) Step {
 	step := Step{Status: *view.Migration.Status.DeepCopy()}
 	switch {
@@ -153,7 +152,7 @@ func decide(view View) Step {
 	return step
 }
 
-// state is the VMI's migrationState when it is this migration's, else nil.
+// state returns the VMI's migrationState when it is this migration's, else nil.
 func state(view View) *v1.VirtualMachineInstanceMigrationState {
 	if view.VMI == nil {
 		return nil

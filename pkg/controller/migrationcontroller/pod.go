@@ -8,7 +8,7 @@
 //	source's handler  Running: startTimestamp; or the failure
 //	target's handler  Succeeded: nodeName and the end
 //
-// The core is pure: Pod (this file) is the target pod's plan, and Next (next.go) says what is to be done.
+// The core is pure: Pod (this file) plans the target pod, and Next (next.go) decides what to do.
 package migrationcontroller
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// PodName returns the name of a migration's pod. It depends on the migration alone, so that a second one cannot
-// come about.
+// PodName returns the name of a migration's pod. It depends on the migration alone, so that a second one cannot be
+// made.
 func PodName(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance) string {
 	return vmicontroller.LauncherName(instance.Name, migration.UID)
 }
@@ -56,7 +56,7 @@ func emulated(instance *v1.VirtualMachineInstance) bool {
 	return conditions.True(instance.Status.Conditions, "SoftwareEmulation")
 }
 
-// withoutSecrets lets the pod start although a Secret or ConfigMap is gone: what was made of it comes with the guest.
+// withoutSecrets lets the pod start although a Secret or ConfigMap is gone: the guest brings what was made of it.
 func withoutSecrets(pod *corev1.Pod) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

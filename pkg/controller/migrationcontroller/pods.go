@@ -8,7 +8,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// ended says how a pod that does not stay is.
+// ended returns the state of a pod that does not stay.
 func ended(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "it was deleted"

@@ -48,7 +48,7 @@ type Reconciler struct {
 	Now             func() time.Time
 	// Created are the pods that were created for VMIs, by the VMI's UID. VMIs' reconciler shares it.
 	Created *written.Creations
-	// FenceAfter is that of the VMI's reconciler.
+	// FenceAfter has the value of the VMI reconciler's FenceAfter.
 	FenceAfter time.Duration
 
 	writes *frame.Writes
@@ -84,7 +84,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		})
 }
 
-// migrationsOf are those of a VMI that are not over.
+// migrationsOf returns the migrations of a VMI that are not over.
 func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) []reconcile.Request {
 	var migrations v1.VirtualMachineInstanceMigrationList
 	if err := r.Client.List(ctx, &migrations, client.InNamespace(namespace),
@@ -97,7 +97,7 @@ func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) [
 	})
 }
 
-// siblings are all migrations of the VMI of one.
+// siblings returns all migrations of a migration's VMI.
 func (r *Reconciler) siblings(
 	ctx context.Context, migration *v1.VirtualMachineInstanceMigration,
 ) ([]*v1.VirtualMachineInstanceMigration, error) {
@@ -114,7 +114,7 @@ func (r *Reconciler) siblings(
 	return out, nil
 }
 
-// migrationOf is the one that a launcher pod was made for.
+// migrationOf returns the migration that a launcher pod was made for.
 func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []reconcile.Request {
 	uid := pod.GetLabels()[v1.MigrationJobLabel]
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -215,7 +215,7 @@ func (r *Reconciler) lookAround(ctx context.Context, migration *v1.VirtualMachin
 	return view, err
 }
 
-// policy is the one that holds for a VMI, nil when none does.
+// policy returns the migration policy that applies to a VMI, nil when none does.
 func (r *Reconciler) policy(
 	ctx context.Context, instance *v1.VirtualMachineInstance,
 ) (*v1alpha1.MigrationPolicy, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// stateClaims are the claims of the guest's persistent state before and after a migration: one and the same where both
-// nodes can use it, and empty where there is none.
+// stateClaims returns the claims of the guest's persistent state before and after a migration: one and the same where
+// both nodes can use it, and empty where there is none.
 func stateClaims(
 	migration *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance,
 ) (source, target string) {

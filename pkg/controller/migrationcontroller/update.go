@@ -33,8 +33,8 @@ func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
 	return ok
 }
 
-// UpdateName is the name of a migration that CreateUpdate makes, KubeVirt's prefix in front. The same parts give the
-// same name.
+// UpdateName returns the name of a migration that CreateUpdate makes, KubeVirt's prefix in front. The same parts give
+// the same name.
 func UpdateName(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return "kubevirt-workload-update-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
@@ -49,7 +49,7 @@ func UpdateWait(failures int, last, now time.Time) time.Duration {
 	return Backoff(failures) - now.Sub(last)
 }
 
-// Ended is when a migration that is over reached its last phase.
+// Ended returns when a migration that is over reached its last phase.
 func Ended(m *v1.VirtualMachineInstanceMigration) time.Time {
 	at := m.CreationTimestamp.Time
 	for _, transition := range m.Status.PhaseTransitionTimestamps {
@@ -61,7 +61,7 @@ func Ended(m *v1.VirtualMachineInstanceMigration) time.Time {
 }
 
 // CreateUpdate makes the migration by which a guest gets what only another pod has: another launcher, another size or
-// network. Its name depends on what was made before, so that a second one does not come about where the cache has not
+// network. Its name depends on the migrations made before, so that a second one is not made where the cache has not
 // seen the first.
 func CreateUpdate(
 	ctx context.Context, writes *frame.Writes, recorder record.EventRecorder, instance *v1.VirtualMachineInstance,

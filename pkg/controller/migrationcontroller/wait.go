@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// wait says what a migration that has not begun must wait for.
+// wait returns what a migration that has not begun must wait for.
 func (r *Reconciler) wait(
 	ctx context.Context, migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance,
 ) (string, error) {
@@ -31,7 +31,7 @@ func (r *Reconciler) wait(
 	return wait(migration, instance.Status.NodeName, counts, r.Config().Migrations), nil
 }
 
-// wait says which other migration of the VMI comes first, or which limit is reached.
+// wait returns which other migration of the VMI comes first, or which limit is reached.
 func wait(
 	migration *v1.VirtualMachineInstanceMigration, node string, counts migrations.Counts,
 	limits v1.MigrationConfiguration,

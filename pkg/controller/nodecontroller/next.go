@@ -1,11 +1,11 @@
-// Package nodecontroller watches over the nodes that VMs run on. Its inputs are nodes, with the heartbeat that
-// virt-handler leaves on them, and the VMIs on them; its outputs are phase Unknown for VMIs whose node
-// does not answer, the node's label kubevirt.io/schedulable=false when its virt-handler does not, and the labels
-// scheduling.node.kubevirt.io/tsc-frequency-N of the frequencies that guests' time stamp counters can have there.
+// Package nodecontroller watches over the nodes that VMs run on. Its inputs are nodes, with virt-handler's heartbeat on
+// them, and their VMIs; its outputs are phase Unknown for VMIs whose node does not answer, the node's label
+// kubevirt.io/schedulable=false when its virt-handler does not, and the labels
+// scheduling.node.kubevirt.io/tsc-frequency-N for the frequencies of guests' time stamp counters there.
 //
-// Nothing is ended here. A VMI of a lost node fails when the node is fenced or its pod is gone (package vmi), and a
-// pod of a lost node goes when Kubernetes knows that it cannot run any more: the Node object was deleted, or
-// tainted out-of-service. When virt-handler is back, it writes the true phase. docs/node-loss.md has the whole.
+// It ends nothing. A VMI of a lost node fails when the node is fenced or its pod is gone (package vmicontroller), and a
+// pod of a lost node goes when Kubernetes knows that it cannot run any more: the Node object was deleted, or tainted
+// out-of-service. When virt-handler is back, it writes the true phase. docs/node-loss.md describes all of it.
 package nodecontroller
 
 import (
@@ -19,25 +19,25 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 )
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	// Node is nil when it does not exist any more.
 	Node *corev1.Node
-	// VMIs are those on it.
+	// VMIs are the VMIs on it.
 	VMIs []*v1.VirtualMachineInstance
 	// Used are the frequencies that guests' time stamp counters were given.
 	Used []int64
-	// Timeout is how long virt-handler may be silent.
+	// Timeout is the time without a heartbeat after which virt-handler counts as lost.
 	Timeout time.Duration
 	Now     time.Time
 }
 
-// Step says what to write; the zero Step is nothing.
+// Step holds what to write; the zero Step writes nothing.
 type Step struct {
 	// Frequencies are the labels for them that change; see frequencies.
 	Frequencies map[string]bool
-	// Unschedulable says that new VMs are to be kept off the node, Lose are the VMIs of which nothing is known now, and
-	// Reason says why.
+	// Unschedulable says that new VMs are to be kept off the node, Lose are the VMIs whose state is not known any more,
+	// and Reason says why.
 	Unschedulable bool
 	Lose          []*v1.VirtualMachineInstance
 	Reason        string
@@ -63,14 +63,14 @@ func Next(view View) Step {
 	return step
 }
 
-// health is what is known of a node.
+// health holds what is known of a node.
 type health struct {
 	// lost says that nothing can be known of the guests on it, and why.
 	lost   bool
 	reason string
 	// silent says that virt-handler is, so that the node must not be given VMs.
 	silent bool
-	// again is when to look next without an event; zero is never.
+	// again is the delay before the next look when no event comes; zero means never.
 	again time.Duration
 }
 

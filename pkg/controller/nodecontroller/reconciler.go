@@ -32,7 +32,7 @@ const VMIsByNode = "node-name"
 type Reconciler struct {
 	Client   client.Client
 	Recorder record.EventRecorder
-	// Timeout is how long virt-handler may be silent.
+	// Timeout is the time without a heartbeat after which virt-handler counts as lost.
 	Timeout time.Duration
 	Now     func() time.Time
 
@@ -50,7 +50,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("node").
 		For(&corev1.Node{}).
-		// A VMI may be handed over to a node that was lost meanwhile.
+		// A VMI may be assigned to a node that was lost meanwhile.
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(nodeOf),
 			builder.WithPredicates(moved)).
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(given)).

@@ -18,8 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// frequencies is how the labels for the frequencies change that guests' time stamp counters can have on a node: its
-// own, and of those that guests were given the ones that it can show. A label that is to go is false.
+// frequencies returns the changes of a node's labels for the frequencies that guests' time stamp counters can have
+// there: the node's own, and those of running guests that it can provide. A label to remove is false.
 func frequencies(labels map[string]string, used []int64) map[string]bool {
 	change := map[string]bool{}
 	for key := range labels {
@@ -70,7 +70,7 @@ var given = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false }, // with the next heartbeat
 }
 
-// all are the nodes that report their time stamp counters.
+// all returns the nodes that report their time stamp counters.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes); err != nil {

@@ -1,4 +1,4 @@
-// Package optional reads a kind that the cluster may or may not have, and that may come and go while virt-controller
+// Package optional reads a kind that the cluster may lack, and that may be installed and removed while virt-controller
 // runs: CDI's DataVolumes, CSI's VolumeSnapshots. Without it nothing is watched.
 package optional
 
@@ -27,13 +27,13 @@ import (
 )
 
 const (
-	// unserved is when to look again at a definition that is there but not served yet.
+	// unserved is the delay before the next look at a definition that exists but is not served yet.
 	unserved = time.Second
-	// patience is how long a read of the cache may wait for its first filling.
+	// patience bounds how long a read of the cache may wait for its first filling.
 	patience = 10 * time.Second
 )
 
-// Kind is a kind by what the API server calls it.
+// Kind identifies a kind by the API server's names.
 type Kind struct {
 	// Version is the group and version, Resource the plural name.
 	Version  schema.GroupVersion
@@ -42,14 +42,14 @@ type Kind struct {
 	Object client.Object
 }
 
-// definition is the name of the CustomResourceDefinition whose being there means that the kind is.
+// definition returns the name of the CustomResourceDefinition whose being there means that the kind is.
 func (k Kind) definition() string { return k.Resource + "." + k.Version.Group }
 
 // Access reads objects of a kind where it is served. It watches for the kind's definition, and has its followers watch
 // the objects from when it is served until it is gone.
 type Access struct {
 	Kind Kind
-	// Client and Cache are the manager's, Discovery says what the API server serves.
+	// Client and Cache are the manager's; Discovery lists what the API server serves.
 	Client    client.Client
 	Cache     cache.Cache
 	Discovery discovery.ServerResourcesInterface
@@ -63,7 +63,7 @@ type Access struct {
 type follower struct {
 	controller controller.Controller
 	users      handler.MapFunc
-	// gone notifies the controller that the kind is served no longer, of which the objects have no events.
+	// gone notifies the controller that the kind is served no longer, for which the objects have no events.
 	gone chan event.GenericEvent
 }
 
@@ -94,7 +94,7 @@ func (a *Access) SetupWithManager(mgr ctrl.Manager) error {
 	return built.Watch(source.Kind(definitions, client.Object(definition()), &handler.EnqueueRequestForObject{}))
 }
 
-// definition is the kind that is watched, as metadata only.
+// definition returns the kind that is watched, as metadata only.
 func definition() *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{
@@ -146,7 +146,8 @@ func (a *Access) List(ctx context.Context, into client.ObjectList, options ...cl
 	return nil
 }
 
-// Get fills in an object of the kind. It reports whether there is one: not when the cluster does not know the kind.
+// Get fills in an object of the kind. It reports whether the object exists: it does not when the cluster does not know
+// the kind.
 func (a *Access) Get(ctx context.Context, key types.NamespacedName, into client.Object) (bool, error) {
 	if !a.Served() {
 		return false, nil

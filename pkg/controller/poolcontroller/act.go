@@ -54,7 +54,7 @@ func (r *Reconciler) makeRevision(ctx context.Context, p *v1beta1.VirtualMachine
 	return nil
 }
 
-// apply does what the step says, and writes what came of it.
+// apply does what the step says, and writes the result.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.MakeRevision {
 		// VMs name it, so that it must be known first. Its event brings the next step.

@@ -10,9 +10,9 @@ import (
 )
 
 // Change returns the JSON merge patch that brings a VM from what one template makes to what another does, as kubectl
-// apply would: what the new one says is written, what only the old one said is removed, and what neither said stays,
-// such as the firmware's UUID that admission gave the VM. from is nil where it is not known. A nil patch is for a VM
-// that is as it should be. The patch holds for the version of the VM that was given.
+// apply would: what the new one has is written, what only the old one had is removed, and what neither has stays, such
+// as the firmware's UUID that admission gave the VM. from is nil where it is not known. A nil patch is for a VM that is
+// as it should be. The patch holds for the version of the VM that was given.
 func Change(machine, from, to *v1.VirtualMachine) ([]byte, error) {
 	current, err := portion(machine)
 	if err != nil {
@@ -48,7 +48,7 @@ func Change(machine, from, to *v1.VirtualMachine) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// portion is what a template makes of a VM, as JSON.
+// portion returns, as JSON, the part of a VM that a template determines.
 func portion(machine *v1.VirtualMachine) ([]byte, error) {
 	out := struct {
 		Metadata struct {

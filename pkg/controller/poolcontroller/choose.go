@@ -27,7 +27,7 @@ func updatePolicy(p *v1beta1.VirtualMachinePool) *v1beta1.VirtualMachinePoolSele
 	return nil
 }
 
-// choose gives those that a policy's selectors leave, in the order of the policy. A nil policy leaves all, in any
+// choose returns the VMs that a policy's selectors leave, in the order of the policy. A nil policy leaves all, in any
 // order.
 func choose(view View, machines []Machine, policy *v1beta1.VirtualMachinePoolSelectionPolicy) []Machine {
 	out, sort := slices.Clone(machines), v1beta1.VirtualMachinePoolSortPolicyRandom

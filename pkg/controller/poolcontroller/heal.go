@@ -37,8 +37,8 @@ func (s *Step) heal(view View, staying []Machine) []Machine {
 	})
 }
 
-// failing reports a VM that has failed often enough, or has been in trouble for long enough; wait is how long that one
-// is in trouble still until it is.
+// failing reports whether a VM has failed often enough, or has been in trouble for long enough. wait is the time after
+// which a VM in trouble will have been.
 func failing(
 	machine *v1.VirtualMachine, healing *v1beta1.VirtualMachinePoolAutohealingStrategy, now time.Time,
 ) (wait time.Duration, hopeless bool) {

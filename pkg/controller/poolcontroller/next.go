@@ -1,11 +1,11 @@
 // Package poolcontroller keeps as many VirtualMachines as a VirtualMachinePool asks for, each with an ordinal in its
-// name, and brings them to the pool's template when that changes. Its inputs are the pools, their VMs and these'
-// instances, and the ControllerRevisions that keep the templates the VMs were made from; its outputs are the creation,
-// change and deletion of VMs, requests to restart their guests, and the revisions and status of the pools.
+// name, and updates them when the pool's template changes. Its inputs are the pools, their VMs and VMIs, and the
+// ControllerRevisions of the templates from which the VMs were made; its outputs are the creation, change and deletion
+// of VMs, requests to restart their guests, and the revisions and status of the pools.
 //
-// The core is pure: Next (this file) says which VMs are missing or too many, update.go which are to be changed and
-// which guests restarted, heal.go which are beyond hope, Status (status.go) the status. What a template makes is
-// pkg/vm/pools's. The Reconciler (reconciler.go, act.go) reads, asks them, and writes.
+// The core is pure: Next (this file) decides which VMs are missing or too many, update.go which to change and which
+// guests to restart, heal.go which to replace, Status (status.go) the status. pkg/vm/pools makes the VMs of a template.
+// The Reconciler (reconciler.go, act.go) reads, asks them, and writes.
 package poolcontroller
 
 import (
@@ -23,19 +23,19 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
 
-// burst is how many VMs of a pool are made or deleted in one go; KubeVirt's.
+// burst is the number of a pool's VMs that are made or deleted in one go; KubeVirt's.
 const burst = 250
 
 // Machine is one VM of a pool.
 type Machine struct {
 	VM *v1.VirtualMachine
-	// VMI is the VM's, nil when there is none.
+	// VMI is the VM's VMI, nil when there is none.
 	VMI *v1.VirtualMachineInstance
-	// Ordinal is that of its name, -1 where that has none.
+	// Ordinal is the ordinal in its name, -1 where the name has none.
 	Ordinal int
 }
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	Pool *v1beta1.VirtualMachinePool
 	// Selector is the pool's, Machines the VMs that it owns.
@@ -52,20 +52,20 @@ type View struct {
 	Shuffle func(n int, swap func(i, j int))
 }
 
-// Step says what to write; the zero Step is nothing.
+// Step holds what to write; the zero Step writes nothing.
 type Step struct {
-	// Revision is that of the pool's template, and MakeRevision says that it is not there yet.
+	// Revision names the revision of the pool's template, and MakeRevision says that it does not exist yet.
 	Revision     string
 	MakeRevision bool
 	// Release are VMs that the selector does not match any more.
 	Release []*v1.VirtualMachine
 	// Create are the ordinals of the VMs that are missing.
 	Create []int
-	// Delete are VMs that are too many; Heal and Replace those that are made anew, because they cannot start, or
-	// because the DataVolumes of their template have changed.
+	// Delete are VMs that are too many; Heal and Replace are VMs to be made anew, because they cannot start, or because
+	// the DataVolumes of their template have changed.
 	Delete, Heal, Replace []*v1.VirtualMachine
-	// Update are VMs that have another template, Restart those whose guest has, and Relabel those whose guest is as the
-	// template wants it, though it was made from an earlier one.
+	// Update are VMs that have another template, Restart are VMs whose guest has, and Relabel are VMs whose guest is as
+	// the template wants it, though it was made from an earlier one.
 	Update           []Machine
 	Restart, Relabel []Machine
 	// Prune are revisions that nothing was made from any more.
@@ -121,7 +121,7 @@ func (s *Step) scale(view View, members, staying []Machine) []Machine {
 	return staying
 }
 
-// free are the first ordinals whose names nobody has.
+// free returns the first ordinals whose names nobody has.
 func free(view View, n int) []int {
 	used := map[string]bool{}
 	for _, m := range view.Machines {
@@ -159,10 +159,10 @@ func available(m Machine) bool {
 	return conditions.True(m.VMI.Status.Conditions, v1.VirtualMachineInstanceReady) && Ready(m.VM)
 }
 
-// Ready reports a VM that says of itself that it can be reached.
+// Ready reports whether a VM's conditions say that it can be reached.
 func Ready(machine *v1.VirtualMachine) bool {
 	return conditions.True(machine.Status.Conditions, v1.VirtualMachineReady)
 }
 
-// after is the earlier of the times to look again.
+// after has the next look come after d, unless an earlier one is planned.
 func (s *Step) after(d time.Duration) { s.RequeueAfter = min(cmp.Or(s.RequeueAfter, d), d) }

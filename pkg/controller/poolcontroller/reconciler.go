@@ -33,7 +33,7 @@ const (
 	// vmsByController has VMs by the UID of the object that controls them.
 	vmsByController = "controller-uid"
 
-	// RevisionLabel is on the ControllerRevisions of pools and has the UID of theirs; the cache holds no others.
+	// RevisionLabel is on the ControllerRevisions of pools and has the pool's UID; the cache holds no others.
 	RevisionLabel = "virtkit.io/pool-uid"
 )
 
@@ -48,7 +48,7 @@ type Reconciler struct {
 	Now      func() time.Time
 	// Shuffle is rand.Shuffle.
 	Shuffle func(n int, swap func(i, j int))
-	// CDI is how to DataVolumes, if the cluster has them.
+	// CDI reads and writes DataVolumes, if the cluster has them.
 	CDI *cdi.Access
 
 	writes *frame.Writes
@@ -79,7 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		})
 }
 
-// concerns lets through what of a pool's instances decides about updates.
+// concerns lets through what of a pool's VMIs decides about updates.
 var concerns = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return inPool(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool { return inPool(e.Object) },
@@ -94,13 +94,13 @@ var concerns = predicate.Funcs{
 	},
 }
 
-// inPool reports an instance that a pool's VM made.
+// inPool reports a VMI that a pool's VM made.
 func inPool(instance client.Object) bool {
 	_, is := instance.GetLabels()[v1.VirtualMachinePoolRevisionName]
 	return is
 }
 
-// poolOf is the pool whose VM an instance belongs to.
+// poolOf returns the pool whose VM a VMI belongs to.
 func (r *Reconciler) poolOf(ctx context.Context, instance client.Object) []reconcile.Request {
 	var machine v1.VirtualMachine
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(instance), &machine); err != nil {
@@ -160,7 +160,7 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 	return view, r.revisions(ctx, &view)
 }
 
-// instance is a VM's, nil when it has none.
+// instance returns a VM's VMI, nil when it has none.
 func (r *Reconciler) instance(ctx context.Context, machine *v1.VirtualMachine) (*v1.VirtualMachineInstance, error) {
 	var found v1.VirtualMachineInstance
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(machine), &found); err != nil {

@@ -22,10 +22,10 @@ const (
 	ReasonResumed        = "SuccessfulResume"
 )
 
-// Failure is why the pool's VMs are not as they should be; the zero Failure is none.
+// Failure is the reason why the pool's VMs are not as they should be; the zero Failure is none.
 type Failure struct{ Reason, Message string }
 
-// Status returns what the pool's status should be. machines are the pool's, as they are after the step was taken.
+// Status returns the pool's status as it should be. machines are the pool's VMs, as they are after the step was taken.
 func Status(
 	p *v1beta1.VirtualMachinePool, selector labels.Selector, machines []*v1.VirtualMachine, failure Failure,
 	now time.Time,

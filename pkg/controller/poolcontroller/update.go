@@ -94,7 +94,7 @@ func guestOutdated(view View, m Machine) bool {
 	if made == nil || made.VirtualMachineTemplate.Spec.Template == nil || m.VM.Spec.Template == nil {
 		return true // Nobody knows any more what it was made from.
 	}
-	// Labels and annotations of an instance are those of its pod, which cannot be changed from here.
+	// The labels and annotations of a VMI are those of its pod, which cannot be changed from here.
 	was, is := made.VirtualMachineTemplate.Spec.Template.ObjectMeta,
 		view.Pool.Spec.VirtualMachineTemplate.Spec.Template.ObjectMeta
 	return !maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations)
@@ -116,7 +116,7 @@ func wanted(machine *v1.VirtualMachine) bool {
 	return err == nil && strategy != v1.RunStrategyHalted && !stopped
 }
 
-// maxUnavailable is how many VMs of a pool may be away at a time because of an update; at least one.
+// maxUnavailable returns how many VMs of a pool may be unavailable at a time because of an update; at least one.
 func maxUnavailable(p *v1beta1.VirtualMachinePool) int {
 	replicas := pools.Replicas(p)
 	if p.Spec.MaxUnavailable == nil {
@@ -129,7 +129,8 @@ func maxUnavailable(p *v1beta1.VirtualMachinePool) int {
 	return max(n, 1)
 }
 
-// currentRevision is the revision of the pool's template: the newest that says the same, or one that is to be made.
+// currentRevision returns the revision of the pool's template: the newest that says the same, or one that is to be
+// made.
 func currentRevision(view View) (name string, missing bool) {
 	now := pools.TemplateOf(view.Pool)
 	var same []string

@@ -2,9 +2,9 @@
 // for. Its inputs are the sets and the VMIs that they own or could adopt; its outputs are the creation and deletion of
 // VMIs, their owner references, and the sets' status.
 //
-// The core is pure: Claim (this file) says which VMIs are a set's, Next what is missing or too much, Status (status.go)
-// the status. The Reconciler (reconciler.go) reads, asks them, and writes. A VMI that has ended is deleted and
-// replaced, which is also how a set outlives the drain of a node; what its guest writes to its disks goes with it.
+// The core is pure: Claim (this file) decides which VMIs are a set's, Next which are missing or too many, Status
+// (status.go) the status. The Reconciler (reconciler.go) reads, asks them, and writes. A VMI that has ended is deleted
+// and replaced, by which a set also outlives the drain of a node; what its guest writes to its disks goes with it.
 package replicasetcontroller
 
 import (
@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// burst is how many VMIs of a set are made or deleted in one go; KubeVirt's.
+	// burst is the number of a set's VMIs that are made or deleted in one go; KubeVirt's.
 	burst = 250
 	// shortLife is the age below which a VMI that ends counts as failing to start: its replacement is delayed.
 	shortLife = time.Minute
-	// pause is how long one that ended earlier keeps its place, so that a guest that cannot start is not made anew
-	// all the time.
+	// pause is the time for which a VMI that ended early keeps its place, so that a guest that cannot start is not made
+	// anew all the time.
 	pause = 10 * time.Second
 )
 
-// Claimed says which of the VMIs of a namespace are a set's, and what is to be written for that to be so.
+// Claimed holds the VMIs of a namespace that are a set's, and what to write for that to be so.
 type Claimed struct {
-	// Mine are those that the set owns and selects, Adopt those that it selects and nobody owns, Release those that it
+	// Mine are VMIs that the set owns and selects, Adopt VMIs that it selects and nobody owns, Release VMIs that it
 	// owns and does not select any more.
 	Mine, Adopt, Release []*v1.VirtualMachineInstance
 }
@@ -58,23 +58,23 @@ func Claim(
 	return out
 }
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	Set *v1.VirtualMachineInstanceReplicaSet
 	// Selector is the set's.
 	Selector labels.Selector
-	// VMIs are the set's, those that it is about to adopt among them.
+	// VMIs are the set's, including those that it is about to adopt.
 	VMIs []*v1.VirtualMachineInstance
 	// Adopt and Release are as in Claimed.
 	Adopt, Release []*v1.VirtualMachineInstance
 	Now            time.Time
 }
 
-// Step says what to write; the zero Step is nothing.
+// Step holds what to write; the zero Step writes nothing.
 type Step struct {
-	// Create is how many VMIs are to be made.
+	// Create is the number of VMIs to make.
 	Create int
-	// Delete are those that are too many, Replace those that have ended.
+	// Delete are VMIs that are too many, Replace VMIs that have ended.
 	Delete, Replace []*v1.VirtualMachineInstance
 	frame.Requeue
 }
@@ -141,7 +141,7 @@ func Ready(instance *v1.VirtualMachineInstance) bool {
 	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceReady)
 }
 
-// rest is how long a VMI that has ended early keeps its place still.
+// rest returns how long a VMI that has ended early still keeps its place.
 func rest(instance *v1.VirtualMachineInstance, now time.Time) time.Duration {
 	if !instance.IsFinal() {
 		return 0
@@ -171,7 +171,7 @@ func order(vmis []*v1.VirtualMachineInstance) {
 	})
 }
 
-// stage is how far a guest is on its way to being ready.
+// stage returns how far a guest is on its way to being ready.
 func stage(instance *v1.VirtualMachineInstance) int {
 	switch {
 	case instance.Status.NodeName == "":

@@ -66,7 +66,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		})
 }
 
-// adopters are the sets that select a VMI which nobody owns.
+// adopters returns the sets that select a VMI which nobody owns.
 func (r *Reconciler) adopters(ctx context.Context, instance client.Object) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(instance) != nil || instance.GetDeletionTimestamp() != nil ||
 		len(instance.GetLabels()) == 0 {
@@ -136,7 +136,7 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 	}, nil
 }
 
-// apply writes owner references, does what the step says, and writes what came of it.
+// apply writes owner references, does what the step says, and writes the result.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	set := view.Set
 	if err := r.claim(ctx, view); err != nil {
@@ -225,7 +225,7 @@ func (r *Reconciler) remove(
 	})
 }
 
-// writeStatus writes the status when it changed, and tells of a pause.
+// writeStatus writes the status when it changed, and reports a pause.
 func (r *Reconciler) writeStatus(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus,
 ) error {

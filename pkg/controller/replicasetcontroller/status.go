@@ -19,10 +19,10 @@ const (
 	eventResumed       = "SuccessfulResumed"
 )
 
-// Failure is why the set does not get its VMIs; the zero Failure is none.
+// Failure is the reason why the set does not get its VMIs; the zero Failure is none.
 type Failure struct{ Reason, Message string }
 
-// Status returns what the set's status should be. vmis are the set's, as they are after the step was taken.
+// Status returns the set's status as it should be. vmis are the set's, as they are after the step was taken.
 func Status(set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector, vmis []*v1.VirtualMachineInstance,
 	failure Failure, now time.Time,
 ) v1.VirtualMachineInstanceReplicaSetStatus {

@@ -1,15 +1,15 @@
-// Package resize gives the pod of a running guest what the guest is to have: its VMI says more CPU sockets or memory
-// than the guest has, since its VM was changed (pkg/controller/vmcontroller). Inputs are the VMI, its launcher pod and
-// its migrations; outputs are the pod's resources, a migration where its node has no room, and the conditions
+// Package resize gives the pod of a running guest what the guest is to have: its VMI asks for more CPU sockets or
+// memory than the guest has, since its VM was changed (pkg/controller/vmcontroller). Inputs are the VMI, its launcher
+// pod and its migrations; outputs are the pod's resources, a migration where its node has no room, and the conditions
 // HotVCPUChange and HotMemoryChange, by whose reason virt-handler knows when it may change the guest:
 //
 //	VMI ≠ guest ──► PodResizing: pods/resize ──► PodResized ──► virt-handler ──► VMI = guest: the conditions go
 //	                     └► PodResizeInfeasible: a migration, whose pod has the size ─┘
 //
 // KubeVirt always moves the guest for this. A guest that cannot move and whose node has no room needs a restart, which
-// the VM says.
+// the VM's status reports.
 //
-// The core is pure: Next (this file) says what is to be done; the Reconciler (reconciler.go) reads, asks, and writes.
+// The core is pure: Next (this file) decides what to do; the Reconciler (reconciler.go) reads, asks, and writes.
 package resize
 
 import (
@@ -38,31 +38,32 @@ const (
 )
 
 const (
-	// patience is how long the kubelet may find no room just now before the guest moves instead.
+	// patience is the time for which the kubelet may find no room before the guest moves instead.
 	patience = 10 * time.Second
-	// again is when to try again what was refused, and to look again at what has no event.
+	// again is the delay before a refused write is tried again, and before the next look at what sends no event.
 	again = 30 * time.Second
 )
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	VMI *v1.VirtualMachineInstance
-	// Pod is the one that the guest runs in, nil when there is none.
+	// Pod is the pod that the guest runs in, nil when there is none.
 	Pod *corev1.Pod
-	// Want is what its container should have for the guest of now and the one to be, Fit for the one to be alone.
+	// Want holds what its container should have for both the current guest and the coming one, Fit for the coming one
+	// alone.
 	Want, Fit corev1.ResourceRequirements
 	// Migrations are all of the VMI.
 	Migrations []*v1.VirtualMachineInstanceMigration
 	Now        time.Time
 }
 
-// Step says what to write; the zero Step but for Status is nothing.
+// Step holds what to write; a Step that is zero but for Status writes nothing else.
 type Step struct {
-	// Resize is what the pod's container is to have, nil leaves it.
+	// Resize holds the resources of the pod's container as they should be; nil leaves them.
 	Resize *corev1.ResourceRequirements
-	// Migrate is the name of a migration to make; empty is none.
+	// Migrate is the name of a migration to make; "" means none.
 	Migrate string
-	// Status is what the VMI's status should be.
+	// Status is the VMI's status as it should be.
 	Status v1.VirtualMachineInstanceStatus
 	frame.Requeue
 }
@@ -87,7 +88,7 @@ func grows(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditi
 	return ok
 }
 
-// memoryLeft is how much memory (bytes) a guest has got of what it is to have, if it has not got it yet, or still has.
+// memoryLeft returns how much memory (bytes) a guest currently has while that is not what it is to have.
 func memoryLeft(vmi *v1.VirtualMachineInstance) (current int64, ok bool) {
 	m, s := vmi.Spec.Domain.Memory, vmi.Status.Memory
 	if m == nil || m.Guest == nil || m.MaxGuest == nil || s == nil || s.GuestAtBoot == nil || s.GuestCurrent == nil ||
@@ -100,7 +101,7 @@ func memoryLeft(vmi *v1.VirtualMachineInstance) (current int64, ok bool) {
 	return s.GuestCurrent.Value(), s.GuestRequested.Cmp(*m.Guest) != 0 || s.GuestCurrent.Cmp(*m.Guest) != 0
 }
 
-// Next decides. While the guest moves all waits: the pod that it moves to is made for what the VMI says.
+// Next decides. While the guest moves, everything waits: its target pod is made for the sizes in the VMI.
 func Next(view View) Step {
 	vmi := view.VMI
 	step := Step{Status: *vmi.Status.DeepCopy()}
@@ -131,7 +132,7 @@ func Next(view View) Step {
 	return step
 }
 
-// ready is what is said of a guest whose pod has room for its size.
+// ready returns what is reported about a guest whose pod has room for its size.
 func (s *Step) ready(view View) string {
 	if current, ok := memoryLeft(view.VMI); ok && !grows(view.VMI, cpus) {
 		of := view.VMI.Spec.Domain.Memory.Guest
@@ -163,7 +164,7 @@ func (s *Step) wait(view View) {
 	s.move(view, pending.Message)
 }
 
-// move lets the guest go to a node that has room. why is what keeps its pod from having more.
+// move lets the guest go to a node that has room. why says what keeps its pod from having more.
 func (s *Step) move(view View, why string) {
 	message := "Pod " + view.Pod.Name + " cannot grow on node " + view.Pod.Spec.NodeName
 	if why != "" {
@@ -237,8 +238,8 @@ func (view View) room() room {
 	return asked
 }
 
-// refusal is the condition of a guest whose pod, the API server has said, cannot have the room on its node, so that it
-// is not asked again; nil when there is none. A guest that cannot move has none: only another answer helps it.
+// refusal returns the condition of a guest whose pod, the API server has said, cannot have the room on its node, so
+// that it is not asked again; nil when there is none. A guest that cannot move has none: only another answer helps it.
 func (view View) refusal() *v1.VirtualMachineInstanceCondition {
 	c := sizing.Resizing(view.VMI, view.kind())
 	if c == nil || c.Reason != sizing.ReasonNoRoom || migrations.Refusal(view.VMI) != "" {
@@ -247,7 +248,7 @@ func (view View) refusal() *v1.VirtualMachineInstanceCondition {
 	return c
 }
 
-// kind is the condition by which is followed how far it is.
+// kind returns the type of the condition that reports the progress.
 func (view View) kind() v1.VirtualMachineInstanceConditionType {
 	if grows(view.VMI, cpus) {
 		return cpus
@@ -261,7 +262,7 @@ func (view View) inPlace() bool {
 	return sizing.InPlace(&view.VMI.Spec.Domain, grows(view.VMI, memory))
 }
 
-// why is what keeps a pod from having more.
+// why returns what keeps a pod from having more.
 func (view View) why() string {
 	if !view.inPlace() {
 		return "CPUs of its own and huge pages are given when a pod starts"
@@ -310,12 +311,12 @@ func container(pod *corev1.Pod) *corev1.Container {
 	return nil
 }
 
-// condition is one of the pod's that is True, or nil.
+// condition returns a condition of the pod that is True, or nil.
 func (view View) condition(kind corev1.PodConditionType) *corev1.PodCondition {
 	return conditions.With(view.Pod.Status.Conditions, kind, corev1.ConditionTrue)
 }
 
-// set says of what changes how far it is.
+// set sets the conditions of the sizes that change to a reason.
 func (s *Step) set(view View, reason, message string) {
 	for _, kind := range []v1.VirtualMachineInstanceConditionType{cpus, memory} {
 		conditions.SetIf(&s.Status.Conditions, grows(view.VMI, kind), v1.VirtualMachineInstanceCondition{
@@ -328,8 +329,8 @@ func (s *Step) set(view View, reason, message string) {
 // Kubernetes' plugin/pkg/admission/podresize.
 const causeNodeCapacity metav1.CauseType = "NodeCapacity"
 
-// refuse says why the API server does not let the pod have what it should have. It knows how large the node is. A pod
-// that would have become smaller keeps what it has.
+// refuse records why the API server does not let the pod have what it should have. The API server knows the size of the
+// node. A pod that would have become smaller keeps what it has.
 func (s *Step) refuse(view View, err error) {
 	if !grows(view.VMI, cpus) && !grows(view.VMI, memory) {
 		return

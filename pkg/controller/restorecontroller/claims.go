@@ -25,7 +25,7 @@ var strange = []string{
 	"k8s.io/CloneOf",
 }
 
-// overrideOf is what the restore says of a volume in particular.
+// overrideOf returns what the restore says about a volume in particular.
 func overrideOf(r *v1beta1.VirtualMachineRestore, volume string) v1beta1.VolumeRestoreOverride {
 	for _, o := range r.Spec.VolumeRestoreOverrides {
 		if o.VolumeName == volume {
@@ -35,7 +35,7 @@ func overrideOf(r *v1beta1.VirtualMachineRestore, volume string) v1beta1.VolumeR
 	return v1beta1.VolumeRestoreOverride{}
 }
 
-// restoredName is the name of what a volume becomes whose claim had that name.
+// restoredName returns the name of the restored claim of a volume whose claim had that name.
 func restoredName(r *v1beta1.VirtualMachineRestore, volume, claim string) string {
 	for _, o := range r.Spec.VolumeRestoreOverrides {
 		if o.VolumeName == volume && o.RestoreName != "" {
@@ -64,7 +64,7 @@ func Restored(content *v1beta1.VirtualMachineSnapshotContent) []v1beta1.VolumeBa
 	})
 }
 
-// restores is what the status lists; what it has already said of a volume stays.
+// restores returns the status's list of volumes; what it already says about a volume stays.
 func (v *View) restores() []v1beta1.VolumeRestore {
 	var out []v1beta1.VolumeRestore
 	for i := range v.Volumes {
@@ -116,7 +116,7 @@ func (v *View) provide() (step Step, done bool) {
 	return step, false
 }
 
-// strangers says of a claim that is there and that the restore has not made why it may not be replaced.
+// strangers returns why an existing claim that the restore has not made may not be replaced.
 func (v *View) strangers(o *Volume, entry *v1beta1.VolumeRestore) string {
 	if o.Claim == nil || marked(v.Restore, o.Claim) {
 		return ""
@@ -150,7 +150,7 @@ func (v *View) replace(step *Step, o *Volume, i int) (noted bool) {
 	return false
 }
 
-// claim is the claim of a volume, to be filled from its snapshot: as the one that was snapshotted, and at least as
+// claim returns the claim of a volume, to be filled from its snapshot: as the one that was snapshotted, and at least as
 // large as the snapshot asks for.
 func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.PersistentVolumeClaim {
 	source := o.Backup.PersistentVolumeClaim.DeepCopy()
@@ -198,7 +198,7 @@ func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.Persistent
 	return claim
 }
 
-// ownClaim gives a new claim to its DataVolume, or to the target, where that is wanted.
+// ownClaim makes a new claim belong to its DataVolume, or to the target, where that is wanted.
 func (v *View) ownClaim(
 	claim *corev1.PersistentVolumeClaim, source *v1beta1.PersistentVolumeClaim, entry *v1beta1.VolumeRestore,
 ) {
@@ -222,8 +222,8 @@ func ownerOf(vm *v1.VirtualMachine) metav1.OwnerReference {
 	return *metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)
 }
 
-// handOver sees that claims of dataVolumeTemplates are DataVolumes; done when they all are, and when it is written
-// which DataVolumes the target will not have any more. Without CDI the claims are all there is of them.
+// handOver makes the claims of dataVolumeTemplates DataVolumes. It is done when they all are, and when it is recorded
+// which DataVolumes the target will lose. Without CDI, the claims are all that there is.
 func (v *View) handOver() (step Step, done bool) {
 	status := v.status(textUpdating, textAwaiting)
 	waiting := false
@@ -264,7 +264,7 @@ func sameRestore(a, b v1beta1.VolumeRestore) bool {
 		(a.DataVolumeName == nil || *a.DataVolumeName == *b.DataVolumeName)
 }
 
-// template is the dataVolumeTemplate of a volume of the snapshot, nil when it has none.
+// template returns the dataVolumeTemplate of a volume of the snapshot, nil when it has none.
 func (v *View) template(volume string) *v1.DataVolumeTemplateSpec {
 	spec := &v.Content.Spec.Source.VirtualMachine.Spec
 	for i := range spec.Template.Spec.Volumes {
@@ -281,7 +281,7 @@ func (v *View) template(volume string) *v1.DataVolumeTemplateSpec {
 	return nil
 }
 
-// obsolete are the DataVolumes of the target's templates that the restored VM has no template for.
+// obsolete returns the DataVolumes of the target's templates that the restored VM has no template for.
 func (v *View) obsolete(restores []v1beta1.VolumeRestore) []string {
 	if v.VM == nil || v.keeps() {
 		return nil

@@ -20,8 +20,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// finish is the second phase: the target is the restored one, and what hangs on it follows. It does not need the
-// snapshot any more.
+// finish plans the second phase: the target is restored, and what belongs to it follows. It does not need the snapshot
+// any more.
 func (v *View) finish() Step {
 	step := Step{}
 	step.RequeueAfter = frame.CatchUp // not all that is written has an event
@@ -55,7 +55,7 @@ func (v *View) finish() Step {
 	return step
 }
 
-// replacedValue is the value of replacedLabel on claims of the target.
+// replacedValue returns the value of replacedLabel on claims of the target.
 func replacedValue(vm string) string { return names.Shorten(vmstate.Prefix+"-"+vm, names.MaxLabel) }
 
 // moveState makes the restored claim of the target's state the one that the target has, and the one before one that is
@@ -120,7 +120,7 @@ func (v *View) own(step *Step) {
 	}
 }
 
-// RevisionName returns the name that a snapshot's ControllerRevision has as that of the restored VM.
+// RevisionName returns the name of the restored VM's copy of a snapshot's ControllerRevision.
 func RevisionName(revision, snapshot, vm string) string {
 	return strings.Replace(revision, snapshot, vm, 1)
 }

@@ -98,7 +98,7 @@ func (v *View) release(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 	return after
 }
 
-// undo is the first phase of a restore that takes another back: the VM becomes what that one replaced.
+// undo plans the first phase of a restore that takes another back: the VM becomes what that one replaced.
 func (v *View) undo() Step {
 	if trouble := v.irreversible(); trouble != "" {
 		return v.stuck(trouble)
@@ -127,7 +127,7 @@ func (v *View) undo() Step {
 	return step
 }
 
-// irreversible is why a restore cannot be taken back; empty when it can.
+// irreversible returns why a restore cannot be taken back, or "" when it can.
 func (v *View) irreversible() string {
 	name, vm := snapshots.Undoes(v.Restore), v.VM
 	switch {

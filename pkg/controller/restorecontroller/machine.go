@@ -49,7 +49,8 @@ func (v *View) commit() Step {
 	return step
 }
 
-// patched is a new target with the restore's patches. Whatever they say, it is the target, and this restore made it.
+// patched returns a new target with the restore's patches. Whatever they say, it is the target, and this restore made
+// it.
 func (v *View) patched(vm *v1.VirtualMachine) (*v1.VirtualMachine, error) {
 	out, err := Patch(vm, v.Restore.Spec.Patches)
 	if err != nil {
@@ -60,8 +61,8 @@ func (v *View) patched(vm *v1.VirtualMachine) (*v1.VirtualMachine, error) {
 	return out, nil
 }
 
-// rehearsed is a new target as it will be made of what is restored, with the snapshot's ControllerRevisions; nil when
-// it cannot come about yet.
+// rehearsed returns a new target as it will be made of what is restored, with the snapshot's ControllerRevisions; nil
+// when it cannot come about yet.
 func (v *View) rehearsed(restores []v1beta1.VolumeRestore) *v1.VirtualMachine {
 	if v.VM != nil {
 		return nil
@@ -81,7 +82,7 @@ func (v *View) rehearsed(restores []v1beta1.VolumeRestore) *v1.VirtualMachine {
 	return out
 }
 
-// unpatchable is why the target cannot come about with the restore's patches, before anything is made for it; empty
+// unpatchable returns why the target cannot be made with the restore's patches, before anything is made for it, or ""
 // when it can. A snapshot's VM does not change, so this does not pass.
 func (v *View) unpatchable() string {
 	if v.VM != nil {
@@ -105,7 +106,7 @@ func leftOut(vm string, volumes []string) string {
 	return fmt.Sprintf("VM %s is without %s: the snapshot does not have them", vm, strings.Join(volumes, ", "))
 }
 
-// machine is the target as it will be, but for patches.
+// machine returns the target VM as it will be, without the patches.
 func (v *View) machine() (*v1.VirtualMachine, error) {
 	source := v.Content.Spec.Source.VirtualMachine
 	spec := source.Spec.DeepCopy()
@@ -153,7 +154,7 @@ func keepStrategy(spec *v1.VirtualMachineSpec, vm *v1.VirtualMachine) error {
 	return err
 }
 
-// entry is what the status lists of a volume, nil for one that is not restored.
+// entry returns the status's entry for a volume, nil for a volume that is not restored.
 func entry(restores []v1beta1.VolumeRestore, volume string) *v1beta1.VolumeRestore {
 	for i := range restores {
 		if restores[i].VolumeName == volume {
@@ -163,7 +164,7 @@ func entry(restores []v1beta1.VolumeRestore, volume string) *v1beta1.VolumeResto
 	return nil
 }
 
-// templates are the restored VM's dataVolumeTemplates: those of its restored volumes have other names.
+// templates returns the restored VM's dataVolumeTemplates: those of its restored volumes have other names.
 func (v *View) templates(restores []v1beta1.VolumeRestore) []v1.DataVolumeTemplateSpec {
 	source := &v.Content.Spec.Source.VirtualMachine.Spec
 	var out []v1.DataVolumeTemplateSpec
@@ -180,8 +181,8 @@ func (v *View) templates(restores []v1beta1.VolumeRestore) []v1.DataVolumeTempla
 	return out
 }
 
-// volumes are the restored VM's: its claims are the restored ones, and a DataVolume that it has no template for is the
-// claim.
+// volumes returns the restored VM's volumes: its claims are the restored ones, and a DataVolume that it has no template
+// for is the claim.
 func (v *View) volumes() []v1.Volume {
 	source := &v.Content.Spec.Source.VirtualMachine.Spec.Template.Spec
 	var out []v1.Volume
@@ -215,7 +216,7 @@ func (v *View) sameVM() bool {
 		(source.Namespace == "" || source.Namespace == v.Restore.Namespace)
 }
 
-// foreign are the volumes of the snapshot's VM that a target of another name or namespace must not have: claims
+// foreign returns the volumes of the snapshot's VM that a target of another name or namespace must not have: claims
 // that the snapshot leaves out are the other VM's still, whose disks the target's guest would write to.
 func (v *View) foreign() (volumes []string) {
 	source := v.Content.Spec.Source.VirtualMachine
@@ -251,8 +252,8 @@ func (v *View) unplug(spec *v1.VirtualMachineSpec) {
 		func(o v1.Filesystem) bool { return slices.Contains(foreign, o.Name) })
 }
 
-// Patch is a VM with JSON patches applied, each an operation. A replacement of what is not there adds it, as in
-// KubeVirt; that of a field which a VM does not have is an error, since the API server would drop it without a word.
+// Patch returns a VM with JSON patches applied, each an operation. A replacement of a missing field adds it, as in
+// KubeVirt; one of a field that a VM cannot have is an error, since the API server would drop it silently.
 func Patch(vm *v1.VirtualMachine, patches []string) (*v1.VirtualMachine, error) {
 	if len(patches) == 0 {
 		return vm, nil
@@ -281,7 +282,7 @@ func Patch(vm *v1.VirtualMachine, patches []string) (*v1.VirtualMachine, error) 
 	return out, nil
 }
 
-// withOwner is a list of owners with the VM among them, which controls the object.
+// withOwner returns a list of owners with the VM among them, which controls the object.
 func withOwner(owners []metav1.OwnerReference, vm *v1.VirtualMachine) []metav1.OwnerReference {
 	return append(slices.Clone(owners), ownerOf(vm))
 }

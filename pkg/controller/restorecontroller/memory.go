@@ -49,7 +49,7 @@ func (v *View) resume(vm *v1.VirtualMachine, step *Step) error {
 	return nil
 }
 
-// disks are the UIDs of the claims that the restore has made for the VM's disks, by volume.
+// disks returns the UIDs of the claims that the restore has made for the VM's disks, by volume.
 func (v *View) disks() map[string]types.UID {
 	out := map[string]types.UID{}
 	for i := range v.Volumes {
@@ -61,7 +61,7 @@ func (v *View) disks() map[string]types.UID {
 	return out
 }
 
-// boots is why the guest of the restored VM cannot go on from the snapshot's memory.
+// boots returns why the guest of the restored VM cannot go on from the snapshot's memory.
 func (v *View) boots(memory *savedmemory.Memory) string {
 	switch {
 	case !memory.Whole():

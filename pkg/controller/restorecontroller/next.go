@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// again is when to look again at what has no event.
+// again is the delay before the next look at what sends no event.
 const again = 5 * time.Second
 
 // Next returns the writes that take a restore from what view shows to its next state.
@@ -47,8 +47,8 @@ func Next(view View) Step {
 	return v.restore()
 }
 
-// gone is that the snapshot does not exist any more, or that none has come in the time that a target has to be stopped;
-// empty otherwise, and for a restore that has begun to replace claims, which goes on.
+// gone returns why a restore has no snapshot: it does not exist any more, or has not appeared in the time that a target
+// has to be stopped. It returns "" otherwise, and for a restore that has begun to replace claims, which goes on.
 func (v *View) gone() string {
 	seen := len(v.Restore.Status.Restores) > 0
 	late := v.Now.After(v.Restore.CreationTimestamp.Add(v1beta1.DefaultGracePeriod))
@@ -58,7 +58,7 @@ func (v *View) gone() string {
 	return v.unusable()
 }
 
-// restore is the first phase.
+// restore plans the first phase.
 func (v *View) restore() Step {
 	if trouble := v.trouble(); trouble != "" {
 		return v.stuck(trouble)
@@ -84,7 +84,7 @@ func (v *View) restore() Step {
 	return v.commit()
 }
 
-// trouble is why the restore cannot go on before anything of the target changes; empty when it can.
+// trouble returns why the restore cannot go on before anything of the target changes, or "" when it can.
 func (v *View) trouble() string {
 	r := v.Restore
 	if r.Spec.Target.Kind != "VirtualMachine" {
@@ -116,7 +116,7 @@ func (v *View) trouble() string {
 	return ""
 }
 
-// unusable is what of the snapshot keeps it from being restored.
+// unusable returns why the snapshot cannot be restored.
 func (v *View) unusable() string {
 	r, snapshot := v.Restore, v.Snapshot
 	name := r.Namespace + "/" + r.Spec.VirtualMachineSnapshotName
@@ -149,7 +149,7 @@ func (v *View) unusable() string {
 	return ""
 }
 
-// unusable is what keeps a VolumeSnapshot from being restored.
+// unusable returns why a VolumeSnapshot cannot be restored.
 func (o *Volume) unusable() string {
 	if o.Backup.VolumeSnapshotName == nil {
 		return fmt.Sprintf("VolumeSnapshotName missing for volume %s", o.Backup.VolumeName)
@@ -166,7 +166,7 @@ func (o *Volume) unusable() string {
 	return ""
 }
 
-// awaitTarget is the step of a restore whose target has a guest still.
+// awaitTarget returns the step of a restore whose target has a guest still.
 func (v *View) awaitTarget() Step {
 	policy := v1beta1.VirtualMachineRestoreWaitGracePeriodAndFail
 	if v.Restore.Spec.TargetReadinessPolicy != nil {
@@ -202,8 +202,8 @@ func (v *View) awaitTarget() Step {
 	return v.stuck(fmt.Sprintf("unknown targetReadinessPolicy: %v", policy))
 }
 
-// end is the step of a restore that is being deleted. One that has begun to replace the target's claims goes on until
-// the target is whole again, and one that is committed is finished.
+// end returns the step of a restore that is being deleted. One that has begun to replace the target's claims goes on
+// until the target is whole again, and one that is committed is finished.
 func (v *View) end() Step {
 	r := v.Restore
 	if !slices.Contains(r.Finalizers, Finalizer) {
@@ -262,7 +262,7 @@ func isTrue(b *bool) bool { return b != nil && *b }
 
 func (v *View) now() metav1.Time { return metav1.NewTime(v.Now).Rfc3339Copy() }
 
-// stop is what ends the target's guest as `virtctl stop` does; nothing for one that is ending.
+// stop returns the change that ends the target's guest as `virtctl stop` does; none for a guest that is ending.
 func (v *View) stop() runstrategy.Change {
 	strategy, err := v.VM.RunStrategy()
 	if err != nil || v.VMI.DeletionTimestamp != nil {

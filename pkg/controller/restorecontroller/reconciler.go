@@ -38,7 +38,7 @@ type Reconciler struct {
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Now      func() time.Time
-	// CDI and Snapshots are how to DataVolumes and VolumeSnapshots, if the cluster has them.
+	// CDI and Snapshots read and write DataVolumes and VolumeSnapshots, if the cluster has them.
 	CDI       DataVolumes
 	Snapshots VolumeSnapshots
 
@@ -93,7 +93,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// unfinished are the restores of an object's namespace that it concerns and that have something to do.
+// unfinished returns the restores of an object's namespace that it concerns and that have something to do.
 func (r *Reconciler) unfinished(
 	ctx context.Context, object client.Object, concerns func(*v1beta1.VirtualMachineRestore, client.Object) bool,
 ) []reconcile.Request {
@@ -154,7 +154,7 @@ func (r *Reconciler) look(ctx context.Context, restore *v1beta1.VirtualMachineRe
 		r.lookAtKept(ctx, &view))
 }
 
-// found is an object of a name, nil when there is none.
+// found returns an object of a name, nil when there is none.
 func found[T any, P interface {
 	*T
 	client.Object
@@ -169,7 +169,7 @@ func found[T any, P interface {
 	return into, nil
 }
 
-// lookAtSnapshot finds the snapshot, its content, and what there is of its volumes.
+// lookAtSnapshot finds the snapshot, its content, and what exists of its volumes.
 func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 	restore := view.Restore
 	if snapshots.Undoes(restore) != "" {

@@ -1,14 +1,14 @@
 // Package restorecontroller carries out VirtualMachineRestores: it brings a VirtualMachine, which may be gone or have
-// another name, to what a VirtualMachineSnapshot has of it.
+// another name, back to a VirtualMachineSnapshot.
 //
 //	VirtualMachineSnapshot ─► VirtualMachineSnapshotContent ─► VolumeSnapshots ─► new claims ─► VirtualMachine
 //
-// A restore has two phases. In the first, new claims come about beside the VM's own, which nothing touches; the VM is
-// held (status.restoreInProgress), so that it does not start. Once all of them are there and good, the VM's spec is
-// written once, with an annotation that names the restore: this is the commit. In the second phase everything that
-// hangs on the VM follows: owners, the label of the claim that has the VM's state, and the deletion of what the old VM
-// alone had. So whatever fails, and whenever the controller ends, either the old VM or the new one is whole, and a
-// restore that is deleted after its commit is finished first.
+// A restore has two phases. In the first, new claims are made beside the VM's own, which nothing touches; the VM is
+// held (status.restoreInProgress), so that it does not start. Once all of them are ready, the VM's spec is written
+// once, with an annotation that names the restore: this is the commit. In the second phase everything that depends on
+// the VM follows: owners, the label of the claim that has the VM's state, and the deletion of what the old VM alone
+// had. So whatever fails, and whenever the controller ends, either the old VM or the new one is complete, and a restore
+// that is deleted after its commit is finished first.
 //
 // What a restore replaces can be kept (keep.go), and then another restore takes it back in the same two phases.
 //
@@ -54,7 +54,7 @@ const (
 	populatedFor = "cdi.kubevirt.io/storage.populatedFor"
 )
 
-// Volume is a volume of the snapshot that is to be restored, and what there is of it.
+// Volume is a volume of the snapshot that is to be restored, with what exists for it.
 type Volume struct {
 	Backup v1beta1.VolumeBackup
 	// Snapshot is the VolumeSnapshot, nil when it is not there.
@@ -63,7 +63,7 @@ type Volume struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Late reports a claim that is bound only when a pod uses it.
 	Late bool
-	// DataVolume is the one of the claim's name, nil when there is none.
+	// DataVolume is the DataVolume of the claim's name, nil when there is none.
 	DataVolume *cdiv1.DataVolume
 }
 
@@ -72,7 +72,7 @@ type View struct {
 	Restore *v1beta1.VirtualMachineRestore
 	// VM is the target, nil when it does not exist.
 	VM *v1.VirtualMachine
-	// VMI is the instance of the target's name, nil when there is none.
+	// VMI is the VMI of the target's name, nil when there is none.
 	VMI      *v1.VirtualMachineInstance
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	Content  *v1beta1.VirtualMachineSnapshotContent
@@ -80,22 +80,22 @@ type View struct {
 	SourceExists bool
 	// Served reports that the cluster has VolumeSnapshots, CDI that it has DataVolumes.
 	Served, CDI bool
-	// Volumes are those of the content.
+	// Volumes are the volumes of the content.
 	Volumes []Volume
-	// Revisions are the ControllerRevisions that the snapshot's VM refers to, and those of the names that they will
-	// have, by name.
+	// Revisions are the ControllerRevisions that the snapshot's VM refers to, and their copies for the restored VM, by
+	// name.
 	Revisions map[string]*appsv1.ControllerRevision
-	// Made are the claims in status.restores by name; Replaced are those whose state another claim has now; States are
-	// those that have the target's state.
+	// Made are the claims in status.restores by name; Replaced are claims whose state another claim has now; States are
+	// claims that have the target's state.
 	Made             map[string]*corev1.PersistentVolumeClaim
 	Replaced, States []*corev1.PersistentVolumeClaim
 	// Undone is the restore that this one takes back, nil when it is not there.
 	Undone *v1beta1.VirtualMachineRestore
-	// Former is what the restored VM was before, or is to be again; nil when nothing was kept of it. Kept are its
-	// claims, and those of the target, by name.
+	// Former is the restored VM as it was before, or is to be again; nil when nothing was kept. Kept are its claims and
+	// the target's, by name.
 	Former *snapshots.Former
 	Kept   map[string]*corev1.PersistentVolumeClaim
-	// DataVolumes are those in status.restores and status.deletedDataVolumes, by name.
+	// DataVolumes are the DataVolumes in status.restores and status.deletedDataVolumes, by name.
 	DataVolumes map[string]*cdiv1.DataVolume
 	Now         time.Time
 }
@@ -106,7 +106,7 @@ type Event struct{ Type, Reason, Message string }
 // Change is a claim, DataVolume or ControllerRevision as it was read, and as it is to be.
 type Change[T any] struct{ Before, After T }
 
-// Step says what to write, in the order of its fields; the zero Step is nothing.
+// Step holds what to write, in the order of its fields; the zero Step writes nothing.
 type Step struct {
 	// Status is the status to be written; nil leaves it.
 	Status *v1beta1.VirtualMachineRestoreStatus
@@ -142,7 +142,7 @@ type Step struct {
 	frame.Requeue
 }
 
-// mark is what LastAnnotation has for a restore.
+// mark returns the value of LastAnnotation for a restore.
 func mark(r *v1beta1.VirtualMachineRestore) string { return snapshots.Mark(r) }
 
 // marked reports whether a restore made or wrote an object.
@@ -160,7 +160,7 @@ func (v *View) held() bool {
 
 func (v *View) inPlace() bool { return policy(v.Restore) == v1beta1.VolumeRestorePolicyInPlace }
 
-// policy is how the restored claims are called.
+// policy returns the restore's policy for volumes, which decides how the restored claims are named.
 func policy(r *v1beta1.VirtualMachineRestore) v1beta1.VolumeRestorePolicy {
 	if r.Spec.VolumeRestorePolicy == nil {
 		return v1beta1.VolumeRestorePolicyRandomizeNames

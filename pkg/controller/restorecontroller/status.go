@@ -43,14 +43,14 @@ var (
 		"attempting restore", v1beta1.DefaultGracePeriod)
 )
 
-// initial is the status of a restore that nobody has looked at yet.
+// initial returns the status of a restore that nobody has looked at yet.
 func (v *View) initial() *v1beta1.VirtualMachineRestoreStatus {
 	status := &v1beta1.VirtualMachineRestoreStatus{Complete: new(false)}
 	v.say(status, corev1.ConditionTrue, textInitializing, textInitializing)
 	return status
 }
 
-// status is a copy of the restore's, with other texts: of what is done, and of what Ready waits for.
+// status returns a copy of the restore's status with other texts: on what is done, and on what Ready waits for.
 func (v *View) status(progressing, ready string) *v1beta1.VirtualMachineRestoreStatus {
 	status := v.Restore.Status.DeepCopy()
 	v.say(status, corev1.ConditionTrue, progressing, ready)
@@ -68,7 +68,7 @@ func (v *View) say(
 	}
 }
 
-// complete is the status of a restore that is done.
+// complete returns the status of a restore that is done.
 func (v *View) complete() *v1beta1.VirtualMachineRestoreStatus {
 	status := v.Restore.Status.DeepCopy()
 	now := v.now()
@@ -81,7 +81,7 @@ func (v *View) complete() *v1beta1.VirtualMachineRestoreStatus {
 	return status
 }
 
-// stuck is a step that says why it goes no further, and tries again; an event comes with each new reason.
+// stuck returns a step that says why it goes no further, and tries again; an event comes with each new reason.
 func (v *View) stuck(text string) Step {
 	status := v.Restore.Status.DeepCopy()
 	v.say(status, corev1.ConditionFalse, text, text)
@@ -115,7 +115,7 @@ func isStuck(status *v1beta1.VirtualMachineRestoreStatus) bool {
 		conditions.Find(status.Conditions, v1beta1.ConditionFailure) == nil
 }
 
-// giveUp is the step of a restore that fails.
+// giveUp returns the step of a restore that fails.
 func (v *View) giveUp(text string) Step {
 	status := v.Restore.Status.DeepCopy()
 	v.say(status, corev1.ConditionFalse, text, text)

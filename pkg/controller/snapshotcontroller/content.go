@@ -58,7 +58,7 @@ func (r *Contents) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// contentOf is the content of a snapshot.
+// contentOf returns the content of a snapshot.
 func contentOf(_ context.Context, object client.Object) []reconcile.Request {
 	snapshot := object.(*v1beta1.VirtualMachineSnapshot)
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
@@ -66,7 +66,7 @@ func contentOf(_ context.Context, object client.Object) []reconcile.Request {
 	}}}
 }
 
-// contentOfVolumeSnapshot is the content that has made a VolumeSnapshot.
+// contentOfVolumeSnapshot returns the content that has made a VolumeSnapshot.
 func contentOfVolumeSnapshot(_ context.Context, object client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil || owner.Kind != ContentKind.Kind {
@@ -77,8 +77,8 @@ func contentOfVolumeSnapshot(_ context.Context, object client.Object) []reconcil
 	}}}
 }
 
-// contentOfBound is the content that has made the VolumeSnapshot of a VolumeSnapshotContent. Only one that has been
-// taken counts: the guest is thawed then, before the VolumeSnapshot says so, too.
+// contentOfBound returns the content that has made the VolumeSnapshot of a VolumeSnapshotContent. Only one that has
+// been taken counts: the guest is thawed then, before the VolumeSnapshot says so, too.
 func (r *Contents) contentOfBound(ctx context.Context, object client.Object) []reconcile.Request {
 	bound := object.(*snapshotv1.VolumeSnapshotContent)
 	if bound.Status == nil || bound.Status.CreationTime == nil {
@@ -162,7 +162,7 @@ func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView)
 	return err
 }
 
-// guest is what runs of the content's VM.
+// guest returns what runs of the content's VM.
 func (r *Contents) guest(
 	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent,
 ) (Guest, types.UID, error) {

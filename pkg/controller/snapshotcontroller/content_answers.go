@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// What the guest and the API server answer to a ContentStep changes the rest of it: these functions say how.
+// The functions of this file change the rest of a ContentStep by what the guest and the API server answer.
 
 // fail has the step say why there are no VolumeSnapshots, and tried again.
 func (s *ContentStep) fail(view *ContentView, err error) {
@@ -28,7 +28,7 @@ func (s *ContentStep) rehearsalFailed(view *ContentView, err error) {
 	s.fail(view, err)
 }
 
-// frozen takes the answer to a freeze. The VolumeSnapshots say it until the guest is thawed.
+// frozen takes the answer to a freeze. The VolumeSnapshots record it until the guest is thawed.
 func (s *ContentStep) frozen(how snapshots.Quiesced) {
 	s.quiesced = how
 	for _, snapshot := range s.Create {
@@ -42,8 +42,8 @@ func (s *ContentStep) freezeFailed(view *ContentView, err error) {
 	s.fail(view, err)
 }
 
-// memorySaved takes how far the save of the guest's memory is; the guest is paused. The VolumeSnapshots are made once
-// it is done. The error is one of the save.
+// memorySaved takes the progress of the save of the guest's memory; the guest is paused. The VolumeSnapshots are made
+// once it is done. An error means that the save failed.
 func (s *ContentStep) memorySaved(view *ContentView, saved savedmemory.Saved) error {
 	s.quiesced, s.Record.Quiesced = snapshots.QuiescedPaused, snapshots.QuiescedPaused
 	if saved.Ended == nil {

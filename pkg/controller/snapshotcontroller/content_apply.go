@@ -19,13 +19,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// contentWrites are what a ContentStep is carried out by, in this order. Each does what the step says of it, and
-// nothing when that is nothing; what the guest and the API server answer changes the rest of the step
-// (content_answers.go). The order is a promise:
+// contentWrites carry out a ContentStep, in this order. Each does its part of the step, and nothing when the step has
+// none; what the guest and the API server answer changes the rest of the step (content_answers.go). The order
+// is a promise:
 //
 //   - no guest is frozen before it is on record, or while that is being written, so that it is thawed whatever happens;
 //   - what keeps the VolumeSnapshots from being made is followed by the thaw;
-//   - only what a frozen guest waits for comes before the thaw;
+//   - only writes that a frozen guest waits for come before the thaw;
 //   - the record comes before the status: the snapshot says how the guest was quiesced when it is made.
 var contentWrites = []func(*Contents, context.Context, ContentView, *ContentStep) error{
 	(*Contents).createClaim,
@@ -111,7 +111,7 @@ func (r *Contents) saveMemory(ctx context.Context, view ContentView, step *Conte
 	return nil
 }
 
-// left is for how long the guest may be frozen from now on.
+// left returns how long the guest may be frozen from now on.
 func (r *Contents) left(step *ContentStep) time.Duration {
 	return max(step.Record.Until.Sub(r.Now()), time.Second)
 }

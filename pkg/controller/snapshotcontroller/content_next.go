@@ -23,11 +23,11 @@ const (
 	ReasonVolumeSnapshotMissing = "VolumeSnapshotMissing"
 )
 
-// noVolumeSnapshots is what is said of a cluster without CSI's kinds.
+// noVolumeSnapshots is the message for a cluster without CSI's kinds.
 const noVolumeSnapshots = "the cluster has no VolumeSnapshots (snapshot.storage.k8s.io); install the CSI snapshot " +
 	"controller and its definitions"
 
-// retry is when to try again what did not work.
+// retry is the delay before what failed is tried again.
 const retry = 5 * time.Second
 
 // Guest is the state of the guest of a content's VM.
@@ -37,7 +37,7 @@ type Guest int
 const (
 	// NoGuest is a VM that is off.
 	NoGuest Guest = iota
-	// GuestWaiting is an instance that has no node yet.
+	// GuestWaiting is a VMI that has no node yet.
 	GuestWaiting
 	// GuestChanging is a guest that starts or shuts down.
 	GuestChanging
@@ -45,19 +45,19 @@ const (
 	GuestRunning
 )
 
-// ContentView holds what a decision depends on for a VirtualMachineSnapshotContent.
+// ContentView holds what a decision about a VirtualMachineSnapshotContent depends on.
 type ContentView struct {
 	Content *v1beta1.VirtualMachineSnapshotContent
 	// Snapshot is the content's, nil when it is gone.
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	Guest    Guest
-	// GuestUID is the VMI's, empty when there is none.
+	// GuestUID is the VMI's UID, empty when there is none.
 	GuestUID types.UID
-	// Served says that the cluster has VolumeSnapshots. VolumeSnapshots are those of the content that exist, by name.
+	// Served says that the cluster has VolumeSnapshots. VolumeSnapshots are the content's that exist, by name.
 	Served          bool
 	VolumeSnapshots map[string]*snapshotv1.VolumeSnapshot
-	// Taken is when the driver has snapshotted the volume of a VolumeSnapshot, by name, as long as that does not say so
-	// itself.
+	// Taken is when the driver has snapshotted the volume of a VolumeSnapshot, by name, as long as the VolumeSnapshot
+	// itself does not say so.
 	Taken   map[string]metav1.Time
 	Classes snapshots.Classes
 	// Memory is nil for a content that is to have no memory.
@@ -65,9 +65,9 @@ type ContentView struct {
 	Now    time.Time
 }
 
-// ContentStep says what to write, in the order of its fields.
+// ContentStep holds what to write, in the order of its fields.
 type ContentStep struct {
-	// CreateClaim is the claim for the guest's memory, VMI the instance with its volume, or without it.
+	// CreateClaim is the claim for the guest's memory, VMI the VMI with its volume, or without it.
 	CreateClaim *corev1.PersistentVolumeClaim
 	VMI         *v1.VirtualMachineInstance
 	// Rehearse says that the API server is asked whether it would take the VolumeSnapshots before anything is frozen.
@@ -80,8 +80,8 @@ type ContentStep struct {
 	Create []*snapshotv1.VolumeSnapshot
 	// Thaw says that the guest may write again.
 	Thaw bool
-	// Record is what is to be remembered of the freeze; nil leaves it, and says with Thaw that the guest may not be
-	// frozen at all. Memory is what is to be remembered of the guest's memory; nil leaves it.
+	// Record is what to remember about the freeze; nil leaves it, and says with Thaw that the guest may not be frozen
+	// at all. Memory is what to remember about the guest's memory; nil leaves it.
 	Record *FreezeRecord
 	Memory *savedmemory.Memory
 	Events []Event
@@ -92,7 +92,7 @@ type ContentStep struct {
 	RemoveFinalizer bool
 	frame.Requeue
 
-	// quiesced is what came of Freeze or SaveMemory, failure what kept the VolumeSnapshots from being made.
+	// quiesced is the result of Freeze or SaveMemory, failure what kept the VolumeSnapshots from being made.
 	quiesced snapshots.Quiesced
 	failure  error
 }
@@ -247,7 +247,7 @@ func (view *ContentView) follow(step *ContentStep, record *FreezeRecord, missing
 	}
 }
 
-// lost says that VolumeSnapshots are gone, by events when that is new.
+// lost reports that VolumeSnapshots are gone, by events when that is new.
 func (view *ContentView) lost(step *ContentStep, missing []v1beta1.VolumeBackup) (trouble string) {
 	names := make([]string, len(missing))
 	for i, backup := range missing {
@@ -266,8 +266,8 @@ func (view *ContentView) lost(step *ContentStep, missing []v1beta1.VolumeBackup)
 	return trouble
 }
 
-// brief is how long the volumes of a VM that is off may take before anything is said of them: a write for each step of
-// each volume would keep them waiting. Creation times are whole seconds.
+// brief is the time that the volumes of a VM that is off may take before the status reports on them: a write for each
+// step of each volume would keep them waiting. Creation times are whole seconds.
 const brief = 2 * time.Second
 
 // wait leaves the status for later as long as the content is young.
@@ -277,8 +277,8 @@ func (view *ContentView) wait(step *ContentStep) {
 	}
 }
 
-// readySoon is how long after the guest was thawed, or the last volume of one that was not frozen was taken, it is not
-// said that all are: most drivers have them ready by then, and one write says both.
+// readySoon is the time after the guest was thawed, or the last volume of a guest that was not frozen was taken, for
+// which the status does not report that all are taken: most drivers have them ready by then, and one write says both.
 const readySoon = 100 * time.Millisecond
 
 // soon returns what is left of readySoon; nothing, too, when the clock of a driver goes before ours. A VolumeSnapshot

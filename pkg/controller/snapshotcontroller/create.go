@@ -48,7 +48,7 @@ func (r *Reconciler) begin(ctx context.Context, view View, step *Step) error {
 	return errors.Join(added, made)
 }
 
-// read reads all that a content is made of at once, past the cache, which has not all of it.
+// read reads all that a content is made of at once, past the cache, which does not have everything.
 func (r *Reconciler) read(ctx context.Context, view View) (originals, error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	var out originals
@@ -102,7 +102,7 @@ func (r *Reconciler) revision(ctx context.Context, view View, name string) (*app
 	return found, nil
 }
 
-// createContent makes the content, after the copies of ControllerRevisions that it names. What is there already is of
+// createContent makes the content, after the copies of ControllerRevisions that it names. What already exists was made
 // a moment ago: its event will come.
 func (r *Reconciler) createContent(ctx context.Context, view View, of originals) error {
 	content, err := newContent(view, of)

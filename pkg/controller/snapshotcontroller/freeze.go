@@ -23,7 +23,7 @@ type Freezer interface {
 	// Freeze has a guest write out what it holds in memory and write no more until Unfreeze, or for a time at most. It
 	// may be called again, which begins the time anew.
 	Freeze(ctx context.Context, vmi types.NamespacedName, most time.Duration) (snapshots.Quiesced, error)
-	// Unfreeze undoes what Freeze did, if it did anything. It fails where no guest is found.
+	// Unfreeze undoes Freeze, if that did anything. It fails where no guest is found.
 	Unfreeze(ctx context.Context, vmi types.NamespacedName) error
 }
 

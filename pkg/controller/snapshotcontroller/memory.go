@@ -21,19 +21,19 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// A snapshot with memory: before the guest is paused its instance gets a volume for the memory, which is mounted in the
+// A snapshot with memory: before the guest is paused its VMI gets a volume for the memory, which is mounted in the
 // launcher's pod; while it is paused the memory is written there, and only then are its volumes snapshotted; afterwards
 // the volume is taken away again. The claim is the content's, and goes with it.
 
-// reasonMemorySaved is that of an event.
+// reasonMemorySaved is the reason of an event.
 const reasonMemorySaved = "MemorySaved"
 
-// saveLook is how often to look whether the memory is saved.
+// saveLook is the interval of looks whether the memory is saved.
 const saveLook = time.Second
 
 // MemorySaver saves the memory of guests.
 type MemorySaver interface {
-	// SaveMemory pauses a guest and begins to write its memory to a volume, or reports how far that is. The guest goes
+	// SaveMemory pauses a guest and begins to write its memory to a volume, or reports the progress. The guest goes
 	// on as after Freezer.Freeze.
 	SaveMemory(
 		ctx context.Context, vmi types.NamespacedName, volume string, most time.Duration,
@@ -62,15 +62,15 @@ func (s *subresources) SaveMemory(
 	return *answer.Memory, nil
 }
 
-// MemoryView holds what a decision depends on for the memory that a content is to have.
+// MemoryView holds what a decision about the memory of a content depends on.
 type MemoryView struct {
-	// Claim is the one for it, nil when there is none yet.
+	// Claim is the claim for it, nil when there is none yet.
 	Claim *corev1.PersistentVolumeClaim
 	// VMI is the VM's, nil for none.
 	VMI *v1.VirtualMachineInstance
 }
 
-// lookAtMemory finds the claim for the guest's memory and the instance that writes it.
+// lookAtMemory finds the claim for the guest's memory and the VMI that writes it.
 func (r *Contents) lookAtMemory(ctx context.Context, view *ContentView) error {
 	content := view.Content
 	if content.Annotations[savedmemory.IncludeAnnotation] != "true" {
@@ -96,17 +96,17 @@ func (r *Contents) lookAtMemory(ctx context.Context, view *ContentView) error {
 	return nil
 }
 
-// memoryVolume is the name of the volume, and of the claim, for the memory that a content is to have.
+// memoryVolume returns the name of the volume, and of the claim, for the memory that a content is to have.
 func memoryVolume(content *v1beta1.VirtualMachineSnapshotContent) string {
 	return savedmemory.Volume(content.UID)
 }
 
-// plugged reports an instance that has the volume for its guest's memory.
+// plugged reports a VMI that has the volume for its guest's memory.
 func (m *MemoryView) plugged(volume string) bool {
 	return m != nil && m.VMI != nil && hotplug.Volume(&m.VMI.Spec, volume) != nil
 }
 
-// plug returns the instance with the volume for its guest's memory.
+// plug returns the VMI with the volume for its guest's memory.
 func (m *MemoryView) plug(volume string) *v1.VirtualMachineInstance {
 	after := m.VMI.DeepCopy()
 	source := v1.MemoryDumpVolumeSource{}
@@ -116,7 +116,7 @@ func (m *MemoryView) plug(volume string) *v1.VirtualMachineInstance {
 	return after
 }
 
-// unplug returns the instance without that volume; nil when it does not have it.
+// unplug returns the VMI without that volume; nil when it does not have it.
 func (m *MemoryView) unplug(volume string) *v1.VirtualMachineInstance {
 	if !m.plugged(volume) {
 		return nil
@@ -156,7 +156,7 @@ func (view *ContentView) prepareMemory(step *ContentStep) bool {
 	return false
 }
 
-// memoryClaim is the claim for the guest's memory, of the storage of the VM's first volume.
+// memoryClaim returns the claim for the guest's memory, of the storage of the VM's first volume.
 func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim {
 	vmi, content := view.Memory.VMI, view.Content
 	need := sizing.Written(vmi) + sizing.SavedRoom
@@ -183,7 +183,7 @@ func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim 
 	return claim
 }
 
-// macs are the addresses of the guest's interfaces, by name.
+// macs returns the addresses of the guest's interfaces, by name.
 func (m *MemoryView) macs() map[string]string {
 	out := map[string]string{}
 	for _, status := range m.VMI.Status.Interfaces {
@@ -194,7 +194,7 @@ func (m *MemoryView) macs() map[string]string {
 	return out
 }
 
-// describeMemory is what a snapshot says of the guest's memory that it has; nil when it has none.
+// describeMemory returns what a snapshot reports about the guest's memory that it has; nil when it has none.
 func describeMemory(content *v1beta1.VirtualMachineSnapshotContent) *v1beta1.SourceIndication {
 	if content == nil {
 		return nil

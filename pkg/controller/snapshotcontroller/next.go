@@ -4,8 +4,8 @@
 //	                                 makes the VirtualMachineSnapshotContent, writes status, unlocks the VM
 //	…Content ──NextContent──► freezes the guest, makes a VolumeSnapshot of each claim, thaws the guest
 //
-// The content says while the guest is frozen that it is (FreezeAnnotation), so that a virt-controller that starts anew
-// undoes it; it thaws the guest of a content that says nothing yet, too. When nobody does the guest's launcher thaws
+// While the guest is frozen, the content records that (FreezeAnnotation), so that a virt-controller that starts anew
+// undoes it; it also thaws the guest of a content without a record yet. When nobody does, the guest's launcher thaws
 // it.
 package snapshotcontroller
 
@@ -28,7 +28,7 @@ import (
 // ReasonContentCreated is the reason of an event; KubeVirt's.
 const ReasonContentCreated = "SuccessfulVirtualMachineSnapshotContentCreate"
 
-// View holds what a decision depends on for a VirtualMachineSnapshot.
+// View holds what a decision about a VirtualMachineSnapshot depends on.
 type View struct {
 	Snapshot *v1beta1.VirtualMachineSnapshot
 	// VM is the snapshot's, nil when it is gone. VMI is the VM's, nil for none.
@@ -48,11 +48,11 @@ type View struct {
 	Now        time.Time
 }
 
-// Step says what to write, in the order of its fields.
+// Step holds what to write, in the order of its fields.
 type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
-	// Lock and Unlock are of the VM. Lock and CreateContent are done alone, as AddFinalizer is. Unlock comes before
+	// Lock and Unlock concern the VM. Lock and CreateContent are done alone, as AddFinalizer is. Unlock comes before
 	// Status, so that a change of the VM is not refused once the snapshot says that it is finished. Release, of the
 	// VM's finalizer, comes after Status.
 	Lock          bool
@@ -169,8 +169,8 @@ func taken(content *v1beta1.VirtualMachineSnapshotContent) bool {
 	return content != nil && content.Status != nil && content.Status.CreationTime != nil
 }
 
-// releasable reports whether the VM may be unlocked: the snapshot is made, or it is not to be made any more and nothing
-// of it is left that may still be about to thaw the guest.
+// releasable reports whether the VM may be unlocked: the snapshot is made, or it will not be made any more and nothing
+// is left that may still be about to thaw the guest.
 func (view *View) releasable() bool {
 	if view.made() {
 		return true
@@ -179,7 +179,7 @@ func (view *View) releasable() bool {
 	return over && (view.Content == nil || !snapshots.DeletesContent(view.Snapshot, view.Content))
 }
 
-// waits is what the lock of the VM waits for; empty for nothing.
+// waits returns what the lock of the VM waits for, or "" for nothing.
 func (view *View) waits() string {
 	vm := view.VM
 	var troubles []string
@@ -212,8 +212,8 @@ func (view *View) waits() string {
 	return ""
 }
 
-// Trouble returns why a claim cannot be snapshotted yet, given the DataVolume of its name, nil when there is none;
-// empty when it can. claim is nil when it does not exist.
+// Trouble returns why a claim cannot be snapshotted yet, given the DataVolume of its name, nil when there is none; or
+// "" when it can. claim is nil when it does not exist.
 func Trouble(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) string {
 	switch {
 	case claim == nil:

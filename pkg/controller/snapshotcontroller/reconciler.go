@@ -33,7 +33,7 @@ const snapshotsByVM = "source-vm"
 // and copies of ControllerRevisions, and writes the snapshots' status and finalizer, and the lock of VMs.
 type Reconciler struct {
 	Client client.Client
-	// Live reads what the cache has not, or not whole: claims, pods, ControllerRevisions.
+	// Live reads objects that the cache has not, or not completely: claims, pods, ControllerRevisions.
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Now      func() time.Time
@@ -69,7 +69,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return nil
 }
 
-// snapshotOf is the snapshot of a content.
+// snapshotOf returns the snapshot of a content.
 func snapshotOf(_ context.Context, object client.Object) []reconcile.Request {
 	name := object.(*v1beta1.VirtualMachineSnapshotContent).Spec.VirtualMachineSnapshotName
 	if name == nil {
@@ -83,7 +83,7 @@ func open(snapshot *v1beta1.VirtualMachineSnapshot) bool {
 	return snapshots.Progressing(snapshot) || snapshot.DeletionTimestamp != nil
 }
 
-// snapshotsOf are those of a VM or of the VM of a VMI of which there may be more to say.
+// snapshotsOf returns the unfinished snapshots of a VM, or of a VMI's VM.
 func (r *Reconciler) snapshotsOf(ctx context.Context, object client.Object) []reconcile.Request {
 	var list v1beta1.VirtualMachineSnapshotList
 	err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace()),
@@ -99,7 +99,7 @@ func (r *Reconciler) snapshotsOf(ctx context.Context, object client.Object) []re
 	})
 }
 
-// waiting are all snapshots that are open.
+// waiting returns all snapshots that are open.
 func (r *Reconciler) waiting(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list v1beta1.VirtualMachineSnapshotList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -138,7 +138,7 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 	return view, r.lookAtVolumes(ctx, &view)
 }
 
-// lookAtVM finds the VM and its instance. One that was made anew under its name is another.
+// lookAtVM finds the VM and its VMI. One that was made anew under its name is another.
 func (r *Reconciler) lookAtVM(ctx context.Context, view *View) error {
 	key := types.NamespacedName{Namespace: view.Snapshot.Namespace, Name: view.Snapshot.Spec.Source.Name}
 	vm := &v1.VirtualMachine{}

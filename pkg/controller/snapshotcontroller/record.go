@@ -14,19 +14,19 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// FreezeAnnotation is on a content from when its guest is asked to freeze: a FreezeRecord as JSON. It is what a
-// virt-controller that starts anew knows of a freeze.
+// FreezeAnnotation is on a content from the moment its guest is asked to freeze: a FreezeRecord as JSON. From it, a
+// virt-controller that starts anew knows about a freeze.
 const FreezeAnnotation = "virtkit.io/freeze-window"
 
 // QuiescedAnnotation is on a VolumeSnapshot that was made while a guest was frozen, and says how: a snapshots.Quiesced.
 // The content has it once the guest is thawed; a write before would keep the frozen guest waiting.
 const QuiescedAnnotation = "virtkit.io/quiesced"
 
-// FreezeRecord is what is known of the freeze of a guest.
+// FreezeRecord holds what is known about the freeze of a guest.
 type FreezeRecord struct {
-	// Until is when the guest writes again at the latest.
+	// Until is the latest time at which the guest writes again.
 	Until time.Time `json:"until"`
-	// Quiesced is how the guest was kept from writing; empty as long as that is not on record.
+	// Quiesced says how the guest was kept from writing; it is empty until that is recorded.
 	Quiesced snapshots.Quiesced `json:"quiesced,omitempty"`
 	// Thawed says that the guest may write again, and ThawedAt since when, if it was thawed on purpose.
 	Thawed   bool      `json:"closed,omitempty"`
@@ -52,7 +52,7 @@ func recordOf(annotations map[string]string) *FreezeRecord {
 	return out
 }
 
-// newRecord is of a guest that is to be frozen now.
+// newRecord returns the record of a guest that is to be frozen now.
 func newRecord(snapshot *v1beta1.VirtualMachineSnapshot, guest types.UID, now time.Time) *FreezeRecord {
 	most := maxFreeze
 	if left, ok := snapshots.Left(snapshot, now); ok {
@@ -68,7 +68,7 @@ func (r *FreezeRecord) fresh(another *FreezeRecord) bool {
 		another.Until.Sub(r.Until).Abs() <= brief
 }
 
-// annotations are those that a content is to have of a step, and does not have.
+// annotations returns the annotations of a step that a content lacks.
 func (s *ContentStep) annotations(content *v1beta1.VirtualMachineSnapshotContent) (map[string]string, error) {
 	out := map[string]string{}
 	if s.Record != nil {
@@ -104,5 +104,5 @@ func (r *FreezeRecord) thawed(made []*snapshotv1.VolumeSnapshot) *FreezeRecord {
 	return &out
 }
 
-// maxFreeze is how long a guest may be kept from writing.
+// maxFreeze bounds how long a guest may be kept from writing.
 const maxFreeze = 5 * time.Minute

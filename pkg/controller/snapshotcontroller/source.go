@@ -17,9 +17,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// originals are what a content is made of.
+// originals are the objects from which a content is made.
 type originals struct {
-	// vm is what the content has of the VM. It names the ControllerRevisions of the VM.
+	// vm is the VM as the content has it. It names the ControllerRevisions of the VM.
 	vm        *v1beta1.VirtualMachine
 	revisions []*appsv1.ControllerRevision
 	// claims are those that can be snapshotted, in the order of their volumes.
@@ -92,7 +92,7 @@ func sourceOf(
 			out.Spec.Template.Spec.Domain.Devices.Disks = now.Template.Spec.Domain.Devices.Disks
 		}
 	}
-	// A volume that is plugged into the instance only is in the snapshot, too.
+	// A volume that is plugged into the VMI only is in the snapshot, too.
 	for _, volume := range snapshots.Plugged(vm, vmi) {
 		spec := &out.Spec.Template.Spec
 		spec.Volumes = append(spec.Volumes, *volume.DeepCopy())
@@ -129,7 +129,7 @@ func copyOf(revision *appsv1.ControllerRevision, snapshot *v1beta1.VirtualMachin
 	}
 }
 
-// copyName is the name of a snapshot's copy of a ControllerRevision of its VM.
+// copyName returns the name of a snapshot's copy of a ControllerRevision of its VM.
 func copyName(revision string, snapshot *v1beta1.VirtualMachineSnapshot) string {
 	return strings.Replace(revision, snapshot.Spec.Source.Name, snapshot.Name, 1)
 }

@@ -168,7 +168,7 @@ func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
 	next.Indications, next.SourceIndications = list, described //nolint:staticcheck // as above
 }
 
-// quiesced are the indications of how the guest was quiesced; none before that has happened.
+// quiesced returns the indications of how the guest was quiesced; none before that has happened.
 func quiesced(view View) []v1beta1.Indication {
 	if view.Content == nil {
 		return nil

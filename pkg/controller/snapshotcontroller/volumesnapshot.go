@@ -83,7 +83,7 @@ func statusOf(snapshot *snapshotv1.VolumeSnapshot) v1beta1.VolumeSnapshotStatus 
 	return out
 }
 
-// madeEvent is the event of a VolumeSnapshot.
+// madeEvent returns the event of a VolumeSnapshot.
 func madeEvent(snapshot *snapshotv1.VolumeSnapshot) Event {
 	return Event{
 		corev1.EventTypeNormal, ReasonVolumeSnapshotCreated,

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// startLimit is how long after its request an upload may have no pod that runs.
+	// startLimit is the time after its request within which an upload must have a running pod.
 	startLimit = time.Hour
-	// again is when a pod that was refused is tried again.
+	// again is the delay before a refused pod is tried again.
 	again = 10 * time.Second
 )
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	Claim   *corev1.PersistentVolumeClaim
 	Request *uploads.Request
@@ -35,15 +35,15 @@ type View struct {
 	Now    time.Time
 }
 
-// Step is what is to be done; the zero Step is nothing.
+// Step holds what to do; the zero Step does nothing.
 type Step struct {
 	// Create asks for the upload's pod.
 	Create bool
 	// Delete are pods to be deleted.
 	Delete []*corev1.Pod
-	// Say is what the claim's state should be while the upload is under way; End is its last one.
+	// Say is the claim's state as it should be while the upload is under way; End is its last one.
 	Say, End *uploads.State
-	// Labels are those that the claim gets with End.
+	// Labels are the labels that the claim gets with End.
 	Labels map[string]string
 	frame.Requeue
 }
@@ -80,7 +80,7 @@ func Next(view View) Step {
 	return step
 }
 
-// blocked is what is known of why there is no pod that runs.
+// blocked returns what is known about why no pod runs.
 func blocked(view View) string {
 	if view.Pod != nil {
 		return waits(view.Pod)
@@ -91,7 +91,7 @@ func blocked(view View) string {
 	return ""
 }
 
-// say is the state of an upload whose pod does not run.
+// say sets the state of an upload whose pod does not run.
 func (s *Step) say(view View, message string) {
 	message = uploads.OneLine(message)
 	if message == "" || view.State != nil && view.State.Message == message {
@@ -100,7 +100,7 @@ func (s *Step) say(view View, message string) {
 	s.Say = &uploads.State{ID: view.Request.ID, Phase: uploads.Pending, Size: view.Request.Size, Message: message}
 }
 
-// end is the last state of an upload.
+// end sets the last state of an upload.
 func (s *Step) end(view View, state uploads.State) {
 	state.ID, state.Size = view.Request.ID, view.Request.Size
 	state.Ended = view.Now.UTC().Truncate(time.Second)
@@ -141,7 +141,7 @@ func endOf(pod *corev1.Pod) uploads.State {
 	return failed
 }
 
-// waits is why a pod does not run yet; empty for no reason that is worth to be told.
+// waits returns why a pod does not run yet, or "" when no reason is worth reporting.
 func waits(pod *corev1.Pod) string {
 	scheduled := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
 	if scheduled != nil && scheduled.Status == corev1.ConditionFalse {
@@ -155,7 +155,7 @@ func waits(pod *corev1.Pod) string {
 	return ""
 }
 
-// alive are pods that are not being deleted.
+// alive returns pods that are not being deleted.
 func alive(pods ...*corev1.Pod) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, pod := range pods {

@@ -19,11 +19,11 @@ import (
 const (
 	// lifetime is the longest that an upload may take, seconds.
 	lifetime = 24 * 60 * 60
-	// grace is what the server has to say why it ended, seconds.
+	// grace is the pod's termination grace period, seconds, in which the server says why it ended.
 	grace = 10
 	// overhead is the share of a claim that its file system needs; CDI's default.
 	overhead = "0.06"
-	// scratchMore is how much larger than its disk an image may be.
+	// scratchMore is the size by which an image may exceed its disk.
 	scratchMore = 64 << 20
 
 	volumeClaim, volumeScratch = "claim", "scratch"
@@ -40,7 +40,7 @@ var resources = corev1.ResourceRequirements{
 	},
 }
 
-// Facts is what an upload's pod depends on besides its claim and request.
+// Facts hold what an upload's pod depends on besides its claim and request.
 type Facts struct {
 	Config config.Config
 	// Image and ImagePullPolicy are virt-launcher's; the configuration's pull policy wins.
@@ -48,8 +48,8 @@ type Facts struct {
 	ImagePullPolicy corev1.PullPolicy
 }
 
-// Pod is the pod that takes an upload. It passes Pod Security `restricted`, has no service account's token and opens no
-// port: virt-handler reaches its socket in the run volume.
+// Pod returns the pod that takes an upload. It passes Pod Security `restricted`, has no service account's token and
+// opens no port: virt-handler reaches its socket in the run volume.
 func Pod(claim *corev1.PersistentVolumeClaim, request *uploads.Request, facts Facts) *corev1.Pod {
 	capacity, ok := claim.Status.Capacity[corev1.ResourceStorage]
 	if !ok {

@@ -120,7 +120,7 @@ func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
 	switch {
 	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
-	case apierrors.IsAlreadyExists(err): // its event comes, unless it is somebody else's
+	case apierrors.IsAlreadyExists(err): // its event comes, unless it is another owner's
 		step.RequeueAfter = again
 		return nil
 	case frame.Refused(err):

@@ -14,8 +14,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
-// What the API server answers to a write changes the rest of the step, and what the status tells: these functions say
-// how, and give the events of it.
+// The functions of this file change the rest of a step, and what the status reports, by what the API server answers to
+// a write, and return the events for it.
 
 // keeps reports whether the revision that is there is as the one of its name that was to be made. If not, nothing is
 // recorded, and no VMI made, until it is gone.

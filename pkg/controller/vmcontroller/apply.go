@@ -18,14 +18,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
-// writes carry a step out, in the order of its fields. Each leaves alone what the step does not ask for, and one that
-// fails ends the rest, on which the next step decides anew:
+// writes carry a step out, in the order of its fields. Each writes only what the step asks for, and one that fails
+// ends the rest, on which the next step decides anew:
 //
 //   - the finalizer before there is a VMI, so that no VM vanishes while it has one;
-//   - what a VMI is made of, revisions and DataVolumes, before the VMI;
-//   - the status after the VMI was made, which it tells of, also when it could not be; and before the VMI is deleted,
-//     since it has what is to be remembered of it;
-//   - the finalizer is taken last.
+//   - the revisions and DataVolumes that a VMI is made from, before the VMI;
+//   - the status after the VMI was made, since it reports that, also when it failed; and before the VMI is deleted,
+//     since it has what is to be remembered about it;
+//   - the finalizer is removed last.
 var writes = []func(*Reconciler, context.Context, View, *Step) error{
 	(*Reconciler).addFinalizer,
 	(*Reconciler).forgetResume,
@@ -142,7 +142,7 @@ func (r *Reconciler) createDataVolumes(ctx context.Context, view View, step *Ste
 	return nil
 }
 
-// create makes the VMI, after the copy of the spec that it is made from. An error is told in the status first.
+// create makes the VMI, after the copy of the spec that it is made from. An error is reported in the status first.
 func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
 	if step.Create == nil {
 		return nil

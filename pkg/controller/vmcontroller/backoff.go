@@ -16,7 +16,7 @@ const (
 	// backoffBase doubles with each failure up to backoffMax.
 	backoffBase = 10 * time.Second
 	backoffMax  = 5 * time.Minute
-	// healthy is how long a guest must run for its VM's failures to be forgotten.
+	// healthy is the time that a guest must run for its VM's failures to be forgotten.
 	healthy = 10 * time.Minute
 )
 
@@ -69,7 +69,7 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 	}
 }
 
-// retryIn is how long to wait still.
+// retryIn returns the remaining delay before the next start.
 func retryIn(failure *v1.VirtualMachineStartFailure, now time.Time) time.Duration {
 	if failure == nil || failure.RetryAfterTimestamp == nil {
 		return 0

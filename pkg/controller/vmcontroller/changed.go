@@ -13,12 +13,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
-// maxChanged is how many fields the condition RestartRequired names.
+// maxChanged is the number of fields that the condition RestartRequired names.
 const maxChanged = 5
 
-// restartMessage is the message of RestartRequired: KubeVirt's words, and the fields that the guest will have only when
-// it is started again. A field that was taken out of the template is not named: what stands for it in the
-// instance may be a default.
+// restartMessage returns the message of RestartRequired: KubeVirt's words, and the fields that the guest will have only
+// when it is started again. A field that was taken out of the template is not named: what stands for it in the VMI
+// may be a default.
 func restartMessage(view View) string {
 	if why := tooLarge(view.VMI); why != "" {
 		return "the guest cannot be given its new size while it runs: " + why
@@ -57,7 +57,7 @@ func restartMessage(view View) string {
 	return message + ": " + strings.Join(paths, ", ") + more
 }
 
-// unresolved says why the view has no template: what the VM refers to is missing, or does not fit the VM.
+// unresolved returns why the view has no template: what the VM refers to is missing, or does not fit the VM.
 func (view View) unresolved() string {
 	switch {
 	case view.Missing != nil:

@@ -29,7 +29,7 @@ const (
 // vmsByDataVolume has VMs by the DataVolumes that they use or have templates for.
 const vmsByDataVolume = "data-volume"
 
-// dataVolumeNames are the DataVolumes that a VM names, once each.
+// dataVolumeNames returns the DataVolumes that a VM names, once each.
 func dataVolumeNames(vm *v1.VirtualMachine) []string {
 	var out []string
 	add := func(name string) {
@@ -50,7 +50,7 @@ func dataVolumeNames(vm *v1.VirtualMachine) []string {
 	return out
 }
 
-// usersOfDataVolume are the VMs that name it.
+// usersOfDataVolume returns the VMs that name it.
 func (r *Reconciler) usersOfDataVolume(ctx context.Context, dv client.Object) []reconcile.Request {
 	var vms v1.VirtualMachineList
 	err := r.Client.List(ctx, &vms, client.InNamespace(dv.GetNamespace()),
@@ -105,8 +105,8 @@ func (s *Step) provide() {
 	}
 }
 
-// fill says which templates want a DataVolume made, sets Filled, and Failure where one will not come about by itself.
-// existing are the names of the templates that have a claim: such a one was filled before, or restored.
+// fill returns the templates that want a DataVolume made, and sets Filled, and Failure where one will not come about by
+// itself. existing are the names of the templates that have a claim: such a claim was filled before, or restored.
 func (view *View) fill(existing map[string]bool, installed, wanted bool) []*v1.DataVolumeTemplateSpec {
 	var missing []*v1.DataVolumeTemplateSpec
 	for i := range view.VM.Spec.DataVolumeTemplates {

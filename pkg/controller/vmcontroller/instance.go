@@ -18,7 +18,7 @@ func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, e
 	return instanceOf(vm, vm.Spec.Template, paused)
 }
 
-// instanceOf is Instance for a VM whose instance type and preference were written into template.
+// instanceOf does what Instance does, for a VM whose instance type and preference were written into template.
 func instanceOf(
 	vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool,
 ) (*v1.VirtualMachineInstance, error) {
@@ -103,7 +103,7 @@ func RestartRequired(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool
 	return conditions.True(vm.Status.Conditions, v1.VirtualMachineRestartRequired)
 }
 
-// template is the VM's, with what it refers to written into it; nil when that is not known.
+// template returns the VM's template, with what it refers to written into it; nil when that is not known.
 func (view View) template() *v1.VirtualMachineInstanceSpec {
 	if view.Template == nil && !refers(view.VM) {
 		return &view.VM.Spec.Template.Spec
@@ -111,7 +111,7 @@ func (view View) template() *v1.VirtualMachineInstanceSpec {
 	return view.Template
 }
 
-// observedGeneration is the VM's generation that its VMI was made from; 0 when unknown.
+// observedGeneration returns the VM's generation that its VMI was made from; 0 when unknown.
 func observedGeneration(vmi *v1.VirtualMachineInstance) int64 {
 	generation, err := strconv.ParseInt(vmi.Annotations[v1.VirtualMachineGenerationAnnotation], 10, 64)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	reasonNotApplied     = "FailedApplyInstancetype"
 )
 
-// retryMissing is when a VM that refers to what is not there is looked at again: nobody watches for it.
+// retryMissing is the delay before the next look at a VM that refers to a missing object, which nothing watches for.
 const retryMissing = 10 * time.Second
 
 // liveReader reads past the cache: what VMs refer to is read when a VM is made and when it starts, and is not
@@ -102,8 +102,8 @@ func (view *View) failMissing() {
 	}
 }
 
-// awaits reports whether the view's Failure is that of the VM's instance type or preference: there is to be no VMI
-// before they are fixed.
+// awaits reports whether the view's Failure concerns the VM's instance type or preference: no VMI is made before they
+// are fixed.
 func (view *View) awaits() bool {
 	switch view.FailureReason {
 	case reasonNoInstancetype, reasonNoPreference, reasonNotApplied:
@@ -154,7 +154,7 @@ func (r *Reconciler) lookAtReferences(ctx context.Context, view *View) error {
 	return err
 }
 
-// reference keeps a revision of an object that has none, and is what the status records; nil for nil.
+// reference stores a revision of an object that has none, and returns what the status records; nil for nil.
 func (s *Step) reference(object *instancetype.Object) (*v1.InstancetypeStatusRef, error) {
 	if object == nil {
 		return nil, nil
@@ -171,7 +171,7 @@ func (s *Step) reference(object *instancetype.Object) (*v1.InstancetypeStatusRef
 	return instancetype.Reference(object, name), nil
 }
 
-// expand gives the template that the VM's VMI is to be made from: with what the VM refers to written into it. What
+// expand returns the template that the VM's VMI is to be made from: with what the VM refers to written into it. What
 // stands in the way, a conflict for example which came about after the VM was admitted, is the view's Failure.
 func (view *View) expand() *v1.VirtualMachineInstanceTemplateSpec {
 	if !refers(view.VM) {

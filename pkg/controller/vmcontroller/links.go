@@ -7,7 +7,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// relink writes the states of a template's interfaces into an instance made from it, but for one that the instance has
+// relink writes the states of a template's interfaces into a VMI made from it, but for one that the VMI has
 // unplugged: it comes back as a new one does. It reports whether something was written.
 func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool) {
 	wanted := map[string]v1.InterfaceState{}
@@ -25,7 +25,7 @@ func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool) {
 	return changed
 }
 
-// state is a state where none stands for up.
+// state returns a state where none stands for up.
 func state(s v1.InterfaceState) v1.InterfaceState {
 	if s == "" {
 		return v1.InterfaceStateLinkUp

@@ -8,12 +8,12 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// A memory dump is asked for by virt-api in the VM's status. virt-controller gives the instance a volume for it, which
+// A memory dump is asked for by virt-api in the VM's status. virt-controller gives the VMI a volume for it, which
 // is plugged in as others are, only not into the guest; virt-handler has the launcher write the guest's memory there
-// and says in the instance's status how far that is; then virt-controller takes the volume away again. The VM's spec
+// and says in the VMI's status how far that is; then virt-controller takes the volume away again. The VM's spec
 // stays as it is.
 
-// dumpRequest is what the VM's request for a memory dump becomes, given its instance; nil once it is taken back.
+// dumpRequest returns the next state of the VM's request for a memory dump, given its VMI; nil once it is taken back.
 func dumpRequest(view View) *v1.VirtualMachineMemoryDumpRequest {
 	if view.VM.Status.MemoryDumpRequest == nil {
 		return nil
@@ -75,12 +75,12 @@ func running(instance *v1.VirtualMachineInstance) bool {
 	return instance != nil && instance.DeletionTimestamp == nil && instance.Status.Phase == v1.Running
 }
 
-// isDump reports whether a volume is that of a memory dump to a claim, which has the claim's name as KubeVirt's does.
+// isDump reports whether a volume holds a memory dump to a claim; it has the claim's name, as KubeVirt's does.
 func isDump(claim string) func(v1.Volume) bool {
 	return func(v v1.Volume) bool { return v.Name == claim && v.MemoryDump != nil }
 }
 
-// dumpVolumes are the instance's volumes as its VM's request wants them; changed is false when they are so.
+// dumpVolumes returns the VMI's volumes as its VM's request wants them; changed is false when they are so.
 func dumpVolumes(
 	request *v1.VirtualMachineMemoryDumpRequest, instance *v1.VirtualMachineInstance,
 ) (volumes []v1.Volume, changed bool) {
@@ -108,7 +108,7 @@ func dumpVolumes(
 	return nil, false
 }
 
-// dumpMemory gives the VM's instance the volume of a memory dump, or takes it away.
+// dumpMemory gives the VM's VMI the volume of a memory dump, or takes it away.
 func (view *View) dumpMemory() {
 	volumes, changed := dumpVolumes(dumpRequest(*view), view.VMI)
 	if !changed {

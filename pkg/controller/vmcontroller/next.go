@@ -22,38 +22,37 @@ const reasonInvalidStrategy = "InvalidRunStrategy"
 // reasonRenaming is the Failure reason of a VM that is to take the place of another.
 const reasonRenaming = "Renaming"
 
-// Step says what to write, in the order of its fields; the zero Step is nothing.
+// Step holds what to write, in the order of its fields; the zero Step writes nothing.
 type Step struct {
-	// Invalid is why nothing can be done; it is alone.
+	// Invalid is the reason why nothing can be done; it is alone.
 	Invalid error
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer bool
 	// Resumed says that the VM's guest has gone on from the memory of a snapshot. It is done alone, too.
 	Resumed bool
-	// Revisions are copies to be kept of what the VM refers to.
+	// Revisions are copies to make of what the VM refers to.
 	Revisions []*appsv1.ControllerRevision
-	// VMI is what the VM's becomes, in one write; nil leaves it.
+	// VMI is the VM's VMI as it should be, in one write; nil leaves it.
 	VMI    *v1.VirtualMachineInstance
 	Events []vmicontroller.Event
 	// Strategy is the run strategy that the VM's spec should have. Its event brings the next step.
 	Strategy v1.VirtualMachineRunStrategy
-	// DataVolumes are those to be made.
+	// DataVolumes are the DataVolumes to make.
 	DataVolumes []*v1.DataVolumeTemplateSpec
-	// Create is the VMI to be made, after Start, the copy of the spec that it is made from; DropStarts are those of
+	// Create is the VMI to make, after Start, the copy of the spec that it is made from; DropStarts are the copies of
 	// earlier starts.
 	Create     *v1.VirtualMachineInstance
 	Start      *appsv1.ControllerRevision
 	DropStarts []*appsv1.ControllerRevision
-	// Status says that the status is to be written, of After and Decision. After is all that is looked at as it will be
-	// once the rest is done; where that fails, or finds another VMI of the name, the answer changes it (answers.go).
+	// Status says to write the status, computed from After and Decision. After is the view as it will be once the rest
+	// is done; where that fails, or finds another VMI of the name, the answer changes it (answers.go).
 	Status   bool
 	After    View
 	Decision Decision
-	// Delete says that the VMI is to be deleted. What is to be remembered of it is in the status, which is written
-	// before.
+	// Delete says to delete the VMI. What is to be remembered about it is in the status, which is written before.
 	Delete          bool
 	RemoveFinalizer bool
-	// failed is why the VMI could not be made, which the status tells.
+	// failed is the reason why the VMI could not be made, which the status reports.
 	failed error
 	frame.Requeue
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
-// placing is what the placement in the view's template means for its VMI.
+// placing returns what the placement in the view's template means for its VMI.
 func (view View) placing() rollout.Placing {
 	template := view.template()
 	if template == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
-// plugging is what the interfaces of the view's template mean for its VMI.
+// plugging returns what the interfaces of the view's template mean for its VMI.
 func (view View) plugging() rollout.Plugging {
 	template := view.template()
 	if template == nil {

@@ -81,7 +81,7 @@ var printables = []struct {
 	}},
 }
 
-// Printable returns the one word that lists show: the first that holds.
+// Printable returns the status that lists show: the first that applies.
 func Printable(view View, decision Decision) v1.VirtualMachinePrintableStatus {
 	for _, printable := range printables {
 		if printable.holds(view, decision) {
@@ -118,8 +118,8 @@ func waiting(pods []*corev1.Pod, reason string) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return waitingReason(pod) == reason })
 }
 
-// waitingReason is why a launcher pod's container does not run yet; empty when it does. The ways in which an
-// image cannot even be tried are failed pulls to the user.
+// waitingReason returns why a launcher pod's container does not run yet, or "" when it does. An image that cannot even
+// be tried is reported as a failed pull.
 func waitingReason(pod *corev1.Pod) string {
 	state := waitingState(pod)
 	if state == nil {
@@ -133,8 +133,8 @@ func waitingReason(pod *corev1.Pod) string {
 	return state.Reason
 }
 
-// waitingState is that of a container that does not run yet; nil when all do. The containers beside the guest's are
-// made before it, so that what one of them waits for is what it waits for.
+// waitingState returns the state of a container that does not run yet; nil when all do. The containers beside the
+// guest's are made before it, so that the guest's container waits for what one of them waits for.
 func waitingState(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 	for _, containers := range [][]corev1.ContainerStatus{
 		pod.Status.InitContainerStatuses,

@@ -33,7 +33,7 @@ import (
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
 const reasonNotOwned = "VMINotOwned"
 
-// concurrency is how many VMs are worked on at once.
+// concurrency is the number of VMs that are worked on at once.
 const concurrency = 16
 
 // Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
@@ -46,7 +46,7 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	Config   func() config.Config
 	Now      func() time.Time
-	// CDI is how to DataVolumes, if the cluster has them.
+	// CDI reads and writes DataVolumes, if the cluster has them.
 	CDI *cdi.Access
 	// Storage says which volumes can be snapshotted.
 	Storage *volumesnapshots.Storage

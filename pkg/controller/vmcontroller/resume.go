@@ -14,12 +14,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// A VM that was restored with its guest's memory has savedmemory.ResumeAnnotation. Its next instance gets it, too; once
-// that runs the VM loses it. An instance that ends before leaves it there, since its guest may not have gone on yet: on
+// A VM that was restored with its guest's memory has savedmemory.ResumeAnnotation. Its next VMI gets it, too; once
+// that runs the VM loses it. A VMI that ends before leaves it there, since its guest may not have gone on yet: on
 // the memory's claim is a record whether it has, which launchers keep.
 
 const (
-	// reasonResumed is that of an event.
+	// reasonResumed is the reason of an event.
 	reasonResumed = "ResumedFromSnapshot"
 	// reasonNotResumed is the Failure reason, and that of an event, of a VM whose guest must not be resumed.
 	reasonNotResumed = "MemoryDoesNotFit"
@@ -52,8 +52,8 @@ func (r *Reconciler) lookAtMemory(ctx context.Context, view *View) error {
 	return nil
 }
 
-// reportMisfit keeps a VM from starting whose disks do not fit the memory from which its guest is to go on, and makes
-// an event of it, once.
+// reportMisfit keeps a VM from starting whose disks do not fit the memory from which its guest is to go on, and records
+// an event for it, once.
 func (s *Step) reportMisfit() {
 	view := &s.After
 	if view.fail(reasonNotResumed, view.Misfit); !hasFailure(view.VM, view.Failure) {
@@ -63,14 +63,14 @@ func (s *Step) reportMisfit() {
 	}
 }
 
-// resumed reports a VM whose instance has gone on from the memory of a snapshot.
+// resumed reports a VM whose VMI has gone on from the memory of a snapshot.
 func (view *View) resumed() bool {
 	mark, ok := view.VM.Annotations[savedmemory.ResumeAnnotation]
 	return ok && view.VMI != nil && view.VMI.Annotations[savedmemory.ResumeAnnotation] == mark &&
 		view.VMI.Status.Phase == v1.Running
 }
 
-// forgetResume is the step that takes the annotation from the VM.
+// forgetResume returns the step that takes the annotation from the VM.
 func (view *View) forgetResume() Step {
 	return Step{Resumed: true, Events: []vmicontroller.Event{{
 		Type: corev1.EventTypeNormal, Reason: reasonResumed,

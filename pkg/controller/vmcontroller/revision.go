@@ -45,7 +45,7 @@ func startRevision(view *View) (*appsv1.ControllerRevision, error) {
 	}, nil
 }
 
-// earlierStarts are the VM's revisions of other starts.
+// earlierStarts returns the VM's revisions of other starts.
 func earlierStarts(view *View, of *appsv1.ControllerRevision) []*appsv1.ControllerRevision {
 	return slices.DeleteFunc(slices.Clone(view.Starts), func(old *appsv1.ControllerRevision) bool {
 		return old.Name == of.Name || !metav1.IsControlledBy(old, view.VM)

@@ -35,7 +35,7 @@ func (view *View) followSize() bool {
 	return true
 }
 
-// tooLarge is why a guest that runs cannot be given the size that its VMI says; empty when it can.
+// tooLarge returns why a running guest cannot be given the size in its VMI, or "" when it can.
 func tooLarge(instance *v1.VirtualMachineInstance) string {
 	for _, kind := range []v1.VirtualMachineInstanceConditionType{
 		v1.VirtualMachineInstanceVCPUChange,

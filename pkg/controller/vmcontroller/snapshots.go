@@ -26,7 +26,7 @@ const (
 	anyClaim = "*"
 )
 
-// claimsOf are a VM's keys in that index.
+// claimsOf returns a VM's keys in that index.
 func claimsOf(vm *v1.VirtualMachine) []string {
 	if vm.Spec.Template == nil {
 		return nil
@@ -43,7 +43,7 @@ func claimsOf(vm *v1.VirtualMachine) []string {
 	return out
 }
 
-// vmsOfClaim are the VMs that a claim belongs to: by a volume, or as their persistent state.
+// vmsOfClaim returns the VMs that a claim belongs to: by a volume, or as their persistent state.
 func (r *Reconciler) vmsOfClaim(ctx context.Context, claim client.Object) []reconcile.Request {
 	out := r.indexed(ctx, claim.GetName(), client.InNamespace(claim.GetNamespace()))
 	if vm := claim.GetLabels()[vmstate.Prefix]; vm != "" {
@@ -54,7 +54,7 @@ func (r *Reconciler) vmsOfClaim(ctx context.Context, claim client.Object) []reco
 	return out
 }
 
-// vmsWithClaims are all VMs that have a claim.
+// vmsWithClaims returns all VMs that have a claim.
 func (r *Reconciler) vmsWithClaims(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.indexed(ctx, anyClaim)
 }

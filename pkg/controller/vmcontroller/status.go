@@ -11,8 +11,8 @@ import (
 // reasonNoVMI is the reason of Ready when there is no VMI; KubeVirt's word.
 const reasonNoVMI = "VMINotExists"
 
-// Status returns what the VM's status should be, given what was decided. view.VMI is the VMI as it is
-// after the decision was carried out.
+// Status returns the VM's status as it should be, given what was decided. view.VMI is the VMI as it is after the
+// decision was carried out.
 func Status(view View, decision Decision) v1.VirtualMachineStatus {
 	vm := view.VM
 	status := *vm.Status.DeepCopy()
@@ -105,8 +105,8 @@ func setConditions(status *v1.VirtualMachineStatus, view View) {
 	}
 }
 
-// pullFailure is the Failure of an image that cannot be had, in the kubelet's words; nil when there is none.
-// It is reported here because a VMI whose pod has a node is virt-handler's, which knows nothing of images.
+// pullFailure returns the Failure of an image that cannot be had, in the kubelet's words; nil when there is none. It is
+// reported here because a VMI whose pod has a node is virt-handler's, which knows nothing of images.
 func pullFailure(pods []*corev1.Pod) *v1.VirtualMachineCondition {
 	for _, pod := range pods {
 		reason := imageTrouble(pod)

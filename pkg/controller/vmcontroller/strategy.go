@@ -1,10 +1,10 @@
-// Package vmcontroller is the reconciler VirtualMachine → VirtualMachineInstance. Its inputs are the VM, its
-// VMI, and for the printable status the VMI's pods and claims; its outputs are the VMI's creation and
-// deletion and the VM's status.
+// Package vmcontroller is the reconciler VirtualMachine → VirtualMachineInstance. Its inputs are the VM, its VMI, and
+// for the printable status the VMI's pods and claims; its outputs are the VMI's creation and deletion and the VM's
+// status.
 //
-// The core is pure: Decide (this file) is what the run strategy, the requests and past failures call
-// for, Instance (instance.go) is the VMI, Status (status.go) the status, and Next (next.go) all that is to
-// be done, also to the VMI of a guest that runs. The Reconciler (reconciler.go) reads, asks Next, and writes.
+// The core is pure: Decide (this file) decides by the run strategy, the requests and past failures; Instance
+// (instance.go) plans the VMI, Status (status.go) the status, and Next (next.go) every write, also to the VMI of a
+// running guest. The Reconciler (reconciler.go) reads, asks Next, and writes.
 package vmcontroller
 
 import (
@@ -24,49 +24,49 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
-// View is all that is looked at.
+// View is the input of Decide, Status and Next.
 type View struct {
 	VM *v1.VirtualMachine
 	// VMI is the VM's own, nil when there is none.
 	VMI *v1.VirtualMachineInstance
 	// Adopt says that it has no owner yet.
 	Adopt bool
-	// Pods are the VMI's, Claims those that it uses and that exist.
+	// Pods are the VMI's pods, Claims the existing claims that it uses.
 	Pods   []*corev1.Pod
 	Claims []*corev1.PersistentVolumeClaim
 	Now    time.Time
-	// Failure is why the VMI could not be made or ended just now; empty when it could.
+	// Failure is the reason why the VMI could not be made or ended just now, or "" when it could.
 	Failure string
 	// FailureReason goes with Failure.
 	FailureReason string
-	// Resolved is what the VM refers to, as far as it is needed now; Missing is what of it cannot be found or used, nil
-	// when all can.
+	// Resolved holds the objects that the VM refers to, as far as they are needed now; Missing says which of them
+	// cannot be found or used, nil when all can.
 	Resolved instancetype.Resolved
 	Missing  *instancetype.NotFoundError
 	// TemplateClaims are the names in spec.dataVolumeTemplates that have a claim; CDI says that the cluster has
 	// DataVolumes.
 	TemplateClaims map[string]bool
 	CDI            bool
-	// DataVolumes are those of the template's volumes and of spec.dataVolumeTemplates that exist, by name; Filled says
+	// DataVolumes are the existing ones of the template's volumes and of spec.dataVolumeTemplates, by name; Filled says
 	// that none of the latter keeps the VMI from starting.
 	DataVolumes map[string]*cdiv1.DataVolume
 	Filled      bool
-	// Template is what a VMI would be made from now, nil while that is not known; Change is what of its size concerns
-	// the guest that runs.
+	// Template is the spec of a VMI that would be made now, nil while that is not known; Change is the part of its size
+	// that concerns the running guest.
 	Template *v1.VirtualMachineInstanceSpec
 	Change   sizing.Change
-	// Volumes are what of the template's hotplugged volumes concerns that guest.
+	// Volumes holds the changes of the template's hotplugged volumes that concern that guest.
 	Volumes hotplug.Change
 	// Staged says that the installation does not change guests that run.
 	Staged bool
-	// Referred says that InstancetypeRef and PreferenceRef are what the status is to record from now on.
+	// Referred says that the status is to record InstancetypeRef and PreferenceRef from now on.
 	Referred                       bool
 	InstancetypeRef, PreferenceRef *v1.InstancetypeStatusRef
 	// Snapshotted says which volumes a snapshot would have. Unsettled says that this is not known yet.
 	Snapshotted []v1.VolumeSnapshotStatus
 	Unsettled   bool
-	// Misfit is why the guest must not go on from the memory that it is to be resumed from; empty when it may, and for
-	// a VM that boots.
+	// Misfit is the reason why the guest must not go on from the memory that it is to be resumed from, or "" when it
+	// may, and for a VM that boots.
 	Misfit string
 	// Starts are the copies of the spec that the VM was started with; known when it is about to start.
 	Starts []*appsv1.ControllerRevision
@@ -91,15 +91,15 @@ type Decision struct {
 	Strategy v1.VirtualMachineRunStrategy
 	// Wanted says that the VM should have a running VMI now, or as soon as the back-off is over.
 	Wanted bool
-	// Requests and StartFailure are what the VM's status should say of them; they must be written
-	// before a VMI is deleted.
+	// Requests and StartFailure are the VM's status fields as they should be; they must be written before a VMI is
+	// deleted.
 	Requests     []v1.VirtualMachineStateChangeRequest
 	StartFailure *v1.VirtualMachineStartFailure
-	// RequeueAfter is when to look again without an event; zero is never.
+	// RequeueAfter is the delay before the next look when no event comes; zero means never.
 	RequeueAfter time.Duration
 }
 
-// Decide says what is to happen with the VMI. The error is for a strategy that is none.
+// Decide returns what is to happen with the VMI. The error is for an unknown run strategy.
 func Decide(view View) (Decision, error) {
 	vm, vmi := view.VM, view.VMI
 	if vm.DeletionTimestamp != nil {
@@ -173,7 +173,7 @@ func (d *Decision) act(view View, strategy v1.VirtualMachineRunStrategy, asked v
 	}
 }
 
-// deletion is for a VM that is being deleted: the VMI goes first, unless it is to be orphaned.
+// deletion decides for a VM that is being deleted: the VMI goes first, unless it is to be orphaned.
 func deletion(view View) Decision {
 	d := Decision{Requests: view.VM.Status.StateChangeRequests, StartFailure: view.VM.Status.StartFailure}
 	orphan := slices.Contains(view.VM.Finalizers, metav1.FinalizerOrphanDependents)

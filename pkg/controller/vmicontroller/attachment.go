@@ -25,16 +25,16 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// attachmentGrace is how long the container of an attachment pod gets to end, seconds. It does at once; zero would
-// have the API server forget the pod before the kubelet has let go of the claim.
+// attachmentGrace is the termination grace period of an attachment pod's container, seconds. The container ends at
+// once; zero would have the API server forget the pod before the kubelet has released the claim.
 const attachmentGrace = 1
 
-// waitForEnd is what runs in an attachment pod: nothing, until SIGTERM.
+// waitForEnd is the script of an attachment pod: it does nothing, until SIGTERM.
 const waitForEnd = `trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done`
 
-// Attachment returns the pod that holds the claims of hotplugged volumes on the node of a launcher pod, so that
-// the kubelet attaches and mounts them there. It passes Pod Security `restricted`. It goes through the
-// scheduler, which is what binds a claim that waits for its first consumer.
+// Attachment returns the pod that holds the claims of hotplugged volumes on the node of a launcher pod, so that the
+// kubelet attaches and mounts them there. It passes Pod Security `restricted`. It goes through the scheduler, which
+// binds a claim that waits for its first consumer.
 func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *corev1.Pod, facts Facts) *corev1.Pod {
 	container := corev1.Container{
 		Name:            names.HotplugDisk,
@@ -116,7 +116,7 @@ func onNode(node string) *corev1.Affinity {
 	}}
 }
 
-// launcherOf is the launcher pod that an attachment pod belongs to, nil for any other object.
+// launcherOf returns the launcher pod that an attachment pod belongs to, nil for any other object.
 func launcherOf(object client.Object) *metav1.OwnerReference {
 	if object.GetLabels()[v1.AppLabel] != names.HotplugDisk {
 		return nil
@@ -128,7 +128,7 @@ func launcherOf(object client.Object) *metav1.OwnerReference {
 	return owner
 }
 
-// ofAttachment is the VMI that an attachment pod belongs to.
+// ofAttachment returns the VMI that an attachment pod belongs to.
 func (r *Reconciler) ofAttachment(ctx context.Context, pod client.Object) []reconcile.Request {
 	owner := launcherOf(pod)
 	if owner == nil {

@@ -23,12 +23,12 @@ const (
 // is ready.
 type cids struct {
 	mu sync.Mutex
-	// given has those that may not be in the VMIs' status yet, by UID.
+	// given holds the CIDs that may not be in the VMIs' status yet, by UID.
 	given map[types.UID]uint32
 }
 
-// of gives a VMI its CID, the same until it is in its status. all are the VMIs that exist; from is where to begin to
-// look for a free one.
+// of returns the CID for a VMI, the same until it is in its status. all are the existing VMIs; from is the first CID to
+// try.
 func (c *cids) of(vmi types.UID, all []v1.VirtualMachineInstance, from uint32) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

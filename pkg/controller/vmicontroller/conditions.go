@@ -18,19 +18,19 @@ func setPhase(status *v1.VirtualMachineInstanceStatus, phase v1.VirtualMachineIn
 		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(at)})
 }
 
-// notReady is the Ready condition of a VMI whose guest does not run.
+// notReady returns the Ready condition of a VMI whose guest does not run.
 func notReady(reason, message string) v1.VirtualMachineInstanceCondition {
 	return v1.VirtualMachineInstanceCondition{
 		Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionFalse, Reason: reason, Message: message,
 	}
 }
 
-// notRunning is the Ready condition of a VMI whose guest has not been started yet.
+// notRunning returns the Ready condition of a VMI whose guest has not been started yet.
 func notRunning() v1.VirtualMachineInstanceCondition {
 	return notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running")
 }
 
-// notSynchronized is the condition of a VMI that cannot get on.
+// notSynchronized returns the condition of a VMI that cannot get on.
 func notSynchronized(reason, message string) v1.VirtualMachineInstanceCondition {
 	return v1.VirtualMachineInstanceCondition{
 		Type: v1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Reason: reason, Message: message,

@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// tokenSeconds is how long a service account's token is good for by name. The API server takes this very number for
-// that of every pod's token, and keeps such tokens good for a year: the guest's copy is made once.
+// tokenSeconds is the lifetime of a service account's token, by name. The API server takes this very number for the
+// lifetime of every pod's token, and keeps such tokens good for a year: the guest's copy is made once.
 const tokenSeconds = 3607
 
 // configuration mounts what Kubernetes has into the pod, where the launcher makes an image of it.
@@ -19,7 +19,7 @@ func (p *podVolumes) configuration(volume *v1.Volume) {
 	p.mount(volume.Name, path.Join(names.SecretsDir, volume.Name), true, configurationSource(volume))
 }
 
-// configurationSource is what the kubelet makes the files of.
+// configurationSource returns the volume source whose files the kubelet writes.
 func configurationSource(volume *v1.Volume) (source corev1.VolumeSource) {
 	switch {
 	case volume.ConfigMap != nil:
@@ -52,7 +52,7 @@ func configurationSource(volume *v1.Volume) (source corev1.VolumeSource) {
 	return source
 }
 
-// downwardFields are the fields as the pod takes them: resources are those of the container that the guest runs in.
+// downwardFields returns the fields as the pod takes them: resources are those of the container that the guest runs in.
 func downwardFields(fields []corev1.DownwardAPIVolumeFile) []corev1.DownwardAPIVolumeFile {
 	out := copyAll(fields)
 	for i := range out {
@@ -63,7 +63,8 @@ func downwardFields(fields []corev1.DownwardAPIVolumeFile) []corev1.DownwardAPIV
 	return out
 }
 
-// serviceAccount is the one that the VMI has a volume of, which its pod must run as to get its token; empty for none.
+// serviceAccount returns the account that the VMI has a volume of, which its pod must run as to get its token; empty
+// for none.
 func serviceAccount(vmi *v1.VirtualMachineInstance) string {
 	for i := range vmi.Spec.Volumes {
 		if source := vmi.Spec.Volumes[i].ServiceAccount; source != nil {

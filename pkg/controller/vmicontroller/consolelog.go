@@ -8,11 +8,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// consoleLog is the container whose log is what the guest writes to its serial console, or nothing. It is an init
-// container that goes on beside the launcher (restartPolicy Always), which Kubernetes starts before that, and ends
-// after it: so it sees the guest's last words, and keeps no pod alive. It costs a VM that has it two passes of the
-// kubelet, one at each end, and some megabytes; `virtctl logs` shows the same without it. So it is there when it is
-// asked for.
+// consoleLog returns the container whose log is the guest's serial console, or none. It is a sidecar: an init container
+// with restartPolicy Always, which Kubernetes starts before the launcher and ends after it. So it logs the guest's last
+// words, and keeps no pod alive. It costs a VM that has it two passes of the kubelet, one at each end, and some
+// megabytes; `virtctl logs` shows the same without it. So it exists only when asked for.
 func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Container) []corev1.Container {
 	devices := &vmi.Spec.Domain.Devices
 	if attach := devices.AutoattachSerialConsole; attach != nil && !*attach {
@@ -41,9 +40,9 @@ func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Con
 	}}
 }
 
-// consoleLogResources are what it asks for: little, with a limit of what the guest's container has a limit of, as a
-// quota asks it of all containers; or its limits, in a pod of QoS class Guaranteed, which all of its containers have to
-// make.
+// consoleLogResources returns its requests: little, with a limit on what the guest's container has a limit on, as a
+// quota asks it of all containers. In a pod of QoS class Guaranteed it requests its limits, as all containers of such a
+// pod must.
 func consoleLogResources(compute *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	most := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("20m"),

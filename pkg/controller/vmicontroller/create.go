@@ -17,7 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// Planned is a pod to be created, and for what: a purpose of View.Created, or the hotplugged volume that it holds.
+// Planned is a pod to be created, and its purpose: one of View.Created, or the hotplugged volume that it holds.
 type Planned struct {
 	For string
 	Pod *corev1.Pod
@@ -49,8 +49,8 @@ func (s *Step) plan(view View) {
 // createsLauncher reports whether the VMI's pod is to be created, or the one before it.
 func (s *Step) createsLauncher() bool { return s.CreatePod || s.CreateProvisioning }
 
-// lookAtFacts gathers what pods that are to be created depend on. Most of it is asked of the API server, so only for
-// one that the VMI gets now.
+// lookAtFacts gathers what pods that are to be created depend on. It asks the API server for most of it, so only for a
+// pod that the VMI gets now.
 func (r *Reconciler) lookAtFacts(ctx context.Context, view *View) error {
 	view.Facts = Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: view.Claims}
 	if step := decide(*view); !step.createsLauncher() {
@@ -86,8 +86,8 @@ type Creator struct {
 }
 
 // CreatePod creates a pod for a VMI. Where its name is taken by a pod that is not known to be the VMI's, it gets
-// another one; what an earlier virt-controller made of that name and did not record is deleted. It returns ErrRecorded
-// when the name is that of a pod which is the VMI's.
+// another name; a pod of that name which an earlier virt-controller made and did not record is deleted. It returns
+// ErrRecorded when the name is that of a pod which is the VMI's.
 func (c Creator) CreatePod(
 	ctx context.Context, vmi *v1.VirtualMachineInstance, purpose string, pod *corev1.Pod,
 ) error {

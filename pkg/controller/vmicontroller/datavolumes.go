@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// ReasonFailedImport is of events about a DataVolume that CDI could not fill; KubeVirt's.
+// ReasonFailedImport is the reason of events about a DataVolume that CDI could not fill; KubeVirt's.
 const ReasonFailedImport = "FailedDataVolumeImport"
 
 // messageReady is the message of condition DataVolumesReady.
@@ -49,7 +49,7 @@ func ofDataVolume(vmi *v1.VirtualMachineInstance, name string) bool {
 		func(v v1.Volume) bool { return v.DataVolume != nil && v.DataVolume.Name == name })
 }
 
-// missingClaim says that a claim does not exist and nobody makes it; empty when it does or somebody will.
+// missingClaim returns which claim does not exist and will not be made, or "" when it exists or will be.
 func missingClaim(view View, name string) string {
 	switch {
 	case view.Claims[name] != nil || view.DataVolumes[name] != nil:
@@ -65,7 +65,7 @@ func missingClaim(view View, name string) string {
 		"install CDI (the Containerized Data Importer), or make the claim", name, view.VMI.Namespace)
 }
 
-// stateOf is how far a claim of the VMI is that exists, or whose DataVolume does.
+// stateOf returns the state of a claim of the VMI that exists, or whose DataVolume does.
 func stateOf(view View, name string) claims.State {
 	dv := view.DataVolumes[name]
 	bound := view.Claims[name]
@@ -77,12 +77,12 @@ func stateOf(view View, name string) claims.State {
 	case bound == nil:
 		return claims.Filling
 	case !view.CDI:
-		return claims.Populated // Whatever made it is gone; the claim is what it is.
+		return claims.Populated // Its maker is gone; the claim stays as it is.
 	}
 	return claims.StateOfClaim(bound, dv)
 }
 
-// unfilled says why a claim is no disk yet; empty when it is one, or will be once its pod is there.
+// unfilled returns why a claim is no disk yet, or "" when it is one, or will be once its pod is there.
 func unfilled(view View, name string) string {
 	state := stateOf(view, name)
 	if state == claims.Populated || state == claims.Claimable {
@@ -157,7 +157,7 @@ func (s *Step) provisions(view View) {
 	}, view.Now)
 }
 
-// filled is the conditions of DataVolumes once the VMI has its pod.
+// filled sets the conditions of DataVolumes once the VMI has its pod.
 func filled(status *v1.VirtualMachineInstanceStatus, view View) {
 	conditions.Remove(&status.Conditions, v1.VirtualMachineInstanceProvisioning)
 	if conditions.Find(status.Conditions, v1.VirtualMachineInstanceDataVolumesReady) == nil &&
@@ -170,10 +170,10 @@ func filled(status *v1.VirtualMachineInstanceStatus, view View) {
 	}, view.Now)
 }
 
-// provisioningName is the name of the VMI's provisioning pod.
+// provisioningName returns the name of the VMI's provisioning pod.
 func provisioningName(vmi *v1.VirtualMachineInstance) string { return PodName(vmi) + "-volumes" }
 
-// provisioning is the VMI's provisioning pod, nil when there is none.
+// provisioning returns the VMI's provisioning pod, nil when there is none.
 func provisioning(view View) *corev1.Pod {
 	i := slices.IndexFunc(view.Pods, func(pod *corev1.Pod) bool { return pod.Name == provisioningName(view.VMI) })
 	if i < 0 {
@@ -182,8 +182,8 @@ func provisioning(view View) *corev1.Pod {
 	return view.Pods[i]
 }
 
-// Provisioning returns the pod that uses a VMI's claims before its launcher does, for CDI to fill those that wait for
-// it: the launcher's pod, so that it is scheduled as that is, with a program that ends at once.
+// Provisioning returns the pod that uses a VMI's claims before its launcher does, for CDI to fill those that wait for a
+// consumer: the launcher's pod, so that it is scheduled the same way, with a program that ends at once.
 func Provisioning(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	pod := Pod(vmi, facts)
 	pod.Name = provisioningName(vmi)

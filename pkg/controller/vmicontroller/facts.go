@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Gather adds to facts that have a configuration and claims what else a launcher pod of vmi depends on. fenceAfter is
-// that of guests that are started again elsewhere.
+// Gather adds to facts that have a configuration and claims what else a launcher pod of vmi depends on. fenceAfter
+// applies to guests that are started again elsewhere.
 func (f *Facts) Gather(
 	ctx context.Context, cache, live client.Reader, vmi *v1.VirtualMachineInstance, fenceAfter time.Duration,
 ) error {

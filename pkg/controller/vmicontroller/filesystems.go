@@ -41,7 +41,7 @@ func (p *podVolumes) share(volume *v1.Volume) {
 	p.shared = append(p.shared, s)
 }
 
-// deviceShared says that a claim that the guest is to have as a file system is a device; empty if none is.
+// deviceShared returns which claim that the guest is to have as a file system is a device, or "" if none is.
 func deviceShared(view View) string {
 	for i := range view.VMI.Spec.Volumes {
 		volume := &view.VMI.Spec.Volumes[i]
@@ -54,7 +54,7 @@ func deviceShared(view View) string {
 	return ""
 }
 
-// virtiofsdContainers are the containers in which virtiofsd serves what the guest shares, one each, so that a guest
+// virtiofsdContainers returns the containers in which virtiofsd serves what the guest shares, one each, so that a guest
 // that takes over a virtiofsd has no more than what that serves. They are init containers that go on beside the
 // launcher: there before it, and no reason for the pod to live on after it.
 func virtiofsdContainers(all []shared, debug bool, compute *corev1.Container) []corev1.Container {
@@ -83,10 +83,10 @@ func virtiofsdContainers(all []shared, debug bool, compute *corev1.Container) []
 	return out
 }
 
-// virtiofsdArgs let it run without any privilege. All files are those of its user, 107, whom the guest sees as root;
-// what the guest's other users make is that user's, too, since an unprivileged virtiofsd can be nobody else. A guest
-// that moves takes the files it has open along by their paths; what is not there on the other node fails in the guest,
-// not the migration.
+// virtiofsdArgs returns arguments with which virtiofsd runs without any privilege. All files belong to its user, 107,
+// whom the guest sees as root; so do files that the guest's other users make, since an unprivileged virtiofsd can be
+// nobody else. A guest that moves takes its open files along by their paths; a file that is missing on the other node
+// fails in the guest, not the migration.
 func virtiofsdArgs(s shared) []string {
 	args := []string{
 		"--socket-path=" + filesystems.Socket(s.name),
@@ -109,8 +109,8 @@ func virtiofsdArgs(s shared) []string {
 	return args
 }
 
-// virtiofsdResources are what it asks for: little. Where the launcher has limits it has, too, for a quota or the QoS
-// class Guaranteed.
+// virtiofsdResources returns its requests: little. Where the launcher has limits, virtiofsd has them too, for a quota
+// or the QoS class Guaranteed.
 func virtiofsdResources(compute *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),

@@ -29,7 +29,7 @@ import (
 
 // Reasons of a VMI that waits for a pod whose object was removed.
 const (
-	// ReasonEndNotConfirmed is that of the VMI whose guest the pod had.
+	// ReasonEndNotConfirmed is the reason for the VMI whose guest the pod had.
 	ReasonEndNotConfirmed = "EndNotConfirmed"
 	// ReasonClaimHeld is the reason when another VMI is to use the same claim.
 	ReasonClaimHeld = "ClaimHeld"
@@ -92,8 +92,8 @@ func (e *endings) noting() predicate.Predicate {
 	}
 }
 
-// holders are the nodes, by pod, on which a guest of the VMI may still run although its pod was removed. pods are those
-// that exist.
+// holders returns the nodes, by pod, on which a guest of the VMI may still run although its pod was removed. pods are
+// those that exist.
 func (r *Reconciler) holders(
 	ctx context.Context, vmi *v1.VirtualMachineInstance, pods []*corev1.Pod,
 ) (map[types.UID]string, error) {

@@ -30,9 +30,9 @@ const (
 )
 
 // plug brings the hotplugged volumes a step further. A volume's status is written by virt-controller until its
-// attachment pod runs (AttachedToNode), by virt-handler from there on, by virt-controller when it is
-// to go (Detaching), and by virt-handler until the launcher's pod has let go of it (UnMountedFromPod).
-// While the guest moves all waits: what it has is being given to its next launcher.
+// attachment pod runs (AttachedToNode), by virt-handler from there on, by virt-controller when it is to go (Detaching),
+// and by virt-handler until the launcher's pod has released it (UnMountedFromPod). While the guest moves, everything
+// waits: its volumes are being given to its next launcher.
 func (s *Step) plug(view View) {
 	if moving(view.VMI) {
 		return
@@ -90,7 +90,7 @@ func spare(view View, attachment *corev1.Pod) bool {
 	})
 }
 
-// sharers are the other volumes that are in a volume's attachment pod, as all are that came with a migration.
+// sharers returns the other volumes that are in a volume's attachment pod, as all are that came with a migration.
 func sharers(list []v1.VolumeStatus, status *v1.VolumeStatus) []*v1.VolumeStatus {
 	var out []*v1.VolumeStatus
 	if status.HotplugVolume == nil || status.HotplugVolume.AttachPodUID == "" {
@@ -172,7 +172,7 @@ func (s *Step) unplug(view View, status *v1.VolumeStatus) bool {
 	return true
 }
 
-// plugOne gives a volume its attachment pod and says how that fares.
+// plugOne gives a volume its attachment pod and records the progress.
 func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 	name := claims.Name(volume)
 	bound := view.Claims[name]
@@ -227,7 +227,7 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 		waiting(ReasonAttachmentPodNotReady, NotRunning(pod))
 	case slices.ContainsFunc(sharers(s.Status.VolumeStatus, status),
 		func(other *v1.VolumeStatus) bool { return other.Phase == v1.HotplugVolumeUnMounted }):
-		// of its own, so that the other's claim is let go
+		// A pod of its own, so that the other volume's claim is released.
 		s.CreateAttachments = append(s.CreateAttachments, volume.Name)
 	case early && unfilled(view, name) != "":
 		waiting(ReasonPVCNotReady, unfilled(view, name)) // The attachment pod is the one that CDI waited for.
@@ -243,7 +243,7 @@ func ContainerRuns(pod *corev1.Pod) bool {
 		func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 }
 
-// NotRunning returns the pod's own word on why it does not run.
+// NotRunning returns the pod's own message on why it does not run.
 func NotRunning(pod *corev1.Pod) string {
 	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil &&
 		c.Message != "" {

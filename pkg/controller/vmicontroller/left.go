@@ -10,7 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// leftGrace is how long a launcher has to end by itself after its guest has moved away; it needs a second or two.
+// leftGrace is the time in which a launcher ends by itself after its guest has moved away; it needs a second or two.
 const leftGrace = 30 * time.Second
 
 // leave deletes the pods that a guest has left and that did not end as they should: one that was killed meanwhile,

@@ -16,15 +16,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 )
 
-// defaultMemoryRatio is how many times the memory that it requests a launcher may have, where a ResourceQuota demands a
-// limit and the namespace has no v1.AutoMemoryLimitsRatioLabel.
+// defaultMemoryRatio is the ratio of a launcher's memory limit to its request, where a ResourceQuota demands a limit
+// and the namespace has no v1.AutoMemoryLimitsRatioLabel.
 const defaultMemoryRatio = 2
 
-// Limits are the limits of a guest's pod where its VMI has none. The zero value is none.
+// Limits are the limits of a guest's pod where its VMI has none. The zero value sets none.
 type Limits struct {
 	// CPU says that the guest gets no more CPU time than its vCPUs.
 	CPU bool
-	// MemoryRatio is how many times the memory that it requests the pod may have; 0 is no limit.
+	// MemoryRatio is the ratio of the pod's memory limit to its request; 0 means no limit.
 	MemoryRatio float64
 }
 
@@ -73,7 +73,7 @@ func demanded(quotas []corev1.ResourceQuota, name corev1.ResourceName) bool {
 	return false
 }
 
-// most is as many CPUs, or what is requested if that is more.
+// most returns cpus CPUs, or what is requested if that is more.
 func most(requested resource.Quantity, cpus int64) resource.Quantity {
 	if all := *resource.NewQuantity(cpus, resource.DecimalSI); requested.Cmp(all) < 0 {
 		return all
@@ -81,8 +81,8 @@ func most(requested resource.Quantity, cpus int64) resource.Quantity {
 	return requested.DeepCopy()
 }
 
-// limitMemory is the memory that a container may have which requests so much: ratio times that, and never less than it
-// needs, which may be more than it requests where memory is overcommitted.
+// limitMemory returns the memory that a container may have which requests so much: ratio times that, and never less
+// than it needs, which may be more than it requests where memory is overcommitted.
 func limitMemory(requested resource.Quantity, ratio float64, needed int64) resource.Quantity {
 	limit := float64(requested.Value()) * ratio
 	if limit > math.MaxInt64/2 { // no node has it

@@ -17,13 +17,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// fencedAgain is when to look again at a pod that Kubernetes deletes on a node that does not answer: whether the
-// node is fenced may not have been seen yet.
+// fencedAgain is the delay before the next look at a pod that Kubernetes deletes on a node that does not answer: the
+// fencing of the node may not have been seen yet.
 const fencedAgain = 2 * time.Second
 
 // Fenced reports whether somebody who knows has said that nothing runs on a node any more: it has the taint
-// node.kubernetes.io/out-of-service, and its kubelet does not say otherwise. It is what Kubernetes' pod garbage
-// collector asks before it removes the pods of a node that cannot confirm their end.
+// node.kubernetes.io/out-of-service, and its kubelet does not say otherwise. Kubernetes' pod garbage collector asks the
+// same before it removes the pods of a node that cannot confirm their end.
 func Fenced(node *corev1.Node) bool {
 	if node == nil {
 		return false
@@ -36,9 +36,9 @@ func Fenced(node *corev1.Node) bool {
 	return fencing.OutOfService(node)
 }
 
-// tolerations are those of a VMI, and that its pod stays on a node which cannot be reached. Kubernetes would delete it
-// after five minutes; that could not end the guest there, nor start it elsewhere, but would shut it down when the
-// node is back. A VMI that says something of unreachable nodes itself is left to it.
+// tolerations returns the tolerations of a VMI, and one that keeps its pod on a node which cannot be reached.
+// Kubernetes would delete the pod after five minutes; that could not end the guest there, nor start it elsewhere, but
+// would shut it down when the node is back. A VMI with a toleration of unreachable nodes of its own keeps that one.
 func tolerations(own []corev1.Toleration) []corev1.Toleration {
 	out := copyAll(own)
 	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
@@ -98,12 +98,12 @@ func (s *Step) watchOver(view View) {
 	s.finish(view, phase, reason, message)
 }
 
-// migrated is what a launcher says last whose guest has gone to another one.
+// migrated is the last state that a launcher reports whose guest has gone to another one.
 const migrated = launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 
-// bearer is a pod in which the guest may be: one on the VMI's node that is not over, or the target of a migration
-// into which the guest has gone although nobody has said so yet. nil when there is none; that the target of a
-// migration is well does not help a guest whose own pod is gone.
+// bearer returns a pod in which the guest may be: one on the VMI's node that is not over, or the target of a migration
+// into which the guest has gone although nobody has said so yet. nil when there is none; that the target of a migration
+// is well does not help a guest whose own pod is gone.
 func bearer(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
 	left := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		return life.PodEnded(pod) && termination.Of(pod).Lifecycle == migrated
@@ -158,8 +158,8 @@ func lostNode(instance *v1.VirtualMachineInstance) bool {
 		(instance.Status.Phase == v1.Unknown || instance.Status.Reason == ReasonNodeUnresponsive)
 }
 
-// handlerMayReport is how much longer virt-handler has to report the end of a guest whose pod is over. The one of
-// a lost node does not; but the guest may have just moved away from there.
+// handlerMayReport returns how much longer virt-handler has to report the end of a guest whose pod is over. The
+// virt-handler of a lost node does not; but the guest may have just moved away from there.
 func (s *Step) handlerMayReport(view View, pods []*corev1.Pod) time.Duration {
 	if view.VMI.Status.Phase == v1.Unknown && len(pods) == 0 && !migrations.UnderWay(view.VMI) {
 		return 0

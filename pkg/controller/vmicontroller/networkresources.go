@@ -28,8 +28,8 @@ var networkDefinition = schema.GroupVersionKind{
 }
 
 // NetworkResources returns the extended resources that the NetworkAttachmentDefinitions of a VMI's networks ask for by
-// annotation, by the network's name. A definition that does not exist asks for none: Multus says so. For an interface
-// with sriov that is an error, and so is one that asks for nothing; errors name the definition.
+// annotation, by the network's name. A definition that does not exist asks for none: Multus reports it. For an
+// interface with sriov that is an error, and so is a definition that asks for nothing; errors name the definition.
 func NetworkResources(
 	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
 ) (map[string]string, error) {

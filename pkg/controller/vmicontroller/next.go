@@ -29,21 +29,21 @@ const (
 	ReasonNodeUnresponsive  = "NodeUnresponsive"
 )
 
-// ReasonUploadIncomplete is of a VMI with a claim to which an image is being uploaded, or was not completely.
+// ReasonUploadIncomplete is the reason of a VMI with a claim whose image upload is under way, or was not completed.
 const ReasonUploadIncomplete = "UploadIncomplete"
 
 const (
-	// scheduleGrace is how long a fresh pod may wait for its node before phase Scheduling is written:
-	// the scheduler mostly needs less, and the write is saved.
+	// scheduleGrace is the time that a fresh pod may wait for its node before phase Scheduling is written: the
+	// scheduler mostly needs less, and the write is saved.
 	scheduleGrace = time.Second
-	// handlerGrace is how long virt-handler has to report the end of a guest whose pod is over before
-	// virt-controller does, for the case that it is down or its node is gone.
+	// handlerGrace is the time that virt-handler has to report the end of a guest whose pod is over before
+	// virt-controller does, in case it is down or its node is gone.
 	handlerGrace = 15 * time.Second
-	// finalGrace is how long the launcher of a finished guest has to end by itself.
+	// finalGrace is the time in which the launcher of a finished guest ends by itself.
 	finalGrace = 10 * time.Second
 )
 
-// View is all that Next looks at.
+// View is the input of Next.
 type View struct {
 	VMI *v1.VirtualMachineInstance
 	// Pods are the pods that exist and say that they are the VMI's; see own.
@@ -56,32 +56,32 @@ type View struct {
 	Recorded map[types.UID]string
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
-	// DataVolumes are those of the claims' names that exist; CDI says whether the cluster has any.
+	// DataVolumes are the existing ones with the claims' names; CDI says whether the cluster has any.
 	DataVolumes map[string]*cdiv1.DataVolume
 	CDI         bool
 	// Attachments are the VMI's attachment pods that exist.
 	Attachments []*corev1.Pod
-	// Unnamed are those that were made for volumes, by name, and that the status does not name because it could not be
+	// Unnamed are pods that were made for volumes, by name, and that the status does not name because it could not be
 	// written.
 	Unnamed map[string]*corev1.Pod
 	// CID is the vsock CID that a VMI which has none yet is to have; 0 for none.
 	CID uint32
-	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not
-	// exist any more.
+	// Node is the node of a VMI that is in phase Unknown, or was when it ended. It is nil otherwise, and when the node
+	// does not exist any more.
 	Node *corev1.Node
 	// Silence is for how long at least the cluster has not heard of Node's virt-handler while nobody vouched for it, by
 	// the --fence-after of launchers there.
 	Silence map[time.Duration]time.Duration
-	// TSC is the frequency for a VMI that needs one and has none yet, 0 where there is none to be had.
+	// TSC is the frequency for a VMI that needs one and has none yet, 0 where none is available.
 	TSC int64
 	// Holders are the nodes, by pod, on which the guest may still run although its pod was removed.
 	Holders map[types.UID]string
-	// Leased is why a claim of a VMI that has no pod yet must not be used yet; empty when all may be.
+	// Leased is the reason why a claim of a VMI that has no pod yet must not be used yet, or "" when all may be.
 	Leased string
-	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero
-	// means now or never.
+	// DeadSince is when the VMI, in virt-handler's hands, was first seen without a pod that is alive; zero means now or
+	// never.
 	DeadSince time.Time
-	// Facts are what pods depend on; for those of guests in full only when one is to be created.
+	// Facts hold what pods depend on; for guests' pods, in full only when one is to be created.
 	Facts Facts
 	Now   time.Time
 }
@@ -91,14 +91,14 @@ type Event struct {
 	Type, Reason, Message string
 }
 
-// Step says what to write; the zero Step but for Status is nothing.
+// Step holds what to write; a Step that is zero but for Status writes nothing else.
 type Step struct {
 	// AddFinalizer and RemoveFinalizer are about the VMI's own finalizer.
 	AddFinalizer, RemoveFinalizer bool
 	// CreateState asks for the claim of StateClaim().
 	CreateState bool
-	// AdoptState is the claim to which the persistent state has moved, to be labelled as that of the state. RetireState
-	// is the one from which it came, to be removed; or it is ReleaseState, which a user gave: that keeps its data and
+	// AdoptState is the claim to which the persistent state has moved, to be labelled as the state's claim. RetireState
+	// is the claim from which it came, to be removed; or that is ReleaseState, which a user gave: it keeps its data and
 	// only loses its label.
 	AdoptState, RetireState, ReleaseState *corev1.PersistentVolumeClaim
 	// CreatePod asks for the pod of Pod(), CreateProvisioning for that of Provisioning(); Pods are these.
@@ -120,25 +120,25 @@ type Step struct {
 	DeleteAttachments []*corev1.Pod
 	// Gates are readiness gates to be written.
 	Gates []GateChange
-	// Status is what the VMI's status should be.
+	// Status is the VMI's status as it should be.
 	Status v1.VirtualMachineInstanceStatus
-	// NodeLabel is what the label kubevirt.io/nodeName should be; empty leaves it.
+	// NodeLabel is the value of the label kubevirt.io/nodeName as it should be; "" leaves it.
 	NodeLabel string
-	// Dead says that the VMI was handed over and has no pod alive.
+	// Dead says that the VMI is in virt-handler's hands and has no pod alive.
 	Dead   bool
 	Events []Event
 	frame.Requeue
 }
 
-// Next decides. It writes the status only up to the hand-over; from then on virt-handler does,
-// unless the pod is over and virt-handler did not say so in time.
+// Next decides. It writes the status only up to phase Scheduled; from then on virt-handler does, unless the pod is over
+// and virt-handler did not report that in time.
 func Next(view View) Step {
 	step := decide(view)
 	step.plan(view)
 	return step
 }
 
-// decide is Next without the plans of pods.
+// decide does what Next does, without the plans of pods.
 func decide(view View) Step {
 	step := Step{Status: *view.VMI.Status.DeepCopy(), Strays: stray(view)}
 	switch {
@@ -196,7 +196,7 @@ func (s *Step) tidy(view View) {
 	s.DeletePods = alive
 }
 
-// bringUp takes the VMI from its creation to the hand-over.
+// bringUp takes the VMI from its creation to phase Scheduled.
 func (s *Step) bringUp(view View) {
 	if !slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer) {
 		s.AddFinalizer = true
@@ -280,7 +280,7 @@ func (s *Step) pending(view View) {
 	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
 }
 
-// waitForNode is phase Scheduling. The pod's own word on why it has no node goes along.
+// waitForNode writes phase Scheduling. The pod's own message on why it has no node is copied.
 func (s *Step) waitForNode(view View, pod *corev1.Pod) {
 	scheduled := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
 	if scheduled == nil && view.VMI.Status.Phase != v1.Scheduling {
@@ -301,7 +301,7 @@ func (s *Step) waitForNode(view View, pod *corev1.Pod) {
 	}
 }
 
-// handOver is phase Scheduled: everything virt-handler and the launcher want to know, in one write.
+// handOver writes phase Scheduled: everything that virt-handler and the launcher want to know, in one write.
 func (s *Step) handOver(view View, pod *corev1.Pod) {
 	status := &s.Status
 	if status.Phase == v1.VmPhaseUnset {
@@ -337,7 +337,7 @@ func (s *Step) finish(view View, phase v1.VirtualMachineInstancePhase, reason, m
 	conditions.Set(&s.Status.Conditions, notReady(reason, message), view.Now)
 }
 
-// cannotCreate says in the status of a VMI that has no pod yet what cannot be made for it.
+// cannotCreate records in the status of a VMI that has no pod yet what cannot be made for it.
 func (s *Step) cannotCreate(view View, what string, err error) error {
 	message := fmt.Sprintf("%s: %v", what, err)
 	old := conditions.Find(s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
@@ -350,7 +350,7 @@ func (s *Step) cannotCreate(view View, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// podOver says why a pod that is over is.
+// podOver returns why a pod has ended.
 func podOver(pod *corev1.Pod) (reason, message string) {
 	reason, message = pod.Status.Reason, pod.Status.Message
 	for i := range pod.Status.ContainerStatuses {

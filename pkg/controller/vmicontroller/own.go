@@ -60,8 +60,8 @@ func HasGuest(instance *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
 	return node != "" && node == pod.Spec.NodeName
 }
 
-// Guests returns the one of a VMI's pods that has the guest and stays; nil when there is none. A pod on another node
-// may get the guest, by a migration, and does not have it.
+// Guests returns the pod of a VMI that has the guest and stays; nil when there is none. A pod on another node may get
+// the guest, by a migration, and does not have it.
 func Guests(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
 	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
 		return HasGuest(instance, pod) && pod.Spec.NodeName == instance.Status.NodeName && life.PodStaying(pod)
@@ -93,8 +93,8 @@ func looksLikeLauncher(pod *corev1.Pod, vmi types.UID) bool {
 }
 
 // prune takes pods out of status.activePods that cannot have the guest any more: those that have ended, or are gone,
-// after their guest left them; and, while the guest waits for the word of another pod of its migration, those that are
-// gone and hold nothing: virt-handler cannot see that a node was fenced.
+// after their guest left them; and, while the guest waits for the report of another pod of its migration, those that
+// are gone and hold nothing: virt-handler cannot see that a node was fenced.
 func (s *Step) prune(view View) {
 	paused := conditions.Find(view.VMI.Status.Conditions, v1.VirtualMachineInstancePaused)
 	waits := paused != nil && paused.Reason == names.ReasonPausedToMove
@@ -138,7 +138,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 	return nil
 }
 
-// ByVMI is an index: the UID of the VMI that controls an object.
+// ByVMI is an index function: it returns the UID of the VMI that controls an object.
 func ByVMI(object client.Object) []string {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil &&
 		owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
@@ -147,7 +147,7 @@ func ByVMI(object client.Object) []string {
 	return nil
 }
 
-// Pods returns those that say that the VMI owns them, from a cache with the index PodsByVMI.
+// Pods returns the pods that say that the VMI owns them, from a cache with the index PodsByVMI.
 func Pods(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) ([]*corev1.Pod, error) {
 	var list corev1.PodList
 	err := from.List(ctx, &list, client.InNamespace(vmi.Namespace), client.MatchingFields{PodsByVMI: string(vmi.UID)})
@@ -196,7 +196,7 @@ func (r *Reconciler) lookAtRecorded(ctx context.Context, view *View) error {
 	return nil
 }
 
-// strayGrace is how long a launcher without a guest has to end, seconds.
+// strayGrace is the termination grace period of a launcher without a guest, seconds.
 const strayGrace = 1
 
 func (r *Reconciler) removeStray(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {

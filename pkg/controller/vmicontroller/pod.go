@@ -1,9 +1,9 @@
-// Package vmicontroller is the reconciler VirtualMachineInstance → Pod. Its inputs are the VMI, its pods, its
-// claims and the configuration; its outputs are one pod, the VMI's status up to the hand-over to
-// virt-handler (phase Scheduled), and the end of the VMI's finalizer when no pod is left.
+// Package vmicontroller is the reconciler VirtualMachineInstance → Pod. Its inputs are the VMI, its pods, its claims
+// and the configuration; its outputs are one pod, the VMI's status up to phase Scheduled, from which on virt-handler
+// writes it, and the end of the VMI's finalizer when no pod is left.
 //
-// The core is pure: Pod (this file) is the pod's plan, and Next (next.go) says what is to be done;
-// the Reconciler (reconciler.go) reads, asks them, and writes.
+// The core is pure: Pod (this file) plans the pod, and Next (next.go) decides what to do; the Reconciler
+// (reconciler.go) reads, asks them, and writes.
 package vmicontroller
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
-// graceSlack is how many seconds longer than the guest the launcher gets to end: what it needs to
-// power the guest off and to say goodbye.
+// graceSlack is the time, seconds, that the launcher gets to end in addition to the guest's grace period: it powers the
+// guest off and reports the end.
 const graceSlack = 15
 
 // launcherBinary is virt-launcher in its image.
@@ -46,19 +46,20 @@ type Facts struct {
 	Limits Limits
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
-	// StateClaim is the claim that the pod has for the persistent state; empty is the one among Claims.
+	// StateClaim is the claim that the pod has for the persistent state; "" means the one among Claims.
 	StateClaim string
 	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see
 	// NetworkResources.
 	NetworkResources map[string]string
-	// NetworkErr is why NetworkResources are not known; no pod can be made then.
+	// NetworkErr is the reason why NetworkResources are not known; no pod can be made then.
 	NetworkErr error
-	// FenceAfter is how long after the cluster has last heard of its node the launcher ends its guest; 0 is never.
+	// FenceAfter is the time since the cluster last heard of its node after which the launcher ends its guest; 0 means
+	// never.
 	FenceAfter time.Duration
 }
 
-// PodName returns the name of the VMI's pod. It depends on the VMI's identity alone, so that a second
-// one cannot come about, whatever was or was not seen of the first.
+// PodName returns the name of the VMI's pod. It depends on the VMI's identity alone, so that a second one cannot be
+// made, whatever was or was not seen of the first.
 func PodName(vmi *v1.VirtualMachineInstance) string { return LauncherName(vmi.Name, vmi.UID) }
 
 // LauncherName returns the name of a launcher pod of a VMI, for the object with a UID. A long name of the VMI is cut:
@@ -69,7 +70,8 @@ func LauncherName(vmi string, of types.UID) string {
 	return names.VirtLauncher + "-" + name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
 }
 
-// securityContext is that of every pod of a VMI: they share volumes, so that they run as the same user and group.
+// securityContext returns the security context of every pod of a VMI: they share volumes, so that they run as the same
+// user and group.
 func securityContext(sysctls ...corev1.Sysctl) *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{
 		RunAsUser:           new(int64(names.User)),
@@ -131,7 +133,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	}
 }
 
-// computeContainer is the launcher's container. What logs and shares add to it is added by Pod.
+// computeContainer returns the launcher's container. What logs and shares add to it is added by Pod.
 func computeContainer(vmi *v1.VirtualMachineInstance, facts Facts, volumes podVolumes) corev1.Container {
 	c := corev1.Container{
 		Name:            names.ContainerCompute,
@@ -167,7 +169,7 @@ func computeContainer(vmi *v1.VirtualMachineInstance, facts Facts, volumes podVo
 	return c
 }
 
-// logging is how much the processes of the pod log.
+// logging returns the log levels of the pod's processes.
 func logging(vmi *v1.VirtualMachineInstance, installation config.Config) launcherlog.Plan {
 	return launcherlog.PlanOf(vmi.Labels, vmi.Annotations, installation.LogVerbosity.Launcher)
 }
@@ -214,7 +216,7 @@ func GracePeriodSeconds(vmi *v1.VirtualMachineInstance) int64 {
 	return v1.DefaultGracePeriodSeconds
 }
 
-// Hostname returns the guest's and the pod's: what the VMI says, else its name up to the first dot.
+// Hostname returns the host name of the guest and the pod: the VMI's, else its name up to the first dot.
 func Hostname(vmi *v1.VirtualMachineInstance) string {
 	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }

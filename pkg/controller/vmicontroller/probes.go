@@ -7,12 +7,12 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// agentSlack is how many seconds longer the kubelet waits for a probe that the guest agent answers than the agent has:
-// what it takes to start one in the container.
+// agentSlack is the time, seconds, that the kubelet gives a probe in addition to the guest agent's timeout: starting
+// the probe in the container takes that long.
 const agentSlack = 1
 
-// probe is a probe of a VMI as one of its pod's container. What the network answers the kubelet asks itself, at the
-// pod's address, which leads to the guest; what the guest agent answers, it asks the launcher for.
+// probe returns a probe of a VMI as a probe of its pod's container. The kubelet itself makes network probes, at the
+// pod's address, which leads to the guest; for probes that the guest agent answers, it asks the launcher.
 func probe(p *v1.Probe) *corev1.Probe {
 	if p == nil {
 		return nil
@@ -42,7 +42,7 @@ func probe(p *v1.Probe) *corev1.Probe {
 	return out
 }
 
-// incomingWait is how long, seconds, a launcher is asked at a time whether its guest has come.
+// incomingWait is the time, seconds, that one call to a launcher waits for its guest to arrive.
 const incomingWait = 600
 
 // TargetProbe returns the probe of a launcher that waits for a guest from another node: until the guest is there, the
@@ -60,7 +60,7 @@ func TargetProbe(vmi *v1.VirtualMachineInstance) *corev1.Probe {
 	}
 }
 
-// containerPorts are the ports that the VMI's interfaces list, by whose names probes and Services may call them.
+// containerPorts returns the ports that the VMI's interfaces list, by whose names probes and Services may call them.
 func containerPorts(vmi *v1.VirtualMachineInstance) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {

@@ -19,8 +19,8 @@ var modelVersion = regexp.MustCompile(`-v[0-9]+$`)
 // amd64 is the architecture whose nodes are labelled with what their CPUs have.
 const amd64 = "amd64"
 
-// processorSelector are the labels of nodes that have the CPU that the guest needs. Guests that are emulated can have
-// any model anywhere, but only the features that QEMU emulates.
+// processorSelector returns the labels of nodes that have the CPU that the guest needs. Guests that are emulated can
+// have any model anywhere, but only the features that QEMU emulates.
 func processorSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {
 	selector := map[string]string{}
 	if architecture(vmi, facts) != amd64 {
@@ -47,7 +47,7 @@ func processorSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]s
 	return selector
 }
 
-// hypervSelector are the labels of nodes whose KVM has the features of Hyper-V that the guest needs; those that are
+// hypervSelector returns the labels of nodes whose KVM has the features of Hyper-V that the guest needs; those that are
 // QEMU's own have none.
 func hypervSelector(features *v1.Features) map[string]string {
 	if features == nil || features.Hyperv == nil {
@@ -72,7 +72,7 @@ func hypervSelector(features *v1.Features) map[string]string {
 	return selector
 }
 
-// hardware says that the guest is not emulated.
+// hardware reports whether the guest is not emulated.
 func (f Facts) hardware() bool { return f.KVM && !f.Config.UseEmulation }
 
 func architecture(vmi *v1.VirtualMachineInstance, facts Facts) string {
@@ -82,7 +82,7 @@ func architecture(vmi *v1.VirtualMachineInstance, facts Facts) string {
 	return facts.Config.Architecture
 }
 
-// namedModel is the CPU model that the guest is to have, "" for one that follows the node.
+// namedModel returns the CPU model that the guest is to have, "" for one that follows the node.
 func namedModel(cpu *v1.CPU) string {
 	if cpu.Model == "" || cpu.Model == v1.CPUModeHostModel || cpu.Model == v1.CPUModeHostPassthrough {
 		return ""
@@ -90,16 +90,16 @@ func namedModel(cpu *v1.CPU) string {
 	return modelVersion.ReplaceAllString(cpu.Model, "")
 }
 
-// FollowsNode says that the guest has the CPU model of the node that it starts on.
+// FollowsNode reports whether the guest has the CPU model of the node that it starts on.
 func FollowsNode(vmi *v1.VirtualMachineInstance) bool {
 	cpu := vmi.Spec.Domain.CPU
 	return cpu == nil || cpu.Model == "" || cpu.Model == v1.CPUModeHostModel
 }
 
-// HostModelSelector returns the labels of nodes that a guest with host-model can move to, which is not emulated: those
+// HostModelSelector returns the labels of nodes that a guest with host-model can move to, which is not emulated: nodes
 // that can show the CPU of the node on which it was started. It is in the guest's pod once the guest has moved, and is
-// read from its node before. Nil is any node: the guest's CPU does not follow the node, or the node does not say what
-// it has.
+// read from its node before. Nil means any node: the guest's CPU does not follow the node, or the node does not report
+// its own.
 func HostModelSelector(vmi *v1.VirtualMachineInstance, source *corev1.Pod, node *corev1.Node) map[string]string {
 	if !FollowsNode(vmi) {
 		return nil

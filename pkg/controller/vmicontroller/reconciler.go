@@ -39,7 +39,7 @@ const (
 	VMIsByClaim = "claim-name"
 )
 
-// concurrency is how many VMIs are worked on at once: enough to hide the API server's latency.
+// concurrency is the number of VMIs that are worked on at once: enough to hide the API server's latency.
 const concurrency = 16
 
 // Reconciler reads VMIs, pods, claims, DataVolumes and nodes from Client's cache, and writes pods, and the status,
@@ -58,7 +58,7 @@ type Reconciler struct {
 	Random func(n uint32) uint32
 	// FenceAfter is Facts.FenceAfter of guests that are started again elsewhere; 0 is never.
 	FenceAfter time.Duration
-	// CDI is how to DataVolumes, if the cluster has them.
+	// CDI reads and writes DataVolumes, if the cluster has them.
 	CDI *cdi.Access
 	// Created are the pods that were created for VMIs, by the VMI's UID. Migrations' reconciler shares it.
 	Created *written.Creations
@@ -119,7 +119,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return nil
 }
 
-// waitingFor returns the VMIs that use a claim and have not been handed over, or plug claims in.
+// waitingFor returns the VMIs that use a claim and have not reached phase Scheduled, or plug claims in.
 func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reconcile.Request {
 	var vmis v1.VirtualMachineInstanceList
 	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()),

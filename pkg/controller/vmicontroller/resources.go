@@ -17,14 +17,14 @@ import (
 const (
 	mebi = 1 << 20
 
-	// overheadBase is what a launcher pod needs beyond the guest's memory, whatever the guest:
-	// libvirtd 21 MiB and the launcher 11 MiB (measured), QEMU itself and its buffers 40 MiB. Under
-	// software emulation QEMU's translation cache of 32 MiB comes out of the guest memory that such
-	// small guests never touch at once; QEMU's and libvirt's code is page cache and is not counted.
+	// overheadBase is the memory that any launcher pod needs beyond the guest's: libvirtd 21 MiB and the launcher 11
+	// MiB (measured), QEMU itself and its buffers 40 MiB. Under software emulation QEMU's translation cache of 32 MiB
+	// comes out of the guest memory that such small guests never touch at once; QEMU's and libvirt's code is page cache
+	// and is not counted.
 	overheadBase = 72 * mebi
 	// overheadVCPU is for a vCPU's thread, stack and state.
 	overheadVCPU = 8 * mebi
-	// overheadGraphics is the VGA frame buffer and the VNC server's copy of it.
+	// overheadGraphics covers the VGA frame buffer and the VNC server's copy of it.
 	overheadGraphics = 16 * mebi
 	// overheadTPM is swtpm.
 	overheadTPM = 8 * mebi
@@ -56,7 +56,7 @@ func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	return overhead
 }
 
-// resources are the container's: the guest's, plus the overhead, plus the KVM device.
+// resources returns the container's resources: the guest's, plus the overhead, plus the KVM device.
 func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	given := vmi.Spec.Domain.Resources
@@ -166,7 +166,7 @@ func cpuResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstan
 	}
 }
 
-// overcommitted is what is requested for a guest's memory, bytes, which is percent of it.
+// overcommitted returns the request for a guest's memory, bytes: percent of it.
 func overcommitted(memory, percent int64) int64 {
 	whole, rest := memory/percent, memory%percent
 	if whole > math.MaxInt64/200 {
@@ -180,7 +180,7 @@ func dedicated(vmi *v1.VirtualMachineInstance) bool {
 	return vmi.Spec.Domain.CPU != nil && vmi.Spec.Domain.CPU.DedicatedCPUPlacement
 }
 
-// pageSize is that of the huge pages the guest is on; empty for none.
+// pageSize returns the size of the huge pages that back the guest, or "" for none.
 func pageSize(vmi *v1.VirtualMachineInstance) string {
 	if m := vmi.Spec.Domain.Memory; m != nil && m.Hugepages != nil {
 		return m.Hugepages.PageSize
@@ -194,7 +194,7 @@ func addBytes(list corev1.ResourceList, name corev1.ResourceName, bytes int64) {
 	list[name] = quantity
 }
 
-// guestMemory is what the guest sees, bytes.
+// guestMemory returns the memory that the guest sees, bytes.
 func guestMemory(vmi *v1.VirtualMachineInstance) int64 {
 	quantity, _ := sizing.Memory(&vmi.Spec.Domain) // admission asks for it
 	return quantity.Value()

@@ -24,7 +24,7 @@ import (
 // nobody can change a pod's arguments.
 const fenceAfterFlag = "--fence-after="
 
-// FenceAfter is Facts.FenceAfter of a VMI: configured, if somebody starts the guest again elsewhere, else never.
+// FenceAfter returns Facts.FenceAfter of a VMI: configured, if the guest is started again elsewhere, else never.
 func FenceAfter(
 	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance, configured time.Duration,
 ) (time.Duration, error) {
@@ -57,7 +57,7 @@ func FenceAfter(
 	return 0, nil
 }
 
-// FenceArgs returns those of a launcher's arguments that say when it ends its guest.
+// FenceArgs returns the arguments of a launcher that say when it ends its guest.
 func FenceArgs(args []string) []string {
 	var out []string
 	for _, arg := range args {
@@ -68,7 +68,8 @@ func FenceArgs(args []string) []string {
 	return out
 }
 
-// fenceAfter is how long after the cluster has last heard of a pod's node its launcher ends the guest; 0 is never.
+// fenceAfter returns the time since the cluster last heard of a pod's node after which its launcher ends the guest; 0
+// means never.
 func fenceAfter(pod *corev1.Pod) time.Duration {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name != names.ContainerCompute {
@@ -85,8 +86,8 @@ func fenceAfter(pod *corev1.Pod) time.Duration {
 	return 0
 }
 
-// silenceNeeded is how long a node must have been silent for a pod's launcher to have ended its guest for certain; zero
-// for a launcher that ends nothing.
+// silenceNeeded returns the time that a node must have been silent for a pod's launcher to have ended its guest for
+// certain; zero for a launcher that ends nothing.
 func silenceNeeded(pod *corev1.Pod) time.Duration { return fencing.Needed(fenceAfter(pod)) }
 
 // expired reports whether a pod's launcher has ended its guest, since the cluster has not heard of the node for too
@@ -140,14 +141,14 @@ func (r *Reconciler) lookAtSilence(ctx context.Context, view *View) error {
 // silences counts for how long lost nodes have been silent. A new leader begins anew, which only makes it more patient.
 // The zero value has counted nothing; it may be used by several goroutines.
 type silences struct {
-	// clock also runs while the machine sleeps; boottime.Now unless set.
+	// clock also runs while the node sleeps; boottime.Now unless set.
 	clock func() time.Duration
 
 	mu    sync.Mutex
 	nodes map[silentFor]*silence
 }
 
-// silentFor is what is counted apart: a node, for launchers with one --fence-after.
+// silentFor is the key of one count: a node, for launchers with one --fence-after.
 type silentFor struct {
 	node  string
 	after time.Duration
@@ -162,7 +163,7 @@ type silence struct {
 	lookedAt time.Duration // of silences.mu
 }
 
-// forgetAfter is when a node that nobody has looked at is forgotten, in fences.
+// forgetAfter is the time, in fences, after which a node that nobody has looked at is forgotten.
 const forgetAfter = 2
 
 // look polls, unless somebody has just now, and returns for how long at least a node has been silent.
@@ -190,7 +191,7 @@ func (s *silences) look(
 	return n.lasted, nil
 }
 
-// of is the count of a node; those that nobody asks for any more are forgotten.
+// of returns the count of a node; those that nobody asks for any more are forgotten.
 func (s *silences) of(what silentFor, now time.Duration) *silence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +249,8 @@ func ask(
 	return poll, nil
 }
 
-// version is a resource version as a number, by which they compare since Kubernetes 1.35 and did before; 0 is none.
+// version returns a resource version as a number, by which they compare since Kubernetes 1.35 and did before; 0 is
+// none.
 func version(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// stateOwner is whose life the persistent state shares: the VM's, or that of a VMI which has none.
+// stateOwner returns the owner of the persistent state: the VM, or a VMI without one.
 func stateOwner(vmi *v1.VirtualMachineInstance) metav1.OwnerReference {
 	if owner := metav1.GetControllerOf(vmi); owner != nil {
 		owner.Controller, owner.BlockOwnerDeletion = nil, nil
@@ -32,7 +32,7 @@ func stateOwner(vmi *v1.VirtualMachineInstance) metav1.OwnerReference {
 }
 
 // StateClaimName returns the name of the claim that is made for a VMI's persistent state. It depends on the owner
-// alone, so that a second one cannot come about.
+// alone, so that a second one cannot be made.
 func StateClaimName(vmi *v1.VirtualMachineInstance) string {
 	return stateClaimName(vmi, stateOwner(vmi).UID)
 }
@@ -74,9 +74,9 @@ func StateClaim(vmi *v1.VirtualMachineInstance, configuration config.Config) *co
 	}
 }
 
-// MigrationStateClaim returns the claim to be made for the state of a VMI that moves, where the one that it has is of
-// one node only. It gets the label of the VMI's state when the state is there; until then it has the migration's, as
-// KubeVirt's.
+// MigrationStateClaim returns the claim to be made for the state of a VMI that moves, where its present claim can be
+// used on one node only. It gets the label of the VMI's state when the state is there; until then it has the
+// migration's, as KubeVirt's.
 func MigrationStateClaim(
 	migration *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance, configuration config.Config,
 ) *corev1.PersistentVolumeClaim {
@@ -86,7 +86,7 @@ func MigrationStateClaim(
 	return claim
 }
 
-// IsMigrationState reports whether a claim is what MigrationStateClaim made, and nothing else yet.
+// IsMigrationState reports whether MigrationStateClaim made a claim, and it is nothing else yet.
 func IsMigrationState(
 	claim *corev1.PersistentVolumeClaim, migration *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance,
 ) bool {
@@ -105,7 +105,7 @@ func stateClaim(vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolum
 	return vmstate.Choose(vmi.Name, stateOwner(vmi).UID, claims)
 }
 
-// stateClaimIn is the claim of a VMI's persistent state among those of Claims, nil when there is none.
+// stateClaimIn returns the claim of a VMI's persistent state among those of Claims, nil when there is none.
 func stateClaimIn(
 	vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim,
 ) *corev1.PersistentVolumeClaim {
@@ -188,9 +188,9 @@ func lookAtMovedState(
 	return nil
 }
 
-// settleState has the claim to which the state has moved be the VMI's, and then the old one be none of it any more. It
-// reports whether there was something to do. The status says that the state is there; as long as there is no label,
-// the old claim is there, too.
+// settleState makes the claim to which the state has moved the VMI's, and then detaches the old one from the VMI. It
+// reports whether there was something to do. The status says that the state is there; as long as there is no label, the
+// old claim is there, too.
 func (s *Step) settleState(view View) bool {
 	source, target := vmstate.Moved(&view.VMI.Status)
 	now := vmstate.Claim(view.VMI)

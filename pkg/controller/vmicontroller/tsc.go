@@ -22,7 +22,7 @@ const (
 	AnyTSC = "any"
 )
 
-// tscTolerance is how far a counter that KVM cannot change may be off for QEMU to take it for the same: 250 of a
+// tscTolerance is the difference from a counter that KVM cannot change up to which QEMU takes it for the same: 250 of a
 // million.
 const tscTolerance = 250
 
@@ -48,8 +48,8 @@ func (t TSC) Shows(frequency int64) bool {
 	return t.Scalable && off < 0 || max(off, -off) <= t.Frequency/1_000_000*tscTolerance
 }
 
-// needsTSC says that the guest relies on a time stamp counter which ticks as often wherever it moves: it sees one that
-// never changes (invtsc), or is notified of changes (Hyper-V's reenlightenment), which does not come to pass then.
+// needsTSC reports whether the guest relies on a time stamp counter which ticks as often wherever it moves: it sees one
+// that never changes (invtsc), or is notified of changes (Hyper-V's reenlightenment), which does not come to pass then.
 func needsTSC(vmi *v1.VirtualMachineInstance, facts Facts) bool {
 	spec := &vmi.Spec.Domain
 	if architecture(vmi, facts) != amd64 || !facts.hardware() {
@@ -65,9 +65,9 @@ func needsTSC(vmi *v1.VirtualMachineInstance, facts Facts) bool {
 
 func on(s *v1.FeatureState) bool { return s != nil && (s.Enabled == nil || *s.Enabled) }
 
-// pickTSC is the frequency for a guest: one that another guest has, else one that several nodes have, else the lowest
-// there is, in which most nodes agree if they can. lowest is the configuration's, 0 for that of the nodes. Frequencies
-// within the tolerance of the lowest count as equal to it. 0 is none.
+// pickTSC returns the frequency for a guest: one that another guest has, else one that several nodes have, else the
+// lowest there is, in which most nodes agree if they can. lowest is the configuration's, 0 for that of the nodes.
+// Frequencies within the tolerance of the lowest count as equal to it. 0 is none.
 func pickTSC(lowest int64, nodes []TSC, used []int64) int64 {
 	count := map[int64]int{}
 	for _, node := range nodes {

@@ -171,14 +171,14 @@ func isBlock(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
-// bootClaimNames are those that the VMI needs to start.
+// bootClaimNames returns the names of the claims that the VMI needs to start.
 func bootClaimNames(vmi *v1.VirtualMachineInstance) []string {
 	boot := *vmi
 	boot.Spec = *hotplug.Without(&vmi.Spec)
 	return claimNames(&boot)
 }
 
-// claimNames are the PersistentVolumeClaims that the VMI uses, in order, once each.
+// claimNames returns the names of the PersistentVolumeClaims that the VMI uses, in order, once each.
 func claimNames(vmi *v1.VirtualMachineInstance) []string {
 	var out []string
 	for i := range vmi.Spec.Volumes {

@@ -9,7 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// volumeStatus is what the status says of the volumes that the guest starts with.
+// volumeStatus returns the status of the volumes that the guest starts with.
 func volumeStatus(vmi *v1.VirtualMachineInstance, known map[string]*corev1.PersistentVolumeClaim) []v1.VolumeStatus {
 	var out []v1.VolumeStatus
 	for i := range vmi.Spec.Volumes {
@@ -31,7 +31,7 @@ func volumeStatus(vmi *v1.VirtualMachineInstance, known map[string]*corev1.Persi
 	return out
 }
 
-// claimInfo is what virt-handler and the launcher want to know of a claim; nil for one that does not exist.
+// claimInfo returns what virt-handler and the launcher want to know about a claim; nil for one that does not exist.
 func claimInfo(claim *corev1.PersistentVolumeClaim) *v1.PersistentVolumeClaimInfo {
 	if claim == nil {
 		return nil

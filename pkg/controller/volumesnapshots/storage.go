@@ -19,7 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
-// Classes is VolumeSnapshotClass.
+// Classes returns the kind VolumeSnapshotClass.
 func Classes() optional.Kind {
 	return optional.Kind{
 		Version: snapshotv1.SchemeGroupVersion, Resource: "volumesnapshotclasses",
@@ -27,7 +27,7 @@ func Classes() optional.Kind {
 	}
 }
 
-// Profiles is CDI's StorageProfile, which may name a VolumeSnapshotClass.
+// Profiles returns CDI's kind StorageProfile, which may name a VolumeSnapshotClass.
 func Profiles() optional.Kind {
 	return optional.Kind{
 		Version: cdiv1.SchemeGroupVersion, Resource: "storageprofiles", Object: &cdiv1.StorageProfile{},
@@ -50,7 +50,7 @@ func (s *Storage) Settled(ctx context.Context) (bool, error) {
 	return s.Profiles.Settled(ctx)
 }
 
-// Facts returns what snapshots.Volumes asks for a VM and its instance, which may be nil.
+// Facts returns what snapshots.Volumes asks for a VM and its VMI, which may be nil.
 func (s *Storage) Facts(
 	ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance,
 ) (snapshots.Facts, error) {

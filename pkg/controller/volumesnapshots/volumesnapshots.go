@@ -1,5 +1,5 @@
-// Package volumesnapshots is what virt-controller has to do with CSI's snapshots, whose kinds may or may not be in the
-// cluster: the snapshot controller's VolumeSnapshot, and the classes that say which driver makes one.
+// Package volumesnapshots reads and makes CSI's snapshots, whose kinds a cluster may lack: the snapshot controller's
+// VolumeSnapshot, and the classes that say which driver makes one.
 //
 //	VirtualMachineSnapshotContent ──► VolumeSnapshot ──snapshot controller, CSI driver──► a snapshot of the volume
 package volumesnapshots
@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/optional"
 )
 
-// Kind is VolumeSnapshot.
+// Kind returns the kind VolumeSnapshot.
 func Kind() optional.Kind {
 	return optional.Kind{
 		Version: snapshotv1.SchemeGroupVersion, Resource: "volumesnapshots", Object: &snapshotv1.VolumeSnapshot{},
@@ -25,7 +25,7 @@ func Kind() optional.Kind {
 // Access reads VolumeSnapshots where there are any.
 type Access struct{ *optional.Access }
 
-// Get is a VolumeSnapshot, nil when there is none or the cluster does not know of any.
+// Get returns a VolumeSnapshot, nil when there is none or the cluster does not know of any.
 func (a *Access) Get(ctx context.Context, namespace, name string) (*snapshotv1.VolumeSnapshot, error) {
 	snapshot := &snapshotv1.VolumeSnapshot{}
 	if found, err := a.Access.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, snapshot); !found {
@@ -34,7 +34,7 @@ func (a *Access) Get(ctx context.Context, namespace, name string) (*snapshotv1.V
 	return snapshot, nil
 }
 
-// BoundKind is VolumeSnapshotContent.
+// BoundKind returns the kind VolumeSnapshotContent.
 func BoundKind() optional.Kind {
 	return optional.Kind{
 		Version: snapshotv1.SchemeGroupVersion, Resource: "volumesnapshotcontents",

@@ -6,9 +6,9 @@
 //
 //	outdated, LiveMigratable, method LiveMigrate ──► VirtualMachineInstanceMigration, within the cluster's limit
 //	condition MigrationRequired, the same        ──► the same
-//	outdated, else, method Evict ─────────────────► eviction of its pod, so many in so long; its VM starts it again
+//	outdated, else, method Evict ─────────────────► eviction of its pod, in batches; its VM starts it again
 //
-// The core is pure: Next (this file) says what is to be done; the Reconciler (reconciler.go) reads, asks, and writes.
+// The core is pure: Next (this file) decides what to do; the Reconciler (reconciler.go) reads, asks, and writes.
 package workloadupdate
 
 import (
@@ -34,7 +34,7 @@ const (
 	defaultBatchInterval = time.Minute
 )
 
-// View is all that Next looks at. Nothing in it is written to.
+// View is the input of Next, which changes nothing in it.
 type View struct {
 	KubeVirt *v1.KubeVirt
 	Strategy v1.KubeVirtWorkloadUpdateStrategy
@@ -42,7 +42,7 @@ type View struct {
 	Settled bool
 	// Image is the launcher's that guests should have.
 	Image string
-	// Limit is how many migrations there may be in the cluster at a time.
+	// Limit is the number of migrations that the cluster may have at a time.
 	Limit int
 	// VMIs and Migrations are all of the cluster.
 	VMIs       []*v1.VirtualMachineInstance
@@ -50,23 +50,23 @@ type View struct {
 	// LastBatch is when guests were last evicted; Tried is when each was, by UID, if that was not long ago.
 	LastBatch time.Time
 	Tried     map[types.UID]time.Time
-	// Guests are the pods of those that are to be evicted, by the VMI's UID.
+	// Guests are the pods of guests to evict, by the VMI's UID.
 	Guests map[types.UID]*corev1.Pod
 	Now    time.Time
 }
 
 // Move is a guest that is to migrate, and the name of its migration. That depends on the guest and on how often this
-// was tried, so that a second one does not come about where the first has not been seen yet.
+// was tried, so that a second one is not made where the first has not been seen yet.
 type Move struct {
 	VMI  *v1.VirtualMachineInstance
 	Name string
 }
 
-// Step says what to write.
+// Step holds what to write.
 type Step struct {
-	// Outdated is how many guests run an older launcher.
+	// Outdated is the number of guests that run an older launcher.
 	Outdated int
-	// Mark and Unmark are those that want the label, or to lose it.
+	// Mark and Unmark are the VMIs that are to get the label, or to lose it.
 	Mark, Unmark []*v1.VirtualMachineInstance
 	Migrate      []Move
 	Evict        []*v1.VirtualMachineInstance
@@ -127,7 +127,7 @@ func mustMove(instance *v1.VirtualMachineInstance) bool {
 		!instance.IsFinal() && instance.DeletionTimestamp == nil
 }
 
-// migrate takes as many as the cluster's limit leaves room for, the oldest first.
+// migrate migrates as many guests as the cluster's limit leaves room for, the oldest first.
 func (s *Step) migrate(view View, movable []*v1.VirtualMachineInstance, history map[types.NamespacedName]past) {
 	room := view.Limit
 	for _, m := range view.Migrations {
@@ -141,7 +141,7 @@ func (s *Step) migrate(view View, movable []*v1.VirtualMachineInstance, history 
 	}
 }
 
-// evict takes the next batch when it is time, those first that were not tried yet.
+// evict evicts the next batch when it is time, first the guests that were not tried yet.
 func (s *Step) evict(view View, others []*v1.VirtualMachineInstance) {
 	size, interval := defaultBatchSize, defaultBatchInterval
 	if n := view.Strategy.BatchEvictionSize; n != nil {
@@ -179,18 +179,18 @@ func migratable(instance *v1.VirtualMachineInstance) bool {
 	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
 }
 
-// past is what is known of a guest's migrations.
+// past holds what is known of a guest's migrations.
 type past struct {
-	// underWay: there is one that is not over, whoever made it.
+	// underWay: there is a migration that is not over, whoever made it.
 	underWay bool
-	// names are those of all that were made here.
+	// names are the names of all migrations that were made here.
 	names []string
-	// failures are those that were made here and failed; last is when the last of them did.
+	// failures counts the failed migrations that were made here; last is when the last of them failed.
 	failures int
 	last     time.Time
 }
 
-// wait is how much longer a guest is left alone.
+// wait returns how much longer a guest is left alone.
 func (p past) wait(now time.Time) time.Duration {
 	return migrationcontroller.UpdateWait(p.failures, p.last, now)
 }
@@ -217,7 +217,7 @@ func historyOf(list []*v1.VirtualMachineInstanceMigration) map[types.NamespacedN
 	return out
 }
 
-// next is the name of the guest's next migration to an image: the first that none has had.
+// next returns the name of the guest's next migration to an image: the first that none has had.
 func (p past) next(instance *v1.VirtualMachineInstance, image string) string {
 	for n := len(p.names); ; n++ {
 		name := migrationcontroller.UpdateName(string(instance.UID), image, strconv.Itoa(n))

@@ -34,7 +34,7 @@ const (
 	reasonFailedEvict = "FailedEvict"
 )
 
-// settle is how long to wait for more news: each look is at all VMIs.
+// settle is the delay in which more news may come: each look is at all VMIs.
 const settle = time.Second
 
 // Reconciler reads the KubeVirt resource, VMIs, migrations and pods from Client's cache. It writes migrations and
@@ -50,7 +50,7 @@ type Reconciler struct {
 
 	writes            *frame.Writes
 	looked, lastBatch time.Time
-	// tried is when a guest was last evicted, or that was tried. A new leader starts anew, which makes one batch early.
+	// tried is when a guest's eviction was last tried. A new leader starts anew, which makes one batch early.
 	tried map[types.UID]time.Time
 }
 
@@ -189,8 +189,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	return errors.Join(errs...)
 }
 
-// label marks a VMI, or takes the mark away. No more than the label is written, so that whoever writes its status is
-// not disturbed.
+// label sets a VMI's label, or removes it. It writes the label alone, so that the writers of its status are not
+// disturbed.
 func (r *Reconciler) label(ctx context.Context, instance *v1.VirtualMachineInstance, marked bool) error {
 	after := instance.DeepCopy()
 	if marked {

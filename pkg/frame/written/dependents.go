@@ -39,8 +39,8 @@ func (d *Dependents) Made(key types.NamespacedName, dependent client.Object, at 
 	d.made[key][uid] = Made{Key: client.ObjectKeyFromObject(dependent), UID: uid, At: at}
 }
 
-// unseen are the dependents that were made and are not among shown, what the cache has; the oldest first. Those that it
-// shows are forgotten.
+// unseen returns the dependents that were made and are not among shown, what the cache has; the oldest first. Those
+// that it shows are forgotten.
 func (d *Dependents) unseen(key types.NamespacedName, shown map[types.UID]bool) []Made {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,7 +51,8 @@ func (d *Dependents) unseen(key types.NamespacedName, shown map[types.UID]bool) 
 	return slices.SortedFunc(maps.Values(d.made[key]), func(a, b Made) int { return a.At.Compare(b.At) })
 }
 
-// forgetful is when a dependent that was made and that the cache does not show is asked for: it may be gone already.
+// forgetful is the age from which a dependent that was made and that the cache does not show is asked for: it may be
+// gone already.
 const forgetful = 5 * time.Second
 
 // Stale reports whether the cache, which has the dependents that are shown, does not have one yet that was made. there

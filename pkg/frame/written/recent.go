@@ -2,8 +2,8 @@ package written
 
 import "sync"
 
-// most is how many writes are remembered at least. No cache is further behind; what is forgotten before it is shown
-// costs a conflict.
+// most is the least number of writes that are remembered. No cache is further behind; a write that is forgotten before
+// the cache shows it costs a conflict.
 const most = 4096
 
 // recent is a map that forgets its oldest entries, since most of what is written is never asked for. The zero value is

@@ -1,6 +1,6 @@
-// Package written lets a reconciler read its own writes. A cache trails the API server: a reconciler
-// that acts on an object from before its own last write mostly repeats that write and gets a conflict.
-// It costs nothing to wait for the event instead, which is on its way.
+// Package written lets a reconciler read its own writes. A cache lags behind the API server: a reconciler that acts on
+// an object from before its own last write mostly repeats that write and gets a conflict. Waiting for the event costs
+// nothing: it is on its way.
 package written
 
 import (

@@ -1,6 +1,6 @@
 // Package capabilities keeps libvirt's cache of QEMU capabilities for the launchers of a node. Probing
 // QEMU costs a launcher seconds; what it finds depends on the image and the node only. So virt-handler probes once, and
-// every launcher gets what that found before its libvirt asks.
+// every launcher gets the result before its libvirt asks.
 //
 // A cache decides what QEMU runs with, so it never comes from a pod, which a guest may have taken over. virt-handler
 // has the launcher's image mounted, where nobody has ever run anything, and runs libvirtd from it in a sandbox:
@@ -9,11 +9,11 @@
 //	Sandbox  the processes that do: namespaces of their own, the image as root, no rights
 //	Cache    the files on the node's disk, and their copies in launchers
 //
-// libvirt holds a cached file for valid while the times of change of QEMU and libvirtd are what they
-// were, which is the time when the image was unpacked: the key has them, so a node's cache never
-// mixes images, not even two of one name. A node that boots, perhaps with another kernel, starts anew.
-// A launcher of another image than the one mounted here, as an older one after an upgrade, has no cache and probes by
-// itself, as does one whose libvirt rejects its copy for yet another reason; it only takes longer.
+// libvirt holds a cached file for valid while the change times of QEMU and libvirtd stay the same, which is when the
+// image was unpacked: the key has them, so a node's cache never mixes images, not even two of one name. A node that
+// boots, perhaps with another kernel, starts anew. A launcher of another image than the one mounted here, as an older
+// one after an upgrade, has no cache and probes by itself, as does one whose libvirt rejects its copy for another
+// reason; it only takes longer.
 package capabilities
 
 import (
@@ -51,7 +51,7 @@ var binaries = []string{
 	"/usr/bin/qemu-system-x86_64", "/usr/bin/qemu-system-aarch64", "/usr/libexec/qemu-kvm", "/usr/sbin/libvirtd",
 }
 
-// Variant says which devices of the node a launcher has that change what its QEMU can do.
+// Variant names the devices of the node that a launcher has and that change what its QEMU can do.
 type Variant struct{ KVM, SEV bool }
 
 // Key names the cache of one variant of one image on one node.
@@ -169,7 +169,7 @@ func (c *Cache) Has(key Key) (bool, error) {
 	return true, nil
 }
 
-// Domain gives libvirt's domain capabilities of the key's QEMU; fs.ErrNotExist says that there are none.
+// Domain returns libvirt's domain capabilities of the key's QEMU; fs.ErrNotExist means that there are none.
 func (c *Cache) Domain(key Key) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

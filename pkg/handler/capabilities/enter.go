@@ -14,13 +14,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// probeArgs is what runs in the image; pkg/launcher has it. It prints a JSON object of the cache's files.
+// probeArgs is the command that runs in the image; pkg/launcher implements it. It prints a JSON object of the cache's
+// files.
 var probeArgs = []string{"/usr/bin/virt-launcher", "capabilities"}
 
 // probeEnv is the image's environment.
 var probeEnv = []string{"PATH=/usr/sbin:/usr/bin", "LANG=C.UTF-8", "HOME=" + names.RunDir}
 
-// NewCommand is `virt-server handler probe-capabilities`, which is the inner side of a Sandbox.
+// NewCommand returns the command `virt-server handler probe-capabilities`, the inner side of a Sandbox.
 func NewCommand() *cobra.Command {
 	var root, dev string
 	var v Variant
@@ -85,7 +86,7 @@ type node struct {
 	owner  int
 }
 
-// devices are those of a sandbox: what a program cannot do without, and what the variant has.
+// devices returns the device nodes of a sandbox: those that no program can do without, and the variant's.
 func devices(dev string, v Variant) ([]node, error) {
 	nodes := []node{
 		{"null", unix.Mkdev(1, 3), 0o666, 0},

@@ -18,21 +18,21 @@ import (
 const (
 	// probeTimeout bounds a probe. It takes a second of an idle processor; a node that has just booted has none.
 	probeTimeout = 2 * time.Minute
-	// patience is how long after a probe began launchers wait for it.
+	// patience is the time after the beginning of a probe for which launchers wait for it.
 	patience = 30 * time.Second
 	// retryFirst and retryMost are the pauses after probes that failed.
 	retryFirst, retryMost = time.Minute, 30 * time.Minute
 )
 
-// Prober fills a node's cache with what the launcher's image, mounted on the node, says of itself.
+// Prober fills a node's cache with the capabilities of the launcher's image, which is mounted on the node.
 type Prober struct {
 	Cache *Cache
-	// Root is where the image is mounted.
+	// Root is the mount point of the image.
 	Root string
-	// Variants are those that the node's launchers may be; Changed says that they may be others now.
+	// Variants are the variants of the node's launchers; Changed says that they may have changed.
 	Variants func() []Variant
 	Changed  <-chan struct{}
-	// Probe finds out what a variant can do and gives the files that libvirt keeps of it.
+	// Probe finds out what a variant can do and returns the files in which libvirt caches that.
 	Probe func(ctx context.Context, v Variant) (map[string][]byte, error)
 	Log   *slog.Logger
 	// Found, unless it is nil, is called after each probe, whether it failed or not.
@@ -52,7 +52,7 @@ type attempt struct {
 	done  chan struct{}
 }
 
-// Run probes what is missing, and again after a while what failed, until ctx ends.
+// Run probes missing variants, and failed ones again after a while, until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
 	longer := waits.Doubling(retryFirst, retryMost)
 	pause := longer()
@@ -137,7 +137,7 @@ func (p *Prober) hasFailed(key Key) bool {
 // ErrNotProbed says that there has been no probe yet.
 var ErrNotProbed = errors.New("QEMU has not been probed yet")
 
-// Domain gives libvirt's domain capabilities of a variant: with ErrNotProbed they may come, with any other error not
+// Domain returns libvirt's domain capabilities of a variant: with ErrNotProbed they may come, with any other error not
 // soon.
 func (p *Prober) Domain(v Variant) ([]byte, error) {
 	key, err := NewKey(v, p.stat)
@@ -177,7 +177,7 @@ func (p *Prober) Wait(ctx context.Context, key Key) {
 	}
 }
 
-// stat looks at a file of the image as a process there does: links do not lead out of it.
+// stat looks at a file of the image as a process there does: links do not lead out of the image.
 func (p *Prober) stat(name string) (unix.Stat_t, error) {
 	var stat unix.Stat_t
 	root, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

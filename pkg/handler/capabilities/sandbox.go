@@ -26,7 +26,7 @@ const (
 type Sandbox struct {
 	// Self is the command that calls Enter with the arguments that follow.
 	Self []string
-	// Root is where the launcher's image is mounted, Dev the node's /dev.
+	// Root is the mount point of the launcher's image, Dev the node's /dev.
 	Root, Dev string
 }
 
@@ -54,7 +54,8 @@ func (s Sandbox) Probe(ctx context.Context, v Variant) (map[string][]byte, error
 	return files, nil
 }
 
-// command is this program as the first process of new namespaces; the kernel ends the others there when it ends.
+// command returns the command that runs this program as the first process of new namespaces; the kernel ends the others
+// there when it ends.
 func (s Sandbox) command(ctx context.Context, v Variant) *exec.Cmd {
 	args := append(s.Self[1:len(s.Self):len(s.Self)], "--root="+s.Root, "--dev="+s.Dev)
 	if v.KVM {

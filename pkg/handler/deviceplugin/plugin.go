@@ -33,7 +33,7 @@ const (
 
 // Offer describes the devices of a plugin.
 type Offer interface {
-	// Devices are those of now; changed is closed when there may be others.
+	// Devices returns the present devices; changed is closed when they may have changed.
 	Devices() (devices []*pluginapi.Device, changed <-chan struct{})
 	// Allocate gives a container the devices of these IDs.
 	Allocate(ids []string) (*pluginapi.ContainerAllocateResponse, error)
@@ -167,7 +167,7 @@ func (p *Plugin) Allocate(_ context.Context, request *pluginapi.AllocateRequest)
 	return response, nil
 }
 
-// GetDevicePluginOptions says that nothing beyond Allocate is wanted.
+// GetDevicePluginOptions returns that nothing beyond Allocate is wanted.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
 	return &pluginapi.DevicePluginOptions{}, nil
 }

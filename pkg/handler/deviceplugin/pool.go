@@ -10,15 +10,15 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Unit is one of a resource's, which one container has at a time.
+// Unit is one unit of a resource, which one container has at a time.
 type Unit struct {
 	// ID stays the same as long as the unit does, since the kubelet remembers by it who has it.
 	ID string
 	// Healthy says that it can be given away.
 	Healthy bool
-	// NUMA is the node of the machine that it is on; -1 for none in particular.
+	// NUMA is the node's NUMA node that the unit is on; -1 for none in particular.
 	NUMA int
-	// Nodes are its device nodes, Names what the container gets to know of it.
+	// Nodes are its device nodes, Names the values by which the container learns of it.
 	Nodes, Names []string
 }
 
@@ -74,7 +74,7 @@ func (p *Pool) Devices() ([]*pluginapi.Device, <-chan struct{}) {
 	return devices, p.changed
 }
 
-// Allocate gives units. It is an error if one is not there.
+// Allocate returns units. It is an error if one does not exist.
 func (p *Pool) Allocate(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,7 @@ func (s Shared) Devices() ([]*pluginapi.Device, <-chan struct{}) {
 	return devices, nil
 }
 
-// Allocate gives the device, whichever unit of it.
+// Allocate returns the device, whichever unit is asked for.
 func (s Shared) Allocate([]string) (*pluginapi.ContainerAllocateResponse, error) {
 	return &pluginapi.ContainerAllocateResponse{
 		Devices: []*pluginapi.DeviceSpec{{HostPath: s.Device, ContainerPath: s.Device, Permissions: "rw"}},

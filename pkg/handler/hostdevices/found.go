@@ -34,7 +34,7 @@ type mdevDevice struct {
 
 // usbDevice is a device on USB.
 type usbDevice struct {
-	// port is where it is plugged in: 1-4.2.
+	// port is the USB port that it is plugged into: 1-4.2.
 	port string
 	// vendor and product are numbers, bus and device the kernel's, node is below /dev.
 	vendor, product uint64
@@ -155,7 +155,7 @@ func readMDev(sys fs.FS, dir, name string) (mdevDevice, error) {
 	return device, nil
 }
 
-// numaNode is -1 where the kernel says none.
+// numaNode returns the NUMA node of a device, -1 where the kernel names none.
 func numaNode(sys fs.FS, dir string) (int, error) {
 	text, err := fs.ReadFile(sys, path.Join(dir, "numa_node"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -198,7 +198,7 @@ func readUSB(sys fs.FS, dir, name string) (device usbDevice, ok bool, err error)
 	return device, true, nil
 }
 
-// sortedKeys are the keys of a map in order.
+// sortedKeys returns the keys of a map in order.
 func sortedKeys[T any](m map[string]T) []string {
 	keys := make([]string, 0, len(m))
 	for key := range m {

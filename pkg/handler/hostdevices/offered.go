@@ -14,7 +14,7 @@ import (
 
 // Offered has the devices of a resource.
 type Offered struct {
-	// Variable is the one that names what a container got.
+	// Variable is the variable that names what a container got.
 	Variable string
 	Units    []deviceplugin.Unit
 }
@@ -22,8 +22,8 @@ type Offered struct {
 // vfio is the device by which all others of its kind are used.
 const vfio = "/dev/vfio/vfio"
 
-// Offered gives the resources that virt-handler is to offer, with what the node has of each. dev is the node's /dev: a
-// device without its node is not healthy.
+// Offered returns the resources that virt-handler is to offer, with what the node has of each. dev is the node's /dev:
+// a device without its node is not healthy.
 func (f Found) Offered(permitted *v1.PermittedHostDevices, dev fs.FS) map[string]Offered {
 	out := map[string]Offered{}
 	if permitted == nil {
@@ -82,7 +82,7 @@ func (f Found) Offered(permitted *v1.PermittedHostDevices, dev fs.FS) map[string
 	return out
 }
 
-// underscored is how the name of a type of mediated devices is compared; KubeVirt's.
+// underscored returns the form in which names of types of mediated devices are compared; KubeVirt's.
 func underscored(name string) string { return strings.ReplaceAll(strings.TrimSpace(name), " ", "_") }
 
 // set takes a device for each selector; ok is false when one is missing.

@@ -13,13 +13,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 )
 
-// interval is how often the node is looked at while something is permitted.
+// interval is the time between looks at the node while something is permitted.
 const interval = 20 * time.Second
 
-// Offers keeps a device plugin for each resource that is permitted and of which the node has a device.
+// Offers runs a device plugin for each resource that is permitted and for which the node has a device.
 type Offers struct {
-	// Permitted is what the KubeVirt resource says now, nil for nothing. Changed signals that it may say something
-	// else.
+	// Permitted returns what the KubeVirt resource permits now, nil for nothing. Changed signals that it may have
+	// changed.
 	Permitted func() *v1.PermittedHostDevices
 	Changed   <-chan struct{}
 	// Sys and Dev are the node's /sys and /dev.
@@ -77,7 +77,7 @@ func (o *Offers) Run(ctx context.Context) error {
 	}
 }
 
-// look offers what there is now.
+// look offers the present devices.
 func (o *Offers) look(ctx context.Context, permitted *v1.PermittedHostDevices) {
 	offered := map[string]Offered{}
 	if permitted != nil {
@@ -105,7 +105,7 @@ func (o *Offers) look(ctx context.Context, permitted *v1.PermittedHostDevices) {
 	}
 }
 
-// own are the resources that virt-handler is to offer, whether there is something or not.
+// own returns the resources that virt-handler is to offer, whether there is something or not.
 func own(permitted *v1.PermittedHostDevices) map[string]bool {
 	out := map[string]bool{}
 	if permitted == nil {
@@ -123,7 +123,7 @@ func own(permitted *v1.PermittedHostDevices) map[string]bool {
 	return out
 }
 
-// socket is the file name of a resource's plugin, short enough for any resource.
+// socket returns the file name of a resource's plugin, short enough for any resource.
 func socket(resource string) string {
 	sum := sha256.Sum256([]byte(resource))
 	return "virtkit-" + hex.EncodeToString(sum[:6]) + ".sock"

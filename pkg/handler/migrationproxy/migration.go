@@ -1,8 +1,7 @@
-// Package migrationproxy carries a guest from one node's launcher to another's. Launchers have no credentials and
-// no network of their own to do that with: they talk to unix sockets, behind which the two virt-handlers
-// pass on what is said, over TLS on which both show who they are.
+// Package migrationproxy connects the launchers of a migration. Launchers have no credentials and no network of their
+// own for that: they talk to unix sockets, which the two virt-handlers connect over mutual TLS.
 //
-//	the guest's old node                                             its new node
+//	source node                                                      target node
 //	launcher ─► migration-peer.sock   ─┐                          ┌─► libvirtd's socket   ─► launcher
 //	            migration-memory.sock ─┼─► Outgoing ══TLS══► Server ─► migration-memory.sock
 //	            migration-disks.sock  ─┤                          ├─► migration-disks.sock
@@ -94,8 +93,8 @@ func (s *Server) init() {
 	s.once.Do(func() { s.ctx, s.cancel = context.WithCancel(context.Background()) })
 }
 
-// Handler serves the connections, to virt-handlers whose certificates are the authority's; which node they are of is
-// asked here.
+// Handler serves the connections, to virt-handlers whose certificates the authority has signed; it checks here which
+// node they belong to.
 func (s *Server) Handler() http.Handler {
 	s.init()
 	mux := http.NewServeMux()
@@ -225,8 +224,8 @@ func (c *bufferedConn) Read(p []byte) (int, error) {
 // undivided is a connection whose directions end together.
 type undivided struct{ net.Conn }
 
-// whole is a connection as its channel has it. QEMU ends both directions at once, and one that has died says so by
-// nothing else: a half of its connection must not be left to the other QEMU, which might wait for it.
+// whole returns a connection as its channel needs it. QEMU ends both directions at once, and one that has died says so
+// by nothing else: a half of its connection must not be left to the other QEMU, which might wait for it.
 func whole(conn net.Conn, channel Channel) io.ReadWriteCloser {
 	if channel == Memory || channel == Disks {
 		return undivided{conn}

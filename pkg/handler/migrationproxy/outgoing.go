@@ -24,8 +24,8 @@ type Outgoing struct {
 	active    sync.WaitGroup
 }
 
-// Listen makes the sockets of a migration in the launcher's run directory and passes on what connects to
-// them, to the virt-handler at address.
+// Listen makes the sockets of a migration in the launcher's run directory and connects their clients to the
+// virt-handler at address.
 func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger) (*Outgoing, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &Outgoing{cancel: cancel}

@@ -57,7 +57,7 @@ func ReadProcessor(dir string, hardware *Hardware) (*Processor, error) {
 	return p, nil
 }
 
-// with is the CPU with features besides its own.
+// with returns the CPU with features besides its own.
 func (m *cpuMap) with(cpu CPU, features []string) CPU {
 	out := CPU{Leaves: map[Leaf]Registers{}, MSRs: cpu.MSRs}
 	maps.Copy(out.Leaves, cpu.Leaves)
@@ -73,7 +73,7 @@ func (m *cpuMap) with(cpu CPU, features []string) CPU {
 	return out
 }
 
-// labels are those of a node with the processor; obsolete are models of no use any more.
+// labels returns the labels of a node with the processor; obsolete are models that are not to be used any more.
 func (p *Processor) labels(obsolete map[string]bool) Wanted {
 	out := Wanted{Labels: map[string]string{}, Owned: slices.Concat(ownedByCPU, ownedByHostModel)}
 	set := func(prefix string, names ...string) {
@@ -111,9 +111,9 @@ func (p *Processor) labels(obsolete map[string]bool) Wanted {
 // ErrNotYet says that it is being found out.
 var ErrNotYet = errors.New("not known yet")
 
-// CPULabels returns the labels that describe the CPU which guests of a node can have, of hardware or, where that is nil
-// or the installation emulates all guests, of what QEMU emulates. Both are read when they are first looked at. host
-// gives what libvirt says of the hardware. While that is ErrNotYet, what the node's labels say of it stays; with any
+// CPULabels returns the labels that describe the CPU which guests of a node can have: the hardware's or, where that is
+// nil or the installation emulates all guests, what QEMU emulates. Both are read when they are first looked at. host
+// returns libvirt's description of the hardware. While its error is ErrNotYet, the node's labels for it stay; with any
 // other error the closest model that the hardware has in full stands for it.
 func CPULabels(
 	hardware, emulated func() (*Processor, error), host func() (HostModel, error),

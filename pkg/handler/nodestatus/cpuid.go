@@ -17,7 +17,8 @@ const kvmGetSupportedCPUID = 0xC008AE05
 // maxLeaves bounds what is asked of KVM; the kernel has a bound of 256 itself.
 const maxLeaves = 256
 
-// leafSize is that of struct kvm_cpuid_entry2, bytes: function, index, flags, eax, ebx, ecx, edx and three spare words.
+// leafSize is the size of struct kvm_cpuid_entry2, bytes: function, index, flags, eax, ebx, ecx, edx and three spare
+// words.
 const leafSize = 40
 
 // Leaf is a CPUID function with its index.
@@ -26,7 +27,7 @@ type Leaf struct{ Function, Index uint32 }
 // Registers are the answer of CPUID: EAX, EBX, ECX, EDX.
 type Registers [4]uint32
 
-// supportedCPUID is the CPU that KVM can give to guests, but for its model-specific registers.
+// supportedCPUID returns the CPU that KVM can give to guests, but for its model-specific registers.
 func supportedCPUID(device string) (map[Leaf]Registers, error) {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {

@@ -2,8 +2,8 @@ package nodestatus
 
 import "strings"
 
-// emulatedFeatures are what QEMU 10 emulates of an x86 CPU, in libvirt's words: what its query-cpu-model-expansion of
-// the model max says without KVM. It is the same on every machine.
+// emulatedFeatures are the features of the x86 CPU that QEMU 10 emulates, in libvirt's words: what its
+// query-cpu-model-expansion of the model max returns without KVM. It is the same on every node.
 var emulatedFeatures = strings.Fields(`
 	3dnow 3dnowext 3dnowprefetch abm acpi adx aes apic arat avx avx2 bmi1 bmi2 clflush clflushopt clwb cmov cmp_legacy cr8legacy
 	cx16 cx8 de erms f16c fma fpu fsgsbase fsrc fsrm fsrs fxsr fzrm hypervisor la57 lahf_lm lm mca mce mmx mmxext monitor movbe
@@ -12,5 +12,5 @@ var emulatedFeatures = strings.Fields(`
 	xsaveerptr xsaveopt
 `)
 
-// emulatedVendor is what QEMU calls the maker of such a CPU.
+// emulatedVendor is QEMU's name for the vendor of such a CPU.
 const emulatedVendor = "AMD"

@@ -11,7 +11,7 @@ import (
 // maxHostFeatures bounds what a host model may name; libvirt knows some 400 features.
 const maxHostFeatures = 1000
 
-// labelName is what the end of a label may be.
+// labelName matches what may end a label's key.
 var labelName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 
 // HostModel is the CPU that libvirt gives a guest of a node whose model is host-model: a model with features beside its

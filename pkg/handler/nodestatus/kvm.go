@@ -16,8 +16,8 @@ const kvmGetAPIVersion, kvmAPIVersion = 0xAE00, 12
 // (kvm_pvm) that cannot run ordinary guests.
 var hardware = []string{"kvm_intel", "kvm_amd"}
 
-// KVM reports whether the node has hardware virtualization: a /dev/kvm that answers and belongs to a
-// module for it, or, on other architectures, one that answers. The error says what is missing.
+// KVM reports whether the node has hardware virtualization: a /dev/kvm that answers and belongs to a module for it; on
+// other architectures, a /dev/kvm that answers. The error says what is missing.
 func KVM(device, modules, arch string) error {
 	if arch == "amd64" {
 		found := false

@@ -31,10 +31,10 @@ const maxMSRs = 4096
 // Hardware is KVM's description of a node.
 type Hardware struct {
 	CPU
-	// Enlightenments are what KVM has of Hyper-V, in KubeVirt's words.
+	// Enlightenments are the Hyper-V enlightenments that KVM offers, in KubeVirt's words.
 	Enlightenments []string
-	// TSC is how often a guest's time stamp counter ticks a second, 0 where it is not known; TSCScalable says that KVM
-	// can make it tick otherwise.
+	// TSC is the frequency of a guest's time stamp counter, ticks a second, 0 where it is not known; TSCScalable says
+	// that KVM can change it.
 	TSC         int64
 	TSCScalable bool
 }
@@ -100,7 +100,7 @@ func ReadHardware(device string) (*Hardware, error) {
 	return hardware, nil
 }
 
-// request is an ioctl whose argument is a number.
+// request makes an ioctl whose argument is a number.
 func request(f *os.File, number, argument uintptr) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), number, argument)
 	if errno != 0 {
@@ -109,7 +109,7 @@ func request(f *os.File, number, argument uintptr) (int, error) {
 	return int(n), nil
 }
 
-// exchange is an ioctl that reads and writes a buffer.
+// exchange makes an ioctl that reads and writes a buffer.
 func exchange(f *os.File, number uintptr, buffer []byte) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), number, uintptr(unsafe.Pointer(&buffer[0])))
 	runtime.KeepAlive(buffer)
@@ -173,7 +173,7 @@ func tsc(f *os.File) (frequency int64, scalable bool, err error) {
 	defer cpu.Close()
 	khz, err := request(cpu, kvmGetTSC, 0)
 	if err != nil {
-		return 0, false, nil // the machine's counter is not steady
+		return 0, false, nil // the node's counter is not steady
 	}
 	return int64(khz) * 1000, control > 0, nil
 }

@@ -18,12 +18,12 @@ import (
 type Wanted struct {
 	// Labels are those that it is to have.
 	Labels map[string]string
-	// Owned are keys, and beginnings of keys that end in a slash, of which it is to have no others.
+	// Owned are the keys, and prefixes of keys that end in a slash, of which the node is to have no others.
 	Owned []string
 }
 
-// Labels says what of the node guests are scheduled by. With an error it leaves out, of Owned too, what it could not
-// find out.
+// Labels returns the labels of the node by which guests are scheduled. With an error it leaves out, of Owned too, what
+// it could not find out.
 type Labels func() (Wanted, error)
 
 // All joins labels.
@@ -47,7 +47,7 @@ func (w *Wanted) owns(key string) bool {
 	})
 }
 
-// change is what has to be written to labels that a node has: nil takes one away.
+// change returns what has to be written to the labels that a node has: nil removes one.
 func (w *Wanted) change(has map[string]string) map[string]*string {
 	out := map[string]*string{}
 	for key := range has {
@@ -63,8 +63,8 @@ func (w *Wanted) change(has map[string]string) map[string]*string {
 	return out
 }
 
-// CPUManager gives the label kubevirt.io/cpumanager of a node whose kubelet gives containers CPUs of their own, by the
-// state that it keeps in its directory.
+// CPUManager returns the label kubevirt.io/cpumanager of a node whose kubelet gives containers CPUs of their own, by
+// the state that it keeps in its directory.
 func CPUManager(kubelet string) Labels {
 	return func() (Wanted, error) {
 		static, err := staticCPUs(filepath.Join(kubelet, "cpu_manager_state"))
@@ -75,7 +75,7 @@ func CPUManager(kubelet string) Labels {
 	}
 }
 
-// flags are labels that are "true" or not there.
+// flags returns labels that are "true" or not there.
 func flags(set map[string]bool) Wanted {
 	out := Wanted{Labels: map[string]string{}}
 	for key, on := range set {

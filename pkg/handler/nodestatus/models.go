@@ -228,7 +228,7 @@ func (m *cpuMap) needs(name string, depth int) ([]string, bool) {
 }
 
 // closest returns the model among some that describes a CPU best: one of its maker's and, where there is such, made for
-// its family and model, to which fewest features have to be added. These are what the CPU has beyond it.
+// its family and model, to which fewest features have to be added. beyond are the CPU's features that the model lacks.
 func (m *cpuMap) closest(cpu *CPU, models []string) (name string, beyond []string) {
 	vendor, is := m.vendor(cpu), signatureOf(cpu.Leaves[Leaf{Function: 1}][0])
 	features := m.featuresOf(cpu)
@@ -265,7 +265,7 @@ func signatureOf(eax uint32) signature {
 	return s
 }
 
-// vendor is the CPU's maker as libvirt calls it, "" for one that it does not know.
+// vendor returns the CPU's maker as libvirt calls it, "" for one that it does not know.
 func (m *cpuMap) vendor(cpu *CPU) string {
 	r := cpu.Leaves[Leaf{}]
 	var text strings.Builder

@@ -1,7 +1,6 @@
-// Package nodestatus writes to a Node that it can run virtual machines: the label
-// kubevirt.io/schedulable, and a heartbeat annotation that virt-controller watches. One patch a minute
-// carries both; its answer is the node, so that the labels by which guests are scheduled are written only when they
-// are not what they are to be.
+// Package nodestatus writes to a Node that it can run VMs: the label kubevirt.io/schedulable, and a heartbeat
+// annotation that virt-controller watches. One patch a minute carries both; its answer is the node, so that the labels
+// by which guests are scheduled are written only when they differ.
 package nodestatus
 
 import (
@@ -42,14 +41,14 @@ type Heartbeat struct {
 	Now   func() time.Time
 	// Host is the annotation names.AnnotationHost.
 	Host string
-	// Labels is looked at after each heartbeat; nil is none.
+	// Labels is looked at after each heartbeat; nil means none.
 	Labels Labels
 	// Saw is called with the node after each heartbeat, unless it is nil.
 	Saw func(*corev1.Node)
 	// Took is called with the time (see boottime) before each heartbeat was sent that the API server has taken, unless
 	// it is nil.
 	Took func(sent time.Duration)
-	// Address is the annotation names.AnnotationHandlerAddress; empty is none.
+	// Address is the annotation names.AnnotationHandlerAddress; "" means none.
 	Address string
 	// Settle is called with the node after each heartbeat and returns annotations to change, nil being to remove one.
 	// They are written if nobody has changed the Node meanwhile, so that a write that is late can never undo one that
@@ -61,7 +60,7 @@ type Heartbeat struct {
 	// order, empty for none. Paused is called when the API server has taken it.
 	Pause  func() string
 	Paused func()
-	// Every is how often to beat; Period unless set.
+	// Every returns the interval of the heartbeat; Period unless set.
 	Every func() time.Duration
 	// Wake asks for a heartbeat now; nil never does.
 	Wake <-chan struct{}
@@ -102,7 +101,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	}
 }
 
-// farewell is the last heartbeat: the node takes no more guests, and those that it has do not end when the next
+// farewell sends the last heartbeat: the node takes no more guests, and those that it has do not end when the next
 // virt-handler is late.
 func (h *Heartbeat) farewell(ctx context.Context) error {
 	pause := ""
@@ -156,7 +155,7 @@ func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
 	return err
 }
 
-// settle writes what is to be changed on condition that the Node is as it was answered.
+// settle writes the changes on condition that the Node is as it was answered.
 func (h *Heartbeat) settle(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	if h.Settle == nil {
 		return node, nil
@@ -207,8 +206,8 @@ func (h *Heartbeat) beat(schedulable bool, pause string) ([]byte, error) {
 	return Patch(schedulable, h.Now(), more)
 }
 
-// Patch returns the merge patch of one heartbeat. The annotation's value is the time in JSON, quotes
-// included, which is how KubeVirt writes it. annotations are written besides.
+// Patch returns the merge patch of one heartbeat. The annotation's value is the time in JSON, quotes included, as
+// KubeVirt writes it. annotations are written besides.
 func Patch(schedulable bool, now time.Time, annotations map[string]string) ([]byte, error) {
 	stamp, err := json.Marshal(metav1.NewTime(now))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Confidential gives the labels kubevirt.io/sev, sev-es, sev-snp and tdx of a node whose kernel encrypts guests'
+// Confidential returns the labels kubevirt.io/sev, sev-es, sev-snp and tdx of a node whose kernel encrypts guests'
 // memory, as the modules of KVM in modules (/sys/module) say.
 func Confidential(modules string) Labels {
 	on := func(module, parameter string) bool {
@@ -27,8 +27,8 @@ func Confidential(modules string) Labels {
 	}
 }
 
-// Realtime gives the label kubevirt.io/realtime of a node whose kernel lets tasks with real-time priority run without a
-// limit, as its proc says.
+// Realtime returns the label kubevirt.io/realtime of a node whose kernel lets tasks with real-time priority run without
+// a limit, as its proc says.
 func Realtime(proc string) Labels {
 	return func() (Wanted, error) {
 		data, err := os.ReadFile(filepath.Join(proc, "sys/kernel/sched_rt_runtime_us"))

@@ -144,7 +144,7 @@ func Prune(ctx context.Context, to *Process, target string) error {
 }
 
 // inNamespaces runs f on a thread of its own, which may enter the processes' mount namespaces and ends with f. f must
-// do nothing but system calls: its root is that of the namespace. It goes on when ctx ends, so it must not touch the
+// make nothing but system calls: its root is the namespace's. It goes on when ctx ends, so it must not touch the
 // processes, which their owner may close then.
 func inNamespaces(ctx context.Context, of []*Process, f func(enter func(int) error) error) error {
 	var namespaces []*os.File

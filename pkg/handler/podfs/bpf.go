@@ -25,7 +25,7 @@ type deviceRule struct {
 	access       uint16 // mknod 1, read 2, write 4
 }
 
-// defaultRules is what container runtimes allow every container.
+// defaultRules returns the rules that container runtimes give every container.
 func defaultRules() []deviceRule {
 	rules := []deviceRule{
 		{unix.BPF_DEVCG_DEV_CHAR, -1, -1, unix.BPF_DEVCG_ACC_MKNOD},
@@ -55,8 +55,8 @@ func allowUnified(group string, rules []deviceRule) error {
 	return nil
 }
 
-// filter is the program that allows what one of the rules does. Its input is struct bpf_cgroup_dev_ctx of linux/bpf.h:
-// kind and access in the halves of a word, then major and minor.
+// filter returns the program that allows what one of the rules does. Its input is struct bpf_cgroup_dev_ctx of
+// linux/bpf.h: kind and access in the halves of a word, then major and minor.
 func filter(rules []deviceRule) asm.Instructions {
 	const result, input, kind, access, major, minor, scratch = asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5, asm.R6
 	program := asm.Instructions{
@@ -125,7 +125,7 @@ func addFilter(group *os.File, rules []deviceRule) error {
 	return nil
 }
 
-// attachedFilters are the device programs of a control group.
+// attachedFilters returns the device programs of a control group.
 func attachedFilters(group *os.File) ([]link.AttachedProgram, error) {
 	found, err := link.QueryPrograms(link.QueryOptions{Target: int(group.Fd()), Attach: ebpf.AttachCGroupDevice})
 	if err != nil {

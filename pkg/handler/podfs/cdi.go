@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cdiDirs are where the node describes devices that are known by a name (Container Device Interface).
+// cdiDirs are the directories in which the node describes devices that are known by a name (Container Device
+// Interface).
 var cdiDirs = []string{"/etc/cdi", "/var/run/cdi"}
 
 const (
@@ -22,7 +23,7 @@ const (
 	maxDescriptions = 1024
 )
 
-// cdiEdits is what is done to a container that gets a device.
+// cdiEdits holds the changes to a container that gets a device.
 type cdiEdits struct {
 	DeviceNodes []struct{ Path, HostPath, Permissions string }
 }
@@ -37,7 +38,7 @@ type cdiDescription struct {
 	ContainerEdits cdiEdits
 }
 
-// cdiGrants are the device nodes of devices that are known by names, KIND=NAME.
+// cdiGrants returns the device nodes of devices that are known by names, KIND=NAME.
 func cdiGrants(node *Process, devices []string) ([]grant, error) {
 	if len(devices) == 0 {
 		return nil, nil

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// groupDir is the directory of the control group by which the process may use devices, and whether it is of cgroup v1.
-// proc is where procfs of the host's PID namespace is mounted.
+// groupDir returns the directory of the control group by which the process may use devices, and whether it is of cgroup
+// v1. proc is the mount point of procfs in the host's PID namespace.
 func (p *Process) groupDir(proc string) (dir string, v1 bool, err error) {
 	text, err := p.read("cgroup", 64<<10)
 	if err != nil {
@@ -33,7 +33,7 @@ func (p *Process) groupDir(proc string) (dir string, v1 bool, err error) {
 	return filepath.Join(mounts, group.path), group.v1, nil
 }
 
-// processes are the IDs of the processes in the container.
+// processes returns the IDs of the processes in the container.
 func (p *Process) processes(proc string) ([]int, error) {
 	dir, _, err := p.groupDir(proc)
 	if err != nil {

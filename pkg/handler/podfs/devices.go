@@ -19,7 +19,7 @@ type Device = beneath.Device
 // Block and Char are devices of a number.
 func Block(number uint64) Device { return Device{Kind: unix.S_IFBLK, Number: number} }
 
-// Char is a character device of a number.
+// Char returns a character device of a number.
 func Char(number uint64) Device { return Device{Kind: unix.S_IFCHR, Number: number} }
 
 // The number of /dev/net/tun.
@@ -53,7 +53,7 @@ func (p *Process) inDev(name string, do func(dev *beneath.Dir, below string) err
 	return do(dev, below)
 }
 
-// EnsureTun makes /dev/net/tun in the pod, for every user of it. A container's default device rules allow its use.
+// EnsureTun makes /dev/net/tun in the pod, for every user there. A container's default device rules allow its use.
 func (p *Process) EnsureTun() error {
 	dev, err := p.dev()
 	if err != nil {
@@ -145,7 +145,7 @@ func giveDevices(dev *beneath.Dir, name string, granted Devices, depth int) erro
 	return nil
 }
 
-// giveIfGranted is giveDevice for a device that may be another's.
+// giveIfGranted does what giveDevice does, for a device that may be another's.
 func giveIfGranted(dev *beneath.Dir, name string, granted Devices) error {
 	node, err := dev.Find(name)
 	if err != nil {
@@ -202,7 +202,7 @@ func (p *Process) RemoveBlock(name string) error {
 	})
 }
 
-// cutDir is a path relative to a directory that it is below.
+// cutDir returns a path relative to a directory that it is below.
 func cutDir(name, dir string) (string, bool) {
 	if path.Clean(name) != name || len(name) <= len(dir)+1 || name[:len(dir)+1] != dir+"/" {
 		return "", false

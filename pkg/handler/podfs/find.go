@@ -16,8 +16,8 @@ import (
 // maxMountInfo bounds what is read of a process's mounts, bytes.
 const maxMountInfo = 4 << 20
 
-// FindMounted finds a process of a pod that has something mounted at a path. proc is where procfs of the host's PID
-// namespace is mounted.
+// FindMounted finds a process of a pod that has something mounted at a path. proc is the mount point of procfs in the
+// host's PID namespace.
 func FindMounted(proc string, pod types.UID, at string) (*Process, error) {
 	return findProcess(proc, pod, at+" mounted", func(p *Process) (bool, error) { return p.Mounted(at) })
 }
@@ -56,7 +56,7 @@ func findProcess(proc string, pod types.UID, what string, has func(*Process) (bo
 	return nil, fmt.Errorf("no process of pod %s has %s: %w", pod, what, fs.ErrNotExist)
 }
 
-// processes are the process IDs in procfs.
+// processes returns the process IDs in procfs.
 func processes(proc string) ([]int, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -144,7 +144,7 @@ func KubeletDevice(podsDir, proc string, pod types.UID, at string) (uint64, erro
 	return 0, fmt.Errorf("pod %s has a device at %s that the kubelet did not put there", pod, at)
 }
 
-// deviceIn is the number of the block device that a pod has at a path.
+// deviceIn returns the number of the block device that a pod has at a path.
 func deviceIn(proc string, pod types.UID, at string) (uint64, error) {
 	var stat unix.Stat_t
 	p, err := findProcess(proc, pod, at, func(p *Process) (bool, error) {
@@ -159,7 +159,7 @@ func deviceIn(proc string, pod types.UID, at string) (uint64, error) {
 	return blockOf(at, stat)
 }
 
-// mappedDevice is the number of the device that one of the kubelet's names is for.
+// mappedDevice returns the number of the device that one of the kubelet's names is for.
 func mappedDevice(proc string, pod types.UID, name string) (uint64, error) {
 	link, err := os.Readlink(name)
 	if err != nil {

@@ -37,9 +37,9 @@ const (
 )
 
 // Granted returns the devices that the kubelet has granted to the launcher of a pod: those of device plugins, by the
-// record that the kubelet keeps of them, and the block devices of its claims, by the kubelet's directory of the pod.
-// Nothing of the pod is asked. pluginsDir is the kubelet's device plugin directory, podsDir its pod directory, proc is
-// where procfs of the host's PID namespace is mounted.
+// kubelet's own record, and the block devices of its claims, by the kubelet's directory of the pod. It asks the pod for
+// nothing. pluginsDir is the kubelet's device plugin directory, podsDir its pod directory, proc the mount point of
+// procfs in the host's PID namespace.
 func Granted(proc, podsDir, pluginsDir string, pod types.UID) (Devices, error) {
 	devices := Devices{}
 	record, err := pluginGrants(pluginsDir, pod)
@@ -74,7 +74,7 @@ type grant struct {
 	access uint16
 }
 
-// recorded is what device plugins have had given to a container: device nodes, and devices by their names (see
+// recorded holds what device plugins have given to a container: device nodes, and devices by their names (see
 // cdiGrants).
 type recorded struct {
 	nodes []grant
@@ -211,7 +211,7 @@ func (d Devices) add(node *Process, g grant, depth int) error {
 	return nil
 }
 
-// kubeletMaps are the kubelet's names for the block devices of a pod's claims.
+// kubeletMaps returns the kubelet's names for the block devices of a pod's claims.
 func kubeletMaps(podsDir string, pod types.UID) ([]string, error) {
 	if err := records.ValidUID(pod); err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func kubeletMaps(podsDir string, pod types.UID) ([]string, error) {
 	return maps, nil
 }
 
-// rules are what allows devices, in a fixed order.
+// rules returns the rules that allow the devices, in a fixed order.
 func (d Devices) rules() []deviceRule {
 	rules := make([]deviceRule, 0, len(d))
 	for device, access := range d {

@@ -11,13 +11,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// imageUnit is what the size of a new image is a multiple of, bytes.
+// imageUnit is the unit, bytes, to which the size of a new image is rounded.
 const imageUnit = 1 << 20
 
-// EnsureImage makes sure that there is an image of a name in a directory of the pod, which is one of the node's. One
-// that is not there is made, the launcher's user's, sparse, of size bytes, rounded down to MiB; with size 0 the
-// launcher is left to miss it. Nobody ever sees it of another size. One that is there stays as it is, its owner, too:
-// it may be anybody's.
+// EnsureImage makes sure that an image of a name exists in a directory of the pod, which is the node's. A missing image
+// is made, the launcher's user's, sparse, of size bytes, rounded down to MiB; with size 0 none is made, and the
+// launcher reports that. Nobody ever sees it with another size. An existing one stays as it is, its owner, too: it may
+// be anybody's.
 func (p *Process) EnsureImage(directory, name string, size int64) error {
 	root, err := beneath.Root(p.proc)
 	if err != nil {

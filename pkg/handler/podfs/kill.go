@@ -38,8 +38,8 @@ func Launchers(podsDir string) ([]types.UID, error) {
 // killPasses bounds how often Kill looks for processes that came about while it killed others.
 const killPasses = 5
 
-// Kill ends every process in a pod's cgroups with SIGKILL, and says how many there were. It does not wait for
-// their end. proc is procfs of the host's PID namespace, in which the caller must be.
+// Kill ends every process in a pod's cgroups with SIGKILL, and returns how many there were. It does not wait for their
+// end. proc is procfs of the host's PID namespace, in which the caller must be.
 func Kill(proc string, pod types.UID) (int, error) {
 	killed := map[int]bool{}
 	for range killPasses {
@@ -75,7 +75,7 @@ func killOnce(proc string, pod types.UID, killed map[int]bool) error {
 	return wrong
 }
 
-// errOther is of a process that is not the pod's.
+// errOther reports a process that is not the pod's.
 var errOther = errors.New("not in the pod")
 
 // killIn kills a process if it is the pod's. The handle on it is taken before it is looked at: should its number

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AllowLocked lets each process of the container lock so many bytes of memory, and each that it starts from now on.
-// None is allowed less than before. proc is where procfs of the host's PID namespace is mounted.
+// AllowLocked lets each process of the container, and each that it starts from now on, lock that many bytes of memory.
+// None is allowed less than before. proc is the mount point of procfs in the host's PID namespace.
 func (p *Process) AllowLocked(proc string, bytes uint64) error {
 	// The launcher first: whom it starts afterwards has its limit, and whom it started before is in the list.
 	if err := allowLocked(p.PID, bytes); err != nil {

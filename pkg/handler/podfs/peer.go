@@ -20,8 +20,8 @@ import (
 
 // Peer finds the process that serves a launcher's socket, to which conn is a connection, and makes sure that it is the
 // launcher: it runs in the pod, in the container `compute`, as the launcher's user. Others in the pod may write the
-// directory that the socket lies in. proc is where procfs of the host's PID namespace is mounted, podsDir the kubelet's
-// pod directory.
+// directory that the socket lies in. proc is the mount point of procfs in the host's PID namespace, podsDir the
+// kubelet's pod directory.
 func Peer(conn *net.UnixConn, proc, podsDir string, pod types.UID) (*Process, error) {
 	cred, handle, err := credentials(conn)
 	if err != nil {
@@ -49,7 +49,8 @@ func Peer(conn *net.UnixConn, proc, podsDir string, pod types.UID) (*Process, er
 	return p, nil
 }
 
-// credentials are those of who listens, and a handle on the process, -1 where the kernel gives none (before Linux 6.5).
+// credentials returns the credentials of the process that listens, and a handle on it, -1 where the kernel gives none
+// (before Linux 6.5).
 func credentials(conn *net.UnixConn) (cred *unix.Ucred, handle int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -97,8 +98,8 @@ func (p *Process) isLauncher(podsDir string, handle int) error {
 	return nil
 }
 
-// terminationLog is where the kubelet mounts the file for a container's termination message; launchers and attachment
-// pods leave it so.
+// terminationLog is the path at which the kubelet mounts the file for a container's termination message; launchers and
+// attachment pods leave it so.
 const terminationLog = "/dev/termination-log"
 
 // inContainer reports whether the process sees the files of a container of its pod. What the API says of containers

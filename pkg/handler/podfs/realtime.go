@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// realtimePriority is that of a vCPU, the least above all others; KubeVirt's.
+// realtimePriority is the priority of a vCPU, the least above all others; KubeVirt's.
 const realtimePriority = 1
 
-// vcpuThread is how QEMU calls the thread of a vCPU.
+// vcpuThread matches QEMU's name for the thread of a vCPU.
 var vcpuThread = regexp.MustCompile(`^CPU ([0-9]{1,5})/(KVM|TCG)$`)
 
-// Realtime has those vCPUs of the guest in the process's container run with real-time priority whose number says so in
-// real, and reports whether it has found each. Threads that have it stay as they are. proc is where procfs of the
-// host's PID namespace is mounted.
+// Realtime gives real-time priority to those vCPUs of the guest in the process's container whose numbers are true in
+// real, and reports whether it has found each. Threads that have it stay as they are. proc is the mount point of procfs
+// in the host's PID namespace.
 func (p *Process) Realtime(proc string, real []bool) (all bool, err error) {
 	pids, err := p.processes(proc)
 	if err != nil {

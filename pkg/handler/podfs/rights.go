@@ -26,11 +26,11 @@ type Rights struct {
 	mu sync.Mutex
 }
 
-// given is what was given to a pod: devices by what they are for.
+// given holds what was given to a pod: devices by their use.
 type given map[string]Device
 
-// Allow lets the process's container use a device. use is what it is for, and has one device at a time. It may be done
-// again.
+// Allow lets the process's container use a device. use names the purpose, which has one device at a time. Allow may be
+// repeated.
 func (r *Rights) Allow(p *Process, use string, device Device) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func setRule(group string, device Device, access uint16) error {
 	return nil
 }
 
-// lettersOf is the opposite of accessOf.
+// lettersOf is the inverse of accessOf.
 func lettersOf(access uint16) string {
 	letters := ""
 	for _, l := range []struct {
@@ -152,14 +152,14 @@ func (r *Rights) save(pod types.UID, record given) error {
 	return r.store().Save(pod, &record)
 }
 
-// Forget removes what is kept for a pod, whose container is gone.
+// Forget removes the record of a pod whose container is gone.
 func (r *Rights) Forget(pod types.UID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.save(pod, nil)
 }
 
-// KeepOnly removes what is kept for other pods.
+// KeepOnly removes the records of other pods.
 func (r *Rights) KeepOnly(exists func(types.UID) bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -95,7 +95,7 @@ func (r *Run) Read(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// Tail reads the last n bytes of a regular file, or all of it when it is shorter.
+// Tail reads the last n bytes of a regular file, or the whole file when it is shorter.
 func (r *Run) Tail(name string, n int64) ([]byte, error) {
 	f, size, err := r.OpenRegular(name)
 	if err != nil {
@@ -176,7 +176,7 @@ func WaitSocket(ctx context.Context, podsDir string, pod types.UID, name string)
 	}
 }
 
-// child is the entry of dir on the way to path.
+// child returns the entry of dir on the way to path.
 func child(dir, path string) string {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // miscMajor is the major number of the kernel's miscellaneous devices.
 const miscMajor = 10
 
-// userfault is how the kernel calls the device, and what it is used for.
+// userfault is the kernel's name for the device, and the name of its use.
 const userfault = "userfaultfd"
 
 // ErrNoUserfault says that the node's kernel has no userfaultfd.

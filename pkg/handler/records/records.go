@@ -1,4 +1,4 @@
-// Package records keeps what virt-handler has to know of a pod across its own restarts: one JSON file a pod, in a
+// Package records stores what virt-handler has to know of a pod across its own restarts: one JSON file a pod, in a
 // directory that only virt-handler can write.
 package records
 
@@ -24,7 +24,7 @@ type Store[T any] struct {
 	What string
 }
 
-// Load reads what is kept for a pod; nil when there is nothing.
+// Load reads the record of a pod; nil when there is none.
 func (s Store[T]) Load(pod types.UID) (*T, error) {
 	file, err := s.file(pod)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s Store[T]) Load(pod types.UID) (*T, error) {
 	return record, nil
 }
 
-// Save keeps record for a pod, all of it or, when it fails, what was kept before.
+// Save stores the record of a pod, all of it or, when it fails, leaves the record from before.
 func (s Store[T]) Save(pod types.UID, record *T) error {
 	file, err := s.file(pod)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s Store[T]) Remove(pod types.UID) error {
 	return s.remove(file)
 }
 
-// Pods are those for which something is kept.
+// Pods returns the pods that have a record.
 func (s Store[T]) Pods() ([]types.UID, error) {
 	var out []types.UID
 	err := s.each(func(name string) error {
@@ -113,7 +113,7 @@ func (s Store[T]) remove(file string) error {
 	return nil
 }
 
-// file is where a pod's record lies. A UID that could name another file is refused.
+// file returns the path of a pod's record. It refuses a UID that could name another file.
 func (s Store[T]) file(pod types.UID) (string, error) {
 	if err := ValidUID(pod); err != nil {
 		return "", err

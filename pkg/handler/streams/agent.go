@@ -17,7 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
-// agentRoutes are the paths that the guest agent answers.
+// agentRoutes adds the paths that the guest agent answers.
 func (s *Server) agentRoutes(mux *http.ServeMux, vmi string) {
 	mux.HandleFunc("GET "+vmi+"guestosinfo", s.ask(func(i *v1.VirtualMachineInstanceGuestAgentInfo) any {
 		i.TypeMeta = metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachineInstanceGuestAgentInfo"}
@@ -121,7 +121,7 @@ func (s *Server) quiesce(w http.ResponseWriter, r *http.Request, after time.Dura
 	}{quiesced[answer.Quiesced], saved(answer.Memory)})
 }
 
-// saved is what the launcher says of the guest's memory.
+// saved returns the launcher's report on the guest's memory.
 func saved(memory *launcherpb.SavedMemory) *savedmemory.Saved {
 	if memory == nil {
 		return nil

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// chunk is how much is read from the guest at once, bytes.
+	// chunk is the most that is read from the guest at once, bytes.
 	chunk = 32 << 10
-	// queued is how many chunks may wait for a client before the guest has to.
+	// queued is the number of chunks that may wait for a client before the guest has to.
 	queued = 8
-	// stall is how long a client may take for one chunk. A slow client slows the guest's output down;
-	// one that takes nothing for so long is cut off, so that nobody's sleeping laptop holds up a guest.
+	// stall is the time that a client may take for one chunk. A slow client slows the guest's output down; one that
+	// takes nothing for so long is cut off, so that nobody's sleeping laptop holds up a guest.
 	stall = 10 * time.Second
 )
 

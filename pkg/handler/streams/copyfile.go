@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
-// copyRoom is what one copy holds at the most, bytes: a frame from the client, and a message to or from the launcher.
+// copyRoom is the most that one copy holds, bytes: a frame from the client, and a message to or from the launcher.
 const copyRoom = 2 * exec.MaxFrame
 
 // copyFile serves one copy of a file to or from the guest: it has the launcher copy, and passes on what each side
@@ -157,10 +157,10 @@ func answerCopy(
 	}
 }
 
-// bounded is a launcher's text of the length that a path may have.
+// bounded returns a launcher's text of the length that a path may have.
 func bounded(text string) string { return text[:min(len(text), copyfile.MaxPath)] }
 
-// copyFailed says why nothing was copied.
+// copyFailed returns the result that says why nothing was copied.
 func copyFailed(vmi types.NamespacedName, err error) copyfile.Result {
 	status := statusOf(vmi, err)
 	about := func(reason metav1.StatusReason) {

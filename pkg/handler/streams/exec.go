@@ -91,7 +91,7 @@ func runProgram(ctx context.Context, c *orderer, request *launcherpb.ExecRequest
 	}
 }
 
-// failed says why there is no exit code.
+// failed returns the result that says why there is no exit code.
 func failed(vmi types.NamespacedName, err error) exec.Result {
 	status := statusOf(vmi, err)
 	switch grpcstatus.Code(err) {

@@ -24,7 +24,7 @@ var (
 	}
 )
 
-// life is a context that ends when the guest of a VMI is gone from this node.
+// life returns a context that ends when the guest of a VMI is gone from this node.
 func (s *Server) life(vmi types.NamespacedName) context.Context {
 	if s.Guest == nil {
 		return context.Background()

@@ -25,11 +25,11 @@ const (
 	maxLog = 8 << 20
 	// maxOffsets bounds the file that says how long a log was when, bytes.
 	maxOffsets = 64 << 10
-	// follow is how often a log that is followed is looked at.
+	// follow is the interval of looks at a log that is followed.
 	follow = 200 * time.Millisecond
-	// lastWrite is what a client that does not read gets when the server ends.
+	// lastWrite is the time that a client that does not read gets when the server ends.
 	lastWrite = time.Second
-	// overlap is how much of what was sent is remembered, to find the place again in a log that was cut.
+	// overlap is the number of bytes remembered of what was sent, to find the place again in a log that was cut.
 	overlap = 256
 )
 
@@ -93,7 +93,7 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	s.followLog(w, r, pod, text)
 }
 
-// past is where what the request wants of a log of a size begins.
+// past returns the offset in a log of a size at which the part that the request asks for begins.
 func past(text *logText, size int64, run *podfs.Run, file string, r *http.Request) (int64, error) {
 	query := r.URL.Query()
 	begin := max(0, size-maxLog)
@@ -129,7 +129,7 @@ func past(text *logText, size int64, run *podfs.Run, file string, r *http.Reques
 	return begin, nil
 }
 
-// sizeAt is how long a log was at a time at the latest, from its offsets; 0 when they do not reach back.
+// sizeAt returns the greatest size that a log can have had at a time, from its offsets; 0 when they do not reach back.
 func sizeAt(offsets []byte, at time.Time) int64 {
 	size := int64(0)
 	for line := range strings.Lines(string(offsets)) {

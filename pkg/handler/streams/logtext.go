@@ -15,7 +15,7 @@ import (
 type logText struct {
 	of     *os.File
 	offset int64
-	// last is what came right before offset, up to overlap bytes, to find the place again in a log that was cut.
+	// last holds the bytes right before offset, up to overlap, to find the place again in a log that was cut.
 	last []byte
 	// flush, if not nil, is called after each piece.
 	flush func() error

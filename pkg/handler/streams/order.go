@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// requestWithin is how long a client may take to say what to do. Its standard input may take longer.
+	// requestWithin is the time in which a client must send its request. Its standard input may take longer.
 	requestWithin = 30 * time.Second
-	// maxHeld is how much a node holds for clients at a time, bytes: standard input of programs that are about to run,
-	// and logs on their way. Whoever may ask for them of one guest cannot use up the memory of a component that all
+	// maxHeld bounds what a node holds for clients at a time, bytes: standard input of programs that are about to run,
+	// and logs on their way. A user who may ask for them of one guest cannot use up the memory of a component that all
 	// guests of the node need.
 	maxHeld = 64 << 20
 )
 
 var (
-	// errBusy is for a client for whom there is no room.
+	// errBusy is the error for a client for whom there is no room.
 	errBusy = apierrors.NewTooManyRequests("virt-handler holds as much for other clients as it can; try again", 1)
 	// errLeft is the end of a client that has not said all.
 	errLeft = errors.New("the client has left")
@@ -58,7 +58,7 @@ type orderer struct {
 	vmi      types.NamespacedName
 	launcher launcherpb.LauncherClient
 	conn     *stream.Conn
-	// room is what is held for the client.
+	// room accounts for what is held for the client.
 	room *held
 	// leave ends what is done for the client.
 	leave context.CancelFunc
@@ -68,7 +68,7 @@ type orderer struct {
 
 // order is something that clients have launchers do: run a program, copy a file.
 type order[Request, Result any] struct {
-	// ended is what the end of virt-handler means for it, for the client.
+	// ended tells the client what the end of virt-handler means for the order.
 	ended string
 	// channel is the one of the result.
 	channel exec.Channel

@@ -92,8 +92,8 @@ func portOf(r *http.Request) (port uint16, protocol string, err error) {
 	return uint16(n), protocol, nil
 }
 
-// notForwarded says why a guest's port was not reached. The reasons are the stream package's, so that a
-// client can distinguish a port that nobody listens on from a guest that is not there.
+// notForwarded returns the error that says why a guest's port was not reached. The reasons are the stream package's, so
+// that a client can distinguish a port that nobody listens on from a guest that is not there.
 func notForwarded(err error, vmi types.NamespacedName, protocol string, port uint16) error {
 	status := metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict,
@@ -158,7 +158,7 @@ func (d *datagrams) Close() error {
 	return d.Conn.Close()
 }
 
-// passing are errors of one datagram, not of the socket.
+// passing reports whether an error is about one datagram, not about the socket.
 func passing(err error) bool {
 	for _, one := range []error{
 		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EMSGSIZE,

@@ -17,8 +17,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// resets remember where the serial log of a guest was when its reset button was pressed last, by pod: what is before is
-// of an earlier life, though the guest may not have said a word since. They last as long as virt-handler.
+// resets remember, by pod, the end of a guest's serial log when its reset button was pressed last: what is before comes
+// from an earlier boot, though the guest may not have written anything since. They last as long as virt-handler.
 type resets struct {
 	mu sync.Mutex
 	at map[types.UID]logEnd
@@ -46,7 +46,7 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// endOfLog is where the serial log ends now; a guest that has none ends where it begins.
+// endOfLog returns the present end of the serial log; zero for a guest that has none.
 func (s *Server) endOfLog(pod types.UID) logEnd {
 	run, err := podfs.OpenRun(s.PodsDir, pod)
 	if err != nil {
@@ -93,8 +93,8 @@ func (s *resets) last(pod types.UID) (logEnd, bool) {
 	return end, known
 }
 
-// tail is the end of the serial log, up to n bytes; of the present life alone if sinceReset. In a log that was cut
-// since the reset, which takes megabytes, lives cannot be distinguished.
+// tail returns the end of the serial log, up to n bytes; of the present boot alone if sinceReset. In a log that was cut
+// since the reset, which takes megabytes, boots cannot be distinguished.
 func (s *Server) tail(run *podfs.Run, pod types.UID, n int64, sinceReset bool) ([]byte, error) {
 	end, known := s.resets.last(pod)
 	if !sinceReset || !known {

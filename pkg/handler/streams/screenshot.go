@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// wakeTime is how long a guest gets to light its screen again.
+	// wakeTime is the time that a guest gets to light its screen again.
 	wakeTime = 500 * time.Millisecond
 	// wakeTimeout bounds the talk with the VNC server.
 	wakeTimeout = 5 * time.Second

@@ -68,7 +68,8 @@ type Server struct {
 	Launcher func(types.NamespacedName) (launcherpb.LauncherClient, types.UID, error)
 	// Dial connects to a port of a guest on this node; protocol is tcp or udp.
 	Dial func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error)
-	// DialVSOCK connects to a vsock port of a guest on this node, and GuestTLS is TLS to what listens there.
+	// DialVSOCK connects to a vsock port of a guest on this node, and GuestTLS adds TLS to the program that listens
+	// there.
 	DialVSOCK func(ctx context.Context, vmi types.NamespacedName, port uint32) (net.Conn, error)
 	GuestTLS  *tls.Config
 	// Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is
@@ -287,7 +288,7 @@ func refuse(w http.ResponseWriter, vmi types.NamespacedName, err error) {
 	stream.WriteStatus(w, statusOf(vmi, err))
 }
 
-// statusOf is an error as the API says it.
+// statusOf returns an error as a status of the API.
 func statusOf(vmi types.NamespacedName, err error) metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -306,8 +307,8 @@ func statusOf(vmi types.NamespacedName, err error) metav1.Status {
 // maxWords bounds what a launcher can put into an answer, a status, events and logs, bytes.
 const maxWords = 1 << 10
 
-// Words is an error's text for users, without gRPC's decoration. It may be a launcher's, which a guest
-// may have taken over, or the guest agent's, so it is one printable line of bounded length.
+// Words returns an error's text for users, without gRPC's decoration. It may be a launcher's, which a guest may have
+// taken over, or the guest agent's, so it is one printable line of bounded length.
 func Words(err error) string {
 	text := err.Error()
 	if s, ok := grpcstatus.FromError(err); ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
-// statsTimeout is how long launchers have to answer; one that is late is among the unanswered.
+// statsTimeout is the time in which launchers must answer; a late one is among the unanswered.
 const statsTimeout = 4 * time.Second
 
 // stats answers with what the guests of the node use, those of one namespace if asked, and names those that did not say

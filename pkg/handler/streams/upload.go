@@ -107,7 +107,7 @@ func notListening(err error) error {
 	return apierrors.NewServiceUnavailable("the upload's pod takes no bytes yet: " + Words(err))
 }
 
-// order says what is wanted to the server of a pod, which must be it, and reads its first line.
+// order sends an order to the server of a pod, makes sure that it is the pod's, and reads its first line.
 func (s *Server) order(conn *net.UnixConn, pod types.UID, order uploads.Order) (uploads.Reply, error) {
 	var reply uploads.Reply
 	if err := s.UploadPeer(conn, pod); err != nil {

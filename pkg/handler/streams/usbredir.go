@@ -22,7 +22,7 @@ type usbPorts struct {
 	used map[types.UID][names.USBRedirections]bool
 }
 
-// take gives a free one.
+// take takes a free port and returns it.
 func (u *usbPorts) take(pod types.UID) (int, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -71,7 +71,7 @@ func vsockOf(r *http.Request) (port uint32, encrypted bool, err error) {
 	return uint32(n), encrypted, nil
 }
 
-// notOnVSOCK says why a guest's port was not reached, as notForwarded does.
+// notOnVSOCK returns the error that says why a guest's port was not reached, as notForwarded does.
 func notOnVSOCK(err error, vmi types.NamespacedName, port uint32) error {
 	status := metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict,

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// filesEvery is how often an agent is asked at most. It costs the guest some milliseconds.
+	// filesEvery is the least time between two questions to an agent. One costs the guest some milliseconds.
 	filesEvery = time.Minute
 	// filesTimeout bounds an agent's answer.
 	filesTimeout = 10 * time.Second
 )
 
-// files is what an agent said last of its guest's file systems and load.
+// files holds what an agent reported last about its guest's file systems and load.
 type files struct {
 	asked  time.Time
 	asking bool
 	said
 }
 
-// said is what an agent says; load is of the last 1, 5 and 15 minutes, or empty.
+// said holds what an agent reports; load is for the last 1, 5 and 15 minutes, or empty.
 type said struct {
 	list []v1.VirtualMachineInstanceFileSystem
 	load []float64
@@ -97,7 +97,7 @@ func fileSystems(data []byte) ([]v1.VirtualMachineInstanceFileSystem, error) {
 	return out, nil
 }
 
-// loads are three numbers that can be exposed, or none; the guest can make them up.
+// loads returns three numbers that can be exposed, or none; the guest can make them up.
 func loads(of []float64) []float64 {
 	if len(of) != 3 {
 		return nil

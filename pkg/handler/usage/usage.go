@@ -1,11 +1,11 @@
 // Package usage reads what the guests of a node use, for `virtctl top` and for Prometheus. It asks all launchers side
-// by side and waits for none of them: what is not there when the time is over is named as missing.
+// by side and waits for none of them: guests without an answer when the time is over are named as missing.
 //
 //	GET /v1/stats, /metrics ──► Reader.Read ──► launcher.Stats of each guest (one call at a time and guest)
 //	                                       └──► launcher.AskAgent, once a minute, for the next reading
 //
-// Questions that come together share their calls. A launcher that has not answered once is asked again after a while
-// only, and never takes the place of one that does.
+// Questions at the same time share their calls. A launcher that has not answered once is asked again only after a
+// while, and never takes the place of one that does.
 package usage
 
 import (
@@ -23,28 +23,28 @@ import (
 const (
 	// callTimeout bounds one launcher's answer.
 	callTimeout = 3 * time.Second
-	// fresh is how old an answer may be to be given again.
+	// fresh is the greatest age of an answer that is given again.
 	fresh = 500 * time.Millisecond
-	// atOnce is how many launchers are asked side by side, suspectsAtOnce those of them that did not answer the last
-	// time.
+	// atOnce is the number of launchers that are asked side by side, suspectsAtOnce the number of those among them that
+	// did not answer the last time.
 	atOnce, suspectsAtOnce = 32, 4
-	// patience is how long a launcher that has not answered is not asked.
+	// patience is the time for which a launcher that has not answered is not asked.
 	patience = 20 * time.Second
 	// MaxDevices bounds how many interfaces, disks, vCPUs and file systems a launcher may name.
 	MaxDevices = 256
 )
 
-// Guest is one that can be asked.
+// Guest is a guest that can be asked.
 type Guest struct {
 	VMI types.NamespacedName
 	// Pod is the launcher's; a guest that starts again has another.
 	Pod      types.UID
 	Launcher launcherpb.LauncherClient
-	// Labels are the instance's.
+	// Labels are the VMI's labels.
 	Labels map[string]string
 	// Interfaces and Disks are names in the spec by those in the domain: taps, targets.
 	Interfaces, Disks map[string]string
-	// Migration is how far the guest has moved away; nil when it does not.
+	// Migration is the progress of the guest's migration away; nil when it does not move.
 	Migration *launcherpb.MigrationProgress
 	// Agent says that the guest runs with an agent that can be asked.
 	Agent bool
@@ -56,15 +56,15 @@ type Reading struct {
 	Stats *launcherpb.StatsResponse
 	// Time is when Stats was read.
 	Time time.Time
-	// Filesystems are those that the agent named last.
+	// Filesystems are the file systems that the agent named last.
 	Filesystems []v1.VirtualMachineInstanceFileSystem
-	// Load is what the agent said last of 1, 5 and 15 minutes; empty when it does not.
+	// Load is the agent's last report for 1, 5 and 15 minutes; empty when it reports none.
 	Load []float64
 }
 
 // Reader asks the launchers of a node. The zero value needs Guests, Log and Now.
 type Reader struct {
-	// Guests are those to ask now.
+	// Guests returns the guests to ask now.
 	Guests func() []Guest
 	Log    *slog.Logger
 	Now    func() time.Time
@@ -98,7 +98,7 @@ func (r *Reader) init() {
 	})
 }
 
-// Close ends all calls and waits for them; whoever reads afterwards gets nothing.
+// Close ends all calls and waits for them; later reads get nothing.
 func (r *Reader) Close() {
 	r.init()
 	r.mu.Lock()
@@ -107,8 +107,8 @@ func (r *Reader) Close() {
 	r.working.Wait()
 }
 
-// Read gives what the guests for which want holds use (nil is all), those that answer before ctx ends, in no order, and
-// those that did not. With agents it looks after their file systems, too.
+// Read returns what the guests for which want holds use (nil is all), those that answer before ctx ends, in no order,
+// and those that did not. With agents it looks after their file systems, too.
 func (r *Reader) Read(
 	ctx context.Context, want func(types.NamespacedName) bool, agents bool,
 ) (readings []Reading, missing []types.NamespacedName) {
@@ -175,7 +175,7 @@ func (r *Reader) forget(guests []Guest) {
 	}
 }
 
-// ask gives the call to wait for: the one that is under way, the last one if it is fresh, or a new one.
+// ask returns the call to wait for: the one that is under way, the last one if it is fresh, or a new one.
 func (r *Reader) ask(guest *Guest, now time.Time) *call {
 	turns := r.turns
 	if last := r.calls[guest.Pod]; last != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/metrics"
 )
 
-// moving are labels of an instance that say where its guest is. They are left out: with them every series would begin
+// moving are labels of a VMI that say where its guest is. They are left out: with them every series would begin
 // anew when a guest moves, and the label node says the same.
 var moving = map[string]bool{
 	v1.NodeNameLabel: true, v1.MigrationTargetNodeNameLabel: true, v1.OutdatedLauncherImageLabel: true,
 }
 
-// identity are the labels that all series of a guest begin with.
+// identity returns the labels that all series of a guest begin with.
 func identity(node string, r *Reading) metrics.Fixed {
 	out := metrics.Labels(metrics.GuestLabels, node, r.VMI.Namespace, r.VMI.Name)
 	seen := map[string]bool{}
@@ -228,7 +228,7 @@ func seconds(nanoseconds uint64) float64 {
 	return float64(nanoseconds) / float64(time.Second)
 }
 
-// named is the name in the spec of what has another in the domain.
+// named returns the spec's name of what has another name in the domain.
 func named(names map[string]string, name string) string {
 	if of, ok := names[name]; ok {
 		return of

@@ -16,7 +16,7 @@ const (
 	reasonPasswordCommands = "This guest agent doesn't support required password commands"
 )
 
-// agentSupport says whether the guest agent lacks commands that this VMI needs.
+// agentSupport sets the condition whether the guest agent lacks commands that this VMI needs.
 func agentSupport(vmi *v1.VirtualMachineInstance, guest *launcherpb.GuestState, c *conditionList) {
 	if !guest.AgentConnected {
 		c.remove(v1.VirtualMachineInstanceUnsupportedAgent)

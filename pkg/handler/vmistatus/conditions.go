@@ -91,10 +91,11 @@ func running(in Input, c *conditionList) {
 	mustMove(in, c)
 }
 
-// ReasonNotReady is why an instance is not Ready whose readiness probe does not pass; the kubelet's own word for it.
+// ReasonNotReady is the reason of a VMI that is not Ready because its readiness probe does not pass; the kubelet's own
+// word for it.
 const ReasonNotReady = "ContainersNotReady"
 
-// answers says that the guest passes its readiness probe, if it has one.
+// answers reports whether the guest passes its readiness probe, if it has one.
 func answers(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
 	if vmi.Spec.ReadinessProbe == nil || pod == nil {
 		return true
@@ -102,7 +103,7 @@ func answers(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
 	return conditions.True(pod.Status.Conditions, corev1.ContainersReady)
 }
 
-// evacuating says that the guest is to leave its node.
+// evacuating sets the condition that the guest is to leave its node.
 func evacuating(next *v1.VirtualMachineInstanceStatus, c *conditionList) {
 	node := next.EvacuationNodeName
 	c.setOrRemove(node != "" && node == next.NodeName, v1.VirtualMachineInstanceEvictionRequested,

@@ -9,8 +9,8 @@ import (
 
 const credentialsApplied = "The guest agent has applied spec.accessCredentials."
 
-// credentials says whether the guest has the keys and passwords that it shall have. Before the agent was asked for
-// the first time there is nothing to say.
+// credentials sets the condition whether the guest has the keys and passwords that it shall have. It sets none before
+// the agent was asked for the first time.
 func credentials(done *launcherpb.AgentCredentials, c *conditionList) {
 	switch {
 	case done == nil:

@@ -61,7 +61,7 @@ func Events(old, next v1.VirtualMachineInstanceStatus) []Event {
 	return out
 }
 
-// synchronized is the message of a failed synchronization, empty when there is none.
+// synchronized returns the message of a failed synchronization, or "" when there is none.
 func synchronized(list []v1.VirtualMachineInstanceCondition) string {
 	for _, c := range list {
 		if c.Type == v1.VirtualMachineInstanceSynchronized && c.Status == corev1.ConditionFalse {

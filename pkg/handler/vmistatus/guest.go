@@ -19,7 +19,7 @@ const (
 	maxAddresses  = 32
 )
 
-// clean cuts a text that a guest or launcher chose and takes control characters out of it.
+// clean truncates a text that a guest or launcher chose and removes its control characters.
 func clean(s string) string {
 	if len(s) > 4*maxText {
 		s = s[:4*maxText]

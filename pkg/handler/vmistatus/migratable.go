@@ -20,8 +20,8 @@ type obstacle struct {
 	migrations.Obstacle
 }
 
-// migratable says whether the guest could move to another node, and whether it could if its disks
-// were copied along. pod is the one that it is in, nil when that is gone.
+// migratable sets the conditions whether the guest could move to another node, and whether it could if its disks were
+// copied along. pod is the pod that it is in, nil when that is gone.
 func migratable(
 	vmi *v1.VirtualMachineInstance, pod *corev1.Pod, plan *network.Plan, emulated bool, c *conditionList,
 ) {
@@ -43,7 +43,7 @@ func migratable(
 	set(v1.VirtualMachineInstanceIsStorageLiveMigratable, others)
 }
 
-// field is an obstacle of which a field of the spec is the cause.
+// field returns an obstacle of which a field of the spec is the cause.
 func field(path, text string) migrations.Obstacle {
 	return migrations.Obstacle{Kind: migrations.Field, Object: path, Text: text}
 }
@@ -180,7 +180,7 @@ func clockObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	return []obstacle{{v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable, found}}
 }
 
-// hypervObstacles finds Hyper-V as the node's own KVM has it. Emulated guests have none of it.
+// hypervObstacles finds hypervPassthrough: the Hyper-V features of the node's own KVM. Emulated guests have none.
 func hypervObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	f := vmi.Spec.Domain.Features
 	if emulated || f == nil || f.HypervPassthrough == nil ||
@@ -248,7 +248,7 @@ func placementObstacles(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) []obsta
 	}}
 }
 
-// tie is the field by which a pod may run on one node only, and that node; empty when it may run on others.
+// tie returns the field by which a pod may run on one node only, and that node; empty when it may run on others.
 func tie(selector map[string]string, affinity *corev1.Affinity) (field, node string) {
 	if node, ok := selector[corev1.LabelHostname]; ok {
 		return "nodeSelector", node
@@ -276,8 +276,7 @@ func tie(selector map[string]string, affinity *corev1.Affinity) (field, node str
 	return "", ""
 }
 
-// migrationMethod says whether disks have to be copied when the guest moves: those that live in
-// the pod have to.
+// migrationMethod returns whether disks have to be copied when the guest moves: those that live in the pod have to.
 func migrationMethod(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceMigrationMethod {
 	for _, v := range vmi.Spec.Volumes {
 		if filesystems.Of(&vmi.Spec, v.Name) != nil {

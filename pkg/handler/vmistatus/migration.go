@@ -23,7 +23,7 @@ type Outgoing struct {
 	UID types.UID
 	// Begun is when the guest began to move; zero if it did not.
 	Begun time.Time
-	// Mode is how it moves; empty is PreCopy.
+	// Mode is the mode of the migration; "" means PreCopy.
 	Mode v1.MigrationMode
 	// Failed: it stays, for the reason given. Cancelled: because it was asked to.
 	Failed, Cancelled bool
@@ -33,7 +33,7 @@ type Outgoing struct {
 // Target describes this node as the target of a migration.
 type Target struct {
 	Node string
-	// Address and Port are where its virt-handler takes the guest.
+	// Address and Port are the address at which its virt-handler receives the guest.
 	Address string
 	Port    int
 	// Prepared: the launcher waits for the guest.
@@ -111,7 +111,7 @@ func AtTarget(in Input, target Target) v1.VirtualMachineInstanceStatus {
 	return next
 }
 
-// handedOver is the first status that the new node writes: the VMI is its own.
+// handedOver returns the first status that the target node writes: the VMI is its own.
 func handedOver(in Input, next v1.VirtualMachineInstanceStatus, target Target) v1.VirtualMachineInstanceStatus {
 	ms := next.MigrationState
 	now := metav1.NewTime(in.Now).Rfc3339Copy()
@@ -136,7 +136,7 @@ func handedOver(in Input, next v1.VirtualMachineInstanceStatus, target Target) v
 	return Next(in)
 }
 
-// migrationEvents are what happened to a migration between two statuses.
+// migrationEvents returns the events for what happened to a migration between two statuses.
 func migrationEvents(old, next *v1.VirtualMachineInstanceMigrationState) []Event {
 	if next == nil {
 		return nil

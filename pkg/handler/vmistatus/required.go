@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// mustMove says whether the guest has to move to another pod for all of its VMI to take effect: for the links of
-// interfaces that came while it ran, which its pod has not got. Type and reason are KubeVirt's.
+// mustMove sets the condition that the guest has to move to another pod for all of its VMI to take effect: for the
+// links of interfaces that were added while it ran, which its pod lacks. Type and reason are KubeVirt's.
 func mustMove(in Input, c *conditionList) {
 	if in.Pod == nil || in.Plan == nil {
 		return // what was known stays

@@ -1,6 +1,6 @@
-// Package vmistatus computes the status of a VirtualMachineInstance that a node is responsible for: from
-// what the launcher says of the guest, the pod, and the network plan. It is pure; virt-handler writes
-// the result when it differs from what is there, and emits the events.
+// Package vmistatus computes the status of a VirtualMachineInstance that a node is responsible for, from the launcher's
+// report on the guest, the pod, and the network plan. It is pure; virt-handler writes the result when it differs from
+// the present status, and emits the events.
 package vmistatus
 
 import (
@@ -35,23 +35,23 @@ const (
 // Input is everything a status depends on.
 type Input struct {
 	VMI *v1.VirtualMachineInstance
-	// Pod is the launcher's, nil when there is none any more.
+	// Pod is the launcher's pod, nil when there is none any more.
 	Pod *corev1.Pod
-	// Guest is the launcher's last word, nil before its first.
+	// Guest is the launcher's last report, nil before its first.
 	Guest *launcherpb.GuestState
-	// Plan is what was applied in the pod, nil before.
+	// Plan is the network plan that was applied in the pod, nil before.
 	Plan *network.Plan
-	// Failure is why the guest does not run, nil when nothing is wrong.
+	// Failure is the reason why the guest does not run, nil when nothing is wrong.
 	Failure *Failure
-	// Volumes is what was done with hotplugged volumes, by name.
+	// Volumes holds the state of hotplugged volumes, by name.
 	Volumes map[string]Volume
-	// Unsized is why a guest that runs could not be given the size that its VMI says; empty when nothing is wrong.
+	// Unsized is the reason why a running guest could not be given the size in its VMI, or "" when nothing is wrong.
 	Unsized string
-	// Unlinked is why a guest's interfaces are not as its VMI says; empty when nothing is wrong.
+	// Unlinked is the reason why a guest's interfaces are not as its VMI says, or "" when nothing is wrong.
 	Unlinked string
 	// NeverStarted: the VMI was deleted before its guest was started.
 	NeverStarted bool
-	// Gone says, when not empty, that the launcher vanished without a last word, and how that showed.
+	// Gone says, when not empty, that the launcher vanished without a last message, and how that showed.
 	Gone string
 	// Lost says, when not empty, that the guest had left for another node and is nowhere now.
 	Lost string
@@ -127,7 +127,7 @@ func stateSaved(in Input) bool {
 	return in.Guest.GetStateSaved() || in.Pod != nil && termination.Of(in.Pod).StateSaved
 }
 
-// phaseOf is the phase, with the reason and sentence for it when it is final.
+// phaseOf returns the phase, with the reason and sentence for it when it is final.
 func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message string) {
 	switch in.Guest.GetLifecycle() {
 	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_DESTROYED:
@@ -175,7 +175,7 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 		return v1.Running, "", ""
 	}
 	if in.VMI.Status.Phase == v1.Unknown {
-		// The node was thought lost. What was before is what counts until the launcher has spoken.
+		// The node was thought lost. The phase from before counts until the launcher has answered.
 		for _, t := range slices.Backward(in.VMI.Status.PhaseTransitionTimestamps) {
 			if t.Phase != v1.Unknown {
 				return t.Phase, "", ""
@@ -186,9 +186,9 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 	return in.VMI.Status.Phase, "", ""
 }
 
-// guestOff is the phase of a VMI whose guest has ended in order. If that was because its pod was ended
-// (evicted, drained) though nobody had deleted the VMI, it failed: the user wanted it to run, and
-// run strategy RerunOnFailure starts it again.
+// guestOff returns the phase of a VMI whose guest has shut down. If that was because its pod was ended (evicted,
+// drained) though nobody had deleted the VMI, it failed: the user wanted it to run, and run strategy RerunOnFailure
+// starts it again.
 func guestOff(in Input, end launcherpb.Lifecycle, reason string) (v1.VirtualMachineInstancePhase, string, string) {
 	if reason == names.ReasonTerminated && in.VMI.DeletionTimestamp == nil {
 		if in.VMI.Spec.LivenessProbe != nil && in.Pod != nil && in.Pod.DeletionTimestamp == nil &&
@@ -206,7 +206,7 @@ func guestOff(in Input, end launcherpb.Lifecycle, reason string) (v1.VirtualMach
 	return v1.Succeeded, "", "The guest has shut down."
 }
 
-// lastWord is the termination message of a pod's launcher, fit for a status.
+// lastWord returns the termination message of a pod's launcher, fit for a status.
 func lastWord(pod *corev1.Pod) termination.Message {
 	end := termination.Of(pod)
 	end.Reason = clean(end.Reason)
@@ -297,7 +297,8 @@ func setQuantity(q **resource.Quantity, bytes int64) {
 	}
 }
 
-// topology is that of the vCPUs that are online; before the launcher has said how many, what was known of them.
+// topology returns the topology of the vCPUs that are online; before the launcher has reported their number, the one
+// known before.
 func topology(cpu *v1.CPU, online uint32, known *v1.CPUTopology) *v1.CPUTopology {
 	t := &v1.CPUTopology{Cores: 1, Sockets: 1, Threads: 1}
 	if cpu != nil {

@@ -29,11 +29,11 @@ type Volume struct {
 	// Mounted: the launcher's pod has the volume. Attached: the guest has it, too, as Target. Gone: neither has.
 	Mounted, Attached, Gone bool
 	Target                  string
-	// DumpStarted and DumpEnded are those of the dump of the guest's memory that the volume takes instead, zero before;
-	// DumpFile is its file.
+	// DumpStarted and DumpEnded are the times of the dump of the guest's memory that the volume takes instead, zero
+	// before; DumpFile is its file.
 	DumpStarted, DumpEnded time.Time
 	DumpFile               string
-	// Failure is why it did not get further.
+	// Failure is the reason why it did not get further.
 	Failure string
 }
 
@@ -82,7 +82,7 @@ func plugged(done map[string]Volume, list []v1.VolumeStatus) []v1.VolumeStatus {
 	return list
 }
 
-// dumped says how far the dump of the guest's memory is.
+// dumped sets the progress of the dump of the guest's memory.
 func dumped(volume Volume, s *v1.VolumeStatus) {
 	at := func(t time.Time) *metav1.Time {
 		seconds := metav1.NewTime(t).Rfc3339Copy()
@@ -137,7 +137,7 @@ func kernelChecksums(images map[string]uint32, next *v1.VirtualMachineInstanceSt
 	next.KernelBootStatus = out
 }
 
-// volumeEvents are what happened to hotplugged volumes between two statuses.
+// volumeEvents returns the events for what happened to hotplugged volumes between two statuses.
 func volumeEvents(old, next []v1.VolumeStatus) []Event {
 	before := map[string]v1.VolumeStatus{}
 	for _, s := range old {

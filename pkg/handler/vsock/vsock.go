@@ -1,5 +1,5 @@
 // Package vsock connects to vsock ports of guests: streams between a guest and its node that need no network. A guest
-// is found by its CID, which is the whole node's to know; so it is virt-handler that dials.
+// is found by its CID, which is valid on the whole node; so virt-handler dials.
 package vsock
 
 import (

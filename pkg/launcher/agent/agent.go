@@ -1,6 +1,5 @@
-// Package agent speaks to qemu-guest-agent: it makes the commands and reads the replies. The replies
-// come from inside the guest, so they may be anything: they are bounded, and whatever does not parse is
-// as if the agent had not answered.
+// Package agent speaks to qemu-guest-agent: it makes the commands and reads the replies. The replies come from inside
+// the guest, so they may be anything: they are bounded, and one that does not parse counts as no answer.
 package agent
 
 import (
@@ -13,7 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Report is the agent's report of its guest; what it does not say is empty.
+// Report is the agent's report on its guest; fields that it leaves out are empty.
 type Report struct {
 	Version      string
 	Lacks        []string // see ParseLacks
@@ -31,11 +30,11 @@ const (
 	maxReply      = 1 << 20
 )
 
-// source is how KubeVirt calls information that came from the agent.
+// source is KubeVirt's name for the agent as a source of information.
 const source = "guest-agent"
 
-// Ask asks everything through send, which takes a command and gives its reply. The error is that of
-// the first command, which every agent knows; later ones may be unknown to it.
+// Ask asks everything through send, which takes a command and returns its reply. It fails when the first command does,
+// which every agent knows; later ones may be unknown to the agent.
 func Ask(send func(command string) (string, error)) (Report, error) {
 	var r Report
 	reply, err := send(`{"execute":"guest-info"}`)

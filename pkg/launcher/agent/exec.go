@@ -25,12 +25,12 @@ type ExecStatus struct {
 	Exited bool
 	// ExitCode counts unless Signal is not zero.
 	ExitCode, Signal int
-	// Output and ErrorOutput are what the program has written; Truncated says that the agent dropped some.
+	// Output and ErrorOutput are the program's output so far; Truncated says that the agent dropped some.
 	Output, ErrorOutput []byte
 	Truncated           bool
 }
 
-// CheckExec refuses what no agent could run.
+// CheckExec refuses a program that no agent could run.
 func CheckExec(command []string, input []byte) error {
 	if len(command) == 0 || command[0] == "" {
 		return errors.New("there is no command to run")
@@ -54,7 +54,7 @@ func CheckExec(command []string, input []byte) error {
 	return nil
 }
 
-// Exec returns the command that starts a program and collects what it writes.
+// Exec returns the command that starts a program and collects its output.
 func Exec(command []string, input []byte) string {
 	arguments := map[string]any{"path": command[0], "capture-output": true}
 	if len(command) > 1 {

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// FileChunk is how much is written to a file of the guest with one command, bytes.
+	// FileChunk is the most that one command writes to a file of the guest, bytes.
 	FileChunk = 64 << 10
-	// ReadChunk is how much is read from a file of the guest with one command, bytes.
+	// ReadChunk is the most that one command reads from a file of the guest, bytes.
 	ReadChunk = 256 << 10
 )
 
@@ -94,7 +94,7 @@ const (
 	Forbidden // the agent may not do it: its configuration
 )
 
-// fileWords are the words of Linux, Windows and the agent for them, in lower case.
+// fileWords are the messages of Linux, Windows and the agent for them, in lower case.
 var fileWords = []struct {
 	words   string
 	trouble FileTrouble

@@ -14,8 +14,8 @@ const (
 	maxDisks       = 8
 )
 
-// AskInfo asks everything that users may ask for, through send, which takes a command and gives its reply. The
-// error is that of the first command, which every agent knows; what a later one does not say is left out.
+// AskInfo asks everything that users may ask for, through send, which takes a command and returns its reply. It fails
+// when the first command does, which every agent knows; what a later one does not return is left out.
 func AskInfo(send func(command string) (string, error)) (*v1.VirtualMachineInstanceGuestAgentInfo, error) {
 	reply, err := send(Command("guest-info", nil))
 	if err != nil {

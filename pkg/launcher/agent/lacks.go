@@ -7,7 +7,7 @@ import (
 )
 
 // ParseLacks reads from the reply to guest-info which of those commands the agent lacks, or is forbidden to answer. An
-// agent that lists none of its commands is taken at its word by nobody: it lacks nothing.
+// agent that lists none of its commands is not believed: it lacks nothing.
 func ParseLacks(reply string) ([]string, error) {
 	_, listed, err := parseInfo(reply)
 	if err != nil || len(listed) == 0 {

@@ -1,5 +1,5 @@
-// Package credentials keeps the users of a guest as spec.accessCredentials says, through the guest agent: the
-// public keys of users and their passwords, from Secrets that the kubelet keeps current in the pod.
+// Package credentials sets up the users of a guest by spec.accessCredentials, through the guest agent: the public keys
+// of users and their passwords, from Secrets that the kubelet keeps current in the pod.
 //
 //	VMI ─► NewPlan ─► Plan.Read (the pod's secret volumes) ─► Wanted ─► Apply (guest agent)
 //
@@ -25,7 +25,7 @@ import (
 // maxUsers bounds the users that one Secret may set passwords of.
 const maxUsers = 64
 
-// Plan is what the agent is to do.
+// Plan holds what the agent is to do.
 type Plan struct {
 	// Keys are the Secrets with public keys of each user.
 	Keys map[string][]string `json:",omitempty"`
@@ -52,10 +52,10 @@ func NewPlan(spec *v1.VirtualMachineInstanceSpec) Plan {
 	return p
 }
 
-// Empty says that there is nothing for the agent to do.
+// Empty reports whether there is nothing for the agent to do.
 func (p Plan) Empty() bool { return len(p.Keys) == 0 && len(p.Passwords) == 0 }
 
-// secrets are all that the plan reads, sorted, once each.
+// secrets returns the names of all Secrets that the plan reads, sorted, once each.
 func (p Plan) secrets() []string {
 	out := slices.Clone(p.Passwords)
 	for _, names := range p.Keys {
@@ -65,7 +65,7 @@ func (p Plan) secrets() []string {
 	return slices.Compact(out)
 }
 
-// Wanted is how the guest's users shall be.
+// Wanted describes the guest's users as they shall be.
 type Wanted struct {
 	// Keys are the lines of each user's authorized_keys, Passwords the users' passwords.
 	Keys      map[string][]string
@@ -113,9 +113,9 @@ func (p Plan) Read(dir string) (Wanted, error) {
 	return w, nil
 }
 
-// Apply makes the guest's users so, through send, which takes a command for the agent and gives its reply. It
-// goes on after a failure, so that one user who does not exist holds up no other; the error names each. before,
-// which may be empty, is what was applied last: passwords that are still the same are not set again.
+// Apply sets the guest's users up, through send, which takes a command for the agent and returns its reply. It goes on
+// after a failure, so that one missing user blocks no other; the error names each. before, which may be empty, is what
+// was applied last: passwords that are still the same are not set again.
 func Apply(send func(command string) (string, error), w, before Wanted) error {
 	var errs []error
 	for _, user := range slices.Sorted(maps.Keys(w.Keys)) {

@@ -13,7 +13,7 @@ var (
 	lockImage  = regexp.MustCompile(`Is another process using the image \[([^\]]*)\]\?`)
 )
 
-// notSCSI is what QEMU says of a device that takes no SCSI commands.
+// notSCSI is QEMU's message about a device that takes no SCSI commands.
 const notSCSI = "cannot get SG_IO version number"
 
 // Diagnose turns a message of libvirt or QEMU into a *LockedError when it is one, into ErrInvalid when it says that the
@@ -36,12 +36,12 @@ func Diagnose(message string) error {
 // qemuTime is the time that QEMU puts before its messages.
 var qemuTime = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z `)
 
-// Message is a message of libvirt or QEMU without the times in it: the same failure a moment later is
-// the same message.
+// Message returns a message of libvirt or QEMU without the times in it: the same failure a moment later is the same
+// message.
 func Message(message string) string { return qemuTime.ReplaceAllString(message, "") }
 
-// EndInLog finds in a domain's QEMU log, as libvirt writes it, how the domain's last run ended, and
-// what QEMU said last. ok is false when the log does not say.
+// EndInLog finds in a domain's QEMU log, as libvirt writes it, how the domain's last run ended, and QEMU's last
+// message. ok is false when the log does not say.
 func EndInLog(log string) (end End, ok bool) {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -75,7 +75,7 @@ const maxSaid = 300
 // qemuName is QEMU's own name, which it puts before its messages.
 var qemuName = regexp.MustCompile(`^\S*qemu-system-\S+: `)
 
-// notSaid is what libvirt wrote, an argument of QEMU's, and what QEMU says of a pty at every start.
+// notSaid matches libvirt's own lines, an argument of QEMU's, and QEMU's line about a pty at every start.
 var notSaid = regexp.MustCompile(`: shutting down, reason=|^-|^char device redirected to `)
 
 // SaidLast returns the last line that QEMU itself wrote in a domain's last run, of the QEMU log as libvirt writes it;
@@ -108,7 +108,7 @@ func Unplugging(message string) bool {
 	return strings.Contains(message, "already in the process of unplug")
 }
 
-// NoFreePort reports a message which says that the machine has no slot left for another device.
+// NoFreePort reports a message that the guest has no PCI slot left for another device.
 func NoFreePort(message string) bool {
 	return strings.Contains(message, "No more available PCI slots")
 }

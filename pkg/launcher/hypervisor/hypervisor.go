@@ -1,6 +1,6 @@
-// Package hypervisor is what a launcher needs of a hypervisor: to create one domain, to steer it, and to
-// hear what becomes of it. pkg/launcher/hypervisor/libvirt implements it with libvirt and is the only
-// package that needs cgo; tests implement it in memory.
+// Package hypervisor defines what a launcher needs from a hypervisor: to create one domain, to control it, and to learn
+// what becomes of it. pkg/launcher/hypervisor/libvirt implements it with libvirt and is the only package that needs
+// cgo; tests implement it in memory.
 package hypervisor
 
 import (
@@ -28,8 +28,8 @@ type Connection interface {
 	Resume(ctx context.Context) error
 	// Attach plugs a device that xml describes into the running domain. Errors as Create's.
 	Attach(ctx context.Context, xml string) error
-	// Detach asks the guest to let go of the device with the alias. It is gone when Domain does not list it
-	// any more, which an event reports.
+	// Detach asks the guest to release the device with the alias. It is gone when Domain does not list it any more,
+	// which an event reports.
 	Detach(ctx context.Context, alias string) error
 	// SetMedium puts the image of the disk that xml describes into the CD-ROM drive with the alias; an empty xml takes
 	// out what is there. A guest that holds the drive's door, since the disc is mounted, makes it fail after 5 s.
@@ -50,8 +50,8 @@ type Connection interface {
 	// Restore starts, paused, the domain whose memory is in a file of SaveMemory's: the same domain, with disks that
 	// are as they were then. Errors as Create's.
 	Restore(ctx context.Context, path string) error
-	// RequestMemory says how much of the memory that may be plugged in the guest is to have, bytes. The device for it
-	// is there.
+	// RequestMemory sets how much of the memory that may be plugged in the guest is to have, bytes. The device for it
+	// exists.
 	RequestMemory(ctx context.Context, bytes int64) error
 	// SetVCPUs brings so many vCPUs of the running domain online.
 	SetVCPUs(ctx context.Context, n uint) error
@@ -70,12 +70,12 @@ type Connection interface {
 	Migrate(ctx context.Context, m Migration) (Migrated, error)
 	// MigrationProgress reports the migration under way; ErrNoMigration when there is none.
 	MigrationProgress(ctx context.Context) (Progress, error)
-	// StartPostCopy lets the domain run on the other side before all of its memory is there. It needs
-	// Migration.PostCopy, and there is no way back.
+	// StartPostCopy lets the domain run on the target before all of its memory is there. It needs Migration.PostCopy,
+	// and there is no way back.
 	StartPostCopy(ctx context.Context) error
 	// AbortMigration makes a migration, or a SaveMemory, that is under way fail; the domain stays.
 	AbortMigration(ctx context.Context) error
-	// Events gives what happens, in order. It is closed when the connection is lost or closed.
+	// Events delivers events, in order. It is closed when the connection is lost or closed.
 	Events() <-chan Event
 	Close() error
 }
@@ -86,7 +86,7 @@ var ErrNoMigration = errors.New("no migration is under way")
 // Connect opens a connection to the daemon listening at a unix socket.
 type Connect func(ctx context.Context, socket string) (Connection, error)
 
-// Run is whether the domain's vCPUs run.
+// Run says whether the domain's vCPUs run.
 type Run int
 
 // What a domain does while it exists.
@@ -100,7 +100,7 @@ const (
 // Domain is a snapshot of a domain that exists.
 type Domain struct {
 	Run Run
-	// Reason is libvirt's word for why it is so: booted, user, ioerror, …
+	// Reason is libvirt's reason for that: booted, user, ioerror, …
 	Reason string
 	// Emulated says that there is no hardware virtualisation (type qemu).
 	Emulated bool
@@ -108,7 +108,7 @@ type Domain struct {
 	Machine string
 	// MemoryAtBoot and Memory are the guest's memory then and now, bytes.
 	MemoryAtBoot, Memory int64
-	// Plugged is the device through which memory comes and goes, nil when there is none yet.
+	// Plugged is the device through which memory is added and removed, nil when there is none yet.
 	Plugged *PluggedMemory
 	// VCPUs are online, of MaxVCPUs.
 	VCPUs, MaxVCPUs uint
@@ -116,7 +116,7 @@ type Domain struct {
 	AgentConnected bool
 	// Disks are the names (vda, sdb, …) of the disks that have an alias of ours, by the alias.
 	Disks map[string]string
-	// Empty are those aliases of Disks that are CD-ROM drives without a medium.
+	// Empty are the aliases among Disks of CD-ROM drives without a medium.
 	Empty map[string]bool
 	// Threads are the numbers of the I/O threads that have been given one, DiskThreads which of Disks is alone on
 	// which, by alias.
@@ -133,15 +133,15 @@ type PluggedMemory struct{ Size, Requested, Current int64 }
 
 // Stats are counters since the domain started, here. Memory is in bytes, times are in nanoseconds.
 type Stats struct {
-	// CPUTime is what QEMU has used; CPUUser and CPUSystem are parts of it.
+	// CPUTime is the CPU time that QEMU has used; CPUUser and CPUSystem are parts of it.
 	CPUTime, CPUUser, CPUSystem uint64
-	// VCPUs are those of the domain, in order.
+	// VCPUs are the vCPUs of the domain, in order.
 	VCPUs []VCPUStats
 	// Version is the hypervisor and its version: QEMU 10.0.3.
 	Version string
 	// MemoryUsed is 0 when the guest's balloon driver does not say.
 	MemoryGuest, MemoryUsed, MemoryResident uint64
-	// Memory is what the balloon's driver in the guest says.
+	// Memory is the report of the balloon's driver in the guest.
 	Memory     GuestMemory
 	Interfaces []InterfaceStats
 	Disks      []DiskStats
@@ -158,15 +158,16 @@ func (s *Stats) Online() int {
 	return n
 }
 
-// VCPUStats are of one vCPU. State is libvirt's: 0 offline, 1 running, 2 blocked. Wait and Delay are nil when the
-// kernel does not report them.
+// VCPUStats are the statistics of one vCPU. State is libvirt's: 0 offline, 1 running, 2 blocked. Wait and Delay are nil
+// when the kernel does not report them.
 type VCPUStats struct {
 	State       uint32
 	Time        uint64
 	Wait, Delay *uint64
 }
 
-// GuestMemory is in bytes, but for faults; nil is what the guest does not say. Maximum is what the domain may have.
+// GuestMemory is in bytes, but for faults; nil is a value that the guest does not report. Maximum is the most that the
+// domain may have.
 type GuestMemory struct {
 	Available, Usable, Unused, Cached, SwapIn, SwapOut, MajorFaults, MinorFaults, Maximum *uint64
 }
@@ -191,14 +192,14 @@ type RequestStats struct{ Requests, Bytes, Time uint64 }
 
 // Event is one thing that happened to the domain.
 type Event struct {
-	// End is set when the domain is gone; otherwise something changed, and Domain says what.
+	// End is set when the domain is gone; otherwise something changed, and Domain returns the new state.
 	End *End
 }
 
 // End says how a domain ended.
 type End struct {
 	Outcome Outcome
-	// Reason is libvirt's word: shutdown, destroyed, crashed, failed, migrated; or ReasonPanicked or ReasonLost.
+	// Reason is libvirt's reason: shutdown, destroyed, crashed, failed, migrated; or ReasonPanicked or ReasonLost.
 	Reason string
 }
 
@@ -213,7 +214,7 @@ const (
 	ReasonLost = "lost"
 )
 
-// Outcome is how a domain ended.
+// Outcome says how a domain ended.
 type Outcome int
 
 // The outcomes.

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Migration is where a domain is to go. All three are unix sockets; those for memory and disks have the
-// same paths on both sides, where the other daemon's QEMU listens.
+// Migration is the destination of a domain. All three are unix sockets; those for memory and disks have the same paths
+// on both sides, where the other daemon's QEMU listens.
 type Migration struct {
 	// Peer leads to the other daemon, Memory and Disks to the QEMU that it starts.
 	Peer, Memory, Disks string
 	// CopyBelow is a directory: images in it that the guest can write are copied. All others must be the
 	// same on both sides.
 	CopyBelow string
-	// Held: the domain does not run at the other side before it is resumed there. (Not with post-copy, where it
-	// has to run before all of it is there.)
+	// Held: the domain does not run at the target before it is resumed there. (Not with post-copy, where it has to run
+	// before all of it is there.)
 	Held bool
 
 	// Bandwidth bounds the copying of memory and of each disk, bytes a second; 0 does not.
@@ -31,49 +31,49 @@ type Migration struct {
 	Connections int
 }
 
-// Progress is how far a migration is: bytes, and bytes a second.
+// Progress is the progress of a migration: bytes, and bytes a second.
 type Progress struct {
 	Elapsed                                 time.Duration
 	DataTotal, DataProcessed, DataRemaining uint64
 	MemoryRemaining, DiskRemaining          uint64
 	Bandwidth, DirtyRate, Iteration         uint64
 	Throttle                                uint // percent
-	// ExpectedDowntime is how long the domain would stand still if it moved now.
+	// ExpectedDowntime is the time for which the domain would stand still if it moved now.
 	ExpectedDowntime time.Duration
 }
 
-// Migrated is how a migration went.
+// Migrated is the result of a migration.
 type Migrated struct {
-	// Downtime is how long no vCPU ran; zero when it is not known.
+	// Downtime is the time in which no vCPU ran; zero when it is not known.
 	Downtime time.Duration
 	// Progress is the last account; nil when there is none.
 	Progress *Progress
 }
 
-// reasonMigration is why a domain is paused on the side where it does not run yet, or any more, while
-// its migration is under way.
+// reasonMigration is libvirt's reason for a domain that is paused on the side where it does not run yet, or any more,
+// while its migration is under way.
 const reasonMigration = "migration"
 
-// ReasonPostCopy is why a domain runs that has not all of its memory yet.
+// ReasonPostCopy is libvirt's reason for a domain that runs and does not have all of its memory yet.
 const ReasonPostCopy = "post-copy"
 
-// reasonLeft is why a domain is paused that was switched to post-copy: it cannot go on here any more.
+// reasonLeft is libvirt's reason for a paused domain that was switched to post-copy: it cannot go on here any more.
 const reasonLeft = "postcopy"
 
-// Moving says that the domain only waits for the other side of a migration, or still needs it.
+// Moving reports whether the domain only waits for the other side of a migration, or still needs it.
 func (d Domain) Moving() bool {
 	return d.Run == Running && d.Reason == ReasonPostCopy ||
 		d.Run == Paused && (d.Reason == reasonMigration || d.Reason == reasonLeft || d.Reason == "starting-up")
 }
 
-// Left says that the domain went on on the other side of a migration by post-copy: here it can only be ended.
+// Left reports whether the domain has gone on at the target of a migration by post-copy: here it can only be ended.
 func (d Domain) Left() bool { return d.Run == Paused && d.Reason == reasonLeft }
 
-// reasonError is why a domain stands still that libvirt wanted to go on: mostly the other side of a failed migration
-// still holds the locks of its images.
+// reasonError is libvirt's reason for a domain that stands still although libvirt wanted to resume it: mostly the other
+// side of a failed migration still holds the locks of its images.
 const reasonError = "api-error"
 
-// Stopped says that the domain stands still for a migration and could go on here.
+// Stopped reports whether the domain stands still for a migration and could go on here.
 func (d Domain) Stopped() bool {
 	return d.Run == Paused && (d.Reason == reasonMigration || d.Reason == reasonError)
 }
@@ -110,7 +110,7 @@ var lostPeer = []string{
 	"Lost connection to destination host", "Cannot recv data", "Cannot write data",
 }
 
-// FailureReason says why a migration failed whose domain is still here, for people.
+// FailureReason returns for people why the migration of a domain that is still here failed.
 func FailureReason(err error) string {
 	if errors.Is(err, ErrNoDomain) {
 		return "the guest's QEMU on the target node has ended"

@@ -7,8 +7,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// RequestedMemory takes the device through which memory comes and goes out of a domain's XML, with another amount
-// (bytes) asked of the guest. libvirt knows the device only with all that it has written there itself.
+// RequestedMemory returns, from a domain's XML, the device through which memory is added and removed, with another
+// amount (bytes) asked of the guest. libvirt knows the device only with all that it has written there itself.
 func RequestedMemory(text string, bytes int64) (string, error) {
 	var domain libvirtxml.Domain
 	if err := domain.Unmarshal(text); err != nil {
@@ -54,8 +54,8 @@ func WithMedium(text, alias, medium string) (string, error) {
 	return "", fmt.Errorf("the domain has no CD-ROM drive %s", alias)
 }
 
-// WithoutPins takes out of a domain's XML on which CPUs of the host it runs, for another host where it has others; it
-// reports whether there was anything.
+// WithoutPins removes from a domain's XML the CPUs of the host on which it runs, for another host where it has others;
+// it reports whether there were any.
 func WithoutPins(text string) (string, bool, error) {
 	var domain libvirtxml.Domain
 	if err := domain.Unmarshal(text); err != nil {

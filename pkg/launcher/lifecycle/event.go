@@ -75,5 +75,5 @@ func (e Event) String() string {
 	return fmt.Sprintf("event(%d)", int(e))
 }
 
-// Observation reports whether the event is what others do, which is never illegal.
+// Observation reports whether the event reports what others do, which is never illegal.
 func (e Event) Observation() bool { return e >= DomainFound }

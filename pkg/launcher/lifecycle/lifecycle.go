@@ -21,10 +21,10 @@
 //
 // An active guest runs, is paused or is shutting down: libvirt says which, and GuestState.lifecycle reports it.
 //
-// Observations are what others do: libvirt's reports, the source's word, the request to shut down. They are never
-// illegal; one that the table does not name changes nothing. Actions are what the launcher does itself. One that the
-// table does not name is illegal: a mistake in the launcher, which changes nothing. A guest that has ended stays so,
-// whatever comes.
+// Observations report what others do: libvirt's reports, the source's answer, the request to shut down. They are never
+// illegal; one that the table does not name changes nothing. Actions are the launcher's own. One that the table does
+// not name is illegal: a mistake in the launcher, which changes nothing. A guest that has ended stays so, whatever
+// comes.
 package lifecycle
 
 import (
@@ -32,7 +32,7 @@ import (
 	"slices"
 )
 
-// State is where the guest is.
+// State says where the guest is.
 type State int
 
 const (
@@ -99,7 +99,7 @@ func (s State) Final() bool { return s.in(ShutOff, Crashed, Destroyed, MigratedA
 // HasGuest reports whether the guest is here and is this launcher's: it can be looked at and steered.
 func (s State) HasGuest() bool { return s == Active || s.Leaving() || s == PostCopyFailed }
 
-// HasDomain reports whether libvirt has a domain, be it one that only its source may let go on.
+// HasDomain reports whether libvirt has a domain, be it one that may run only once its source permits it.
 func (s State) HasDomain() bool { return s.HasGuest() || s.in(Received, Released, TakenOver) }
 
 // Target reports whether the guest comes by a migration and is not yet active.

@@ -1,4 +1,4 @@
-// Package termination reads and writes a launcher's word on how its guest ended: the termination message of its
+// Package termination reads and writes a launcher's report on how its guest ended: the termination message of its
 // container, which the kubelet copies to the pod's status. virt-handler and virt-controller decide by it whether a
 // guest may run elsewhere, so there is one codec.
 package termination
@@ -14,7 +14,7 @@ import (
 )
 
 // Message is a termination message. The zero value is none: the launcher was killed before it could write one, or has
-// nothing to say.
+// nothing to report.
 type Message struct {
 	Lifecycle launcherpb.Lifecycle
 	// Reason is a text of the launcher's, or one of its well-known words (names.ReasonNeverRan,
@@ -31,7 +31,7 @@ type wire struct {
 	StateSaved bool   `json:"stateSaved,omitempty"`
 }
 
-// Encode gives the text of a message; none for the zero value.
+// Encode returns the text of a message; none for the zero value.
 func (m Message) Encode() ([]byte, error) {
 	if m == (Message{}) {
 		return nil, nil
@@ -43,8 +43,9 @@ func (m Message) Encode() ([]byte, error) {
 	return text, nil
 }
 
-// Parse reads a text. It is the zero value when the text is no message, such as the end of a log, or its lifecycle is
-// not known. The text comes from the guest's pod: Reason is as long as the kubelet lets it be, and may hold anything.
+// Parse reads a text. It returns the zero value when the text is no message, such as the end of a log, or its lifecycle
+// is not known. The text comes from the guest's pod: Reason is as long as the kubelet lets it be, and may hold
+// anything.
 func Parse(text string) Message {
 	var w wire
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
@@ -57,7 +58,7 @@ func Parse(text string) Message {
 	return Message{Lifecycle: launcherpb.Lifecycle(lifecycle), Reason: w.Reason, StateSaved: w.StateSaved}
 }
 
-// Of reads what a pod's launcher has said last, if it has ended.
+// Of reads the last message of a pod's launcher, if it has ended.
 func Of(pod *corev1.Pod) Message {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]

@@ -1,11 +1,11 @@
-// Package tpmstate keeps the state of a persistent TPM on a claim. swtpm works in a directory of its pod, so that a
-// guest can move without two swtpm in one directory: libvirt hands the state over with the guest. The launcher that
-// has the guest copies what swtpm writes to the claim, each time and at once:
+// Package tpmstate stores the state of a persistent TPM on a claim. swtpm works in a directory of its pod, so that a
+// guest can move without two swtpm in one directory: libvirt migrates the state with the guest. The launcher that has
+// the guest copies what swtpm writes to the claim, each time and at once:
 //
 //	swtpm ─► <local>/tpm2-00.permall ──Save──► <claim>/tpm2-00.permall ──Restore──► the next pod
 //
-// Which launcher that is, the file owner on the claim says. It is locked while it is read and while the state is
-// written, so that what a launcher writes that has lost its guest, or was believed dead, changes nothing.
+// The file owner on the claim names that launcher. It is locked while it is read and while the state is written, so
+// that a launcher that has lost its guest, or was believed dead, changes nothing.
 package tpmstate
 
 import (
@@ -41,7 +41,7 @@ type Store struct {
 	Owner string
 }
 
-// Restore makes this launcher the owner and gives swtpm the state of the last time, if there is one.
+// Restore makes this launcher the owner and gives swtpm the last state, if there is one.
 func (s Store) Restore(ctx context.Context) error {
 	if err := s.makeDirs(); err != nil {
 		return err

@@ -40,7 +40,7 @@ const (
 	Pull = "pull"
 )
 
-// Request says what to copy.
+// Request holds what to copy.
 type Request struct {
 	// Direction is Push, into the guest, or Pull, out of it.
 	Direction string `json:"direction"`
@@ -55,23 +55,23 @@ type Request struct {
 	Mode *uint32 `json:"mode,omitempty"`
 }
 
-// Opened says what is about to be copied.
+// Opened describes the file that is about to be copied.
 type Opened struct {
 	// Path is the file in the guest.
 	Path string `json:"path"`
-	// Size is how many bytes it has, and Mode its permission bits, when the guest can say. Pull only.
+	// Size is its length in bytes, and Mode its permission bits, when the guest can say. Pull only.
 	Size *int64  `json:"size,omitempty"`
 	Mode *uint32 `json:"mode,omitempty"`
 }
 
-// Written says how much of what is pushed the guest has taken.
+// Written reports how much of what is pushed the guest has taken.
 type Written struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Result is how a copy has ended.
+// Result is the result of a copy.
 type Result struct {
-	// Bytes is how many were copied, SHA256 the checksum of them in hexadecimal.
+	// Bytes is the number of bytes copied, SHA256 the checksum of them in hexadecimal.
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256,omitempty"`
 	// Verified says that the guest has computed the same checksum of the file, Changed that it has got another one of a
@@ -93,7 +93,7 @@ const (
 	ReasonRefused metav1.StatusReason = "FileRefused" // it is not what it has to be: a directory, say
 )
 
-// Check refuses what cannot be meant.
+// Check refuses a request that makes no sense.
 func (r *Request) Check() error {
 	switch r.Direction {
 	case Push:
@@ -122,7 +122,7 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// CheckPath refuses what is no absolute path of a file of a guest.
+// CheckPath refuses a path that is no absolute path of a file of a guest.
 func CheckPath(path string) error {
 	switch {
 	case path == "":
@@ -138,7 +138,7 @@ func CheckPath(path string) error {
 		`/etc/hosts or C:\file, instead of %q`, path)
 }
 
-// Windows reports whether an absolute path is one of Windows: C:\file, C:/file or \\server\share\file.
+// Windows reports whether a path is an absolute Windows path: C:\file, C:/file or \\server\share\file.
 func Windows(path string) bool {
 	if strings.HasPrefix(path, `\\`) {
 		return true
@@ -150,8 +150,8 @@ func Windows(path string) bool {
 	return 'a' <= letter && letter <= 'z'
 }
 
-// Base returns the last part of a path in a guest, and empty when that can only be a directory: at the end are a
-// separator or dots, or there is no such part.
+// Base returns the last part of a path in a guest, or "" when that can only be a directory: at the end are a separator
+// or dots, or there is no such part.
 func Base(path string) string {
 	separators := "/"
 	if Windows(path) {

@@ -23,7 +23,7 @@ import (
 // Subresource is its name, of virtualmachineinstances, in the API and in RBAC (verb get).
 const Subresource = "exec"
 
-// Channel says what a frame carries.
+// Channel identifies what a frame carries.
 type Channel byte
 
 // The channels.
@@ -39,11 +39,11 @@ const (
 const (
 	// MaxFrame is the largest payload.
 	MaxFrame = 256 << 10
-	// MaxInput is all that a program can be given to read: the agent takes it in one piece.
+	// MaxInput is the most that a program can be given to read: the agent takes it in one piece.
 	MaxInput = 2 << 20
 )
 
-// Request says what to run.
+// Request holds what to run.
 type Request struct {
 	// Command is the program, by path or by name, and its arguments. No shell sees it.
 	Command []string `json:"command"`
@@ -57,7 +57,7 @@ const ReasonNoProgram metav1.StatusReason = "NoSuchProgram"
 // ReasonLost is the reason of a failure after the program was started: nobody knows how it ended.
 const ReasonLost metav1.StatusReason = "ProgramLost"
 
-// Result is how it ended.
+// Result is the result of a program.
 type Result struct {
 	// ExitCode is the program's, unless Signal, which ended it, is not zero.
 	ExitCode int `json:"exitCode"`

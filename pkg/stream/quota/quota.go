@@ -1,6 +1,5 @@
-// Package quota bounds how many streams a server has open: in all, of one user and to one virtual machine. virt-api and
-// virt-handler ask it before they upgrade a request, so that who is over a limit gets an answer and not a connection
-// that ends.
+// Package quota bounds how many streams a server has open: in all, of one user and to one VM. virt-api and virt-handler
+// ask it before they upgrade a request, so that a client over a limit gets an answer and not a connection that ends.
 package quota
 
 import (
@@ -13,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Limits are how many streams may be open at a time; 0 is any number.
+// Limits are the numbers of streams that may be open at a time; 0 means any number.
 type Limits struct {
 	All, PerUser, PerVM int
 }
@@ -28,7 +27,7 @@ func (l *Limits) AddFlags(f *pflag.FlagSet) {
 		"streams to one virtual machine that may be open at a time; 0 is any number")
 }
 
-// retryAfter is when who was refused may ask again, seconds.
+// retryAfter is the time after which a refused client may ask again, seconds.
 const retryAfter = 5
 
 // Quota counts streams. The zero value has no limits.
@@ -44,7 +43,7 @@ type Quota struct {
 func New(limits Limits) *Quota { return &Quota{Limits: limits} }
 
 // Take counts a stream in; release, which may be called once, counts it out. vm is "NAMESPACE/NAME"; an empty user has
-// no limit of its own. The error is a metav1.Status: 429 for a limit of the user or the VM, 503 for that of all.
+// no limit of its own. The error is a metav1.Status: 429 for a limit of the user or the VM, 503 for the limit of all.
 func (q *Quota) Take(user, vm string) (release func(), _ error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

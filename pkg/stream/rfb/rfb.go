@@ -1,5 +1,5 @@
-// Package rfb is a small client of the Remote Framebuffer protocol, version 3.8 (RFC 6143), what a VNC server speaks.
-// It keeps the screen as an image and sends keys and pointer moves; it knows neither terminal nor network: the caller
+// Package rfb is a small client of the Remote Framebuffer protocol, version 3.8 (RFC 6143), which VNC servers speak. It
+// keeps the screen as an image and sends keys and pointer moves; it knows neither terminal nor network: the caller
 // brings the stream.
 //
 //	conn, err := rfb.Open(stream, true)        handshake; the screen's size is known
@@ -35,7 +35,7 @@ const (
 	maxCut = 16 << 20
 )
 
-// ErrProtocol says that a server did what the protocol does not allow, or that is out of all proportion.
+// ErrProtocol says that a server violated the protocol, or sent something out of all proportion.
 var ErrProtocol = errors.New("the VNC server breaks the protocol")
 
 func broken(format string, args ...any) error {
@@ -44,7 +44,7 @@ func broken(format string, args ...any) error {
 
 // Conn is one connection. Next is for one goroutine; everything else may be called from any.
 type Conn struct {
-	// Name is what the server calls the screen.
+	// Name is the server's name for the screen.
 	Name string
 
 	in *bufio.Reader
@@ -229,7 +229,7 @@ var encodings = []int32{
 	encodingPointerShape,
 }
 
-// Start says how pixels are to be sent and asks for the whole screen.
+// Start sets how pixels are to be sent and asks for the whole screen.
 func (c *Conn) Start() error {
 	// 32 bits a pixel, depth 24, little endian, true colour, 8 bits each, red first: the bytes of image.RGBA.
 	format := []byte{0, 0, 0, 0, 32, 24, 0, 1, 0, 255, 0, 255, 0, 255, 0, 8, 16, 0, 0, 0}
@@ -264,7 +264,8 @@ func (c *Conn) Key(sym uint32, down bool) error {
 	return c.send(binary.BigEndian.AppendUint32(message, sym))
 }
 
-// Pointer says where the pointer is and which buttons are down: bit 0 left, 1 middle, 2 right, 3 and 4 the wheel.
+// Pointer sends the position of the pointer and which buttons are down: bit 0 left, 1 middle, 2 right, 3 and 4 the
+// wheel.
 func (c *Conn) Pointer(x, y int, buttons byte) error {
 	message := binary.BigEndian.AppendUint16([]byte{5, buttons}, uint16(max(0, min(x, 0xffff))))
 	return c.send(binary.BigEndian.AppendUint16(message, uint16(max(0, min(y, 0xffff)))))

@@ -107,7 +107,7 @@ func (c *Conn) rectangle(r image.Rectangle, encoding int32) error {
 	return broken("this encoding was not asked for")
 }
 
-// raw is pixels, row by row.
+// raw reads pixels, row by row.
 func (c *Conn) raw(in io.Reader, r image.Rectangle) error {
 	if r.Empty() {
 		return nil
@@ -173,7 +173,7 @@ func (c *Conn) fill(r image.Rectangle, p pixel) {
 
 const hextileSide = 16
 
-// hextile is tiles of 16×16 pixels, each a background with rectangles on it, or raw.
+// hextile reads tiles of 16×16 pixels, each a background with rectangles on it, or raw.
 func (c *Conn) hextile(r image.Rectangle) error {
 	const raw, setBackground, setForeground, rectangles, coloured = 1, 2, 4, 8, 16
 	var background, foreground pixel

@@ -10,7 +10,7 @@ import (
 
 const (
 	tileSide = 64
-	// maxLeft is how much of a compressed rectangle may be left over by the pixels it holds, bytes.
+	// maxLeft is the most of a compressed rectangle that may be left over by the pixels it holds, bytes.
 	maxLeft = 64 << 10
 )
 
@@ -93,7 +93,7 @@ func (c *Conn) zrleTile(r image.Rectangle) error {
 	return nil
 }
 
-// early is an error of reading pixels, which end only where the server has counted wrong.
+// early returns the error of reading pixels, which end only where the server has counted wrong.
 func early(err error) error {
 	if err == nil {
 		return nil
@@ -122,7 +122,7 @@ func palette(in io.Reader, size int) ([]pixel, error) {
 	return colours, nil
 }
 
-// packed is indices into a palette, of 1, 2 or 4 bits; each row begins with a new byte.
+// packed reads indices into a palette, of 1, 2 or 4 bits; each row begins with a new byte.
 func packed(in *bufio.Reader, pixels []byte, width, size int) error {
 	colours, err := palette(in, size)
 	if err != nil {
@@ -156,7 +156,7 @@ func packed(in *bufio.Reader, pixels []byte, width, size int) error {
 	return nil
 }
 
-// runs is colours, each with how often it comes.
+// runs reads colours, each with its number of repetitions.
 func runs(in *bufio.Reader, pixels []byte) error {
 	for len(pixels) > 0 {
 		var p pixel

@@ -1,4 +1,4 @@
-// Package canonical encodes objects as JSON that the API server writes in the same way. It is pure.
+// Package canonical encodes objects as the same JSON that the API server writes. It is pure.
 package canonical
 
 import (

@@ -1,7 +1,7 @@
-// Package claims says which PersistentVolumeClaim a volume of a virtual machine is. A DataVolume is the claim of its
-// name, once CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read;
-// everything that mounts, opens or judges a claim asks here, so that both kinds of volume are treated alike; and how
-// far CDI is with filling one (datavolume.go). It also lists whatever else volumes name (references.go). It is pure.
+// Package claims says which PersistentVolumeClaim a volume of a VM uses. A DataVolume is the claim of its name, once
+// CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read; everything
+// that mounts, opens or judges a claim asks here, so that both kinds of volume are treated alike. It also reports CDI's
+// progress with filling one (datavolume.go), and lists the other objects that volumes name (references.go). It is pure.
 package claims
 
 import (
@@ -12,7 +12,7 @@ import (
 // DefaultClassAnnotation, "true", is on the StorageClass of claims that name none.
 const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
 
-// Of returns the claim behind a volume; nil for a volume that is none. What it returns is a copy.
+// Of returns the claim behind a volume; nil for a volume without one. The returned value is a copy.
 func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -39,7 +39,7 @@ func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 	return nil
 }
 
-// Name returns the name of the claim behind a volume; empty for a volume that is none.
+// Name returns the name of the claim behind a volume, or "" for a volume without one.
 func Name(volume *v1.Volume) string {
 	if source := Of(volume); source != nil {
 		return source.ClaimName

@@ -8,12 +8,12 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// State is how far a claim is from being a disk.
+// State says how far a claim is from being a disk.
 type State int
 
 // The states.
 const (
-	// Populated is ready: nobody fills it, or whoever did has finished.
+	// Populated means ready: nobody fills it, or the filling has finished.
 	Populated State = iota
 	// Claimable is filled as soon as a pod is to use it, and bound only then: the pod may be made, and waits.
 	Claimable
@@ -40,8 +40,8 @@ func StateOf(dv *cdiv1.DataVolume) State {
 	return Filling
 }
 
-// StateOfClaim returns how far a claim is, given the DataVolume of its name, nil when there is none. A claim that no
-// DataVolume owns is somebody else's to fill, who has done so.
+// StateOfClaim returns the state of a claim, given the DataVolume of its name, nil when there is none. A claim that no
+// DataVolume owns is filled by others, who have done so.
 func StateOfClaim(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) State {
 	if !Owned(claim) {
 		return Populated
@@ -58,7 +58,7 @@ func Owned(claim *corev1.PersistentVolumeClaim) bool {
 	return owner != nil && owner.Kind == "DataVolume"
 }
 
-// Trouble is why a DataVolume does not get on, in CDI's words; empty when it does.
+// Trouble returns why a DataVolume makes no progress, in CDI's words, or "" when it does.
 func Trouble(dv *cdiv1.DataVolume) string {
 	bound, running := condition(dv, cdiv1.DataVolumeBound), condition(dv, cdiv1.DataVolumeRunning)
 	switch {
@@ -90,7 +90,7 @@ func Provisioning(dv *cdiv1.DataVolume) bool {
 	return true
 }
 
-// Phase is CDI's word for how far a DataVolume is.
+// Phase returns CDI's phase of a DataVolume.
 func Phase(dv *cdiv1.DataVolume) cdiv1.DataVolumePhase { return cmp.Or(dv.Status.Phase, cdiv1.Pending) }
 
 func condition(dv *cdiv1.DataVolume, conditionType cdiv1.DataVolumeConditionType) *cdiv1.DataVolumeCondition {

@@ -5,9 +5,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Reference is an object that a volume names, in the namespace of its virtual machine.
+// Reference is an object that a volume names, in the namespace of its VM.
 type Reference struct {
-	// Kind is that of the object, such as Secret.
+	// Kind is the object's kind, such as Secret.
 	Kind, Name string
 	// Optional says that a guest starts without the object.
 	Optional bool

@@ -1,5 +1,5 @@
-// Package clones has the rules of VirtualMachineClones whose source is in another namespace: what says so, who may,
-// what the parts are called, and what of a VM does not come along. It is pure.
+// Package clones has the rules of VirtualMachineClones whose source is in another namespace: how one is recognized, who
+// may make one, the names of its parts, and what of a VM is not copied. It is pure.
 //
 //	namespace of the source                          namespace of the clone
 //	VirtualMachineSnapshot ─► VolumeSnapshot         VirtualMachineSnapshot ─► VolumeSnapshot ─► claims of the new VM
@@ -26,7 +26,7 @@ const (
 	NamespaceAnnotation = "virtkit.io/source-namespace"
 	// UIDAnnotation on such a clone is the source's UID. Admission writes it for who may clone from there.
 	UIDAnnotation = "virtkit.io/source-uid"
-	// Finalizer keeps such a clone until nothing of it is left outside its namespace.
+	// Finalizer protects such a clone until nothing of it is left outside its namespace.
 	Finalizer = "virtkit.io/clone-protection"
 	// UIDLabel is on what a clone has made outside its namespace: the clone's UID.
 	UIDLabel = "virtkit.io/clone-uid"
@@ -37,7 +37,7 @@ const (
 	CopiedAnnotation = "virtkit.io/carried-from"
 )
 
-// Group, Resource and Subresource are what a user must be allowed to create in the namespace of the source.
+// Group, Resource and Subresource name what a user must be allowed to create in the namespace of the source.
 const (
 	Group       = "clone.kubevirt.io"
 	Resource    = "virtualmachineclones"
@@ -78,7 +78,7 @@ func Missing(user, namespace string) string {
 		user, Resource, Subresource, Group, namespace)
 }
 
-// Left returns what a VM names of its namespace that does not come along into another one, as KIND NAME, sorted.
+// Left returns what a VM names in its namespace that is not copied into another one, as KIND NAME, sorted.
 func Left(spec *v1.VirtualMachineSpec) []string {
 	if spec.Template == nil {
 		return nil
@@ -122,8 +122,8 @@ func Left(spec *v1.VirtualMachineSpec) []string {
 	return slices.Compact(out)
 }
 
-// StateTrouble returns why a VM cannot be cloned under the name target, empty when it can: the state of a persistent
-// TPM and EFI goes by the VM's name. template is that of the VM called source.
+// StateTrouble returns why a VM cannot be cloned under the name target, or "" when it can: the state of a persistent
+// TPM and EFI goes by the VM's name. template is the template of the VM called source.
 func StateTrouble(source string, template *v1.VirtualMachineInstanceTemplateSpec, target string) string {
 	if template == nil || source == target || !vmstate.Needed(&template.Spec) {
 		return ""
@@ -137,7 +137,7 @@ func namespaced(kind string) bool {
 	return kind != "" && !strings.Contains(strings.ToLower(kind), "cluster")
 }
 
-// LeftText says what does not come along into a namespace, empty when all does.
+// LeftText names what is not copied into a namespace, or returns "" when everything is.
 func LeftText(spec *v1.VirtualMachineSpec, namespace string) string {
 	left := Left(spec)
 	if len(left) == 0 {

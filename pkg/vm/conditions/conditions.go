@@ -85,7 +85,7 @@ func SetIf[C Condition](list *[]C, holds bool, next C, now time.Time) {
 	}
 }
 
-// fields are those of a condition that its rules are about.
+// fields are the fields of a condition that its rules are about.
 type fields struct {
 	kind          string
 	status        corev1.ConditionStatus

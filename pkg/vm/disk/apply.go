@@ -65,7 +65,7 @@ func (s Step) make(ctx context.Context, run Run) error {
 	return fmt.Errorf("unknown action %q", s.Action)
 }
 
-// createArgs are qemu-img's. With -u it does not open the backing file: its format and size are known.
+// createArgs returns qemu-img's arguments. With -u it does not open the backing file: its format and size are known.
 func createArgs(s Step) []string {
 	args := []string{"create", "-q", "-f", FormatQcow2}
 	if s.Backing != nil {
@@ -107,8 +107,8 @@ func rename(temp, name string) error {
 	return err
 }
 
-// directIO says whether an image and all it lies on open with O_DIRECT; tmpfs, for one, may refuse.
-// It also finds out whether the image may be used at all.
+// directIO reports whether an image and all it lies on open with O_DIRECT; tmpfs, for one, may refuse. It also finds
+// out whether the image may be used at all.
 func directIO(src domain.Source) (bool, error) {
 	const careful = unix.O_NOFOLLOW | unix.O_NONBLOCK // somebody else may write the claim
 	flags := os.O_RDWR

@@ -21,7 +21,7 @@ const (
 	maxFileBlock = 4096
 )
 
-// matchesVolume says that a disk is to have the block sizes of what its image is on.
+// matchesVolume reports whether a disk is to have the block sizes of what its image is on.
 func matchesVolume(d *v1.Disk) bool {
 	return d.BlockSize != nil && d.BlockSize.MatchVolume != nil &&
 		(d.BlockSize.MatchVolume.Enabled == nil || *d.BlockSize.MatchVolume.Enabled)
@@ -71,8 +71,8 @@ func clampBlock(size, most int64) uint {
 	return uint(out)
 }
 
-// discardGranularity is what the kernel says of the device, or of the disk that it is a partition of; 0 where it says
-// nothing.
+// discardGranularity returns the kernel's value for the device, or for the disk that it is a partition of; 0 where
+// there is none.
 func discardGranularity(f *os.File) (uint, error) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &s); err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// sampleHead is how much of an image's beginning counts, bytes: headers, partition tables.
+	// sampleHead is the size of an image's beginning that counts, bytes: headers, partition tables.
 	sampleHead = 64 << 10
-	// samples are how many blocks of sampleBlock bytes count of the rest, evenly spread, and the last.
+	// samples is the number of blocks of sampleBlock bytes that count of the rest, evenly spread, and the last.
 	samples     = 64
 	sampleBlock = 4 << 10
 )

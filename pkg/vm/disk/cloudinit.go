@@ -47,8 +47,8 @@ func cloudInitFiles(
 	return "cidata", files, err
 }
 
-// noCloud gives the files of cloud-init's NoCloud data source: user-data, meta-data and, if there is
-// any, network-config.
+// noCloud returns the files of cloud-init's NoCloud data source: user-data, meta-data and, if there is any,
+// network-config.
 func noCloud(vmi *v1.VirtualMachineInstance, user, network []byte, keys []string) (map[string][]byte, error) {
 	meta, err := json.Marshal(metaData{
 		InstanceType:  instanceType(vmi),
@@ -72,7 +72,7 @@ type metaData struct {
 	InstanceType  string `json:"instance-type,omitempty"`
 	InstanceID    string `json:"instance-id"`
 	LocalHostname string `json:"local-hostname"`
-	// PublicKeys are by number, which is how KubeVirt has them and every cloud-init reads them.
+	// PublicKeys are by number, as KubeVirt has them and every cloud-init reads them.
 	PublicKeys map[string]string `json:"public-keys,omitempty"`
 }
 

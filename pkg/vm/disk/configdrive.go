@@ -10,10 +10,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
-// driveFolder is where OpenStack's config drive, version 2, has its files.
+// driveFolder is the directory of the files of OpenStack's config drive, version 2.
 const driveFolder = "openstack/latest/"
 
-// configDrive gives the files of cloud-init's ConfigDrive data source: user_data, meta_data.json and, if there is
+// configDrive returns the files of cloud-init's ConfigDrive data source: user_data, meta_data.json and, if there is
 // any, network_data.json, which is OpenStack's and not NoCloud's network configuration.
 func configDrive(vmi *v1.VirtualMachineInstance, user, network []byte, keys []string) (map[string][]byte, error) {
 	tagged, err := devices(vmi)
@@ -59,7 +59,7 @@ type device struct {
 	Tags    []string `json:"tags"`
 }
 
-// devices are those that have a tag.
+// devices returns the devices that have a tag.
 func devices(vmi *v1.VirtualMachineInstance) ([]device, error) {
 	tagged, err := domain.TaggedDevices(vmi)
 	if err != nil {
@@ -78,7 +78,7 @@ func devices(vmi *v1.VirtualMachineInstance) ([]device, error) {
 	return out, nil
 }
 
-// instanceType is the name of the VMI's instance type, empty for none.
+// instanceType returns the name of the VMI's instance type, or "" for none.
 func instanceType(vmi *v1.VirtualMachineInstance) string {
 	if name := vmi.Annotations[v1.ClusterInstancetypeAnnotation]; name != "" {
 		return name

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// ConfigImageSuffix ends the file names of config images: cloud-init's and those of other volumes that hold an
-	// instance's configuration (domain.Configuration).
+	// ConfigImageSuffix ends the file names of config images: cloud-init's and those of other volumes that hold a
+	// VMI's configuration (domain.Configuration).
 	ConfigImageSuffix = ".iso"
 	// MaxConfigImage is the largest size of a config image, bytes: its files at most, and its directories.
 	MaxConfigImage = maxImage + 16<<20

@@ -14,8 +14,8 @@ import (
 // configurationLabel is the label of an image that is given none, as KubeVirt's.
 const configurationLabel = "cfgdata"
 
-// configuration gives the label of the image that a ConfigMap, Secret, service account or downward API volume is to the
-// guest; ok is false for other volumes.
+// configuration returns the label of the image that a ConfigMap, Secret, service account or downward API volume is to
+// the guest; ok is false for other volumes.
 func configuration(v *v1.Volume) (label string, ok bool) {
 	switch {
 	case v.ConfigMap != nil:

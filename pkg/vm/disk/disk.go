@@ -5,9 +5,9 @@
 //	                                                        │
 //	                                                        └─► map[volume]domain.Source
 //
-// Prepare does the three in order. All that it reads comes from strangers: container disks from
-// whoever built the image, claims from the guest of yesterday. So formats are detected by magic and then
-// fixed, never left to QEMU's probing, and nothing is followed out of its volume.
+// Prepare does the three in order. It trusts nothing that it reads: container disks come from
+// whoever built the image, claims from an earlier guest. So formats are detected by magic and then fixed,
+// never left to QEMU's probing, and nothing is followed out of its volume.
 //
 // The package writes ISO 9660 itself; Image says which libraries were tried.
 package disk
@@ -38,7 +38,7 @@ func invalidf(format string, args ...any) error {
 	return invalidError{fmt.Errorf(format, args...)}
 }
 
-// Dirs are where a launcher pod has its volumes.
+// Dirs are the directories of a launcher pod's volumes.
 type Dirs struct {
 	// Disks is writable and lives as long as the pod: overlays, empty disks, cloud-init images.
 	Disks string
@@ -123,8 +123,8 @@ func (d Dirs) claimImage(volume string) string {
 // such a name.
 func (d Dirs) Ignition() string { return path.Join(d.Disks, ".ignition.json") }
 
-// hostDisk is where the pod has the image of a hostDisk volume: the directory that it lies in is mounted, as a claim
-// is.
+// hostDisk returns the path in the pod of the image of a hostDisk volume: the directory that it lies in is mounted, as
+// a claim is.
 func (d Dirs) hostDisk(v *v1.Volume) string {
 	return path.Join(d.Claims, v.Name, path.Base(v.HostDisk.Path))
 }
@@ -132,5 +132,5 @@ func (d Dirs) hostDisk(v *v1.Volume) string {
 // BlockDevice returns where the pod has the device of a volume that is one.
 func (d Dirs) BlockDevice(volume string) string { return path.Join(d.BlockDevices, volume) }
 
-// inImage is an absolute path inside an image, relative to its root and cleaned.
+// inImage returns an absolute path inside an image, relative to its root and cleaned.
 func inImage(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }

@@ -45,9 +45,9 @@ var foreign = []struct {
 	{"PK\x03\x04", 0, "zip"},
 }
 
-// ReadHeader detects the format of an image of size bytes by its first bytes. The image comes from a
-// stranger, so what would make QEMU open other files is refused: a qcow2 image with a backing file or an
-// external data file. So are formats that would boot as garbage when taken for raw.
+// ReadHeader detects the format of an image of size bytes by its first bytes. The image is not trusted, so what would
+// make QEMU open other files is refused: a qcow2 image with a backing file or an external data file. So are formats
+// that would boot as garbage when taken for raw.
 func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 	buf := make([]byte, 512)
 	n, err := r.ReadAt(buf, 0)
@@ -70,7 +70,7 @@ func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 	return Header{Format: FormatRaw, Size: roundUp(size, sectorSize)}, nil
 }
 
-// qcow2Header reads a qcow2 header; offsets are those of QEMU's docs/interop/qcow2.txt.
+// qcow2Header reads a qcow2 header; the offsets are from QEMU's docs/interop/qcow2.txt.
 func qcow2Header(b []byte) (Header, error) {
 	if len(b) < 72 {
 		return Header{}, invalidf("the qcow2 image is cut off")
@@ -111,7 +111,7 @@ func qcow2Header(b []byte) (Header, error) {
 	return Header{Format: FormatQcow2, Size: roundUp(int64(size), sectorSize)}, nil
 }
 
-// roundUp gives the least multiple of unit that is at least n.
+// roundUp returns the least multiple of unit that is at least n.
 func roundUp(n, unit int64) int64 {
 	if n > math.MaxInt64-unit {
 		return n / unit * unit

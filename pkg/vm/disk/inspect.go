@@ -193,7 +193,7 @@ func lookHostDisk(v *v1.Volume, dirs Dirs) error {
 	return errors.Join(err, f.Close())
 }
 
-// errNotRegular says that something else is where a file should be.
+// errNotRegular says that something other than a file is in its place.
 var errNotRegular = errors.New("not a regular file")
 
 // openRegular opens a regular file for reading and describes what was opened. No link is followed at its end, and no
@@ -216,7 +216,7 @@ func openRegular(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// sizeOf is the size of a file or device, bytes, in whole sectors.
+// sizeOf returns the size of a file or device, bytes, in whole sectors.
 func sizeOf(name string) (int64, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -69,7 +69,7 @@ func Image(label string, files map[string][]byte) ([]byte, error) {
 	return img, nil
 }
 
-// treeKind is which of the two trees.
+// treeKind is one of the two trees.
 type treeKind int
 
 const (
@@ -77,7 +77,7 @@ const (
 	jolietTree
 )
 
-// layouts are where each tree begins, sectors.
+// layouts hold the sectors at which each tree begins.
 var layouts = [...]struct{ descriptor, pathLittle, pathBig uint32 }{
 	plainTree:  {sectorPrimary, sectorPathLittle, sectorPathBig},
 	jolietTree: {sectorJoliet, sectorJolietPathLittle, sectorJolietPathBig},
@@ -96,7 +96,7 @@ func plainName(name string) string {
 	return mapped + ";1"
 }
 
-// shortened is an identifier of at most maxPlain letters, its own for each name.
+// shortened returns an identifier of at most maxPlain letters, its own for each name.
 func shortened(id, name string) string {
 	if len(id) <= maxPlain {
 		return id
@@ -117,8 +117,8 @@ func plainLetters(name string, dots bool) string {
 	}, name)
 }
 
-// volumeDescriptor writes a tree's descriptor; offsets are those of ECMA-119, 8.4. pathTable is that table's
-// size, bytes.
+// volumeDescriptor writes a tree's descriptor; the offsets are from ECMA-119, 8.4. pathTable is that table's size,
+// bytes.
 func volumeDescriptor(b []byte, kind treeKind, label string, tree *isoTree, pathTable uint32) {
 	text := func(from, to int, s string) {
 		if kind == jolietTree {
@@ -156,7 +156,7 @@ func volumeDescriptor(b []byte, kind treeKind, label string, tree *isoTree, path
 	b[881] = 1
 }
 
-// dirRecord is one directory record (ECMA-119, 9.1) with its system use entries.
+// dirRecord returns one directory record (ECMA-119, 9.1) with its system use entries.
 func dirRecord(id string, sector, size uint32, dir bool, use []byte) []byte {
 	n := 33 + len(id)
 	n += n % 2

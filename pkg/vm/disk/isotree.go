@@ -99,7 +99,7 @@ func (d *isoDir) add(path string, data []byte) error {
 	return nil
 }
 
-// child is the directory of that name in d, made when it is not there.
+// child returns the directory of that name in d, made when it is not there.
 func (d *isoDir) child(name string) *isoDir {
 	at, found := slices.BinarySearchFunc(d.children, name,
 		func(c *isoDir, name string) int { return strings.Compare(c.name, name) })
@@ -128,7 +128,7 @@ func (t *isoTree) place() {
 	t.sectors = next + padding
 }
 
-// records are a directory's content: itself, its parent, and what is in it, by name. No record spans two sectors.
+// records returns a directory's content: itself, its parent, and what is in it, by name. No record spans two sectors.
 func (d *isoDir) records(kind treeKind) []byte {
 	var out []byte
 	for _, record := range d.entries(kind) {
@@ -140,7 +140,8 @@ func (d *isoDir) records(kind treeKind) []byte {
 	return out
 }
 
-// extent is the size of the directory's records, bytes, in whole sectors. It does not depend on where anything lies.
+// extent returns the size of the directory's records, bytes, in whole sectors. It does not depend on where anything
+// lies.
 func (d *isoDir) extent(kind treeKind) uint32 {
 	return uint32((len(d.records(kind)) + isoSector - 1) / isoSector * isoSector) //nolint:gosec // maxFiles bounds it
 }
@@ -180,10 +181,10 @@ func (d *isoDir) entries(kind treeKind) [][]byte {
 	return out
 }
 
-// links are its name, its own dot, and one from each directory in it.
+// links returns the number of links to it: its name, its own dot, and one from each directory in it.
 func (d *isoDir) links() uint32 { return 2 + uint32(len(d.children)) }
 
-// id is its identifier in a tree; the root's is a zero byte.
+// id returns its identifier in a tree; the root's is a zero byte.
 func (d *isoDir) id(kind treeKind) string {
 	switch {
 	case d.parent == d:

@@ -17,8 +17,8 @@ type Kernel struct {
 	KernelChecksum, InitrdChecksum uint32
 }
 
-// FindKernel finds the kernel and initramfs that a VMI names in the image at dirs.KernelBoot. The zero Kernel is that
-// of a VMI that boots from its disks.
+// FindKernel finds the kernel and initramfs that a VMI names in the image at dirs.KernelBoot. It returns the zero
+// Kernel for a VMI that boots from its disks.
 func FindKernel(vmi *v1.VirtualMachineInstance, dirs Dirs) (Kernel, error) {
 	firmware := vmi.Spec.Domain.Firmware
 	if firmware == nil || firmware.KernelBoot == nil || firmware.KernelBoot.Container == nil {
@@ -51,8 +51,8 @@ func FindKernel(vmi *v1.VirtualMachineInstance, dirs Dirs) (Kernel, error) {
 	return out, nil
 }
 
-// fileChecksum is that of a file in an image; it fails when the name is of no regular file that we may read. Links are
-// not followed: they would lead out of the image that the user named.
+// fileChecksum returns the checksum of a file in an image; it fails when the name is not a regular file that we may
+// read. Links are not followed: they would lead out of the image that the user named.
 func fileChecksum(root *os.Root, name string) (sum uint32, err error) {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {

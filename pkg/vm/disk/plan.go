@@ -20,19 +20,19 @@ type Facts struct {
 	Checksum uint32
 	// Block says that a claim is a device, Exists that a file system claim has its disk.img.
 	Block, Exists bool
-	// Size is that of the image of an ephemeral volume's claim, bytes.
+	// Size is the size of the image of an ephemeral volume's claim, bytes.
 	Size int64
 	// Free is the space that a claim's file system has left for us, bytes.
 	Free int64
-	// UserData and NetworkData are what cloud-init's secrets hold.
+	// UserData and NetworkData are the contents of cloud-init's secrets.
 	UserData, NetworkData []byte
-	// PublicKeys are those of spec.accessCredentials that cloud-init is to authorize.
+	// PublicKeys are the keys of spec.accessCredentials that cloud-init is to authorize.
 	PublicKeys []string
-	// Files are those of a volume that is an image of files: sysprep's, a ConfigMap's, …
+	// Files are the files of a volume that is an image of files: sysprep's, a ConfigMap's, …
 	Files map[string][]byte
 }
 
-// Action is how a Step makes its image.
+// Action is the way in which a Step makes its image.
 type Action string
 
 // The actions, in words as they appear in plans.
@@ -55,7 +55,7 @@ type Step struct {
 	Data    []byte         `json:",omitempty"`
 }
 
-// Plan says what to make, and where each volume's image is afterwards.
+// Plan holds the images to make, and the place of each volume's image afterwards.
 type Plan struct {
 	Steps   []Step
 	Sources map[string]domain.Source
@@ -136,7 +136,7 @@ func (p *Plan) containerDisk(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
 	p.Sources[v.Name] = domain.Source{Path: path, Format: FormatQcow2, Backing: &image}
 }
 
-// ephemeral is a claim that the guest only reads, under an overlay with what it writes, which dies with the pod.
+// ephemeral plans a claim that the guest only reads, under an overlay with what it writes, which dies with the pod.
 func (p *Plan) ephemeral(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
 	image := domain.Source{Path: dirs.claimImage(v.Name), Format: FormatRaw, ReadOnly: true}
 	if f.Block {
@@ -186,9 +186,9 @@ const (
 // imageMetadata is the part of a claim's free space that a new disk.img leaves for the map of its own blocks.
 const imageMetadata = 128
 
-// claimSize is the size of a new disk.img: the claim's capacity less the share that the file system itself needs (as
-// the VMI's status has it), but no more than what is free, for a guest must not find its disk full below it; else what
-// is free; whole MiB.
+// claimSize returns the size of a new disk.img: the claim's capacity less the share that the file system itself needs
+// (as the VMI's status has it), but no more than what is free, for a guest must not find its disk full below it; else
+// what is free; whole MiB.
 func claimSize(vmi *v1.VirtualMachineInstance, volume string, free int64) int64 {
 	size := free
 	for _, s := range vmi.Status.VolumeStatus {

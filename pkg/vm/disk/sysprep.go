@@ -19,7 +19,7 @@ const (
 	maxSysprepFiles = 16
 )
 
-// answerFiles are what Windows looks for; one of them, in any case, must be there.
+// answerFiles are the names that Windows looks for; a file with one of them, in any case, must exist.
 var answerFiles = []string{"autounattend.xml", "unattend.xml"}
 
 // lookSysprep reads the ConfigMap or Secret of a sysprep volume.

@@ -10,9 +10,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Addresses returns those of the disks and interfaces that the VMI gives one, or a tag by which the guest finds where
-// the device is (cloud-init's meta data): such a device has a root port of its own, in the order of the VMI. All others
-// are libvirt's to place.
+// Addresses returns the addresses of the disks and interfaces to which the VMI gives one, or a tag by which the guest
+// finds where the device is (cloud-init's meta data): such a device has a root port of its own, in the order of the
+// VMI. libvirt places all others.
 func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[string]pci.Address, err error) {
 	disks, interfaces = map[string]pci.Address{}, map[string]pci.Address{}
 	taken := map[pci.Address]bool{}
@@ -76,7 +76,7 @@ func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[strin
 	return disks, interfaces, nil
 }
 
-// onPCIe says that virtio devices are PCIe devices, each behind a root port.
+// onPCIe reports whether virtio devices are PCIe devices, each behind a root port.
 func onPCIe(spec *v1.DomainSpec) bool {
 	return surface.IsQ35(machine(spec)) && !enabled(spec.Devices.UseVirtioTransitional, false)
 }
@@ -92,7 +92,7 @@ type Tagged struct {
 	Tag string
 	// NIC is an interface, else a disk.
 	NIC bool
-	// Bus is pci, or that of the disk where its controller is the PCI device.
+	// Bus is pci, or the disk's bus where its controller is the PCI device.
 	Bus string
 	// Address is on PCI; nil where libvirt chooses it.
 	Address *pci.Address
@@ -100,7 +100,7 @@ type Tagged struct {
 	MAC, Serial string
 }
 
-// TaggedDevices returns those of the VMI that have a tag: interfaces, then disks.
+// TaggedDevices returns the devices of the VMI that have a tag: interfaces, then disks.
 func TaggedDevices(vmi *v1.VirtualMachineInstance) ([]Tagged, error) {
 	disks, interfaces, err := Addresses(&vmi.Spec)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Build gives the domain of vmi, without the volumes that are plugged in once it runs. An error means that the VMI and
-// the facts do not fit together, and names the field; trying again changes nothing.
+// Build returns the domain of vmi, without the volumes that are plugged in once it runs. An error means that the VMI
+// and the facts do not fit together, and names the field; trying again changes nothing.
 func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, error) {
 	plugged := hotplug.Volumes(&vmi.Spec)
 	if len(plugged) > 0 {
@@ -93,10 +93,10 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	return d, nil
 }
 
-// maxName is how long a domain's name may be, bytes: libvirt makes names of files of it, with up to 10 bytes more.
+// maxName is the greatest length of a domain's name, bytes: libvirt makes file names of it, with up to 10 bytes more.
 const maxName = 200
 
-// Name is a domain's name in libvirt: NAMESPACE_NAME, or the beginning of that and a hash.
+// Name returns a domain's name in libvirt: NAMESPACE_NAME, or the beginning of that and a hash.
 func Name(namespace, name string) string { return names.Shorten(namespace+"_"+name, maxName) }
 
 // UUID returns the firmware UUID that admission filled in, or else the VMI's own UID, which is as stable
@@ -108,7 +108,7 @@ func UUID(vmi *v1.VirtualMachineInstance) string {
 	return string(vmi.UID)
 }
 
-// machine is the VMI's machine type.
+// machine returns the VMI's machine type.
 func machine(spec *v1.DomainSpec) string {
 	if spec.Machine != nil && spec.Machine.Type != "" {
 		return spec.Machine.Type
@@ -124,7 +124,7 @@ func enabled(b *bool, byDefault bool) bool {
 	return *b
 }
 
-// onOff is how libvirt spells a switch.
+// onOff returns libvirt's spelling of a switch.
 func onOff(on bool) string {
 	if on {
 		return "on"
@@ -132,7 +132,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// yesNo is libvirt's other spelling.
+// yesNo returns libvirt's other spelling of a switch.
 func yesNo(yes bool) string {
 	if yes {
 		return "yes"

@@ -7,9 +7,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
-// processors gives the number of vCPUs, those that the guest may get while it runs included, and their topology. Fields
-// of the topology that are not set count as one; with none set, the vCPUs follow the CPU limit or request, rounded up,
-// as sockets.
+// processors returns the number of vCPUs, those that the guest may get while it runs included, and their topology.
+// Fields of the topology that are not set count as one; with none set, the vCPUs follow the CPU limit or request,
+// rounded up, as sockets.
 func processors(spec *v1.DomainSpec) (*libvirtxml.DomainVCPU, *libvirtxml.DomainCPUTopology) {
 	t := libvirtxml.DomainCPUTopology{Cores: 1, Threads: 1}
 	if c := spec.CPU; c != nil {
@@ -24,9 +24,9 @@ func processors(spec *v1.DomainSpec) (*libvirtxml.DomainVCPU, *libvirtxml.Domain
 	return vcpus, &t
 }
 
-// cpu gives the guest's CPU. Under emulation there is no host CPU to show, so host-model (the default)
-// and host-passthrough become all that QEMU can emulate; a named model stays what it is, and features
-// that QEMU cannot emulate are left out of it rather than refused.
+// cpu returns the guest's CPU. Under emulation there is no host CPU to show, so host-model (the default) and
+// host-passthrough become all that QEMU can emulate; a named model stays the same, and features that QEMU cannot
+// emulate are left out of it rather than refused.
 func cpu(c *v1.CPU, t *libvirtxml.DomainCPUTopology, kvm bool) *libvirtxml.DomainCPU {
 	out := &libvirtxml.DomainCPU{Topology: t}
 	model := v1.CPUModeHostModel

@@ -83,8 +83,8 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 	return nil
 }
 
-// reportsFreePages says whether the guest gives the node memory back that it does not use. One that is on huge pages or
-// has CPUs of its own is not to be disturbed by it, and the memory of one with devices of the node, or that is
+// reportsFreePages reports whether the guest gives the node memory back that it does not use. One that is on huge pages
+// or has CPUs of its own is not to be disturbed by it, and the memory of one with devices of the node, or that is
 // encrypted, is locked.
 func reportsFreePages(domain *v1.DomainSpec) bool {
 	huge := sizing.PageSize(domain) != 0
@@ -92,7 +92,7 @@ func reportsFreePages(domain *v1.DomainSpec) bool {
 	return !huge && !locked && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
 }
 
-// balloon gives the memory balloon, or says that there is none.
+// balloon returns the memory balloon, or says that there is none.
 func balloon(domain *v1.DomainSpec, b Balloon) *libvirtxml.DomainMemBalloon {
 	if !enabled(domain.Devices.AutoattachMemBalloon, true) {
 		return &libvirtxml.DomainMemBalloon{Model: "none"}
@@ -107,7 +107,7 @@ func balloon(domain *v1.DomainSpec, b Balloon) *libvirtxml.DomainMemBalloon {
 	return out
 }
 
-// vsock is the device by which the guest and its node have connections without a network; nil for none.
+// vsock returns the device by which the guest and its node have connections without a network; nil for none.
 func vsock(vmi *v1.VirtualMachineInstance) (*libvirtxml.DomainVSock, error) {
 	if !enabled(vmi.Spec.Domain.Devices.AutoattachVSOCK, false) {
 		return nil, nil
@@ -207,10 +207,9 @@ func inputs(out *libvirtxml.DomainDeviceList, spec *v1.Devices) {
 	}
 }
 
-// controllers adds the controllers that libvirt would not choose as we want them: no USB where nothing
-// is on it, virtio-scsi, also for disks that are plugged in later, and on PCIe machines a root port a device plus spare
-// ones.
-// plugged is how many disks the guest will get for certain once it runs.
+// controllers adds the controllers that libvirt would not choose as we want them: no USB where nothing is on it,
+// virtio-scsi, also for disks that are plugged in later, and on PCIe machine types a root port for each device plus
+// spare ones. plugged is the number of disks that the guest will get for certain once it runs.
 func controllers(
 	d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tuning, plugged int,
 ) []libvirtxml.DomainController {
@@ -285,8 +284,8 @@ func controllers(
 	return out
 }
 
-// disableHole64 leaves no room for PCI devices above the guest's memory: systems of 32 bits, as Windows XP, fail on it.
-// The room is that of the root of the PCI bus.
+// disableHole64 leaves no room for PCI devices above the guest's memory: 32-bit systems, such as Windows XP, fail on
+// it. The room belongs to the root of the PCI bus.
 func disableHole64(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec) {
 	model := "pci-root"
 	if surface.IsQ35(machine(spec)) {
@@ -317,8 +316,8 @@ func conventional(d *libvirtxml.DomainDeviceList, transitional bool) bool {
 	return transitional || ac97 || nics || panics || len(d.Watchdogs) > 0
 }
 
-// lastFree is the last of the root ports that no device is given. A guest numbers its buses as it finds them, and finds
-// another behind the bridge: from there on its numbers are not those of the ports.
+// lastFree returns the last of the root ports that no device is given. A guest numbers its buses as it finds them, and
+// finds another behind the bridge: from there on its numbers are not those of the ports.
 func lastFree(d *libvirtxml.DomainDeviceList, ports uint) uint {
 	taken := map[uint]bool{}
 	take := func(a *libvirtxml.DomainAddress) {

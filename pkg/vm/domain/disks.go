@@ -8,8 +8,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// Targets gives the name that each disk's volume has in the domain (vda, sda, …). virtio has its own
-// letters; sata, scsi and usb share theirs.
+// Targets returns the name that each disk's volume has in the domain (vda, sda, …). virtio has its own letters; sata,
+// scsi and usb share theirs.
 func Targets(spec *v1.VirtualMachineInstanceSpec) map[string]string {
 	out := make(map[string]string, len(spec.Domain.Devices.Disks))
 	used := map[string]int{}
@@ -56,7 +56,7 @@ func Bus(d *v1.Disk) v1.DiskBus {
 	return v1.DiskBusVirtio
 }
 
-// disks gives the domain's disks in the VMI's order.
+// disks returns the domain's disks in the VMI's order.
 func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk, error) {
 	volumes := make(map[string]*v1.Volume, len(vmi.Spec.Volumes))
 	for i := range vmi.Spec.Volumes {
@@ -103,7 +103,7 @@ func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk
 // empty is the medium of a CD-ROM drive that has none.
 var empty = Source{Format: "raw"}
 
-// disk gives one disk without its name and boot order.
+// disk returns one disk without its name and boot order.
 func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
 	x := &libvirtxml.DomainDisk{
 		Device: "disk",
@@ -197,7 +197,7 @@ func driver(x *libvirtxml.DomainDiskDriver, d *v1.Disk, src Source) {
 	}
 }
 
-// file is the libvirt source of an image.
+// file returns the libvirt source of an image.
 func file(src Source) *libvirtxml.DomainDiskSource {
 	if src.Path == "" {
 		return nil
@@ -208,8 +208,8 @@ func file(src Source) *libvirtxml.DomainDiskSource {
 	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: src.Path}}
 }
 
-// backing says what an image lies on, down to the explicit end of the chain: left out, libvirt would
-// believe what the image says, and the guest can write the image.
+// backing returns the backing chain of an image, down to its explicit end: left out, libvirt would believe what the
+// image says, and the guest can write the image.
 func backing(src Source) *libvirtxml.DomainDiskBackingStore {
 	if src.Format == "raw" {
 		return nil
@@ -228,8 +228,8 @@ func backing(src Source) *libvirtxml.DomainDiskBackingStore {
 	return b
 }
 
-// bootOrder gives the boot position of each disk. When the VMI gives none to any device, its disks
-// boot in the order listed, without those that only carry configuration.
+// bootOrder returns the boot position of each disk. When the VMI gives none to any device, its disks boot in the order
+// listed, without those that only carry configuration.
 func bootOrder(spec *v1.VirtualMachineInstanceSpec, volumes map[string]*v1.Volume) map[string]uint {
 	out := map[string]uint{}
 	given := false

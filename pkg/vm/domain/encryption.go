@@ -13,8 +13,8 @@ const (
 	sevEncryptedState = 1 << 2
 )
 
-// encrypt has the processor encrypt the guest's memory, and has its virtio devices use only what the guest shows them
-// of it. Where the bit is in an address that says so, libvirt finds out from the node.
+// encrypt has the processor encrypt the guest's memory, and has its virtio devices use only the part that the guest
+// shares with them. libvirt finds out from the node which bit of an address marks encrypted memory.
 func encrypt(d *libvirtxml.Domain, spec *v1.DomainSpec, kvm bool) error {
 	if !passthrough.SEV(spec) {
 		return nil
@@ -31,7 +31,7 @@ func encrypt(d *libvirtxml.Domain, spec *v1.DomainSpec, kvm bool) error {
 	return nil
 }
 
-// behindIOMMU is for the devices but disks and their controller, which tuning does.
+// behindIOMMU sets up all devices but disks and their controller, which tuning does.
 func behindIOMMU(d *libvirtxml.DomainDeviceList) {
 	for i := range d.Interfaces {
 		cardBehindIOMMU(&d.Interfaces[i])

@@ -1,6 +1,6 @@
 // Package domain turns a VirtualMachineInstance into the libvirt domain that runs it. It is pure:
-// the input is the VMI as admitted and the Facts, which are what the launcher knows of its pod (is
-// there KVM, where are the disks, which taps exist); the output is libvirt's XML. It reads no file and
+// the input is the VMI as admitted and the Facts that the launcher knows about its pod (is there
+// KVM, where are the disks, which taps exist); the output is libvirt's XML. It reads no file and
 // asks nobody, so every supported field has a golden file in testdata.
 //
 //	VMI spec ──┐
@@ -26,11 +26,11 @@ type Facts struct {
 	Firmware Firmware
 	// NVRAM is the path of this guest's UEFI variable store; libvirt makes it from the template.
 	NVRAM string
-	// SMBIOS is how the cluster wants machines to call themselves; empty fields are KubeVirt's defaults.
+	// SMBIOS is the cluster's configuration of SMBIOS; empty fields are KubeVirt's defaults.
 	SMBIOS v1.SMBiosConfiguration
 	// Ignition is the path of Ignition's configuration, which annotation kubevirt.io/ignitiondata holds.
 	Ignition string
-	// Kernel and Initrd are the paths of what firmware.kernelBoot names.
+	// Kernel and Initrd are the paths of the files that firmware.kernelBoot names.
 	Kernel, Initrd string
 	// Disks are the prepared images by volume name.
 	Disks map[string]Source
@@ -45,11 +45,11 @@ type Facts struct {
 	AgentSocket             string
 	// Secrets is the directory that has one for each volume of a Secret.
 	Secrets string
-	// USBSockets are where USB devices of clients are redirected to, one a socket.
+	// USBSockets are the sockets to which USB devices of clients are redirected, one for each.
 	USBSockets []string
 	// MetricsPort is the socket of the port for devices.downwardMetrics.
 	MetricsPort string
-	// Balloon is how the cluster wants memory balloons.
+	// Balloon is the cluster's configuration of memory balloons.
 	Balloon Balloon
 	// PluginVariables are the environment variables in which device plugins write which devices the pod got
 	// (passthrough.Environment).
@@ -58,13 +58,13 @@ type Facts struct {
 
 // Balloon is a guest's memory balloon as the cluster's configuration has it.
 type Balloon struct {
-	// Period is how often the guest reports its memory statistics, seconds; 0 is never.
+	// Period is the interval at which the guest reports its memory statistics, seconds; 0 means never.
 	Period uint
 	// KeepFreePages says that the guest does not give back the pages that it does not use.
 	KeepFreePages bool
 }
 
-// Blocks are block sizes in bytes. Discard is 0 where nothing is known of it.
+// Blocks are block sizes in bytes. Discard is 0 where it is not known.
 type Blocks struct {
 	Logical, Physical, Discard uint
 }
@@ -83,13 +83,13 @@ type Source struct {
 	Block bool
 	// Format is raw or qcow2. It is always said and never probed, since the guest writes the image.
 	Format string
-	// Backing is what a qcow2 overlay lies on.
+	// Backing is the backing image of a qcow2 overlay.
 	Backing *Source
 	// ReadOnly says that the image cannot be written, whatever the VMI's disk says.
 	ReadOnly bool
 	// Checksum is a container disk's (disk.Checksum); zero for other images.
 	Checksum uint32 `json:",omitempty"`
-	// Blocks are the block sizes of what the image is on; nil where nobody asked.
+	// Blocks are the block sizes of the image's storage; nil where nobody asked.
 	Blocks *Blocks `json:",omitempty"`
 	// Live says that the image changes while the guest runs, by other hands: it is not to be cached for long.
 	Live bool `json:",omitempty"`

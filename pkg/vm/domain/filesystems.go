@@ -7,10 +7,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 )
 
-// filesystemQueue is how many requests of a file system may be under way; KubeVirt's.
+// filesystemQueue is the number of requests of a file system that may be under way; KubeVirt's.
 const filesystemQueue = 1024
 
-// shares are what virtiofsd serves in the pod's other containers. The guest knows each by its name.
+// shares returns the file systems that virtiofsd serves in the pod's other containers. The guest knows each by its
+// name.
 func shares(spec *v1.DomainSpec) []libvirtxml.DomainFilesystem {
 	var out []libvirtxml.DomainFilesystem
 	for i := range spec.Devices.Filesystems {

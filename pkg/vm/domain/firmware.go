@@ -14,7 +14,7 @@ import (
 // which no pod's memory limit allows for; 32 MiB holds a Linux kernel and its user space.
 const tcgTranslationCache = 32
 
-// operatingSystem gives machine type and firmware.
+// operatingSystem returns machine type and firmware.
 func operatingSystem(spec *v1.DomainSpec, facts Facts) (*libvirtxml.DomainOS, error) {
 	os := &libvirtxml.DomainOS{
 		Type:   &libvirtxml.DomainOSType{Arch: "x86_64", Machine: machine(spec), Type: "hvm"},
@@ -48,7 +48,7 @@ func operatingSystem(spec *v1.DomainSpec, facts Facts) (*libvirtxml.DomainOS, er
 	return os, nil
 }
 
-// tables gives the ACPI tables by which Windows knows its licence, from volumes that are Secrets, in KubeVirt's keys.
+// tables returns the ACPI tables by which Windows knows its licence, from volumes that are Secrets, in KubeVirt's keys.
 func tables(f *v1.Firmware, secrets string) *libvirtxml.DomainACPI {
 	if f == nil || f.ACPI == nil {
 		return nil
@@ -66,10 +66,10 @@ func tables(f *v1.Firmware, secrets string) *libvirtxml.DomainACPI {
 	return out
 }
 
-// secureBoot is on unless it is switched off, as KubeVirt has it.
+// secureBoot reports whether Secure Boot is on, as it is unless it is switched off, as KubeVirt has it.
 func secureBoot(efi *v1.EFI) bool { return enabled(efi.SecureBoot, true) }
 
-// features gives the domain's features. Secure Boot needs SMM, so it brings it.
+// features returns the domain's features. Secure Boot needs SMM, so it brings it.
 func features(spec *v1.DomainSpec, kvm bool) *libvirtxml.DomainFeatureList {
 	f := spec.Features
 	if f == nil {
@@ -111,7 +111,7 @@ func features(spec *v1.DomainSpec, kvm bool) *libvirtxml.DomainFeatureList {
 	return out
 }
 
-// systemInformation gives the SMBIOS tables, and what else the firmware hands to the guest. Manufacturer, product and
+// systemInformation returns the SMBIOS tables, and what else the firmware hands to the guest. Manufacturer, product and
 // family are KubeVirt's defaults: guests and their agents (systemd, cloud-init, ansible) recognise the platform by
 // them.
 func systemInformation(vmi *v1.VirtualMachineInstance, facts *Facts) []libvirtxml.DomainSysInfo {
@@ -159,8 +159,8 @@ func systemInformation(vmi *v1.VirtualMachineInstance, facts *Facts) []libvirtxm
 	return tables
 }
 
-// clock gives the guest's clock: UTC unless the VMI says otherwise. With an offset, what the guest does
-// to its clock survives a reboot (adjustment); without, each boot starts from UTC.
+// clock returns the guest's clock: UTC unless the VMI says otherwise. With an offset, what the guest does to its clock
+// survives a reboot (adjustment); without, each boot starts from UTC.
 func clock(c *v1.Clock) *libvirtxml.DomainClock {
 	out := &libvirtxml.DomainClock{Offset: "utc"}
 	if c == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/pci"
 )
 
-// pciHostdev is a PCI device of the node that a driver for pass-through holds; libvirt leaves the driver as it is.
+// pciHostdev returns a PCI device of the node that a driver for pass-through holds; libvirt leaves the driver as it is.
 func pciHostdev(device pci.Address, alias string) libvirtxml.DomainHostdev {
 	return libvirtxml.DomainHostdev{
 		Managed: "no",
@@ -24,7 +24,7 @@ func pciHostdev(device pci.Address, alias string) libvirtxml.DomainHostdev {
 	}
 }
 
-// mdevHostdev is a mediated device of the node, a part of a PCI device.
+// mdevHostdev returns a mediated device of the node, a part of a PCI device.
 func mdevHostdev(uuid, alias string) libvirtxml.DomainHostdev {
 	return libvirtxml.DomainHostdev{
 		SubsysMDev: &libvirtxml.DomainHostdevSubsysMDev{
@@ -35,7 +35,7 @@ func mdevHostdev(uuid, alias string) libvirtxml.DomainHostdev {
 	}
 }
 
-// usbHostdev is a USB device of the node.
+// usbHostdev returns a USB device of the node.
 func usbHostdev(bus, device uint, alias string) libvirtxml.DomainHostdev {
 	return libvirtxml.DomainHostdev{
 		Managed: "no",
@@ -46,7 +46,7 @@ func usbHostdev(bus, device uint, alias string) libvirtxml.DomainHostdev {
 	}
 }
 
-// wanted is one of gpus or hostDevices.
+// wanted is one entry of gpus or hostDevices.
 type wanted struct {
 	path, alias, resource string
 	// gpu is set for one of gpus.
@@ -68,7 +68,7 @@ func wantedDevices(devices *v1.Devices) []wanted {
 	return out
 }
 
-// hostDevices gives the guest the devices of the node that its pod got, in the order in which the device plugins list
+// hostDevices returns the devices of the node that the guest's pod got, in the order in which the device plugins list
 // them.
 func hostDevices(devices *v1.Devices, facts Facts) ([]libvirtxml.DomainHostdev, error) {
 	list := wantedDevices(devices)
@@ -98,8 +98,8 @@ func hostDevices(devices *v1.Devices, facts Facts) ([]libvirtxml.DomainHostdev, 
 	return out, nil
 }
 
-// allotted are the devices of the n-th of all users of a resource: one each on PCI, and on USB as many as a unit of the
-// resource has.
+// allotted returns the devices of the n-th of all users of a resource: one each on PCI, and on USB as many as a unit of
+// the resource has.
 func allotted(w wanted, n, all int, variables map[string]string) ([]libvirtxml.DomainHostdev, error) {
 	for _, prefix := range []string{passthrough.PCI, passthrough.MDev, passthrough.USB} {
 		name := passthrough.Variable(prefix, w.resource)
@@ -166,8 +166,8 @@ type screen struct {
 	options *v1.VGPUOptions
 }
 
-// showOn makes virtual GPUs screens: those that say so, and the first if none says anything. framebuffer is whether the
-// latter may also be one before the guest has a driver for it; QEMU has one such framebuffer at most.
+// showOn makes virtual GPUs screens: those that say so, and the first if none says anything. framebuffer says whether
+// the latter may also be one before the guest has a driver for it; QEMU has one such framebuffer at most.
 func showOn(devices []libvirtxml.DomainHostdev, screens []screen, framebuffer bool) {
 	said := false
 	for _, s := range screens {

@@ -28,8 +28,8 @@ func OwnThread(spec *v1.VirtualMachineInstanceSpec, volume string) bool {
 		(policy == nil || *policy != v1.IOThreadsPolicySupplementalPool)
 }
 
-// Hotplugged gives the disk of a volume for a guest that runs. taken are the names that its disks have, thread its own
-// I/O thread; 0 is none.
+// Hotplugged returns the disk of a volume for a guest that runs. taken are the names that its disks have, thread its
+// own I/O thread; 0 is none.
 func Hotplugged(
 	vmi *v1.VirtualMachineInstance, volume string, src Source, taken []string, thread uint,
 ) (*libvirtxml.DomainDisk, error) {
@@ -67,7 +67,7 @@ func Hotplugged(
 	return x, nil
 }
 
-// Medium gives the image of a volume as a disk, for the CD-ROM drive that the guest has of that name.
+// Medium returns the image of a volume as a disk, for the CD-ROM drive that the guest has of that name.
 func Medium(vmi *v1.VirtualMachineInstance, volume string, src Source) (*libvirtxml.DomainDisk, error) {
 	path := "volume " + volume
 	d := hotplug.Disk(&vmi.Spec, volume)

@@ -5,10 +5,10 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// defaultSpinlocks is how often a guest spins before it notifies the hypervisor, the least that Windows takes.
+// defaultSpinlocks is the number of spins after which a guest notifies the hypervisor, the least that Windows takes.
 const defaultSpinlocks = 4096
 
-// hyperv gives what of Hyper-V the guest is shown; nil for nothing. KVM has it, emulation has not.
+// hyperv returns the Hyper-V features that the guest is shown; nil for none. KVM has it, emulation has not.
 func hyperv(f *v1.Features) *libvirtxml.DomainFeatureHyperV {
 	if p := f.HypervPassthrough; p != nil && enabled(p.Enabled, true) {
 		return &libvirtxml.DomainFeatureHyperV{Mode: "passthrough"}

@@ -14,8 +14,8 @@ import (
 // InterfaceAlias returns the alias of an interface in the domain.
 func InterfaceAlias(name string) string { return aliasPrefix + name }
 
-// interfaces gives the guest's NICs in the VMI's order, each on the tap that the network plan has for
-// it. libvirt is to leave the tap alone: it exists, and the pod may not change it.
+// interfaces returns the guest's NICs in the VMI's order, each on the tap that the network plan has for it. libvirt is
+// to leave the tap alone: it exists, and the pod may not change it.
 func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainInterface, error) {
 	planned := make(map[string]*network.Interface, len(facts.Network.Interfaces))
 	for i := range facts.Network.Interfaces {
@@ -45,7 +45,7 @@ func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.Domai
 	return out, nil
 }
 
-// networkCard is a NIC on the tap of the plan, without its address.
+// networkCard returns a NIC on the tap of the plan, without its address.
 func networkCard(nic *v1.Interface, p *network.Interface) libvirtxml.DomainInterface {
 	model := nic.Model
 	if model == "" {
@@ -79,7 +79,7 @@ func networkCard(nic *v1.Interface, p *network.Interface) libvirtxml.DomainInter
 	return x
 }
 
-// PluggedInterface gives the NIC of an interface for a guest that runs. plan has its tap.
+// PluggedInterface returns the NIC of an interface for a guest that runs. plan has its tap.
 func PluggedInterface(
 	vmi *v1.VirtualMachineInstance, plan network.Plan, name string,
 ) (*libvirtxml.DomainInterface, error) {

@@ -14,13 +14,13 @@ import (
 // maxQueues is the most queues that a virtio device gets, whatever the guest's vCPUs; KubeVirt's.
 const maxQueues = 256
 
-// ioThreads is which threads of QEMU serve which virtio disks, besides its main loop. Threads are numbered from 1 as
-// libvirt does: first those that disks share, then those that are one disk's own.
+// ioThreads assigns virtio disks to threads of QEMU, besides its main loop. Threads are numbered from 1 as libvirt
+// does: first those that disks share, then those that belong to one disk.
 type ioThreads struct {
 	count uint
-	// of has each disk's by name; one of a pool has all of it.
+	// of has each disk's threads by the disk's name; a disk of a pool has the whole pool.
 	of map[string][]uint
-	// shared are for what is not in of: the controller of scsi disks, and disks plugged in later.
+	// shared are the threads for the rest: the controller of scsi disks, and disks plugged in later.
 	shared []uint
 }
 
@@ -73,7 +73,7 @@ func planThreads(spec *v1.VirtualMachineInstanceSpec) ioThreads {
 	return out
 }
 
-// requestedCPUs is how many CPUs the pod asks for, rounded up; 1 when it does not say.
+// requestedCPUs returns how many CPUs the pod asks for, rounded up; 1 when it asks for none.
 func requestedCPUs(spec *v1.DomainSpec) int {
 	for _, list := range []corev1.ResourceList{spec.Resources.Requests, spec.Resources.Limits} {
 		if q, ok := list[corev1.ResourceCPU]; ok {
@@ -83,7 +83,7 @@ func requestedCPUs(spec *v1.DomainSpec) int {
 	return 1
 }
 
-// tuning is what virtio disks and their controllers get from elsewhere in the VMI than their own entry.
+// tuning holds the settings that virtio disks and their controllers get from elsewhere in the VMI than their own entry.
 type tuning struct {
 	threads      ioThreads
 	queues       uint // 0 leaves them to QEMU
@@ -139,7 +139,7 @@ func (t tuning) disk(x *libvirtxml.DomainDisk, name string) {
 	}
 }
 
-// controller is for that of scsi disks.
+// controller sets up the controller of scsi disks.
 func (t tuning) controller(x *libvirtxml.DomainController) {
 	if t.transitional {
 		x.Model = transitionalModel

@@ -12,7 +12,7 @@ import (
 // PluggedMemory is the alias of the device by which memory is given to a guest that runs.
 const PluggedMemory = "ua-virtio-mem"
 
-// memoryBytes is the guest's memory.
+// memoryBytes returns the guest's memory.
 func memoryBytes(spec *v1.DomainSpec) (uint, error) {
 	quantity, _ := sizing.Memory(spec)
 	bytes := quantity.Value()
@@ -22,7 +22,7 @@ func memoryBytes(spec *v1.DomainSpec) (uint, error) {
 	return uint(bytes), nil
 }
 
-// roomToGrow is how much memory the guest may get while it runs, bytes.
+// roomToGrow returns how much memory the guest may get while it runs, bytes.
 func roomToGrow(spec *v1.DomainSpec, boot uint) uint {
 	if m := spec.Memory; m == nil || m.MaxGuest == nil || sizing.MemoryObstacle(spec) != "" ||
 		m.MaxGuest.Value() <= int64(boot) {
@@ -54,8 +54,8 @@ func memory(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 	return nil
 }
 
-// GrowableMemory returns the device by which a guest that was booted with so much memory (bytes) gets more while it
-// runs, up to maxGuest; nil when it has no room. requested is how much of it the guest has now, bytes.
+// GrowableMemory returns the device by which a guest that was booted with boot bytes of memory gets more while it runs,
+// up to maxGuest; nil when it has no room. requested is the part of it that the guest has now, bytes.
 func GrowableMemory(spec *v1.DomainSpec, boot, requested uint) *libvirtxml.DomainMemorydev {
 	room := roomToGrow(spec, boot)
 	if room == 0 {

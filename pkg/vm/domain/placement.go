@@ -15,11 +15,11 @@ import (
 
 // HostCPU is one of the pod's CPUs.
 type HostCPU struct {
-	// ID is the host's number of it, Node its NUMA node, Core the least ID of its core's threads.
+	// ID is the host's number of the CPU, Node its NUMA node, Core the least ID of its core's threads.
 	ID, Node, Core int
 }
 
-// Placement is where the threads of a guest with CPUs of its own run.
+// Placement assigns the threads of a guest with CPUs of its own to CPUs.
 type Placement struct {
 	// VCPUs has the host's CPU of each vCPU that is online at boot.
 	VCPUs []HostCPU
@@ -27,8 +27,8 @@ type Placement struct {
 	Emulator *HostCPU
 }
 
-// Place gives each vCPU one of the pod's CPUs: NUMA node by NUMA node, and threads of one core side by side. It is nil
-// for a guest without dedicatedCpuPlacement. vcpus is how many are online.
+// Place gives each vCPU one of the pod's CPUs: NUMA node by NUMA node, and threads of one core side by side. It returns
+// nil for a guest without dedicatedCpuPlacement. vcpus is the number of online vCPUs.
 func Place(spec *v1.DomainSpec, vcpus int, cpus []HostCPU) (*Placement, error) {
 	if spec.CPU == nil || !spec.CPU.DedicatedCPUPlacement {
 		return nil, nil
@@ -122,7 +122,7 @@ func place(d *libvirtxml.Domain, spec *v1.DomainSpec, cpus []HostCPU) error {
 	return nil
 }
 
-// idRange is the first n vCPUs in libvirt's terms.
+// idRange returns the first n vCPUs in libvirt's terms.
 func idRange(n int) string {
 	if n == 1 {
 		return "0"

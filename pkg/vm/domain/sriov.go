@@ -11,9 +11,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/pci"
 )
 
-// networkFunctions gives the guest the functions of its node's network cards that are its interfaces with sriov, in the
-// VMI's order. Which is whose Multus says, by the network plan; where it does not, the pod's are given out in the order
-// of the device plugin's.
+// networkFunctions returns the functions of the node's network cards for the guest's interfaces with sriov, in
+// the VMI's order. Which is whose Multus says, by the network plan; where it does not, the pod's are given out in the
+// order of the device plugin's.
 func networkFunctions(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainHostdev, error) {
 	_, addresses, err := Addresses(&vmi.Spec)
 	if err != nil {
@@ -61,7 +61,7 @@ func networkFunctions(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml
 	return out, nil
 }
 
-// functionOf is the next of the functions that the device plugin of a network's resource gave the pod.
+// functionOf returns the next of the functions that the device plugin of a network's resource gave the pod.
 func functionOf(name, path string, given map[string]int, variables map[string]string) (string, error) {
 	resource := variables[passthrough.NetworkResource(name)]
 	if resource == "" {

@@ -6,7 +6,7 @@ import (
 )
 
 // transitionalModel is libvirt's name for virtio devices that drivers of virtio 0.9 know, too. They are conventional
-// PCI devices: libvirt puts them behind a bridge on PCIe machines.
+// PCI devices: libvirt puts them behind a bridge on PCIe machine types.
 const transitionalModel = "virtio-transitional"
 
 // modernModel is libvirt's name for virtio devices of virtio 1.0 alone, on PCI and PCIe alike. KubeVirt has it of the

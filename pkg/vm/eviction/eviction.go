@@ -7,7 +7,7 @@
 //
 // A VMI's eviction strategy decides: None lets the guest be shut down with its pod; LiveMigrate moves it, and
 // keeps it where it is when it cannot move; LiveMigrateIfPossible moves it, and shuts it down when it cannot; External
-// only marks it, for somebody else to act on.
+// only marks it, for an external controller to act on.
 package eviction
 
 import (
@@ -24,7 +24,7 @@ import (
 // Default is the strategy where neither the VMI nor the KubeVirt resource names one; KubeVirt's.
 const Default = v1.EvictionStrategyNone
 
-// Strategies are all that there are.
+// Strategies returns all eviction strategies.
 func Strategies() []v1.EvictionStrategy {
 	return []v1.EvictionStrategy{
 		v1.EvictionStrategyNone, v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyLiveMigrateIfPossible,
@@ -32,7 +32,7 @@ func Strategies() []v1.EvictionStrategy {
 	}
 }
 
-// Strategy returns the one that counts for a VMI; cluster is the installation's, which may be empty.
+// Strategy returns the strategy that applies to a VMI; cluster is the installation's, which may be empty.
 func Strategy(vmi *v1.VirtualMachineInstance, cluster v1.EvictionStrategy) v1.EvictionStrategy {
 	switch {
 	case vmi.Spec.EvictionStrategy != nil && *vmi.Spec.EvictionStrategy != "":
@@ -43,8 +43,8 @@ func Strategy(vmi *v1.VirtualMachineInstance, cluster v1.EvictionStrategy) v1.Ev
 	return Default
 }
 
-// Alive reports whether there is a guest that an eviction would end: one that runs, or of which nobody knows
-// because its node does not answer, and that nobody has asked to end.
+// Alive reports whether there is a guest that an eviction would end: one that runs, or whose node does not answer so
+// that nobody knows, and that nobody has asked to end.
 func Alive(vmi *v1.VirtualMachineInstance) bool {
 	return vmi.DeletionTimestamp == nil && (vmi.Status.Phase == v1.Running || vmi.Status.Phase == v1.Unknown)
 }
@@ -60,7 +60,7 @@ func Migratable(vmi *v1.VirtualMachineInstance) bool {
 	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
 }
 
-// Obstacle says why a guest cannot move; empty when it can.
+// Obstacle returns why a guest cannot move, or "" when it can.
 func Obstacle(vmi *v1.VirtualMachineInstance) string {
 	condition := conditions.Find(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
 	switch {
@@ -102,7 +102,7 @@ type Verdict struct {
 // Pod has the fields that Decide reads of the pod that is to be evicted.
 type Pod struct {
 	UID types.UID
-	// Node is where it is.
+	// Node is the node that it is on.
 	Node string
 	// Attachment: it is not the guest's but holds a volume for it.
 	Attachment bool

@@ -1,6 +1,6 @@
-// Package exports has the rules of a VirtualMachineExport that its parts agree on: what its objects are called, in
-// which formats a volume can be had and under which address, and when an export is over. virt-controller, virt-api and
-// virtctl ask it. Names, paths and reasons are KubeVirt's.
+// Package exports has the rules of a VirtualMachineExport that its parts agree on: the names of its objects, the
+// formats and addresses of a volume, and when an export is over. virt-controller, virt-api and virtctl ask it. Names,
+// paths and reasons are KubeVirt's.
 package exports
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Kind, Resource and Group of exports; Path is where the API server has them.
+// Kind, Resource and Group name exports; Path is the API server's path of them.
 const (
 	Kind     = "VirtualMachineExport"
 	Resource = "virtualmachineexports"
@@ -59,13 +59,13 @@ const (
 	ReasonNoVolumeSnapshot    = "NoVolumeSnapshots"
 )
 
-// AnnotationContentType is what CDI says of a claim; ContentDisk and the empty value are a disk.
+// AnnotationContentType is CDI's annotation of a claim; ContentDisk and the empty value are a disk.
 const (
 	AnnotationContentType = "cdi.kubevirt.io/storage.contentType"
 	ContentDisk           = "kubevirt"
 )
 
-// Content is what a volume holds.
+// Content is the kind of a volume's content.
 type Content string
 
 // The contents: a file system with a disk in disk.img, a block device, and a file system of which all is exported.
@@ -77,7 +77,7 @@ const (
 
 // Volume is one volume of an export.
 type Volume struct {
-	// Name is what the export calls it: the name of the claim, or of a snapshot's claim.
+	// Name is the export's name for it: the name of the claim, or of a snapshot's claim.
 	Name    string
 	Claim   string
 	Content Content
@@ -115,10 +115,10 @@ func Links(host, certificate string, volumes []Volume, manifests bool) *v1beta1.
 	return link
 }
 
-// VolumePath is the path of a volume, with a slash at its end.
+// VolumePath returns the path of a volume, with a slash at its end.
 func VolumePath(volume string) string { return names.ExportVolumes + volume + "/" }
 
-// Name is the name of an export's pod and Service, a DNS label: names of exports may be longer, and may have dots.
+// Name returns the name of an export's pod and Service, a DNS label: names of exports may be longer, and may have dots.
 func Name(export string) string {
 	label := strings.ReplaceAll(export, ".", "-")
 	if label != export {
@@ -129,18 +129,18 @@ func Name(export string) string {
 	return names.Shorten(names.ExportPrefix+label, names.MaxLabel)
 }
 
-// Host is the name of an export's Service in the cluster.
+// Host returns the name of an export's Service in the cluster.
 func Host(namespace, export string) string { return Name(export) + "." + namespace + ".svc" }
 
-// TokenSecret is the name of the Secret of an export that names none. Its UID is in the name: the Secret of a deleted
-// export of this name goes with that one.
+// TokenSecret returns the name of the Secret of an export that names none. Its UID is in the name: the Secret of a
+// deleted export of this name goes with that one.
 func TokenSecret(export metav1.Object) string {
 	const room = names.MaxLabel - len("export-token-") - 9
 	uid, _, _ := strings.Cut(string(export.GetUID()), "-")
 	return "export-token-" + names.Shorten(export.GetName(), room) + "-" + uid[:min(len(uid), 8)]
 }
 
-// Expiration is when an export is deleted.
+// Expiration returns when an export is deleted.
 func Expiration(export *v1beta1.VirtualMachineExport) time.Time {
 	lifetime := v1beta1.DefaultDurationTTL
 	if export.Spec.TTLDuration != nil {
@@ -149,7 +149,7 @@ func Expiration(export *v1beta1.VirtualMachineExport) time.Time {
 	return export.CreationTimestamp.Add(lifetime)
 }
 
-// SourceKind returns the kind of a source; empty for what is none.
+// SourceKind returns the kind of a source, or "" for an unknown one.
 func SourceKind(source *corev1.TypedLocalObjectReference) string {
 	group := ""
 	if source.APIGroup != nil {

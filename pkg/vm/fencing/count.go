@@ -12,14 +12,14 @@ type Member struct {
 }
 
 // Poll has the answers that virt-controller got between Asked and Answered, which are of one clock that also runs while
-// the machine sleeps.
+// the host sleeps.
 type Poll struct {
 	Asked, Answered time.Duration
 	// Beat changes with each heartbeat that the API server takes.
 	Beat string
 	// Paused says that the node's launchers do not count, because its virt-handler was stopped in order.
 	Paused bool
-	// Set is the one that the node publishes, Members what was read of it.
+	// Set is the set that the node publishes, Members what was read of its members.
 	Set     Set
 	Members map[string]Member
 }
@@ -35,7 +35,7 @@ type Count struct {
 	members          map[string]*history
 }
 
-// history is what the polls have shown of a member.
+// history holds what the polls have shown of a member.
 type history struct {
 	reads []read
 	// acknowledged is a time after which it had a heartbeat acknowledged; proven says that there is one.

@@ -1,6 +1,6 @@
 // Package fencing has the rule by which guests of a lost node end and start elsewhere, never both at once. virt-handler
-// and virt-controller follow it without a word to each other; T is --fence-after of a guest's launcher, which ends the
-// guest T after the time that virt-handler has last passed to it.
+// and virt-controller follow it without communicating; T is --fence-after of a guest's launcher, which ends the guest T
+// after the time that virt-handler has last passed to it.
 //
 // Each node publishes a Set: its own name and those of some other nodes, in an annotation. virt-handler passes to
 // launchers
@@ -47,7 +47,7 @@ import (
 const (
 	// MinNodes is the smallest Set that has a majority worth asking; MaxNodes bounds the questions.
 	MinNodes, MaxNodes = 3, 11
-	// KillTime is how long a launcher may take to notice that its time is over, and the kernel to end its QEMU.
+	// KillTime is the time in which a launcher notices that its time is over, and the kernel ends its QEMU.
 	KillTime = 10 * time.Second
 	// askMost bounds AskWithin: virt-handlers that have not answered by then do not.
 	askMost = 5 * time.Second
@@ -56,16 +56,16 @@ const (
 // HeartbeatPeriod returns how often the nodes of a Set need a heartbeat, for launchers with --fence-after=after.
 func HeartbeatPeriod(after time.Duration) time.Duration { return max(time.Second, after/8) }
 
-// SilentFor is F: how long a node must have been without an acknowledged heartbeat before its peers are asked.
+// SilentFor returns F: how long a node must have been without an acknowledged heartbeat before its peers are asked.
 func SilentFor(after time.Duration) time.Duration { return after * 5 / 8 }
 
-// HealthyWithin is G: how long after an acknowledged heartbeat virt-controller takes a node for healthy.
+// HealthyWithin returns G: how long after an acknowledged heartbeat virt-controller takes a node for healthy.
 func HealthyWithin(after time.Duration) time.Duration { return after * 7 / 16 }
 
-// PollWithin is P: the longest gap between virt-controller's polls.
+// PollWithin returns P: the longest gap between virt-controller's polls.
 func PollWithin(after time.Duration) time.Duration { return after / 16 }
 
-// AskWithin is Q: the time limit of a peer check.
+// AskWithin returns Q: the time limit of a peer check.
 func AskWithin(after time.Duration) time.Duration { return min(after/16, askMost) }
 
 // AskEvery returns the pause between peer checks.

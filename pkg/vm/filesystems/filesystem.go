@@ -1,4 +1,4 @@
-// Package filesystems says which volumes of an instance its guest has as file systems instead of disks
+// Package filesystems says which volumes of a VMI its guest has as file systems instead of disks
 // (spec.domain.devices.filesystems), and where virtiofsd serves each of them: in a container of its own of the
 // launcher's pod, at a socket in a directory of its own, which the launcher's container sees. virtiofsd reads and
 // writes the guest's memory, so that is shared memory. virt-controller plans the containers by it, the launcher the
@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// MaxTag is the longest name of a file system, bytes: what virtio has for it.
+// MaxTag is the longest name of a file system, bytes, in virtio.
 const MaxTag = 36
 
 // Of returns the file system that a volume is to the guest; nil for other volumes.
@@ -39,7 +39,7 @@ func Socket(name string) string { return path.Join(names.FilesystemsDir, name, "
 // Container returns the name of the container in which virtiofsd serves a file system; KubeVirt's.
 func Container(name string) string { return "virtiofs-" + name }
 
-// Configuration reports a volume of what Kubernetes has anyway, which the guest can only read.
+// Configuration reports whether a volume holds data that Kubernetes has anyway, which the guest can only read.
 func Configuration(v *v1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.ServiceAccount != nil || v.DownwardAPI != nil
 }

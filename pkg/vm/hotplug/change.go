@@ -22,7 +22,7 @@ func conflict(format string, args ...any) error {
 	return conflictError{fmt.Sprintf(format, args...)}
 }
 
-// Check says what is wrong with a request by itself.
+// Check returns what is wrong with a request by itself.
 func Check(options *v1.AddVolumeOptions) error {
 	source := options.VolumeSource
 	switch {
@@ -43,10 +43,10 @@ func Check(options *v1.AddVolumeOptions) error {
 	return nil
 }
 
-// DefaultBus is that of a hotplugged disk whose request names none; KubeVirt's.
+// DefaultBus is the bus of a hotplugged disk whose request names none; KubeVirt's.
 const DefaultBus = v1.DiskBusSCSI
 
-// entry is the volume and the disk that a request asks for, with all defaults.
+// entry returns the volume and the disk that a request asks for, with all defaults.
 func entry(options *v1.AddVolumeOptions) (v1.Volume, v1.Disk) {
 	disk := *options.Disk.DeepCopy()
 	disk.Name = options.Name
@@ -79,8 +79,8 @@ func entry(options *v1.AddVolumeOptions) (v1.Volume, v1.Disk) {
 	return volume, disk
 }
 
-// Add puts a volume and its disk into a spec. The errors are those of Check, and ErrConflict when the spec has the
-// name or the claim already.
+// Add puts a volume and its disk into a spec. The errors are Check's, and ErrConflict when the spec has the name or the
+// claim already.
 func Add(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) error {
 	if err := Check(options); err != nil {
 		return err
@@ -121,9 +121,9 @@ func Remove(spec *v1.VirtualMachineInstanceSpec, name string) error {
 	return nil
 }
 
-// AddBegun is a template as it was before a volume was added to it, where its instance has yet to get that volume: a
-// request was cut short between the two. It is nil where the template has another volume of the name, or none, and
-// where the instance has it, or lost it to somebody who wants it back at the next start only.
+// AddBegun returns a template as it was before a volume was added to it, where its VMI has yet to get that volume:
+// a request was cut short between the two. It is nil where the template has another volume of the name, or none, and
+// where the VMI has it, or lost it to somebody who wants it back at the next start only.
 func AddBegun(
 	template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance, options *v1.AddVolumeOptions,
 ) *v1.VirtualMachineInstanceSpec {
@@ -137,8 +137,8 @@ func AddBegun(
 	return keep(template, func(name string) bool { return name != volume.Name })
 }
 
-// RemoveBegun is a template as it was before a volume was removed from it, where its instance has yet to lose that
-// volume. It is nil where the template has the volume, and where the instance has none or one of its own.
+// RemoveBegun returns a template as it was before a volume was removed from it, where its VMI has yet to lose that
+// volume. It is nil where the template has the volume, and where the VMI has none or one of its own.
 func RemoveBegun(
 	template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance, name string,
 ) *v1.VirtualMachineInstanceSpec {

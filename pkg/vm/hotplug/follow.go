@@ -12,9 +12,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// DeclaredAnnotation is on the instance of a VirtualMachine: the names of the hotplugged volumes that its template had
-// when the instance was brought up to it, joined by commas. By it a volume that left the template is distinguished from
-// one that was only ever plugged into the instance, and one that is new there from one that was taken away until the
+// DeclaredAnnotation is on the VMI of a VirtualMachine: the names of the hotplugged volumes that its template had
+// when the VMI was brought up to it, joined by commas. By it a volume that left the template is distinguished from
+// one that was only ever plugged into the VMI, and one that is new there from one that was taken away until the
 // next start.
 const DeclaredAnnotation = "virtkit.io/declared-volumes"
 
@@ -34,24 +34,24 @@ func Declare(declared map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(declared)), ",")
 }
 
-// Change says which volumes of its VM's template a running guest gets now, and which only later.
+// Change holds the volumes of its VM's template that a running guest gets now, and those that it gets later.
 type Change struct {
-	// Volumes and Disks are the instance's, Declared the value of its DeclaredAnnotation.
+	// Volumes and Disks are the VMI's, Declared the value of its DeclaredAnnotation.
 	Volumes  []v1.Volume
 	Disks    []v1.Disk
 	Declared string
-	// Changed says that the instance has not just these; Waiting that more is to come, once the guest has let go of
-	// what it is to lose before.
+	// Changed says that the VMI's volumes and disks differ from these; Waiting that more is to come, once the guest has
+	// released what it is to lose before.
 	Changed, Waiting bool
 	// Refused says why the guest has something only when it is started again, by the field below the template's spec.
 	Refused map[string]string
 }
 
-// Follow says which volumes and disks an instance is to have so that its guest has what the template declares, of which
-// all disks have their defaults. What is plugged in or taken out of a guest that runs: PersistentVolumeClaims and
-// DataVolumes that are hotpluggable, with their disks, and media of CD-ROM drives. What changes is taken out first, and
-// comes back as another once the guest and its node have let go of it. What was plugged into the instance alone stays.
-// live is false where changes wait for the next start (vmRolloutStrategy Stage).
+// Follow returns the volumes and disks that a VMI is to have so that its guest has what the template declares, of which
+// all disks have their defaults. It plugs into a running guest, or out of it: PersistentVolumeClaims and DataVolumes
+// that are hotpluggable, with their disks, and media of CD-ROM drives. What changes is taken out first, and comes back
+// once the guest and its node have released it. What was plugged into the VMI alone stays. live is false where changes
+// wait for the next start (vmRolloutStrategy Stage).
 func Follow(template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance, live bool) Change {
 	f := following{
 		template: template, vmi: vmi, live: live, declared: Declared(vmi.Annotations),
@@ -80,7 +80,7 @@ type following struct {
 	vmi      *v1.VirtualMachineInstance
 	live     bool
 	declared map[string]bool
-	// goes are the volumes that the instance loses.
+	// goes are the volumes that the VMI loses.
 	goes map[string]bool
 }
 
@@ -97,7 +97,7 @@ func diskPath(name string) string   { return "domain.devices.disks[" + name + "]
 // plugs reports a volume that a template can have a guest gain or lose.
 func plugs(volume *v1.Volume) bool { return Is(volume) && volume.MemoryDump == nil }
 
-// lose takes from the instance what the template declares no more, or otherwise.
+// lose takes from the VMI what the template does not declare any more, or declares otherwise.
 func (f *following) lose() {
 	spec := &f.vmi.Spec
 	for i := range spec.Volumes {
@@ -155,7 +155,7 @@ func (f *following) staysEmpty(d *v1.Disk) bool {
 	return d.CDRom != nil && (!Pluggable(d) || want != nil && equality.Semantic.DeepEqual(*want, *d))
 }
 
-// gain gives the instance what the template declares anew.
+// gain gives the VMI what is new in the template.
 func (f *following) gain() {
 	for i := range f.template.Volumes {
 		want := &f.template.Volumes[i]
@@ -178,7 +178,7 @@ func (f *following) gain() {
 	}
 }
 
-// hindrance is why a guest that runs cannot be given a volume, and the field that says so; empty when it can.
+// hindrance returns why a running guest cannot be given a volume, and the field that says so, or "" when it can.
 func (f *following) hindrance(want *v1.Volume) (path, why string) {
 	devices := &f.vmi.Spec.Domain.Devices
 	disk, drive := Disk(f.template, want.Name), Disk(&f.vmi.Spec, want.Name)

@@ -1,13 +1,13 @@
-// Package hotplug says which of a VirtualMachineInstance's volumes are plugged in while the guest runs, and
-// how a spec gains and loses one. It is pure: specs in, specs out. Every component asks it, so that all
-// agree on what belongs to the launcher pod and what to an attachment pod.
+// Package hotplug defines which of a VirtualMachineInstance's volumes are plugged in while the guest runs, and how a
+// spec gains and loses one. It is pure: specs in, specs out. Every component asks it, so that all agree on which
+// volumes belong to the launcher pod and which to an attachment pod.
 //
 //	addvolume ─► virt-api: Add to the spec ─► virt-controller: attachment pod, holds the claim on the node
 //	                                            └─► virt-handler: claim into the launcher's pod
 //	                                                  └─► launcher: disk into the guest
 //
 // removevolume goes back the same way. What a VirtualMachine declares, by a volume of its template, virt-controller
-// carries over to the instance (Follow) instead of virt-api.
+// carries over to the VMI (Follow) instead of virt-api.
 //
 // A CD-ROM drive is there without a volume, too, or before its volume: then it is empty. Its volume is the medium,
 // which is put in and taken out while the drive stays.
@@ -67,8 +67,8 @@ func Volume(spec *v1.VirtualMachineInstanceSpec, name string) *v1.Volume {
 	return nil
 }
 
-// Without is a spec without its hotplugged volumes and their disks, and without empty CD-ROM drives: what stays as it
-// is while the guest runs. It shares all else with spec and must not be written to.
+// Without returns a spec without its hotplugged volumes and their disks, and without empty CD-ROM drives: what stays as
+// it is while the guest runs. It shares all else with spec and must not be written to.
 func Without(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	plugged := Names(spec)
 	for name := range drives(spec, plugged) {
@@ -80,8 +80,8 @@ func Without(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec
 	return keep(spec, func(name string) bool { return !plugged[name] })
 }
 
-// AtStart is a spec as the guest starts with it: without its hotplugged volumes, of whose disks the CD-ROM drives are
-// there, empty. It shares all else with spec and must not be written to.
+// AtStart returns a spec as the guest starts with it: without its hotplugged volumes, of whose disks the CD-ROM drives
+// are there, empty. It shares all else with spec and must not be written to.
 func AtStart(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	plugged := Names(spec)
 	if len(plugged) == 0 {
@@ -93,7 +93,7 @@ func AtStart(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec
 	return out
 }
 
-// drives are the names of the CD-ROM drives that are empty without the plugged volumes.
+// drives returns the names of the CD-ROM drives that are empty without the plugged volumes.
 func drives(spec *v1.VirtualMachineInstanceSpec, plugged map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for i := range spec.Domain.Devices.Disks {
@@ -118,7 +118,7 @@ func Pluggable(disk *v1.Disk) bool {
 	return false
 }
 
-// Only is a spec with one of its volumes and that one's disk, marked as one that is there from the start.
+// Only returns a spec with one of its volumes and that one's disk, marked as one that is there from the start.
 func Only(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.VirtualMachineInstanceSpec {
 	out := keep(spec, func(name string) bool { return name == volume })
 	for i := range out.Volumes {
@@ -133,8 +133,8 @@ func Only(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.VirtualMachine
 	return out
 }
 
-// WithoutDumps is a spec without the volumes that memory dumps go to, which are no disks. It shares all else with spec
-// and must not be written to.
+// WithoutDumps returns a spec without the volumes that memory dumps go to, which are no disks. It shares all else with
+// spec and must not be written to.
 func WithoutDumps(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	dumps := map[string]bool{}
 	for i := range spec.Volumes {

@@ -1,7 +1,7 @@
-// Package identity says by which name a guest knows itself, and marks a VirtualMachine that is renamed. Kubernetes
-// cannot rename an object: `virtctl rename` makes the VM anew under the new name and then removes the old one. What
-// a guest has on its disks of its name stays: cloud-init's instance ID, by which it knows a first boot, and the
-// file of its EFI variables. The package is pure; virtctl, virt-controller and virt-launcher ask it.
+// Package identity defines the name by which a guest knows itself, and marks a VirtualMachine that is renamed.
+// Kubernetes cannot rename an object: `virtctl rename` makes the VM anew under the new name and then removes the old
+// one. What a guest has by its name on its disks stays: cloud-init's instance ID, by which it knows a first boot, and
+// the file of its EFI variables. The package is pure; virtctl, virt-controller and virt-launcher ask it.
 package identity
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// KnownAs is on a VM's template, and so on its instance: the name by which the guest knows itself, where that is
+	// KnownAs is on a VM's template, and so on its VMI: the name by which the guest knows itself, where that is
 	// not the VM's.
 	KnownAs = "virtkit.io/known-as"
 	// RenamedTo is on a VM that is being renamed: its new name. It keeps two renames of one VM apart.
@@ -46,12 +46,12 @@ func UUID(vm string) types.UID {
 
 // Renaming is the state of a rename, in an annotation of the new VM until the rename is done.
 type Renaming struct {
-	// Name and UID are those of the VM whose place it takes.
+	// Name and UID identify the VM whose place it takes.
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Of shows whether that one has changed since: a hash of what was made of it.
+	// Of shows whether that VM has changed since: a hash of what was made of it.
 	Of string `json:"of"`
-	// RunStrategy is the one to have in the end; empty leaves Halted.
+	// RunStrategy is the run strategy after the rename; "" leaves Halted.
 	RunStrategy v1.VirtualMachineRunStrategy `json:"runStrategy,omitempty"`
 }
 

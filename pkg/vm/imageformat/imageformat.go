@@ -1,8 +1,8 @@
-// Package imageformat reads the headers of disk images that strangers have made, before any other program does: which
-// format an image has, how large its disk is, and whether it leads to anything outside of itself. An image with a
-// backing file, with data in another file, with encryption, with more snapshots than anybody needs, or with a header
-// that contradicts itself is refused with a sentence that says so. virtctl looks at an image before it sends it, and
-// the pod that takes it before qemu-img does. It does no I/O but by the reader that it is given.
+// Package imageformat reads the headers of untrusted disk images before any other program does: which format an image
+// has, how large its disk is, and whether it leads to anything outside of itself. It refuses, with a sentence that says
+// so, an image with a backing file, with data in another file, with encryption, with more snapshots than anybody needs,
+// or with a header that contradicts itself. virtctl checks an image before it sends it, and the pod that takes it
+// before qemu-img does. It does no I/O but by the reader that it is given.
 package imageformat
 
 import (
@@ -26,10 +26,10 @@ const (
 	VHDX  Format = "vhdx"
 )
 
-// Formats are the formats by which a user may say what an image is.
+// Formats are the formats that a user may name.
 var Formats = []Format{Raw, QCOW2, VMDK, VHD, VHDX}
 
-// Compression is how a whole image is compressed.
+// Compression is the format in which a whole image is compressed.
 type Compression string
 
 // The compressions that are undone.
@@ -41,14 +41,14 @@ const (
 )
 
 const (
-	// HeadSize is how many bytes of an image's beginning Detect and Early want to see, if it has so many.
+	// HeadSize is the number of bytes of an image's beginning that Detect and Early want to see, if it has so many.
 	HeadSize = 64 << 10
-	// MaxSnapshots is how many internal snapshots an image may have.
+	// MaxSnapshots is the number of internal snapshots that an image may have.
 	MaxSnapshots = 16
 	sector       = 512
 )
 
-// Info is what the header says of an image.
+// Info holds what the header says about an image.
 type Info struct {
 	Format Format
 	// VirtualSize is the size of the disk, bytes.
@@ -65,7 +65,7 @@ func refused(format string, args ...any) error { return &RefusedError{fmt.Sprint
 // errShort is the error of an image that ends before what is to be read, or whose beginning alone is known.
 var errShort = errors.New("the image ends too early")
 
-// CompressionOf tells by the first bytes how an image is compressed.
+// CompressionOf detects by its first bytes how an image is compressed.
 func CompressionOf(head []byte) Compression {
 	for _, known := range []struct {
 		magic string
@@ -97,8 +97,7 @@ var others = []struct {
 	{0, "7z\xbc\xaf\x27\x1c", "a 7z archive"},
 }
 
-// Detect tells by the first bytes of an image, HeadSize if it has so many, which format it has. What is no format that
-// is known is Raw.
+// Detect detects the format of an image by its first bytes, HeadSize if it has so many. An unknown format is Raw.
 func Detect(head []byte) (Format, error) {
 	for _, other := range others {
 		if len(head) >= other.at && bytes.HasPrefix(head[other.at:], []byte(other.magic)) {
@@ -194,7 +193,7 @@ func (f file) has(offset, n uint64) bool {
 	return offset <= uint64(f.size) && n <= uint64(f.size)-offset
 }
 
-// virtualSize is a size of a header as a number that is one.
+// virtualSize returns the disk size that a header states, and refuses an impossible one.
 func virtualSize(format Format, size uint64) (int64, error) {
 	if size > 1<<60 {
 		return 0, refused("the %s image has a corrupt header: a disk of %d bytes", format, size)

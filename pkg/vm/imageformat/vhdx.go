@@ -70,7 +70,7 @@ func (f file) vhdx() (int64, error) {
 var errVHDXParent = &RefusedError{"the VHDX is a differencing disk: its parent (a backing file) is not part of it; " +
 	"merge the two first"}
 
-// vhdxRegion is where the metadata is.
+// vhdxRegion returns the offset of the metadata.
 func (f file) vhdxRegion() (uint64, error) {
 	table, err := f.at(vhdxRegions, vhdxTable)
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// vmdkDescriptor is how much QEMU reads of a descriptor, bytes.
+	// vmdkDescriptor is the size, bytes, that QEMU reads of a descriptor.
 	vmdkDescriptor = 20 * sector
 	// vmdkAtEnd stands for the place of a table that is known when the file is complete: the footer says it.
 	vmdkAtEnd = 1<<64 - 1
-	// vmdkFooter is how far from the end the header is repeated, bytes.
+	// vmdkFooter is the distance from the end at which the header is repeated, bytes.
 	vmdkFooter = 2 * sector
 )
 
-// vmdkHeader is what counts of the header of a sparse extent, little endian; VMware's Virtual Disk Format 5.0.
+// vmdkHeader is the part of the header of a sparse extent that counts, little endian; VMware's Virtual Disk Format 5.0.
 type vmdkHeader struct {
 	version                                   uint32
 	capacity, grain, descriptor, size, tables uint64 // sectors
@@ -84,7 +84,7 @@ func (f file) vmdkCheck(h vmdkHeader) error {
 	return checkDescriptor(text)
 }
 
-// atMost reads n bytes at an offset, or what there is of them.
+// atMost reads n bytes at an offset, or as many as there are.
 func (f file) atMost(offset uint64, n int) ([]byte, error) {
 	if left := f.size - int64(min(offset, uint64(f.size))); left < int64(n) {
 		n = int(left)

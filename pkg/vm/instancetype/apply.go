@@ -148,7 +148,7 @@ func applyMemory(
 	}
 }
 
-// resourceConflicts reports a request and a limit, which say how large the guest is as much as the type does.
+// resourceConflicts reports a request and a limit, which determine the size of the guest as much as the type does.
 func resourceConflicts(
 	resources *v1.ResourceRequirements, name corev1.ResourceName, at *field.Path, conflict func(*field.Path),
 ) {
@@ -160,10 +160,10 @@ func resourceConflicts(
 	}
 }
 
-// defaultRatio is how many cores a socket gets, or threads a core, when a preference spreads without saying.
+// defaultRatio is the number of cores of a socket, or threads of a core, when a preference spreads without saying.
 const defaultRatio = 2
 
-// spread is how a preference spreads vCPUs.
+// spread returns how a preference spreads vCPUs.
 func spread(preference *v1beta1.VirtualMachinePreferenceSpec) (ratio uint32, across v1beta1.SpreadAcross) {
 	ratio, across = defaultRatio, v1beta1.SpreadAcrossSocketsCores
 	if preference.PreferSpreadSocketToCoreRatio != 0 {
@@ -181,7 +181,7 @@ func spread(preference *v1beta1.VirtualMachinePreferenceSpec) (ratio uint32, acr
 	return ratio, across
 }
 
-// preferred is the topology that a preference asks for: sockets, which guests license and hotplug best, unless it
+// preferred returns the topology that a preference asks for: sockets, which guests license and hotplug best, unless it
 // says otherwise.
 func preferred(preference *v1beta1.VirtualMachinePreferenceSpec) v1beta1.PreferredCPUTopology {
 	if preference == nil || preference.CPU == nil || preference.CPU.PreferredCPUTopology == nil {
@@ -190,7 +190,7 @@ func preferred(preference *v1beta1.VirtualMachinePreferenceSpec) v1beta1.Preferr
 	return *preference.CPU.PreferredCPUTopology
 }
 
-// threadsPerCore is what spreading over threads too makes of a core; KubeVirt's.
+// threadsPerCore is the number of threads of a core when vCPUs are spread over threads too; KubeVirt's.
 const threadsPerCore = 2
 
 // topology lays vCPUs out.

@@ -80,7 +80,7 @@ func (m matcher) infer(ctx context.Context, r Reader, vm *v1.VirtualMachine) (na
 	return "", "", fmt.Sprintf("%s, of volume %q, has no label %s", what, m.inferFrom, nameLabel), nil
 }
 
-// volumeNamed is the VM's volume of a name, which must be a claim or DataVolume.
+// volumeNamed returns the VM's volume of a name, which must be a claim or DataVolume.
 func volumeNamed(vm *v1.VirtualMachine, name string) (volume *v1.Volume, problem string) {
 	if vm.Spec.Template == nil {
 		return nil, "there is no template with volumes"
@@ -96,9 +96,9 @@ func volumeNamed(vm *v1.VirtualMachine, name string) (volume *v1.Volume, problem
 	return &volumes[i], ""
 }
 
-// behind gives what may be labelled of a volume, the last one being the one that has to be: its claim; or, of one that
-// the VM has a template for and that is not there yet, the template, the DataSource that it names, and the claim that
-// is cloned.
+// behind returns what may be labelled of a volume, the last one being the one that has to be: its claim; or, of one
+// that the VM has a template for and that is not there yet, the template, the DataSource that it names, and the claim
+// that is cloned.
 func behind(
 	ctx context.Context, r Reader, vm *v1.VirtualMachine, volume *v1.Volume,
 ) (found []labelled, problem string, err error) {

@@ -1,13 +1,13 @@
-// Package instancetype writes instance types and preferences out: what VirtualMachineInstancetype and
-// VirtualMachinePreference, and their kinds for the whole cluster, make of a VirtualMachine's template.
+// Package instancetype expands instance types and preferences: it applies VirtualMachineInstancetype and
+// VirtualMachinePreference, and their cluster-wide kinds, to a VirtualMachine's template.
 //
-//	VM ─► Resolve (reads through a Reader) ─► Resolved ─► Expand ─► the instance's spec, or conflicts by field
+//	VM ─► Resolve (reads through a Reader) ─► Resolved ─► Expand ─► the VMI's spec, or conflicts by field
 //	                                             │
 //	                                             └─► Capture ─► ControllerRevision, which pins it for the VM
 //
-// An instance type decides: a template that says the same thing conflicts with it. A preference fills in what the
-// template leaves open. virt-api calls it at admission and for expand-spec, virt-controller when it makes an
-// instance. All but Resolve and Infer, which take a Reader, is pure.
+// An instance type decides: a template that sets the same field conflicts with it. A preference fills in what the
+// template leaves open. virt-api calls it at admission and for expand-spec, virt-controller when it makes a VMI. All
+// but Resolve and Infer, which take a Reader, is pure.
 package instancetype
 
 import (
@@ -50,7 +50,7 @@ var kindsOf = map[Role]map[string]string{
 	},
 }
 
-// KindOf returns the API's kind for what a matcher says.
+// KindOf returns the API's kind for a matcher's kind.
 func KindOf(role Role, kind string) (string, error) {
 	if found := kindsOf[role][strings.ToLower(kind)]; found != "" {
 		return found, nil
@@ -62,7 +62,7 @@ func KindOf(role Role, kind string) (string, error) {
 // namespaced reports whether a kind of the API lives in a namespace.
 func namespaced(kind string) bool { return !strings.Contains(kind, "Cluster") }
 
-// matcher is what VirtualMachine's spec.instancetype and spec.preference have in common.
+// matcher holds what VirtualMachine's spec.instancetype and spec.preference have in common.
 type matcher struct {
 	role               Role
 	field              *field.Path
@@ -74,7 +74,7 @@ type matcher struct {
 	status *v1.InstancetypeStatusRef
 }
 
-// matchers are those that the VM has.
+// matchers returns the matchers that the VM has.
 func matchers(vm *v1.VirtualMachine) []matcher {
 	var out []matcher
 	if m := vm.Spec.Instancetype; m != nil {
@@ -178,7 +178,7 @@ func Conflict(errs ...*field.Error) string {
 	return fmt.Sprintf("VM field(s) %s conflicts with selected instance type", strings.Join(paths, ", "))
 }
 
-// Annotations say on an instance where it comes from; KubeVirt's keys.
+// Annotations say on a VMI where it comes from; KubeVirt's keys.
 func (r Resolved) Annotations() map[string]string {
 	out := map[string]string{}
 	for _, object := range []*Object{r.Instancetype, r.Preference} {

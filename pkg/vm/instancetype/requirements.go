@@ -56,7 +56,7 @@ func requirements(resolved Resolved, spec *v1.VirtualMachineInstanceSpec, at *fi
 	return errs
 }
 
-// vcpus is what the guest will have: one unless something says more.
+// vcpus returns how many vCPUs the guest will have: one unless something says more.
 func vcpus(resolved Resolved, spec *v1.VirtualMachineInstanceSpec) uint64 {
 	if it := resolved.instancetype(); it != nil && it.CPU.Guest > 0 {
 		return uint64(it.CPU.Guest)

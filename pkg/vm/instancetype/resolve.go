@@ -27,7 +27,7 @@ type Reader interface {
 
 // NotFoundError says that a VM refers to an object that is not there, or not to be used.
 type NotFoundError struct {
-	// Role is what the object is to the VM.
+	// Role says what the object is to the VM.
 	Role Role
 	// Field is the VM's field that refers to it.
 	Field  *field.Path
@@ -47,9 +47,9 @@ func (e *NotFoundError) List() field.ErrorList {
 	return field.ErrorList{err}
 }
 
-// Resolve reads what vm refers to: the revision that the VM names or has recorded for it, else the object of now.
-// What cannot be used is a *NotFoundError, with what else was found if it is merely absent; AllAbsent has both when the
-// instance type and the preference are. Other errors are the Reader's.
+// Resolve reads what vm refers to: the revision that the VM names or has recorded for it, else the present object. An
+// object that cannot be used is a *NotFoundError, with what else was found if it is merely absent; AllAbsent has both
+// when the instance type and the preference are. Other errors are the Reader's.
 func Resolve(ctx context.Context, r Reader, vm *v1.VirtualMachine) (Resolved, error) {
 	var out Resolved
 	var absent error
@@ -160,7 +160,7 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 	return object, nil
 }
 
-// pinned is the revision to use: the one the user names, else what the status has recorded for this very object.
+// pinned returns the revision to use: the one the user names, else what the status has recorded for this very object.
 func (m matcher) pinned(kind string) string {
 	if m.revision != "" {
 		return m.revision

@@ -18,8 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/canonical"
 )
 
-// Capture returns the ControllerRevision that keeps an object of now for vm, as KubeVirt's are: what happens to the
-// object later does not touch the VM. It belongs to the VM and goes with it.
+// Capture returns the ControllerRevision that keeps a present object for vm, as KubeVirt's are: later changes of the
+// object do not touch the VM. It belongs to the VM and is deleted with it.
 func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, error) {
 	copied := o.object.DeepCopyObject()
 	accessor, err := meta.Accessor(copied)

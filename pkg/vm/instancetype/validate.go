@@ -9,8 +9,8 @@ import (
 )
 
 // Validate checks an instance type by itself. As in KubeVirt it may leave the vCPUs, the memory or both to the VM, as
-// 0. What a VM may make of it is checked with the VM: a type may say more than virtkit supports, and no VM can then use
-// it.
+// 0. The result in a VM is checked with the VM: a type may have fields that virtkit does not support, and no VM can
+// then use it.
 func Validate(spec *v1beta1.VirtualMachineInstancetypeSpec) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("spec")

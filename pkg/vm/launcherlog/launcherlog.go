@@ -1,7 +1,7 @@
-// Package launcherlog says how much the processes of a VMI's pod log: the launcher, libvirtd and virtiofsd. Labels and
-// an annotation of the VMI ask for it, with KubeVirt's names. virt-api refuses what is malformed, virt-controller makes
-// arguments of the containers out of it, and the launcher reads libvirt's filters again before it writes them into
-// libvirtd's configuration.
+// Package launcherlog determines how much the processes of a VMI's pod log: the launcher, libvirtd and virtiofsd.
+// Labels and an annotation of the VMI ask for it, with KubeVirt's names. virt-api refuses what is malformed,
+// virt-controller makes arguments of the containers out of it, and the launcher reads libvirt's filters again before it
+// writes them into libvirtd's configuration.
 package launcherlog
 
 import (
@@ -29,8 +29,8 @@ const AnnotationFilters = v1.CustomLibvirtLogFiltersAnnotation
 const (
 	// MaxVerbosity is the highest level that differs from the ones below; higher ones are the same.
 	MaxVerbosity = 9
-	// debugFrom is the lowest level at which libvirt logs for debugging, everythingFrom that at which none of it is
-	// left out for its volume, virtiofsdFrom that at which virtiofsd does. They are KubeVirt's.
+	// debugFrom is the lowest level at which libvirt logs for debugging, everythingFrom the one at which it leaves none
+	// of that out for its volume, virtiofsdFrom the one at which virtiofsd logs for debugging. They are KubeVirt's.
 	debugFrom      = 5
 	everythingFrom = 8
 	virtiofsdFrom  = 6
@@ -48,7 +48,7 @@ func Verbosity(value string) (uint, error) {
 	return min(uint(level), MaxVerbosity), nil
 }
 
-// Plan is how much the processes of a pod log.
+// Plan holds the log levels of a pod's processes.
 type Plan struct {
 	// Verbosity is the launcher's level, 0 for its default.
 	Verbosity uint
@@ -94,7 +94,7 @@ var noisier = []struct {
 	{6, " 3:qemu.qemu_monitor_json 3:conf.domain_addr"},
 }
 
-// filters are libvirt's for debugging at a level.
+// filters returns libvirt's filters for debugging at a level.
 func filters(level uint) string {
 	out := noisy
 	for _, more := range noisier {

@@ -12,8 +12,8 @@ func CannotStart() []v1.VirtualMachinePrintableStatus {
 	}
 }
 
-// Broken returns the statuses of a VM that somebody has to look at; KubeVirt's metrics have the same as those of an
-// error. Failed is none of a VM's statuses, but a phase of an instance.
+// Broken returns the statuses of a VM that somebody has to look at; KubeVirt's metrics count the same as errors. Failed
+// is not a status of a VM, but a phase of a VMI.
 func Broken() []v1.VirtualMachinePrintableStatus {
 	return append(CannotStart(), v1.VirtualMachineStatusUnknown)
 }

@@ -18,7 +18,7 @@ type Counts struct {
 	Running, Unfinished Number
 }
 
-// Number is how many migrations there are in the cluster, and how many of these leave the VMI's node.
+// Number counts the migrations in the cluster, and those of them that leave the VMI's node.
 type Number struct{ Cluster, Away int }
 
 // Count counts all migrations for vmi. nodes are the nodes of the VMIs that migrate; one without an entry is on none.
@@ -52,7 +52,7 @@ func (n *Number) add(away bool) {
 	}
 }
 
-// Instance is the key of the VMI that a migration moves.
+// Instance returns the key of the VMI that a migration moves.
 func Instance(m *v1.VirtualMachineInstanceMigration) types.NamespacedName {
 	return types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.VMIName}
 }

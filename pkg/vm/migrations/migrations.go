@@ -11,7 +11,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// Refusal says in KubeVirt's words why the VMI's node does not let its guest move; empty when it does, or has not said.
+// Refusal returns in KubeVirt's words why the VMI's node does not let its guest move, or "" when it does, or has not
+// said.
 func Refusal(vmi *v1.VirtualMachineInstance) string {
 	c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse)
 	if c == nil {

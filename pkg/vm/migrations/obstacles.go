@@ -15,13 +15,13 @@ const (
 	// Claim and HostDisk are a volume; the object is its name.
 	Claim
 	HostDisk
-	// Interface is one of spec.domain.devices.interfaces; the object is its name.
+	// Interface is an obstacle in spec.domain.devices.interfaces; the object is the interface's name.
 	Interface
-	// Feature is one of spec.domain.cpu.features; the object is its name.
+	// Feature is an obstacle in spec.domain.cpu.features; the object is the feature's name.
 	Feature
 	// Field is a field of the spec; the object is its path below spec.
 	Field
-	// State is the claim of TPM and EFI variables, of which virt-handlers of long ago said it; it has no object.
+	// State is the claim of TPM and EFI variables, which only earlier virt-handlers reported; it has no object.
 	State
 )
 
@@ -31,7 +31,7 @@ type Obstacle struct {
 	Object, Text string
 }
 
-// forms are how obstacles of a kind are written: before, the object, which may be quoted, between, the text.
+// forms hold how obstacles of a kind are written: before, the object, which may be quoted, between, the text.
 var forms = []struct {
 	kind            Kind
 	before, between string
@@ -45,7 +45,7 @@ var forms = []struct {
 	{State, "the persistent state ", "", false},
 }
 
-// between is what is written between two obstacles. The text of one may have it, too.
+// between separates two obstacles. The text of one may contain it, too.
 const between = "; "
 
 // String returns the obstacle as a sentence.

@@ -20,7 +20,7 @@ const (
 	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// Kept returns those of a pod's annotations that say what it was connected to: asked for, and got.
+// Kept returns the annotations of a pod that say what it was connected to: asked for, and got.
 func Kept(annotations map[string]string) map[string]string {
 	var out map[string]string
 	for _, name := range []string{AnnotationNetworks, AnnotationStatus} {
@@ -39,7 +39,7 @@ func Kept(annotations map[string]string) map[string]string {
 // PodLink is the link of every pod on its first network, as every CNI runtime names it.
 const PodLink = "eth0"
 
-// nameHash is as much of a network's hash as leaves room for the kinds of links in IFNAMSIZ.
+// nameHash is the length of a network's hash that leaves room for the kinds of links in IFNAMSIZ.
 const nameHash = 11
 
 // LinkOf names a network's link in the pod. Networks besides the first are named by their name's hash, so that
@@ -68,7 +68,8 @@ type selection struct {
 	Arguments map[string]string `json:"cni-args,omitempty"`
 }
 
-// Annotations are those by which a VMI's pod asks Multus for its networks; none where the pod network is enough.
+// Annotations returns the annotations by which a VMI's pod asks Multus for its networks; none where the pod network is
+// enough.
 func Annotations(vmi *v1.VirtualMachineInstance, plugins Plugins) map[string]string {
 	macs, absent := map[string]string{}, map[string]bool{}
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
@@ -99,7 +100,8 @@ func Annotations(vmi *v1.VirtualMachineInstance, plugins Plugins) map[string]str
 	return out
 }
 
-// definition is where a NetworkAttachmentDefinition is, which is in the VMI's namespace unless its name says otherwise.
+// definition returns the namespace and name of a NetworkAttachmentDefinition, which is in the VMI's namespace unless
+// its name says otherwise.
 func definition(namespace, name string) (string, string) {
 	if other, rest, ok := strings.Cut(name, "/"); ok {
 		return other, rest
@@ -115,7 +117,7 @@ type Attachment struct {
 	IPs       []string `json:"ips,omitempty"`
 	MAC       string   `json:"mac,omitempty"`
 	Default   bool     `json:"default,omitempty"`
-	// DeviceInfo is of a device of the node that the link is, or stands for; nil for others.
+	// DeviceInfo describes the device of the node that the link is, or stands for; nil for others.
 	DeviceInfo *DeviceInfo `json:"device-info,omitempty"`
 }
 

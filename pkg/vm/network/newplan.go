@@ -25,13 +25,13 @@ type Pod struct {
 	Search []string
 	// Multus says that Multus runs on the node: it has left its status in the pod.
 	Multus bool
-	// Attachments are what that status says.
+	// Attachments are the entries of that status.
 	Attachments []Attachment
 	// Plugins are the installation's.
 	Plugins Plugins
 }
 
-// missing says of a network that its link is not in the pod, and why.
+// missing returns the error that a network's link is not in the pod, and why.
 func missing(network, definition string, multus bool) error {
 	if multus {
 		return fmt.Errorf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s; restart "+
@@ -235,7 +235,7 @@ func (nic *Interface) reachesOnLink(a netip.Addr) bool {
 		func(r Route) bool { return r.Via.IsUnspecified() && r.Destination.Contains(a) })
 }
 
-// knownMAC is the MAC that an interface of the guest has, once it runs.
+// knownMAC returns the MAC that an interface of the guest has, once it runs.
 func knownMAC(vmi *v1.VirtualMachineInstance, name, otherwise string) string {
 	for _, s := range vmi.Status.Interfaces {
 		if s.Name == name && s.MAC != "" {
@@ -267,8 +267,8 @@ func hostname(vmi *v1.VirtualMachineInstance) string {
 	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }
 
-// search are the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain in
-// the pod's namespace, and then the pod's own. A guest without has just those, nil here.
+// search returns the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain
+// in the pod's namespace, and then the pod's own. A guest without has just those, nil here.
 func search(vmi *v1.VirtualMachineInstance, domains []string) []string {
 	if vmi.Spec.Subdomain == "" {
 		return nil
@@ -304,7 +304,7 @@ func (l Link) ipv4() (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// linkNames are the names of the bridge and the tap for a network. Both pods of a guest that migrates have the
+// linkNames returns the names of the bridge and the tap for a network. Both pods of a guest that migrates have the
 // same, by which QEMU finds its tap.
 func linkNames(n v1.Network) (bridge, tap string) {
 	if primary(n) {

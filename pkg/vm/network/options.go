@@ -16,7 +16,7 @@ const (
 	lastPrivate  = 254
 )
 
-// queues is how many queues an interface has: one for each vCPU where the VMI asks for several; 0 is one.
+// queues returns how many queues an interface has: one for each vCPU where the VMI asks for several; 0 means one.
 func queues(domain *v1.DomainSpec, nic v1.Interface) uint {
 	many := domain.Devices.NetworkInterfaceMultiQueue
 	if many == nil || !*many || domain.CPU == nil || nic.Model != "" && nic.Model != v1.VirtIO {

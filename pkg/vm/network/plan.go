@@ -1,7 +1,6 @@
-// Package network turns a VMI's interfaces into what must exist in its pod. This file is the pure
-// part: the plan, made of plain values. virt-handler makes it from the VMI and the pod's links, applies
-// it with pkg/vm/network/apply, and hands it to the launcher, which builds the domain's interfaces and
-// answers DHCP from it (pkg/vm/network/dhcp).
+// Package network turns a VMI's interfaces into what must exist in its pod. This file is the pure part: the plan, made
+// of plain values. virt-handler makes it from the VMI and the pod's links, applies it with pkg/vm/network/apply, and
+// passes it to the launcher, which builds the domain's interfaces and answers DHCP from it (pkg/vm/network/dhcp).
 package network
 
 import (
@@ -9,7 +8,7 @@ import (
 	"slices"
 )
 
-// Plan is all that a VMI's networks need in its pod. It travels as JSON.
+// Plan holds all that a VMI's networks need in its pod. It travels as JSON.
 type Plan struct {
 	Interfaces []Interface `json:"interfaces,omitempty"`
 }
@@ -19,7 +18,7 @@ func (p Plan) Has(name string) bool {
 	return slices.ContainsFunc(p.Interfaces, func(i Interface) bool { return i.Name == name })
 }
 
-// Binding is how a guest's NIC reaches the pod's network.
+// Binding is the way in which a guest's NIC reaches the pod's network.
 type Binding string
 
 const (
@@ -48,10 +47,10 @@ type Interface struct {
 	MTU int    `json:"mtu"`
 	// PodIPs are the addresses of PodLink.
 	PodIPs []netip.Addr `json:"podIPs,omitempty"`
-	// Guest is the address that DHCP offers, Bits the length of its prefix, and Gateway the guest's router with
-	// the same length, if there is one. For masquerade the router is the bridge itself: 10.0.2.1/24 and 10.0.2.2 unless
-	// the network's vmNetworkCIDR says otherwise. For bridge all are what the pod had, and the bridge has
-	// BridgeAddress; without a Guest (a network without address management) it has none, and nobody answers DHCP.
+	// Guest is the address that DHCP offers, Bits the length of its prefix, and Gateway the guest's router with the
+	// same length, if there is one. For masquerade the router is the bridge itself: 10.0.2.1/24 and 10.0.2.2 unless the
+	// network's vmNetworkCIDR says otherwise. For bridge all come from the pod, and the bridge has BridgeAddress;
+	// without a Guest (a network without address management) it has none, and nobody answers DHCP.
 	Gateway netip.Prefix `json:"gateway"`
 	Guest   netip.Addr   `json:"guest"`
 	Bits    int          `json:"bits,omitempty"`
@@ -63,14 +62,14 @@ type Interface struct {
 	// Hostname and Search go into DHCP; name servers are read from the pod's resolv.conf.
 	Hostname string   `json:"hostname,omitempty"`
 	Search   []string `json:"search,omitempty"`
-	// Queues is how many the tap and the guest's NIC have; 0 is one.
+	// Queues is the number of queues of the tap and the guest's NIC; 0 means one.
 	Queues uint `json:"queues,omitempty"`
 	// Stays says that the guest cannot migrate with it.
 	Stays bool `json:"stays,omitempty"`
 	// PCI is the node's PCI address of the device that the guest has (SRIOV); empty where the launcher knows by its
 	// environment. BridgeLink and Tap are empty then, and so is MAC where nobody has said it.
 	PCI string `json:"pci,omitempty"`
-	// DHCP is what DHCP gives besides; nil is nothing.
+	// DHCP holds further DHCP options; nil means none.
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`
 }
 
@@ -82,7 +81,7 @@ type DHCPOptions struct {
 	Private    []PrivateOption `json:"private,omitempty"`
 }
 
-// PrivateOption is one of DHCP's options 224 to 254, which mean what a site has them mean.
+// PrivateOption is one of DHCP's options 224 to 254, whose meaning each site defines.
 type PrivateOption struct {
 	Code  uint8  `json:"code"`
 	Value string `json:"value"`

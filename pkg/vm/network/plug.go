@@ -7,8 +7,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// PlugObstacle is why a guest that runs cannot be given an interface on a network; empty when it can. It is KubeVirt's
-// rule: the pod has its first link for ever, and only a bridge needs nothing else of the pod than another one.
+// PlugObstacle returns why a running guest cannot be given an interface on a network, or "" when it can. It is
+// KubeVirt's rule: the pod has its first link for ever, and only a bridge needs nothing else of the pod than another
+// link.
 func PlugObstacle(nic *v1.Interface, n *v1.Network) string {
 	switch {
 	case n == nil:
@@ -21,7 +22,7 @@ func PlugObstacle(nic *v1.Interface, n *v1.Network) string {
 	return ""
 }
 
-// Plugged is an interface without PlugObstacle as admission would have made it, had it been there from the start.
+// Plugged returns an interface without PlugObstacle as admission would have made it, had it been there from the start.
 func Plugged(nic *v1.Interface) v1.Interface {
 	out := *nic.DeepCopy()
 	if out.Bridge == nil {

@@ -12,7 +12,7 @@ import (
 // Plugins are the installation's network binding plugins by name.
 type Plugins map[string]v1.InterfaceBindingPlugin
 
-// Names returns those of the plugins, in order, for messages.
+// Names returns the names of the plugins, in order, for messages.
 func (p Plugins) Names() string {
 	if len(p) == 0 {
 		return "none"
@@ -20,7 +20,7 @@ func (p Plugins) Names() string {
 	return strings.Join(slices.Sorted(maps.Keys(p)), ", ")
 }
 
-// used are the plugins of a VMI's interfaces with the names of their networks, in the order of the VMI.
+// used returns the plugins of a VMI's interfaces with the names of their networks, in the order of the VMI.
 func (p Plugins) used(vmi *v1.VirtualMachineInstance) (plugins []v1.InterfaceBindingPlugin, networks []string) {
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
 		if nic.Binding == nil || nic.State == v1.InterfaceStateAbsent {
@@ -33,7 +33,7 @@ func (p Plugins) used(vmi *v1.VirtualMachineInstance) (plugins []v1.InterfaceBin
 	return plugins, networks
 }
 
-// selections are the networks by which the CNI plugins of a VMI's binding plugins are called for its pod. As
+// selections returns the networks by which the CNI plugins of a VMI's binding plugins are called for its pod. As
 // KubeVirt's, they have no link; an argument names the network that they are to change.
 func (p Plugins) selections(vmi *v1.VirtualMachineInstance) []selection {
 	var out []selection

@@ -20,9 +20,9 @@ type DeviceInfo struct {
 	} `json:"pci"`
 }
 
-// passed is the plan of an interface that is a function of the node's network card (SR-IOV): the guest has the device
-// itself, so that there is nothing to make in the pod. Its address may be unknown here, where the CNI plugin has not
-// reported to Multus.
+// passed returns the plan of an interface that is a function of the node's network card (SR-IOV): the guest has the
+// device itself, so that there is nothing to make in the pod. Its address may be unknown here, where the CNI plugin has
+// not reported to Multus.
 func passed(vmi *v1.VirtualMachineInstance, spec v1.Interface, n v1.Network, pod Pod) (Interface, error) {
 	if n.Multus == nil {
 		return Interface{}, errors.New("sriov is for networks of Multus; set masquerade: {}")

@@ -1,5 +1,5 @@
-// Package passthrough has the rules for devices of nodes that guests have: which of them an instance asks for, by which
-// variables a device plugin reports to the pod what it got, and what a guest whose devices reach its memory by
+// Package passthrough has the rules for guests with devices of their node: which devices a VMI asks for, the variables
+// in which a device plugin reports to the pod what it got, and what a guest whose devices access its memory by
 // themselves (VFIO) needs besides. It is pure.
 //
 //	spec.domain.devices.{gpus,hostDevices} ─► Resources ─► the pod's requests ─► device plugin
@@ -13,27 +13,27 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// MappedSpace is the address space that a guest with VFIO locks beyond its memory: that of its devices. It is also
-// what its pod needs beyond others'. Bytes; KubeVirt's and libvirt's.
+// MappedSpace is the address space that a guest with VFIO locks beyond its memory: its devices'. Its pod also needs it
+// beyond others. Bytes; KubeVirt's and libvirt's.
 const MappedSpace = 1 << 30
 
 // alignment is by how much libvirt may round the guest's memory up, bytes.
 const alignment = 16 << 20
 
-// VFIO reports an instance with devices of its node, which reach its memory by themselves: all of it is locked. It
+// VFIO reports whether a VMI has devices of its node that access its memory by themselves: all of it is locked. It
 // counts devices on USB, too, since the spec does not say which these are; as KubeVirt.
 func VFIO(spec *v1.VirtualMachineInstanceSpec) bool {
 	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0 || SRIOV(spec)
 }
 
-// SRIOV reports an instance with an interface that is a function of its node's network card.
+// SRIOV reports whether a VMI has an interface that is a function of its node's network card.
 func SRIOV(spec *v1.VirtualMachineInstanceSpec) bool {
 	return slices.ContainsFunc(spec.Domain.Devices.Interfaces, func(nic v1.Interface) bool {
 		return nic.SRIOV != nil && nic.State != v1.InterfaceStateAbsent
 	})
 }
 
-// Locks reports an instance whose memory QEMU may lock: for devices of the node, since it is encrypted, or since
+// Locks reports whether QEMU may lock a VMI's memory: for devices of the node, since it is encrypted, or since
 // memory.reservedOverhead.memLock says so.
 func Locks(spec *v1.VirtualMachineInstanceSpec) bool {
 	m := spec.Domain.Memory
@@ -42,14 +42,14 @@ func Locks(spec *v1.VirtualMachineInstanceSpec) bool {
 			*m.ReservedOverhead.MemLock == v1.MemLockRequired
 }
 
-// VSOCK reports an instance that its node reaches over vsock.
+// VSOCK reports whether a VMI's node reaches it over vsock.
 func VSOCK(spec *v1.VirtualMachineInstanceSpec) bool {
 	attach := spec.Domain.Devices.AutoattachVSOCK
 	return attach != nil && *attach
 }
 
-// Resources returns how many of which extended resource the pod needs for gpus and hostDevices; none for others. Those
-// of interfaces are said by their networks, elsewhere.
+// Resources returns the numbers of the extended resources that the pod needs for gpus and hostDevices; none for others.
+// The networks of interfaces say theirs, elsewhere.
 func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	if !VFIO(spec) {
 		return nil
@@ -64,7 +64,7 @@ func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	return out
 }
 
-// Locked returns how much memory QEMU may lock for the instance, as large as it may become, bytes.
+// Locked returns how much memory QEMU may lock for the VMI, as large as it may become, bytes.
 func Locked(spec *v1.VirtualMachineInstanceSpec) uint64 {
 	most := int64(0)
 	if m := spec.Domain.Memory; m != nil {
@@ -124,7 +124,7 @@ func Environment(environ []string) map[string]string {
 	return out
 }
 
-// Devices returns those that a variable lists.
+// Devices returns the devices that a variable lists.
 func Devices(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }

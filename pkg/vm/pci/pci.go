@@ -10,7 +10,7 @@ import (
 // addressPattern is a PCI address as users write it, DOMAIN:BUS:SLOT.FUNCTION in hexadecimal.
 var addressPattern = regexp.MustCompile(`^([[:xdigit:]]{4}):([[:xdigit:]]{2}):([01][[:xdigit:]])\.([0-7])$`)
 
-// Address is where a device is on the guest's PCI bus.
+// Address is a device's address on the guest's PCI bus.
 type Address struct {
 	Domain, Bus, Slot, Function uint
 }

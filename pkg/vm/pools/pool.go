@@ -1,5 +1,5 @@
 // Package pools makes the VMs of a VirtualMachinePool's template: the VirtualMachine of an ordinal, with its name, its
-// labels, and the names in it that have the ordinal, too. It is pure; virt-controller makes and changes VMs by it, and
+// labels, and the other names in it that have the ordinal. It is pure; virt-controller makes and changes VMs by it, and
 // virt-api checks the VM of ordinal 0 when a pool is admitted.
 package pools
 
@@ -39,7 +39,7 @@ func Replicas(pool *v1beta1.VirtualMachinePool) int {
 	return int(*pool.Spec.Replicas)
 }
 
-// Machine returns the VM of an ordinal that a template makes; revision is the template's, by which it and its instance
+// Machine returns the VM of an ordinal that a template makes; revision is the template's, by which it and its VMI
 // can be distinguished from those of other templates. The template is not changed.
 func Machine(pool *v1beta1.VirtualMachinePool, template *Template, ordinal int, revision string) *v1.VirtualMachine {
 	vm := &v1.VirtualMachine{
@@ -109,7 +109,7 @@ func number(spec *v1.VirtualMachineSpec, generation *v1beta1.VirtualMachinePoolN
 	}
 }
 
-// references are where a volume names ConfigMaps and Secrets.
+// references returns the fields in which a volume names ConfigMaps and Secrets.
 func references(source *v1.VolumeSource) (configMaps, secrets []*string) {
 	if source.ConfigMap != nil {
 		configMaps = append(configMaps, &source.ConfigMap.Name)
@@ -150,7 +150,7 @@ type Template struct {
 	NameGeneration         *v1beta1.VirtualMachinePoolNameGeneration `json:"nameGeneration,omitempty"`
 }
 
-// TemplateOf is a pool's.
+// TemplateOf returns a pool's template.
 func TemplateOf(pool *v1beta1.VirtualMachinePool) *Template {
 	return &Template{VirtualMachineTemplate: pool.Spec.VirtualMachineTemplate, NameGeneration: pool.Spec.NameGeneration}
 }

@@ -2,20 +2,20 @@ package rollout
 
 import "strings"
 
-// Effect is when a changed field takes effect.
+// Effect says when a changed field takes effect.
 type Effect string
 
 // The effects.
 const (
-	// Live is at once.
+	// Live means at once.
 	Live Effect = "live"
-	// Hotplug is at once, by plugging a device into the running guest or out of it.
+	// Hotplug means at once, by plugging a device into the running guest or out of it.
 	Hotplug Effect = "hotplug"
-	// Migration is when the running guest has moved to another node or pod.
+	// Migration means once the running guest has moved to another node or pod.
 	Migration Effect = "migration"
-	// Restart is when the guest that runs has been stopped and started again.
+	// Restart means once the running guest has been stopped and started again.
 	Restart Effect = "restart"
-	// Start is when the guest, which does not run, is started.
+	// Start means when the guest, which does not run, is started.
 	Start Effect = "start"
 )
 
@@ -33,8 +33,8 @@ const (
 	memoryPath  = "spec.template.spec.domain.memory.guest"
 )
 
-// rules are those of VirtualMachine; the longest path counts. They are what virt-controller does: it makes the instance
-// from the template once, and whatever is changed in the template later is the next one's, but for what is listed here.
+// rules are the rules for VirtualMachine; the longest path counts. virt-controller acts by them: it makes the VMI from
+// the template once, and a later change of the template applies to the next VMI, but for what is listed here.
 var rules = []rule{
 	{"metadata", Live, ""},
 	{"spec", Live, ""},
@@ -49,8 +49,8 @@ var rules = []rule{
 	{"spec.template.metadata", Restart, "the instance and its pod have it from their next start on"},
 }
 
-// EffectOf says when a change of a VirtualMachine takes effect, and a note on it, which may be empty. running is
-// whether there is a guest. Of volumes and disks EffectIn knows more.
+// EffectOf returns when a change of a VirtualMachine takes effect, and a note on it, which may be empty. running says
+// whether there is a guest. EffectIn knows more about volumes and disks.
 func EffectOf(c Change, running bool) (Effect, string) {
 	best := rule{effect: Live}
 	for _, r := range rules {
@@ -82,8 +82,7 @@ const interfacesPath = "spec.template.spec.domain.devices.interfaces"
 // networksPath are the networks of a VM's guests.
 const networksPath = "spec.template.spec.networks"
 
-// attached is when an interface or network that comes new, or is taken out, takes effect; ok is false for other
-// changes.
+// attached returns when an interface or network that is added or removed takes effect; ok is false for other changes.
 func attached(c Change) (effect Effect, note string, ok bool) {
 	if !strings.HasPrefix(c.Path, interfacesPath+"[") && !strings.HasPrefix(c.Path, networksPath+"[") ||
 		!strings.HasSuffix(c.Path, "]") {
@@ -107,7 +106,7 @@ func attached(c Change) (effect Effect, note string, ok bool) {
 	return "", "", false
 }
 
-// cable is when an interface gets another state.
+// cable returns when an interface's new link state takes effect.
 func cable(c Change) (Effect, string) {
 	switch {
 	case c.Before == "absent":
@@ -146,7 +145,7 @@ func grows(c Change) bool {
 	return false
 }
 
-// power is what a new run strategy does to the guest.
+// power returns what a new run strategy does to the guest.
 func power(after any, running bool) string {
 	switch {
 	case running && (after == "Halted" || after == false):

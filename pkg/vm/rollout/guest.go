@@ -31,7 +31,7 @@ type Guest struct {
 // runs reports whether there is a guest.
 func (g Guest) runs() bool { return life.Alive(g.Instance) }
 
-// decision is what virt-controller makes of a template for a guest that runs.
+// decision holds what virt-controller makes of a template for a running guest.
 type decision struct {
 	size    sizing.Change
 	volumes hotplug.Change
@@ -39,12 +39,12 @@ type decision struct {
 	places  Placing
 	// refused says by path, below the template's spec, why the guest has something only when it is started again.
 	refused map[string]string
-	// made is whether the guest's instance was made from such a template, has its spec as decoded JSON.
+	// made says whether the guest's VMI was made from such a template; has is its spec as decoded JSON.
 	made bool
 	has  any
 }
 
-// decide asks the rules by which virt-controller changes the instance. template has what the VM refers to written into
+// decide asks the rules by which virt-controller changes the VMI. template has what the VM refers to written into
 // it, if it refers to anything.
 func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) decision {
 	connected := g.Connected
@@ -79,7 +79,7 @@ type Edit struct {
 	Was, Is *v1.VirtualMachineInstanceSpec
 }
 
-// Verdict is when a changed field takes effect.
+// Verdict says when a changed field takes effect.
 type Verdict struct {
 	Change
 	Effect Effect
@@ -87,13 +87,13 @@ type Verdict struct {
 	Note string
 }
 
-// Follows reports what a running guest has only where vmRolloutStrategy is not Stage.
+// Follows reports whether a running guest gets a field only where vmRolloutStrategy is not Stage.
 func (v Verdict) Follows() bool {
 	return v.Effect == Hotplug || v.Effect == Migration || v.Effect == Live && v.Note == notePlace
 }
 
-// Verdicts says of each field in which a VirtualMachine is changed when that takes effect for its guest. It asks what
-// virt-controller asks, so that what it says comes true.
+// Verdicts returns for each field in which a VirtualMachine is changed when that takes effect for its guest. It asks
+// what virt-controller asks, so that its answers come true.
 func (g Guest) Verdicts(changes []Change, e Edit) []Verdict {
 	var d *decision
 	if g.runs() && e.Is != nil {
@@ -147,7 +147,7 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 	return effect, note
 }
 
-// placed is when another placement takes effect, that nothing stands in the way of.
+// placed returns when another placement that nothing blocks takes effect.
 func (g Guest) placed(d decision, path string, c Change) (Effect, string) {
 	switch {
 	case !placementKnown(g.Instance) && !d.backAgain(path, c):
@@ -158,7 +158,7 @@ func (g Guest) placed(d decision, path string, c Change) (Effect, string) {
 	return Live, notePlace
 }
 
-// plugged is when newly added interfaces and networks take effect.
+// plugged returns when newly added interfaces and networks take effect.
 func (g Guest) plugged(d decision, path string, c Change, effect Effect, note string) (Effect, string) {
 	name, nic := element(path, "domain.devices.interfaces")
 	if !nic {
@@ -191,7 +191,7 @@ func attachmentsOfInstance(vmi *v1.VirtualMachineInstance) Attachments {
 	return Attachments{Interfaces: vmi.Spec.Domain.Devices.Interfaces, Networks: vmi.Spec.Networks}
 }
 
-// refusal is why the guest that runs does not have a field of the template; empty when it does.
+// refusal returns why the running guest does not have a field of the template, or "" when it does.
 func (g Guest) refusal(d decision, path string) string {
 	for refused, why := range d.refused {
 		if within(path, refused) || within(refused, path) {
@@ -252,7 +252,7 @@ func onlySize(c Change) bool {
 	return true
 }
 
-// resized is when a guest has the size that its VMI is given.
+// resized returns when a guest gets the size that its VMI is given.
 func (g Guest) resized(memory bool) (Effect, string) {
 	if sizing.InPlace(&g.Instance.Spec.Domain, memory) {
 		if migrations.Refusal(g.Instance) != "" {
@@ -266,7 +266,7 @@ func (g Guest) resized(memory bool) (Effect, string) {
 	return Migration, "CPUs of its own and huge pages are given when a pod starts"
 }
 
-// referred is when another instance type or preference takes effect: with the last of what it changes.
+// referred returns when another instance type or preference takes effect: with the last of what it changes.
 func (g Guest) referred(d decision, e Edit, effect Effect, note string) (Effect, string) {
 	if e.Was == nil || e.Is == nil {
 		return effect, note
@@ -287,7 +287,7 @@ func (g Guest) referred(d decision, e Edit, effect Effect, note string) (Effect,
 // rank orders effects by how long they take.
 var rank = map[Effect]int{Live: 0, Hotplug: 1, Migration: 2, Restart: 3}
 
-// wrapped is a template's spec as that of a VM, decoded JSON.
+// wrapped returns a template's spec as that of a VM, decoded JSON.
 func wrapped(spec *v1.VirtualMachineInstanceSpec) map[string]any {
 	data, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": spec}}})
 	if err != nil {

@@ -23,7 +23,7 @@ type Attachments struct {
 	Networks   []v1.Network   `json:"networks,omitempty"`
 }
 
-// AttachmentsOf returns those of a template.
+// AttachmentsOf returns the attachments of a template.
 func AttachmentsOf(spec *v1.VirtualMachineInstanceSpec) Attachments {
 	return Attachments{Interfaces: Linkless(spec).Domain.Devices.Interfaces, Networks: spec.Networks}
 }
@@ -86,7 +86,7 @@ func (a Attachments) less(name string) Attachments {
 	}
 }
 
-// Plugging says what the interfaces of a VM's template mean for its running guest.
+// Plugging holds what the interfaces of a VM's template mean for its running guest.
 type Plugging struct {
 	// Taken and Spec are the Attachments that the VMI has taken over, and has, from now on.
 	Taken, Spec Attachments
@@ -94,8 +94,8 @@ type Plugging struct {
 	Refused map[string]string
 }
 
-// Plug compares the template of now with the VMI. connected reports whether the guest's pod is connected to the network
-// of an interface, live whether the installation changes guests that run.
+// Plug compares the present template with the VMI. connected reports whether the guest's pod is connected to the
+// network of an interface, live whether the installation changes running guests.
 func Plug(
 	template *v1.VirtualMachineInstanceSpec, instance *v1.VirtualMachineInstance,
 	connected func(*v1.Interface, *v1.Network) bool, live bool,
@@ -151,8 +151,8 @@ func Plug(
 	return p
 }
 
-// unknown is for a VMI of a controller that did not write down what it took over: its template's hash shows changes,
-// but for an interface that was unplugged and is to come back.
+// unknown handles a VMI of a controller that did not record what it took over: its template's hash shows changes, but
+// for an interface that was unplugged and is to come back.
 func (p *Plugging) unknown(template *v1.VirtualMachineInstanceSpec) {
 	for _, nic := range template.Domain.Devices.Interfaces {
 		if has, _ := p.Spec.pair(nic.Name); has != nil && has.State == v1.InterfaceStateAbsent &&
@@ -168,7 +168,7 @@ func listed(instance *v1.VirtualMachineInstance, name string) bool {
 		func(s v1.VirtualMachineInstanceNetworkInterface) bool { return s.Name == name })
 }
 
-// obstacle is why a guest that runs cannot be given an interface; empty when it can, at once or by a migration.
+// obstacle returns why a running guest cannot be given an interface, or "" when it can, at once or by a migration.
 func obstacle(
 	nic *v1.Interface, n *v1.Network, instance *v1.VirtualMachineInstance,
 	connected func(*v1.Interface, *v1.Network) bool, live bool,
@@ -185,7 +185,7 @@ func obstacle(
 	return immovable(instance)
 }
 
-// immovable is why a guest cannot move to another pod, in which it would have a new interface; empty when it can.
+// immovable returns why a guest cannot move to another pod, in which it would have a new interface, or "" when it can.
 func immovable(instance *v1.VirtualMachineInstance) string {
 	c := conditions.With(instance.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse)
 	if c == nil {
@@ -194,7 +194,7 @@ func immovable(instance *v1.VirtualMachineInstance) string {
 	return "only another pod has its network, and the guest cannot migrate: " + c.Message
 }
 
-// Stuck is why a guest that must migrate cannot; empty when it need not or can.
+// Stuck returns why a guest that must migrate cannot, or "" when it need not or can.
 func Stuck(instance *v1.VirtualMachineInstance) string {
 	c := conditions.With(instance.Status.Conditions, v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue)
 	if c == nil {
@@ -203,7 +203,7 @@ func Stuck(instance *v1.VirtualMachineInstance) string {
 	return immovable(instance)
 }
 
-// Linkless is a spec without what of its interfaces may change while the guest runs.
+// Linkless returns a spec without the parts of its interfaces that may change while the guest runs.
 func Linkless(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	out := *spec
 	devices := &out.Domain.Devices

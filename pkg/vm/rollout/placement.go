@@ -35,7 +35,7 @@ type Placement struct {
 	Tolerations  []corev1.Toleration
 }
 
-// PlacementOf returns that of a spec.
+// PlacementOf returns the placement of a spec.
 func PlacementOf(spec *v1.VirtualMachineInstanceSpec) Placement {
 	return Placement{NodeSelector: spec.NodeSelector, Affinity: spec.Affinity, Tolerations: spec.Tolerations}
 }
@@ -48,17 +48,17 @@ func (p Placement) Apply(spec *v1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// Placing says what the placement in a VM's template means for its running guest.
+// Placing holds what the placement in a VM's template means for its running guest.
 type Placing struct {
-	// Spec is what the VMI has from now on, Changed the paths, below spec.template.spec, of what is another in it.
+	// Spec is the VMI's placement from now on, Changed the paths, below spec.template.spec, that differ in it.
 	Spec    Placement
 	Changed []string
 	// Refused says by path, below spec.template.spec, why the guest has it only when it is started again.
 	Refused map[string]string
 }
 
-// Place compares the template of now with the VMI. live is whether the installation changes guests that run. Of a VMI
-// that a controller made which counted the placement in the template's hash, that hash shows changes.
+// Place compares the present template with the VMI. live says whether the installation changes running guests. For a
+// VMI made by a controller that counted the placement in the template's hash, that hash shows changes.
 func Place(template *v1.VirtualMachineInstanceSpec, instance *v1.VirtualMachineInstance, live bool) Placing {
 	want, has := PlacementOf(template), PlacementOf(&instance.Spec)
 	out := Placing{Spec: has, Refused: map[string]string{}}
@@ -75,7 +75,7 @@ func Place(template *v1.VirtualMachineInstanceSpec, instance *v1.VirtualMachineI
 	return out
 }
 
-// unlike are the paths at which two differ.
+// unlike returns the paths at which two differ.
 func (p Placement) unlike(other Placement) (paths []string) {
 	if !equality.Semantic.DeepEqual(p.NodeSelector, other.NodeSelector) {
 		paths = append(paths, selectorPath)

@@ -1,7 +1,7 @@
-// Package rollout says what becomes of a changed field of a VirtualMachine: at once, when its guest is started again,
+// Package rollout says when a changed field of a VirtualMachine takes effect: at once, when its guest is started again,
 // or not at all. Compare finds the fields in which two versions of an object differ, EffectOf classifies one, and
-// Beyond finds what a template asks for and an instance that was made earlier has not. virt-controller writes the
-// condition RestartRequired by it, and virtctl diff shows it beforehand. It is pure: decoded JSON in, values out.
+// Beyond finds what a template asks for and an earlier VMI lacks. virt-controller writes the condition RestartRequired
+// by it, and virtctl diff shows it beforehand. It is pure: decoded JSON in, values out.
 package rollout
 
 import (
@@ -100,7 +100,7 @@ func compareLists(path string, before, after []any, out *[]Change) {
 	}
 }
 
-// named is a list by the names of its elements, if all have one of their own.
+// named returns a list by the names of its elements, if all have one of their own.
 func named(list []any) (map[string]any, bool) {
 	out := map[string]any{}
 	for _, element := range list {
@@ -117,8 +117,8 @@ func named(list []any) (map[string]any, bool) {
 	return out, true
 }
 
-// Beyond lists the paths at which a template asks for something that an instance made from an earlier version of it has
-// not. What the template does not say is not compared, since an instance has defaults there, and what was plugged in.
+// Beyond lists the paths at which a template asks for something that a VMI made from an earlier version of it lacks.
+// Fields that the template leaves out are not compared, since a VMI has defaults there, and what was plugged in.
 func Beyond(template, instance map[string]any) []string {
 	var out []string
 	for _, c := range Compare(instance, template) {

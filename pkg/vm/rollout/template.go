@@ -50,9 +50,9 @@ func TemplateHash(spec *v1.VirtualMachineInstanceSpec, refers bool, counted Coun
 	return prefix + hex.EncodeToString(sum[:8]), nil
 }
 
-// MadeFrom reports whether a VMI was made from a template like this one but for what may change while the guest runs,
-// whichever way its size is written: a field of the size that is given now and was left out before, or the other way
-// round, is no other guest. refers is whether the VM has an instance type or a preference.
+// MadeFrom reports whether a VMI was made from a template like this one, apart from what may change while the guest
+// runs and from how its size is written: a field of the size that is given now and was left out before, or the other
+// way round, makes no other guest. refers says whether the VM has an instance type or a preference.
 func MadeFrom(instance *v1.VirtualMachineInstance, spec *v1.VirtualMachineInstanceSpec, refers bool) (bool, error) {
 	_, apart := Taken(instance)
 	for _, spelling := range sizing.Spellings(spec) {
@@ -74,7 +74,7 @@ func (d decision) backAgain(path string, c Change) bool {
 	return c.Before != nil && !reflect.DeepEqual(c.Before, has) && reflect.DeepEqual(c.After, has)
 }
 
-// at is the value at a path of decoded JSON, as Compare writes it; nil where there is none.
+// at returns the value at a path of decoded JSON, as Compare writes it; nil where there is none.
 func at(value any, path string) any {
 	for path != "" {
 		var key string

@@ -22,8 +22,8 @@ const (
 	noteDrive  = "a CD-ROM drive comes, goes and changes only then"
 )
 
-// EffectIn is EffectOf for one of the changes between two versions of a VirtualMachine, which say whether a volume or
-// disk may come and go while the guest runs.
+// EffectIn does what EffectOf does, for one of the changes between two versions of a VirtualMachine, which say whether
+// a volume or disk may come and go while the guest runs.
 func EffectIn(c Change, before, after map[string]any, running bool) (Effect, string) {
 	name, ofVolume := element(c.Path, volumesPath)
 	if !ofVolume {
@@ -61,7 +61,7 @@ func EffectIn(c Change, before, after map[string]any, running bool) (Effect, str
 	return Hotplug, noteChange
 }
 
-// element is the name of the element of a list that a path leads to.
+// element returns the name of the element of a list that a path leads to.
 func element(path, list string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, list+"[")
 	if !ok {
@@ -78,7 +78,7 @@ func plan(vm map[string]any, name string) planned {
 	return planned{entry(vm, name, "volumes"), entry(vm, name, "domain", "devices", "disks")}
 }
 
-// entry is the element of a name in a list of the template's spec.
+// entry returns the element of a name in a list of the template's spec.
 func entry(vm map[string]any, name string, path ...string) map[string]any {
 	at := vm
 	for _, key := range append([]string{"spec", "template", "spec"}, path[:len(path)-1]...) {

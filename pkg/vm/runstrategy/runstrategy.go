@@ -1,5 +1,5 @@
-// Package runstrategy has the rules of how a VirtualMachine is told to run or to stop: in which field of its spec a run
-// strategy is written, and what stops its guest under each. It is pure.
+// Package runstrategy has the rules by which a VirtualMachine is started and stopped: which field of its spec holds the
+// run strategy, and what stops its guest under each. It is pure.
 package runstrategy
 
 import (
@@ -31,7 +31,7 @@ func Patch(spec *v1.VirtualMachineSpec, strategy v1.VirtualMachineRunStrategy) m
 	return patch
 }
 
-// Change is what is written to a VM to start or stop it; the zero Change is nothing.
+// Change holds what to write to a VM to start or stop it; the zero Change writes nothing.
 type Change struct {
 	// Strategy is its new run strategy; empty leaves it.
 	Strategy v1.VirtualMachineRunStrategy
@@ -42,8 +42,8 @@ type Change struct {
 // None reports a change of nothing.
 func (c Change) None() bool { return c.Strategy == "" && c.Requests == nil }
 
-// Stop returns what ends the guest of a VM, the instance of a UID: a strategy that would start it again becomes Halted,
-// and under the others the end is requested. Under Halted it comes about by itself.
+// Stop returns the change that ends the guest of a VM, the VMI of a UID: a strategy that would start it again becomes
+// Halted, and under the others the end is requested. Under Halted it ends by itself.
 func Stop(strategy v1.VirtualMachineRunStrategy, guest types.UID) Change {
 	switch strategy {
 	case v1.RunStrategyHalted:
@@ -54,7 +54,7 @@ func Stop(strategy v1.VirtualMachineRunStrategy, guest types.UID) Change {
 	return Change{Requests: []v1.VirtualMachineStateChangeRequest{StopRequest(guest)}}
 }
 
-// StopRequest returns the request of the end of a guest, the instance of a UID.
+// StopRequest returns the request of the end of a guest, the VMI of a UID.
 func StopRequest(guest types.UID) v1.VirtualMachineStateChangeRequest {
 	return v1.VirtualMachineStateChangeRequest{Action: v1.StopRequest, UID: &guest}
 }

@@ -1,5 +1,5 @@
-// Package savedmemory says how the memory of a guest gets into a snapshot, and out of it again. It is pure: names and
-// annotations in, names and annotations out.
+// Package savedmemory defines how the memory of a guest gets into a snapshot, and out of it again. It is pure: names
+// and annotations in, names and annotations out.
 //
 //	VirtualMachineSnapshot with IncludeAnnotation
 //	  └─► virt-controller: a claim of the snapshot's, plugged into the VMI as a volume that is no disk (Volume)
@@ -36,7 +36,7 @@ const volumePrefix = "vmsnapshot-memory-"
 // VirtualMachineSnapshotContent of that UID.
 func Volume(content types.UID) string { return volumePrefix + string(content) }
 
-// IsVolume reports whether a volume is one of Volume's names.
+// IsVolume reports whether a volume has one of Volume's names.
 func IsVolume(name string) bool { return strings.HasPrefix(name, volumePrefix) }
 
 // File is the memory's file in its claim.
@@ -81,7 +81,7 @@ func (m *Memory) Whole() bool { return m != nil && m.Ended != nil && m.Failure =
 // Encode returns the value of MemoryAnnotation.
 func (m *Memory) Encode() (string, error) { return encode(MemoryAnnotation, m) }
 
-// Resume says from where the guest of a restored VM goes on.
+// Resume names the memory from which the guest of a restored VM goes on.
 type Resume struct {
 	// Claim has the memory.
 	Claim string `json:"claim"`

@@ -15,9 +15,9 @@ const (
 	GuestPath   = "domain.memory.guest"
 )
 
-// Change says what the changed size in a VM's template means for its running guest. The zero Change is none.
+// Change holds what the changed size in a VM's template means for its running guest. The zero Change is none.
 type Change struct {
-	// Sockets and Guest are what the instance is to have from now on; nil leaves it.
+	// Sockets and Guest are the VMI's sizes from now on; nil leaves them.
 	Sockets *uint32
 	Guest   *resource.Quantity
 	// Refused says by path, below spec.template.spec, why the guest can have it only when it is started again.
@@ -27,8 +27,8 @@ type Change struct {
 // Any reports whether there is anything to change.
 func (c Change) Any() bool { return c.Sockets != nil || c.Guest != nil }
 
-// Of compares the template that a VM has now, its instance type and preference written into it, with its instance. live
-// is whether the installation changes guests that run.
+// Of compares the present template of a VM, with its instance type and preference written into it, with its VMI. live
+// says whether the installation changes running guests.
 func Of(template *v1.DomainSpec, vmi *v1.VirtualMachineInstance, live bool) Change {
 	var c Change
 	refuse := func(path, why string) {
@@ -106,7 +106,7 @@ func guestObstacle(want *resource.Quantity, vmi *v1.VirtualMachineInstance) stri
 	return ""
 }
 
-// Apply brings a change into an instance's domain. What it requests, and is limited to, grows by as much.
+// Apply brings a change into a VMI's domain. What it requests, and is limited to, grows by as much.
 func (c Change) Apply(domain *v1.DomainSpec) {
 	if c.Sockets != nil {
 		added := (int64(*c.Sockets) - int64(domain.CPU.Sockets)) * int64(PerSocket(domain))
@@ -130,7 +130,8 @@ func add(domain *v1.DomainSpec, name corev1.ResourceName, added resource.Quantit
 	}
 }
 
-// Fixed is a template without what Change takes care of: two whose Fixed are equal differ in the guest's size only.
+// Fixed returns a template without what Change takes care of: two whose Fixed are equal differ in the guest's size
+// only.
 func Fixed(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	out := spec.DeepCopy()
 	if out.Domain.CPU != nil && out.Domain.CPU.Sockets != 0 {
@@ -142,7 +143,7 @@ func Fixed(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	return out
 }
 
-// Spellings are all ways of writing a template's size that mean the same guest once defaults are in it, without the
+// Spellings returns all ways of writing a template's size that mean the same guest once defaults are in it, without the
 // size itself, as Fixed leaves it: what is not given is one, and the memory that of the resources. The first is Fixed.
 func Spellings(spec *v1.VirtualMachineInstanceSpec) []*v1.VirtualMachineInstanceSpec {
 	fixed := Fixed(spec)
@@ -157,7 +158,7 @@ func Spellings(spec *v1.VirtualMachineInstanceSpec) []*v1.VirtualMachineInstance
 	return out
 }
 
-// cpuSpellings are the ways of writing a CPU with as many cores and threads, that which is given first.
+// cpuSpellings returns the ways of writing a CPU with as many cores and threads, that which is given first.
 func cpuSpellings(given *v1.CPU) []*v1.CPU {
 	out := []*v1.CPU{given}
 	cpu := v1.CPU{}
@@ -182,7 +183,7 @@ func cpuSpellings(given *v1.CPU) []*v1.CPU {
 	return out
 }
 
-// memorySpellings are the ways of writing the memory, that which is given first.
+// memorySpellings returns the ways of writing the memory, that which is given first.
 func memorySpellings(domain *v1.DomainSpec) []*v1.Memory {
 	out := []*v1.Memory{domain.Memory}
 	memory := v1.Memory{}

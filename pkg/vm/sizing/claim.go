@@ -7,14 +7,14 @@ import (
 
 // What the file of a guest's memory has besides the memory, bytes.
 const (
-	// DumpRoom is that of a memory dump, an ELF core: its headers; KubeVirt's.
+	// DumpRoom is for a memory dump, an ELF core: its headers; KubeVirt's.
 	DumpRoom = 100 << 20
-	// SavedRoom is that of the memory in a snapshot: the state of the guest's devices and the memory of its screen.
+	// SavedRoom is for the memory in a snapshot: the state of the guest's devices and the memory of its screen.
 	SavedRoom = 160 << 20
 )
 
-// Written is how much memory a file of a guest's memory has, bytes: what the guest has, and no less than what it is to
-// have, since it may grow before the file is written. It is zero where nothing says how much that is.
+// Written returns the size of the memory in a file of a guest's memory, bytes: the guest's present size, and no less
+// than its wanted size, since it may grow before the file is written. It is zero where nothing says how much that is.
 func Written(vmi *v1.VirtualMachineInstance) int64 {
 	memory, _ := Memory(&vmi.Spec.Domain) // zero when an instance type is to say it
 	out := memory.Value()
@@ -28,7 +28,7 @@ func Written(vmi *v1.VirtualMachineInstance) int64 {
 	return out
 }
 
-// fileSystem is how many parts a claim has, of which its file system takes one.
+// fileSystem is the number of parts of a claim, of which its file system takes one.
 const fileSystem = 18
 
 // FileClaim returns the size of a claim whose file system has room for a file of so many bytes: whole MiB.

@@ -9,8 +9,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Realtime says which of a guest's vCPUs run with real-time priority, by their number; nil is none. Without a mask it
-// is all. A mask has numbers, ranges, and numbers to leave out, which go before: 0-3,^1.
+// Realtime returns which of a guest's vCPUs run with real-time priority, by their number; nil means none. Without a
+// mask it is all. A mask has numbers, ranges, and numbers to leave out, which go before: 0-3,^1.
 func Realtime(spec *v1.DomainSpec) ([]bool, error) {
 	if spec.CPU == nil || spec.CPU.Realtime == nil {
 		return nil, nil

@@ -1,7 +1,7 @@
-// Package sizing says how large a guest is, and how large it may become while it runs: CPU sockets up to
-// domain.cpu.maxSockets, memory up to domain.memory.maxGuest. It is pure; admission fills in and checks the bounds
-// by it, virt-controller finds out by it what of a changed template the running guest can have, and the domain is made
-// with the room that it says.
+// Package sizing computes how large a guest is, and how large it may become while it runs: CPU sockets up to
+// domain.cpu.maxSockets, memory up to domain.memory.maxGuest. It is pure. Admission fills in and checks the bounds by
+// it, virt-controller decides by it which sizes of a changed template the running guest can get, and the domain is made
+// with that room.
 package sizing
 
 import (
@@ -18,23 +18,23 @@ const (
 	// MaxVCPUs is more than any node has: a guest with as many waits for one. To one with more than plain, libvirt adds
 	// an IOMMU that remaps interrupts.
 	MaxVCPUs = 1 << 20
-	// MachineVCPUs is the largest number of vCPUs of a q35 machine, so no guest can have room for more.
+	// MachineVCPUs is the largest number of vCPUs of machine type q35, so no guest can have room for more.
 	MachineVCPUs = 4096
-	// plain is how many vCPUs a machine has without an IOMMU: no guest is given room for more unasked.
+	// plain is the largest number of vCPUs without an IOMMU: no guest is given room for more unasked.
 	plain = 255
-	// block is what memory comes and goes in, bytes: a transparent huge page.
+	// block is the unit in which memory is added and removed, bytes: a transparent huge page.
 	block = 2 << 20
 	// roomy is the least memory, bytes, with which a guest gets room to grow unasked. The room lies above 4 GiB, and
 	// Linux that may get memory there sets 64 MiB aside for devices that do not reach it.
 	roomy = 1 << 30
-	// MaxMemory is more than any machine has, bytes, and little enough to reckon with.
+	// MaxMemory is more than any node has, bytes, and small enough for arithmetic.
 	MaxMemory = 1 << 60
 )
 
 // Bounds are an installation's defaults for guests that do not say how far they may grow:
 // spec.configuration.liveUpdateConfiguration.
 type Bounds struct {
-	// Ratio is how many times as large a guest may become, MaxSockets and MaxGuest (bytes) go before it; 0 is not set.
+	// Ratio is the factor by which a guest may grow; MaxSockets and MaxGuest (bytes) take precedence. 0 is not set.
 	Ratio      uint32
 	MaxSockets uint32
 	MaxGuest   int64
@@ -109,7 +109,8 @@ func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
 // Alignment returns the alignment of the memory of a guest that is to grow, bytes: whole huge pages.
 func Alignment(domain *v1.DomainSpec) int64 { return max(block, PageSize(domain)) }
 
-// PageSize returns the page size of the huge pages that the guest is on, bytes; 0 is none, or a text that is no size.
+// PageSize returns the page size of the huge pages that the guest is on, bytes; 0 for none, or for a text that is no
+// size.
 func PageSize(domain *v1.DomainSpec) int64 {
 	if domain.Memory == nil || domain.Memory.Hugepages == nil {
 		return 0
@@ -121,7 +122,7 @@ func PageSize(domain *v1.DomainSpec) int64 {
 	return page.Value()
 }
 
-// MemoryObstacle says why the guest's memory cannot grow whatever the bound; empty when it can.
+// MemoryObstacle returns why the guest's memory cannot grow whatever the bound, or "" when it can.
 func MemoryObstacle(domain *v1.DomainSpec) string {
 	switch c := domain.CPU; {
 	case domain.Memory == nil || domain.Memory.Guest == nil:
@@ -140,7 +141,7 @@ func MemoryObstacle(domain *v1.DomainSpec) string {
 	return ""
 }
 
-// DefaultMaxSockets is maxSockets of a guest that does not say.
+// DefaultMaxSockets returns maxSockets of a guest that sets none.
 func (b Bounds) DefaultMaxSockets(domain *v1.DomainSpec) uint32 {
 	sockets, _ := Sockets(domain)
 	if !acpi(domain) || domain.CPU != nil && domain.CPU.NUMA != nil || encryptedState(domain) {
@@ -162,7 +163,7 @@ func encryptedState(domain *v1.DomainSpec) bool {
 		*l.SEV.Policy.EncryptedState
 }
 
-// DefaultMaxGuest is maxGuest, bytes, of a guest that does not say; 0 is no room.
+// DefaultMaxGuest returns maxGuest, bytes, of a guest that sets none; 0 means no room.
 func (b Bounds) DefaultMaxGuest(domain *v1.DomainSpec) int64 {
 	if MemoryObstacle(domain) != "" || !acpi(domain) || domain.Memory.Guest.Value() < roomy {
 		return 0
@@ -203,14 +204,14 @@ const (
 	ReasonRestart = "NotMigratable"
 )
 
-// Resizing returns the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
+// Resizing returns the condition of a VMI whose guest is to change its CPUs or its memory; nil when it is not.
 func Resizing(
 	vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType,
 ) *v1.VirtualMachineInstanceCondition {
 	return conditions.With(vmi.Status.Conditions, kind, corev1.ConditionTrue)
 }
 
-// MayResize reports whether the guest of an instance may be given its size now: its pod has room for it.
+// MayResize reports whether the guest of a VMI may be given its size now: its pod has room for it.
 func MayResize(vmi *v1.VirtualMachineInstance) bool {
 	for _, kind := range []v1.VirtualMachineInstanceConditionType{
 		v1.VirtualMachineInstanceVCPUChange,

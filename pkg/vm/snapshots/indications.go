@@ -10,10 +10,10 @@ import (
 // PartialSnapshot is KubeVirt's indication that volumes which have data are not in the snapshot.
 const PartialSnapshot v1beta1.Indication = "PartialSnapshot"
 
-// Quiesced is how a guest was kept from writing while its volumes were snapshotted.
+// Quiesced says how a guest was kept from writing while its volumes were snapshotted.
 type Quiesced string
 
-// The ways. The first three are what virt-api answers to a freeze.
+// The ways. The first three are virt-api's answers to a freeze.
 const (
 	// QuiescedAgent is by its agent, which froze its file systems.
 	QuiescedAgent Quiesced = "Agent"
@@ -21,7 +21,7 @@ const (
 	QuiescedPaused Quiesced = "Paused"
 	// QuiescedAlready is by the user, who had paused the guest before.
 	QuiescedAlready Quiesced = "AlreadyPaused"
-	// QuiescedNot is not at all: the instance had no guest yet.
+	// QuiescedNot means not at all: the VMI had no guest yet.
 	QuiescedNot Quiesced = "None"
 )
 
@@ -39,7 +39,7 @@ var indicationMessages = map[v1beta1.Indication]string{
 	PartialSnapshot: "Volumes with data were left out",
 }
 
-// Indications returns what a snapshot of a guest that was quiesced so says of it, sorted as KubeVirt does. lapsed says
+// Indications returns a snapshot's indications for a guest that was quiesced so, sorted as in KubeVirt. lapsed says
 // that it wrote again too early.
 func Indications(quiesced Quiesced, lapsed bool) []v1beta1.Indication {
 	var out []v1beta1.Indication

@@ -16,7 +16,7 @@ import (
 const (
 	// KeepAnnotation on a restore, "true", keeps the claims and the spec that the VM had.
 	KeepAnnotation = "restore.virtkit.io/keep-replaced"
-	// UndoAnnotation on a restore names the one that it takes back. What it replaces is kept, too.
+	// UndoAnnotation on a restore names the restore that it takes back. What it replaces is kept, too.
 	UndoAnnotation = "restore.virtkit.io/undo"
 	// FormerAnnotation on a VM names the ControllerRevision that has what its last restore replaced.
 	FormerAnnotation = "restore.virtkit.io/former"
@@ -32,7 +32,7 @@ func Mark(r *v1beta1.VirtualMachineRestore) string { return r.Name + "-" + strin
 // Undoes returns the name of the restore that a restore takes back, empty for all others.
 func Undoes(r metav1.Object) string { return r.GetAnnotations()[UndoAnnotation] }
 
-// Keeps reports a restore that keeps what it replaces.
+// Keeps reports whether a restore keeps what it replaces.
 func Keeps(r metav1.Object) bool {
 	return r.GetAnnotations()[KeepAnnotation] == "true" || Undoes(r) != ""
 }

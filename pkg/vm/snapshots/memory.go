@@ -31,7 +31,7 @@ const (
 	noMemoryYet = "its memory cannot be in the snapshot yet: "
 )
 
-// MemoryTrouble returns why a snapshot with these volumes cannot have the memory of a VM's guest; empty when it can.
+// MemoryTrouble returns why a snapshot with these volumes cannot have the memory of a VM's guest, or "" when it can.
 // vmi is nil for none. A guest that goes on from its memory takes its disks to be as they were: all that it can write
 // must be in the snapshot.
 func MemoryTrouble(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
@@ -50,7 +50,7 @@ func MemoryTrouble(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 	return ""
 }
 
-// MemoryNever reports a text with what MemoryTrouble says of a VM of which time alone changes nothing.
+// MemoryNever reports whether a text contains MemoryTrouble's answer for a VM for which waiting changes nothing.
 func MemoryNever(text string) bool { return strings.Contains(text, noMemory) }
 
 // MemoryReason reports a text that MemoryTrouble has said.
@@ -58,9 +58,9 @@ func MemoryReason(text string) bool {
 	return strings.HasPrefix(text, noMemory) || strings.HasPrefix(text, noMemoryYet)
 }
 
-// ResumeTrouble returns why the guest of a VM must not go on from the memory that mark names; empty when it may. The
+// ResumeTrouble returns why the guest of a VM must not go on from the memory that mark names, or "" when it may. The
 // restore must be the last one of the VM, and its volumes must be on the claims that the restore made: a guest that
-// goes on with other disks destroys what is on them. found are the claims of the VM's volumes that exist, by name.
+// goes on with other disks destroys what is on them. found are the existing claims of the VM's volumes, by name.
 func ResumeTrouble(
 	vm *v1.VirtualMachine, mark *savedmemory.Resume, found map[string]*corev1.PersistentVolumeClaim,
 ) string {
@@ -84,7 +84,7 @@ func ResumeTrouble(
 	return ""
 }
 
-// neverMemory is why no snapshot of the guest, as it was started, can have its memory.
+// neverMemory returns why no snapshot of the guest, as it was started, can have its memory.
 func neverMemory(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 	devices := &vmi.Spec.Domain.Devices
 	switch {
@@ -119,7 +119,7 @@ func neverMemory(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 	return ""
 }
 
-// memoryDisk is why a disk keeps the guest's memory out of a snapshot.
+// memoryDisk returns why a disk keeps the guest's memory out of a snapshot.
 func memoryDisk(vmi *v1.VirtualMachineInstance, disk *v1.Disk, volumes []Volume) string {
 	volume := hotplug.Volume(&vmi.Spec, disk.Name)
 	if disk.CDRom != nil || volume == nil || disk.Disk != nil && disk.Disk.ReadOnly || generated(volume) {

@@ -1,6 +1,6 @@
-// Package snapshots has the rules of VirtualMachineSnapshots: what they and their parts are called, how far one is,
-// which volumes of a VM it has and why others are left out (volumes.go), and what it says of the guest
-// (indications.go). It is pure. Names, texts of conditions and states are KubeVirt's, whose clients read them.
+// Package snapshots has the rules of VirtualMachineSnapshots: the names of their parts, their progress, which volumes
+// of a VM they have and why others are left out (volumes.go), and what they report about the guest (indications.go). It
+// is pure. Names, texts of conditions and states are KubeVirt's, whose clients read them.
 //
 //	VirtualMachineSnapshot ──► VirtualMachineSnapshotContent ──► VolumeSnapshot of each claim
 //	                           the VM's spec, the claims
@@ -24,7 +24,7 @@ const (
 	SnapshotFinalizer = "snapshot.kubevirt.io/vmsnapshot-protection"
 	// ContentFinalizer keeps a VirtualMachineSnapshotContent until its guest is thawed.
 	ContentFinalizer = "snapshot.kubevirt.io/vmsnapshotcontent-protection"
-	// SourceFinalizer keeps a VM while a snapshot is made of it.
+	// SourceFinalizer protects a VM while a snapshot is made of it.
 	SourceFinalizer = "snapshot.kubevirt.io/snapshot-source-protection"
 	// LabelSourceName and LabelSourceNamespace are on VolumeSnapshots and have the name and namespace of the VM.
 	LabelSourceName      = "snapshot.kubevirt.io/source-vm-name"
@@ -92,19 +92,19 @@ func Restorable(snapshot *v1beta1.VirtualMachineSnapshot) bool {
 	return Ready(snapshot) && snapshot.DeletionTimestamp == nil
 }
 
-// ContentReady is Ready for a content.
+// ContentReady does what Ready does, for a content.
 func ContentReady(content *v1beta1.VirtualMachineSnapshotContent) bool {
 	return content.Status != nil && isTrue(content.Status.ReadyToUse)
 }
 
-// ContentRestorable is Restorable for a content.
+// ContentRestorable does what Restorable does, for a content.
 func ContentRestorable(content *v1beta1.VirtualMachineSnapshotContent) bool {
 	return ContentReady(content) && content.DeletionTimestamp == nil
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// FailureDeadline returns how long the snapshot may take from its creation; zero is as long as it wants.
+// FailureDeadline returns how long the snapshot may take from its creation; zero means no limit.
 func FailureDeadline(snapshot *v1beta1.VirtualMachineSnapshot) time.Duration {
 	if deadline := snapshot.Spec.FailureDeadline; deadline != nil {
 		return deadline.Duration
@@ -135,7 +135,7 @@ func Terminating(snapshot *v1beta1.VirtualMachineSnapshot, now time.Time) bool {
 	return snapshot.DeletionTimestamp != nil || Exceeded(snapshot, now)
 }
 
-// DeletesContent reports whether a content goes with its snapshot. One that is not ready does always.
+// DeletesContent reports whether a content is deleted with its snapshot. One that is not ready always is.
 func DeletesContent(
 	snapshot *v1beta1.VirtualMachineSnapshot, content *v1beta1.VirtualMachineSnapshotContent,
 ) bool {

@@ -24,8 +24,8 @@ const DefaultClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class"
 
 // Classes are the classes of storage and of snapshots of a cluster.
 type Classes struct {
-	// Provisioners are those of StorageClasses, Preferred the VolumeSnapshotClasses that CDI's StorageProfiles name,
-	// both by the name of the StorageClass.
+	// Provisioners are the StorageClasses' provisioners, Preferred the VolumeSnapshotClasses that CDI's StorageProfiles
+	// name, both by the name of the StorageClass.
 	Provisioners, Preferred map[string]string
 	Snapshots               []Class
 }
@@ -71,13 +71,14 @@ type Volume struct {
 	Claim string
 	// StorageClass is the claim's, Class the VolumeSnapshotClass for it.
 	StorageClass, Class string
-	// Reason is why no snapshot has the volume; empty when one would have.
+	// Reason is the reason why no snapshot has the volume, or "" when one would have it.
 	Reason string
 }
 
-// Facts hold what Volumes asks of the cluster.
+// Facts hold the cluster's facts that Volumes needs.
 type Facts struct {
-	// Claims are those of the VM's volumes that exist, by name. State is the one of its persistent state, nil for none.
+	// Claims are the existing claims of the VM's volumes, by name. State is the claim of its persistent state, nil for
+	// none.
 	Claims  map[string]*corev1.PersistentVolumeClaim
 	State   *corev1.PersistentVolumeClaim
 	Classes Classes
@@ -110,7 +111,7 @@ func KeepsState(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 		vmi != nil && vmstate.Needed(&vmi.Spec)
 }
 
-// Plugged returns the volumes that are plugged into a VM's instance and that its template does not have. A memory dump
+// Plugged returns the volumes that are plugged into a VM's VMI and that its template does not have. A memory dump
 // is none.
 func Plugged(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []*v1.Volume {
 	if vmi == nil || vm.Spec.Template == nil {
@@ -194,7 +195,7 @@ func templateClass(vm *v1.VirtualMachine, volume *v1.Volume) string {
 	return ""
 }
 
-// Statuses returns what a VM's status says of its volumes.
+// Statuses returns the volumes' entries in a VM's status.
 func Statuses(volumes []Volume) []v1.VolumeSnapshotStatus {
 	var out []v1.VolumeSnapshotStatus
 	for _, volume := range volumes {

@@ -8,8 +8,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Allowed has what the KubeVirt resource allows guests to have, beyond what virtkit can do. The zero value is an
-// installation whose resource says nothing.
+// Allowed holds what the KubeVirt resource allows guests to have, beyond what virtkit can do. The zero value is an
+// installation whose resource allows nothing more.
 type Allowed struct {
 	// Gates are the feature gates that are open.
 	Gates Gates
@@ -46,7 +46,7 @@ func AllowedBy(configuration *v1.KubeVirtConfiguration, architecture string) All
 	return allowed
 }
 
-// Validate reports what of an instance's spec this installation does not allow. What the spec leaves to defaults is not
+// Validate reports what in a VMI's spec this installation does not allow. What the spec leaves to defaults is not
 // looked at.
 func (a Allowed) Validate(spec *v1.VirtualMachineInstanceSpec, at *field.Path) field.ErrorList {
 	errs := append(validateGates(spec, a.Gates, at), a.validatePermitted(spec, at)...)

@@ -15,7 +15,7 @@ import (
 // hookSidecars is the annotation with which KubeVirt runs containers that rewrite the domain before it starts.
 const hookSidecars = "hooks.kubevirt.io/hookSidecars"
 
-// validateAnnotations checks the annotations of an instance, or of a VM's template, that change the guest.
+// validateAnnotations checks the annotations of a VMI, or of a VM's template, that change the guest.
 func validateAnnotations(annotations map[string]string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if annotations[hookSidecars] != "" {
@@ -66,8 +66,8 @@ var withoutEffect = map[string]string{
 	v1.MigrationTransportUnixAnnotation:    "guests move over the virt-handlers of the nodes",
 }
 
-// Warnings says what of an instance, or of a VM's template at path, is taken although it does nothing or not much good,
-// sentences in order. Defaults need not be set in the spec.
+// Warnings returns, as sentences in order, what a VMI, or a VM's template at path, has that is accepted although it
+// does nothing or little good. Defaults need not be set in the spec.
 func Warnings(path string, annotations map[string]string, spec *v1.VirtualMachineInstanceSpec) []string {
 	var out []string
 	if guest, known := sizing.Memory(&spec.Domain); known && guest.Sign() > 0 {
@@ -88,7 +88,7 @@ func Warnings(path string, annotations map[string]string, spec *v1.VirtualMachin
 	return out
 }
 
-// MachineWarnings is Warnings for a VM, and what of it is deprecated.
+// MachineWarnings returns Warnings for a VM, and what of it is deprecated.
 func MachineWarnings(vm *v1.VirtualMachine) []string {
 	var out []string
 	if vm.Spec.Running != nil {

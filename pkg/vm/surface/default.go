@@ -12,8 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
-// DefaultTerminationGracePeriodSeconds is how long a guest may take to shut down when its spec does
-// not say; KubeVirt's.
+// DefaultTerminationGracePeriodSeconds is the time to shut down of a guest whose spec sets none; KubeVirt's.
 const DefaultTerminationGracePeriodSeconds = 30
 
 // Defaults are the values that an installation's configuration gives (pkg/config). The zero value of
@@ -24,16 +23,16 @@ type Defaults struct {
 	MachineType  string
 	// CPUModel is left to the launcher unless set.
 	CPUModel string
-	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all (vmRolloutStrategy
-	// Stage).
+	// LiveUpdate bounds how far running guests may grow that set no bounds themselves; nil means not at all
+	// (vmRolloutStrategy Stage).
 	LiveUpdate *sizing.Bounds
-	// MemoryOvercommit is the guests' memory in percent of what their pods request for it; 0 is 100.
+	// MemoryOvercommit is the guests' memory in percent of their pods' request for it; 0 means 100.
 	MemoryOvercommit int
 	// Bridge gives interfaces of the pod network that name no binding a bridge, in place of masquerade.
 	Bridge bool
-	// Allowed is what guests may have.
+	// Allowed lists what guests may have.
 	Allowed Allowed
-	// References is what becomes of a VM's instance type and preference; empty keeps them.
+	// References decides what becomes of a VM's instance type and preference; "" keeps them.
 	References v1.InstancetypeReferencePolicy
 	// Undecided says that a VM's preference, which may name architecture and machine type, is not there yet: they are
 	// left to be filled in when it is.
@@ -55,7 +54,7 @@ func or(value, otherwise string) string {
 // DefaultVirtualMachine fills in what a VirtualMachine must keep for its life, so that a later
 // installation with other defaults does not change its guests: architecture, machine type and firmware
 // UUID. What old (nil at creation) had of them stays when vm does not say. All else is filled
-// in when an instance is made.
+// in when a VMI is made.
 func DefaultVirtualMachine(vm, old *v1.VirtualMachine, d Defaults) {
 	if vm.Spec.Template == nil {
 		return
@@ -102,8 +101,8 @@ func defaultMachine(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	}
 }
 
-// DefaultVirtualMachineInstance fills in everything that a new instance does not say, and its
-// finalizer, so that whoever reads it needs no defaults of their own.
+// DefaultVirtualMachineInstance fills in everything that a new VMI leaves out, and its finalizer, so that its readers
+// need no defaults of their own.
 func DefaultVirtualMachineInstance(vmi *v1.VirtualMachineInstance, d Defaults) {
 	if !slices.Contains(vmi.Finalizers, v1.VirtualMachineInstanceFinalizer) {
 		vmi.Finalizers = append(vmi.Finalizers, v1.VirtualMachineInstanceFinalizer)
@@ -172,7 +171,7 @@ func defaultCPU(domain *v1.DomainSpec, d Defaults) {
 	}
 }
 
-// defaultBounds says how far the guest may grow.
+// defaultBounds sets how far the guest may grow.
 func defaultBounds(domain *v1.DomainSpec, d Defaults) {
 	if d.LiveUpdate == nil {
 		return
@@ -202,9 +201,9 @@ func defaultMemory(domain *v1.DomainSpec) {
 	domain.Memory.Guest = pointer(quantity.DeepCopy())
 }
 
-// defaultMemoryRequest says what the pod requests for the guest's memory, which is what the pod would be given anyhow:
-// clients of KubeVirt reckon with it, for one how large the claim of a memory dump must be. Where pods request less
-// than their guests have by default, only the pod's plan knows how much, since that may be changed later.
+// defaultMemoryRequest sets the pod's request for the guest's memory to what the pod would be given anyhow: clients of
+// KubeVirt calculate with it, for one how large the claim of a memory dump must be. Where pods request less than their
+// guests have by default, only the pod's plan knows how much, since that may be changed later.
 func defaultMemoryRequest(domain *v1.DomainSpec, d Defaults) {
 	overcommits := d.MemoryOvercommit > 0 && d.MemoryOvercommit != 100
 	if _, given := domain.Resources.Requests[corev1.ResourceMemory]; given || domain.Memory == nil ||
@@ -231,7 +230,7 @@ func defaultMemoryRequest(domain *v1.DomainSpec, d Defaults) {
 	domain.Resources.Requests[corev1.ResourceMemory] = request.DeepCopy()
 }
 
-// DefaultDisks gives each volume its disk, and each disk its defaults, as a new instance of spec would have them.
+// DefaultDisks gives each volume its disk, and each disk its defaults, as a new VMI of spec would have them.
 func DefaultDisks(spec *v1.VirtualMachineInstanceSpec) {
 	attachDisks(spec)
 	defaultDisks(spec)
@@ -271,9 +270,9 @@ func defaultDisks(spec *v1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// Attach adds what a guest has without listing it, and says no more of it than that it is there: a disk for each
-// volume that has none, a CD-ROM for sysprep's, which is where Windows looks; and the pod's network for a guest that
-// names no network, unless it asks not to be connected.
+// Attach adds what a guest has without listing it, without any settings: a disk for each volume that has none, a CD-ROM
+// for sysprep's, where Windows looks; and the pod's network for a guest that names no network, unless it asks not to be
+// connected.
 func Attach(spec *v1.VirtualMachineInstanceSpec) {
 	attachDisks(spec)
 	devices := &spec.Domain.Devices

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Markdown is docs/api-surface.md: the table with the types and descriptions that the API types carry.
+// Markdown returns docs/api-surface.md: the table with the types and descriptions that the API types carry.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString(`# The supported API surface
@@ -67,7 +67,7 @@ func groups(fields []Field) []group {
 	return out
 }
 
-// section is the heading a field belongs under.
+// section returns the heading a field belongs under.
 func section(path string) string {
 	parts := strings.Split(path, ".")
 	switch {
@@ -106,7 +106,7 @@ func rank(title string) string {
 	return ""
 }
 
-// describe finds the type of a field and what the API's own documentation says of it.
+// describe returns the type of a field and the API's own documentation of it.
 func describe(t reflect.Type, path string) (typeName, doc string) {
 	for name := range strings.SplitSeq(path, ".") {
 		if t = element(t); t.Kind() == reflect.Map {
@@ -122,7 +122,7 @@ func describe(t reflect.Type, path string) (typeName, doc string) {
 	return nameOf(t), doc
 }
 
-// element is what a pointer is to, or a list has.
+// element returns the type that a pointer points to, or the type of a list's elements.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -158,7 +158,7 @@ func lookup(t reflect.Type, name string) (reflect.Type, string) {
 	return nil, ""
 }
 
-// nameOf is a type as a reader of YAML sees it.
+// nameOf returns a type as a reader of YAML sees it.
 func nameOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -207,7 +207,7 @@ func brackets(kind Kind, path string) string {
 	return strings.Join(out, ".")
 }
 
-// sentence is the first sentence of a field's description, with our own note and values.
+// sentence returns the first sentence of a field's description, with our own note and values.
 func sentence(doc string, f Field) string {
 	doc, _, _ = strings.Cut(doc, "\n")
 	doc, _, _ = strings.Cut(doc, ". ")

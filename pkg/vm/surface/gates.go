@@ -20,7 +20,7 @@ const (
 	GateVSOCK           = "VSOCK"
 	// GateWorkloadEncryptionSEV is for guests whose memory the processor encrypts.
 	GateWorkloadEncryptionSEV = "WorkloadEncryptionSEV"
-	// GateHypervStrictCheck has guests go to nodes only whose KVM has what they need of Hyper-V.
+	// GateHypervStrictCheck restricts guests to nodes whose KVM has the Hyper-V features that they need.
 	GateHypervStrictCheck = "HypervStrictCheck"
 	// GateVirtiofsStorage is for claims that guests have as file systems; what Kubernetes has anyway needs no gate.
 	GateVirtiofsStorage = "EnableVirtioFsStorageVolumes"
@@ -46,7 +46,7 @@ var alwaysOpen = []string{
 	GateSnapshot, "VMPersistentState", "VideoConfig",
 }
 
-// closable are those of alwaysOpen that disabledFeatureGates closes nevertheless.
+// closable are the gates of alwaysOpen that disabledFeatureGates closes nevertheless.
 var closable = []string{GateSnapshot}
 
 // closed reports whether the developer configuration closes a gate that is open otherwise.
@@ -57,7 +57,7 @@ func closed(developer *v1.DeveloperConfiguration, gate string) bool {
 // Gates are the feature gates that are open.
 type Gates map[string]bool
 
-// OpenGates gives those that the developer configuration opens, nil for none; a nil configuration opens none.
+// OpenGates returns the gates that the developer configuration opens, nil for none; a nil configuration opens none.
 func OpenGates(developer *v1.DeveloperConfiguration) Gates {
 	if developer == nil {
 		return nil
@@ -75,7 +75,7 @@ func OpenGates(developer *v1.DeveloperConfiguration) Gates {
 	return open
 }
 
-// validateGates reports what of an instance's spec needs a gate that is closed.
+// validateGates reports what in a VMI's spec needs a gate that is closed.
 func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	need := func(gate string, at *field.Path) {
@@ -116,7 +116,7 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	return errs
 }
 
-// KubeVirtWarnings says which of the feature gates that a KubeVirt resource names have no effect.
+// KubeVirtWarnings returns which of the feature gates that a KubeVirt resource names have no effect.
 func KubeVirtWarnings(kv *v1.KubeVirt) []string {
 	developer := kv.Spec.Configuration.DeveloperConfiguration
 	if developer == nil {

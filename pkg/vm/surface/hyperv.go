@@ -17,12 +17,12 @@ const (
 	requirePolicy = "require"
 )
 
-// enlightenment is one of the features of Hyper-V with the one that it rests on; KubeVirt's list.
+// enlightenment is a feature of Hyper-V with the one that it needs; KubeVirt's list.
 type enlightenment struct {
 	name  string
 	on    func(*v1.FeatureHyperv) bool
 	needs string
-	// of is where the switch of needs is.
+	// of returns the field of the feature in needs.
 	of func(*v1.FeatureHyperv) **v1.FeatureState
 }
 

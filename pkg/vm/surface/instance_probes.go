@@ -1,6 +1,6 @@
 package surface
 
-// probeFields are the fields of one of the probes. outcome says what follows from it, success is the row of its
+// probeFields returns the fields of one of the probes. outcome says what follows from it, success is the row of its
 // successThreshold.
 func probeFields(probe, outcome string, success Field) []Field {
 	success.Path, success.Effect = "successThreshold", Pod

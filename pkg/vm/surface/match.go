@@ -26,7 +26,7 @@ func MatchPolicy(policies []v1alpha1.MigrationPolicy, vmi, namespace map[string]
 	return best
 }
 
-// moreSpecific reports that a goes before b, both of which match.
+// moreSpecific reports whether a goes before b, both of which match.
 func moreSpecific(a, b *v1alpha1.MigrationPolicy) bool {
 	count := func(p *v1alpha1.MigrationPolicy) (all, vmi int) {
 		s := p.Spec.Selectors
@@ -53,8 +53,8 @@ func hasAll(selector v1alpha1.LabelSelector, labels map[string]string) bool {
 	return true
 }
 
-// Configured returns how a guest moves under a policy, nil for none: what the policy says, else what the cluster's
-// configuration does, which has no nil.
+// Configured returns how a guest moves under a policy, nil for none: by the policy, else by the cluster's
+// configuration, which has no nil.
 func Configured(cluster v1.MigrationConfiguration, policy *v1alpha1.MigrationPolicy) *v1.MigrationConfiguration {
 	out := cluster.DeepCopy()
 	if policy == nil {

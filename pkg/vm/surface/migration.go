@@ -18,7 +18,7 @@ var migrationFields = []Field{
 }
 
 // ValidateVirtualMachineInstanceMigration checks a migration, whose spec cannot change. old is nil at creation.
-// Whether the instance can move is ValidateMigrationOf's.
+// Whether the VMI can move is ValidateMigrationOf's.
 func ValidateVirtualMachineInstanceMigration(migration, old *v1.VirtualMachineInstanceMigration) field.ErrorList {
 	spec := field.NewPath("spec")
 	if old != nil {
@@ -43,7 +43,7 @@ func ValidateVirtualMachineInstanceMigration(migration, old *v1.VirtualMachineIn
 		metavalidation.ValidateLabels(migration.Spec.AddedNodeSelector, spec.Child("addedNodeSelector"))...)
 }
 
-// ValidateMigrationOf checks that the instance can move that a new migration names; vmi is nil when there is none. One
+// ValidateMigrationOf checks that the VMI that a new migration names can move; vmi is nil when there is none. A VMI
 // that another migration moves can: the new one waits.
 func ValidateMigrationOf(
 	vmi *v1.VirtualMachineInstance, migration *v1.VirtualMachineInstanceMigration,

@@ -14,8 +14,8 @@ const (
 	DefaultNodeDrainTaintKey        = "kubevirt.io/drain"
 )
 
-// Migrations returns spec.configuration.migrations, which says how guests move, with every default filled in: no
-// field that virtkit honours is nil. Those that it refuses are.
+// Migrations returns spec.configuration.migrations, the settings of migrations, with every default filled in: no field
+// that virtkit honours is nil. Fields that it refuses are.
 func Migrations(given *v1.MigrationConfiguration) v1.MigrationConfiguration {
 	if given == nil {
 		given = &v1.MigrationConfiguration{}
@@ -37,7 +37,7 @@ func Migrations(given *v1.MigrationConfiguration) v1.MigrationConfiguration {
 	return out
 }
 
-// filled is a copy of what was given, else of the default.
+// filled returns a copy of what was given, else of the default.
 func filled[T any](given *T, value T) *T {
 	if given != nil {
 		value = *given

@@ -100,8 +100,8 @@ func validateSeconds(n *int64, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// MigrationTime is a timeout of a migration that is given in seconds. KubeVirt takes any number; more than a year is a
-// year.
+// MigrationTime returns a timeout of a migration that is given in seconds. KubeVirt takes any number; more than a year
+// is a year.
 func MigrationTime(seconds int64) time.Duration {
 	return time.Duration(min(seconds, int64(longestMigration/time.Second))) * time.Second
 }

@@ -16,7 +16,7 @@ import (
 	"kubevirt.io/api/pool/v1beta1"
 )
 
-// maxPoolName is how long a pool's name may be, characters: the names of its VMs and of its revisions, which are
+// maxPoolName is the greatest length of a pool's name, characters: the names of its VMs and of its revisions, which are
 // labels, have a dash and up to ten digits more.
 const maxPoolName = 52
 
@@ -134,8 +134,8 @@ func PoolSettled(pool, old *v1beta1.VirtualMachinePool) bool {
 	return old != nil && (pool.DeletionTimestamp != nil || reflect.DeepEqual(pool.Spec, old.Spec))
 }
 
-// InPool returns the errors of a VM that a pool's template makes, as errors of the pool: the fields are those of the
-// template, and what the pool itself reports already is left out.
+// InPool returns the errors of a VM that a pool's template makes, as errors of the pool: the fields are the template's,
+// and what the pool itself reports already is left out.
 func InPool(errs field.ErrorList) field.ErrorList {
 	var out field.ErrorList
 	for _, err := range errs {
@@ -239,7 +239,7 @@ func validateAutohealing(healing *v1beta1.VirtualMachinePoolAutohealingStrategy,
 	return errs
 }
 
-// NodeRequirement is a requirement on a nodeSelector as one on labels.
+// NodeRequirement returns a requirement on a nodeSelector as one on labels.
 func NodeRequirement(requirement corev1.NodeSelectorRequirement) (*kubelabels.Requirement, error) {
 	operators := map[corev1.NodeSelectorOperator]selection.Operator{
 		corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn,

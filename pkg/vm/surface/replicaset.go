@@ -30,7 +30,7 @@ func ReplicaSetSettled(set, old *v1.VirtualMachineInstanceReplicaSet) bool {
 	return old != nil && (set.DeletionTimestamp != nil || reflect.DeepEqual(set.Spec, old.Spec))
 }
 
-// ValidateVirtualMachineInstanceReplicaSet checks a set and the instances that it would make, with the defaults of d.
+// ValidateVirtualMachineInstanceReplicaSet checks a set and the VMIs that it would make, with the defaults of d.
 func ValidateVirtualMachineInstanceReplicaSet(set *v1.VirtualMachineInstanceReplicaSet, d Defaults) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := unsupported(set.Spec, replicaSetTree(), spec)

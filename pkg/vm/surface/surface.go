@@ -1,4 +1,4 @@
-// Package surface says what virtkit understands of KubeVirt's API: which fields have an effect, what an
+// Package surface defines what virtkit supports of KubeVirt's API: which fields have an effect, what an
 // object means where it says nothing (defaulting), and which objects make no sense (validation). It is
 // pure: objects in, objects or errors out. virt-api's webhooks apply it at admission, virtctl before it
 // sends anything.
@@ -20,7 +20,7 @@ import (
 
 //go:generate go run ./gen ../../../docs/api-surface.md
 
-// Effect is where a field shows.
+// Effect says where a field shows.
 type Effect string
 
 // The effects, in the words of the generated page.
@@ -42,7 +42,7 @@ type Field struct {
 	// more. The key of a map is the last element where only some keys count.
 	Path   string
 	Effect Effect
-	// Note is what is good to know besides the API's own description; it may be empty.
+	// Note says what is good to know besides the API's own description; it may be empty.
 	Note string
 	// Only lists the values that are supported, where they are less than the API's.
 	Only []string
@@ -61,7 +61,7 @@ type Kind struct {
 	rest string
 }
 
-// unsupportedDetail is what is wrong with a field that is not in the table.
+// unsupportedDetail returns the error text for a field that is not in the table.
 func unsupportedDetail() string {
 	return "not supported by virtkit " + version.Get().GitVersion + "; see docs/api-surface.md"
 }
@@ -86,7 +86,7 @@ func Message(errs field.ErrorList) string {
 	return strings.Join(texts, "; ")
 }
 
-// Detail returns what is wrong with the field of err, without the field.
+// Detail returns the error's message about the field, without the field.
 func Detail(err *field.Error) string {
 	if err.Detail == "" {
 		return err.ErrorBody()

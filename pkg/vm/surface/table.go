@@ -6,7 +6,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 )
 
-// Kinds gives the table of each kind that virt-api admits.
+// Kinds returns the table of each kind that virt-api admits.
 func Kinds() []Kind {
 	return []Kind{
 		{
@@ -35,12 +35,12 @@ func Kinds() []Kind {
 	}
 }
 
-// virtualMachineFields are a VirtualMachine's own, and the instance's below template.spec.
+// virtualMachineFields returns a VirtualMachine's own fields, and the VMI's below template.spec.
 func virtualMachineFields() []Field {
 	return below(machineFields, "template.spec.", instanceFields)
 }
 
-// below are a kind's own fields, and those of what it has at the path that prefix ends.
+// below returns a kind's own fields, and those of what it has at the path that prefix ends.
 func below(own []Field, prefix string, inner []Field) []Field {
 	fields := append([]Field(nil), own...)
 	for _, f := range inner {

@@ -11,8 +11,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// UnknownFields returns the paths below spec of what T has no field for, in the order of their names; none for what is
-// no JSON, which others refuse. encoding/json would find them, but not through the types of KubeVirt that decode
+// UnknownFields returns the paths below spec for which T has no field, in the order of their names; none for invalid
+// JSON, which others refuse. encoding/json would find them, but not through the types of KubeVirt that decode
 // themselves.
 func UnknownFields[T any](raw []byte) []string {
 	var object struct {
@@ -70,7 +70,8 @@ func opaque(t reflect.Type) bool {
 		!strings.HasPrefix(t.PkgPath(), "kubevirt.io/api/")
 }
 
-// fieldsOf are the types of a struct's fields by their names in JSON, with those of the structs that are part of it.
+// fieldsOf returns the types of a struct's fields by their names in JSON, with those of the structs that are part of
+// it.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for i := range t.NumField() {

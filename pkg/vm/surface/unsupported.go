@@ -38,7 +38,7 @@ var (
 	machineTree  = sync.OnceValue(func() *node { return tree(virtualMachineFields()) })
 	instanceTree = sync.OnceValue(func() *node { return tree(instanceFields) })
 	kubeVirtTree = sync.OnceValue(func() *node { return tree(kubeVirtFields) })
-	// migrationTree is of VirtualMachineInstanceMigration.
+	// migrationTree is the tree of VirtualMachineInstanceMigration.
 	migrationTree  = sync.OnceValue(func() *node { return tree(migrationFields) })
 	replicaSetTree = sync.OnceValue(
 		func() *node { return tree(below(replicaSetFields, "template.spec.", instanceFields)) },
@@ -49,7 +49,7 @@ var (
 	policyTree = sync.OnceValue(func() *node { return tree(policyFields) })
 )
 
-// remedies are what to do instead, for fields outside the table that many manifests have.
+// remedies say what to do instead, for fields outside the table that many manifests have.
 var remedies = map[string]string{
 	"slirp": " (use masquerade: {})",
 	"containerPath": " (use a file system of the volume itself, such as serviceAccount or secret: " +
@@ -119,7 +119,7 @@ var remedies = map[string]string{
 	"clusterProfiler": " (the components' metrics show what they use; leave it out)",
 }
 
-// remedy is that of the field at the end of a path: by its name, or by its name and the one before.
+// remedy returns the remedy for the field at the end of a path: by its name, or by its name and the one before.
 func remedy(path *field.Path) string {
 	text := path.String()
 	name := lastName(path)
@@ -254,7 +254,7 @@ func switchedOff(section reflect.Value) bool {
 		enabled.Elem().Kind() == reflect.Bool && !enabled.Elem().Bool()
 }
 
-// jsonName is the name of a struct's field in JSON, or that its fields count as the struct's own.
+// jsonName returns the name of a struct's field in JSON, or that its fields count as the struct's own.
 func jsonName(f reflect.StructField) (name string, inline bool) {
 	tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 	if f.Anonymous && tag == "" || strings.Contains(options, "inline") {
@@ -278,7 +278,7 @@ func sortedKeys(m reflect.Value) []string {
 	return keys
 }
 
-// lastName is the last element of a path, without indexes.
+// lastName returns the last element of a path, without indexes.
 func lastName(path *field.Path) string {
 	name := path.String()
 	name = name[strings.LastIndexByte(name, '.')+1:]

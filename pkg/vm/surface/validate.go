@@ -21,9 +21,9 @@ import (
 
 // Actor says who asks for a change.
 type Actor struct {
-	// Component is set for virt-controller and virt-handler, which own what users may not touch.
+	// Component is set for virt-controller and virt-handler, which own fields that users may not touch.
 	Component bool
-	// API is set for virt-api, which may shorten or lengthen an instance's grace period when a user
+	// API is set for virt-api, which may shorten or lengthen a VMI's grace period when a user
 	// stops it so, and add and remove hotplugged volumes.
 	API bool
 }
@@ -38,14 +38,14 @@ func ActorOf(username string) Actor {
 	}
 }
 
-// reservedLabels on an instance are how the components find it and its pod; a user who could set them
-// could have another node's virt-handler act on it.
+// reservedLabels are the labels on a VMI by which the components find it and its pod; a user who could set them could
+// have another node's virt-handler act on it.
 var reservedLabels = []string{
 	v1.AppLabel, v1.CreatedByLabel, v1.NodeNameLabel, v1.MigrationJobLabel, v1.MigrationNameLabel,
 	v1.MigrationTargetNodeNameLabel, v1.OutdatedLauncherImageLabel,
 }
 
-// ValidateVirtualMachine checks a VirtualMachine as DefaultVirtualMachine left it. The instance it would
+// ValidateVirtualMachine checks a VirtualMachine as DefaultVirtualMachine left it. The VMI it would
 // make is checked with all the defaults of d.
 func ValidateVirtualMachine(vm *v1.VirtualMachine, d Defaults) field.ErrorList {
 	if vm.Spec.Template == nil {
@@ -54,8 +54,8 @@ func ValidateVirtualMachine(vm *v1.VirtualMachine, d Defaults) field.ErrorList {
 	return ValidateExpanded(vm, &vm.Spec.Template.Spec, d)
 }
 
-// ValidateExpanded is ValidateVirtualMachine for a VM whose template is not all there is: expanded is the template's
-// spec with the VM's instance type and preference written into it.
+// ValidateExpanded does what ValidateVirtualMachine does, for a VM whose template is not all there is: expanded is the
+// template's spec with the VM's instance type and preference written into it.
 func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstanceSpec, d Defaults) field.ErrorList {
 	errs := validateName(vm.Name, vm.GenerateName)
 	spec := field.NewPath("spec")
@@ -136,7 +136,7 @@ func ValidateVirtualMachineUpdate(vm, old *v1.VirtualMachine, d Defaults) field.
 	return ValidateVirtualMachine(vm, d)
 }
 
-// ValidateVirtualMachineInstance checks a new instance as DefaultVirtualMachineInstance left it.
+// ValidateVirtualMachineInstance checks a new VMI as DefaultVirtualMachineInstance left it.
 func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateName(vmi.Name, vmi.GenerateName)
@@ -149,7 +149,7 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	return append(errs, validateSpec(&vmi.Spec, spec)...)
 }
 
-// ValidateVirtualMachineInstanceUpdate checks a change: the spec of an instance never changes, and its
+// ValidateVirtualMachineInstanceUpdate checks a change: the spec of a VMI never changes, and its
 // reserved labels are the components'.
 func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, by Actor) field.ErrorList {
 	if by.Component {
@@ -276,7 +276,7 @@ func validateReservedLabels(labels, before map[string]string, path *field.Path) 
 	return errs
 }
 
-// validateSpec checks an instance's spec that has all its defaults.
+// validateSpec checks a VMI's spec that has all its defaults.
 func validateSpec(spec *v1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, validateDomain(&spec.Domain, path.Child("domain"))...)

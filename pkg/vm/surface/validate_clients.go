@@ -8,7 +8,7 @@ import (
 // minTLSVersions are those that TLS 1.3, which the components speak, is enough for.
 var minTLSVersions = []string{string(v1.VersionTLS12), string(v1.VersionTLS13)}
 
-// uninstallStrategies is what `virtctl uninstall` does.
+// uninstallStrategies are the strategies that `virtctl uninstall` follows.
 var uninstallStrategies = []string{string(v1.KubeVirtUninstallStrategyBlockUninstallIfWorkloadsExist)}
 
 // validateRateLimits checks how many requests the components may make: none would stop them for good.

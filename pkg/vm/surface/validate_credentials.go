@@ -9,10 +9,10 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// maxGuestUsers is how many users of the guest one credential may name.
+// maxGuestUsers is the number of users of the guest that one credential may name.
 const maxGuestUsers = 64
 
-// guestUserPattern is what a user of a guest may be called: names of Unix and of Windows, nothing that a shell or
+// guestUserPattern matches the names of a guest's users: names of Unix and of Windows, nothing that a shell or
 // /etc/passwd would take apart.
 var guestUserPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@$ -]{0,63}$`)
 

@@ -20,7 +20,7 @@ import (
 // bytes; KubeVirt's limit. More belongs in a Secret.
 const MaxInlineCloudInit = 2048
 
-// imagePattern is what an image reference may consist of; the kubelet parses it.
+// imagePattern matches image references by their characters; the kubelet parses them.
 var imagePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]*$`)
 
 // validateDisks checks the guest's disks, and that each has its volume; each volume has its disk by default.

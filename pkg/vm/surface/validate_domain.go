@@ -180,7 +180,8 @@ func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// leastMemory is with how much memory, bytes, a guest comes up, and by which firmware. With less its QEMU still runs.
+// leastMemory returns the memory, bytes, that a guest needs to come up, and the firmware for which that is. With less
+// its QEMU still runs.
 func leastMemory(domain *v1.DomainSpec) (least int64, firmware string) {
 	if EFI(domain) != nil {
 		return minMemoryEFI, "UEFI"

@@ -21,7 +21,7 @@ var (
 )
 
 const (
-	// maxIOThreads is the largest pool of I/O threads: more than any machine has use for.
+	// maxIOThreads is the largest pool of I/O threads: more than any node has use for.
 	maxIOThreads = 1024
 	// maxACPIIndex is the largest index of an interface; KubeVirt's limit, and the kernel's for names.
 	maxACPIIndex = 16383
@@ -31,7 +31,7 @@ const (
 	maxDHCPOption = 255
 	// Options of DHCP that are a site's own; KubeVirt's limits.
 	firstPrivateOption, lastPrivateOption = 224, 254
-	// maxNTPServers is how many addresses fit into one option.
+	// maxNTPServers is the number of addresses that fit into one option.
 	maxNTPServers = maxDHCPOption / 4
 )
 
@@ -72,7 +72,7 @@ func validateIOThreads(d *v1.DomainSpec, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// busOf is the bus of a disk that has its defaults.
+// busOf returns the bus of a disk that has its defaults.
 func busOf(disk *v1.Disk) v1.DiskBus {
 	switch {
 	case disk.CDRom != nil:
@@ -243,7 +243,7 @@ func isTable(domain *v1.DomainSpec, volume string) bool {
 	return f != nil && f.ACPI != nil && (f.ACPI.SlicNameRef == volume || f.ACPI.MsdmNameRef == volume)
 }
 
-// validateTables checks that the ACPI tables that a spec names are volumes of it.
+// validateTables checks that the ACPI tables that a spec names are volumes in it.
 func validateTables(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.ErrorList {
 	f := spec.Domain.Firmware
 	if f == nil || f.ACPI == nil {

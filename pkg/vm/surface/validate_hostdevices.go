@@ -12,13 +12,13 @@ import (
 )
 
 var (
-	// aliasPattern is of names that libvirt can have in an alias.
+	// aliasPattern matches names that libvirt can have in an alias.
 	aliasPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 	pciSelector  = regexp.MustCompile(`^[[:xdigit:]]{4}:[[:xdigit:]]{4}$`)
 	usbSelector  = regexp.MustCompile(`^[[:xdigit:]]{1,4}$`)
 )
 
-// permitted are the resources of devices of nodes that a configuration lets guests have; nil for none.
+// permitted returns the resources of devices of nodes that a configuration lets guests have; nil for none.
 func permitted(devices *v1.PermittedHostDevices) map[string]bool {
 	if devices == nil {
 		return nil

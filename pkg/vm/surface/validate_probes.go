@@ -171,7 +171,7 @@ func validateProbePort(port intstr.IntOrString, spec *v1.VirtualMachineInstanceS
 
 func isTCP(p v1.Port) bool { return p.Protocol == "" || p.Protocol == string(corev1.ProtocolTCP) }
 
-// podInterface is the guest's interface on the network that the pod's address is of; nil when there is none.
+// podInterface returns the guest's interface on the network of the pod's address; nil when there is none.
 func podInterface(spec *v1.VirtualMachineInstanceSpec) *v1.Interface {
 	for _, network := range spec.Networks {
 		if network.Pod == nil && (network.Multus == nil || !network.Multus.Default) {

@@ -15,7 +15,7 @@ import (
 // maxVolumeLabel is the longest label of an ISO image, bytes.
 const maxVolumeLabel = 32
 
-// volumeLabelPattern is what a label may consist of: what every guest reads.
+// volumeLabelPattern matches labels that every guest can read.
 var volumeLabelPattern = regexp.MustCompile(`^[A-Za-z0-9_. -]*$`)
 
 // downwardFieldPattern are the fields of a pod that Kubernetes offers in a volume.

@@ -1,7 +1,7 @@
-// Package uploads says what an upload of a disk image to a PersistentVolumeClaim is: the request and the state of one,
-// which are annotations of the claim, what a client and the upload's pod say to each other, and whether a claim may be
-// used as a disk. virt-api writes the request, virt-controller makes the pod and writes the state, the pod takes the
-// bytes, and virtctl sends them.
+// Package uploads defines the upload of a disk image to a PersistentVolumeClaim: its request and its state, which are
+// annotations of the claim, the protocol between a client and the upload's pod, and whether a claim may be used as a
+// disk. virt-api writes the request, virt-controller makes the pod and writes the state, the pod takes the bytes, and
+// virtctl sends them.
 package uploads
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 )
 
-// Subresource is that of a claim through which an image is uploaded.
+// Subresource is the claim's subresource through which an image is uploaded.
 const Subresource = "upload"
 
 // Annotations of a claim.
 const (
 	// AnnotationRequest is the upload that is under way: JSON of Request.
 	AnnotationRequest = "upload.virtkit.io/request"
-	// AnnotationState is how the last upload ended, or why the one under way does not go on: JSON of State.
+	// AnnotationState says how the last upload ended, or why the one under way does not go on: JSON of State.
 	AnnotationState = "upload.virtkit.io/state"
 )
 
@@ -41,7 +41,7 @@ const (
 
 var labels = []string{LabelInstancetype, LabelInstancetypeKind, LabelPreference, LabelPreferenceKind}
 
-// Phase is how far an upload is.
+// Phase is the phase of an upload.
 type Phase string
 
 // The phases. The last three are final.
@@ -60,13 +60,13 @@ const (
 // Final reports whether nothing more is to come.
 func (p Phase) Final() bool { return p == Succeeded || p == Failed || p == Cancelled }
 
-// Request is what a client asks for. Another request of the same ID goes on with the upload.
+// Request holds what a client asks for. Another request of the same ID goes on with the upload.
 type Request struct {
-	// ID is of the image: 16 to 64 hexadecimal digits.
+	// ID identifies the image: 16 to 64 hexadecimal digits.
 	ID string `json:"id"`
-	// Size is how many bytes will be sent.
+	// Size is the number of bytes that will be sent.
 	Size int64 `json:"size"`
-	// Format is what the bytes are once they are decompressed; empty is found out.
+	// Format is the format of the decompressed bytes; "" means to detect it.
 	Format imageformat.Format `json:"format,omitempty"`
 	// Labels are given to the claim when the disk is there.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -76,39 +76,39 @@ type Request struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// State is how an upload is.
+// State is the state of an upload.
 type State struct {
-	// ID is that of the request.
+	// ID is the request's ID.
 	ID    string `json:"id,omitempty"`
 	Phase Phase  `json:"phase"`
 	// Message says in a sentence why the upload waits or has failed.
 	Message string `json:"message,omitempty"`
-	// Received is how many bytes the pod has, of Size.
+	// Received is the number of bytes that the pod has, of Size.
 	Received int64 `json:"received"`
 	Size     int64 `json:"size"`
-	// Format is what the bytes are; empty while it is not known.
+	// Format is the format of the bytes; "" while it is not known.
 	Format imageformat.Format `json:"format,omitempty"`
-	// Compression is how they came; empty for not compressed.
+	// Compression says how the bytes came compressed; "" means not at all.
 	Compression imageformat.Compression `json:"compression,omitempty"`
-	// VirtualSize is the size of the image's disk, DiskSize that of the disk on the claim, bytes.
+	// VirtualSize is the size of the image's disk, DiskSize the size of the disk on the claim, bytes.
 	VirtualSize int64 `json:"virtualSize,omitempty"`
 	DiskSize    int64 `json:"diskSize,omitempty"`
 	// SHA256 is the checksum of the bytes that were sent, hexadecimal, once it is verified.
 	SHA256 string `json:"sha256,omitempty"`
-	// Intact says of a failed upload that the claim is as it was before.
+	// Intact says about a failed upload that the claim is as it was before.
 	Intact bool `json:"intact,omitempty"`
 	// Ended is when the upload ended.
 	Ended time.Time `json:"ended,omitzero"`
 }
 
-// SumSize is how many hexadecimal digits of the SHA-256 of all bytes follow them.
+// SumSize is the number of hexadecimal digits of the SHA-256 of all bytes, which follow the bytes.
 const SumSize = 64
 
-// Order is the first line that the pod's server is told over a connection.
+// Order is the first line that a client sends to the pod's server over a connection.
 type Order struct {
 	// Send says that bytes follow, from where the answer says that the upload is; else the answer is all.
 	Send bool `json:"send,omitempty"`
-	// Session is of one client: it may take the place of its own connection that has not ended yet.
+	// Session identifies a client, which may take the place of its own connection that has not ended yet.
 	Session string `json:"session,omitempty"`
 }
 
@@ -137,7 +137,7 @@ var (
 	name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 )
 
-// Check says what is wrong about a request.
+// Check returns what is wrong with a request.
 func (r Request) Check() error {
 	switch {
 	case len(r.ID) < minID || len(r.ID) > maxID || !hex.MatchString(r.ID):
@@ -157,7 +157,7 @@ func (r Request) Check() error {
 	return nil
 }
 
-// CheckSession says what is wrong about a session's name.
+// CheckSession returns what is wrong with a session's name.
 func CheckSession(session string) error {
 	if len(session) > maxSession || session != "" && !hex.MatchString(session) {
 		return fmt.Errorf("session: %q is not at most 64 hexadecimal digits", cut(session))
@@ -167,8 +167,8 @@ func CheckSession(session string) error {
 
 func cut(text string) string { return text[:min(len(text), maxID)] }
 
-// RequestOf is the upload under way to a claim; nil for none. What is no request is none: whoever may write a claim's
-// annotations may end its upload.
+// RequestOf returns the upload under way to a claim; nil for none. An invalid request counts as none: whoever may write
+// a claim's annotations may end its upload.
 func RequestOf(annotations map[string]string) *Request {
 	text, ok := annotations[AnnotationRequest]
 	if !ok {
@@ -181,7 +181,7 @@ func RequestOf(annotations map[string]string) *Request {
 	return &r
 }
 
-// StateOf is the state in a claim's annotations; nil for none.
+// StateOf returns the state in a claim's annotations; nil for none.
 func StateOf(annotations map[string]string) *State {
 	text, ok := annotations[AnnotationState]
 	if !ok {
@@ -194,7 +194,7 @@ func StateOf(annotations map[string]string) *State {
 	return s
 }
 
-// ParseState reads a state that the upload's pod or an annotation says; nil when it is none. Its texts are short and of
+// ParseState reads a state from the upload's pod or an annotation; nil when it is invalid. Its texts are short and of
 // one line.
 func ParseState(text []byte) *State {
 	var s State
@@ -215,13 +215,13 @@ func ParseState(text []byte) *State {
 	return &s
 }
 
-// OneLine is a text as a sentence about an upload: one printable line of bounded length.
+// OneLine returns a text as a sentence about an upload: one printable line of bounded length.
 func OneLine(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), MaxMessage)], "")
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 }
 
-// Encode is a request or state as an annotation has it.
+// Encode returns a request or state as an annotation has it.
 func Encode(what any) string {
 	text, err := json.Marshal(what)
 	if err != nil { // strings, numbers and times only
@@ -230,7 +230,7 @@ func Encode(what any) string {
 	return string(text)
 }
 
-// Unusable says why a claim is no disk that a VM may use; empty when it may be one.
+// Unusable returns why a claim is no disk that a VM may use, or "" when it may be one.
 func Unusable(claim string, annotations map[string]string) string {
 	if RequestOf(annotations) != nil {
 		return fmt.Sprintf("an image is being uploaded to PersistentVolumeClaim %q", claim)
@@ -248,7 +248,7 @@ func Unusable(claim string, annotations map[string]string) string {
 	return ""
 }
 
-// PodName is the name of the pod that takes an upload to a claim.
+// PodName returns the name of the pod that takes an upload to a claim.
 func PodName(claim types.UID, id string) string {
 	sum := sha256.Sum256([]byte(string(claim) + " " + id))
 	return names.UploadPodPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]

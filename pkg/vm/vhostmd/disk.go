@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Size is that of the disk, bytes.
+// Size is the size of the disk, bytes.
 const Size = 256 << 10
 
 // The disk begins with a header of four numbers, big-endian: a signature, whether the content is being written, the sum
@@ -17,7 +17,7 @@ const (
 	maxContent = Size - headerSize
 )
 
-// Image is a disk with a report.
+// Image returns a disk with a report.
 func Image(r Report) ([]byte, error) {
 	header, content, err := encode(r)
 	if err != nil {
@@ -29,7 +29,7 @@ func Image(r Report) ([]byte, error) {
 	return out, nil
 }
 
-// Update writes a report to a disk that a guest may read meanwhile: it is marked busy until all of it is there.
+// Update writes a report to a disk that a guest may read meanwhile: it is marked busy until the report is complete.
 func Update(disk io.WriterAt, r Report) error {
 	header, content, err := encode(r)
 	if err != nil {

@@ -20,9 +20,9 @@ const (
 	unavailable = "<metrics><!-- host metrics not available --><!-- VM metrics not available --></metrics>\n\n"
 )
 
-// Answer reads one request, a line and an empty one, and writes the answer, which an empty line ends. wait is called
-// before the request is read, and gives what it returns as error; report gives the metrics. The error is of the
-// connection, not of what the guest wrote.
+// Answer reads one request, a line and an empty one, and writes the answer, which an empty line ends. It calls wait
+// before it reads the request, and returns wait's error; report returns the metrics. An error means that the connection
+// failed, not that the guest's request was wrong.
 func Answer(in *bufio.Reader, out io.Writer, wait func() error, report func() (Report, error)) error {
 	if err := wait(); err != nil {
 		return err

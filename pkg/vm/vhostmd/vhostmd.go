@@ -1,7 +1,7 @@
-// Package vhostmd is the format in which a guest reads metrics of its host and itself, that of vhostmd and its tool
-// vm-dump-metrics: Report has the metrics, as XML; Image and Update are the disk of it (volume
-// downwardMetrics); Answer is the protocol of the virtio-serial port (devices.downwardMetrics). It is pure: what /proc
-// says comes in as text.
+// Package vhostmd implements the format in which a guest reads metrics of its host and itself, as vhostmd and its tool
+// vm-dump-metrics define it: Report has the metrics, as XML; Image and Update make the disk of it (volume
+// downwardMetrics); Answer is the protocol of the virtio-serial port (devices.downwardMetrics). It is pure: the
+// contents of /proc come in as text.
 package vhostmd
 
 import (
@@ -17,7 +17,7 @@ type Report struct {
 	Metrics []Metric `xml:"metric"`
 }
 
-// Metric is one of them. Context is host or vm, Type string, int64, uint64 or real64; Unit is s, KiB or empty.
+// Metric is one metric. Context is host or vm, Type string, int64, uint64 or real64; Unit is s, KiB or empty.
 type Metric struct {
 	Type    string `xml:"type,attr"`
 	Context string `xml:"context,attr"`
@@ -26,7 +26,7 @@ type Metric struct {
 	Value   string `xml:"value"`
 }
 
-// Guest has the metrics of the guest: CPUTime is what its vCPUs have used, Memory what it has, bytes.
+// Guest has the metrics of the guest: CPUTime is the time that its vCPUs have used, Memory its memory, bytes.
 type Guest struct {
 	CPUTime time.Duration
 	VCPUs   uint64
@@ -38,7 +38,7 @@ type Guest struct {
 type Host struct {
 	// Name is the node's, Product the hypervisor with its version.
 	Name, Product string
-	// Sockets is how many physical processors there are; 0 when it is not known.
+	// Sockets is the number of physical processors; 0 when it is not known.
 	Sockets               int
 	Stat, Meminfo, VMStat string
 	PageSize              uint64 // bytes
@@ -49,11 +49,11 @@ const (
 	forHost = "host"
 	forVM   = "vm"
 	kibi    = 1 << 10
-	// ticks are how /proc/stat counts: USER_HZ, in a second.
+	// ticks is the unit of /proc/stat: USER_HZ, in a second.
 	ticks = 100
 )
 
-// NewReport gives the metrics that KubeVirt gives, under their names there.
+// NewReport returns the metrics that KubeVirt gives, under their names there.
 func NewReport(host Host, guest Guest) Report {
 	var r Report
 	r.text("HostName", host.Name)
@@ -101,7 +101,7 @@ func (r *Report) memory(m map[string]uint64) {
 	r.count(forHost, "KiB", "UsedVirtualMemory", used+m["SwapTotal"]-min(m["SwapTotal"], m["SwapCached"]))
 }
 
-// cpuTime is what all processors have spent in user mode and in the kernel, seconds.
+// cpuTime returns the time that all processors have spent in user mode and in the kernel, seconds.
 func cpuTime(stat string) (float64, bool) {
 	for line := range strings.Lines(stat) {
 		fields := strings.Fields(line)
@@ -121,7 +121,7 @@ func cpuTime(stat string) (float64, bool) {
 	return 0, false
 }
 
-// numbers are the numbers of a file whose lines are a name, perhaps with a colon, and a number.
+// numbers returns the numbers of a file whose lines are a name, perhaps with a colon, and a number.
 func numbers(text string) map[string]uint64 {
 	out := map[string]uint64{}
 	for line := range strings.Lines(text) {

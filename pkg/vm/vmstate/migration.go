@@ -30,7 +30,7 @@ func Shared(claim *v1.PersistentVolumeClaimInfo) bool {
 	return slices.Contains(claim.AccessModes, corev1.ReadWriteMany)
 }
 
-// Moved gives the claims from and to which the state goes with the VMI's last migration; empty when it stays where it
+// Moved returns the claims from and to which the state goes with the VMI's last migration, or "" when it stays where it
 // is.
 func Moved(status *v1.VirtualMachineInstanceStatus) (source, target string) {
 	ms := status.MigrationState
@@ -60,7 +60,7 @@ func Settle(status *v1.VirtualMachineInstanceStatus) {
 	status.VolumeStatus[at].Name, status.VolumeStatus[at].PersistentVolumeClaimInfo = target, info
 }
 
-// named is where the status has a claim of that name, which is also its entry's, or less than 0.
+// named returns the index of the status's entry for a claim's name, or less than 0.
 func named(status *v1.VirtualMachineInstanceStatus, claim string) int {
 	return slices.IndexFunc(status.VolumeStatus, func(s v1.VolumeStatus) bool {
 		return s.Name == claim && s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName == claim

@@ -1,4 +1,4 @@
-// Package vmstate says what of a VirtualMachineInstance's own state, beside its disks, outlives it: the
+// Package vmstate defines the state of a VirtualMachineInstance that outlives it beside its disks: the
 // state of a persistent TPM and the variables of a persistent EFI. It is kept on a PersistentVolumeClaim
 // that virt-controller makes and the launcher writes. The package is pure; every component asks it.
 //
@@ -51,7 +51,7 @@ func NVRAM(dir, vmi string) string {
 	return path.Join(dir, "nvram", names.Shorten(vmi, maxName)+"_VARS.fd")
 }
 
-// maxName is how much of a VMI's name a file's may have, bytes.
+// maxName is the greatest length that a VMI's name may have in a file's, bytes.
 const maxName = 240
 
 // TPMDir returns the directory of the TPM's state, below the claim's directory. libvirt has the same below its own.

@@ -31,7 +31,7 @@ var (
 	errName       = errors.New("not the name of one file")
 )
 
-// resolve is how names are resolved.
+// resolve are the flags with which names are resolved.
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
 // Dir is a directory that others may write.
@@ -89,8 +89,8 @@ func (d *Dir) Mount(path string) (*Dir, error) {
 	return &Dir{f}, nil
 }
 
-// MountLinked is Mount of a path in which links are followed, as far as they lead beneath the directory: images have
-// some on the way to a volume (/var/run), and nobody can write them. What is in the volume is found through none.
+// MountLinked does what Mount does, and follows links in the path, as far as they lead beneath the directory: images
+// have some on the way to a volume (/var/run), and nobody can write them. It follows none within the volume.
 func (d *Dir) MountLinked(path string) (*Dir, error) {
 	f, err := d.open(path, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 	if err != nil {
@@ -126,11 +126,11 @@ func (d *Dir) Find(path string) (*Node, error) {
 	return d.find(path, resolve|unix.RESOLVE_NO_XDEV)
 }
 
-// FindMounted is Find on whatever mount.
+// FindMounted does what Find does, on whatever mount.
 func (d *Dir) FindMounted(path string) (*Node, error) { return d.find(path, resolve) }
 
-// FindLinked is FindMounted of a path in which links are followed, as far as they lead beneath the directory: a
-// process's root is the root of absolute ones. It is for what is only read.
+// FindLinked does what FindMounted does, and follows links in the path, as far as they lead beneath the directory: a
+// process's root is the root of absolute ones. It is for files that are only read.
 func (d *Dir) FindLinked(path string) (*Reading, error) {
 	f, err := d.open(path, unix.O_PATH, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 	if err != nil {
@@ -151,7 +151,7 @@ func (d *Dir) find(path string, how uint64) (*Node, error) {
 	return newNode(f)
 }
 
-// one makes sure that a name is of an entry of the directory itself.
+// one makes sure that a name names an entry of the directory itself.
 func one(op, name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return &fs.PathError{Op: op, Path: name, Err: errName}
@@ -225,8 +225,8 @@ func (d *Dir) Free() (int64, error) {
 	return int64(room.Bavail) * room.Bsize, nil
 }
 
-// Path is a path of a name in the directory, for bind(2), which follows no link in the last element and makes nothing
-// that is there already. It is of use as long as the directory is open.
+// Path returns a path of a name in the directory, for bind(2), which follows no link in the last element and makes
+// nothing that exists already. It is valid as long as the directory is open.
 func (d *Dir) Path(name string) (string, error) {
 	if err := one("make socket", name); err != nil {
 		return "", err

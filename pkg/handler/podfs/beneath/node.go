@@ -53,8 +53,8 @@ func (n *Node) Device() Device {
 	return Device{}
 }
 
-// Socket is a path by which the socket can be connected to as long as the node is open. However long the path was by
-// which it was found, this one is within the kernel's limit.
+// Socket returns a path by which the socket can be connected to as long as the node is open. However long the path was
+// by which it was found, this one is within the kernel's limit.
 func (n *Node) Socket() (string, error) {
 	if n.stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return "", &fs.PathError{Op: "open socket", Path: n.f.Name(), Err: errors.New("not a socket")}
@@ -134,7 +134,7 @@ func (r *Reading) Stat() unix.Stat_t { return r.node.stat }
 // Device returns the device that the file is, zero if it is none.
 func (r *Reading) Device() Device { return r.node.Device() }
 
-// Regular is Node's.
+// Regular does what Node's Regular does.
 func (r *Reading) Regular() (*os.File, int64, error) { return r.node.Regular() }
 
 // List lists the directory that the file is; see Dir.List.

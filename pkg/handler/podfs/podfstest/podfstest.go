@@ -1,5 +1,5 @@
 // Package podfstest makes what a test's own process needs to pass for a launcher: a socket that the launcher's user
-// serves, and the file by which the kubelet marks the launcher's container. It takes root.
+// serves, and the file by which the kubelet marks the launcher's container. It needs root.
 package podfstest
 
 import (
@@ -69,7 +69,7 @@ func MarkContainer(podsDir, rootfs string, pod types.UID, container string) erro
 	return os.Link(made, seen)
 }
 
-// Launcher is both for a launcher: its socket is in run, its root at rootfs.
+// Launcher does both for a launcher: its socket is in run, its root at rootfs.
 func Launcher(podsDir, rootfs, run string, pod types.UID) (net.Listener, error) {
 	if err := MarkContainer(podsDir, rootfs, pod, names.ContainerCompute); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ var eventLoop = sync.OnceValue(func() error {
 	return nil
 })
 
-// backlog is how many events wait for the launcher; it reads them at once, so more means that it hangs.
+// backlog is the number of events that wait for the launcher; it reads them at once, so more means that it hangs.
 const backlog = 64
 
 // connection implements hypervisor.Connection.
@@ -300,8 +300,7 @@ func cpuMap(cpus []int) []bool {
 	return out
 }
 
-// agentTimeout is how long the guest agent may take when the caller does not say, and maxAgentTimeout the most,
-// seconds.
+// agentTimeout is the guest agent's timeout when the caller sets none, and maxAgentTimeout the longest, seconds.
 const (
 	agentTimeout    = 5
 	maxAgentTimeout = 120

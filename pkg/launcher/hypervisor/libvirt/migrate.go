@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
-// accountWait is how long to wait for libvirt's account of a migration, which mostly comes before its end.
+// accountWait is the time to wait for libvirt's account of a migration, which mostly comes before its end.
 const accountWait = 200 * time.Millisecond
 
 // Migrate moves the domain peer to peer: our daemon talks to the other one, and the client only waits.
@@ -70,7 +70,7 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 	return hypervisor.Migrated{}, nil
 }
 
-// unpin leaves it to the other side on which CPUs a domain runs that is bound to some here.
+// unpin leaves it to the target on which CPUs a domain runs that is pinned to some here.
 func unpin(d *libvirt.Domain, parameters *libvirt.DomainMigrateParameters) error {
 	text, err := d.GetXMLDesc(libvirt.DOMAIN_XML_MIGRATABLE)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *connection) MigrationProgress(context.Context) (hypervisor.Progress, er
 	return out, err
 }
 
-// account is what libvirt says about a job.
+// account returns libvirt's statistics of a job.
 func account(info *libvirt.DomainJobInfo) hypervisor.Progress {
 	p := hypervisor.Progress{
 		Elapsed:   time.Duration(info.TimeElapsed) * time.Millisecond,

@@ -11,8 +11,8 @@ import (
 )
 
 // Probe has the session daemon at socket find out what an emulator can do, as it does before the first domain, and
-// keep that in its cache. The domain capabilities that it returns are of KVM where there is KVM. As for Connect, ctx
-// only says whether to begin.
+// store that in its cache. The domain capabilities that it returns are KVM's where there is KVM. As for Connect, ctx
+// only decides whether to begin.
 func Probe(ctx context.Context, socket, emulator string) (domain string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

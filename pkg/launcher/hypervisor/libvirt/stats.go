@@ -85,7 +85,7 @@ func memory(out *hypervisor.Stats, b *libvirt.DomainStatsBalloon) {
 	}
 }
 
-// known is a value that was given, or nil.
+// known returns a value that was given, or nil.
 func known(set bool, value uint64) *uint64 {
 	if !set {
 		return nil

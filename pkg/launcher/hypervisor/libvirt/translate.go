@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
-// translate gives libvirt's errors the meaning that a launcher acts on.
+// translate turns libvirt's errors into those that a launcher acts on.
 func translate(err error) error {
 	var e libvirt.Error
 	if !errors.As(err, &e) {
@@ -40,7 +40,7 @@ func translate(err error) error {
 // the command's name.
 const refusedByAgent = "unable to execute QEMU agent command '"
 
-// agentError gives the errors of a command for the guest agent their meaning.
+// agentError turns the errors of a command for the guest agent into those that a launcher acts on.
 func agentError(err error) error {
 	var e libvirt.Error
 	if !errors.As(err, &e) {
@@ -88,7 +88,7 @@ func lifecycle(e *libvirt.DomainEventLifecycle) hypervisor.Event {
 	return hypervisor.Event{End: &end}
 }
 
-// description is what is read of a domain's XML.
+// description holds the parts that are read from a domain's XML.
 type description struct {
 	Type string `xml:"type,attr"`
 	OS   struct {

@@ -1,4 +1,4 @@
-// Package rfbtest is a VNC server for tests: it shows a picture, and hears keys and the pointer.
+// Package rfbtest is a VNC server for tests: it shows a picture, and records keys and the pointer.
 package rfbtest
 
 import (

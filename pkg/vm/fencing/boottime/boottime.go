@@ -1,5 +1,5 @@
-// Package boottime reads the clock that runs since the machine was started and also while it sleeps. Every process of a
-// machine sees the same, so that one may pass to another when something was; nobody can set it.
+// Package boottime reads the clock that runs since the host was started and also while it sleeps. Every process of a
+// host sees the same clock, so that one may pass a time to another; nobody can set it.
 package boottime
 
 import (
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now returns the time since the machine was started.
+// Now returns the time since the host was started.
 func Now() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {

@@ -95,7 +95,7 @@ var all = []series{
 	},
 }
 
-// Instancetypes gives the instance types, series by series, smallest first.
+// Instancetypes returns the instance types, series by series, smallest first.
 func Instancetypes() []*v1beta1.VirtualMachineClusterInstancetype {
 	var out []*v1beta1.VirtualMachineClusterInstancetype
 	for _, s := range all {
@@ -156,7 +156,7 @@ var windows = []system{
 	{"windows.2k25", "Microsoft Windows Server 2025", 1, "2Gi", true},
 }
 
-// Preferences gives the preferences: Linux, then Windows with its own drivers and, as NAME.virtio, with virtio's.
+// Preferences returns the preferences: Linux, then Windows with its own drivers and, as NAME.virtio, with virtio's.
 func Preferences() []*v1beta1.VirtualMachineClusterPreference {
 	var out []*v1beta1.VirtualMachineClusterPreference
 	for _, s := range linux {

@@ -1,7 +1,6 @@
-// Package apply makes in a pod's network namespace what a network.Plan says: bridge, tap, addresses,
-// sysctls and nftables rules. virt-handler calls it from outside the pod before the guest starts, and
-// again whenever it re-attaches to a launcher: applying a plan twice changes nothing. Nothing undoes a
-// plan; it ends with the namespace.
+// Package apply makes the parts of a network.Plan in a pod's network namespace: bridge, tap, addresses, sysctls and
+// nftables rules. virt-handler calls it from outside the pod before the guest starts, and again whenever it re-attaches
+// to a launcher: applying a plan twice changes nothing. Nothing undoes a plan; it ends with the namespace.
 //
 // Everything runs on an OS thread of its own that enters the namespace and is thrown away afterwards,
 // so no failure can leave a goroutine of the caller in the wrong namespace.
@@ -46,7 +45,7 @@ func Links(ns *os.File) ([]network.Link, error) {
 	return links, err
 }
 
-// Apply makes what the plan says in the network namespace ns.
+// Apply makes the parts of the plan in the network namespace ns.
 func Apply(ns *os.File, plan network.Plan) error {
 	if len(plan.Interfaces) == 0 {
 		return nil
@@ -296,7 +295,7 @@ func up(link netlink.Link) error {
 	return nil
 }
 
-// sysctl writes net/<key> of the thread's network namespace, which is what /proc/sys/net shows.
+// sysctl writes net/<key> of the thread's network namespace, which /proc/sys/net shows.
 func sysctl(key, value string) error {
 	if err := os.WriteFile("/proc/sys/net/"+key, []byte(value), 0); err != nil {
 		return fmt.Errorf("sysctl net/%s: %w", key, err)

@@ -17,7 +17,7 @@ import (
 // table is the nftables table in the pod. It is replaced as a whole, in one transaction.
 const table = "virtkit"
 
-// loopback is where the pod's own processes, `kubectl port-forward` among them, reach the guest.
+// loopback is the address at which the pod's own processes, `kubectl port-forward` among them, reach the guest.
 var loopback = netip.MustParseAddr("127.0.0.1")
 
 // chains of the table, in nft's words:

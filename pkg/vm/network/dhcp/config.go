@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// Config is what one guest NIC gets by DHCP.
+// Config holds what one guest NIC gets by DHCP.
 type Config struct {
 	// Link is the bridge that the server listens on.
 	Link string
@@ -34,12 +34,12 @@ type Config struct {
 	Hostname string
 	// MTU in bytes; 0 leaves it to the client.
 	MTU int
-	// More is what the VMI adds to it.
+	// More holds the VMI's own options.
 	More network.DHCPOptions
 }
 
-// NewConfig returns what the guest NIC of plan gets. ok is false when there is nothing to give,
-// because the plan has no IPv4 address for it.
+// NewConfig returns the configuration for the guest NIC of plan. ok is false when there is nothing to give, because the
+// plan has no IPv4 address for it.
 func NewConfig(plan network.Interface, resolv Resolv) (c Config, ok bool, err error) {
 	if !plan.Guest.Is4() {
 		return Config{}, false, nil
@@ -63,7 +63,7 @@ func NewConfig(plan network.Interface, resolv Resolv) (c Config, ok bool, err er
 		c.More = *plan.DHCP
 	}
 	if plan.Binding == network.Bridge {
-		// The gateway is another machine; the server is the bridge.
+		// The gateway is another host; the server is the bridge.
 		c.Server = network.BridgeAddress.Addr()
 	}
 	if len(c.Search) == 0 {

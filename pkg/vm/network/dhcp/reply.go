@@ -72,7 +72,7 @@ func (c Config) build(req *dhcpv4.DHCPv4, modifiers []dhcpv4.Modifier) (*dhcpv4.
 	return reply, nil
 }
 
-// options are what every client gets.
+// options returns the options that every client gets.
 func (c Config) options() []dhcpv4.Option {
 	out := []dhcpv4.Option{
 		dhcpv4.OptServerIdentifier(c.Server.AsSlice()),
@@ -106,7 +106,7 @@ func (c Config) options() []dhcpv4.Option {
 	return append(out, c.more()...)
 }
 
-// more are the options of the VMI's own.
+// more returns the options of the VMI's own.
 func (c Config) more() []dhcpv4.Option {
 	var out []dhcpv4.Option
 	if name := c.More.TFTPServer; name != "" {
@@ -128,8 +128,8 @@ func (c Config) more() []dhcpv4.Option {
 	return out
 }
 
-// classless are the routes of option 121. A client that reads it ignores the router option, so the
-// default route is among them, after what it may need to reach the router.
+// classless returns the routes of option 121. A client that reads it ignores the router option, so the default route is
+// among them, after what it may need to reach the router.
 func (c Config) classless() []*dhcpv4.Route {
 	var out []*dhcpv4.Route
 	for _, r := range c.Routes {

@@ -51,7 +51,7 @@ func ParseResolv(r io.Reader) (Resolv, error) {
 	return out, s.Err()
 }
 
-// domainName says whether d can be written as DNS labels.
+// domainName reports whether d can be written as DNS labels.
 func domainName(d string) bool {
 	if d == "" || len(d) > 253 {
 		return false

@@ -50,8 +50,7 @@ func Allowed(nic network.Interface, known Known) error {
 	return nil
 }
 
-// elsewhere refuses an address that is one of the node's own by the node's routes, whatever the API server knows of
-// them.
+// elsewhere refuses an address that belongs to the node by the node's routes, whatever the API server knows of them.
 func elsewhere(node *os.File, address netip.Addr) error {
 	return apply.In(node, func() error {
 		routes, err := netlink.RouteGet(net.IP(address.AsSlice()))

@@ -30,9 +30,9 @@ const (
 // ErrNoAddress is a guest without an interface that could be dialled.
 var ErrNoAddress = errors.New("the guest has no network interface in the pod network")
 
-// Known are addresses that do not come from the pod's network: what the status of the guest's pod says.
+// Known are addresses that do not come from the pod's network, but from the status of the guest's pod.
 type Known struct {
-	// Pod are the pod's addresses, Node those of its node.
+	// Pod are the pod's addresses, Node its node's.
 	Pod, Node []netip.Addr
 }
 
