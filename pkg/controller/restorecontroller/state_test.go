@@ -26,7 +26,8 @@ func TestStateOfAPreference(t *testing.T) {
 	}
 	claim := func(name, label string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{vmstate.Prefix: label},
+			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name),
+			Labels: map[string]string{vmstate.Prefix: label},
 		}}
 	}
 	old, restored := claim("old", v.VM.Name), claim("restored", "")

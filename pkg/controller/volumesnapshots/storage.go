@@ -85,8 +85,8 @@ func (s *Storage) Facts(
 	return facts, err
 }
 
-// state returns the claim of a VM's persistent state: the one that its VMI uses, or else the one from which the VM would
-// start.
+// state returns the claim of a VM's persistent state: the one that its VMI uses, or else the one that a start of the VM
+// would mount.
 func (s *Storage) state(
 	ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance,
 ) (*corev1.PersistentVolumeClaim, error) {

@@ -12,14 +12,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Choose returns the claim that has the persistent state of a VM, or of a VMI without one, whose name and UID are given;
-// nil when none of claims does. It is a filesystem claim with the label that no other object owns: one without an owner
-// is a user's, restored from a backup for example. The latest to which the state has moved counts, else the oldest.
-// What a start mounts, a snapshot takes and an export serves is this claim.
+// Choose returns the claim that has the persistent state of a VM, or of a VMI without a VM, with that name and UID; nil
+// when none of claims has it. The claim has the label, is a file system, and no other object owns it: a claim without an
+// owner is a user's, restored from a backup for example. The latest to which the state has moved counts, else the
+// oldest. A start mounts this claim, a snapshot takes it, and an export serves it.
 func Choose(name string, owner types.UID, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	candidates := slices.DeleteFunc(slices.Clone(claims), func(claim *corev1.PersistentVolumeClaim) bool {
 		others := len(claim.OwnerReferences) > 0 && !Owned(claim, owner)
-		return claim.Labels[Prefix] != names.Shorten(name, names.MaxLabel) || claim.DeletionTimestamp != nil || others ||
+		return claim.Labels[Prefix] != names.Shorten(name, names.MaxLabel) ||
+			claim.DeletionTimestamp != nil || others ||
 			claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	})
 	if len(candidates) == 0 {
