@@ -13,8 +13,8 @@ import (
 )
 
 // Choose returns the claim that has the persistent state of a VM, or of a VMI without a VM, with that name and UID; nil
-// when none of claims has it. The claim has the label, is a file system, and no other object owns it: a claim without an
-// owner is a user's, restored from a backup for example. The latest to which the state has moved counts, else the
+// when none of claims has it. The claim has the label, is a file system, and no other object owns it: a claim without
+// an owner is a user's, restored from a backup for example. The latest to which the state has moved counts, else the
 // oldest. A start mounts this claim, a snapshot takes it, and an export serves it.
 func Choose(name string, owner types.UID, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	candidates := slices.DeleteFunc(slices.Clone(claims), func(claim *corev1.PersistentVolumeClaim) bool {
