@@ -80,7 +80,7 @@ func (p *PodPort) begin(message io.Reader) error {
 		return p.readError(err)
 	}
 	if channel[0] > channelError {
-		return fmt.Errorf("the node has sent something of channel %d, of which there are two", channel[0])
+		return fmt.Errorf("the node has sent data of channel %d; a port has only channels 0 and 1", channel[0])
 	}
 	if !p.greeted[channel[0]] {
 		var port [2]byte

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,10 +34,10 @@ func (r *Reconciler) look(ctx context.Context, export *v1beta1.VirtualMachineExp
 	}
 	name := exports.Name(export.Name)
 	var err error
-	if view.Pod, err = found(ctx, r.Live, export.Namespace, name, &corev1.Pod{}); err != nil {
+	if view.Pod, err = frame.Found(ctx, r.Live, export.Namespace, name, &corev1.Pod{}); err != nil {
 		return view, err
 	}
-	if view.Service, err = found(ctx, r.Live, export.Namespace, name, &corev1.Service{}); err != nil {
+	if view.Service, err = frame.Found(ctx, r.Live, export.Namespace, name, &corev1.Service{}); err != nil {
 		return view, err
 	}
 	source := export.Spec.Source.Name
@@ -64,30 +63,15 @@ func (r *Reconciler) look(ctx context.Context, export *v1beta1.VirtualMachineExp
 	return view, err
 }
 
-// found returns an object of a name, nil when there is none.
-func found[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, reader client.Reader, namespace, name string, into P) (P, error) {
-	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get %T %s: %w", into, name, err)
-	}
-	return into, nil
-}
-
 // lookAtVM finds a VM, whether it runs, and its claims with that of its state.
 func (r *Reconciler) lookAtVM(ctx context.Context, view *View) error {
 	namespace, name := view.Export.Namespace, view.Export.Spec.Source.Name
-	vm, err := found(ctx, r.Live, namespace, name, &v1.VirtualMachine{})
+	vm, err := frame.Found(ctx, r.Live, namespace, name, &v1.VirtualMachine{})
 	if vm == nil || vm.Spec.Template == nil {
 		return err
 	}
 	view.VM = vm
-	vmi, err := found(ctx, r.Live, namespace, name, &v1.VirtualMachineInstance{})
+	vmi, err := frame.Found(ctx, r.Live, namespace, name, &v1.VirtualMachineInstance{})
 	if err != nil {
 		return err
 	}
@@ -128,7 +112,8 @@ func (r *Reconciler) lookAtClaim(
 ) error {
 	claim := Claim{Volume: exports.Volume{Name: name, Claim: name}}
 	var err error
-	if claim.Claim, err = found(ctx, r.Live, view.Export.Namespace, name, &corev1.PersistentVolumeClaim{}); err != nil {
+	claim.Claim, err = frame.Found(ctx, r.Live, view.Export.Namespace, name, &corev1.PersistentVolumeClaim{})
+	if err != nil {
 		return err
 	}
 	if claim.Claim == nil {
@@ -205,7 +190,7 @@ func uses(pod *corev1.Pod, claim string) bool {
 // lookAtSnapshot finds a snapshot, its content, and the claims that the export has made from it.
 func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 	namespace := view.Export.Namespace
-	snapshot, err := found(ctx, r.Client, namespace, view.Export.Spec.Source.Name,
+	snapshot, err := frame.Found(ctx, r.Client, namespace, view.Export.Spec.Source.Name,
 		&snapshotv1beta1.VirtualMachineSnapshot{})
 	if snapshot == nil {
 		return err
@@ -214,7 +199,7 @@ func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 	if snapshot.Status == nil || snapshot.Status.VirtualMachineSnapshotContentName == nil {
 		return nil
 	}
-	view.Content, err = found(ctx, r.Client, namespace, *snapshot.Status.VirtualMachineSnapshotContentName,
+	view.Content, err = frame.Found(ctx, r.Client, namespace, *snapshot.Status.VirtualMachineSnapshotContentName,
 		&snapshotv1beta1.VirtualMachineSnapshotContent{})
 	if view.Content == nil || view.Content.Spec.Source.VirtualMachine == nil {
 		return err
@@ -243,7 +228,7 @@ func (r *Reconciler) lookAtBackup(ctx context.Context, view *View, backup *snaps
 		Volume: exports.Volume{Name: source, Claim: restoredName(view.Export.Name, source)}, Backup: backup,
 	}
 	var err error
-	claim.Claim, err = found(ctx, r.Live, namespace, claim.Volume.Claim, &corev1.PersistentVolumeClaim{})
+	claim.Claim, err = frame.Found(ctx, r.Live, namespace, claim.Volume.Claim, &corev1.PersistentVolumeClaim{})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -166,7 +167,7 @@ func (r *Reconciler) lookAtKept(ctx context.Context, view *View) error {
 	of := restore
 	if undone := snapshots.Undoes(restore); undone != "" && !view.committed() {
 		var err error
-		view.Undone, err = found(ctx, r.Client, restore.Namespace, undone, &v1beta1.VirtualMachineRestore{})
+		view.Undone, err = frame.Found(ctx, r.Client, restore.Namespace, undone, &v1beta1.VirtualMachineRestore{})
 		if err != nil || view.Undone == nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (r *Reconciler) lookAtKept(ctx context.Context, view *View) error {
 	if name == "" || !marked(of, vm) {
 		return nil
 	}
-	revision, err := found(ctx, r.Live, vm.Namespace, name, &appsv1.ControllerRevision{})
+	revision, err := frame.Found(ctx, r.Live, vm.Namespace, name, &appsv1.ControllerRevision{})
 	// The VM's users write its annotations: only a revision that this controller made for the restore counts.
 	if err != nil || revision == nil || !metav1.IsControlledBy(revision, of) {
 		return err
@@ -190,7 +191,7 @@ func (r *Reconciler) lookAtKept(ctx context.Context, view *View) error {
 	}
 	view.Kept = map[string]*corev1.PersistentVolumeClaim{}
 	for _, name := range names {
-		claim, err := found(ctx, r.Live, vm.Namespace, name, &corev1.PersistentVolumeClaim{})
+		claim, err := frame.Found(ctx, r.Live, vm.Namespace, name, &corev1.PersistentVolumeClaim{})
 		if err != nil {
 			return err
 		}

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -60,11 +61,11 @@ func (d dataVolumes) Installed() bool                             { return d.cdi
 func (dataVolumes) Follow(controller.Controller, handler.MapFunc) {}
 
 func (c csi) Get(ctx context.Context, namespace, name string) (*snapshotsv1.VolumeSnapshot, error) {
-	return found(ctx, c.client, namespace, name, &snapshotsv1.VolumeSnapshot{})
+	return frame.Found(ctx, c.client, namespace, name, &snapshotsv1.VolumeSnapshot{})
 }
 
 func (d dataVolumes) Get(ctx context.Context, namespace, name string) (*cdiv1.DataVolume, error) {
-	return found(ctx, d.client, namespace, name, &cdiv1.DataVolume{})
+	return frame.Found(ctx, d.client, namespace, name, &cdiv1.DataVolume{})
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -137,10 +138,10 @@ func (w *world) run(writes int) {
 		Client: limited, Live: limited, Recorder: record.NewFakeRecorder(1000), Now: func() time.Time { return now },
 		CDI: dataVolumes{w}, Snapshots: csi{w},
 	}
-	frame := r.Frame()
+	reconciler := r.Frame()
 	for range 20 {
 		before := len(w.writes)
-		_, err := frame.Reconcile(w.Context(),
+		_, err := reconciler.Reconcile(w.Context(),
 			reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: w.subject}})
 		if errors.Is(err, errKilled) {
 			return
@@ -195,21 +196,21 @@ func (w *world) must(err error) {
 
 func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
 	w.Helper()
-	claim, err := found(w.Context(), w.client, "ns", name, &corev1.PersistentVolumeClaim{})
+	claim, err := frame.Found(w.Context(), w.client, "ns", name, &corev1.PersistentVolumeClaim{})
 	w.must(err)
 	return claim
 }
 
 func (w *world) vm(name string) *v1.VirtualMachine {
 	w.Helper()
-	vm, err := found(w.Context(), w.client, "ns", name, &v1.VirtualMachine{})
+	vm, err := frame.Found(w.Context(), w.client, "ns", name, &v1.VirtualMachine{})
 	w.must(err)
 	return vm
 }
 
 func (w *world) restore() *v1beta1.VirtualMachineRestore {
 	w.Helper()
-	r, err := found(w.Context(), w.client, "ns", w.subject, &v1beta1.VirtualMachineRestore{})
+	r, err := frame.Found(w.Context(), w.client, "ns", w.subject, &v1beta1.VirtualMachineRestore{})
 	w.must(err)
 	return r
 }

@@ -10,8 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
@@ -142,31 +140,16 @@ func (r *Reconciler) look(ctx context.Context, restore *v1beta1.VirtualMachineRe
 	if over {
 		reader = r.Client
 	}
-	view.VM, err = found(ctx, reader, restore.Namespace, restore.Spec.Target.Name, &v1.VirtualMachine{})
+	view.VM, err = frame.Found(ctx, reader, restore.Namespace, restore.Spec.Target.Name, &v1.VirtualMachine{})
 	if over || err != nil {
 		return view, err
 	}
-	view.VMI, err = found(ctx, r.Live, restore.Namespace, restore.Spec.Target.Name, &v1.VirtualMachineInstance{})
+	view.VMI, err = frame.Found(ctx, r.Live, restore.Namespace, restore.Spec.Target.Name, &v1.VirtualMachineInstance{})
 	if err != nil {
 		return view, err
 	}
 	return view, errors.Join(r.lookAtSnapshot(ctx, &view), r.lookAtMade(ctx, &view), r.lookAtRevisions(ctx, &view),
 		r.lookAtKept(ctx, &view))
-}
-
-// found returns an object of a name, nil when there is none.
-func found[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, reader client.Reader, namespace, name string, into P) (P, error) {
-	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get %T %s: %w", into, name, err)
-	}
-	return into, nil
 }
 
 // lookAtSnapshot finds the snapshot, its content, and what exists of its volumes.
@@ -175,7 +158,7 @@ func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 	if snapshots.Undoes(restore) != "" {
 		return nil // its claims are there already
 	}
-	snapshot, err := found(ctx, r.Client, restore.Namespace, restore.Spec.VirtualMachineSnapshotName,
+	snapshot, err := frame.Found(ctx, r.Client, restore.Namespace, restore.Spec.VirtualMachineSnapshotName,
 		&v1beta1.VirtualMachineSnapshot{})
 	if snapshot == nil {
 		return err
@@ -184,13 +167,14 @@ func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 	if snapshot.Status == nil || snapshot.Status.VirtualMachineSnapshotContentName == nil {
 		return nil
 	}
-	view.Content, err = found(ctx, r.Client, restore.Namespace, *snapshot.Status.VirtualMachineSnapshotContentName,
+	view.Content, err = frame.Found(ctx, r.Client, restore.Namespace,
+		*snapshot.Status.VirtualMachineSnapshotContentName,
 		&v1beta1.VirtualMachineSnapshotContent{})
 	if view.Content == nil {
 		return err
 	}
 	if source := view.Content.Spec.Source.VirtualMachine; source != nil {
-		vm, err := found(ctx, r.Live, restore.Namespace, source.Name, &v1.VirtualMachine{})
+		vm, err := frame.Found(ctx, r.Live, restore.Namespace, source.Name, &v1.VirtualMachine{})
 		if err != nil {
 			return err
 		}
@@ -216,7 +200,7 @@ func (r *Reconciler) volume(ctx context.Context, view *View, backup v1beta1.Volu
 		}
 	}
 	name := restoredName(view.Restore, backup.VolumeName, backup.PersistentVolumeClaim.Name)
-	volume.Claim, err = found(ctx, r.Live, namespace, name, &corev1.PersistentVolumeClaim{})
+	volume.Claim, err = frame.Found(ctx, r.Live, namespace, name, &corev1.PersistentVolumeClaim{})
 	if err != nil {
 		return volume, err
 	}
@@ -240,7 +224,7 @@ func (r *Reconciler) late(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if name == "" {
 		return false, nil
 	}
-	class, err := found(ctx, r.Live, "", name, &storagev1.StorageClass{})
+	class, err := frame.Found(ctx, r.Live, "", name, &storagev1.StorageClass{})
 	if err != nil || class == nil {
 		return false, err
 	}
@@ -259,7 +243,7 @@ func storageClassOf(claim *corev1.PersistentVolumeClaim) string {
 func (r *Reconciler) lookAtMade(ctx context.Context, view *View) error {
 	status := view.Restore.Status
 	for _, o := range status.Restores {
-		claim, err := found(ctx, r.Live, view.Restore.Namespace, o.PersistentVolumeClaimName,
+		claim, err := frame.Found(ctx, r.Live, view.Restore.Namespace, o.PersistentVolumeClaimName,
 			&corev1.PersistentVolumeClaim{})
 		if err != nil {
 			return err
@@ -326,7 +310,7 @@ func (r *Reconciler) lookAtRevisions(ctx context.Context, view *View) error {
 		wanted = append(wanted, snapshots.FormerName(view.Restore, view.VM.Generation))
 	}
 	for _, name := range wanted {
-		revision, err := found(ctx, r.Live, view.Restore.Namespace, name, &appsv1.ControllerRevision{})
+		revision, err := frame.Found(ctx, r.Live, view.Restore.Namespace, name, &appsv1.ControllerRevision{})
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ type recorder struct {
 	lines      []string
 	migrations []v1.VirtualMachineInstanceMigration
 	err        error
-	// missing are the resources of which there is no object.
+	// missing has the resources without an object.
 	missing []string
 }
 
