@@ -81,8 +81,7 @@ func TestDataVolumes(tt *testing.T) {
 	t.must(cluster.SetPodStatus(t.ctx, first, func(status *corev1.PodStatus) { status.Phase = corev1.PodSucceeded }))
 	t.quiet()
 	t.must(cdi.SetPhase(t.ctx, cluster.Client, dv, cdiv1.Succeeded))
-	claim.Status.Phase = corev1.ClaimBound
-	t.must(cluster.Client.Status().Update(t.ctx, claim))
+	t.setBound(claim, nil)
 	t.waitGone(first)
 
 	// The guest's pod comes after it.

@@ -110,8 +110,9 @@ func TestExport(tt *testing.T) {
 
 	vm := &v1.VirtualMachine{}
 	t.must(cluster.Client.Get(t.ctx, t.key("demo"), vm))
+	before := vm.DeepCopy()
 	vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
-	t.must(cluster.Client.Update(t.ctx, vm))
+	t.must(cluster.Client.Patch(t.ctx, vm, client.MergeFrom(before)))
 	t.waitExport(export, v1beta1.Pending, exports.ReasonInUse)
 	if export.Status.Links != nil {
 		t.Error("it has addresses of a VM that runs")

@@ -229,10 +229,7 @@ func TestClaim(tt *testing.T) {
 	}
 	t.must(cluster.Client.Create(t.ctx, claim))
 	t.waitPrintable(v1.VirtualMachineStatusWaitingForVolumeBinding)
-	claim.Status = corev1.PersistentVolumeClaimStatus{
-		Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
-	}
-	t.must(cluster.Client.Status().Update(t.ctx, claim))
+	t.setBound(claim, corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")})
 	t.waitPrintable(v1.VirtualMachineStatusStarting)
 	vmi, pod := t.run("node01")
 	if len(pod.Spec.Containers[0].VolumeDevices) != 1 {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -86,13 +87,17 @@ func (t *test) waitReplicas(replicas, ready int32) *v1.VirtualMachineInstanceRep
 		})
 }
 
-// scale writes the scale subresource, as kubectl scale and autoscalers do.
+// scale writes the scale subresource, as kubectl scale and autoscalers do: again when another wrote the object in between.
 func (t *test) scale(object client.Object, replicas int32) *autoscalingv1.Scale {
 	t.Helper()
 	scale := &autoscalingv1.Scale{}
-	t.must(cluster.Client.SubResource("scale").Get(t.ctx, object, scale))
-	scale.Spec.Replicas = replicas
-	t.must(cluster.Client.SubResource("scale").Update(t.ctx, object, client.WithSubResourceBody(scale)))
+	t.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := cluster.Client.SubResource("scale").Get(t.ctx, object, scale); err != nil {
+			return err
+		}
+		scale.Spec.Replicas = replicas
+		return cluster.Client.SubResource("scale").Update(t.ctx, object, client.WithSubResourceBody(scale))
+	}))
 	return scale
 }
 

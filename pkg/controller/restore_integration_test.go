@@ -23,9 +23,16 @@ func (t *test) bind(name string) *corev1.PersistentVolumeClaim {
 		err := cluster.Client.Get(t.ctx, t.key(name), claim)
 		return err == nil, client.IgnoreNotFound(err)
 	})
-	claim.Status.Phase = corev1.ClaimBound
-	t.must(cluster.Client.Status().Update(t.ctx, claim))
+	t.setBound(claim, nil)
 	return claim
+}
+
+// setBound writes a claim's status as Kubernetes' volume controller does, whoever else writes the claim meanwhile.
+func (t *test) setBound(claim *corev1.PersistentVolumeClaim, capacity corev1.ResourceList) {
+	t.Helper()
+	before := claim.DeepCopy()
+	claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, capacity
+	t.must(cluster.Client.Status().Patch(t.ctx, claim, client.MergeFrom(before)))
 }
 
 // TestRestore runs alone: for the others there are no VolumeSnapshots. It brings a VM that is off back in place.

@@ -243,8 +243,7 @@ func (t *test) boundClaim(name, class string) {
 		},
 	}
 	t.must(cluster.Client.Create(t.ctx, claim))
-	claim.Status.Phase = corev1.ClaimBound
-	t.must(cluster.Client.Status().Update(t.ctx, claim))
+	t.setBound(claim, nil)
 }
 
 func (t *test) snapshot(name string, deadline *metav1.Duration) *v1beta1.VirtualMachineSnapshot {
