@@ -11,7 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/disruption"
+	"github.com/virtkit/virtkit/pkg/controller/disruptioncontroller"
 )
 
 // waitEvacuation waits for a migration that was made to move the VMI.
@@ -57,11 +57,11 @@ func TestEvacuation(tt *testing.T) {
 	t.must(cluster.Client.Patch(t.ctx, vmi, client.MergeFrom(before)))
 	t.waitBudget(1)
 	// One that another virt-controller left goes; one that is not the VMI's stays.
-	left := disruption.Budget(vmi, 2)
+	left := disruptioncontroller.Budget(vmi, 2)
 	left.Name = "kubevirt-disruption-budget-left"
 	t.must(cluster.Client.Create(t.ctx, left))
 	t.waitGone(left)
-	foreign := disruption.Budget(vmi, 2)
+	foreign := disruptioncontroller.Budget(vmi, 2)
 	foreign.Name, foreign.OwnerReferences = "kubevirt-disruption-budget-mine", nil
 	t.must(cluster.Client.Create(t.ctx, foreign))
 	t.quiet()

@@ -37,8 +37,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/certificates"
 	"github.com/virtkit/virtkit/pkg/controller/clonecontroller"
-	"github.com/virtkit/virtkit/pkg/controller/disruption"
-	"github.com/virtkit/virtkit/pkg/controller/evacuation"
+	"github.com/virtkit/virtkit/pkg/controller/disruptioncontroller"
+	"github.com/virtkit/virtkit/pkg/controller/evacuationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/exportcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/kubevirtcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
@@ -46,14 +46,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/optional"
 	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/replicasetcontroller"
-	"github.com/virtkit/virtkit/pkg/controller/resize"
+	"github.com/virtkit/virtkit/pkg/controller/resizecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/snapshotcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/uploadcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
-	"github.com/virtkit/virtkit/pkg/controller/workloadupdate"
+	"github.com/virtkit/virtkit/pkg/controller/workloadupdatecontroller"
 	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/version"
@@ -274,13 +274,15 @@ func (o *Options) addReconcilers(
 	if saver, ok := freezer.(snapshotcontroller.MemorySaver); ok {
 		contents.Memory = saver
 	}
-	sizes := &resize.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now}
+	sizes := &resizecontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
+	}
 	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
-	evacuations := &evacuation.Reconciler{
+	evacuations := &evacuationcontroller.Reconciler{
 		Client: client, Recorder: recorder, Config: current, Now: time.Now,
 	}
-	budgets := &disruption.Reconciler{Client: client, Recorder: recorder, Config: current}
-	updates := &workloadupdate.Reconciler{
+	budgets := &disruptioncontroller.Reconciler{Client: client, Recorder: recorder, Config: current}
+	updates := &workloadupdatecontroller.Reconciler{
 		Client: client, Recorder: recorder, Image: o.LauncherImage, Now: time.Now,
 		Limit: func() int { return int(*current().Migrations.ParallelMigrationsPerCluster) },
 	}

@@ -87,7 +87,7 @@ func (t *test) waitReplicas(replicas, ready int32) *v1.VirtualMachineInstanceRep
 		})
 }
 
-// scale writes the scale subresource, as kubectl scale and autoscalers do: again when another wrote the object in between.
+// scale writes the scale subresource, as kubectl scale and autoscalers do: again when another wrote the object.
 func (t *test) scale(object client.Object, replicas int32) *autoscalingv1.Scale {
 	t.Helper()
 	scale := &autoscalingv1.Scale{}

@@ -41,8 +41,8 @@ var elsewhere = map[string]string{
 
 	"migrationcontroller.plan":        builds,
 	"vmicontroller.HostModelSelector": live,
-	"resize.room":                     live,
-	"resize.shrinks":                  live,
+	"resizecontroller.room":           live,
+	"resizecontroller.shrinks":        live,
 	"snapshotcontroller.usesAny":      live,
 	"exportcontroller.uses":           live,
 }

@@ -17,9 +17,9 @@ var direct = map[string]string{
 	"pkg/controller/restorecontroller/apply.go: Reconciler.rehearse":        "r.Client.Create",
 	"pkg/controller/snapshotcontroller/content_apply.go: Contents.rehearse": "r.Client.Create",
 	// The answer is no object that the cache has.
-	"pkg/controller/workloadupdate/reconciler.go: Reconciler.evict": "r.Client.SubResource.Create",
+	"pkg/controller/workloadupdatecontroller/reconciler.go: Reconciler.evict": "r.Client.SubResource.Create",
 	// The pod is read past the cache, which does not have its resources.
-	"pkg/controller/resize/reconciler.go: Reconciler.resize": "r.Client.SubResource.Patch",
+	"pkg/controller/resizecontroller/reconciler.go: Reconciler.resize": "r.Client.SubResource.Patch",
 	// No reconciler in the frame, and what is written is read past the cache.
 	"pkg/controller/certificates/inject.go: Rotator.inject":     "api.Patch",
 	"pkg/controller/certificates/rotator.go: Rotator.forget":    "r.Client.CoreV1.Secrets.Delete",

@@ -1,4 +1,4 @@
-package evacuation
+package evacuationcontroller
 
 import (
 	"context"

@@ -1,7 +1,8 @@
-// Package resize gives the pod of a running guest what the guest is to have: its VMI asks for more CPU sockets or
-// memory than the guest has, since its VM was changed (pkg/controller/vmcontroller). Inputs are the VMI, its launcher
-// pod and its migrations; outputs are the pod's resources, a migration where its node has no room, and the conditions
-// HotVCPUChange and HotMemoryChange, by whose reason virt-handler knows when it may change the guest:
+// Package resizecontroller gives the pod of a running guest what the guest is to have: its VMI asks for more CPU
+// sockets or memory than the guest has, since its VM was changed (pkg/controller/vmcontroller). Inputs are the
+// VMI, its launcher pod and its migrations; outputs are the pod's resources, a migration where its node has no
+// room, and the conditions HotVCPUChange and HotMemoryChange, by whose reason virt-handler knows when it may
+// change the guest:
 //
 //	VMI ≠ guest ──► PodResizing: pods/resize ──► PodResized ──► virt-handler ──► VMI = guest: the conditions go
 //	                     └► PodResizeInfeasible: a migration, whose pod has the size ─┘
@@ -10,7 +11,7 @@
 // the VM's status reports.
 //
 // The core is pure: Next (this file) decides what to do; the Reconciler (reconciler.go) reads, asks, and writes.
-package resize
+package resizecontroller
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package workloadupdate
+package workloadupdatecontroller
 
 import (
 	"context"

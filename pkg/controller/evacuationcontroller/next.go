@@ -1,11 +1,12 @@
-// Package evacuation moves guests off the nodes that they are to leave. Its inputs are the mark that an eviction left
-// on a VMI (status.evacuationNodeName), the taint of a node that is drained that way, and the existing migrations; its
-// output are migrations. The target's virt-handler removes the mark when the guest has arrived.
+// Package evacuationcontroller moves guests off the nodes that they are to leave. Its inputs are the mark that an
+// eviction left on a VMI (status.evacuationNodeName), the taint of a node that is drained that way, and the
+// existing migrations; its output are migrations. The target's virt-handler removes the mark when the guest has
+// arrived.
 //
 //	VMI, marked ──Next──► VirtualMachineInstanceMigration kubevirt-evacuation-… ──migration──► another node
 //
 // It makes no more migrations than may run, so that those that people ask for do not queue behind a whole node.
-package evacuation
+package evacuationcontroller
 
 import (
 	"crypto/sha256"

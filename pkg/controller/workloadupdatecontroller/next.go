@@ -1,15 +1,15 @@
-// Package workloadupdate brings running guests to the virt-launcher of this installation. A guest keeps the launcher,
-// and with it the QEMU, that it was started with; after an upgrade it is outdated until it moves or starts again.
-// Inputs are the KubeVirt resource's spec.workloadUpdateStrategy and status, the VMIs and their migrations; outputs are
-// migrations and evictions, the label kubevirt.io/outdatedLauncherImage, and the count in the KubeVirt resource's
-// status.
+// Package workloadupdatecontroller brings running guests to the virt-launcher of this installation. A guest keeps
+// the launcher, and with it the QEMU, that it was started with; after an upgrade it is outdated until it moves or
+// starts again. Inputs are the KubeVirt resource's spec.workloadUpdateStrategy and status, the VMIs and their
+// migrations; outputs are migrations and evictions, the label kubevirt.io/outdatedLauncherImage, and the count in
+// the KubeVirt resource's status.
 //
 //	outdated, LiveMigratable, method LiveMigrate ──► VirtualMachineInstanceMigration, within the cluster's limit
 //	condition MigrationRequired, the same        ──► the same
 //	outdated, else, method Evict ─────────────────► eviction of its pod, in batches; its VM starts it again
 //
 // The core is pure: Next (this file) decides what to do; the Reconciler (reconciler.go) reads, asks, and writes.
-package workloadupdate
+package workloadupdatecontroller
 
 import (
 	"cmp"

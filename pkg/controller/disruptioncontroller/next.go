@@ -1,9 +1,10 @@
-// Package disruption keeps guests' pods from being evicted. Its inputs are VMIs, their eviction strategies and their
-// pods; its output is one PodDisruptionBudget for each VMI whose strategy protects it, which is deleted with the VMI.
+// Package disruptioncontroller keeps guests' pods from being evicted. Its inputs are VMIs, their eviction
+// strategies and their pods; its output is one PodDisruptionBudget for each VMI whose strategy protects it, which
+// is deleted with the VMI.
 //
 // virt-api's webhook answers most evictions before the budget is looked at; the budget decides when no virt-api
 // answers. It asks for one pod, and for two while the guest moves, so that neither can be evicted.
-package disruption
+package disruptioncontroller
 
 import (
 	"crypto/sha256"
