@@ -63,8 +63,8 @@ type Access struct {
 type follower struct {
 	controller controller.Controller
 	users      handler.MapFunc
-	// gone notifies the controller that the kind is served no longer, for which the objects have no events.
-	gone chan event.GenericEvent
+	// kind notifies the controller that the kind is served, or no longer, for which the objects have no events.
+	kind chan event.GenericEvent
 }
 
 // SetupWithManager registers the watch for the kind's definition.
@@ -103,8 +103,8 @@ func definition() *metav1.PartialObjectMetadata {
 	return object
 }
 
-// Follow has a controller work on the users of each object that changes; and when the kind is served no longer, on the
-// users of an empty object. It must be called before the manager starts.
+// Follow has a controller work on the users of each object that changes; and when the kind is served, or no longer, on
+// the users of an empty object: there need be no object then. It must be called before the manager starts.
 func (a *Access) Follow(c controller.Controller, users handler.MapFunc) {
 	a.followers = append(a.followers, follower{controller: c, users: users})
 }
@@ -207,9 +207,9 @@ func (a *Access) came(ctx context.Context) error {
 	for i := range a.followers {
 		f, users := &a.followers[i], handler.EnqueueRequestsFromMapFunc(a.followers[i].users)
 		err := f.controller.Watch(source.Kind(a.Cache, a.Kind.Object, users))
-		if err == nil && f.gone == nil {
-			f.gone = make(chan event.GenericEvent, 1)
-			err = f.controller.Watch(source.Channel(f.gone, users))
+		if err == nil && f.kind == nil {
+			f.kind = make(chan event.GenericEvent, 1)
+			err = f.controller.Watch(source.Channel(f.kind, users))
 		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("watch %s: %w", a.Kind.Resource, err),
@@ -218,7 +218,18 @@ func (a *Access) came(ctx context.Context) error {
 	}
 	a.served = true
 	ctrl.LoggerFrom(ctx).Info("a kind is served", "definition", a.Kind.definition())
+	a.notify()
 	return nil
+}
+
+// notify has the followers work on the users of an empty object; a.mu is held.
+func (a *Access) notify() {
+	for _, f := range a.followers {
+		select {
+		case f.kind <- event.GenericEvent{Object: a.Kind.Object.DeepCopyObject().(client.Object)}:
+		default: // it has yet to take the last one, and looks afterwards
+		}
+	}
 }
 
 func (a *Access) gone(ctx context.Context) error {
@@ -229,11 +240,6 @@ func (a *Access) gone(ctx context.Context) error {
 	}
 	a.served = false
 	ctrl.LoggerFrom(ctx).Info("a kind is served no longer", "definition", a.Kind.definition())
-	for _, f := range a.followers {
-		select {
-		case f.gone <- event.GenericEvent{Object: a.Kind.Object.DeepCopyObject().(client.Object)}:
-		default: // it has yet to take the last one
-		}
-	}
+	a.notify()
 	return a.Cache.RemoveInformer(ctx, a.Kind.Object)
 }

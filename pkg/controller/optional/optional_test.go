@@ -124,6 +124,23 @@ func (w *world) check(when string, served, settled bool) {
 	}
 }
 
+// notified checks that the follower has been notified once that the kind came or went, by an empty object: there may be
+// no other whose event would wake those who wait for the kind.
+func (w *world) notified(what string) {
+	w.t.Helper()
+	select {
+	case event := <-w.access.followers[0].kind:
+		if _, is := event.Object.(*corev1.ConfigMap); !is || event.Object.GetName() != "" {
+			w.t.Errorf("notified of %T %q", event.Object, event.Object.GetName())
+		}
+	default:
+		w.t.Errorf("the follower is not notified that the kind %s", what)
+	}
+	if len(w.access.followers[0].kind) > 0 {
+		w.t.Errorf("the follower is notified again that the kind %s", what)
+	}
+}
+
 // A kind comes with its definition, a moment later; when it goes, its followers are notified and nothing is watched. It
 // may come again.
 func TestKindComesAndGoes(t *testing.T) {
@@ -144,19 +161,13 @@ func TestKindComesAndGoes(t *testing.T) {
 		}
 	}
 	w.check("served", true, true)
+	w.notified("is served")
 	if err := w.definitions.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 	w.reconcile()
 	w.check("gone", false, true)
-	select {
-	case event := <-w.access.followers[0].gone:
-		if _, is := event.Object.(*corev1.ConfigMap); !is || event.Object.GetName() != "" {
-			t.Errorf("notified of %T %q", event.Object, event.Object.GetName())
-		}
-	default:
-		t.Error("the follower is not notified that the kind is gone")
-	}
+	w.notified("is gone")
 	if w.reconcile(); w.cache.removed != 1 {
 		t.Errorf("%d informers were removed", w.cache.removed)
 	}

@@ -53,7 +53,12 @@ func (r *Contents) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	r.VolumeSnapshots.Follow(built, contentOfVolumeSnapshot)
+	r.VolumeSnapshots.Follow(built, func(ctx context.Context, object client.Object) []reconcile.Request {
+		if object.GetName() != "" {
+			return contentOfVolumeSnapshot(ctx, object)
+		}
+		return r.waiting(ctx)
+	})
 	r.Bound.Follow(built, r.contentOfBound)
 	return nil
 }
@@ -64,6 +69,18 @@ func contentOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
 		Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot),
 	}}}
+}
+
+// waiting returns the contents that are not ready.
+func (r *Contents) waiting(ctx context.Context) []reconcile.Request {
+	var list v1beta1.VirtualMachineSnapshotContentList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list snapshot contents")
+		return nil
+	}
+	return frame.Requests(list.Items, func(content *v1beta1.VirtualMachineSnapshotContent) bool {
+		return content.Status == nil || content.Status.ReadyToUse == nil || !*content.Status.ReadyToUse
+	})
 }
 
 // contentOfVolumeSnapshot returns the content that has made a VolumeSnapshot.

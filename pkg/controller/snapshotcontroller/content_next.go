@@ -27,6 +27,10 @@ const (
 const noVolumeSnapshots = "the cluster has no VolumeSnapshots (snapshot.storage.k8s.io); install the CSI snapshot " +
 	"controller and its definitions"
 
+// noClass is the message for a cluster in which nothing can be snapshotted yet: classes come after their kind, and a
+// snapshot that began in between would leave out all volumes.
+const noClass = "the cluster has no VolumeSnapshotClass; create one for the driver of the volumes' StorageClass"
+
 // retry is the delay before what failed is tried again.
 const retry = 5 * time.Second
 

@@ -39,8 +39,8 @@ type View struct {
 	// yet.
 	Volumes  []snapshots.Volume
 	Troubles map[string]string
-	// Served says that the cluster has VolumeSnapshots.
-	Served bool
+	// Served says that the cluster has VolumeSnapshots, Classed that it has a VolumeSnapshotClass.
+	Served, Classed bool
 	// Pods use the VM's claims although it is off.
 	Pods int
 	// HolderGone says that the snapshot by which the VM is locked does not exist.
@@ -200,6 +200,8 @@ func (view *View) waits() string {
 		return fmt.Sprintf("source %s/%s %s", vm.Namespace, vm.Name, strings.Join(troubles, ", "))
 	case !view.Served && slices.ContainsFunc(view.Volumes, withData):
 		return noVolumeSnapshots
+	case !view.Classed && slices.ContainsFunc(view.Volumes, withData):
+		return noClass
 	}
 	switch guestOf(view.VMI) {
 	case GuestChanging:

@@ -72,7 +72,7 @@ func TestNext(t *testing.T) {
 	}{
 		"new": {View{Snapshot: fresh, VM: vmLockedBy("")}, "finalizer", "", ""},
 		"begins": {
-			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes},
+			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Classed: true, Volumes: volumes},
 			"lock create",
 			"operation in progress", "InProgress",
 		},
@@ -80,25 +80,29 @@ func TestNext(t *testing.T) {
 		"no source": {View{Snapshot: begun}, "", "Source does not exist", "InProgress"},
 		"unbound": {
 			View{
-				Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes,
+				Snapshot: begun, VM: vmLockedBy(""), Served: true, Classed: true, Volumes: volumes,
 				Troubles: map[string]string{"a": "volume not bound"},
 			},
 			"", "source test/demo volume not bound: a", "InProgress",
 		},
 		"half locked": {
-			View{Snapshot: begun, VM: begunLock, Served: true, Volumes: volumes},
+			View{Snapshot: begun, VM: begunLock, Served: true, Classed: true, Volumes: volumes},
 			"lock create",
 			"operation in progress", "InProgress",
 		},
 		"half locked, and cannot go on": {
 			View{
-				Snapshot: begun, VM: begunLock, Served: true, Volumes: volumes,
+				Snapshot: begun, VM: begunLock, Served: true, Classed: true, Volumes: volumes,
 				Troubles: map[string]string{"a": "volume not bound"},
 			},
 			"unlock", "source test/demo volume not bound: a", "InProgress",
 		},
 		"no kind": {
 			View{Snapshot: begun, VM: vmLockedBy(""), Volumes: volumes}, "", "has no VolumeSnapshots", "InProgress",
+		},
+		"no class": {
+			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes}, "", "has no VolumeSnapshotClass",
+			"InProgress",
 		},
 		"pods": {
 			View{Snapshot: begun, VM: vmLockedBy(""), Pods: 2},
@@ -152,7 +156,7 @@ func TestNext(t *testing.T) {
 			"unlock", "Operation complete", "Succeeded",
 		},
 		"half unlocked by another": {
-			View{Snapshot: begun, VM: half, Served: true, Volumes: volumes},
+			View{Snapshot: begun, VM: half, Served: true, Classed: true, Volumes: volumes},
 			"lock create", "operation in progress",
 			"InProgress",
 		},
@@ -305,6 +309,7 @@ func TestStatus(t *testing.T) {
 	}
 	view := View{
 		Snapshot: snapshotAged(time.Minute), VM: vmLockedBy("snap"), VMI: vmi, Content: c, Now: now, Served: true,
+		Classed: true,
 		Volumes: []snapshots.Volume{
 			{Name: "a", Claim: "a"},
 			{Name: "b", Claim: "b"},

@@ -66,6 +66,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	r.Storage.Classes.Follow(built, r.waiting)
+	r.VolumeSnapshots.Follow(built, func(ctx context.Context, object client.Object) []reconcile.Request {
+		if object.GetName() != "" {
+			return nil // it is its content's, which this follows
+		}
+		return r.waiting(ctx, object)
+	})
 	return nil
 }
 
@@ -188,6 +194,7 @@ func (r *Reconciler) lookAtVolumes(ctx context.Context, view *View) error {
 	if err != nil {
 		return err
 	}
+	view.Classed = len(facts.Classes.Snapshots) > 0
 	view.Volumes, view.Troubles = snapshots.Volumes(view.VM, view.VMI, facts), map[string]string{}
 	for _, volume := range view.Volumes {
 		if volume.Claim == "" {

@@ -53,6 +53,13 @@ func dataVolumeNames(vm *v1.VirtualMachine) []string {
 // usersOfDataVolume returns the VMs that name it.
 func (r *Reconciler) usersOfDataVolume(ctx context.Context, dv client.Object) []reconcile.Request {
 	var vms v1.VirtualMachineList
+	if dv.GetName() == "" { // the kind came, or is gone
+		if err := r.Client.List(ctx, &vms, client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "list VMs")
+			return nil
+		}
+		return frame.Requests(vms.Items, func(vm *v1.VirtualMachine) bool { return len(dataVolumeNames(vm)) > 0 })
+	}
 	err := r.Client.List(ctx, &vms, client.InNamespace(dv.GetNamespace()),
 		client.MatchingFields{vmsByDataVolume: dv.GetName()})
 	if err != nil {
