@@ -30,6 +30,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/expect"
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
 	"github.com/virtkit/virtkit/pkg/client/action/guest"
+	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/overview"
@@ -54,12 +55,15 @@ func kinds() map[string]runtime.Object {
 		"EvacuationReport":   &evacuate.Report{},
 		"ExecResult":         &guest.ExecResult{},
 		"ExpectTranscript":   &expect.Transcript{},
+		"ImageCatalogue":     &images.Catalogue{},
 		"JournalReport":      &journal.Report{},
 		"LogVerbosityReport": &verbosity.Report{},
 		"MigrationPlan":      &migrate.Plan{},
 		"PermittedDevices":   &permitted.Report{},
 		"PortForward":        &forward.Session{},
 		"PortForwardList":    &forward.SessionList{},
+		"PulledImage":        &images.Pulled{},
+		"PulledImageList":    &images.PulledList{},
 		"Screenshot":         &vnc.ScreenshotReport{},
 		"TopReport":          &top.Report{},
 		"UploadReport":       &upload.Report{},
@@ -97,6 +101,7 @@ func full(t *testing.T, kind string, object runtime.Object) []byte {
 		func(x *any, _ randfill.Continue) { *x = "x" },
 		// Reports may hold reports.
 		func(x *why.Report, c randfill.Continue) { c.FillNoCustom(x); typeOf(x, "WhyReport") },
+		func(x *images.Pulled, c randfill.Continue) { c.FillNoCustom(x); typeOf(x, "PulledImage") },
 		func(x *forward.Session, c randfill.Continue) { c.FillNoCustom(x); typeOf(x, "PortForward") },
 	).Fill(object)
 	typeOf(object, kind)

@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/expect"
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
 	"github.com/virtkit/virtkit/pkg/client/action/guest"
+	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/overview"
@@ -110,7 +111,16 @@ func TestCustomColumnsOfReports(t *testing.T) {
 		"Screenshot":       {{&vnc.ScreenshotReport{Width: 640}, "W:.width", "W\n640"}},
 		"VNCSession":       {{&vnc.SessionReport{Port: 5900}, "PORT:.port", "PORT\n5900"}},
 		"UploadReport":     {{&upload.Report{ObjectMeta: meta, Bytes: 9}, "BYTES:.bytes", "BYTES\n9"}},
-		"USBRedirection":   {{&usbredir.Report{Port: 5900}, "PORT:.port", "PORT\n5900"}},
+		"ImageCatalogue": {{
+			&images.Catalogue{Images: []images.Image{{Name: "a", Size: "1Gi"}, {Name: "b", Size: "2Gi"}}},
+			"NAME:.images[*].name", "NAME\na,b",
+		}},
+		"PulledImage": {{&images.Pulled{ObjectMeta: meta, Image: "a/1"}, "IMAGE:.image", "IMAGE\na/1"}},
+		"PulledImageList": {{
+			&images.PulledList{Items: []images.Pulled{{ObjectMeta: meta, Image: "a/1"}}},
+			"NAME:.metadata.name,IMAGE:.image", "NAME IMAGE\nweb a/1",
+		}},
+		"USBRedirection": {{&usbredir.Report{Port: 5900}, "PORT:.port", "PORT\n5900"}},
 	} {
 		tried[kind] = true
 		for _, test := range tests {

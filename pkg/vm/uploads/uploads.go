@@ -39,7 +39,17 @@ const (
 	LabelPreferenceKind   = "instancetype.kubevirt.io/default-preference-kind"
 )
 
-var labels = []string{LabelInstancetype, LabelInstancetypeKind, LabelPreference, LabelPreferenceKind}
+// Labels of a claim that has an image of a catalogue (`virtctl image`): which, and the account that cloud-init makes.
+const (
+	LabelImage        = "image.virtkit.io/name"
+	LabelImageVersion = "image.virtkit.io/version"
+	LabelImageUser    = "image.virtkit.io/user"
+)
+
+var labels = []string{
+	LabelInstancetype, LabelInstancetypeKind, LabelPreference, LabelPreferenceKind,
+	LabelImage, LabelImageVersion, LabelImageUser,
+}
 
 // Phase is the phase of an upload.
 type Phase string

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -26,14 +27,16 @@ type VMOptions struct {
 
 	VM create.Options
 	// The flags as they were written; Complete puts them into VM.
-	Volumes         volumeFlags
-	PasswordFile    string
-	SSHKeys         []string
-	GAManageSSH     bool
-	AccessCreds     []string
-	GracePeriod     cli.Seconds
-	Infer           bool
-	InferPreference bool
+	Volumes      volumeFlags
+	PasswordFile string
+	SSHKeys      []string
+	GAManageSSH  bool
+	AccessCreds  []string
+	GracePeriod  cli.Seconds
+	// Image is a pulled image, of which the first disk is a copy.
+	Image, ImageSize string
+	Infer            bool
+	InferPreference  bool
 }
 
 // NewCmdVM makes `virtctl create vm`.
@@ -50,14 +53,22 @@ func NewCmdVM(f *cli.Factory) *cobra.Command {
 		Long: `Create a VirtualMachine from flags.
 
 Without --apply the manifest is printed, for "kubectl apply -f -" or a file. With --apply it is created in the
-cluster and the name is printed. Disks are attached in the order of their flags within each kind: container
-disks, claims, DataSources, cloned claims, blank volumes, imported volumes, empty disks.
+cluster and the name is printed. Disks are attached in the order of their flags within each kind: the image's copy,
+container disks, claims, DataSources, cloned claims, blank volumes, imported volumes, empty disks.
+
+--image needs an image that "image pull" has brought to the namespace. The disk is a claim of its own, NAME-disk,
+which is printed or created with the VM and stays when the VM is deleted. Your SSH key lets you log in unless flags
+say otherwise.
 
 A preference chooses the disks' bus; without one it is sata. An instance type and a preference are taken from the
 labels of the volume that is booted from, where it is a claim or imported and has such labels.`,
 		Example: cli.Examples(f.Program, `
 			# Print a manifest, then run it
 			virtctl create vm --name demo --container-disk quay.io/containerdisks/fedora:latest > demo.yaml
+
+			# From an image of the catalogue
+			virtctl image pull debian/13
+			virtctl create vm --name demo --image debian/13 --apply
 
 			# Create and start a VM with a login
 			virtctl create vm --name demo --container-disk quay.io/containerdisks/fedora:latest \
@@ -117,6 +128,8 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 		"Take the preference from the labels of the volume that is booted from; an error if it has none, when given")
 	flags.StringVar(&o.VM.InferPreference.From, "infer-preference-from", "",
 		"Take the preference from the labels of this `VOLUME`")
+	flags.StringVar(&o.Image, "image", "", "Boot from a copy of a pulled `IMAGE`, NAME or NAME/VERSION")
+	flags.StringVar(&o.ImageSize, "image-size", "", "`SIZE` of that copy, such as 20Gi (default the image's)")
 	o.Volumes.addFlags(flags)
 	flags.StringVar(&o.VM.CloudInit.User, "user", "", "`ACCOUNT` in the guest that the password and SSH keys are for")
 	flags.StringVar(&o.PasswordFile, "password-file", "", "`FILE` with that account's password; - is stdin")
@@ -163,6 +176,9 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 	if f := cmd.Flags().Lookup("password"); f != nil && f.Changed {
 		return cli.UsageErrorf("--password is for the API server, as kubectl's; the guest's is read from a file: " +
 			"--password-file FILE, or - for stdin")
+	}
+	if o.Image == "" && (cmd.Flags().Changed("image") || o.ImageSize != "") {
+		return cli.UsageErrorf("which image? Name it with --image, such as --image=debian/13")
 	}
 	if cmd.Flags().Changed("cpu") && o.VM.CPU == 0 {
 		return cli.UsageErrorf("--cpu: must be at least 1")
@@ -225,6 +241,13 @@ func (o *VMOptions) completeReferences(cmd *cobra.Command) error {
 
 // RunVM builds the VM, then prints or applies it.
 func RunVM(ctx context.Context, o *VMOptions) error {
+	var claim *corev1.PersistentVolumeClaim
+	if o.Image != "" {
+		var err error
+		if claim, err = o.completeImage(ctx); err != nil {
+			return err
+		}
+	}
 	vm, err := create.VM(o.VM)
 	if err != nil {
 		return flagError(err)
@@ -239,27 +262,34 @@ func RunVM(ctx context.Context, o *VMOptions) error {
 			"warning: --cloud-init none: --user, --ssh-key and the other options for cloud-init have no effect")
 	}
 	if !store.HasSystem(&vm.Spec.Template.Spec) {
-		fmt.Fprintln(o.Factory.IO.ErrOut, "warning: the VM has no disk to boot from; --container-disk, --pvc and the "+
-			"--volume flags give it one")
+		fmt.Fprintln(o.Factory.IO.ErrOut, "warning: the VM has no disk to boot from; --image, --container-disk, --pvc "+
+			"and the --volume flags give it one")
 	}
 	for _, warning := range unsupported {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
 	if !o.Apply || o.DryRun == cli.DryRunClient {
-		return o.printManifest(vm)
+		return o.printManifest(claim, vm)
 	}
-	return o.apply(ctx, vm)
+	return o.apply(ctx, claim, vm)
 }
 
-func (o *VMOptions) printManifest(vm *v1.VirtualMachine) error {
+func (o *VMOptions) printManifest(claim *corev1.PersistentVolumeClaim, vm *v1.VirtualMachine) error {
 	manifest, err := create.Manifest(vm)
 	if err != nil {
 		return err
 	}
-	return o.Output.Manifest(manifest, o.Factory.IO.Out)
+	if claim == nil {
+		return o.Output.Manifest(manifest, o.Factory.IO.Out)
+	}
+	both, err := manifestWith(claim, manifest)
+	if err != nil {
+		return err
+	}
+	return o.Output.Manifest(both, o.Factory.IO.Out)
 }
 
-func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
+func (o *VMOptions) apply(ctx context.Context, claim *corev1.PersistentVolumeClaim, vm *v1.VirtualMachine) error {
 	c, err := o.Factory.Client()
 	if err != nil {
 		return err
@@ -271,9 +301,15 @@ func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
 	if err := o.checkReferents(ctx, c, ns, vm); err != nil {
 		return err
 	}
+	undo := func(error) error { return nil }
+	if claim != nil {
+		if undo, err = o.makeClaim(ctx, c, ns, claim); err != nil {
+			return err
+		}
+	}
 	created, err := c.CreateVM(ctx, ns, vm, o.DryRun == cli.DryRunServer)
 	if err != nil {
-		return fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err)
+		return errors.Join(fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err), undo(err))
 	}
 	return o.Output.Created(o.DryRun, "virtualmachine.kubevirt.io", created, o.Factory.IO.Out)
 }

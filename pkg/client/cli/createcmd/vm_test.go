@@ -157,7 +157,7 @@ func TestVMRefused(t *testing.T) {
 
 // TestVMWarnings says on stderr what is likely not meant; the manifest is as it was asked for.
 func TestVMWarnings(t *testing.T) {
-	const diskless = "warning: the VM has no disk to boot from; --container-disk, " +
+	const diskless = "warning: the VM has no disk to boot from; --image, --container-disk, " +
 		"--pvc and the --volume flags give it one\n"
 	const unused = "warning: --cloud-init none: --user, --ssh-key and the other options for cloud-init have no effect\n"
 	for line, want := range map[string]string{

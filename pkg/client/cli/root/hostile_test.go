@@ -66,7 +66,14 @@ var commandLines = map[string][]string{
 	"get":               {"memory-dump get demo --claim-name disk"},
 	"remove":            {"memory-dump remove demo"},
 	"image-upload":      {"image-upload pvc disk --image-path FILE --wait-secs 1", "image-upload pvc disk --cancel"},
-	"vmexport":          {"vmexport create x --vm demo", "vmexport delete x"},
+	"image":             {"image list", "image list -A", "image show debian"},
+	"pull":              {"image pull debian/13 --arch s390x"}, // nothing is downloaded
+	"import":            {"image import FILE golden/1 --size 1Gi --wait-secs 1"},
+	"add": {
+		"image add golden/1 --size 1Gi --url https://example.com/x --checksums https://example.com/y",
+	},
+	"rm":       {"image rm debian/13 --yes", "create vm --name x --image debian"},
+	"vmexport": {"vmexport create x --vm demo", "vmexport delete x"},
 	"download": {
 		"vmexport download x --output DIR/x --readiness-timeout 10ms",
 		"vmexport download x --vm demo --manifest --readiness-timeout 10ms",

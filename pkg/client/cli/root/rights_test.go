@@ -20,8 +20,11 @@ import (
 var withoutRights = map[string]string{
 	"help": "of this machine", "__complete describe ''": "of this machine", "__complete start vm/": "of this machine",
 	"port-forward list": "of this machine", "port-forward stop --all": "of this machine",
-	"undo --list": "of this machine",
-	"doctor":      "it goes on, and says of each check that it may not be made", "doctor --quiet": "as doctor",
+	"undo --list":                       "of this machine",
+	"image show debian":                 "of this machine",
+	"image pull debian/13 --arch s390x": "it is refused before the cluster is asked",
+	"image add golden/1 --size 1Gi --url https://example.com/x --checksums https://example.com/y": "of this machine",
+	"doctor": "it goes on, and says of each check that it may not be made", "doctor --quiet": "as doctor",
 }
 
 // TestNoRightsIsSaid runs every command as an account without any role: that is what is said, and never that an object

@@ -38,6 +38,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/expectcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/exposecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/guestcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/imagecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/imageuploadcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/installcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
@@ -267,6 +268,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		volumecmd.NewCmdAddVolume(f),
 		volumecmd.NewCmdRemoveVolume(f),
 		memorydumpcmd.NewCmdMemoryDump(f),
+		imagecmd.NewCmdImage(f),
 		imageuploadcmd.NewCmdImageUpload(f),
 		vmexportcmd.NewCmdVMExport(f),
 		snapshotcmd.NewCmdSnapshot(f),

@@ -22,6 +22,7 @@ var asksFirst = map[string]struct{ line, why string }{
 	"snapshot restore": {line: "snapshot restore snap --stop"},
 	"snapshot delete":  {line: "snapshot delete snap"},
 	"uninstall":        {line: "uninstall"},
+	"image rm":         {why: "it asks when the image is there: imagecmd.TestRemoveAsks"},
 	"evacuate":         {why: "it depends on the plan: evacuatecmd.TestNobodyCanBeAsked"},
 	"rename":           {why: "it is asked of a VM that is stopped, which keeps all that it has"},
 	"start":            {why: "the guest loses nothing"},

@@ -1,0 +1,179 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+// Phases of a pulled image.
+const (
+	// PhaseReady has the disk.
+	PhaseReady = "Ready"
+	// PhasePulling is being uploaded.
+	PhasePulling = "Pulling"
+)
+
+// Pulled is an image in the cluster: a claim with its disk.
+type Pulled struct {
+	metav1.TypeMeta `json:",inline"`
+	// ObjectMeta has the name and the namespace of the claim.
+	metav1.ObjectMeta `json:"metadata"`
+	// Image is the reference of the image: NAME/VERSION.
+	Image string `json:"image"`
+	// User is the account that cloud-init makes by default.
+	User string `json:"user,omitempty"`
+	// Instancetype and Preference are the defaults of VMs that boot from it.
+	Instancetype string `json:"instancetype,omitempty"`
+	Preference   string `json:"preference,omitempty"`
+	// Size is what the claim has, a quantity.
+	Size string `json:"size"`
+	// StorageClass is the claim's.
+	StorageClass string `json:"storageClass,omitempty"`
+	// Phase is Ready or Pulling.
+	Phase string `json:"phase"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (p *Pulled) DeepCopyObject() runtime.Object {
+	out := *p
+	p.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+// PulledList is a list of images in the cluster.
+type PulledList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	// Items are the images, by namespace, name and version.
+	Items []Pulled `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *PulledList) DeepCopyObject() runtime.Object {
+	out := *l
+	out.Items = slices.Clone(l.Items)
+	for i := range out.Items {
+		l.Items[i].ObjectMeta.DeepCopyInto(&out.Items[i].ObjectMeta)
+	}
+	return &out
+}
+
+// Of returns the image that a claim has or is to have; false for a claim of something else.
+func Of(claim *corev1.PersistentVolumeClaim) (Pulled, bool) {
+	labels, phase := claim.Labels, PhaseReady
+	if request := uploads.RequestOf(claim.Annotations); request != nil && request.Labels[uploads.LabelImage] != "" {
+		labels, phase = request.Labels, PhasePulling
+	}
+	if labels[uploads.LabelImage] == "" || labels[uploads.LabelImageVersion] == "" {
+		return Pulled{}, false
+	}
+	size := claim.Status.Capacity[corev1.ResourceStorage]
+	if size.IsZero() {
+		size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	}
+	out := Pulled{
+		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PulledImage"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, CreationTimestamp: claim.CreationTimestamp,
+		},
+		Image: labels[uploads.LabelImage] + "/" + labels[uploads.LabelImageVersion],
+		User:  labels[uploads.LabelImageUser],
+		Instancetype: labels[uploads.LabelInstancetype], Preference: labels[uploads.LabelPreference],
+		Size: size.String(), Phase: phase,
+	}
+	if claim.Spec.StorageClassName != nil {
+		out.StorageClass = *claim.Spec.StorageClassName
+	}
+	return out, true
+}
+
+// Reader is what List needs of a client.
+type Reader interface {
+	Read(ctx context.Context, path string, query url.Values, into any) error
+}
+
+// Get returns the image of a claim.
+func Get(ctx context.Context, r Reader, namespace, name string) (*Pulled, error) {
+	var claim corev1.PersistentVolumeClaim
+	if err := r.Read(ctx, "/api/v1/namespaces/"+namespace+"/"+client.Claims+"/"+name, nil, &claim); err != nil {
+		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
+	}
+	p, ok := Of(&claim)
+	if !ok {
+		return nil, fmt.Errorf("claim %s/%s has no image", namespace, name)
+	}
+	return &p, nil
+}
+
+// List returns the images of a namespace, or of all when it is empty.
+func List(ctx context.Context, r Reader, namespace string) (*PulledList, error) {
+	path := "/api/v1/" + client.Claims
+	if namespace != "" {
+		path = "/api/v1/namespaces/" + namespace + "/" + client.Claims
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.Read(ctx, path, nil, &claims); err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	out := &PulledList{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PulledImageList"}}
+	out.Items = []Pulled{}
+	for i := range claims.Items {
+		if p, ok := Of(&claims.Items[i]); ok {
+			out.Items = append(out.Items, p)
+		}
+	}
+	slices.SortFunc(out.Items, func(a, b Pulled) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Image, b.Image), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// Labels returns the labels of a claim with the image.
+func (i *Image) Labels() map[string]string {
+	out := map[string]string{uploads.LabelImage: i.Name, uploads.LabelImageVersion: i.Version}
+	for label, value := range map[string]string{
+		uploads.LabelImageUser: i.User, uploads.LabelInstancetype: i.Instancetype,
+		uploads.LabelPreference: i.Preference,
+	} {
+		if value != "" {
+			out[label] = value
+		}
+	}
+	return out
+}
+
+// Find returns the image of a reference: of NAME alone the one that was made last. An alias is none here: a claim has
+// the version alone.
+func (l *PulledList) Find(ref string) (*Pulled, error) {
+	name, version, err := ParseRef(ref)
+	if err != nil {
+		return nil, err
+	}
+	var out *Pulled
+	for i := range l.Items {
+		p := &l.Items[i]
+		of, has, _ := strings.Cut(p.Image, "/")
+		if of != name || version != "" && has != version {
+			continue
+		}
+		if out == nil || out.CreationTimestamp.Before(&p.CreationTimestamp) {
+			out = p
+		}
+	}
+	if out == nil {
+		return nil, fmt.Errorf("image %s %w", ref, action.ErrNotFound)
+	}
+	return out, nil
+}

@@ -1,0 +1,105 @@
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+type reader []corev1.PersistentVolumeClaim
+
+func (r reader) Read(_ context.Context, _ string, _ url.Values, into any) error {
+	into.(*corev1.PersistentVolumeClaimList).Items = r
+	return nil
+}
+
+func claimOf(name string, created int64, labels, annotations map[string]string) corev1.PersistentVolumeClaim {
+	return corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, Labels: labels, Annotations: annotations,
+			CreationTimestamp: metav1.NewTime(time.Unix(created, 0)),
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("fast"),
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		},
+	}
+}
+
+func TestList(t *testing.T) {
+	debian := &Image{Name: "debian", Version: "13", User: "debian", Instancetype: "u1.small", Preference: "debian"}
+	request, err := json.Marshal(uploads.Request{ID: "0123456789abcdef", Size: 5, Labels: debian.Labels()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := List(t.Context(), reader{
+		claimOf("new", 3, debian.Labels(), nil),
+		claimOf("old", 2, debian.Labels(), nil),
+		claimOf("coming", 1, nil, map[string]string{uploads.AnnotationRequest: string(request)}),
+		claimOf("data", 1, map[string]string{"app": "web"}, nil),
+	}, "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range list.Items {
+		got = append(got, p.Name+" "+p.Image+" "+p.User+" "+p.Instancetype+" "+p.Preference+" "+p.Size+" "+
+			p.StorageClass+" "+p.Phase)
+	}
+	want := []string{
+		"coming debian/13 debian u1.small debian 1Gi fast Pulling",
+		"new debian/13 debian u1.small debian 1Gi fast Ready",
+		"old debian/13 debian u1.small debian 1Gi fast Ready",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, ref := range []string{"debian", "debian/13"} {
+		if p, err := list.Find(ref); err != nil || p.Name != "new" {
+			t.Errorf("%s: %v, %v; the one made last is meant", ref, p, err)
+		}
+	}
+	if _, err := list.Find("debian/12"); err == nil || err.Error() != "image debian/12 not found" {
+		t.Error(err)
+	}
+}
+
+func TestClone(t *testing.T) {
+	debian := &Image{Name: "debian", Version: "13", User: "debian", Instancetype: "u1.small", Preference: "debian"}
+	source := claimOf("debian-13", 1, debian.Labels(), map[string]string{"pv.kubernetes.io/bind-completed": "yes"})
+	source.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	got, err := Clone(&source, "demo-disk", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.PersistentVolumeClaim{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: metav1.ObjectMeta{Name: "demo-disk", Labels: map[string]string{
+			uploads.LabelInstancetype: "u1.small", uploads.LabelPreference: "debian",
+		}},
+		Spec: source.Spec,
+	}
+	want.Spec.Resources.Requests = source.Status.Capacity
+	want.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "debian-13"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := Clone(&source, "x", "3Gi"); err != nil || got.Spec.Resources.Requests.Storage().String() != "3Gi" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := Clone(&source, "x", "1Gi"); err == nil ||
+		err.Error() != "the image has 2Gi, and its copy cannot have less; ask for 2Gi or more" {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,228 @@
+package images
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Fetcher downloads images into a directory.
+type Fetcher struct {
+	// HTTP is the client; its redirects and its proxy are as it has them.
+	HTTP *http.Client
+	// Dir is where files are kept while they are incomplete, and when they are complete.
+	Dir string
+	// Show, which may be nil, is told how many bytes are there, and of how many; 0 for not known.
+	Show func(have, size int64)
+}
+
+// File is a downloaded image.
+type File struct {
+	Path string
+	// SHA is the checksum that was verified, hexadecimal: SHA-256 or SHA-512, by its length.
+	SHA string
+}
+
+// StatusError is an answer of a server that is not the file.
+type StatusError struct {
+	URL    string
+	Status string
+	Code   int
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("download %s: the server says %s", e.URL, e.Status)
+}
+
+// MismatchError is a file that has not the checksum that was published.
+type MismatchError struct{ URL, Want, Got string }
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("download %s: the file's checksum is %s, and %s is published; it was removed. Try again, and "+
+		"if it stays so, somebody is changing the file", e.URL, e.Got, e.Want)
+}
+
+// Fetch downloads the file of a source, unless it is there, and verifies its checksum. What was cut off goes on where
+// it was. A file with the wrong checksum is removed.
+func (f *Fetcher) Fetch(ctx context.Context, s *Source) (*File, error) {
+	want, err := f.checksum(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of images: %w", err)
+	}
+	name := hex.EncodeToString(want)
+	done := filepath.Join(f.Dir, name[:32])
+	if sum, err := sumOf(done, len(want)); err == nil && sum == name {
+		return &File{Path: done, SHA: name}, nil
+	}
+	part := done + ".part"
+	if err := f.download(ctx, s.URL, part); err != nil {
+		return nil, err
+	}
+	sum, err := sumOf(part, len(want))
+	if err != nil {
+		return nil, fmt.Errorf("read the image: %w", err)
+	}
+	if sum != name {
+		return nil, errors.Join(&MismatchError{URL: s.URL, Want: name, Got: sum}, os.Remove(part))
+	}
+	if err := os.Rename(part, done); err != nil {
+		return nil, fmt.Errorf("keep the image: %w", err)
+	}
+	return &File{Path: done, SHA: name}, nil
+}
+
+// checksum is the one that the catalogue has, or that is published.
+func (f *Fetcher) checksum(ctx context.Context, s *Source) ([]byte, error) {
+	if s.Checksum != "" {
+		return ParseChecksum(s.Checksum)
+	}
+	answer, err := f.get(ctx, s.Checksums, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	sums, err := io.ReadAll(io.LimitReader(answer.Body, maxSums+1))
+	if err != nil {
+		return nil, fmt.Errorf("download %s: %w", s.Checksums, err)
+	}
+	if len(sums) > maxSums {
+		return nil, fmt.Errorf("download %s: it has more than %d bytes, and is no file of checksums", s.Checksums,
+			maxSums)
+	}
+	address, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	sum, err := ChecksumOf(sums, path.Base(address.Path))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Checksums, err)
+	}
+	return sum, nil
+}
+
+// get asks for a file, from a byte on. An address with https does not redirect to one without.
+func (f *Fetcher) get(ctx context.Context, address string, from int64) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("download %s: %w", address, err)
+	}
+	if from > 0 {
+		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
+	}
+	secure := *f.HTTP
+	secure.CheckRedirect = func(next *http.Request, before []*http.Request) error {
+		if strings.HasPrefix(address, "https:") && next.URL.Scheme != "https" {
+			return fmt.Errorf("it redirects to %s, which has not https", next.URL.Redacted())
+		}
+		const most = 10
+		if len(before) >= most {
+			return errors.New("it redirects without end")
+		}
+		return nil
+	}
+	answer, err := secure.Do(request)
+	if err != nil {
+		var outer *url.Error
+		if errors.As(err, &outer) {
+			err = outer.Err // which has the address
+		}
+		return nil, fmt.Errorf("download %s: %w", address, err)
+	}
+	switch answer.StatusCode {
+	case http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
+		return answer, nil
+	}
+	answer.Body.Close()
+	return nil, &StatusError{URL: address, Status: answer.Status, Code: answer.StatusCode}
+}
+
+// download gets what is not in file yet.
+func (f *Fetcher) download(ctx context.Context, address, file string) error {
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep the image: %w", err)
+	}
+	err = f.append(ctx, address, out)
+	return errors.Join(err, out.Close())
+}
+
+func (f *Fetcher) append(ctx context.Context, address string, out *os.File) error {
+	info, err := out.Stat()
+	if err != nil {
+		return fmt.Errorf("keep the image: %w", err)
+	}
+	have := info.Size()
+	answer, err := f.get(ctx, address, have)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	switch answer.StatusCode {
+	case http.StatusRequestedRangeNotSatisfiable:
+		return nil // all is there, or the file is another one: the checksum says
+	case http.StatusOK:
+		// The server has no ranges, or nothing was asked to be left out.
+		if have > 0 {
+			if err := out.Truncate(0); err != nil {
+				return fmt.Errorf("keep the image: %w", err)
+			}
+			have = 0
+		}
+	}
+	size := int64(0)
+	if answer.ContentLength > 0 {
+		size = have + answer.ContentLength
+	}
+	shown := &progress{to: out, have: have, size: size, show: f.Show}
+	if _, err := io.Copy(shown, answer.Body); err != nil {
+		return fmt.Errorf("download %s: %w", address, err)
+	}
+	return nil
+}
+
+// progress shows how much was written.
+type progress struct {
+	to         io.Writer
+	have, size int64
+	show       func(have, size int64)
+}
+
+func (p *progress) Write(b []byte) (int, error) {
+	n, err := p.to.Write(b)
+	p.have += int64(n)
+	if p.show != nil {
+		p.show(p.have, p.size)
+	}
+	return n, err
+}
+
+// sumOf is the checksum of a file, of a length in bytes.
+func sumOf(file string, length int) (string, error) {
+	in, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	var sum hash.Hash = sha256.New()
+	if length == sha512.Size {
+		sum = sha512.New()
+	}
+	if _, err := io.Copy(sum, in); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

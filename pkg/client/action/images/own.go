@@ -1,0 +1,93 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/yaml"
+)
+
+// ConfigMap is the name of the ConfigMap with a catalogue of a namespace, under the key ConfigMapKey.
+const (
+	ConfigMap    = "image-catalogue"
+	ConfigMapKey = "images.yaml"
+)
+
+// maxFile bounds a user's catalogue, bytes.
+const maxFile = 4 << 20
+
+// ReadFile reads a user's catalogue; one without images if there is no file.
+func ReadFile(path string) (*Catalogue, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Empty(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the catalogue: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read the catalogue: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s is no file of a catalogue: it is not regular, or has more than %d bytes", path,
+			maxFile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the catalogue: %w", err)
+	}
+	c, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// FromNamespace reads the catalogue of a namespace's ConfigMap; one without images if there is none, or it may not be
+// read.
+func FromNamespace(ctx context.Context, r Reader, namespace string) (*Catalogue, error) {
+	var config corev1.ConfigMap
+	err := r.Read(ctx, "/api/v1/namespaces/"+namespace+"/configmaps/"+ConfigMap, nil, &config)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return Empty(), nil
+	case err != nil:
+		return nil, fmt.Errorf("read the catalogue of namespace %s: %w", namespace, err)
+	}
+	c, err := Parse([]byte(config.Data[ConfigMapKey]))
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: %s: %w", namespace, ConfigMap, ConfigMapKey, err)
+	}
+	return c, nil
+}
+
+// WriteFile replaces a user's catalogue whole, also beside another program that does.
+func WriteFile(path string, c *Catalogue) error {
+	data, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("write the catalogue: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write the catalogue: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".images-*")
+	if err != nil {
+		return fmt.Errorf("write the catalogue: %w", err)
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the catalogue: %w", err), os.Remove(file.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package createcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/create"
+	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// imageDisk is the name of the volume that --image makes.
+const imageDisk = "disk"
+
+// completeImage makes the claim of --image, a copy of the image's, and the VM's first disk of it. Where nothing says
+// how to log in, the caller's own SSH key does.
+func (o *VMOptions) completeImage(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
+	c, namespace, err := o.Factory.Scope()
+	if err != nil {
+		return nil, err
+	}
+	image, err := o.findImage(ctx, c, namespace)
+	if err != nil {
+		return nil, err
+	}
+	var source corev1.PersistentVolumeClaim
+	path := "/api/v1/namespaces/" + namespace + "/" + client.Claims + "/" + image.Name
+	if err := c.Read(ctx, path, nil, &source); err != nil {
+		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, image.Name, err)
+	}
+	claim, err := images.Clone(&source, o.VM.Name+"-"+imageDisk, o.ImageSize)
+	if err != nil {
+		return nil, cli.UsageErrorf("--image-size: %s", err)
+	}
+	claim.Namespace = o.VM.Namespace
+	disk := create.Volume{Kind: create.Claim, Source: claim.Name, Name: imageDisk}
+	o.VM.Volumes = slices.Insert(o.VM.Volumes, 0, disk)
+	o.giveKey(image.User)
+	return claim, nil
+}
+
+func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace string) (*images.Pulled, error) {
+	if _, _, err := images.ParseRef(o.Image); err != nil {
+		return nil, cli.UsageErrorf("--image: %s", err)
+	}
+	list, err := images.List(ctx, c, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("--image: %w", err)
+	}
+	image, err := list.Find(o.Image)
+	if err != nil {
+		return nil, fmt.Errorf("--image: %w in namespace %s; `%s image pull %s%s` brings it", err, namespace,
+			o.Factory.Program, o.Image, o.Factory.InNamespace(namespace))
+	}
+	if image.Phase != images.PhaseReady {
+		return nil, fmt.Errorf("--image: image %s is still being pulled to claim %s/%s; try again when `%s image "+
+			"list` says %s", image.Image, namespace, image.Name, o.Factory.Program, images.PhaseReady)
+	}
+	return image, nil
+}
+
+// keyFiles are public keys as ssh-keygen names them, the best first.
+var keyFiles = []string{"id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub"}
+
+// giveKey gives the guest the caller's SSH key, and says so, unless the flags say how to log in.
+func (o *VMOptions) giveKey(user string) {
+	given := o.VM.CloudInit
+	if len(given.SSHKeys) > 0 || given.Password != "" || given.UserData != "" || len(o.VM.AccessCredentials) > 0 ||
+		strings.EqualFold(given.Source, create.CloudInitNone) {
+		return
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return // who has no home has no key there
+	}
+	account := given.User
+	if account == "" {
+		account = user
+	}
+	whose := "the image's account"
+	if account != "" {
+		whose = "account " + account
+	}
+	for _, name := range keyFiles {
+		path := filepath.Join(home, ".ssh", name)
+		keys, err := readKeys([]string{path})
+		if err != nil || len(keys) == 0 {
+			continue
+		}
+		o.VM.CloudInit.SSHKeys = keys
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s lets you log in with %s; --ssh-key names another key\n", whose, path)
+		return
+	}
+	fmt.Fprintf(o.Factory.IO.ErrOut, "warning: nobody can log in to the guest: there is no SSH key in %s; --ssh-key "+
+		"names one\n", filepath.Join(home, ".ssh"))
+}
+
+// manifestWith is a list of the claim and the VM, in the order in which they are to be created.
+func manifestWith(claim *corev1.PersistentVolumeClaim, vm *unstructured.Unstructured) (runtime.Object, error) {
+	first, err := bare(claim)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "List", "items": []any{first.Object, vm.Object},
+	}}, nil
+}
+
+// bare is a claim as a user would write it.
+func bare(claim *corev1.PersistentVolumeClaim) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(claim)
+	if err != nil {
+		return nil, fmt.Errorf("write the manifest of claim %s: %w", claim.Name, err)
+	}
+	unstructured.RemoveNestedField(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// makeClaim creates the claim of --image. undo takes the error of the VM: when the server has refused it, the claim is
+// deleted again; when nobody knows, it is left and named.
+func (o *VMOptions) makeClaim(
+	ctx context.Context, c *client.Client, namespace string, claim *corev1.PersistentVolumeClaim,
+) (undo func(error) error, err error) {
+	manifest, err := bare(claim)
+	if err != nil {
+		return nil, err
+	}
+	created, err := c.CreateObject(ctx, "/api/v1", namespace, client.Claims, manifest, o.DryRun == cli.DryRunServer)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil, fmt.Errorf("claim %s/%s is there already, of an earlier VM perhaps; delete it, or choose another "+
+			"--name", namespace, claim.Name)
+	case err != nil:
+		return nil, fmt.Errorf("create claim %s/%s: %w", namespace, claim.Name, err)
+	}
+	uid := created.GetUID()
+	return func(why error) error {
+		left := fmt.Errorf("claim %s/%s, which was made for it, is left", namespace, claim.Name)
+		var status apierrors.APIStatus
+		switch {
+		case o.DryRun == cli.DryRunServer:
+			return nil
+		case !errors.As(why, &status) || status.Status().Code < 400 || status.Status().Code >= 500:
+			return left
+		}
+		err := c.DeleteObject(context.WithoutCancel(ctx), "/api/v1", namespace, client.Claims, claim.Name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return errors.Join(left, err)
+		}
+		return nil
+	}, nil
+}

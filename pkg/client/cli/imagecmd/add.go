@@ -1,0 +1,109 @@
+package imagecmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// AddOptions are the options of `virtctl image add`.
+type AddOptions struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	Ref     string
+	Image   images.Image
+	Source  images.Source
+}
+
+// NewCmdAdd makes `virtctl image add`.
+func NewCmdAdd(f *cli.Factory) *cobra.Command {
+	o := &AddOptions{Factory: f, Output: cli.NewOutput()}
+	cmd := &cobra.Command{
+		Use:   "add NAME/VERSION --url URL (--checksum HEX | --checksums URL) --size SIZE",
+		Short: "Add an image to your own catalogue",
+		Long: `Add an image to your own catalogue, $XDG_CONFIG_HOME/virtkit/images.yaml. It replaces one of the same name and
+version, also of the program's catalogue; another architecture of it is added. Nothing is downloaded yet.`,
+		Example: cli.Examples(f.Program, `
+			virtctl image add rocky/10 --size 10Gi --user rocky \
+			  --url https://example.com/Rocky-10.qcow2 --checksums https://example.com/CHECKSUM
+			virtctl image add golden/2 --size 20Gi --url https://example.com/golden-2.img --checksum $SHA256`),
+		Args:              cli.Args(1, 1, "an image: NAME/VERSION"),
+		ValidArgsFunction: references(f),
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.Ref = args[0]
+			if err := o.Output.Validate(); err != nil {
+				return err
+			}
+			return Add(o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Source.URL, "url", "", "`URL` of the file: raw, qcow2, vmdk, vhd or vhdx, also compressed")
+	flags.StringVar(&o.Source.Checksum, "checksum", "", "SHA-256 or SHA-512 checksum of the file, in `HEX`")
+	flags.StringVar(&o.Source.Checksums, "checksums", "", "`URL` of a file of checksums, as SHA256SUMS")
+	flags.StringVar(&o.Source.Arch, "arch", defaultArch, "Architecture of the guest: amd64, arm64 or s390x")
+	flags.StringVar(&o.Image.Size, "size", "", "Size of the claim that it is pulled to, such as 10Gi")
+	flags.StringVar(&o.Image.Title, "title", "", "What people call it")
+	flags.StringVar(&o.Image.User, "user", "", "Account that cloud-init makes in it by default")
+	flags.StringVar(&o.Image.Instancetype, "default-instancetype", "", "Instance type of VMs that boot from it")
+	flags.StringVar(&o.Image.Preference, "default-preference", "", "Preference of VMs that boot from it")
+	cli.CompleteFlag(cmd, "arch", "amd64", "arm64", "s390x")
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+// Add writes the user's catalogue.
+func Add(o *AddOptions) error {
+	name, version, err := images.ParseRef(o.Ref)
+	if err != nil {
+		return cli.UsageErrorf("%s", err)
+	}
+	switch {
+	case version == "":
+		return cli.UsageErrorf("%q has no version; write NAME/VERSION, such as %s/1", o.Ref, name)
+	case o.Source.URL == "":
+		return cli.UsageErrorf("where does it come from? Give the file's address with --url")
+	case o.Image.Size == "":
+		return cli.UsageErrorf("how large is its claim to be? Give --size, such as --size=10Gi")
+	}
+	image := o.Image
+	image.Name, image.Version, image.Sources = name, version, []images.Source{o.Source}
+	if err := image.Check(); err != nil {
+		return cli.UsageErrorf("%s", err)
+	}
+	path, err := ownFile(o.Factory)
+	if err != nil {
+		return err
+	}
+	own, err := images.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	done := "added to"
+	at := slices.IndexFunc(own.Images, func(i images.Image) bool { return i.Ref() == image.Ref() })
+	if at >= 0 {
+		done = "replaced in"
+		for _, s := range own.Images[at].Sources {
+			if s.Arch != o.Source.Arch {
+				image.Sources = append(image.Sources, s)
+			}
+		}
+		own.Images[at] = image
+	} else {
+		own.Images = append([]images.Image{image}, own.Images...)
+	}
+	if err := images.WriteFile(path, own); err != nil {
+		return err
+	}
+	if o.Output.Given() {
+		out := images.Empty()
+		out.Images = []images.Image{image}
+		return o.Output.Print(out, o.Factory.IO.Out)
+	}
+	_, err = fmt.Fprintf(o.Factory.IO.Out, "image %s %s %s\n", image.Ref(), done, path)
+	return err
+}

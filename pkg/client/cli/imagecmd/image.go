@@ -1,0 +1,150 @@
+// Package imagecmd is `virtctl image`: cloud images from a catalogue to claims, of which VMs are made.
+package imagecmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// NewCmdImage makes `virtctl image`, which holds a command for each verb.
+func NewCmdImage(f *cli.Factory) *cobra.Command {
+	cmd := cli.Group(&cobra.Command{
+		Use:   "image",
+		Short: "Pull cloud images, and list those that are there",
+		Long: `Pull cloud images to claims of a namespace, of which "create vm --image" makes the disks of VMs.
+
+The catalogue knows the images of well-known distributions. $XDG_CONFIG_HOME/virtkit/images.yaml adds your own, and the
+ConfigMap ` + images.ConfigMap + ` those of a namespace, or in namespace ` + names.Namespace + ` those of a cluster.`,
+	})
+	cmd.AddCommand(NewCmdList(f), NewCmdShow(f), NewCmdPull(f), NewCmdImport(f), NewCmdAdd(f), NewCmdRemove(f))
+	return cmd
+}
+
+// ownFile is where the user's own catalogue is.
+func ownFile(f *cli.Factory) (string, error) {
+	if dir := f.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "virtkit", "images.yaml"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no place for a catalogue: %w", err)
+	}
+	return filepath.Join(home, ".config", "virtkit", "images.yaml"), nil
+}
+
+// cacheDir is where images are downloaded to.
+func cacheDir(f *cli.Factory) (string, error) {
+	if dir := f.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "virtkit", "images"), nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no place for downloads: %w", err)
+	}
+	return filepath.Join(dir, "virtkit", "images"), nil
+}
+
+// catalogue is what can be pulled: of the program, the cluster, the namespace and the user, the later over the earlier.
+// A cluster that does not answer is said, and left out.
+func catalogue(ctx context.Context, f *cli.Factory) (*images.Catalogue, error) {
+	path, err := ownFile(f)
+	if err != nil {
+		return nil, err
+	}
+	own, err := images.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	all := []*images.Catalogue{images.Builtin()}
+	shared, err := clusterCatalogues(ctx, f)
+	if err != nil {
+		fmt.Fprintf(f.IO.ErrOut, "note: the cluster's own images are left out: %v\n", err)
+	}
+	return images.Merge(append(append(all, shared...), own)...), ctx.Err()
+}
+
+func clusterCatalogues(ctx context.Context, f *cli.Factory) ([]*images.Catalogue, error) {
+	c, namespace, err := f.Scope()
+	if err != nil {
+		return nil, err
+	}
+	var out []*images.Catalogue
+	for _, ns := range []string{names.Namespace, namespace} {
+		found, err := images.FromNamespace(ctx, c, ns)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, found)
+		if namespace == names.Namespace {
+			break
+		}
+	}
+	return out, nil
+}
+
+// find returns an image of the catalogue.
+func find(ctx context.Context, f *cli.Factory, ref string) (*images.Image, error) {
+	if _, _, err := images.ParseRef(ref); err != nil {
+		return nil, cli.UsageErrorf("%s", err)
+	}
+	all, err := catalogue(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	image, err := all.Find(ref)
+	if err != nil {
+		return nil, fmt.Errorf("%w; `%s image list --available` has all", err, f.Program)
+	}
+	return image, nil
+}
+
+// references completes the references of images that can be pulled; those of the program and the user, without asking
+// the cluster.
+func references(f *cli.Factory) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		all := []*images.Catalogue{images.Builtin()}
+		if path, err := ownFile(f); err == nil {
+			if own, err := images.ReadFile(path); err == nil {
+				all = append(all, own)
+			}
+		}
+		var out []string
+		for _, image := range images.Merge(all...).Images {
+			out = append(out, image.Ref()+"\t"+image.Title)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// pulled completes the references of images that the namespace has.
+func pulled(f *cli.Factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		c, namespace, err := f.Scope()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list, err := images.List(cmd.Context(), c, namespace)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var out []string
+		for _, image := range list.Items {
+			out = append(out, image.Image)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,162 @@
+package imagecmd
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+const claims = "/api/v1/namespaces/team-a/persistentvolumeclaims"
+
+// world is a user with a configuration of their own, and an API server whose namespace team-a has image debian/13.
+type world struct {
+	*clienttest.API
+	t       *testing.T
+	dir     string
+	deleted atomic.Int32
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{API: clienttest.New(t), t: t, dir: t.TempDir()}
+	debian := &images.Image{Name: "debian", Version: "13", User: "debian"}
+	claim := corev1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "debian-13", UID: "u", Labels: debian.Labels()},
+		Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")},
+		}},
+	}
+	w.Put(claims, &corev1.PersistentVolumeClaimList{Items: []corev1.PersistentVolumeClaim{claim}})
+	w.Put(claims+"/debian-13", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			w.deleted.Add(1)
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = rw.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+	}))
+	return w
+}
+
+func (w *world) run(args ...string) (stdout, stderr string, err error) {
+	w.t.Helper()
+	var out, errOut bytes.Buffer
+	streams := &cli.IOStreams{In: strings.NewReader("yes\n"), Out: &out, ErrOut: &errOut}
+	f := cli.NewFactory("virtctl", streams, func(name string) string {
+		return map[string]string{"XDG_CONFIG_HOME": w.dir, "XDG_CACHE_HOME": w.dir}[name]
+	})
+	f.Now = func() time.Time { return time.Unix(0, 0) }
+	cmd := NewCmdImage(f)
+	f.Flags.AddFlags(cmd.PersistentFlags())
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(append(args, "--kubeconfig", w.Kubeconfig("team-a")))
+	err = cmd.ExecuteContext(w.t.Context())
+	f.IO.Flush()
+	return out.String(), errOut.String(), err
+}
+
+func TestList(t *testing.T) {
+	w := newWorld(t)
+	out, _, err := w.run("list")
+	const want = "IMAGE       CLAIM       PHASE   SIZE   USER     INSTANCETYPE   PREFERENCE   AGE\n" +
+		"debian/13   debian-13   Ready   5Gi    debian   <none>         <none>       <unknown>\n"
+	if out != want || err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	w.Put(claims, &corev1.PersistentVolumeClaimList{})
+	if out, errOut, err := w.run("list"); out != "" || err != nil || errOut !=
+		"No images found. `virtctl image list --available` lists those that can be pulled.\n" {
+		t.Errorf("%v, %q, %q", err, out, errOut)
+	}
+}
+
+// TestRemoveAsks: where nobody can be asked the claim stays, unless --yes is given.
+func TestRemoveAsks(t *testing.T) {
+	w := newWorld(t)
+	_, _, err := w.run("rm", "debian")
+	if cli.ExitCode(err) != cli.ExitUsage || err.Error() != "this deletes claim team-a/debian-13, which has image "+
+		"debian/13; add --yes to say that you mean it" {
+		t.Error(err)
+	}
+	if out, _, err := w.run("rm", "debian", "--dry-run=client"); err != nil ||
+		out != "image debian/13 deleted: claim debian-13 of namespace team-a (dry run)\n" {
+		t.Errorf("%v, %q", err, out)
+	}
+	if n := w.deleted.Load(); n != 0 {
+		t.Fatalf("the claim was deleted %d times", n)
+	}
+	if out, _, err := w.run("rm", "debian", "--yes"); err != nil ||
+		out != "image debian/13 deleted: claim debian-13 of namespace team-a\n" || w.deleted.Load() != 1 {
+		t.Errorf("%v, %q", err, out)
+	}
+	if _, _, err := w.run("rm", "debian/12", "--yes"); cli.ExitCode(err) != cli.ExitNotFound {
+		t.Error(err)
+	}
+}
+
+// What is there already is neither downloaded nor uploaded.
+func TestPullOfWhatIsThere(t *testing.T) {
+	w := newWorld(t)
+	if out, _, err := w.run("pull", "debian/trixie"); err != nil ||
+		out != "image debian/13 is there already: claim debian-13\n" {
+		t.Errorf("%v, %q", err, out)
+	}
+	if out, _, err := w.run("pull", "debian", "-o", "jsonpath={.metadata.name}"); err != nil || out != "debian-13" {
+		t.Errorf("%v, %q", err, out)
+	}
+}
+
+// The catalogues of the cluster and of the namespace are read, and the user's own is the last word.
+func TestCatalogues(t *testing.T) {
+	w := newWorld(t)
+	catalogue := func(title string) map[string]string {
+		return map[string]string{images.ConfigMapKey: "apiVersion: cli.virtkit.io/v1\nkind: ImageCatalogue\nimages:\n" +
+			"- {name: golden, version: '1', size: 1Gi, title: " + title + ", sources: [{arch: amd64, url: " +
+			"'https://example.com/x', checksums: 'https://example.com/SUMS'}]}\n"}
+	}
+	title := func() string {
+		t.Helper()
+		out, errOut, err := w.run("show", "golden", "-o", "jsonpath={.images[0].title}")
+		if err != nil || errOut != "" {
+			t.Errorf("%v, %s", err, errOut)
+		}
+		return out
+	}
+	config := func(namespace, title string) {
+		w.Put("/api/v1/namespaces/"+namespace+"/configmaps/"+images.ConfigMap, &corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: catalogue(title),
+		})
+	}
+	config("kubevirt", "cluster")
+	if got := title(); got != "cluster" {
+		t.Errorf("the cluster's: %q", got)
+	}
+	config("team-a", "namespace")
+	if got := title(); got != "namespace" {
+		t.Errorf("the namespace's: %q", got)
+	}
+	if _, _, err := w.run("add", "golden/1", "--size=1Gi", "--title=own", "--url=https://example.com/x",
+		"--checksums=https://example.com/SUMS"); err != nil {
+		t.Fatal(err)
+	}
+	if got := title(); got != "own" {
+		t.Errorf("the user's own: %q", got)
+	}
+	left, err := os.ReadDir(filepath.Join(w.dir, "virtkit"))
+	if err != nil || len(left) != 1 || left[0].Name() != "images.yaml" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,354 @@
+package imagecmd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/action/upload"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
+	"github.com/virtkit/virtkit/pkg/vm/imageformat"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+// defaultArch is the architecture of most clusters.
+const defaultArch = "amd64"
+
+// Options of `virtctl image pull` and `virtctl image import`.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+
+	Ref         string
+	File        string
+	Arch        string
+	Name        string
+	Claim       upload.Claim
+	Block       bool
+	Keep, Quiet bool
+	WaitSeconds uint
+	Image       images.Image
+}
+
+var accessModes = []string{"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"}
+
+// NewCmdPull makes `virtctl image pull`.
+func NewCmdPull(f *cli.Factory) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput()}
+	cmd := &cobra.Command{
+		Use:   "pull IMAGE",
+		Short: "Bring an image of the catalogue to a namespace",
+		Long: `Bring an image of the catalogue to a claim of a namespace: it is downloaded to this machine, its published checksum
+is verified, and it is uploaded through the API server, as image-upload does.
+
+What was cut off goes on where it was when the command is repeated. The downloaded file is removed at the end unless
+--keep is given.`,
+		Example: cli.Examples(f.Program, `
+			virtctl image pull debian/13
+			virtctl image pull ubuntu --size 20Gi --storage-class fast`),
+		Args:              cli.Args(1, 1, "an image: NAME or NAME/VERSION"),
+		ValidArgsFunction: references(f),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Ref = args[0]
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return Pull(cmd.Context(), o)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.Flags().StringVar(&o.Arch, "arch", defaultArch, "Architecture of the guest: amd64, arm64 or s390x")
+	cmd.Flags().BoolVar(&o.Keep, "keep", false, "Keep the downloaded file, for other namespaces")
+	cli.CompleteFlag(cmd, "arch", "amd64", "arm64", "s390x")
+	return cmd
+}
+
+// NewCmdImport makes `virtctl image import`.
+func NewCmdImport(f *cli.Factory) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput()}
+	cmd := &cobra.Command{
+		Use:   "import FILE NAME/VERSION --size SIZE",
+		Short: "Bring a file with a disk to a namespace, as an image",
+		Long: `Bring a file with a disk to a claim of a namespace, as an image of which "create vm --image" makes VMs. It is raw, ISO,
+qcow2, vmdk, vhd or vhdx, also compressed with gzip, xz or zstd.`,
+		Example: cli.Examples(f.Program, `
+			virtctl image import golden.qcow2 golden/2 --size 20Gi --user admin --default-preference fedora`),
+		Args:              cli.Args(2, 2, "a file and an image: FILE NAME/VERSION"),
+		ValidArgsFunction: completeImport(f),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.File, o.Ref = args[0], args[1]
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return Import(cmd.Context(), o)
+		},
+	}
+	o.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.Image.User, "user", "", "Account that cloud-init makes in it by default")
+	flags.StringVar(&o.Image.Instancetype, "default-instancetype", "", "Instance type of VMs that boot from it")
+	flags.StringVar(&o.Image.Preference, "default-preference", "", "Preference of VMs that boot from it")
+	return cmd
+}
+
+// completeImport completes a file, and after it the references that the user's catalogue and the program's have.
+func completeImport(f *cli.Factory) cobra.CompletionFunc {
+	known := references(f)
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			return nil, cobra.ShellCompDirectiveDefault
+		case 1:
+			return known(cmd, nil, word)
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (o *Options) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.Name, "name", "", "Name of the claim; NAME-VERSION unless given")
+	flags.StringVar(&o.Claim.Size, "size", "", "Size of the claim, such as 10Gi; the catalogue's unless given")
+	flags.StringVar(&o.Claim.StorageClass, "storage-class", "",
+		"Storage class of the claim; the cluster's default unless given")
+	flags.StringVar(&o.Claim.AccessMode, "access-mode", "ReadWriteOnce", "Access mode of the claim")
+	flags.BoolVar(&o.Block, "block-volume", false, "Make a claim that is a block device")
+	flags.UintVar(&o.WaitSeconds, "wait-secs", 300, "Seconds to wait while the upload does not go on")
+	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
+	cli.CompleteFlag(cmd, "access-mode", accessModes...)
+	o.Output.AddFlags(cmd)
+}
+
+func (o *Options) validate() error {
+	if err := o.Output.Validate(); err != nil {
+		return err
+	}
+	if !slices.Contains(accessModes, o.Claim.AccessMode) {
+		return cli.UsageErrorf("--access-mode: %q is not one of %s", o.Claim.AccessMode,
+			strings.Join(accessModes, ", "))
+	}
+	if o.Claim.Size != "" {
+		if size, err := resource.ParseQuantity(o.Claim.Size); err != nil || size.Sign() <= 0 {
+			return cli.UsageErrorf("--size: %q is not a size; write one such as 10Gi", o.Claim.Size)
+		}
+	}
+	if _, _, err := images.ParseRef(o.Ref); err != nil {
+		return cli.UsageErrorf("%s", err)
+	}
+	o.Claim.VolumeMode = "Filesystem"
+	if o.Block {
+		o.Claim.VolumeMode = "Block"
+	}
+	return nil
+}
+
+// Pull downloads and uploads.
+func Pull(ctx context.Context, o *Options) error {
+	image, err := find(ctx, o.Factory, o.Ref)
+	if err != nil {
+		return err
+	}
+	source, err := image.Source(o.Arch)
+	if err != nil {
+		return err
+	}
+	o.Image = *image
+	t, c, there, err := o.target(ctx)
+	if err != nil || there {
+		return err
+	}
+	dir, err := cacheDir(o.Factory)
+	if err != nil {
+		return err
+	}
+	file, err := o.fetch(ctx, dir, image, source)
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			o.Factory.IO.Interrupted(err, "the download goes on where it was when the command is repeated")
+		}
+		return err
+	}
+	if err := o.send(ctx, c, t, file.Path, filepath.Base(source.URL)); err != nil {
+		return err
+	}
+	if !o.Keep {
+		if err := os.Remove(file.Path); err != nil {
+			return fmt.Errorf("remove the downloaded file: %w", err)
+		}
+	}
+	return nil
+}
+
+// Import uploads a file.
+func Import(ctx context.Context, o *Options) error {
+	name, version, _ := images.ParseRef(o.Ref) // validate has asked
+	if version == "" {
+		return cli.UsageErrorf("%q has no version; write NAME/VERSION, such as %s/1", o.Ref, name)
+	}
+	if o.Claim.Size == "" {
+		return cli.UsageErrorf("how large is the claim to be? Give --size, such as --size=10Gi")
+	}
+	o.Image.Name, o.Image.Version, o.Image.Size = name, version, o.Claim.Size
+	if err := o.Image.CheckLabels(); err != nil {
+		return cli.UsageErrorf("%s", err)
+	}
+	t, c, there, err := o.target(ctx)
+	if err != nil {
+		return err
+	}
+	if there {
+		return nil
+	}
+	return o.send(ctx, c, t, o.File, filepath.Base(o.File))
+}
+
+// target is the claim to be made. It is said when the namespace has the image already.
+func (o *Options) target(ctx context.Context) (t cli.Target, c *client.Client, there bool, err error) {
+	if o.Name == "" {
+		o.Name = strings.ReplaceAll(o.Image.Name+"-"+o.Image.Version, ".", "-")
+	}
+	if t, err = o.Factory.Target(o.Name); err != nil {
+		return t, nil, false, err
+	}
+	if c, err = o.Factory.Client(); err != nil {
+		return t, nil, false, err
+	}
+	list, err := images.List(ctx, c, t.Namespace)
+	if err != nil {
+		return t, nil, false, err
+	}
+	if have, err := list.Find(o.Image.Ref()); err == nil && have.Phase == images.PhaseReady {
+		if o.Output.Given() {
+			return t, c, true, o.Output.Print(have, o.Factory.IO.Out)
+		}
+		_, err := fmt.Fprintf(o.Factory.IO.Out, "image %s is there already: claim %s\n", have.Image, have.Name)
+		return t, c, true, err
+	}
+	o.checkDefaults(ctx, c, t.Namespace)
+	if o.Claim.Size == "" {
+		o.Claim.Size = o.Image.Size
+	}
+	return t, c, false, nil
+}
+
+// checkDefaults leaves out an instance type and a preference that the cluster has not: a VM that names them would wait
+// for them.
+func (o *Options) checkDefaults(ctx context.Context, c *client.Client, namespace string) {
+	for _, d := range []struct {
+		field string
+		name  *string
+	}{{"instancetype", &o.Image.Instancetype}, {"preference", &o.Image.Preference}} {
+		if *d.name == "" {
+			continue
+		}
+		err := o.Factory.CheckReferent(ctx, c, namespace, cli.Referent{Field: d.field, Name: *d.name})
+		if err == nil {
+			continue
+		}
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: VMs of the image get no %s by default, since the cluster has no %s; "+
+			"`%s install --instancetypes` brings the common ones\n", d.field, *d.name, o.Factory.Program)
+		*d.name = ""
+	}
+}
+
+func (o *Options) fetch(
+	ctx context.Context, dir string, image *images.Image, source *images.Source,
+) (*images.File, error) {
+	fetcher := &images.Fetcher{HTTP: http.DefaultClient, Dir: dir}
+	if o.Factory.IO.ErrIsTTY && !o.Quiet {
+		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)
+		defer bar.End()
+		began := false
+		fetcher.Show = func(have, size int64) {
+			if size == 0 {
+				size = -1
+			}
+			if !began {
+				bar.Show("download "+image.Ref(), 0, size)
+				began = true
+			}
+			bar.Show("download "+image.Ref(), have, size)
+		}
+	}
+	return fetcher.Fetch(ctx, source)
+}
+
+// send uploads a file to the claim.
+func (o *Options) send(ctx context.Context, c *client.Client, t cli.Target, path, name string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		var of *os.PathError
+		if errors.As(err, &of) {
+			return &cli.ExitError{Code: cli.ExitUsage, Err: errors.New(cli.WhyUnreadable(path, of.Err))}
+		}
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("read the image: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return cli.UsageErrorf("%s is not a regular file; name one with an image", path)
+	}
+	image := upload.Image{ReaderAt: file, Size: info.Size()}
+	if strings.HasSuffix(strings.ToLower(name), ".vhd") {
+		image.Format = imageformat.VHD
+	}
+	found, err := image.Check()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	size := resource.MustParse(o.Claim.Size)
+	if found.VirtualSize > size.Value() {
+		return cli.UsageErrorf("--size: the image's disk has %d bytes, which do not fit into %s", found.VirtualSize,
+			o.Claim.Size)
+	}
+	session := make([]byte, 16)
+	_, _ = rand.Read(session) // never fails
+	options := upload.Options{
+		Namespace: t.Namespace, Claim: t.Name, Image: image, Create: &o.Claim, Labels: o.Image.Labels(),
+		Session: hex.EncodeToString(session), Patience: time.Duration(o.WaitSeconds) * time.Second,
+	}
+	if o.Factory.IO.ErrIsTTY && !o.Quiet {
+		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)
+		defer bar.End()
+		bar.Show("upload "+o.Image.Ref(), 0, image.Size)
+		options.Show = func(s uploads.State) {
+			if s.Received > 0 {
+				bar.Show("upload "+o.Image.Ref(), s.Received, image.Size)
+			}
+		}
+	}
+	state, err := upload.Run(ctx, c, options)
+	if err != nil {
+		if state.Phase == uploads.Receiving {
+			o.Factory.IO.Interrupted(err, "the upload goes on where it is when the command is repeated within ten "+
+				"minutes")
+		}
+		return err
+	}
+	if o.Output.Given() {
+		have, err := images.Get(ctx, c, t.Namespace, t.Name)
+		if err != nil {
+			return err
+		}
+		return o.Output.Print(have, o.Factory.IO.Out)
+	}
+	_, err = fmt.Fprintf(o.Factory.IO.Out, "claim %s has image %s\n", t.Name, o.Image.Ref())
+	return err
+}
