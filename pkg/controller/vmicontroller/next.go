@@ -337,19 +337,6 @@ func (s *Step) finish(view View, phase v1.VirtualMachineInstancePhase, reason, m
 	conditions.Set(&s.Status.Conditions, notReady(reason, message), view.Now)
 }
 
-// cannotCreate records in the status of a VMI that has no pod yet what cannot be made for it.
-func (s *Step) cannotCreate(view View, what string, err error) error {
-	message := fmt.Sprintf("%s: %v", what, err)
-	old := conditions.Find(s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
-	if old == nil || old.Message != message {
-		s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
-	}
-	setPhase(&s.Status, v1.Pending, view.Now)
-	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
-	conditions.Set(&s.Status.Conditions, notSynchronized(ReasonFailedCreate, message), view.Now)
-	return fmt.Errorf("%s: %w", what, err)
-}
-
 // podOver returns why a pod has ended.
 func podOver(pod *corev1.Pod) (reason, message string) {
 	reason, message = pod.Status.Reason, pod.Status.Message
