@@ -41,8 +41,8 @@ type View struct {
 	// Selector is the pool's, Machines the VMs that it owns.
 	Selector labels.Selector
 	Machines []Machine
-	// Taken reports a name that another's VM has.
-	Taken func(name string) bool
+	// Taken are the names that VMs of the namespace have; nil unless the pool lacks VMs.
+	Taken map[string]bool
 	// Revisions are the pool's, by name; nil for one that cannot be read.
 	Revisions map[string]*pools.Template
 	// Stored are these as they are kept.
@@ -103,6 +103,9 @@ func (s *Step) release(view View) []Machine {
 	return members
 }
 
+// lacks reports whether a pool has fewer VMs than it asks for.
+func lacks(view View) bool { return len((&Step{}).release(view)) < pools.Replicas(view.Pool) }
+
 // scale compares numbers. What is being deleted keeps its name until it is gone, so that nothing is made in its place
 // before; the VMs that stay are given.
 func (s *Step) scale(view View, members, staying []Machine) []Machine {
@@ -129,7 +132,7 @@ func free(view View, n int) []int {
 	}
 	var out []int
 	for ordinal := 0; len(out) < n; ordinal++ {
-		if name := pools.Name(view.Pool.Name, ordinal); !used[name] && !view.Taken(name) {
+		if name := pools.Name(view.Pool.Name, ordinal); !used[name] && !view.Taken[name] {
 			out = append(out, ordinal)
 		}
 	}

@@ -153,11 +153,25 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 	if counts || stale {
 		return view, frame.ErrStale
 	}
-	view.Taken = func(name string) bool {
-		var other v1.VirtualMachine
-		return r.Client.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: name}, &other) == nil
+	if lacks(view) {
+		if view.Taken, err = r.taken(ctx, p.Namespace); err != nil {
+			return view, err
+		}
 	}
 	return view, r.revisions(ctx, &view)
+}
+
+// taken returns the names of a namespace's VMs.
+func (r *Reconciler) taken(ctx context.Context, namespace string) (map[string]bool, error) {
+	var machines v1.VirtualMachineList
+	if err := r.Client.List(ctx, &machines, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list VMs of the namespace: %w", err)
+	}
+	out := make(map[string]bool, len(machines.Items))
+	for i := range machines.Items {
+		out[machines.Items[i].Name] = true
+	}
+	return out, nil
 }
 
 // instance returns a VM's VMI, nil when it has none.
