@@ -207,7 +207,11 @@ func (s Step) words() string {
 	say("delete", vms(s.Delete)...)
 	say("heal", vms(s.Heal)...)
 	say("replace", vms(s.Replace)...)
-	say("update", of(s.Update)...)
+	var updates []string
+	for _, update := range s.Update {
+		updates = append(updates, update.VM.Name)
+	}
+	say("update", updates...)
 	say("restart", of(s.Restart)...)
 	say("relabel", of(s.Relabel)...)
 	if s.RequeueAfter > 0 {
@@ -287,7 +291,7 @@ func TestNext(t *testing.T) {
 		"too many, none is also an answer": {spec: "replicas: 0", machines: []string{"web-0"}, want: "delete web-0"},
 
 		// templates
-		"a new template": {machines: all, change: change, want: "revision web-3, update web-2 web-1 web-0"},
+		"a new template": {machines: all, change: change, want: "revision web-3, again in 1s"},
 		"a template that was": {
 			machines: []string{"web-0", "web-1", "web-2"},
 			change: func(p *v1beta1.VirtualMachinePool) {
