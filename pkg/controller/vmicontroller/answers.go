@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // The functions of this file change the rest of a step, which is the status and the events, by what the API server
@@ -22,6 +23,22 @@ func (s *Step) podRefused(view View, err error) error {
 		return nil // The cache is stale, or the namespace is going, and the VMI with it.
 	}
 	return s.cannotCreate(view, "create pod", err)
+}
+
+// stateRefused takes the error with which the claim of the persistent state was not created. there is the claim of that
+// name, where one exists and the cache has it.
+func (s *Step) stateRefused(view View, there *corev1.PersistentVolumeClaim, err error) error {
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // The namespace is going, and the VMI with it.
+	case apierrors.IsAlreadyExists(err):
+		if there == nil || stateClaim(view.VMI, []*corev1.PersistentVolumeClaim{there}) != nil {
+			return nil // The cache had not seen it; its event makes another pass.
+		}
+		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being "+
+			"deleted, or lacks the label %s", there.Name, vmstate.Prefix)
+	}
+	return s.cannotCreate(view, "create the claim of the persistent state", err)
 }
 
 // attached takes the answer to the creation of a hotplugged volume's attachment pod. The status names one that was

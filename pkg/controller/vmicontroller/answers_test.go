@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // terminating is the API server's answer to a creation in a namespace that is being deleted.
@@ -65,6 +67,44 @@ func TestPodRefused(t *testing.T) {
 	}
 }
 
+func TestStateRefused(t *testing.T) {
+	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
+	vmi := testVMI(t, v1.Pending, ownedByVM)
+	its := StateClaim(vmi, config.Config{})
+	unlabelled, going := its.DeepCopy(), its.DeepCopy()
+	unlabelled.Labels, going.DeletionTimestamp = nil, new(at(0))
+	taken := apierrors.NewAlreadyExists(claims, its.Name)
+	others := "create the claim of the persistent state: PersistentVolumeClaim " + its.Name + " exists already and " +
+		"is not for this VMI's state: it is being deleted, or lacks the label " + vmstate.Prefix
+	for name, tc := range map[string]struct {
+		there *corev1.PersistentVolumeClaim
+		err   error
+		want  string
+	}{
+		"namespace gone":      {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
+		"namespace goes":      {err: terminating()},
+		"made a moment ago":   {err: taken},
+		"is there":            {there: its, err: taken},
+		"another has it":      {there: unlabelled, err: taken, want: others},
+		"it is being deleted": {there: going, err: taken, want: others},
+		"refused":             {err: errors.New("quota"), want: "create the claim of the persistent state: quota"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := View{VMI: vmi, Now: now}
+			step := Step{Status: *vmi.Status.DeepCopy()}
+			err := step.stateRefused(view, tc.there, tc.err)
+			said := ""
+			if c := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceSynchronized); c != nil {
+				said = c.Message
+			}
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || err.Error() != tc.want) ||
+				said != tc.want {
+				t.Errorf("error %v, condition %q", err, said)
+			}
+		})
+	}
+}
+
 func TestAttached(t *testing.T) {
 	pod := attachPod("a", false)
 	const failure = "create attachment pod of volume data: quota"
@@ -80,7 +120,8 @@ func TestAttached(t *testing.T) {
 		"made": {
 			before: v1.VolumeStatus{Reason: ReasonMissingAttachmentPod, Message: messageAttachmentPodIsMissing},
 			want: v1.VolumeStatus{
-				Reason: ReasonAttachmentPodNotReady, Message: "Waiting for attachment pod hp-a to run", HotplugVolume: named,
+				Reason: ReasonAttachmentPodNotReady, Message: "Waiting for attachment pod hp-a to run",
+				HotplugVolume: named,
 			},
 			events: created,
 		},

@@ -23,8 +23,11 @@ type Planned struct {
 	Pod *corev1.Pod
 }
 
-// plan adds the pods that are to be created. That one cannot be planned is said in the VMI's status.
+// plan adds the pods and the claim that are to be created. That a pod cannot be planned is said in the VMI's status.
 func (s *Step) plan(view View) {
+	if s.CreateState {
+		s.State = StateClaim(view.VMI, view.Facts.Config)
+	}
 	guests := Guests(view.VMI, view.Pods)
 	for _, volume := range s.CreateAttachments {
 		s.Attachments = append(s.Attachments,

@@ -95,8 +95,9 @@ type Event struct {
 type Step struct {
 	// AddFinalizer and RemoveFinalizer are about the VMI's own finalizer.
 	AddFinalizer, RemoveFinalizer bool
-	// CreateState asks for the claim of StateClaim().
+	// CreateState asks for the claim of StateClaim(); State is this claim.
 	CreateState bool
+	State       *corev1.PersistentVolumeClaim
 	// AdoptState is the claim to which the persistent state has moved, to be labelled as the state's claim. RetireState
 	// is the claim from which it came, to be removed; or that is ReleaseState, which a user gave: it keeps its data and
 	// only loses its label.
