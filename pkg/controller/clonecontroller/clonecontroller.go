@@ -77,9 +77,9 @@ type Step struct {
 	// AddFinalizer is done alone: its event brings the next step.
 	AddFinalizer   bool
 	CreateSnapshot *v1beta1.VirtualMachineSnapshot
-	// Create are the objects of a copied snapshot; CopyComplete says that all are there, and makes it ready.
+	// Create are the objects of a copied snapshot. Once all are there, Copied has the statuses that make it ready.
 	Create         []client.Object
-	CopyComplete   bool
+	Copied         *Copied
 	CreateRestore  *v1beta1.VirtualMachineRestore
 	DeleteRestore  *v1beta1.VirtualMachineRestore
 	DeleteSnapshot *v1beta1.VirtualMachineSnapshot
@@ -94,6 +94,16 @@ type Step struct {
 	// RemoveFinalizer lets a clone be deleted once nothing of it is left outside its namespace.
 	RemoveFinalizer bool
 	frame.Requeue
+
+	// refused is the status that says what the API server has refused; it is written before the refusal ends the step.
+	refused *clonev1beta1.VirtualMachineCloneStatus
+}
+
+// Copied has the statuses by which the restore controller takes the copy of a snapshot for whole. The content's is
+// written first.
+type Copied struct {
+	Content  v1beta1.VirtualMachineSnapshotContentStatus
+	Snapshot v1beta1.VirtualMachineSnapshotStatus
 }
 
 // SnapshotName and RestoreName return the names of a clone's temporary objects.

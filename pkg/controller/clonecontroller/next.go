@@ -10,13 +10,22 @@ import (
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // Next returns the writes that take a clone from what view shows to its next phase.
 func Next(view View) Step {
-	v, c := &view, view.Clone
+	step := view.next()
+	if len(step.Create) > 0 || step.deletes() {
+		step.RequeueAfter = frame.CatchUp
+	}
+	return step
+}
+
+func (v *View) next() Step {
+	c := v.Clone
 	if c.DeletionTimestamp != nil {
 		return v.end()
 	}
