@@ -36,21 +36,13 @@ func (r *Reconciler) makeRevision(ctx context.Context, p *v1beta1.VirtualMachine
 		Data: data, Revision: p.Generation,
 	}
 	err = r.writes.Create(ctx, revision)
-	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // The pool goes with its namespace.
-	case apierrors.IsAlreadyExists(err):
+	if apierrors.IsAlreadyExists(err) {
+		// Who has the name is a part of the answer.
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(revision), revision); err != nil {
 			return fmt.Errorf("get ControllerRevision: %w", err)
 		}
-		if !metav1.IsControlledBy(revision, p) {
-			return fmt.Errorf("ControllerRevision %q exists and does not belong to this pool; delete it", name)
-		}
-		return nil // The cache has not seen it; its event will come.
-	case err != nil:
-		return fmt.Errorf("create ControllerRevision: %w", err)
 	}
-	return nil
+	return revisionMade(p, revision, err)
 }
 
 // apply does what the step says, and writes the result.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
+
+func TestRevisionMade(t *testing.T) {
+	kind := schema.GroupResource{Resource: "controllerrevisions"}
+	p := newPool(t, "")
+	its, others := &appsv1.ControllerRevision{}, &appsv1.ControllerRevision{}
+	its.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(p, pools.Kind)}
+	its.Name, others.Name = "web-3", "web-3"
+	terminating := apierrors.NewForbidden(kind, "web-3", errors.New("x"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	taken := apierrors.NewAlreadyExists(kind, "web-3")
+	for name, tc := range map[string]struct {
+		there *appsv1.ControllerRevision
+		err   error
+		want  string
+	}{
+		"made":              {its, nil, ""},
+		"namespace goes":    {its, terminating, ""},
+		"made a moment ago": {its, taken, ""},
+		"another's": {
+			others, taken, `ControllerRevision "web-3" exists and does not belong to this pool; delete it`,
+		},
+		"no answer": {its, errors.New("timeout"), "create ControllerRevision: timeout"},
+	} {
+		err := revisionMade(p, tc.there, tc.err)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || err.Error() != tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 func TestOutcome(t *testing.T) {
 	kind := schema.GroupResource{Resource: "virtualmachines"}
