@@ -1,10 +1,8 @@
 package exportcontroller
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"kubevirt.io/api/export/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/frame/frametest"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
@@ -89,45 +85,22 @@ func TestCreated(t *testing.T) {
 // writesOf are what the step of a view writes, in order, where the write of a number is refused.
 func writesOf(t *testing.T, view View, refuse int) []string {
 	t.Helper()
-	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), v1beta1.AddToScheme(kinds)); err != nil {
-		t.Fatal(err)
+	server := frametest.New(t, []func(*runtime.Scheme) error{v1beta1.AddToScheme})
+	server.Refuse(refuse, apierrors.NewForbidden(kind, "x", errors.New("no")))
+	server.Note = func(object client.Object) string {
+		switch object := object.(type) {
+		case *corev1.Service:
+			if identity := identityOf(object); identity != nil {
+				return "certificate in " + identity.Secret
+			}
+		case *v1beta1.VirtualMachineExport:
+			if object.Status != nil {
+				ready := conditions.Find(object.Status.Conditions, v1beta1.ConditionReady)
+				return strings.TrimSuffix(ready.Reason+": "+ready.Message, ": ")
+			}
+		}
+		return ""
 	}
-	var writes []string
-	ask := func(verb string, object client.Object) error {
-		write := verb + " " + reflect.TypeOf(object).Elem().Name() + " " + object.GetName()
-		if service, ok := object.(*corev1.Service); ok && identityOf(service) != nil {
-			write += " (certificate in " + identityOf(service).Secret + ")"
-		}
-		if export, ok := object.(*v1beta1.VirtualMachineExport); ok && export.Status != nil {
-			ready := conditions.Find(export.Status.Conditions, v1beta1.ConditionReady)
-			write += " (" + strings.TrimSuffix(ready.Reason+": "+ready.Message, ": ") + ")"
-		}
-		writes = append(writes, write)
-		if len(writes) == refuse+1 {
-			return apierrors.NewForbidden(kind, "x", errors.New("refused"))
-		}
-		return nil
-	}
-	server := fake.NewClientBuilder().WithScheme(kinds).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-			return ask("create", object)
-		},
-		Delete: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.DeleteOption) error {
-			return ask("delete", object)
-		},
-		Patch: func(
-			_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption,
-		) error {
-			return ask("patch", object)
-		},
-		SubResourcePatch: func(
-			_ context.Context, _ client.Client, sub string, object client.Object, _ client.Patch,
-			_ ...client.SubResourcePatchOption,
-		) error {
-			return ask("patch "+sub+" of", object)
-		},
-	}).Build()
 	r := &Reconciler{Client: server, Recorder: record.NewFakeRecorder(9), writes: frame.NewWrites(server)}
 	view.Export, view.Token = view.Export.DeepCopy(), "token"
 	view.Service, view.Pod = view.Service.DeepCopy(), view.Pod.DeepCopy()
@@ -137,9 +110,9 @@ func writesOf(t *testing.T, view View, refuse int) []string {
 	}
 	step := Next(view)
 	if err := r.apply(t.Context(), view, &step); refuse < 0 && err != nil {
-		t.Errorf("after %q: %v", writes, err)
+		t.Errorf("after %q: %v", server.Writes, err)
 	}
-	return writes
+	return server.Writes
 }
 
 // TestApply: in which order a step is carried out, and what is written still after a write that is refused, as
@@ -158,13 +131,8 @@ func TestApply(t *testing.T) {
 		{"the pod failed", withPod(ofVM(), corev1.PodFailed, false, nil)},
 		{"its time is over", changed(ofVM(), func(v *View) { v.Now = now.Add(24 * time.Hour) })},
 	} {
-		fmt.Fprintln(&out, tc.name)
-		for i, write := range writesOf(t, tc.view, -1) {
-			fmt.Fprintln(&out, "  "+write)
-			if after := writesOf(t, tc.view, i)[i+1:]; len(after) > 0 {
-				fmt.Fprintln(&out, "    refused: "+strings.Join(after, ", "))
-			}
-		}
+		out.WriteString(tc.name + "\n" +
+			frametest.Story(t, func(refuse int) []string { return writesOf(t, tc.view, refuse) }))
 	}
 	golden(t, "writes.golden", out.String())
 }

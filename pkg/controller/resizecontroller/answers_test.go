@@ -1,10 +1,8 @@
 package resizecontroller
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -14,14 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/frame/frametest"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
@@ -125,52 +120,31 @@ func TestResizedOtherwise(t *testing.T) {
 
 // TestApply: what is written, in order, by the answer to the request for more resources.
 func TestApply(t *testing.T) {
+	const asked, said = "patch resize of Pod p", "patch status of VirtualMachineInstance demo"
 	for name, tc := range map[string]struct {
 		answer error
 		want   []string
 		fails  bool
 	}{
-		"the pod grows": {want: []string{"resize Pod p", "status VirtualMachineInstance demo"}},
+		"the pod grows": {want: []string{asked, said}},
 		"its node is too small": {
 			answer: &apierrors.StatusError{ErrStatus: metav1.Status{
 				Reason: metav1.StatusReasonForbidden, Code: 403,
 				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: causeNodeCapacity}}},
 			}},
 			want: []string{
-				"resize Pod p", "create VirtualMachineInstanceMigration", "status VirtualMachineInstance demo",
+				asked, "create VirtualMachineInstanceMigration kubevirt-workload-update-sj0tf812v5", said,
 			},
 		},
 		"a quota": {
 			answer: apierrors.NewBadRequest("no"),
-			want:   []string{"resize Pod p", "status VirtualMachineInstance demo"},
+			want:   []string{asked, said},
 		},
-		"no answer": {answer: errors.New("timeout"), want: []string{"resize Pod p"}, fails: true},
+		"no answer": {answer: errors.New("timeout"), want: []string{asked}, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kinds := runtime.NewScheme()
-			if err := errors.Join(scheme.AddToScheme(kinds), v1.AddToScheme(kinds)); err != nil {
-				t.Fatal(err)
-			}
-			var writes []string
-			kindOf := func(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
-			server := fake.NewClientBuilder().WithScheme(kinds).WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(
-					_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption,
-				) error {
-					writes = append(writes, "create "+kindOf(object))
-					return nil
-				},
-				SubResourcePatch: func(
-					_ context.Context, _ client.Client, sub string, object client.Object, _ client.Patch,
-					_ ...client.SubResourcePatchOption,
-				) error {
-					writes = append(writes, sub+" "+kindOf(object)+" "+object.GetName())
-					if sub == "resize" {
-						return tc.answer
-					}
-					return nil
-				},
-			}).Build()
+			server := frametest.New(t, []func(*runtime.Scheme) error{v1.AddToScheme})
+			server.Refuse(0, tc.answer)
 			r := &Reconciler{Client: server, Recorder: record.NewFakeRecorder(9), writes: frame.NewWrites(server)}
 			vmi := guest(t, "spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4}}}")
 			vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{
@@ -184,8 +158,8 @@ func TestApply(t *testing.T) {
 			if err := r.apply(t.Context(), view, &step); (err != nil) != tc.fails {
 				t.Errorf("error %v", err)
 			}
-			if !slices.Equal(writes, tc.want) {
-				t.Errorf("writes %q, want %q", writes, tc.want)
+			if !slices.Equal(server.Writes, tc.want) {
+				t.Errorf("writes %q, want %q", server.Writes, tc.want)
 			}
 		})
 	}

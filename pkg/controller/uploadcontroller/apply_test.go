@@ -1,11 +1,9 @@
 package uploadcontroller
 
 import (
-	"context"
 	"errors"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,12 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/frame/frametest"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -63,63 +59,49 @@ func TestCreated(t *testing.T) {
 // TestApply: a step's writes, in order, and what is written when the API server refuses the pod.
 func TestApply(t *testing.T) {
 	request := &uploads.Request{ID: "0123456789abcdef", Size: 5, Since: now}
-	earlier := pod(corev1.PodRunning, nil)
+	earlier, planned := pod(corev1.PodRunning, nil), Pod(claimOf(false), request, Facts{})
 	for name, tc := range map[string]struct {
 		refuse bool
 		step   Step
 		want   []string
 	}{
-		"a pod": {step: Step{Create: Pod(claimOf(false), request, Facts{})}, want: []string{"create"}},
-		"is refused": {
-			true, Step{Create: Pod(claimOf(false), request, Facts{})}, []string{"create", "patch is refused"},
-		},
+		"a pod": {step: Step{Create: planned.DeepCopy()}, want: []string{"create Pod " + planned.Name}},
+		"is refused": {true, Step{Create: planned.DeepCopy()}, []string{
+			"create Pod " + planned.Name,
+			`patch PersistentVolumeClaim c (the upload's pod is refused: pods "a" is forbidden: quota, under way)`,
+		}},
 		"an end, and pods of earlier uploads": {
 			step: Step{
 				Delete: []*corev1.Pod{earlier},
 				End:    &uploads.State{Phase: uploads.Cancelled, Message: "done"},
 				Labels: map[string]string{"a": "b"},
 			},
-			want: []string{"delete", "patch done, labels a=b"},
+			want: []string{"delete Pod p", "patch PersistentVolumeClaim c (done, labelled)"},
 		},
 		"a state": {
-			step: Step{Say: &uploads.State{Phase: uploads.Pending, Message: "waits"}}, want: []string{"patch waits"},
+			step: Step{Say: &uploads.State{Phase: uploads.Pending, Message: "waits"}},
+			want: []string{"patch PersistentVolumeClaim c (waits, under way)"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var writes []string
-			server := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-					writes = append(writes, "create")
-					if tc.refuse {
-						return apierrors.NewForbidden(pods, "a", errors.New("quota"))
-					}
-					return nil
-				},
-				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-					writes = append(writes, "delete")
-					return nil
-				},
-				Patch: func(
-					_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch,
-					_ ...client.PatchOption,
-				) error {
-					what := "patch"
-					state := uploads.StateOf(object.GetAnnotations())
-					if strings.Contains(state.Message, "is refused") {
-						what += " is refused"
-					} else {
-						what += " " + state.Message
-					}
-					if object.GetLabels()["a"] == "b" {
-						what += ", labels a=b"
-					}
-					if uploads.RequestOf(object.GetAnnotations()) != nil && state.Message == "done" {
-						what += ", with its request"
-					}
-					writes = append(writes, what)
-					return nil
-				},
-			}).Build()
+			server := frametest.New(t, nil)
+			if tc.refuse {
+				server.Refuse(0, apierrors.NewForbidden(pods, "a", errors.New("quota")))
+			}
+			server.Note = func(object client.Object) string {
+				state := uploads.StateOf(object.GetAnnotations())
+				if state == nil {
+					return ""
+				}
+				note := state.Message
+				if object.GetLabels()["a"] == "b" {
+					note += ", labelled"
+				}
+				if uploads.RequestOf(object.GetAnnotations()) != nil {
+					note += ", under way"
+				}
+				return note
+			}
 			claim := claimOf(false)
 			claim.Annotations = map[string]string{uploads.AnnotationRequest: uploads.Encode(request)}
 			r := &Reconciler{Client: server, writes: frame.NewWrites(server)}
@@ -127,8 +109,8 @@ func TestApply(t *testing.T) {
 			if err := r.apply(t.Context(), view, &tc.step); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(writes, tc.want) {
-				t.Errorf("writes %q, want %q", writes, tc.want)
+			if !slices.Equal(server.Writes, tc.want) {
+				t.Errorf("writes %q, want %q", server.Writes, tc.want)
 			}
 		})
 	}
