@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -302,7 +303,8 @@ func (o *Options) addReconcilers(
 	}
 	vmExports := &exportcontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
-		Suffix: func() string { return utilrand.String(nameSuffix) }, CDI: dataVolumes, Snapshots: volumeSnapshots,
+		Suffix: func() string { return utilrand.String(nameSuffix) }, Token: cryptorand.Text,
+		CDI: dataVolumes, Snapshots: volumeSnapshots,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
 	err = errors.Join(

@@ -4,6 +4,8 @@
 //	Next   decides on a step; it is pure, and tested without an API server
 //	Apply  writes what the step says
 //
+// What an answer of the API server changes of the rest of the step is a pure function, too, in a package's answers.go.
+//
 // Frame calls them: it gets the object, waits for a cache that does not show the last write yet, looks again after
 // a conflict, and forgets an object that is gone. Writes are a reconciler's writes, all of which it remembers.
 //

@@ -3,9 +3,7 @@ package arch
 import (
 	"go/ast"
 	"go/parser"
-	"go/token"
-	"io/fs"
-	"path/filepath"
+	"go/types"
 	"strings"
 	"testing"
 )
@@ -17,6 +15,7 @@ var direct = map[string]string{
 	"pkg/controller/restorecontroller/apply.go: Reconciler.rehearse":        "r.Client.Create",
 	"pkg/controller/snapshotcontroller/content_apply.go: Contents.rehearse": "r.Client.Create",
 	// The answer is no object that the cache has.
+	"pkg/controller/cdi/authorize.go: reviewer.CreateSar":                     "r.writer.Create",
 	"pkg/controller/workloadupdatecontroller/reconciler.go: Reconciler.evict": "r.Client.SubResource.Create",
 	// The pod is read past the cache, which does not have its resources.
 	"pkg/controller/resizecontroller/reconciler.go: Reconciler.resize": "r.Client.SubResource.Patch",
@@ -37,29 +36,20 @@ var verbs = map[string]bool{
 	"Apply": true, "Create": true, "Delete": true, "DeleteAllOf": true, "Patch": true, "Update": true,
 }
 
+// noted is the type whose writes are read back.
+const noted = "github.com/virtkit/virtkit/pkg/frame.Writes"
+
 // TestReconcilersReadTheirWrites keeps what a reconciler writes from being taken for what another wrote, or not seen at
 // all, when the cache does not show it yet: frame.Writes knows.
 func TestReconcilersReadTheirWrites(t *testing.T) {
 	found := map[string]string{}
-	for _, room := range []string{"pkg/controller", "pkg/handler"} {
-		err := filepath.WalkDir(filepath.Join("../..", room), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			for _, declaration := range parsed.Decls {
-				if writes := writesOf(declaration); len(writes) > 0 {
-					where := strings.TrimPrefix(path, "../../") + ": " + nameOf(declaration)
-					found[where] = strings.Join(writes, " ")
+	for _, p := range load(t, "./pkg/controller/...", "./pkg/handler/...").packages {
+		for name, file := range p.files {
+			for _, declaration := range file.Decls {
+				if writes := writesOf(declaration, p.info); len(writes) > 0 {
+					found[name+": "+nameOf(declaration)] = strings.Join(writes, " ")
 				}
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 	for where, writes := range found {
@@ -75,26 +65,90 @@ func TestReconcilersReadTheirWrites(t *testing.T) {
 	}
 }
 
-// writesOf are the calls of clients' methods that write, but for those of a field or variable named writes.
-func writesOf(in ast.Node) []string {
+// writesOf are the methods of clients that write, called or passed on, but for those of frame.Writes. A client's method
+// takes a context first, whatever its name is.
+func writesOf(in ast.Node, info *types.Info) []string {
 	var out []string
 	ast.Inspect(in, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok || len(call.Args) < 2 {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok || !verbs[selector.Sel.Name] {
 			return true
 		}
-		method, ok := call.Fun.(*ast.SelectorExpr)
-		if !ok || !verbs[method.Sel.Name] {
+		method, ok := info.Uses[selector.Sel].(*types.Func)
+		if !ok {
 			return true
 		}
-		on := pathOf(method.X)
-		context, ok := call.Args[0].(*ast.Ident)
-		if ok && context.Name == "ctx" && !strings.HasSuffix("."+strings.ToLower(on), ".writes") {
-			out = append(out, on+"."+method.Sel.Name)
+		signature := method.Signature()
+		if of := signature.Recv(); of == nil || strings.TrimPrefix(types.TypeString(of.Type(), nil), "*") == noted {
+			return true
+		}
+		if in := signature.Params(); in.Len() > 1 && types.TypeString(in.At(0).Type(), nil) == "context.Context" {
+			out = append(out, pathOf(selector))
 		}
 		return true
 	})
 	return out
+}
+
+// TestWritesOf: which uses of a client are found.
+func TestWritesOf(t *testing.T) {
+	program := load(t, "./pkg/controller/uploadcontroller")
+	const text = `package planted
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+)
+
+type reconciler struct {
+	Client client.Client
+	own    *frame.Writes
+	writes client.Client
+}
+
+type both struct{ *frame.Writes }
+
+func (r *reconciler) otherContext(groupCtx context.Context, o client.Object) error {
+	return r.Client.Create(groupCtx, o)
+}
+
+func (r *reconciler) newContext(o client.Object) error { return r.Client.Delete(context.Background(), o) }
+
+func (r *reconciler) fieldOfThatName(ctx context.Context, o client.Object) error { return r.writes.Create(ctx, o) }
+
+func (r *reconciler) passedOn(do func(func(context.Context, client.Object, ...client.CreateOption) error)) {
+	do(r.Client.Create)
+}
+
+func (r *reconciler) status(ctx context.Context, o client.Object) error { return r.Client.Status().Update(ctx, o) }
+
+func (r *reconciler) noted(ctx context.Context, o client.Object) error { return r.own.Create(ctx, o) }
+
+func embedded(ctx context.Context, b both, o client.Object) error { return b.Create(ctx, o) }
+
+func (r *reconciler) reads(ctx context.Context, o client.Object) error {
+	return r.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+}
+`
+	file, err := parser.ParseFile(program.fset, "planted.go", text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := program.check(t, "planted", file)
+	want := map[string]string{
+		"reconciler.otherContext": "r.Client.Create", "reconciler.newContext": "r.Client.Delete",
+		"reconciler.fieldOfThatName": "r.writes.Create", "reconciler.passedOn": "r.Client.Create",
+		"reconciler.status": "r.Client.Status.Update",
+	}
+	for _, declaration := range file.Decls {
+		name := nameOf(declaration)
+		if got := strings.Join(writesOf(declaration, info), " "); got != want[name] {
+			t.Errorf("%s writes by %q, want %q", name, got, want[name])
+		}
+	}
 }
 
 // pathOf is a chain of fields and calls, without arguments.

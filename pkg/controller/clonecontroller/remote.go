@@ -167,10 +167,24 @@ func (v *View) copyObjects() Step {
 		return v.waitFor(waits)
 	}
 	return Step{
-		CopyComplete: true, Status: v.phase(clonev1beta1.RestoreInProgress), Events: []Event{{
+		Copied: v.copied(), Status: v.phase(clonev1beta1.RestoreInProgress), Events: []Event{{
 			corev1.EventTypeNormal, reasonSnapshotReady,
 			fmt.Sprintf("snapshot %s for clone %s is ready to use", v.origin(), v.Clone.Name),
 		}},
+	}
+}
+
+// copied returns the statuses of a copy that is whole: what the snapshot says of the guest is true of the copy.
+func (v *View) copied() *Copied {
+	origin := v.Remote.Origin.Status
+	return &Copied{
+		Content: v1beta1.VirtualMachineSnapshotContentStatus{ReadyToUse: new(true), CreationTime: origin.CreationTime},
+		Snapshot: v1beta1.VirtualMachineSnapshotStatus{
+			Phase: v1beta1.Succeeded, ReadyToUse: new(true), SourceUID: origin.SourceUID,
+			CreationTime:                      origin.CreationTime,
+			Indications:                       origin.Indications, //nolint:staticcheck // KubeVirt fills it in, too
+			VirtualMachineSnapshotContentName: &v.Content.Name,
+		},
 	}
 }
 

@@ -1,12 +1,15 @@
 package exportcontroller
 
 import (
+	"cmp"
+
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/export/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
@@ -87,4 +90,12 @@ func isDisk(spec *v1.VirtualMachineInstanceSpec, claim string) bool {
 		}
 	}
 	return false
+}
+
+// claimOr returns a claim's volume mode, which for one that is not there yet is the snapshot's.
+func claimOr(claim *corev1.PersistentVolumeClaim, backup *snapshotv1beta1.VolumeBackup) *corev1.PersistentVolumeMode {
+	if claim != nil {
+		return claim.Spec.VolumeMode
+	}
+	return cmp.Or(backup.PersistentVolumeClaim.Spec.VolumeMode, new(corev1.PersistentVolumeFilesystem))
 }

@@ -41,14 +41,19 @@ func identityOf(service *corev1.Service) *identity {
 	return &out
 }
 
-// newIdentity makes an authority, which signs one certificate and is forgotten, and the Secret of that.
-func newIdentity(
-	export *v1beta1.VirtualMachineExport, suffix string, now time.Time,
-) (*corev1.Secret, *identity, error) {
+// Issued is a new certificate for an export's Service.
+type Issued struct {
+	// Secret has the certificate, Annotation the Service's that names it.
+	Secret     *corev1.Secret
+	Annotation string
+}
+
+// issue makes an authority, which signs one certificate and is forgotten.
+func issue(export *v1beta1.VirtualMachineExport, suffix string, now time.Time) (*Issued, error) {
 	lifetime := exports.Expiration(export).Sub(now) + slack
 	authority, err := certs.NewAuthority(now, lifetime)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	host := exports.Host(export.Namespace, export.Name)
 	pair, err := authority.Issue(certs.Leaf{
@@ -56,17 +61,22 @@ func newIdentity(
 		DNSNames:   []string{host, host + ".cluster.local", exports.Name(export.Name) + "." + export.Namespace},
 	}, now, lifetime)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	key, err := pair.KeyPEM()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	secret := newSecret(export, exports.Name(export.Name)+"-"+suffix, map[string][]byte{
 		corev1.TLSCertKey: pair.CertificatePEM(), corev1.TLSPrivateKeyKey: key,
 	})
 	secret.Type = corev1.SecretTypeTLS
-	return secret, &identity{Secret: secret.Name, Certificate: string(authority.CertificatePEM())}, nil
+	made := identity{Secret: secret.Name, Certificate: string(authority.CertificatePEM())}
+	text, err := made.encode()
+	if err != nil {
+		return nil, err
+	}
+	return &Issued{Secret: secret, Annotation: text}, nil
 }
 
 // newSecret returns a Secret that goes with an export.

@@ -28,7 +28,10 @@ import (
 
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, export *v1beta1.VirtualMachineExport) (View, error) {
-	view := View{Export: export, Now: r.Now(), Served: r.Snapshots.Served()}
+	view := View{
+		Export: export, Now: r.Now(), Served: r.Snapshots.Served(), Token: r.Token(),
+		Facts: Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy},
+	}
 	if export.DeletionTimestamp != nil {
 		return view, frame.ErrNothing // the garbage collector takes what is the export's
 	}
@@ -58,7 +61,13 @@ func (r *Reconciler) look(ctx context.Context, export *v1beta1.VirtualMachineExp
 		}
 	}
 	if view.Pod == nil && view.VM != nil {
-		err = r.expand(ctx, &view)
+		if err := r.expand(ctx, &view); err != nil {
+			return view, err
+		}
+	}
+	// A certificate is made only for an export that gets it now.
+	if identityOf(view.Service) == nil && Next(view).CreateIdentity {
+		view.Issued, err = issue(export, r.Suffix(), view.Now)
 	}
 	return view, err
 }

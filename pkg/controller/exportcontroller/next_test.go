@@ -44,11 +44,18 @@ func claimOf(name string, phase corev1.PersistentVolumeClaimPhase) Claim {
 
 func bound() Claim { return claimOf("disk", corev1.ClaimBound) }
 
+func testVM() *v1.VirtualMachine {
+	return &v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm"},
+		Spec:       v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}},
+	}
+}
+
 // ofVM is the view of an export of a VM with one claim, of which nothing is there yet.
 func ofVM() View {
 	return View{
 		Export: exportOf(exports.KindVM, "vm"), Now: now, Claims: []Claim{bound()},
-		VM: &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm"}},
+		VM: testVM(),
 	}
 }
 
@@ -94,7 +101,7 @@ func ofSnapshot() View {
 	size := resource.MustParse("2Gi")
 	return View{
 		Export: exportOf(exports.KindSnapshot, "snap"), Now: now, Served: true,
-		VM: &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm"}},
+		VM: testVM(),
 		Snapshot: &snapshotv1beta1.VirtualMachineSnapshot{
 			Status: &snapshotv1beta1.VirtualMachineSnapshotStatus{ReadyToUse: new(true)},
 		},
@@ -149,9 +156,9 @@ func TestNext(t *testing.T) {
 		do, phase, reason, message, more string
 	}{
 		"over": {changed(ofVM(), func(v *View) { v.Now = now.Add(2 * time.Hour) }), "end", "", "", "", ""},
-		"new":  {ofVM(), "token service", "Pending", "Initializing", "", "PVCReady=True PVCBound"},
+		"new":  {ofVM(), "token service identity", "Pending", "Initializing", "", "PVCReady=True PVCBound"},
 		"a token that was given": {
-			given, "service", "Pending", "Initializing", "", "PVCReady=True PVCBound",
+			given, "service identity", "Pending", "Initializing", "", "PVCReady=True PVCBound",
 		},
 		"no identity": {
 			changed(ofVM(), func(v *View) { v.Service = Service(v.Export) }),
@@ -221,7 +228,7 @@ func TestNext(t *testing.T) {
 			"PersistentVolumeClaim ns/disk is in use by pod shell", "",
 		},
 
-		"a claim": {ofClaim(), "token service", "Pending", "Initializing", "", "PVCReady=True PVCBound"},
+		"a claim": {ofClaim(), "token service identity", "Pending", "Initializing", "", "PVCReady=True PVCBound"},
 		"a claim that is served": {
 			withPod(ofClaim(), corev1.PodRunning, true, nil),
 			"token links-without-manifests", "Ready", "PodReady", "", "",
@@ -245,10 +252,10 @@ func TestNext(t *testing.T) {
 
 		"a snapshot": {
 			ofSnapshot(),
-			"token claims1 service", "Pending", "Initializing", "", "VolumesCreated=False NotAllPVCsReady",
+			"token claims1 service identity", "Pending", "Initializing", "", "VolumesCreated=False NotAllPVCsReady",
 		},
 		"a snapshot that is being restored": {
-			restoredTo(corev1.ClaimPending, true), "token service", "Pending", "Initializing", "",
+			restoredTo(corev1.ClaimPending, true), "token service identity", "Pending", "Initializing", "",
 			"VolumesCreated=False NotAllPVCsReady",
 		},
 		"a snapshot that is restored": {
@@ -317,11 +324,11 @@ func doing(step *Step) string {
 		}
 	}
 	add(step.DeleteExport, "end")
-	add(step.CreateToken != "", "token")
+	add(step.CreateToken != nil, "token")
 	add(len(step.CreateClaims) == 1, "claims1")
-	add(step.CreateService, "service")
+	add(step.CreateService != nil, "service")
 	add(step.CreateIdentity, "identity")
-	add(step.CreatePod, "pod")
+	add(step.CreatePod != nil, "pod")
 	add(step.DeletePod, "delete")
 	if step.Status != nil && step.Status.Links != nil {
 		add(step.Status.Links.Internal.Manifests != nil, "links")

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/export/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -138,13 +139,22 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// The certificate is that of the Service, from an authority of its own, and valid as long as the export.
-func TestIdentity(t *testing.T) {
-	export := exportOf(exports.KindClaim, "disk")
-	secret, identity, err := newIdentity(export, "abcde", now)
+// issued is a certificate's Secret, and what the Service says of it.
+func issued(t *testing.T, export *v1beta1.VirtualMachineExport, suffix string) (*corev1.Secret, *identity) {
+	t.Helper()
+	made, err := issue(export, suffix, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	service := Service(export)
+	service.Annotations = map[string]string{identityAnnotation: made.Annotation}
+	return made.Secret, identityOf(service)
+}
+
+// The certificate is that of the Service, from an authority of its own, and valid as long as the export.
+func TestIdentity(t *testing.T) {
+	export := exportOf(exports.KindClaim, "disk")
+	secret, identity := issued(t, export, "abcde")
 	if secret.Name != "virt-export-e-abcde" || identity.Secret != secret.Name ||
 		!metav1.IsControlledBy(secret, export) {
 		t.Errorf("%+v, %+v", secret.ObjectMeta, identity)
@@ -171,10 +181,7 @@ func TestIdentity(t *testing.T) {
 	if _, err := leaf.Verify(late); err == nil {
 		t.Error("it is valid long after the export")
 	}
-	_, other, err := newIdentity(export, "fghij", now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, other := issued(t, export, "fghij")
 	roots = x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(other.Certificate))
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err == nil {

@@ -1,18 +1,12 @@
 package exportcontroller
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
@@ -27,7 +21,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
@@ -45,8 +38,8 @@ type Reconciler struct {
 	Image           string
 	ImagePullPolicy corev1.PullPolicy
 	Now             func() time.Time
-	// Suffix is a random end of a name.
-	Suffix func() string
+	// Suffix is a random end of a name, Token a random secret.
+	Suffix, Token func() string
 	// CDI and Snapshots read and write DataVolumes and VolumeSnapshots, if the cluster has them.
 	CDI       DataVolumes
 	Snapshots VolumeSnapshots
@@ -129,13 +122,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 			return fmt.Errorf("delete pod %s: %w", view.Pod.Name, err)
 		}
 	}
-	if err := r.create(ctx, view, step); err != nil {
-		if !refused(err) {
-			return err
-		}
-		step.RequeueAfter = min(step.RequeueAfter, again)
-		step.Events = nil
-		view.wait(step, exports.ReasonRefused, "%s", err.Error())
+	if err := step.created(&view, r.create(ctx, view, step)); err != nil {
+		return err
 	}
 	if err := frame.PatchStatus(ctx, r.writes, export, &export.Status, step.Status); err != nil {
 		return err
@@ -146,112 +134,51 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	return nil
 }
 
-// refused reports an error that says that a quota or a policy does not let the export have what it needs.
-func refused(err error) bool {
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return false
-	}
-	return frame.Refused(err) || errors.Is(err, errTaken)
-}
-
-// errTaken reports a name that another object has.
-var errTaken = errors.New("the name is taken")
-
 // create makes what is missing, in the order in which one needs the other.
 func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
-	export := view.Export
-	if step.CreateToken != "" {
-		secret := newSecret(export, step.CreateToken, map[string][]byte{names.ExportTokenKey: []byte(rand.Text())})
-		if err := r.writes.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create the token's Secret: %w", err)
-		}
-	}
-	for _, claim := range step.CreateClaims {
-		if err := r.writes.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create claim %s: %w", claim.Name, err)
-		}
-	}
-	service := view.Service
-	if step.CreateService {
-		service = Service(export)
-		switch err := r.writes.Create(ctx, service); {
-		case apierrors.IsAlreadyExists(err):
-			return fmt.Errorf("create Service %s: %w", service.Name, errTaken)
-		case err != nil:
-			return fmt.Errorf("create the Service: %w", err)
-		}
-		step.CreateIdentity = true
-	}
-	if step.CreateIdentity {
-		if err := r.identify(ctx, export, service); err != nil {
+	if secret := step.CreateToken; secret != nil {
+		if err := madeBefore("the token's Secret", r.writes.Create(ctx, secret)); err != nil {
 			return err
 		}
 	}
-	if step.CreatePod {
-		return r.createPod(ctx, view, step)
+	for _, claim := range step.CreateClaims {
+		if err := madeBefore("claim "+claim.Name, r.writes.Create(ctx, claim)); err != nil {
+			return err
+		}
 	}
-	return nil
+	service := view.Service
+	if step.CreateService != nil {
+		service = step.CreateService
+		if err := made("Service", service.Name, r.writes.Create(ctx, service)); err != nil {
+			return err
+		}
+	}
+	if step.CreateIdentity {
+		if err := r.identify(ctx, view.Issued, service); err != nil {
+			return err
+		}
+	}
+	if secret := step.CreateManifests; secret != nil {
+		if err := madeBefore("the manifests' Secret", r.writes.Create(ctx, secret)); err != nil {
+			return err
+		}
+	}
+	if step.CreatePod != nil {
+		return made("pod", step.CreatePod.Name, r.writes.Create(ctx, step.CreatePod))
+	}
+	return step.Failed
 }
 
 // identify gives the export's Service a certificate. One whose name did not get into the Service goes with the export.
-func (r *Reconciler) identify(
-	ctx context.Context, export *v1beta1.VirtualMachineExport, service *corev1.Service,
-) error {
-	secret, identity, err := newIdentity(export, r.Suffix(), r.Now())
-	if err != nil {
-		return err
-	}
-	if err := r.writes.Create(ctx, secret); err != nil {
+func (r *Reconciler) identify(ctx context.Context, issued *Issued, service *corev1.Service) error {
+	if err := r.writes.Create(ctx, issued.Secret); err != nil {
 		return fmt.Errorf("create the certificate's Secret: %w", err)
 	}
-	text, err := identity.encode()
-	if err != nil {
-		return err
-	}
-	err = r.writes.Change(ctx, service, func() {
-		metav1.SetMetaDataAnnotation(&service.ObjectMeta, identityAnnotation, text)
+	err := r.writes.Change(ctx, service, func() {
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, identityAnnotation, issued.Annotation)
 	})
 	if err != nil {
 		return fmt.Errorf("name the certificate in Service %s: %w", service.Name, err)
 	}
 	return nil
-}
-
-func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error {
-	identity := identityOf(view.Service)
-	facts := Facts{
-		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy,
-		Identity: identity.Secret, Token: *step.Status.TokenSecretRef,
-	}
-	if view.VM != nil {
-		asJSON, asYAML, err := Manifests(view, identity.Certificate)
-		if err != nil {
-			return err
-		}
-		// The same content has the same name, so that a pod that is refused again and again leaves one.
-		sum := sha256.Sum256(append([]byte(view.Export.UID), asJSON...))
-		facts.Manifests = exports.Name(view.Export.Name) + "-manifests-" + hex.EncodeToString(sum[:5])
-		secret := newSecret(view.Export, facts.Manifests, map[string][]byte{
-			names.ExportManifestsJSON: asJSON, names.ExportManifestsYAML: asYAML,
-		})
-		if err := r.writes.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create the manifests' Secret: %w", err)
-		}
-	}
-	pod := Pod(view.Export, step.Volumes, facts)
-	switch err := r.writes.Create(ctx, pod); {
-	case apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("create pod %s: %w", pod.Name, errTaken)
-	case err != nil:
-		return fmt.Errorf("create the pod: %w", err)
-	}
-	return nil
-}
-
-// claimOr returns a claim's volume mode, which for one that is not there yet is the snapshot's.
-func claimOr(claim *corev1.PersistentVolumeClaim, backup *snapshotv1beta1.VolumeBackup) *corev1.PersistentVolumeMode {
-	if claim != nil {
-		return claim.Spec.VolumeMode
-	}
-	return cmp.Or(backup.PersistentVolumeClaim.Spec.VolumeMode, new(corev1.PersistentVolumeFilesystem))
 }

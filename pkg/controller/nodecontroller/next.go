@@ -13,10 +13,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 // View is the input of Next.
@@ -39,9 +41,15 @@ type Step struct {
 	// Unschedulable says that new VMs are to be kept off the node, Lose are the VMIs whose state is not known any more,
 	// and Reason says why.
 	Unschedulable bool
-	Lose          []*v1.VirtualMachineInstance
+	Lose          []Lost
 	Reason        string
 	frame.Requeue
+}
+
+// Lost is a VMI whose state is not known any more, and the status that says so.
+type Lost struct {
+	VMI    *v1.VirtualMachineInstance
+	Status v1.VirtualMachineInstanceStatus
 }
 
 // Next decides.
@@ -57,7 +65,9 @@ func Next(view View) Step {
 	}
 	for _, instance := range view.VMIs {
 		if !instance.IsFinal() && instance.Status.Phase != v1.Unknown && vmicontroller.HandedOver(instance) {
-			step.Lose = append(step.Lose, instance)
+			status := *instance.Status.DeepCopy()
+			markUnknown(&status, view.Now)
+			step.Lose = append(step.Lose, Lost{VMI: instance, Status: status})
 		}
 	}
 	return step
@@ -120,4 +130,40 @@ func parseHeartbeat(text string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("annotation %s is not a time: %w", v1.VirtHandlerHeartbeat, err)
 	}
 	return beat, nil
+}
+
+// maxTransitions bounds the phase transitions of a VMI whose node keeps coming and going; the first ones,
+// which show how it started, stay.
+const (
+	maxTransitions   = 32
+	firstTransitions = 8
+)
+
+func recent(
+	all []v1.VirtualMachineInstancePhaseTransitionTimestamp,
+) []v1.VirtualMachineInstancePhaseTransitionTimestamp {
+	if len(all) < maxTransitions {
+		return all
+	}
+	return append(all[:firstTransitions:firstTransitions], all[len(all)-(maxTransitions-firstTransitions)+2:]...)
+}
+
+// markUnknown makes a status say that nothing is known; virt-handler sets all of this again.
+func markUnknown(status *v1.VirtualMachineInstanceStatus, now time.Time) {
+	status.Phase = v1.Unknown
+	status.Reason = vmicontroller.ReasonNodeUnresponsive
+	status.PhaseTransitionTimestamps = append(recent(status.PhaseTransitionTimestamps),
+		v1.VirtualMachineInstancePhaseTransitionTimestamp{
+			Phase:                    v1.Unknown,
+			PhaseTransitionTimestamp: metav1.NewTime(now),
+		})
+	ready := conditions.Find(status.Conditions, v1.VirtualMachineInstanceReady)
+	if ready != nil && ready.Reason != vmicontroller.ReasonNodeUnresponsive {
+		if ready.Status != corev1.ConditionFalse {
+			ready.LastTransitionTime = metav1.NewTime(now)
+		}
+		ready.Status = corev1.ConditionFalse
+		ready.Reason = vmicontroller.ReasonNodeUnresponsive
+		ready.Message = "the node does not answer"
+	}
 }

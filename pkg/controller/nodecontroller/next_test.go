@@ -112,8 +112,12 @@ func TestNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			step := Next(View{Node: c.node, VMIs: vmis, Timeout: 5 * time.Minute, Now: now})
 			var lose []string
-			for _, instance := range step.Lose {
-				lose = append(lose, instance.Name)
+			for _, lost := range step.Lose {
+				lose = append(lose, lost.VMI.Name)
+				if lost.Status.Phase != v1.Unknown || lost.Status.NodeName != "n" ||
+					lost.VMI.Status.Phase == v1.Unknown {
+					t.Errorf("%s becomes %+v, and was %s", lost.VMI.Name, lost.Status, lost.VMI.Status.Phase)
+				}
 			}
 			got := strings.Join(lose, " ")
 			if step.Unschedulable != c.unschedulable || got != c.lose || step.RequeueAfter != c.again {

@@ -22,7 +22,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 // VMIsByNode is the cache's index of VMIs by the node that they are on.
@@ -118,8 +117,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.Unschedulable {
 		errs = append(errs, r.unschedulable(ctx, view.Node, step.Reason))
 	}
-	for _, instance := range step.Lose {
-		errs = append(errs, r.lose(ctx, instance, step.Reason, view.Now))
+	for _, lost := range step.Lose {
+		errs = append(errs, r.lose(ctx, lost, step.Reason))
 	}
 	return errors.Join(errs...)
 }
@@ -135,13 +134,9 @@ func (r *Reconciler) unschedulable(ctx context.Context, node *corev1.Node, reaso
 }
 
 // lose marks a VMI whose phase nobody knows now.
-func (r *Reconciler) lose(
-	ctx context.Context, instance *v1.VirtualMachineInstance, reason string, now time.Time,
-) error {
-	instance = instance.DeepCopy()
-	status := *instance.Status.DeepCopy()
-	markUnknown(&status, now)
-	if err := frame.PatchStatus(ctx, r.writes, instance, &instance.Status, status); err != nil {
+func (r *Reconciler) lose(ctx context.Context, lost Lost, reason string) error {
+	instance := lost.VMI.DeepCopy()
+	if err := frame.PatchStatus(ctx, r.writes, instance, &instance.Status, lost.Status); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -150,40 +145,4 @@ func (r *Reconciler) lose(
 	r.Recorder.Eventf(instance, corev1.EventTypeWarning, vmicontroller.ReasonNodeUnresponsive, "node %s: %s",
 		instance.Status.NodeName, reason)
 	return nil
-}
-
-// maxTransitions bounds the phase transitions of a VMI whose node keeps coming and going; the first ones,
-// which show how it started, stay.
-const (
-	maxTransitions   = 32
-	firstTransitions = 8
-)
-
-func recent(
-	all []v1.VirtualMachineInstancePhaseTransitionTimestamp,
-) []v1.VirtualMachineInstancePhaseTransitionTimestamp {
-	if len(all) < maxTransitions {
-		return all
-	}
-	return append(all[:firstTransitions:firstTransitions], all[len(all)-(maxTransitions-firstTransitions)+2:]...)
-}
-
-// markUnknown makes a status say that nothing is known; virt-handler sets all of this again.
-func markUnknown(status *v1.VirtualMachineInstanceStatus, now time.Time) {
-	status.Phase = v1.Unknown
-	status.Reason = vmicontroller.ReasonNodeUnresponsive
-	status.PhaseTransitionTimestamps = append(recent(status.PhaseTransitionTimestamps),
-		v1.VirtualMachineInstancePhaseTransitionTimestamp{
-			Phase:                    v1.Unknown,
-			PhaseTransitionTimestamp: metav1.NewTime(now),
-		})
-	ready := conditions.Find(status.Conditions, v1.VirtualMachineInstanceReady)
-	if ready != nil && ready.Reason != vmicontroller.ReasonNodeUnresponsive {
-		if ready.Status != corev1.ConditionFalse {
-			ready.LastTransitionTime = metav1.NewTime(now)
-		}
-		ready.Status = corev1.ConditionFalse
-		ready.Reason = vmicontroller.ReasonNodeUnresponsive
-		ready.Message = "the node does not answer"
-	}
 }

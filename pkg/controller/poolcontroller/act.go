@@ -19,7 +19,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/canonical"
-	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
 
@@ -37,74 +36,47 @@ func (r *Reconciler) makeRevision(ctx context.Context, p *v1beta1.VirtualMachine
 		Data: data, Revision: p.Generation,
 	}
 	err = r.writes.Create(ctx, revision)
-	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // The pool goes with its namespace.
-	case apierrors.IsAlreadyExists(err):
+	if apierrors.IsAlreadyExists(err) {
+		// Who has the name is a part of the answer.
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(revision), revision); err != nil {
 			return fmt.Errorf("get ControllerRevision: %w", err)
 		}
-		if !metav1.IsControlledBy(revision, p) {
-			return fmt.Errorf("ControllerRevision %q exists and does not belong to this pool; delete it", name)
-		}
-		return nil // The cache has not seen it; its event will come.
-	case err != nil:
-		return fmt.Errorf("create ControllerRevision: %w", err)
 	}
-	return nil
+	return revisionMade(p, revision, err)
 }
 
 // apply does what the step says, and writes the result.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.MakeRevision {
-		// VMs name it, so that it must be known first. Its event brings the next step.
-		step.RequeueAfter = frame.CatchUp
 		return r.makeRevision(ctx, view.Pool, step.Revision)
 	}
-	after, failure, actErr := r.act(ctx, view, *step)
-	if err := r.writeStatus(ctx, view.Pool, Status(view.Pool, view.Selector, after, failure, r.Now())); err != nil {
+	out := r.act(ctx, view, step)
+	if err := r.writeStatus(ctx, view.Pool, out.status(view, step, r.Now())); err != nil {
 		return err
 	}
-	return actErr
+	return errors.Join(out.errs...)
 }
 
-// act carries a step out and gives the pool's VMs as they are then. The failure says why not all that the step asks for
-// was done; the parts do not wait for each other.
-func (r *Reconciler) act(
-	ctx context.Context, view View, step Step,
-) (after []*v1.VirtualMachine, failure Failure, err error) {
-	var errs []error
-	fails := func(reason string, err error) {
-		if err == nil {
-			return
-		}
-		errs = append(errs, err)
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && failure.Reason == "" {
-			failure = Failure{Reason: reason, Message: err.Error()}
-		}
-	}
-	for _, m := range view.Machines {
-		if !slices.Contains(step.Release, m.VM) {
-			after = append(after, m.VM)
-		}
-	}
-	fails(ReasonFailedScaleIn, r.release(ctx, view.Pool, step.Release))
-	fails(ReasonFailedScaleIn,
-		r.remove(ctx, view.Pool, step.Delete, Preserves(view.Pool), "Deleted VM %s/%s from pool"))
-	fails(ReasonFailedUpdate,
-		r.remove(ctx, view.Pool, step.Heal, false, "Deleted VM %s/%s, which does not start, to make it anew"))
-	fails(ReasonFailedUpdate, r.remove(ctx, view.Pool, step.Replace, false,
+// act carries a step out. Its parts do not wait for each other.
+func (r *Reconciler) act(ctx context.Context, view View, step *Step) outcome {
+	var out outcome
+	out.add(ReasonFailedScaleIn, r.release(ctx, view.Pool, step.Release))
+	out.add(ReasonFailedScaleIn, r.scaleIn(ctx, view.Pool, step))
+	out.add(ReasonFailedUpdate,
+		r.remove(ctx, view.Pool, step.Heal, "Deleted VM %s/%s, which does not start, to make it anew"))
+	out.add(ReasonFailedUpdate, r.remove(ctx, view.Pool, step.Replace,
 		"Deleted VM %s/%s, whose dataVolumeTemplates have changed, to make it anew"))
-	made, err := r.create(ctx, view.Pool, step)
-	fails(ReasonFailedScaleOut, err)
-	fails(ReasonFailedUpdate, batch.SlowStart(len(step.Update),
-		func(i int) error { return r.change(ctx, view, step.Update[i], step.Revision) }))
-	fails(ReasonFailedUpdate,
+	var err error
+	out.made, err = r.create(ctx, view.Pool, step)
+	out.add(ReasonFailedScaleOut, err)
+	out.add(ReasonFailedUpdate, batch.SlowStart(len(step.Update),
+		func(i int) error { return r.change(ctx, view.Pool, step.Update[i]) }))
+	out.add(ReasonFailedUpdate,
 		batch.SlowStart(len(step.Restart), func(i int) error { return r.restart(ctx, view.Pool, step.Restart[i]) }))
-	fails(ReasonFailedUpdate,
+	out.add(ReasonFailedUpdate,
 		batch.SlowStart(len(step.Relabel), func(i int) error { return r.relabel(ctx, step.Relabel[i]) }))
-	fails(ReasonFailedPruning, r.prune(ctx, view, step.Prune))
-	return append(after, made...), failure, errors.Join(errs...)
+	out.add(ReasonFailedPruning, r.prune(ctx, view, step.Prune))
+	return out
 }
 
 // release takes the pool from the owners of VMs.
@@ -126,72 +98,56 @@ func (r *Reconciler) disown(ctx context.Context, object client.Object, owner typ
 	return r.writes.Patch(ctx, object, after)
 }
 
-// remove deletes VMs. The name of one that has DataVolumes is free only when these are gone, too, so that one of its
-// name does not find them.
-func (r *Reconciler) remove(
-	ctx context.Context, p *v1beta1.VirtualMachinePool, machines []*v1.VirtualMachine, preserve bool, says string,
-) error {
-	return batch.SlowStart(len(machines), func(i int) error {
-		machine, options := machines[i], []client.DeleteOption(nil)
-		if preserve {
-			if err := r.preserve(ctx, machine); err != nil {
-				return err
+// scaleIn deletes VMs that are too many, after it has made what is to outlive them independent.
+func (r *Reconciler) scaleIn(ctx context.Context, p *v1beta1.VirtualMachinePool, step *Step) error {
+	const says = "Deleted VM %s/%s from pool"
+	if !step.Preserve {
+		return r.remove(ctx, p, step.Delete, says)
+	}
+	return batch.SlowStart(len(step.Delete), func(i int) error {
+		machine := step.Delete[i]
+		for _, disk := range step.Keep[machine.UID] {
+			if err := r.disown(ctx, disk, machine.UID); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("keep %T %s: %w", disk, disk.GetName(), err)
 			}
-		} else if len(machine.Spec.DataVolumeTemplates) > 0 {
-			options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
 		}
-		deleted, err := r.writes.Delete(ctx, machine, options...)
-		if err != nil {
-			r.Recorder.Eventf(p, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
-				"Error deleting VM %s/%s: %v", machine.Namespace, machine.Name, err)
-			return fmt.Errorf("delete VM %s: %w", machine.Name, err)
-		}
-		if deleted {
-			r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete, says, machine.Namespace,
-				machine.Name)
-		}
-		return nil
+		return r.delete(ctx, p, machine, says)
 	})
 }
 
-// preserve takes a VM from the owners of its DataVolumes and claims, so that they outlive it.
-func (r *Reconciler) preserve(ctx context.Context, machine *v1.VirtualMachine) error {
-	var names []string
-	for i := range machine.Spec.DataVolumeTemplates {
-		names = append(names, machine.Spec.DataVolumeTemplates[i].Name)
+// remove deletes VMs. The name of one that has DataVolumes is free only when these are gone, too, so that one of its
+// name does not find them.
+func (r *Reconciler) remove(
+	ctx context.Context, p *v1beta1.VirtualMachinePool, machines []*v1.VirtualMachine, says string,
+) error {
+	return batch.SlowStart(len(machines), func(i int) error {
+		if len(machines[i].Spec.DataVolumeTemplates) > 0 {
+			return r.delete(ctx, p, machines[i], says, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		}
+		return r.delete(ctx, p, machines[i], says)
+	})
+}
+
+func (r *Reconciler) delete(
+	ctx context.Context, p *v1beta1.VirtualMachinePool, machine *v1.VirtualMachine, says string,
+	options ...client.DeleteOption,
+) error {
+	deleted, err := r.writes.Delete(ctx, machine, options...)
+	if err != nil {
+		r.Recorder.Eventf(p, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
+			"Error deleting VM %s/%s: %v", machine.Namespace, machine.Name, err)
+		return fmt.Errorf("delete VM %s: %w", machine.Name, err)
 	}
-	for i := range machine.Spec.Template.Spec.Volumes {
-		if name := claims.Name(&machine.Spec.Template.Spec.Volumes[i]); name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	for _, name := range names {
-		dv, err := r.CDI.Get(ctx, machine.Namespace, name)
-		if err != nil {
-			return err
-		}
-		if dv != nil && metav1.IsControlledBy(dv, machine) {
-			if err := r.disown(ctx, dv, machine.UID); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("keep DataVolume %s: %w", name, err)
-			}
-		}
-		var volume corev1.PersistentVolumeClaim
-		err = r.Client.Get(ctx, types.NamespacedName{Namespace: machine.Namespace, Name: name}, &volume)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("get claim %s: %w", name, err)
-		}
-		if err == nil && metav1.IsControlledBy(&volume, machine) {
-			if err := r.disown(ctx, &volume, machine.UID); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("keep claim %s: %w", name, err)
-			}
-		}
+	if deleted {
+		r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete, says, machine.Namespace,
+			machine.Name)
 	}
 	return nil
 }
 
 // create makes the VMs that are missing.
 func (r *Reconciler) create(
-	ctx context.Context, p *v1beta1.VirtualMachinePool, step Step,
+	ctx context.Context, p *v1beta1.VirtualMachinePool, step *Step,
 ) (made []*v1.VirtualMachine, err error) {
 	template := pools.TemplateOf(p)
 	results := make([]*v1.VirtualMachine, len(step.Create))
@@ -220,26 +176,19 @@ func (r *Reconciler) create(
 }
 
 // change brings a VM to the pool's template.
-func (r *Reconciler) change(ctx context.Context, view View, m Machine, revision string) error {
-	to := pools.Machine(view.Pool, pools.TemplateOf(view.Pool), m.Ordinal, revision)
-	var from *v1.VirtualMachine
-	before := m.VM.Labels[v1.VirtualMachinePoolRevisionName]
-	if template := view.Revisions[before]; template != nil {
-		from = pools.Machine(view.Pool, template, m.Ordinal, before)
+func (r *Reconciler) change(ctx context.Context, p *v1beta1.VirtualMachinePool, update Update) error {
+	if update.Patch == nil {
+		return update.Err
 	}
-	patch, err := Change(m.VM, from, to)
-	if err != nil || patch == nil {
-		return err
-	}
-	after := m.VM.DeepCopy()
-	if err := r.writes.PatchAs(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	after := update.VM.DeepCopy()
+	if err := r.writes.PatchAs(ctx, after, client.RawPatch(types.MergePatchType, update.Patch)); err != nil {
 		if !apierrors.IsConflict(err) {
-			r.Recorder.Eventf(view.Pool, corev1.EventTypeWarning, ReasonFailedUpdate,
-				"Error updating virtual machine %s/%s: %v", m.VM.Namespace, m.VM.Name, err)
+			r.Recorder.Eventf(p, corev1.EventTypeWarning, ReasonFailedUpdate,
+				"Error updating virtual machine %s/%s: %v", after.Namespace, after.Name, err)
 		}
-		return fmt.Errorf("update VM %s: %w", m.VM.Name, err)
+		return fmt.Errorf("update VM %s: %w", after.Name, err)
 	}
-	r.Recorder.Eventf(view.Pool, corev1.EventTypeNormal, ReasonUpdated, "Updated VM %s/%s", m.VM.Namespace, m.VM.Name)
+	r.Recorder.Eventf(p, corev1.EventTypeNormal, ReasonUpdated, "Updated VM %s/%s", after.Namespace, after.Name)
 	return nil
 }
 

@@ -15,8 +15,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
@@ -33,6 +35,8 @@ type Machine struct {
 	VMI *v1.VirtualMachineInstance
 	// Ordinal is the ordinal in its name, -1 where the name has none.
 	Ordinal int
+	// Disks are the DataVolumes and claims that would go with the VM; read only where they may have to outlive it.
+	Disks []client.Object
 }
 
 // View is the input of Next.
@@ -41,8 +45,8 @@ type View struct {
 	// Selector is the pool's, Machines the VMs that it owns.
 	Selector labels.Selector
 	Machines []Machine
-	// Taken reports a name that another's VM has.
-	Taken func(name string) bool
+	// Taken are the names that VMs of the namespace have; nil unless the pool lacks VMs.
+	Taken map[string]bool
 	// Revisions are the pool's, by name; nil for one that cannot be read.
 	Revisions map[string]*pools.Template
 	// Stored are these as they are kept.
@@ -64,9 +68,12 @@ type Step struct {
 	// Delete are VMs that are too many; Heal and Replace are VMs to be made anew, because they cannot start, or because
 	// the DataVolumes of their template have changed.
 	Delete, Heal, Replace []*v1.VirtualMachine
+	// Preserve says that the disks of the VMs in Delete outlive them, Keep has these by the VM's UID.
+	Preserve bool
+	Keep     map[types.UID][]client.Object
 	// Update are VMs that have another template, Restart are VMs whose guest has, and Relabel are VMs whose guest is as
 	// the template wants it, though it was made from an earlier one.
-	Update           []Machine
+	Update           []Update
 	Restart, Relabel []Machine
 	// Prune are revisions that nothing was made from any more.
 	Prune []string
@@ -81,6 +88,11 @@ func Next(view View) Step {
 		return step
 	}
 	step.Revision, step.MakeRevision = currentRevision(view)
+	if step.MakeRevision {
+		// VMs name it, so that it must be known first. Its event brings the next step.
+		step.RequeueAfter = frame.CatchUp
+		return step
+	}
 	staying := slices.DeleteFunc(slices.Clone(members), func(m Machine) bool { return m.VM.DeletionTimestamp != nil })
 	staying = step.heal(view, staying)
 	staying = step.scale(view, members, staying)
@@ -103,6 +115,15 @@ func (s *Step) release(view View) []Machine {
 	return members
 }
 
+// lacks reports whether a pool has fewer VMs than it asks for.
+func lacks(view View) bool { return len((&Step{}).release(view)) < pools.Replicas(view.Pool) }
+
+// preserves reports whether a pool may have to delete VMs whose disks outlive them.
+func preserves(view View) bool {
+	return Preserves(view.Pool) && !view.Pool.Spec.Paused && view.Pool.DeletionTimestamp == nil &&
+		len((&Step{}).release(view)) > pools.Replicas(view.Pool)
+}
+
 // scale compares numbers. What is being deleted keeps its name until it is gone, so that nothing is made in its place
 // before; the VMs that stay are given.
 func (s *Step) scale(view View, members, staying []Machine) []Machine {
@@ -113,8 +134,14 @@ func (s *Step) scale(view View, members, staying []Machine) []Machine {
 	case len(staying) > want && proactive(view.Pool):
 		chosen := choose(view, staying, scaleInPolicy(view.Pool))
 		chosen = chosen[:min(len(staying)-want, len(chosen), burst)]
+		if s.Preserve = Preserves(view.Pool); s.Preserve {
+			s.Keep = map[types.UID][]client.Object{}
+		}
 		for _, m := range chosen {
 			s.Delete = append(s.Delete, m.VM)
+			if s.Preserve {
+				s.Keep[m.VM.UID] = m.Disks
+			}
 		}
 		staying = slices.DeleteFunc(staying, func(m Machine) bool { return slices.Contains(s.Delete, m.VM) })
 	}
@@ -129,7 +156,7 @@ func free(view View, n int) []int {
 	}
 	var out []int
 	for ordinal := 0; len(out) < n; ordinal++ {
-		if name := pools.Name(view.Pool.Name, ordinal); !used[name] && !view.Taken(name) {
+		if name := pools.Name(view.Pool.Name, ordinal); !used[name] && !view.Taken[name] {
 			out = append(out, ordinal)
 		}
 	}

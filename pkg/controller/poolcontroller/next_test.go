@@ -207,7 +207,11 @@ func (s Step) words() string {
 	say("delete", vms(s.Delete)...)
 	say("heal", vms(s.Heal)...)
 	say("replace", vms(s.Replace)...)
-	say("update", of(s.Update)...)
+	var updates []string
+	for _, update := range s.Update {
+		updates = append(updates, update.VM.Name)
+	}
+	say("update", updates...)
 	say("restart", of(s.Restart)...)
 	say("relabel", of(s.Relabel)...)
 	if s.RequeueAfter > 0 {
@@ -287,7 +291,7 @@ func TestNext(t *testing.T) {
 		"too many, none is also an answer": {spec: "replicas: 0", machines: []string{"web-0"}, want: "delete web-0"},
 
 		// templates
-		"a new template": {machines: all, change: change, want: "revision web-3, update web-2 web-1 web-0"},
+		"a new template": {machines: all, change: change, want: "revision web-3, again in 1s"},
 		"a template that was": {
 			machines: []string{"web-0", "web-1", "web-2"},
 			change: func(p *v1beta1.VirtualMachinePool) {
@@ -397,15 +401,19 @@ func TestNext(t *testing.T) {
 			view := View{
 				Pool: p, Selector: labels.SelectorFromSet(p.Spec.Selector.MatchLabels),
 				Machines: machines(t, tc.machines...),
-				Taken:    func(name string) bool { return name == "web-4" }, Revisions: maps.Clone(revisions), Now: now,
+				Taken:    map[string]bool{"web-4": true}, Revisions: maps.Clone(revisions), Now: now,
 				Shuffle: func(n int, swap func(i, j int)) { // the other way round
 					for i := range n / 2 {
 						swap(i, n-1-i)
 					}
 				},
 			}
-			if got := Next(view).words(); got != tc.want {
+			step := Next(view)
+			if got := step.words(); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			if len(step.Create) > 0 && !lacks(view) {
+				t.Error("VMs are made of which the reconciler would not have looked up whose names are taken")
 			}
 		})
 	}
@@ -428,8 +436,8 @@ func TestPrune(t *testing.T) {
 	p := newPool(t, "")
 	got := Next(View{
 		Pool: p, Selector: labels.Everything(),
-		Machines: machines(t, "web-0", "web-1 guest=2", "web-2 rev=vm guest=labels deleted"),
-		Taken:    func(string) bool { return false }, Revisions: revisions, Now: now,
+		Machines:  machines(t, "web-0", "web-1 guest=2", "web-2 rev=vm guest=labels deleted"),
+		Revisions: revisions, Now: now,
 		Shuffle: func(int, func(i, j int)) {},
 	}).Prune
 	if diff := cmp.Diff([]string{"web-disks", "web-1"}, got); diff != "" {

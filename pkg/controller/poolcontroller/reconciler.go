@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
@@ -153,11 +155,68 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 	if counts || stale {
 		return view, frame.ErrStale
 	}
-	view.Taken = func(name string) bool {
-		var other v1.VirtualMachine
-		return r.Client.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: name}, &other) == nil
+	if preserves(view) {
+		for i := range view.Machines {
+			if view.Machines[i].Disks, err = r.disks(ctx, view.Machines[i].VM); err != nil {
+				return view, err
+			}
+		}
+	}
+	if lacks(view) {
+		if view.Taken, err = r.taken(ctx, p.Namespace); err != nil {
+			return view, err
+		}
 	}
 	return view, r.revisions(ctx, &view)
+}
+
+// disks returns the DataVolumes and claims that a VM controls.
+func (r *Reconciler) disks(ctx context.Context, machine *v1.VirtualMachine) ([]client.Object, error) {
+	var disks []client.Object
+	for _, name := range diskNames(machine) {
+		dv, err := r.CDI.Get(ctx, machine.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if dv != nil && metav1.IsControlledBy(dv, machine) {
+			disks = append(disks, dv)
+		}
+		claim, err := frame.Found(ctx, r.Client, machine.Namespace, name, &corev1.PersistentVolumeClaim{})
+		if err != nil {
+			return nil, err
+		}
+		if claim != nil && metav1.IsControlledBy(claim, machine) {
+			disks = append(disks, claim)
+		}
+	}
+	return disks, nil
+}
+
+// diskNames returns the names of the DataVolumes and claims that a VM makes or uses.
+func diskNames(machine *v1.VirtualMachine) []string {
+	var names []string
+	for i := range machine.Spec.DataVolumeTemplates {
+		names = append(names, machine.Spec.DataVolumeTemplates[i].Name)
+	}
+	for i := range machine.Spec.Template.Spec.Volumes {
+		if name := claims.Name(&machine.Spec.Template.Spec.Volumes[i]); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// taken returns the names of a namespace's VMs.
+func (r *Reconciler) taken(ctx context.Context, namespace string) (map[string]bool, error) {
+	var machines v1.VirtualMachineList
+	if err := r.Client.List(ctx, &machines, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list VMs of the namespace: %w", err)
+	}
+	out := make(map[string]bool, len(machines.Items))
+	for i := range machines.Items {
+		out[machines.Items[i].Name] = true
+	}
+	return out, nil
 }
 
 // instance returns a VM's VMI, nil when it has none.

@@ -15,6 +15,26 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
 
+// Update is a VM that is to be brought to its pool's template.
+type Update struct {
+	VM *v1.VirtualMachine
+	// Patch does so, nil when there is nothing to write; Err is why there is none.
+	Patch []byte
+	Err   error
+}
+
+// updated returns how a VM gets to its pool's template, which has the name revision.
+func updated(view View, m Machine, revision string) Update {
+	to := pools.Machine(view.Pool, pools.TemplateOf(view.Pool), m.Ordinal, revision)
+	var from *v1.VirtualMachine
+	before := m.VM.Labels[v1.VirtualMachinePoolRevisionName]
+	if template := view.Revisions[before]; template != nil {
+		from = pools.Machine(view.Pool, template, m.Ordinal, before)
+	}
+	patch, err := Change(m.VM, from, to)
+	return Update{VM: m.VM, Patch: patch, Err: err}
+}
+
 // update brings VMs to the pool's template: the VM first, at once, since that disturbs nobody, and then its guest by a
 // restart, never more of them away at a time than maxUnavailable says.
 func (s *Step) update(view View, staying []Machine) {
@@ -30,7 +50,7 @@ func (s *Step) update(view View, staying []Machine) {
 		case old && restarts && fresh:
 			disturb = append(disturb, m)
 		case old:
-			s.Update = append(s.Update, m)
+			s.Update = append(s.Update, updated(view, m, s.Revision))
 		case !restarts || !life.Staying(m.VMI) || len(m.VM.Status.StateChangeRequests) > 0:
 		case guestOutdated(view, m):
 			if restartable(m.VM) {

@@ -65,13 +65,15 @@ type View struct {
 	Selector labels.Selector
 	// VMIs are the set's, including those that it is about to adopt.
 	VMIs []*v1.VirtualMachineInstance
-	// Adopt and Release are as in Claimed.
+	// Adopt and Release are as in Claimed; none for a set that the API server does not have any more.
 	Adopt, Release []*v1.VirtualMachineInstance
 	Now            time.Time
 }
 
 // Step holds what to write; the zero Step writes nothing.
 type Step struct {
+	// Adopt are VMIs that get the set as their owner, Release are VMIs that lose it.
+	Adopt, Release []*v1.VirtualMachineInstance
 	// Create is the number of VMIs to make.
 	Create int
 	// Delete are VMIs that are too many, Replace VMIs that have ended.
@@ -79,9 +81,9 @@ type Step struct {
 	frame.Requeue
 }
 
-// Next decides. Nothing is done for a set that is paused or being deleted.
+// Next decides. For a set that is paused or being deleted nothing is made or deleted.
 func Next(view View) Step {
-	var step Step
+	step := Step{Adopt: view.Adopt, Release: view.Release}
 	if view.Set.Spec.Paused || view.Set.DeletionTimestamp != nil {
 		return step
 	}

@@ -196,7 +196,14 @@ func TestNext(t *testing.T) {
 			if tc.change != nil {
 				tc.change(set)
 			}
-			got := Next(View{Set: set, VMIs: members(tc.vmis...), Now: now})
+			view := View{
+				Set: set, VMIs: members(tc.vmis...), Now: now,
+				Adopt: members("free orphan"), Release: members("changed other"),
+			}
+			got := Next(view)
+			if namesOf(got.Adopt) != "free" || namesOf(got.Release) != "changed" {
+				t.Errorf("adopt %q, release %q", namesOf(got.Adopt), namesOf(got.Release))
+			}
 			if got.Create != tc.create || namesOf(got.Delete) != tc.delete || namesOf(got.Replace) != tc.replace ||
 				got.RequeueAfter != tc.again {
 				t.Errorf("create %d, delete %q, replace %q, again after %s", got.Create, namesOf(got.Delete),

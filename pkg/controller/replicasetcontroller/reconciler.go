@@ -2,13 +2,11 @@ package replicasetcontroller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -136,35 +134,32 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 	}, nil
 }
 
-// apply writes owner references, does what the step says, and writes the result.
+// apply does what the step says, owner references first, and writes the result.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
-	set := view.Set
-	if err := r.claim(ctx, view); err != nil {
+	if err := r.claim(ctx, view.Set, step); err != nil {
 		return err
 	}
-	made, failure, actErr := r.act(ctx, set, *step)
-	mine := slices.DeleteFunc(slices.Concat(view.VMIs, made),
-		func(instance *v1.VirtualMachineInstance) bool { return r.writes.Deleted(instance) })
-	if err := r.writeStatus(ctx, set, Status(set, view.Selector, mine, failure, r.Now())); err != nil {
+	out := r.act(ctx, view.Set, *step)
+	if err := r.writeStatus(ctx, view.Set, out.status(view, r.writes.Deleted, r.Now())); err != nil {
 		return err
 	}
-	return actErr
+	return out.err
 }
 
 // claim writes owner references.
-func (r *Reconciler) claim(ctx context.Context, view View) error {
-	for _, instance := range view.Adopt {
+func (r *Reconciler) claim(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step *Step) error {
+	for _, instance := range step.Adopt {
 		after := instance.DeepCopy()
 		after.OwnerReferences = append(after.OwnerReferences,
-			*metav1.NewControllerRef(view.Set, v1.VirtualMachineInstanceReplicaSetGroupVersionKind))
+			*metav1.NewControllerRef(set, v1.VirtualMachineInstanceReplicaSetGroupVersionKind))
 		if err := r.writes.Patch(ctx, instance, after); err != nil {
 			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
 		}
 	}
-	for _, instance := range view.Release {
+	for _, instance := range step.Release {
 		after := instance.DeepCopy()
 		after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return o.UID == view.Set.UID
+			return o.UID == set.UID
 		})
 		if err := r.writes.Patch(ctx, instance, after); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("release VMI %s: %w", instance.Name, err)
@@ -173,12 +168,11 @@ func (r *Reconciler) claim(ctx context.Context, view View) error {
 	return nil
 }
 
-// act carries a step out. made are the new VMIs; failure says why not all that the step asks for was done.
-func (r *Reconciler) act(
-	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step Step,
-) (made []*v1.VirtualMachineInstance, failure Failure, err error) {
+// act makes and deletes what a step says.
+func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step Step) outcome {
+	var out outcome
 	results := make([]*v1.VirtualMachineInstance, step.Create)
-	err = batch.SlowStart(step.Create, func(i int) error {
+	err := batch.SlowStart(step.Create, func(i int) error {
 		instance := Instance(set)
 		if err := r.writes.CreateCounted(ctx, set, instance, r.Now()); err != nil {
 			return err
@@ -188,21 +182,15 @@ func (r *Reconciler) act(
 			"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
 		return nil
 	})
-	made = slices.DeleteFunc(results, func(instance *v1.VirtualMachineInstance) bool { return instance == nil })
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return made, Failure{}, nil // The set goes with its namespace.
+	if !out.created(results, err) {
+		return out
 	}
 	if err != nil {
-		failure = Failure{Reason: ReasonFailedCreate, Message: err.Error()}
 		r.Recorder.Eventf(set, corev1.EventTypeWarning, ReasonFailedCreate,
 			"Error creating virtual machine instance: %v", err)
-		err = fmt.Errorf("create VMI: %w", err)
 	}
-	deletion := r.remove(ctx, set, slices.Concat(step.Delete, step.Replace))
-	if deletion != nil && failure.Reason == "" {
-		failure = Failure{Reason: ReasonFailedDelete, Message: deletion.Error()}
-	}
-	return made, failure, errors.Join(err, deletion)
+	out.deleted(r.remove(ctx, set, slices.Concat(step.Delete, step.Replace)))
+	return out
 }
 
 // remove deletes VMIs.

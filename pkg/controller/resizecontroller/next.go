@@ -20,9 +20,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
@@ -324,23 +322,4 @@ func (s *Step) set(view View, reason, message string) {
 			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 		}, view.Now)
 	}
-}
-
-// causeNodeCapacity is the cause that the API server (since 1.36) gives when a pod would need more than its node has;
-// Kubernetes' plugin/pkg/admission/podresize.
-const causeNodeCapacity metav1.CauseType = "NodeCapacity"
-
-// refuse records why the API server does not let the pod have what it should have. The API server knows the size of the
-// node. A pod that would have become smaller keeps what it has.
-func (s *Step) refuse(view View, err error) {
-	if !grows(view.VMI, cpus) && !grows(view.VMI, memory) {
-		return
-	}
-	if apierrors.HasStatusCause(err, causeNodeCapacity) {
-		s.move(view, err.Error())
-		return
-	}
-	s.set(view, sizing.ReasonPodResizeRefused,
-		"Pod "+view.Pod.Name+" cannot grow on node "+view.Pod.Spec.NodeName+": "+err.Error()+".")
-	s.RequeueAfter = again
 }

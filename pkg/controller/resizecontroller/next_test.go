@@ -1,19 +1,15 @@
 package resizecontroller
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -242,73 +238,6 @@ func TestNext(t *testing.T) {
 				if next := Next(view); len(next.Status.Conditions) != len(step.Status.Conditions) {
 					t.Errorf("a second look: %+v", next.Status.Conditions)
 				}
-			}
-		})
-	}
-}
-
-func TestRefuse(t *testing.T) {
-	refusal := func(text string, causes ...metav1.StatusCause) error {
-		err := apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New(text))
-		err.ErrStatus.Details.Causes = causes
-		return fmt.Errorf("patch: %w", err)
-	}
-	capacity := refusal("too large", metav1.StatusCause{Type: causeNodeCapacity})
-	const begin = `Pod p cannot grow on node node1: patch: pods "p" is forbidden: `
-	for name, tc := range map[string]struct {
-		err             error
-		migratable      corev1.ConditionStatus
-		reason, message string
-		migrate         bool
-		again           time.Duration
-	}{
-		"the node is too small": {
-			err: capacity, migratable: corev1.ConditionTrue, migrate: true,
-			reason: sizing.ReasonNoRoom, message: begin + "too large. The guest moves to a pod of the size.",
-		},
-		"and the guest cannot move": {
-			err: capacity, migratable: corev1.ConditionFalse, again: again, reason: sizing.ReasonRestart,
-			message: begin + "too large. Cannot migrate VMI, Reason: HostDevice, Message: it has one.",
-		},
-		"a quota": {
-			err: refusal("exceeded quota"), migratable: corev1.ConditionTrue, again: again,
-			reason: sizing.ReasonPodResizeRefused, message: begin + "exceeded quota.",
-		},
-		"another sentence about it": {
-			err:        refusal("not allocatable", metav1.StatusCause{Type: "UnsupportedPlatform"}),
-			migratable: corev1.ConditionTrue, again: again,
-			reason: sizing.ReasonPodResizeRefused, message: begin + "not allocatable.",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			vmi := guest(t, "spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4}}}")
-			vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
-				Type: v1.VirtualMachineInstanceIsMigratable, Status: tc.migratable, Reason: "HostDevice",
-				Message: "it has one",
-			}}
-			view := View{
-				VMI: vmi, Pod: pod(t, containerOf(small, small)+"]}"), Now: now,
-				Want: requirements(t, "requests: "+large),
-			}
-			step := Next(view)
-			if step.Resize == nil {
-				t.Fatal("the API server is not asked")
-			}
-			step.refuse(view, tc.err)
-			view.VMI.Status = step.Status
-			c := sizing.Resizing(view.VMI, cpus)
-			if c == nil || c.Reason != tc.reason || c.Message != tc.message || (step.Migrate != "") != tc.migrate ||
-				step.RequeueAfter != tc.again {
-				t.Errorf("%+v, migrate %q, again %s", c, step.Migrate, step.RequeueAfter)
-			}
-			// virt-controller starts anew and knows what the condition says.
-			if tc.reason != sizing.ReasonNoRoom {
-				return
-			}
-			next := Next(view)
-			if again := conditions.Find(next.Status.Conditions, cpus); *again != *c || next.Migrate != step.Migrate ||
-				next.Resize != nil {
-				t.Errorf("later: %+v, migrate %q, resize %v", again, next.Migrate, next.Resize)
 			}
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -137,13 +136,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 // apply does what the step says: what is being done is said first, so that nobody takes it for nothing.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.Resize != nil {
-		err := r.resize(ctx, view.Pod, *step.Resize)
-		switch {
-		case err == nil:
-		case frame.Refused(err) || apierrors.IsMethodNotSupported(err):
-			step.refuse(view, err)
-		default:
-			return fmt.Errorf("resize pod %s: %w", view.Pod.Name, err)
+		if err := step.resized(view, r.resize(ctx, view.Pod, *step.Resize)); err != nil {
+			return err
 		}
 	}
 	if step.Migrate != "" {

@@ -32,13 +32,15 @@ type View struct {
 	// Pod is the upload's, nil for none; Others are the claim's of earlier uploads.
 	Pod    *corev1.Pod
 	Others []*corev1.Pod
-	Now    time.Time
+	// Facts hold what a pod for the upload depends on besides.
+	Facts Facts
+	Now   time.Time
 }
 
 // Step holds what to do; the zero Step does nothing.
 type Step struct {
-	// Create asks for the upload's pod.
-	Create bool
+	// Create is the upload's pod, to be created.
+	Create *corev1.Pod
 	// Delete are pods to be deleted.
 	Delete []*corev1.Pod
 	// Say is the claim's state as it should be while the upload is under way; End is its last one.
@@ -72,7 +74,7 @@ func Next(view View) Step {
 		step.end(view, uploads.State{Phase: uploads.Failed, Message: message, Intact: true})
 	case len(view.Others) > 0: // they may still write
 	case view.Pod == nil:
-		step.Create = true
+		step.Create = Pod(view.Claim, view.Request, view.Facts)
 	case view.Pod.Status.Phase == corev1.PodPending:
 		step.say(view, waits(view.Pod))
 		step.RequeueAfter = max(startLimit-view.Now.Sub(request.Since), 0) + time.Second

@@ -142,9 +142,9 @@ func TestNext(t *testing.T) {
 			if step.End != nil {
 				end, message, intact = step.End.Phase, step.End.Message, step.End.Intact
 			}
-			if step.Create != test.create || len(step.Delete) != test.deletes || said != test.say || end != test.end ||
-				!strings.Contains(message, test.message) || intact != test.intact {
-				t.Errorf("create %t, delete %d, say %q, end %q %q intact %t", step.Create, len(step.Delete), said, end,
+			if (step.Create != nil) != test.create || len(step.Delete) != test.deletes || said != test.say ||
+				end != test.end || !strings.Contains(message, test.message) || intact != test.intact {
+				t.Errorf("create %v, delete %d, say %q, end %q %q intact %t", step.Create, len(step.Delete), said, end,
 					message, intact)
 			}
 			if test.view.Request != nil && (len(step.Labels) > 0) != (end == uploads.Succeeded) {

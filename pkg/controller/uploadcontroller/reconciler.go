@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +59,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 func (r *Reconciler) look(ctx context.Context, claim *corev1.PersistentVolumeClaim) (View, error) {
 	view := View{
 		Claim: claim, Request: uploads.RequestOf(claim.Annotations), State: uploads.StateOf(claim.Annotations),
-		Now: r.Now(),
+		Facts: Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy}, Now: r.Now(),
 	}
 	if view.Request == nil && view.State == nil {
 		return view, frame.ErrNothing // most claims
@@ -91,8 +90,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 			return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 		}
 	}
-	if step.Create {
-		if err := r.create(ctx, view, step); err != nil {
+	if step.Create != nil {
+		if err := step.created(view, r.writes.Create(ctx, step.Create)); err != nil {
 			return err
 		}
 	}
@@ -111,22 +110,4 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		})
 	}
 	return nil
-}
-
-// create makes the pod. That a quota or a policy refuses it is the state of the upload, and tried again.
-func (r *Reconciler) create(ctx context.Context, view View, step *Step) error {
-	pod := Pod(view.Claim, view.Request, Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy})
-	err := r.writes.Create(ctx, pod)
-	switch {
-	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil
-	case apierrors.IsAlreadyExists(err): // its event comes, unless it is another owner's
-		step.RequeueAfter = again
-		return nil
-	case frame.Refused(err):
-		step.say(view, "the upload's pod is refused: "+err.Error())
-		step.RequeueAfter = again
-		return nil
-	}
-	return fmt.Errorf("create the upload's pod: %w", err)
 }

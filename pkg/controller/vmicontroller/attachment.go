@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -239,7 +238,7 @@ func (r *Reconciler) noteUnnamed(vmi types.UID, volume string, pod *corev1.Pod) 
 	made.(map[string]*corev1.Pod)[volume] = pod
 }
 
-// applyAttachments deletes and makes attachment pods, and puts those made into the step's status.
+// applyAttachments deletes and makes attachment pods.
 func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
 	var errs []error
 	for _, pod := range step.DeleteAttachments {
@@ -253,27 +252,13 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 		}
 	}
 	for _, planned := range step.Attachments {
-		volume, pod := planned.For, planned.Pod
-		status := &step.Status.VolumeStatus[slices.IndexFunc(step.Status.VolumeStatus,
-			func(s v1.VolumeStatus) bool { return s.Name == volume })]
-		if err := r.writes.Create(ctx, pod); err != nil {
-			message := fmt.Sprintf("create attachment pod of volume %s: %v", volume, err)
-			if status.Message != message {
-				step.Events = append(step.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
-			}
-			if status.Reason == ReasonMissingAttachmentPod {
-				status.Message = message
-			}
-			errs = append(errs, errors.New(message))
-			continue
+		err := r.writes.Create(ctx, planned.Pod)
+		if err == nil {
+			r.noteUnnamed(view.VMI.UID, planned.For, planned.Pod)
 		}
-		r.noteUnnamed(view.VMI.UID, volume, pod)
-		status.HotplugVolume = &v1.HotplugVolumeStatus{AttachPodName: pod.Name, AttachPodUID: pod.UID}
-		if status.Reason == ReasonMissingAttachmentPod {
-			status.Reason, status.Message = ReasonAttachmentPodNotReady,
-				fmt.Sprintf(messageWaitingForAttachment, pod.Name)
+		if err = step.attached(planned.For, planned.Pod, err); err != nil {
+			errs = append(errs, err)
 		}
-		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, attachmentCreated, pod.Name, volume)
 	}
 	return errors.Join(errs...)
 }

@@ -23,8 +23,11 @@ type Planned struct {
 	Pod *corev1.Pod
 }
 
-// plan adds the pods that are to be created. That one cannot be planned is said in the VMI's status.
+// plan adds the pods and the claim that are to be created. That a pod cannot be planned is said in the VMI's status.
 func (s *Step) plan(view View) {
+	if s.CreateState {
+		s.State = StateClaim(view.VMI, view.Facts.Config)
+	}
 	guests := Guests(view.VMI, view.Pods)
 	for _, volume := range s.CreateAttachments {
 		s.Attachments = append(s.Attachments,
@@ -63,16 +66,12 @@ func (r *Reconciler) lookAtFacts(ctx context.Context, view *View) error {
 func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, planned Planned) error {
 	creator := Creator{Writes: r.writes, Live: r.Live, Created: r.Created}
 	err := creator.CreatePod(ctx, view.VMI, planned.For, planned.Pod)
-	switch {
-	case err == nil:
+	if err == nil {
 		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
 			"Created virtual machine pod %s", planned.Pod.Name)
 		return nil
-	case errors.Is(err, ErrRecorded) || apierrors.IsNotFound(err) ||
-		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // The cache is stale, or the namespace is going, and the VMI with it.
 	}
-	return step.cannotCreate(view, "create pod", err)
+	return step.podRefused(view, err)
 }
 
 // ErrRecorded says that the VMI has a pod of that name already, which the cache does not show yet.

@@ -95,8 +95,9 @@ type Event struct {
 type Step struct {
 	// AddFinalizer and RemoveFinalizer are about the VMI's own finalizer.
 	AddFinalizer, RemoveFinalizer bool
-	// CreateState asks for the claim of StateClaim().
+	// CreateState asks for the claim of StateClaim(); State is this claim.
 	CreateState bool
+	State       *corev1.PersistentVolumeClaim
 	// AdoptState is the claim to which the persistent state has moved, to be labelled as the state's claim. RetireState
 	// is the claim from which it came, to be removed; or that is ReleaseState, which a user gave: it keeps its data and
 	// only loses its label.
@@ -335,19 +336,6 @@ func (s *Step) finish(view View, phase v1.VirtualMachineInstancePhase, reason, m
 	s.Status.Reason = reason
 	conditions.Remove(&s.Status.Conditions, corev1.PodScheduled)
 	conditions.Set(&s.Status.Conditions, notReady(reason, message), view.Now)
-}
-
-// cannotCreate records in the status of a VMI that has no pod yet what cannot be made for it.
-func (s *Step) cannotCreate(view View, what string, err error) error {
-	message := fmt.Sprintf("%s: %v", what, err)
-	old := conditions.Find(s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
-	if old == nil || old.Message != message {
-		s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
-	}
-	setPhase(&s.Status, v1.Pending, view.Now)
-	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
-	conditions.Set(&s.Status.Conditions, notSynchronized(ReasonFailedCreate, message), view.Now)
-	return fmt.Errorf("%s: %w", what, err)
 }
 
 // podOver returns why a pod has ended.

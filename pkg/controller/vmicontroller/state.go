@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -140,30 +141,25 @@ func lookAtState(
 	return nil
 }
 
-// createState makes the claim of the VMI's persistent state. That it cannot be made is said in the VMI's status.
+// createState makes the claim of the VMI's persistent state. Whose claim has the name, when it is taken, is a part of
+// the answer.
 func (r *Reconciler) createState(ctx context.Context, view View, step *Step) error {
-	claim := StateClaim(view.VMI, r.Config())
+	claim := step.State
 	err := r.writes.Create(ctx, claim)
+	var there *corev1.PersistentVolumeClaim
 	switch {
 	case err == nil:
 		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
 			"Created PersistentVolumeClaim %s for the persistent state", claim.Name)
 		return nil
-	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // The namespace is going, and the VMI with it.
 	case apierrors.IsAlreadyExists(err):
-		var existing corev1.PersistentVolumeClaim
-		if err := client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing)); err != nil {
-			return fmt.Errorf("get claim %s: %w", claim.Name, err)
+		var readErr error
+		there, readErr = frame.Found(ctx, r.Client, claim.Namespace, claim.Name, &corev1.PersistentVolumeClaim{})
+		if readErr != nil {
+			return readErr
 		}
-		if existing.UID == "" || stateClaim(view.VMI, []*corev1.PersistentVolumeClaim{&existing}) != nil {
-			return nil // The cache had not seen it; its event makes another pass.
-		}
-		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being "+
-			"deleted, or lacks the label %s", claim.Name, vmstate.Prefix)
-		return step.cannotCreate(view, "create the claim of the persistent state", err)
 	}
-	return step.cannotCreate(view, "create the claim of the persistent state", err)
+	return step.stateRefused(view, there, err)
 }
 
 // lookAtMovedState adds the claims from and to which the VMI's state has moved to its others.
