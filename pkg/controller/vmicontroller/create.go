@@ -25,7 +25,7 @@ type Planned struct {
 
 // plan adds the pods that are to be created. That one cannot be planned is said in the VMI's status.
 func (s *Step) plan(view View) {
-	guests := Guests(view.VMI, view.Pods)
+	guests := life.Guests(view.VMI, view.Pods)
 	for _, volume := range s.CreateAttachments {
 		s.Attachments = append(s.Attachments,
 			Planned{volume, Attachment(view.VMI, []string{volume}, guests, view.Facts)})
@@ -140,6 +140,5 @@ func (c Creator) known(ctx context.Context, vmi *v1.VirtualMachineInstance, pod 
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(vmi), &current); err != nil {
 		return false, fmt.Errorf("get VirtualMachineInstance %s: %w", vmi.Name, err)
 	}
-	_, recorded := current.Status.ActivePods[pod.UID]
-	return recorded, nil
+	return life.Recorded(&current, pod), nil
 }

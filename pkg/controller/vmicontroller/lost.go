@@ -59,7 +59,7 @@ func (s *Step) watchOver(view View) {
 		if s.fenced(view, bearer) {
 			return
 		}
-		if Guests(view.VMI, view.Pods) != nil {
+		if life.Guests(view.VMI, view.Pods) != nil {
 			s.gate(view)
 			s.plug(view)
 			s.leave(view)

@@ -1,6 +1,6 @@
-// Package life says whether a VMI has a guest that lives, or is to stay, whether a pod has ended or stays (pods.go),
-// and which statuses of a VM are bad ones (statuses.go). A component that means more by "it runs" checks the rest
-// itself. It is pure.
+// Package life says whether a VMI has a guest that lives, or is to stay, whether a pod has ended or stays (pods.go)
+// and whether it is a VMI's own (launchers.go), and which statuses of a VM are bad ones (statuses.go). A component that
+// means more by "it runs" checks the rest itself. It is pure.
 package life
 
 import v1 "kubevirt.io/api/core/v1"
