@@ -253,13 +253,13 @@ func (e *explanation) handler(node *corev1.Node) {
 	object := "daemonset/" + names.VirtHandler
 	logs := "kubectl -n " + names.Namespace + " logs -l kubevirt.io=" + names.VirtHandler +
 		" --field-selector spec.nodeName=" + node.Name
-	for _, pod := range e.component(names.VirtHandler) {
+	for _, pod := range life.Component(e.Stack, names.VirtHandler) {
 		if pod.Spec.NodeName != node.Name {
 			continue
 		}
-		if !ready(pod) {
+		if !life.PodReady(pod) {
 			e.add(rankNode, LayerNode, object, Broken, "HandlerNotReady",
-				"virt-handler of node "+node.Name+" is not ready: "+trouble(pod)+
+				"virt-handler of node "+node.Name+" is not ready: "+life.PodTrouble(pod)+
 					"; without it no guest of the node is started or reached", logs)
 		} else if beat, ok := heartbeat(node); ok && e.Now.Sub(beat) > heartbeatLimit {
 			e.add(rankNode, LayerNode, object, Broken, "HandlerSilent",
