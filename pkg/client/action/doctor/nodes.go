@@ -67,7 +67,7 @@ func (e *examination) kubelet(node *corev1.Node) {
 				message = "the node has no pod network (CNI): " + c.Message
 			}
 			fixes := []string{describe}
-			if c.Status == corev1.ConditionUnknown && !fencing.OutOfService(node) {
+			if fencing.Silent(node) != nil && !fencing.Fenced(node) {
 				fixes = append(fixes,
 					"when the machine is off for certain, so that its VMs start elsewhere: "+
 						fencing.TaintCommand(node.Name))

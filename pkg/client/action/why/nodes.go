@@ -221,7 +221,7 @@ func (e *explanation) nodeHealth(node *corev1.Node) {
 	describe := "kubectl describe node " + node.Name
 	for _, c := range node.Status.Conditions {
 		switch {
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && fencing.OutOfService(node):
+		case c.Type == corev1.NodeReady && fencing.Fenced(node):
 			e.add(rankNode, LayerNode, object, Waiting, "NodeFenced", "node "+node.Name+
 				" is out of service: the VM starts elsewhere once its pod is removed",
 				"virtctl events "+e.Name+e.flag(),

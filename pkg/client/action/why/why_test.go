@@ -775,6 +775,11 @@ func TestSituations(t *testing.T) {
 			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
 			f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
 		}), "NodeFenced", Waiting, LayerNode, "out of service", "virtctl events demo"},
+		{"node not ready, and fenced", all(func(f *Facts) {
+			f.VMI.Status.Phase = v1.Unknown
+			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionFalse
+			f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+		}), "NodeFenced", Waiting, LayerNode, "out of service", "virtctl events demo"},
 		{
 			"node gone", func(f *Facts) { f.Nodes = f.Nodes[1:] }, "NodeGone", Broken, LayerNode,
 			"does not exist any more", "kubectl delete pod",
