@@ -43,8 +43,6 @@ var elsewhere = map[string]string{
 	"vmicontroller.HostModelSelector": live,
 	"resizecontroller.room":           live,
 	"resizecontroller.shrinks":        live,
-	"snapshotcontroller.usesAny":      live,
-	"exportcontroller.uses":           live,
 }
 
 const (

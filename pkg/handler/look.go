@@ -95,7 +95,7 @@ func (r *Reconciler) lookAtOther(ctx context.Context, v *View) error {
 	for i := range list.Items {
 		pod := &list.Items[i]
 		// Names and labels are anybody's to use who may make a pod; the status is the controller's.
-		if node, active := v.VMI.Status.ActivePods[pod.UID]; active && pod.Name == name && pod.Spec.NodeName == node {
+		if pod.Name == name && life.HasGuest(v.VMI, pod) {
 			v.Other = pod
 			break
 		}
@@ -137,11 +137,8 @@ func (r *Reconciler) pod(ctx context.Context, from client.Reader, vmi *v1.Virtua
 	var found *corev1.Pod
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if pod.Spec.NodeName != r.Node.Name {
-			continue
-		}
 		// Labels are anybody's to set who may make a pod; the status is the controller's.
-		if vmi.Status.ActivePods[pod.UID] != r.Node.Name {
+		if pod.Spec.NodeName != r.Node.Name || !life.HasGuest(vmi, pod) {
 			continue
 		}
 		if found == nil || better(pod, found) {

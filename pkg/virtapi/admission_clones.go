@@ -116,7 +116,12 @@ func (a *admission) validateState(
 	if clone.Spec.Target != nil {
 		target = clone.Spec.Target.Name
 	}
-	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, target); trouble != "" {
+	if vm.Spec.Preference != nil && vm.Spec.Template != nil {
+		if err := a.expand(ctx, vm); err != nil { // the preference may ask for the state
+			return nil, err
+		}
+	}
+	if trouble := clones.StateTrouble(vm.Name, clones.KeepsState(vm), target); trouble != "" {
 		return field.ErrorList{field.Invalid(specField.Child("source"), clone.Spec.Source.Name, trouble)}, nil
 	}
 	return nil, nil

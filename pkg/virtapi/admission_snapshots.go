@@ -25,7 +25,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
-	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 const kindMachine = "VirtualMachine"
@@ -256,8 +255,7 @@ func (a *admission) validateRestored(
 	}
 	source := taken.Spec.Source.VirtualMachine
 	// The state goes by the name of the VM, so a VM that is made again under its name has it.
-	if source != nil && source.Spec.Template != nil && vmstate.Needed(&source.Spec.Template.Spec) &&
-		source.Name != restore.Spec.Target.Name {
+	if snapshots.HasState(&taken) && source.Name != restore.Spec.Target.Name {
 		errs = append(errs, field.Invalid(specField, nil, "Restore to a different VM is not supported when "+
 			"snapshotted VM has backend storage (persistent TPM or EFI)"))
 	}

@@ -117,6 +117,10 @@ func TestValidateSnapshots(t *testing.T) {
 			restoresPath, "", strings.Replace(restoreWith(""), "SnapshotName: s", "SnapshotName: secure", 1), "",
 			"spec: Restore to a different VM is not supported",
 		},
+		"restore with state that the preference asked for": {
+			restoresPath, "", strings.Replace(restoreWith(""), "SnapshotName: s", "SnapshotName: preferred", 1), "",
+			"spec: Restore to a different VM is not supported",
+		},
 		"restore of the VM with state": {
 			restoresPath, "",
 			strings.NewReplacer("SnapshotName: s", "SnapshotName: secure", "name: vm",
@@ -185,6 +189,10 @@ func TestValidateSnapshots(t *testing.T) {
 		"clone without the state of its source's TPM": {
 			clonesPath, "", strings.Replace(cloneWith(""), "name: vm", "name: safe", 1), "",
 			"spec.source: VM safe has a persistent TPM or EFI, whose state goes by the VM's name",
+		},
+		"clone without the state that its source's preference asks for": {
+			clonesPath, "", strings.Replace(cloneWith(""), "name: vm", "name: preferring", 1), "",
+			"spec.source: VM preferring has a persistent TPM or EFI, whose state goes by the VM's name",
 		},
 		"clone labelled when it is done": {
 			clonesPath, "",

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +15,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 )
 
@@ -124,35 +127,26 @@ func (m *machines) patch(
 	return request.Do(ctx).Error()
 }
 
-// podsOf names the pods of a VMI: one, or two while it moves.
-func (m *machines) podsOf(ctx context.Context, vmi *v1.VirtualMachineInstance) ([]string, error) {
+// podsOf returns the launchers of a VMI: one, or two while it moves.
+func (m *machines) podsOf(ctx context.Context, vmi *v1.VirtualMachineInstance) ([]corev1.Pod, error) {
 	pods, err := m.core.CoreV1().Pods(vmi.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: v1.CreatedByLabel + "=" + string(vmi.UID),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find the pod of VirtualMachineInstance %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}
-	var names []string
-	for i := range pods.Items {
-		names = append(names, pods.Items[i].Name)
-	}
-	return names, nil
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !life.Recorded(vmi, &pod) }), nil
 }
 
-// killPods deletes the pods of a VMI that its status records. Labels are anybody's to write who may make pods.
+// killPods deletes the launchers of a VMI.
 func (m *machines) killPods(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
 	grace := int64(killGrace)
-	pods, err := m.core.CoreV1().Pods(vmi.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: v1.CreatedByLabel + "=" + string(vmi.UID),
-	})
+	pods, err := m.podsOf(ctx, vmi)
 	if err != nil {
-		return fmt.Errorf("find the pod of VirtualMachineInstance %s/%s: %w", vmi.Namespace, vmi.Name, err)
+		return err
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if _, recorded := vmi.Status.ActivePods[pod.UID]; !recorded {
-			continue
-		}
+	for i := range pods {
+		pod := &pods[i]
 		err := m.core.CoreV1().Pods(vmi.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: &grace, Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 		})

@@ -24,7 +24,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream"
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 const byNode = "node"
@@ -82,7 +82,7 @@ func (n *nodes) handler(node string) (string, error) {
 			continue
 		}
 		address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(n.port))
-		if ready(pod) {
+		if life.PodReady(pod) {
 			return address, nil
 		}
 		best = address // it may well answer already
@@ -93,10 +93,6 @@ func (n *nodes) handler(node string) (string, error) {
 				"-o wide", node, names.Namespace))
 	}
 	return best, nil
-}
-
-func ready(pod *corev1.Pod) bool {
-	return conditions.True(pod.Status.Conditions, corev1.PodReady)
 }
 
 // target returns the URL at the virt-handler of the VMI's node.

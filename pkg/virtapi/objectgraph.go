@@ -201,8 +201,12 @@ func (q *requests) objectGraph(resource string) func(*restful.Request, *restful.
 		}
 		var pods []string
 		if vmi != nil {
-			if pods, err = q.machines.podsOf(ctx, vmi); err != nil {
+			launchers, err := q.machines.podsOf(ctx, vmi)
+			if err != nil {
 				return err
+			}
+			for i := range launchers {
+				pods = append(pods, launchers[i].Name)
 			}
 		}
 		var graph v1.ObjectGraphNode

@@ -26,15 +26,21 @@ func (stored) Read(_ context.Context, _, name string, into runtime.Object) error
 		"*v1beta1.VirtualMachineClusterInstancetype/cpus": `{metadata: {name: cpus}, spec: {cpu: {guest: 2}, memory: {guest: 0}}}`,
 		"*v1beta1.VirtualMachineClusterInstancetype/sev":  `{metadata: {name: sev}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}`,
 		"*v1beta1.VirtualMachineClusterPreference/linux":  `{metadata: {name: linux}, spec: {machine: {preferredMachineType: pc-q35-9.2}, devices: {preferredDiskBus: virtio}}}`,
+		"*v1beta1.VirtualMachineClusterPreference/tpm":    `{metadata: {name: tpm}, spec: {devices: {preferredTPM: {persistent: true}}}}`,
 		"*v1beta1.VirtualMachineClusterPreference/fast":   `{metadata: {name: fast}, spec: {volumes: {preferredStorageClassName: fast}}}`,
 		"*v1beta1.VirtualMachineClusterPreference/large":  `{metadata: {name: large}, spec: {requirements: {cpu: {guest: 4}, memory: {guest: 4Gi}}}}`,
 		"*v1.PersistentVolumeClaim/labelled":              `{metadata: {labels: {instancetype.kubevirt.io/default-instancetype: u1, instancetype.kubevirt.io/default-preference: linux}}}`,
 		"*v1beta1.VirtualMachineRestoreList/":             `{items: [{metadata: {name: first}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: busy}}}, {metadata: {name: over}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}}, status: {complete: true}}]}`,
 		"*v1beta1.VirtualMachineSnapshot/secure":          `{status: {virtualMachineSnapshotContentName: secure}}`,
 		"*v1beta1.VirtualMachineSnapshotContent/secure":   `{spec: {source: {virtualMachine: {metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}}}}`,
-		"*v1.VirtualMachine/there":                        `{metadata: {name: there}}`,
-		"*v1.VirtualMachine/safe":                         `{metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}`,
-		"*v1.PersistentVolumeClaim/plain":                 `{metadata: {}}`,
+		"*v1beta1.VirtualMachineSnapshot/preferred":       `{status: {virtualMachineSnapshotContentName: preferred}}`,
+		"*v1beta1.VirtualMachineSnapshotContent/preferred": `{
+      spec: {volumeBackups: [{volumeName: root}, {volumeName: persistent-state-for-safe}], source: {virtualMachine: {
+      metadata: {name: safe}, spec: {preference: {name: tpm}, template: {spec: {domain: {devices: {}}}}}}}}}`,
+		"*v1.VirtualMachine/preferring":   `{metadata: {name: preferring}, spec: {preference: {name: tpm}, template: {spec: {domain: {devices: {}}}}}}`,
+		"*v1.VirtualMachine/there":        `{metadata: {name: there}}`,
+		"*v1.VirtualMachine/safe":         `{metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}`,
+		"*v1.PersistentVolumeClaim/plain": `{metadata: {}}`,
 	}[fmt.Sprintf("%T/%s", into, name)]
 	if text == "" {
 		return apierrors.NewNotFound(schema.GroupResource{}, name)

@@ -182,6 +182,10 @@ func TestForceRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	code, body := c.do(http.MethodGet, "virtualmachineinstances/vm/objectgraph", "")
+	if code != 200 || !strings.Contains(body, `"mine"`) || strings.Contains(body, `"other"`) {
+		t.Errorf("the graph: %d %s", code, body)
+	}
 	if code, body := c.do(http.MethodPut, "virtualmachines/vm/restart", `{"gracePeriodSeconds":0}`); code != 202 {
 		t.Fatalf("%d %s", code, body)
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
-	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -113,21 +112,15 @@ func mayUpload(claim *corev1.PersistentVolumeClaim, request uploads.Request) (*u
 func unused(claim *corev1.PersistentVolumeClaim, pods []corev1.Pod) error {
 	for i := range pods {
 		pod := &pods[i]
-		if life.PodEnded(pod) {
+		if metav1.IsControlledBy(pod, claim) || !claims.UsedBy(pod, claim.Name) {
 			continue
 		}
-		for _, volume := range pod.Spec.Volumes {
-			if volume.PersistentVolumeClaim == nil || volume.PersistentVolumeClaim.ClaimName != claim.Name ||
-				metav1.IsControlledBy(pod, claim) {
-				continue
-			}
-			user := "pod " + pod.Name
-			if owner := metav1.GetControllerOf(pod); owner != nil &&
-				owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
-				user = "VirtualMachineInstance " + owner.Name
-			}
-			return conflictClaim(claim, "it is used by "+user+"; stop that first, or upload to another claim")
+		user := "pod " + pod.Name
+		if owner := metav1.GetControllerOf(pod); owner != nil &&
+			owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+			user = "VirtualMachineInstance " + owner.Name
 		}
+		return conflictClaim(claim, "it is used by "+user+"; stop that first, or upload to another claim")
 	}
 	return nil
 }

@@ -108,6 +108,16 @@ func TestUnused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	claim.Name = "p-scratch"
+	pods := []corev1.Pod{{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+			Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}},
+		}}},
+	}}
+	if err := unused(claim, pods); err == nil || !strings.Contains(err.Error(), "used by pod p;") {
+		t.Errorf("a pod's generic ephemeral volume: %v", err)
+	}
 }
 
 // An upload is asked for by PUT, its state is read from the claim while no pod runs and from the pod's node when one

@@ -49,7 +49,7 @@ var arrows = map[string][]string{
 
 	// The rules about a VM.
 	"pkg/vm/canonical":   {},
-	"pkg/vm/claims":      {},
+	"pkg/vm/claims":      {"pkg/vm/life"},
 	"pkg/vm/clones":      {"pkg/vm/claims", "pkg/vm/vmstate"},
 	"pkg/vm/conditions":  {},
 	"pkg/vm/imageformat": {},
@@ -68,11 +68,11 @@ var arrows = map[string][]string{
 	"pkg/vm/filesystems":  {"pkg/names"},
 	"pkg/vm/hotplug":      {"pkg/names", "pkg/vm/claims"},
 	"pkg/vm/identity":     {},
-	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
+	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/sizing", "pkg/vm/surface"},
 	"pkg/vm/launcherlog":  {},
-	"pkg/vm/life":         {},
+	"pkg/vm/life":         {"pkg/vm/conditions"},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
-	"pkg/vm/network":      {"pkg/names"},
+	"pkg/vm/network":      {"pkg/names", "pkg/vm/sizing"},
 	"pkg/vm/passthrough":  {},
 	"pkg/vm/pci":          {},
 	"pkg/vm/pools":        {},

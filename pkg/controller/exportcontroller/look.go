@@ -183,17 +183,10 @@ func (r *Reconciler) lookForUsers(ctx context.Context, view *View) error {
 	return nil
 }
 
-// uses reports whether a pod that has not ended mounts a claim. Exports of the same claim do not disturb each other.
+// uses reports whether a pod uses a claim. Exports of the same claim do not disturb each other.
 func uses(pod *corev1.Pod, claim string) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return false
-	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == exports.Kind {
-		return false
-	}
-	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == claim
-	})
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return (owner == nil || owner.Kind != exports.Kind) && claims.UsedBy(pod, claim)
 }
 
 // lookAtSnapshot finds a snapshot, its content, and the claims that the export has made from it.

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // annotations in which people, and KubeVirt's templates, say what a guest is.
@@ -60,6 +61,16 @@ func (c *Cluster) evictable(i *v1.VirtualMachineInstance) bool {
 	return eviction.Strategy(i, c.Config.EvictionStrategy) != v1.EvictionStrategyLiveMigrate || eviction.Migratable(i)
 }
 
+// launcher returns the name of the running pod that the guest is in, "" when there is none.
+func (c *Cluster) launcher(i *v1.VirtualMachineInstance) string {
+	for uid := range i.Status.ActivePods {
+		if pod := c.Pods[uid]; pod != nil && life.GuestIn(i, pod) {
+			return pod.Name
+		}
+	}
+	return ""
+}
+
 func (c *Cluster) writeInstances(w *metrics.Writer) {
 	type group struct {
 		node, phase string
@@ -77,7 +88,7 @@ func (c *Cluster) writeInstances(w *metrics.Writer) {
 		}
 		w.Series(1, "", i.Status.NodeName, i.Namespace, i.Name, phase(i), s[0], s[1], s[2], s[3], s[4], s[5], s[6],
 			s[7], s[8], s[9],
-			strconv.FormatBool(c.evictable(i)), strconv.FormatBool(old), c.Pods[OnNode{i.UID, i.Status.NodeName}])
+			strconv.FormatBool(c.evictable(i)), strconv.FormatBool(old), c.launcher(i))
 	}
 	w.Family(metrics.VMIPhaseCount)
 	for g, count := range groups {

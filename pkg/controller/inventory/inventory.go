@@ -33,17 +33,11 @@ type Cluster struct {
 	Restores   []*snapshotv1beta1.VirtualMachineRestore
 	Claims     []*corev1.PersistentVolumeClaim
 	Nodes      []*corev1.Node
-	// Pods are the names of running launcher pods, by the UID of their VMI and their node.
-	Pods map[OnNode]string
+	// Pods are those that run and say that they are launchers, by their UIDs.
+	Pods map[types.UID]*corev1.Pod
 	// Claim returns a claim, nil when there is none.
 	Claim  func(types.NamespacedName) *corev1.PersistentVolumeClaim
 	Config config.Config
-}
-
-// OnNode is the key of a VMI on a node.
-type OnNode struct {
-	Instance types.UID
-	Node     string
 }
 
 // Inventory is a leader's work: Start runs until its context ends.
@@ -104,7 +98,7 @@ func (i *Inventory) Start(ctx context.Context) error {
 			Restores:   all[*snapshotv1beta1.VirtualMachineRestore](lists["restores"]),
 			Claims:     all[*corev1.PersistentVolumeClaim](lists["claims"]),
 			Nodes:      all[*corev1.Node](lists["nodes"]),
-			Pods:       podsByInstance(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
+			Pods:       launchers(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
 			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 				object, _, err := lists["claims"].GetByKey(key.String())
 				claim, ok := object.(*corev1.PersistentVolumeClaim)
@@ -133,12 +127,11 @@ func all[T any](index toolscache.Indexer) []T {
 	return out
 }
 
-// podsByInstance returns the running launcher pods.
-func podsByInstance(pods []*corev1.Pod) map[OnNode]string {
-	out := make(map[OnNode]string, len(pods))
+func launchers(pods []*corev1.Pod) map[types.UID]*corev1.Pod {
+	out := make(map[types.UID]*corev1.Pod, len(pods))
 	for _, pod := range pods {
 		if pod.Labels[v1.AppLabel] == names.VirtLauncher && pod.Status.Phase == corev1.PodRunning {
-			out[OnNode{types.UID(pod.Labels[v1.CreatedByLabel]), pod.Spec.NodeName}] = pod.Name
+			out[pod.UID] = pod
 		}
 	}
 	return out

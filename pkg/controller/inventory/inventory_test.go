@@ -58,6 +58,7 @@ spec:
 status:
   phase: Running
   nodeName: node01
+  activePods: {p0: "", p1: node01}
   machine: {type: pc-q35-10.0}
   guestOSInfo: {name: Fedora Linux, versionId: "42", kernelRelease: 6.14, machine: x86_64}
   interfaces: [{name: default, interfaceName: eth0, ipAddress: 10.0.0.1, ipAddresses: [10.0.0.1, "fd00::1"]}, {name: lan, mac: "02:00:00:00:00:01"}]
@@ -131,6 +132,13 @@ spec: {target: {kind: VirtualMachine, name: db}, virtualMachineSnapshotName: s1}
 		}
 		return out
 	}
+	launcher := func(uid, name, phase string) *corev1.Pod {
+		return parse[corev1.Pod](t, fmt.Sprintf(`
+metadata: {namespace: prod, name: %s, uid: %s, labels: {kubevirt.io: virt-launcher, kubevirt.io/created-by: u1}}
+spec: {nodeName: node01, containers: []}
+status: {phase: %s}
+`, name, uid, phase))
+	}
 	node := func(schedulable string) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodeSchedulable: schedulable}},
@@ -155,7 +163,10 @@ spec: {target: {kind: VirtualMachine, name: db}, virtualMachineSnapshotName: s1}
 			restored("r1", "db"), restored("r2", "db"), restored("r3", "web"), restored("db-root", ""),
 		},
 		Nodes: []*corev1.Node{node("true"), node("false")},
-		Pods:  map[OnNode]string{{"u1", "node01"}: "virt-launcher-db-abcde"},
+		Pods: launchers([]*corev1.Pod{
+			launcher("theirs", "virt-launcher-db-00000", "Running"), // says that it is the VMI's, and is not
+			launcher("p1", "virt-launcher-db-abcde", "Running"), launcher("p0", "virt-launcher-db-aaaaa", "Succeeded"),
+		}),
 		Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 			if key.String() == "prod/db-root" {
 				return claim

@@ -14,18 +14,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
 )
 
 // silence returns why a migration treats a node as lost, or "" while its kubelet answers. A nil node does not exist any
-// more.
+// more. virt-handler's heartbeat, by which nodecontroller spares the guests that a node has, does not count: a guest
+// that stays where it is loses nothing, and the handoff may need what the target's kubelet says (docs/migration.md).
 func silence(node *corev1.Node, name string) string {
 	if node == nil {
 		return "node " + name + " does not exist any more"
 	}
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
-			return "node " + name + " does not answer"
-		}
+	if fencing.Silent(node) != nil {
+		return "node " + name + " does not answer"
 	}
 	return ""
 }

@@ -183,7 +183,7 @@ func (r *Reconciler) lookAround(ctx context.Context, migration *v1.VirtualMachin
 			view.Pod = pod
 		}
 	}
-	if guests := vmicontroller.Guests(&instance, pods); guests != nil && guests != view.Pod {
+	if guests := life.Guests(&instance, pods); guests != nil && guests != view.Pod {
 		view.SourcePod = guests.Name
 	}
 	if view.Pod == nil && migration.IsRunning() {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // plan adds the pods and the claim that are to be created.
@@ -103,8 +104,7 @@ func isTarget(
 	if created[pod.UID] == string(migration.UID) {
 		return true
 	}
-	_, recorded := instance.Status.ActivePods[pod.UID]
-	return recorded && pod.Labels[v1.MigrationJobLabel] == string(migration.UID)
+	return life.Recorded(instance, pod) && pod.Labels[v1.MigrationJobLabel] == string(migration.UID)
 }
 
 // lookAtTargetPod asks the API server for the migration's pod, which the cache does not show.

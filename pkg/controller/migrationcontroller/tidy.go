@@ -31,7 +31,7 @@ func (s *Step) forget(view View) {
 	if view.VMI == nil {
 		return
 	}
-	if _, named := view.VMI.Status.ActivePods[view.Pod.UID]; named {
+	if life.Recorded(view.VMI, view.Pod) {
 		s.VMIStatus = view.VMI.Status.DeepCopy()
 		delete(s.VMIStatus.ActivePods, view.Pod.UID)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
 )
 
 // View is the input of Next.
@@ -107,14 +108,9 @@ func examine(node *corev1.Node, timeout time.Duration, now time.Time) health {
 		}
 		h.lost = h.silent
 	}
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		if c.Type != corev1.NodeReady || c.Status != corev1.ConditionUnknown {
-			continue
-		}
-		if text == "" || err != nil || !beat.After(c.LastTransitionTime.Time) {
-			h.lost, h.silent, h.reason = true, text != "", "the node does not answer: "+c.Message
-		}
+	if c := fencing.Silent(node); c != nil &&
+		(text == "" || err != nil || !beat.After(c.LastTransitionTime.Time)) {
+		h.lost, h.silent, h.reason = true, text != "", "the node does not answer: "+c.Message
 	}
 	return h
 }

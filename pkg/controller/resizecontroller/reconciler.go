@@ -24,6 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Reconciler reads VMIs, migrations and (from Live) launcher pods of VMIs that change their size. It writes the
@@ -103,7 +104,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if err != nil {
 		return view, err
 	}
-	if cached := vmicontroller.Guests(instance, pods); cached != nil {
+	if cached := life.Guests(instance, pods); cached != nil {
 		// The cache does not keep what a pod has.
 		var pod corev1.Pod
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &pod); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
-	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -226,10 +226,10 @@ func waitFor(err error) error {
 // lookAtPods counts the pods that use the claims of a VM that is off, of whatever kind: the cache has the launchers
 // only.
 func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
-	used := map[string]bool{}
+	var used []string
 	for _, volume := range view.Volumes {
 		if volume.Claim != "" {
-			used[volume.Claim] = true
+			used = append(used, volume.Claim)
 		}
 	}
 	if len(used) == 0 {
@@ -240,20 +240,11 @@ func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
-		if usesAny(&pods.Items[i], used) {
+		if slices.ContainsFunc(used, func(claim string) bool { return claims.UsedBy(&pods.Items[i], claim) }) {
 			view.Pods++
 		}
 	}
 	return nil
-}
-
-func usesAny(pod *corev1.Pod, used map[string]bool) bool {
-	if life.PodEnded(pod) {
-		return false
-	}
-	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		return volume.PersistentVolumeClaim != nil && used[volume.PersistentVolumeClaim.ClaimName]
-	})
 }
 
 // apply does what the step says.

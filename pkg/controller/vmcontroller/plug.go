@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
@@ -27,7 +27,7 @@ func (view View) plugging() rollout.Plugging {
 func (view View) connected(nic *v1.Interface, n *v1.Network) bool {
 	return slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName != "" && pod.Spec.NodeName == view.VMI.Status.NodeName &&
-			vmicontroller.HasGuest(view.VMI, pod) && network.Connected(pod.Annotations, view.VMI.Namespace, nic, n)
+			life.HasGuest(view.VMI, pod) && network.Connected(pod.Annotations, view.VMI.Namespace, nic, n)
 	})
 }
 

@@ -208,7 +208,7 @@ func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 // lookAtUnnamed finds the attachment pods that were made in a pass whose status could not be written.
 func (r *Reconciler) lookAtUnnamed(ctx context.Context, view *View) error {
 	made, ok := r.unnamed.Load(view.VMI.UID)
-	guests := Guests(view.VMI, view.Pods)
+	guests := life.Guests(view.VMI, view.Pods)
 	if !ok || guests == nil {
 		return nil
 	}

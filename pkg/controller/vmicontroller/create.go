@@ -28,7 +28,7 @@ func (s *Step) plan(view View) {
 	if s.CreateState {
 		s.State = StateClaim(view.VMI, view.Facts.Config)
 	}
-	guests := Guests(view.VMI, view.Pods)
+	guests := life.Guests(view.VMI, view.Pods)
 	for _, volume := range s.CreateAttachments {
 		s.Attachments = append(s.Attachments,
 			Planned{volume, Attachment(view.VMI, []string{volume}, guests, view.Facts)})
@@ -139,6 +139,5 @@ func (c Creator) known(ctx context.Context, vmi *v1.VirtualMachineInstance, pod 
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(vmi), &current); err != nil {
 		return false, fmt.Errorf("get VirtualMachineInstance %s: %w", vmi.Name, err)
 	}
-	_, recorded := current.Status.ActivePods[pod.UID]
-	return recorded, nil
+	return life.Recorded(&current, pod), nil
 }

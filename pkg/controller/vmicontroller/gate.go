@@ -41,7 +41,7 @@ func (s *Step) gate(view View) {
 	if view.VMI.Status.Phase != v1.Running {
 		return // not yet, or nobody knows
 	}
-	guests := Guests(view.VMI, view.Pods)
+	guests := life.Guests(view.VMI, view.Pods)
 	if guests == nil {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
@@ -114,7 +115,7 @@ func (r *Reconciler) holders(
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("get node %s: %w", name, err)
 		}
-		if err != nil || Fenced(&node) {
+		if err != nil || fencing.Fenced(&node) {
 			continue // a node that was deleted is off: see docs/node-loss.md
 		}
 		if out == nil {

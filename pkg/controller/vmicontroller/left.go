@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -18,13 +19,13 @@ const leftGrace = 30 * time.Second
 //
 // Before the migration has ended nothing is deleted, since what the pod said last may say where the guest is.
 func (s *Step) leave(view View) {
-	guests, ms := Guests(view.VMI, view.Pods), view.VMI.Status.MigrationState
+	guests, ms := life.Guests(view.VMI, view.Pods), view.VMI.Status.MigrationState
 	if guests == nil || view.VMI.Status.Phase != v1.Running || ms == nil || ms.EndTimestamp == nil {
 		return
 	}
 	for _, pod := range view.Pods {
 		switch {
-		case pod == guests || HasGuest(view.VMI, pod) || pod.DeletionTimestamp != nil ||
+		case pod == guests || life.HasGuest(view.VMI, pod) || pod.DeletionTimestamp != nil ||
 			!looksLikeLauncher(pod, view.VMI.UID):
 		case guests.CreationTimestamp.Before(&pod.CreationTimestamp):
 			// The guest may yet come to this one, and if not its migration deletes it.

@@ -21,21 +21,6 @@ import (
 // fencing of the node may not have been seen yet.
 const fencedAgain = 2 * time.Second
 
-// Fenced reports whether somebody who knows has said that nothing runs on a node any more: it has the taint
-// node.kubernetes.io/out-of-service, and its kubelet does not say otherwise. Kubernetes' pod garbage collector asks the
-// same before it removes the pods of a node that cannot confirm their end.
-func Fenced(node *corev1.Node) bool {
-	if node == nil {
-		return false
-	}
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return false
-		}
-	}
-	return fencing.OutOfService(node)
-}
-
 // tolerations returns the tolerations of a VMI, and one that keeps its pod on a node which cannot be reached.
 // Kubernetes would delete the pod after five minutes; that could not end the guest there, nor start it elsewhere, but
 // would shut it down when the node is back. A VMI with a toleration of unreachable nodes of its own keeps that one.
@@ -59,7 +44,7 @@ func (s *Step) watchOver(view View) {
 		if s.fenced(view, bearer) {
 			return
 		}
-		if Guests(view.VMI, view.Pods) != nil {
+		if life.Guests(view.VMI, view.Pods) != nil {
 			s.gate(view)
 			s.plug(view)
 			s.leave(view)
@@ -123,7 +108,7 @@ func (s *Step) fenced(view View, pod *corev1.Pod) bool {
 		return false
 	}
 	switch {
-	case Fenced(view.Node):
+	case fencing.Fenced(view.Node):
 		s.finish(view, v1.Failed, ReasonNodeUnresponsive,
 			fmt.Sprintf("node %s was lost, and is out of service", pod.Spec.NodeName))
 		return true
@@ -144,7 +129,7 @@ func (s *Step) removeFenced(view View) {
 	for _, pod := range own(view) {
 		switch {
 		case pod.DeletionTimestamp == nil || view.Node == nil || pod.Spec.NodeName != view.Node.Name:
-		case Fenced(view.Node) || expired(view, pod):
+		case fencing.Fenced(view.Node) || expired(view, pod):
 			s.RemovePods = append(s.RemovePods, pod)
 		default:
 			s.awaitExpiry(view, pod)

@@ -9,33 +9,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-func TestFenced(t *testing.T) {
-	node := func(ready corev1.ConditionStatus, taints ...string) *corev1.Node {
-		n := &corev1.Node{
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
-		}
-		for _, key := range taints {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
-		}
-		return n
-	}
-	for name, c := range map[string]struct {
-		node *corev1.Node
-		want bool
-	}{
-		"silent": {node(corev1.ConditionUnknown, corev1.TaintNodeUnreachable), false},
-		"silent, out of service": {
-			node(corev1.ConditionUnknown, corev1.TaintNodeUnreachable, corev1.TaintNodeOutOfService), true,
-		},
-		"out of service by mistake": {node(corev1.ConditionTrue, corev1.TaintNodeOutOfService), false},
-		"gone":                      {nil, false},
-	} {
-		if got := Fenced(c.node); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // A VMI whose node is lost ends when the node is fenced or its pod is gone, and not before.
 func TestNodeLoss(t *testing.T) {
 	outOfService := &corev1.Node{

@@ -23,7 +23,8 @@ import (
 //
 //	created   virt-controller remembers the UID that the API server answered (Reconciler.Created)
 //	recorded  status.activePods names the UID: the node when the guest is in the pod or may get there, "" before the
-//	          pod has a node and when the guest has left it. virt-handler acts on recorded pods only.
+//	          pod has a node and when the guest has left it. All others ask life.Recorded and the like: virt-handler
+//	          acts on recorded pods only, and no report names another one.
 //
 // What a virt-controller created that was killed before it could record it is stray: it is deleted, and another one
 // made. Nobody has acted on it.
@@ -41,7 +42,7 @@ func own(view View) []*corev1.Pod {
 }
 
 func isOwn(view View, pod *corev1.Pod) bool {
-	if _, recorded := view.VMI.Status.ActivePods[pod.UID]; recorded {
+	if life.Recorded(view.VMI, pod) {
 		return true
 	}
 	purpose, created := view.Created[pod.UID]
@@ -52,24 +53,6 @@ func isOwn(view View, pod *corev1.Pod) bool {
 		return !HandedOver(view.VMI) && len(view.VMI.Status.ActivePods) == 0
 	}
 	return true
-}
-
-// HasGuest reports whether the guest is in the pod, as far as the VMI's status says, or may get there.
-func HasGuest(instance *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
-	node := instance.Status.ActivePods[pod.UID]
-	return node != "" && node == pod.Spec.NodeName
-}
-
-// Guests returns the pod of a VMI that has the guest and stays; nil when there is none. A pod on another node may get
-// the guest, by a migration, and does not have it.
-func Guests(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
-	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
-		return HasGuest(instance, pod) && pod.Spec.NodeName == instance.Status.NodeName && life.PodStaying(pod)
-	})
-	if i < 0 {
-		return nil
-	}
-	return pods[i]
 }
 
 // stray returns the pods alive that look like the VMI's launchers and are not; nobody has acted on them. Nothing is

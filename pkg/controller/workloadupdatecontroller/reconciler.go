@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -146,7 +147,7 @@ func (r *Reconciler) lookAtGuests(ctx context.Context, view *View) error {
 		if err != nil {
 			return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
 		}
-		view.Guests[instance.UID] = vmicontroller.Guests(instance, pods)
+		view.Guests[instance.UID] = life.Guests(instance, pods)
 	}
 	return nil
 }

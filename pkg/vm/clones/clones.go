@@ -122,10 +122,16 @@ func Left(spec *v1.VirtualMachineSpec) []string {
 	return slices.Compact(out)
 }
 
-// StateTrouble returns why a VM cannot be cloned under the name target, or "" when it can: the state of a persistent
-// TPM and EFI goes by the VM's name. template is the template of the VM called source.
-func StateTrouble(source string, template *v1.VirtualMachineInstanceTemplateSpec, target string) string {
-	if template == nil || source == target || !vmstate.Needed(&template.Spec) {
+// KeepsState reports whether a VM, whose instance type and preference are written out, has persistent state.
+func KeepsState(expanded *v1.VirtualMachine) bool {
+	return expanded.Spec.Template != nil && vmstate.Needed(&expanded.Spec.Template.Spec)
+}
+
+// StateTrouble returns why the VM called source cannot be cloned under the name target, or "" when it can: the state of
+// a persistent TPM and EFI goes by the VM's name. state says that the VM has one (KeepsState), or its snapshot
+// (snapshots.HasState).
+func StateTrouble(source string, state bool, target string) string {
+	if !state || source == target {
 		return ""
 	}
 	return fmt.Sprintf("VM %s has a persistent TPM or EFI, whose state goes by the VM's name: a copy must have "+

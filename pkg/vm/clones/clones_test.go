@@ -82,7 +82,8 @@ func TestStateTrouble(t *testing.T) {
 		"a name is made": {tpm(&yes), "", true},
 		"the same name":  {tpm(&yes), "vm", false},
 	} {
-		if got := StateTrouble("vm", tc.template, tc.target); (got != "") != tc.refused {
+		vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{Template: tc.template}}
+		if got := StateTrouble("vm", KeepsState(vm), tc.target); (got != "") != tc.refused {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // unmet begins every message about what a preference requires; KubeVirt's, which its clients look for.
@@ -30,7 +32,7 @@ func requirements(resolved Resolved, spec *v1.VirtualMachineInstanceSpec, at *fi
 		return errs
 	}
 	if required.CPU != nil {
-		if has := vcpus(resolved, spec); has < uint64(required.CPU.Guest) {
+		if has := sizing.VCPUs(&spec.Domain); has < int(required.CPU.Guest) {
 			errs = append(errs, field.Invalid(blame(cpuPath), has, fmt.Sprintf(
 				unmet+"insufficient CPU resources of %d vCPU: %s requires %d vCPU", has, resolved.Preference,
 				required.CPU.Guest)))
@@ -54,20 +56,6 @@ func requirements(resolved Resolved, spec *v1.VirtualMachineInstanceSpec, at *fi
 			unmet+"%s requires the architecture %s", resolved.Preference, *want)))
 	}
 	return errs
-}
-
-// vcpus returns how many vCPUs the guest will have: one unless something says more.
-func vcpus(resolved Resolved, spec *v1.VirtualMachineInstanceSpec) uint64 {
-	if it := resolved.instancetype(); it != nil && it.CPU.Guest > 0 {
-		return uint64(it.CPU.Guest)
-	}
-	n := uint64(1)
-	if cpu := spec.Domain.CPU; cpu != nil {
-		for _, factor := range []uint32{cpu.Sockets, cpu.Cores, cpu.Threads} {
-			n = min(n*uint64(max(factor, 1)), 1<<31)
-		}
-	}
-	return n
 }
 
 // spreadable checks that vCPUs can be spread as the preference asks, with none left over.

@@ -1,4 +1,5 @@
-// Package life says whether a VMI has a guest that lives, or is to stay, whether a pod has ended or stays (pods.go),
+// Package life says whether a VMI has a guest that lives, or is to stay, whether a pod has ended or stays (pods.go)
+// and whether it is a VMI's own (launchers.go), which pods of virtkit's components are there and ready (components.go),
 // and which statuses of a VM are bad ones (statuses.go). A component that means more by "it runs" checks the rest
 // itself. It is pure.
 package life

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // maxQueues is the most queues that a tap has (the kernel's MAX_TAP_QUEUES), and KubeVirt's limit.
@@ -19,13 +21,10 @@ const (
 // queues returns how many queues an interface has: one for each vCPU where the VMI asks for several; 0 means one.
 func queues(domain *v1.DomainSpec, nic v1.Interface) uint {
 	many := domain.Devices.NetworkInterfaceMultiQueue
-	if many == nil || !*many || domain.CPU == nil || nic.Model != "" && nic.Model != v1.VirtIO {
+	if many == nil || !*many || nic.Model != "" && nic.Model != v1.VirtIO {
 		return 0
 	}
-	n := uint64(1)
-	for _, factor := range []uint32{domain.CPU.Sockets, domain.CPU.Cores, domain.CPU.Threads} {
-		n = min(n*uint64(max(factor, 1)), maxQueues)
-	}
+	n := min(sizing.VCPUs(domain), maxQueues)
 	if n == 1 {
 		return 0
 	}

@@ -6,6 +6,7 @@ package sizing
 
 import (
 	"fmt"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -71,6 +72,20 @@ func PerSocket(domain *v1.DomainSpec) int {
 	}
 	cores, threads := min(max(1, domain.CPU.Cores), MaxVCPUs), min(max(1, domain.CPU.Threads), MaxVCPUs)
 	return min(int(cores)*int(threads), MaxVCPUs)
+}
+
+// Product returns sockets × cores × threads, each at least one, as cpu says them: what messages name. VCPUs caps cores
+// and threads, and knows guests whose vCPUs their resources say.
+func Product(cpu *v1.CPU) int64 {
+	product := int64(1)
+	for _, factor := range []uint32{cpu.Sockets, cpu.Cores, cpu.Threads} {
+		n := int64(max(factor, 1))
+		if product > math.MaxInt64/n {
+			return math.MaxInt64
+		}
+		product *= n
+	}
+	return product
 }
 
 // VCPUs returns how many the guest has while it starts.

@@ -1,6 +1,7 @@
 package sizing
 
 import (
+	"math"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,29 @@ func TestSockets(t *testing.T) {
 		online, most := Sockets(domain)
 		if got := [3]int{online, most, PerSocket(domain)}; got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// VCPUs is what the guest has, Product what domain.cpu says.
+func TestVCPUs(t *testing.T) {
+	for text, want := range map[string]struct {
+		vcpus   int
+		product int64
+	}{
+		`{devices: {}, cpu: {}}`:                                        {1, 1},
+		`{devices: {}, cpu: {sockets: 2, cores: 3, threads: 2}}`:        {12, 12},
+		`{devices: {}, cpu: {sockets: 2, maxSockets: 8}}`:               {2, 2},
+		`{devices: {}, cpu: {}, resources: {requests: {cpu: 3500m}}}`:   {4, 1},
+		`{devices: {}, cpu: {cores: 2}, resources: {limits: {cpu: 8}}}`: {2, 2},
+		`{devices: {}, cpu: {cores: 4194304}}`:                          {MaxVCPUs, 4 << 20},
+		`{devices: {}, cpu: {sockets: 2147483648, cores: 2147483648, threads: 2147483648}}`: {
+			(1 << 31) * MaxVCPUs, math.MaxInt64,
+		},
+	} {
+		domain := spec(t, text)
+		if vcpus, product := VCPUs(domain), Product(domain.CPU); vcpus != want.vcpus || product != want.product {
+			t.Errorf("%s: %d vCPUs, product %d", text, vcpus, product)
 		}
 	}
 }

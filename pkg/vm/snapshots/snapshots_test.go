@@ -191,3 +191,35 @@ func TestIndications(t *testing.T) {
 		t.Errorf("described %+v", described)
 	}
 }
+
+// A snapshot has its VM's state, whatever asked for that; where the template asks, also without a backup of it.
+func TestHasState(t *testing.T) {
+	source := func(persistent bool) *v1beta1.VirtualMachine {
+		template := &v1.VirtualMachineInstanceTemplateSpec{}
+		template.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: &persistent}
+		return &v1beta1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{Name: "vm"},
+			Spec:       v1.VirtualMachineSpec{Template: template, Preference: &v1.PreferenceMatcher{Name: "any"}},
+		}
+	}
+	for name, test := range map[string]struct {
+		source  *v1beta1.VirtualMachine
+		backups []string
+		want    bool
+	}{
+		"no VM":                     {nil, []string{"persistent-state-for-vm"}, false},
+		"disks only":                {source(false), []string{"root", "persistent-state-for-other"}, false},
+		"of a preference":           {source(false), []string{"root", "persistent-state-for-vm"}, true},
+		"of the template":           {source(true), []string{"persistent-state-for-vm"}, true},
+		"of the template, not made": {source(true), nil, true},
+	} {
+		content := &v1beta1.VirtualMachineSnapshotContent{}
+		content.Spec.Source.VirtualMachine = test.source
+		for _, backup := range test.backups {
+			content.Spec.VolumeBackups = append(content.Spec.VolumeBackups, v1beta1.VolumeBackup{VolumeName: backup})
+		}
+		if got := HasState(content); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
@@ -109,6 +110,18 @@ func Volumes(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, facts Facts)
 func KeepsState(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 	return vm.Spec.Preference != nil || vm.Spec.Template != nil && vmstate.Needed(&vm.Spec.Template.Spec) ||
 		vmi != nil && vmstate.Needed(&vmi.Spec)
+}
+
+// HasState reports whether a snapshot has its VM's persistent state, or the VM's template asks for such a state.
+func HasState(content *v1beta1.VirtualMachineSnapshotContent) bool {
+	source := content.Spec.Source.VirtualMachine
+	if source == nil {
+		return false
+	}
+	return source.Spec.Template != nil && vmstate.Needed(&source.Spec.Template.Spec) ||
+		slices.ContainsFunc(content.Spec.VolumeBackups, func(backup v1beta1.VolumeBackup) bool {
+			return backup.VolumeName == StateVolume(source.Name)
+		})
 }
 
 // Plugged returns the volumes that are plugged into a VM's VMI and that its template does not have. A memory dump

@@ -109,11 +109,7 @@ func validateCPU(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
-	vcpus := int64(1)
-	for _, n := range []uint32{cpu.Sockets, cpu.Cores, cpu.Threads} {
-		// Each is at most 2^32, so capping keeps the product within 64 bits.
-		vcpus = min(vcpus*int64(max(n, 1)), 1<<31)
-	}
+	vcpus := sizing.Product(cpu)
 	if vcpus > sizing.MaxVCPUs {
 		errs = append(errs, field.Invalid(path.Child("cpu"), vcpus, fmt.Sprintf(
 			"%d sockets × %d cores × %d threads are too many vCPUs; the most is %d", cpu.Sockets, cpu.Cores,

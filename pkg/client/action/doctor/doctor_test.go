@@ -215,6 +215,11 @@ func TestChecks(t *testing.T) {
 			"controller absent", func(f *Facts) { f.Pods.Value = slices.Delete(f.Pods.Value, 1, 2) },
 			names.VirtController, Failed, "does not run", "virtctl install",
 		},
+		{"an evicted pod is left", func(f *Facts) {
+			left := pod(names.VirtAPI, "one")
+			left.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
+			f.Pods.Value = append(f.Pods.Value, left)
+		}, names.VirtAPI, OK, "1 of 1 pods are ready", ""},
 		{
 			"api not ready", func(f *Facts) { f.Pods.Value[0].Status.Conditions = nil }, names.VirtAPI, Failed,
 			"none of 1 pods", "logs deployment/virt-api",

@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/report/host"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // late is how old a heartbeat may be; virt-handler leaves one a minute.
@@ -66,7 +67,7 @@ func (e *examination) kubelet(node *corev1.Node) {
 				message = "the node has no pod network (CNI): " + c.Message
 			}
 			fixes := []string{describe}
-			if c.Status == corev1.ConditionUnknown && !fencing.OutOfService(node) {
+			if fencing.Silent(node) != nil && !fencing.Fenced(node) {
 				fixes = append(fixes,
 					"when the machine is off for certain, so that its VMs start elsewhere: "+
 						fencing.TaintCommand(node.Name))
@@ -106,7 +107,7 @@ func (e *examination) handler(node *corev1.Node) {
 		e.skip(Node, names.VirtHandler, "virt-handler is", e.Pods.Err)
 		return
 	}
-	pods := e.component(names.VirtHandler)
+	pods := life.Component(e.Pods.Value, names.VirtHandler)
 	at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node.Name })
 	logs := "kubectl -n " + names.Namespace + " logs -l kubevirt.io=" + names.VirtHandler +
 		" --field-selector spec.nodeName=" + node.Name
@@ -118,8 +119,8 @@ func (e *examination) handler(node *corev1.Node) {
 		e.add(Node, names.VirtHandler, Failed, "no virt-handler runs on the node",
 			"kubectl -n "+names.Namespace+" describe daemonset "+names.VirtHandler)
 		return
-	case !ready(pods[at]):
-		e.add(Node, names.VirtHandler, Failed, "virt-handler is not ready: "+state(pods[at]), logs)
+	case !life.PodReady(pods[at]):
+		e.add(Node, names.VirtHandler, Failed, "virt-handler is not ready: "+life.PodTrouble(pods[at]), logs)
 		return
 	}
 	beat, err := time.Parse(time.RFC3339, strings.Trim(node.Annotations[v1.VirtHandlerHeartbeat], `"`))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // expected are the resources without which something does not work.
@@ -87,15 +87,15 @@ func (e *examination) workloads() {
 		return
 	}
 	for _, component := range []string{names.VirtAPI, names.VirtController} {
-		pods := e.component(component)
+		pods := life.Component(e.Pods.Value, component)
 		up := 0
 		restarts := int32(0)
 		trouble := ""
 		for _, pod := range pods {
-			if ready(pod) {
+			if life.PodReady(pod) {
 				up++
 			} else {
-				trouble = pod.Name + ": " + state(pod)
+				trouble = pod.Name + ": " + life.PodTrouble(pod)
 			}
 			for _, c := range pod.Status.ContainerStatuses {
 				restarts = max(restarts, c.RestartCount)
@@ -118,32 +118,6 @@ func (e *examination) workloads() {
 			e.add(Stack, component, OK, fmt.Sprintf("%s: %d of %d pods are ready", component, up, len(pods)))
 		}
 	}
-}
-
-func (e *examination) component(name string) []*corev1.Pod {
-	var out []*corev1.Pod
-	for i := range e.Pods.Value {
-		if pod := &e.Pods.Value[i]; pod.Labels[names.LabelComponent] == name && pod.DeletionTimestamp == nil {
-			out = append(out, pod)
-		}
-	}
-	return out
-}
-
-func ready(pod *corev1.Pod) bool {
-	return conditions.True(pod.Status.Conditions, corev1.PodReady)
-}
-
-func state(pod *corev1.Pod) string {
-	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil {
-			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
-		}
-	}
-	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
-		return c.Message
-	}
-	return string(pod.Status.Phase)
 }
 
 // api looks at what virt-api serves: the subresources, and admission.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
@@ -17,7 +18,7 @@ import (
 type room struct {
 	node *corev1.Node
 	// free is what its pods have not asked for.
-	free map[corev1.ResourceName]resource.Quantity
+	free corev1.ResourceList
 }
 
 // newRooms counts what the pods of each node have asked for.
@@ -25,7 +26,7 @@ func newRooms(nodes []corev1.Node, pods []corev1.Pod) []*room {
 	var out []*room
 	byName := map[string]*room{}
 	for i := range nodes {
-		r := &room{node: &nodes[i], free: map[corev1.ResourceName]resource.Quantity{}}
+		r := &room{node: &nodes[i], free: corev1.ResourceList{}}
 		for name, quantity := range nodes[i].Status.Allocatable {
 			r.free[name] = quantity.DeepCopy()
 		}
@@ -34,7 +35,7 @@ func newRooms(nodes []corev1.Node, pods []corev1.Pod) []*room {
 	}
 	for i := range pods {
 		if r := byName[pods[i].Spec.NodeName]; r != nil && !life.PodEnded(&pods[i]) {
-			r.take(requests(&pods[i]))
+			r.take(reserved(&pods[i]))
 		}
 	}
 	slices.SortFunc(out, func(a, b *room) int {
@@ -46,7 +47,7 @@ func newRooms(nodes []corev1.Node, pods []corev1.Pod) []*room {
 	return out
 }
 
-func (r *room) take(asked map[corev1.ResourceName]resource.Quantity) {
+func (r *room) take(asked corev1.ResourceList) {
 	for name, quantity := range asked {
 		left := r.free[name]
 		left.Sub(quantity)
@@ -54,30 +55,20 @@ func (r *room) take(asked map[corev1.ResourceName]resource.Quantity) {
 	}
 }
 
-// requests is what a pod asks for: the sum of its containers, or what its greatest init container wants, and its own
-// place.
-func requests(pod *corev1.Pod) map[corev1.ResourceName]resource.Quantity {
-	out := map[corev1.ResourceName]resource.Quantity{corev1.ResourcePods: resource.MustParse("1")}
-	for i := range pod.Spec.Containers {
-		for name, quantity := range pod.Spec.Containers[i].Resources.Requests {
-			sum := out[name]
-			sum.Add(quantity)
-			out[name] = sum
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		for name, quantity := range pod.Spec.InitContainers[i].Resources.Requests {
-			if sum := out[name]; sum.Cmp(quantity) < 0 {
-				out[name] = quantity
-			}
-		}
-	}
-	for name, quantity := range pod.Spec.Overhead {
-		sum := out[name]
-		sum.Add(quantity)
-		out[name] = sum
-	}
-	return out
+// requests returns what a new pod of this spec asks for, its own place included.
+func requests(pod *corev1.Pod) corev1.ResourceList {
+	return withPlace(podresource.PodRequests(pod, podresource.PodResourcesOptions{}))
+}
+
+// reserved returns what the scheduler counts for a pod on a node. While a pod is resized it is the greater of what it
+// has and what it asks for.
+func reserved(pod *corev1.Pod) corev1.ResourceList {
+	return withPlace(podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true}))
+}
+
+func withPlace(asked corev1.ResourceList) corev1.ResourceList {
+	asked[corev1.ResourcePods] = resource.MustParse("1")
+	return asked
 }
 
 // place puts a guest on the node with the most memory left of those that would take its pod. The pod to which a guest
@@ -108,9 +99,7 @@ func less(a, b resource.Quantity) bool { return a.Cmp(b) < 0 }
 
 // refuses says why a guest's pod could not go to a node; empty when nothing is known to speak against it. Affinity to
 // other pods and the spread over zones are the scheduler's to judge.
-func (r *room) refuses(
-	vmi *v1.VirtualMachineInstance, pod *corev1.Pod, asked map[corev1.ResourceName]resource.Quantity,
-) string {
+func (r *room) refuses(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, asked corev1.ResourceList) string {
 	// The pod's selector has what the cluster adds to every VM's.
 	if misfits := migrate.Misfits(vmi, r.node, pod.Spec.NodeSelector); len(misfits) > 0 {
 		return misfits[0]

@@ -167,7 +167,7 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, rooms []*room) Guest {
 	g := Guest{Namespace: vmi.Namespace, Name: vmi.Name, Strategy: string(strategy), vmi: vmi}
 	var pod *corev1.Pod
 	for i := range f.Pods {
-		if node, active := vmi.Status.ActivePods[f.Pods[i].UID]; active && node == f.Node {
+		if life.GuestIn(vmi, &f.Pods[i]) { // the guest is on f.Node
 			pod = &f.Pods[i]
 			g.pod = pod.Name
 		}

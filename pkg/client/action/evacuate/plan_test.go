@@ -160,6 +160,16 @@ func TestRefuses(t *testing.T) {
 				},
 			}
 		}, "it has 4 of cpu left, and the VM's pod asks for 5"},
+		"sidecar": {nil, func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{
+				{
+					RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+					Resources: corev1.ResourceRequirements{
+						Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1536Mi")},
+					},
+				},
+			}
+		}, "it has 2Gi of memory left, and the VM's pod asks for 2560Mi"},
 		"device": {
 			nil, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["x/kvm"] = resource.MustParse("1") },
 			"it has 0 of x/kvm left, and the VM's pod asks for 1",
@@ -180,5 +190,47 @@ func TestRefuses(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// What a pod takes of its node: a sidecar runs beside the containers, and a pod that is being resized has the greater
+// of its sizes.
+func TestReserved(t *testing.T) {
+	memory := func(text string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(text)}
+	}
+	container := func(name, size string) corev1.Container {
+		return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: memory(size)}}
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"a container": {func(*corev1.Pod) {}, "1Gi"},
+		"a sidecar": {func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{container("log", "1Gi")}
+			p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		}, "2Gi"},
+		"an init container": {func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{container("first", "3Gi")}
+		}, "3Gi"},
+		"overhead": {func(p *corev1.Pod) { p.Spec.Overhead = memory("512Mi") }, "1536Mi"},
+		"shrinks": {func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "compute", AllocatedResources: memory("2Gi")},
+			}
+		}, "2Gi"},
+		"has ended": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, "0"},
+	} {
+		pod := corev1.Pod{Spec: corev1.PodSpec{
+			NodeName: "one", Containers: []corev1.Container{container("compute", "1Gi")},
+		}}
+		test.change(&pod)
+		left := newRooms([]corev1.Node{node("one", "16Gi")}, []corev1.Pod{pod})[0].free[corev1.ResourceMemory]
+		want := resource.MustParse("16Gi")
+		want.Sub(resource.MustParse(test.want))
+		if left.Cmp(want) != 0 {
+			t.Errorf("%s: %s left, want %s", name, left.String(), want.String())
+		}
 	}
 }

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Wait ends when every workload runs in its newest form, the API services answer, and the KubeVirt
@@ -151,26 +154,13 @@ func (i *Installer) diagnose(ctx context.Context) []string {
 }
 
 // ailment is why a pod does not run, in words: of its containers if they say, else of its scheduling.
-func ailment(pod *unstructured.Unstructured) string {
-	statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
-	for _, s := range statuses {
-		m, ok := s.(map[string]any)
-		if !ok {
-			continue
-		}
-		reason, _, _ := unstructured.NestedString(m, "state", "waiting", "reason")
-		message, _, _ := unstructured.NestedString(m, "state", "waiting", "message")
-		if reason == "" || reason == "ContainerCreating" || reason == "PodInitializing" {
-			continue
-		}
-		why := fmt.Sprintf("pod %s: %s", pod.GetName(), reason)
-		if message != "" {
-			why += ": " + message
-		}
-		return why
+func ailment(object *unstructured.Unstructured) string {
+	var pod corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod); err != nil {
+		return fmt.Sprintf("pod %s cannot be read: %v", object.GetName(), err)
 	}
-	if c := condition(pod, "PodScheduled"); c.status == "False" {
-		return fmt.Sprintf("pod %s: %s: %s", pod.GetName(), c.reason, c.message)
+	if fault := life.PodFault(&pod); fault != "" && life.PodStaying(&pod) {
+		return "pod " + pod.Name + ": " + fault
 	}
 	return ""
 }

@@ -101,6 +101,16 @@ func TestAilment(t *testing.T) {
 			`{metadata: {name: a}, status: {conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: "0/1 nodes"}]}}`,
 			"pod a: Unschedulable: 0/1 nodes",
 		},
+		{
+			"ended",
+			`{metadata: {name: a}, status: {containerStatuses: [{state: {terminated: {exitCode: 1, reason: Error}}}]}}`,
+			"pod a: its container ended: Error",
+		},
+		{
+			"evicted",
+			`{metadata: {name: a}, status: {phase: Failed, containerStatuses: [{state: {terminated: {exitCode: 137}}}]}}`,
+			"",
+		},
 		{"running", `{metadata: {name: a}, status: {containerStatuses: [{state: {running: {}}}]}}`, ""},
 	} {
 		if got := ailment(object(t, test.pod)); got != test.want {

@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -212,11 +213,12 @@ func (r *reading) launcher(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the launcher's pods: %w", err)
 	}
-	if len(pods.Items) == 0 {
+	own := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !life.Recorded(vmi, &pod) })
+	if len(own) == 0 {
 		return fmt.Errorf("instance %s/%s has no launcher pod yet; see why with `virtctl why %[2]s -n %[1]s`",
 			r.namespace, r.name)
 	}
-	pod := slices.MaxFunc(pods.Items,
+	pod := slices.MaxFunc(own,
 		func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	query := url.Values{}
 	if r.options.Tail >= 0 {

@@ -216,17 +216,22 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found","details":{"name":"vm"}}`)
 }
 
-// The launcher's log is the youngest pod's.
+// The launcher's log is that of the youngest pod that is the instance's; labels are anybody's to write.
 func TestLauncherLog(t *testing.T) {
 	api := running(t, "i")
 	pod := func(name string, minute int) corev1.Pod {
 		return corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: name, CreationTimestamp: metav1.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC),
+				Name: name, UID: types.UID(name), CreationTimestamp: metav1.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC),
 			},
 		}
 	}
-	api.Put(pods, corev1.PodList{Items: []corev1.Pod{pod("old", 1), pod("new", 3), pod("middle", 2)}})
+	vmi := instance("i")
+	vmi.Status.ActivePods = map[types.UID]string{"old": "", "new": "node1", "middle": ""}
+	api.Put(vmis+"/vm", vmi)
+	api.Put(pods, corev1.PodList{Items: []corev1.Pod{
+		pod("old", 1), pod("new", 3), pod("middle", 2), pod("a tenant's", 4),
+	}})
 	api.Put(pods+"/new/log", text("launched\n"))
 	var out bytes.Buffer
 	o := Options{Source: Launcher, Tail: 5, Follow: true, Timestamps: true, Previous: true, Since: time.Unix(0, 0)}

@@ -2,11 +2,12 @@ package migrate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -34,84 +35,37 @@ func Misfits(vmi *v1.VirtualMachineInstance, node *corev1.Node, added map[string
 		}
 	}
 	for _, selector := range []map[string]string{vmi.Spec.NodeSelector, added} {
-		for _, key := range keys(selector) {
+		for _, key := range slices.Sorted(maps.Keys(selector)) {
 			if node.Labels[key] != selector[key] {
 				out = append(out, fmt.Sprintf("it has not the label %s=%s", key, selector[key]))
 			}
 		}
 	}
-	if !allowed(vmi.Spec.Affinity, node) {
-		out = append(out, "the VM's node affinity excludes it")
+	if reason := excluded(vmi.Spec.Affinity, node); reason != "" {
+		out = append(out, reason)
 	}
 	return out
 }
 
-func keys(m map[string]string) []string {
-	out := make([]string, 0, len(m))
-	for key := range m {
-		out = append(out, key)
-	}
-	slices.Sort(out)
-	return out
-}
-
+// tolerates reports whether a toleration is of a taint. The operators Lt and Gt count: where their feature gate is off,
+// the API server refuses a pod that has them.
 func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	switch t.Operator {
-	case corev1.TolerationOpExists:
-		return true
-	case "", corev1.TolerationOpEqual:
-		return t.Key != "" && t.Value == taint.Value
-	}
-	return false
+	return t.ToleratesTaint(klog.Logger{}, taint, true) // the zero logger drops what it gets
 }
 
-// allowed reports whether a required node affinity has a term that a node meets.
-func allowed(affinity *corev1.Affinity, node *corev1.Node) bool {
+// excluded says why a required node affinity does not allow a node; empty when it does, or there is none.
+func excluded(affinity *corev1.Affinity, node *corev1.Node) string {
 	if affinity == nil || affinity.NodeAffinity == nil ||
 		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return true
+		return ""
 	}
-	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	return slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool {
-		if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
-			return false // as the scheduler has it
-		}
-		for _, r := range t.MatchExpressions {
-			value, ok := node.Labels[r.Key]
-			if !meets(r, value, ok) {
-				return false
-			}
-		}
-		for _, r := range t.MatchFields {
-			if !meets(r, node.Name, r.Key == "metadata.name") {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-func meets(r corev1.NodeSelectorRequirement, value string, ok bool) bool {
-	switch r.Operator {
-	case corev1.NodeSelectorOpIn:
-		return ok && slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpNotIn:
-		return !ok || !slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpExists:
-		return ok
-	case corev1.NodeSelectorOpDoesNotExist:
-		return !ok
-	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
-		is, err := strconv.ParseInt(value, 10, 64)
-		bound, failed := strconv.ParseInt(strings.Join(r.Values, ","), 10, 64)
-		if !ok || err != nil || failed != nil {
-			return false
-		}
-		return r.Operator == corev1.NodeSelectorOpGt && is > bound ||
-			r.Operator == corev1.NodeSelectorOpLt && is < bound
+	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	allowed, err := nodeaffinity.NewLazyErrorNodeSelector(required).Match(node)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the VM's node affinity cannot be read: %v", err)
+	case !allowed:
+		return "the VM's node affinity excludes it"
 	}
-	return false
+	return ""
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	"sigs.k8s.io/yaml"
@@ -164,11 +165,16 @@ func affinity(t *testing.T, term string) *corev1.Affinity {
 
 func TestTolerates(t *testing.T) {
 	taint := corev1.Taint{Key: "gpu", Value: "a", Effect: corev1.TaintEffectNoSchedule}
+	numeric := func(key string, operator corev1.TolerationOperator, value string) corev1.Toleration {
+		return corev1.Toleration{Key: key, Operator: operator, Value: value}
+	}
 	for _, tc := range []struct {
 		t    corev1.Toleration
 		want bool
 	}{
 		{corev1.Toleration{}, false},
+		{numeric("level", corev1.TolerationOpGt, "3"), false},
+		{numeric("gpu", corev1.TolerationOpGt, "3"), false}, // of a taint that is no number
 		{corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
 		{corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists}, true},
 		{corev1.Toleration{Key: "gpu", Value: "a"}, true},
@@ -178,6 +184,40 @@ func TestTolerates(t *testing.T) {
 	} {
 		if got := tolerates(&tc.t, &taint); got != tc.want {
 			t.Errorf("%+v: %v", tc.t, got)
+		}
+	}
+	level := corev1.Taint{Key: "level", Value: "5", Effect: corev1.TaintEffectNoSchedule}
+	for operator, want := range map[corev1.TolerationOperator]bool{
+		corev1.TolerationOpLt: false, corev1.TolerationOpGt: true, corev1.TolerationOpEqual: false,
+	} {
+		if got := tolerates(new(numeric("level", operator, "3")), &level); got != want {
+			t.Errorf("%s 3 of 5: %v", operator, got)
+		}
+	}
+}
+
+func TestExcluded(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "one", Labels: map[string]string{"zone": "a", "cores": "8"},
+	}}
+	const no = "the VM's node affinity excludes it"
+	for terms, want := range map[string]string{
+		"{matchExpressions: [{key: zone, operator: In, values: [a, b]}]}":                                       "",
+		"{matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}":                                       no,
+		"{matchExpressions: [{key: cores, operator: Gt, values: [\"4\"]}]}":                                     "",
+		"{matchExpressions: [{key: cores, operator: Lt, values: [\"4\"]}]}":                                     no,
+		"{matchExpressions: [{key: zone, operator: DoesNotExist}]}, {matchExpressions: []}":                     no,
+		"{matchExpressions: [{key: x, operator: Exists}]}, {matchExpressions: [{key: zone, operator: Exists}]}": "",
+		"{matchFields: [{key: metadata.name, operator: In, values: [one]}]}":                                    "",
+		"{matchFields: [{key: metadata.name, operator: NotIn, values: [one]}]}":                                 no,
+		"{matchExpressions: [{key: zone, operator: Like, values: [a]}]}": "the VM's node affinity cannot be read: " +
+			`nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Like": supported values: ` +
+			`"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"`,
+	} {
+		of := read[corev1.Affinity](t,
+			"nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["+terms+"]}}")
+		if got := excluded(&of, node); got != want {
+			t.Errorf("%s: %q, want %q", terms, got, want)
 		}
 	}
 }

@@ -106,7 +106,8 @@ func (e *explanation) migrationUnderWay(add obstacle) {
 	}
 }
 
-// target is the pod that a migration waits for because no node can take it; nil when there is none.
+// target is the pod that a migration waits for because no node can take it; nil when there is none. By its label: the
+// VMI's status does not record a target pod without a node, and nothing is done by what this one says.
 func (e *explanation) target(migration *v1.VirtualMachineInstanceMigration) *corev1.Pod {
 	for i := range e.Pods {
 		pod := &e.Pods[i]

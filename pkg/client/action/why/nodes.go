@@ -221,7 +221,7 @@ func (e *explanation) nodeHealth(node *corev1.Node) {
 	describe := "kubectl describe node " + node.Name
 	for _, c := range node.Status.Conditions {
 		switch {
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && fencing.OutOfService(node):
+		case c.Type == corev1.NodeReady && fencing.Fenced(node):
 			e.add(rankNode, LayerNode, object, Waiting, "NodeFenced", "node "+node.Name+
 				" is out of service: the VM starts elsewhere once its pod is removed",
 				"virtctl events "+e.Name+e.flag(),
@@ -253,13 +253,13 @@ func (e *explanation) handler(node *corev1.Node) {
 	object := "daemonset/" + names.VirtHandler
 	logs := "kubectl -n " + names.Namespace + " logs -l kubevirt.io=" + names.VirtHandler +
 		" --field-selector spec.nodeName=" + node.Name
-	for _, pod := range e.component(names.VirtHandler) {
+	for _, pod := range life.Component(e.Stack, names.VirtHandler) {
 		if pod.Spec.NodeName != node.Name {
 			continue
 		}
-		if !ready(pod) {
+		if !life.PodReady(pod) {
 			e.add(rankNode, LayerNode, object, Broken, "HandlerNotReady",
-				"virt-handler of node "+node.Name+" is not ready: "+trouble(pod)+
+				"virt-handler of node "+node.Name+" is not ready: "+life.PodTrouble(pod)+
 					"; without it no guest of the node is started or reached", logs)
 		} else if beat, ok := heartbeat(node); ok && e.Now.Sub(beat) > heartbeatLimit {
 			e.add(rankNode, LayerNode, object, Broken, "HandlerSilent",

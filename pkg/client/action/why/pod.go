@@ -9,25 +9,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // launcher is the pod that the guest is in, else the instance's youngest launcher pod; nil when there is none.
 func (e *explanation) launcher() *corev1.Pod {
+	if e.VMI == nil {
+		return nil
+	}
+	var youngest *corev1.Pod
 	for i := range e.Pods {
 		pod := &e.Pods[i]
-		if pod.Labels[names.LabelComponent] == names.VirtLauncher && !life.PodEnded(pod) && e.VMI != nil &&
-			pod.Spec.NodeName != "" && pod.Spec.NodeName == e.VMI.Status.NodeName {
+		switch {
+		case life.GuestIn(e.VMI, pod) && !life.PodEnded(pod):
 			return pod
+		case youngest == nil && life.Recorded(e.VMI, pod):
+			youngest = pod
 		}
 	}
-	for i := range e.Pods {
-		if e.Pods[i].Labels[names.LabelComponent] == names.VirtLauncher {
-			return &e.Pods[i]
-		}
-	}
-	return nil
+	return youngest
 }
 
 func (e *explanation) podName() string {

@@ -3,13 +3,10 @@ package why
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
@@ -38,8 +35,8 @@ func (e *explanation) stack() {
 		{names.VirtController, "no VM is started, stopped or moved"},
 		{names.VirtAPI, "nothing can be created, started or connected to"},
 	} {
-		pods := e.component(component.name)
-		if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return ready(pod) }) {
+		pods := life.Component(e.Stack, component.name)
+		if slices.ContainsFunc(pods, life.PodReady) {
 			continue
 		}
 		object := "deployment/" + component.name
@@ -51,45 +48,10 @@ func (e *explanation) stack() {
 			continue
 		}
 		e.add(rankStack, LayerStack, object, Broken, "ComponentNotReady",
-			fmt.Sprintf("%s is not ready: %s; without it %s", component.name, trouble(pods[0]), component.without),
+			fmt.Sprintf("%s is not ready: %s; without it %s", component.name, life.PodTrouble(pods[0]),
+				component.without),
 			"kubectl -n "+names.Namespace+" logs deployment/"+component.name, "virtctl doctor")
 	}
 }
 
 func (e *explanation) readable(what string) bool { return !slices.Contains(e.Unreadable, what) }
-
-// component are the pods of one of virtkit's workloads that are not over.
-func (e *explanation) component(name string) []*corev1.Pod {
-	var out []*corev1.Pod
-	for i := range e.Stack {
-		pod := &e.Stack[i]
-		if pod.Labels[names.LabelComponent] == name && !life.PodEnded(pod) {
-			out = append(out, pod)
-		}
-	}
-	return out
-}
-
-func ready(pod *corev1.Pod) bool {
-	c := conditions.Find(pod.Status.Conditions, corev1.PodReady)
-	return c != nil && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
-}
-
-// trouble is what a pod that is not ready says of itself.
-func trouble(pod *corev1.Pod) string {
-	for _, c := range pod.Status.ContainerStatuses {
-		switch {
-		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
-			return strings.TrimSuffix(c.State.Waiting.Reason+": "+c.State.Waiting.Message, ": ")
-		case c.State.Terminated != nil:
-			return "its container ended: " + c.State.Terminated.Reason
-		}
-	}
-	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
-		return c.Message
-	}
-	if c := conditions.Find(pod.Status.Conditions, corev1.PodReady); c != nil && c.Message != "" {
-		return c.Message
-	}
-	return "phase " + string(pod.Status.Phase)
-}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -52,7 +53,8 @@ func healthy() Facts {
 			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default"},
 			Spec:       spec,
 			Status: v1.VirtualMachineInstanceStatus{
-				Phase: v1.Running, NodeName: "one",
+				ActivePods: map[types.UID]string{"pod": "one"},
+				Phase:      v1.Running, NodeName: "one",
 				PhaseTransitionTimestamps: []v1.VirtualMachineInstancePhaseTransitionTimestamp{
 					{Phase: v1.Running, PhaseTransitionTimestamp: ago(time.Hour)},
 				},
@@ -66,7 +68,7 @@ func healthy() Facts {
 		Pods: []corev1.Pod{{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "virt-launcher-demo-abc", Labels: map[string]string{names.LabelComponent: names.VirtLauncher},
-				CreationTimestamp: ago(time.Hour),
+				UID: "pod", CreationTimestamp: ago(time.Hour),
 			},
 			Spec: corev1.PodSpec{
 				NodeName: "one", SchedulerName: "default-scheduler",
@@ -158,9 +160,10 @@ func phase(p v1.VirtualMachineInstancePhase, d time.Duration, more ...situation)
 		switch p {
 		case v1.Pending:
 			f.Pods = nil
-			f.VMI.Status.NodeName = ""
+			f.VMI.Status.NodeName, f.VMI.Status.ActivePods = "", nil
 		case v1.Scheduling:
 			f.VMI.Status.NodeName = ""
+			f.VMI.Status.ActivePods = map[types.UID]string{"pod": ""}
 			f.Pods[0].Spec.NodeName = ""
 			f.Pods[0].Status.Phase = corev1.PodPending
 			f.Pods[0].CreationTimestamp = ago(d)
@@ -772,6 +775,11 @@ func TestSituations(t *testing.T) {
 			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
 			f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
 		}), "NodeFenced", Waiting, LayerNode, "out of service", "virtctl events demo"},
+		{"node not ready, and fenced", all(func(f *Facts) {
+			f.VMI.Status.Phase = v1.Unknown
+			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionFalse
+			f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+		}), "NodeFenced", Waiting, LayerNode, "out of service", "virtctl events demo"},
 		{
 			"node gone", func(f *Facts) { f.Nodes = f.Nodes[1:] }, "NodeGone", Broken, LayerNode,
 			"does not exist any more", "kubectl delete pod",
@@ -992,6 +1000,22 @@ func TestChain(t *testing.T) {
 	want := []string{"vm ok", "vmi ok", "volumes ok", "pod ok", "node ok", "qemu ok"}
 	if !slices.Equal(got, want) {
 		t.Errorf("chain %q, want %q", got, want)
+	}
+}
+
+// A pod that says that it is the instance's launcher and is not recorded is not looked at.
+func TestPodOfAnother(t *testing.T) {
+	f := healthy()
+	theirs := *f.Pods[0].DeepCopy()
+	theirs.UID, theirs.Name = "theirs", "virt-launcher-demo-theirs"
+	theirs.DeletionTimestamp = new(ago(time.Second))
+	f.Pods = append([]corev1.Pod{theirs}, f.Pods...)
+	r := Explain(f)
+	if r.Verdict != OK || len(r.Causes) > 0 {
+		t.Errorf("verdict %s, causes %+v", r.Verdict, r.Causes)
+	}
+	if !slices.ContainsFunc(r.Chain, func(l Link) bool { return l.Object == "pod/virt-launcher-demo-abc" }) {
+		t.Errorf("chain %+v", r.Chain)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // Options of `virtctl clone`.
@@ -200,7 +201,11 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 	if err := o.checkMACs(fmt.Sprintf("VM %s/%s", namespace, o.Source), vm.Spec.Template); err != nil {
 		return err
 	}
-	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
+	state, err := keepsState(ctx, c, vm)
+	if err != nil {
+		return err
+	}
+	if trouble := clones.StateTrouble(vm.Name, state, o.Target); trouble != "" {
 		return fmt.Errorf("%s, which --target-namespace names", trouble)
 	}
 	warning, err := snapshot.CheckWhole(vm, o.Partial, "give --partial to clone it without them")
@@ -211,6 +216,22 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
 	return o.free(ctx, c, o.target(namespace))
+}
+
+// keepsState reports whether a VM has persistent state, for which its preference, too, may ask. Where the server does
+// not write the preference out, it refuses the clone.
+func keepsState(ctx context.Context, c *client.Client, vm *v1.VirtualMachine) (bool, error) {
+	if vm.Spec.Preference == nil {
+		return clones.KeepsState(vm), nil
+	}
+	expanded, err := c.Expanded(ctx, vm.Namespace, vm.Name)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsBadRequest(err):
+		return clones.KeepsState(vm), nil
+	case err != nil:
+		return false, fmt.Errorf("look at what the preference of VM %s/%s asks for: %w", vm.Namespace, vm.Name, err)
+	}
+	return clones.KeepsState(expanded), nil
 }
 
 // mayBeHidden reports that the source in another namespace may not be read, which who may clone it need not be allowed:
@@ -234,7 +255,7 @@ func (o *Options) checkTaken(
 		return nil
 	}
 	vm := kept.Spec.Source.VirtualMachine
-	if trouble := clones.StateTrouble(vm.Name, vm.Spec.Template, o.Target); trouble != "" {
+	if trouble := clones.StateTrouble(vm.Name, snapshots.HasState(kept), o.Target); trouble != "" {
 		return fmt.Errorf("%s, which --target-namespace names", trouble)
 	}
 	return o.checkMACs(fmt.Sprintf("the VM of snapshot %s/%s", taken.Namespace, taken.Name),

@@ -4,6 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
@@ -65,6 +69,44 @@ func TestComplete(t *testing.T) {
 			got.NewMacAddresses["default"] != "02:00:00:00:00:17" || *got.NewSMBiosSerial != "S1" ||
 			len(got.LabelFilters) != 2 {
 			t.Errorf("%s: %+v", arg, got)
+		}
+	}
+}
+
+// A preference, too, may ask for state; the server writes it out, where it may be asked.
+func TestKeepsState(t *testing.T) {
+	vm := func(preference string, persistent bool) *v1.VirtualMachine {
+		template := &v1.VirtualMachineInstanceTemplateSpec{}
+		template.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: &persistent}
+		out := &v1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm"}, Spec: v1.VirtualMachineSpec{Template: template},
+		}
+		if preference != "" {
+			out.Spec.Preference = &v1.PreferenceMatcher{Name: preference}
+		}
+		return out
+	}
+	const path = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachines/vm/expand-spec"
+	for name, test := range map[string]struct {
+		vm     *v1.VirtualMachine
+		answer any
+		want   bool
+	}{
+		"its template":                    {vm("", true), nil, true},
+		"nothing":                         {vm("", false), nil, false},
+		"its preference":                  {vm("windows", false), vm("", true), true},
+		"not its preference":              {vm("linux", false), vm("", false), false},
+		"who may not have it written out": {vm("windows", false), clienttest.Forbidden("virtualmachines"), false},
+		"who may not, but its template":   {vm("windows", true), clienttest.Forbidden("virtualmachines"), true},
+		"a preference that is not there":  {vm("windows", false), nil, false},
+	} {
+		api := clienttest.New(t)
+		if test.answer != nil {
+			api.Put(path, test.answer)
+		}
+		got, err := keepsState(t.Context(), api.Client(), test.vm)
+		if err != nil || got != test.want {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 }
