@@ -70,7 +70,7 @@ var arrows = map[string][]string{
 	"pkg/vm/identity":     {},
 	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
 	"pkg/vm/launcherlog":  {},
-	"pkg/vm/life":         {},
+	"pkg/vm/life":         {"pkg/names"},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
 	"pkg/vm/network":      {"pkg/names"},
 	"pkg/vm/passthrough":  {},

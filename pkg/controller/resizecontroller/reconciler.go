@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Reconciler reads VMIs, migrations and (from Live) launcher pods of VMIs that change their size. It writes the
@@ -73,8 +73,8 @@ var ends = predicate.Funcs{
 }
 
 func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+	owner := life.InstanceOf(pod)
+	if owner == nil {
 		return nil
 	}
 	return r.ifPending(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name})

@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -89,7 +90,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 				return nil
 			}),
 		frame.Index(ctx, indexer, pod, AttachmentsByPod, "attachment pods", func(pod *corev1.Pod) []string {
-			if owner := launcherOf(pod); owner != nil {
+			if owner := life.LauncherOf(pod); owner != nil {
 				return []string{string(owner.UID)}
 			}
 			return nil

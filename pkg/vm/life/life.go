@@ -1,5 +1,5 @@
 // Package life says whether a VMI has a guest that lives, or is to stay, whether a pod has ended or stays (pods.go),
-// and which statuses of a VM are bad ones (statuses.go). A component that means more by "it runs" checks the rest
+// whose a pod says it is (owner.go), and which statuses of a VM are bad ones (statuses.go). A component that means more by "it runs" checks the rest
 // itself. It is pure.
 package life
 
