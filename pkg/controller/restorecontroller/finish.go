@@ -12,7 +12,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
@@ -56,7 +55,7 @@ func (v *View) finish() Step {
 }
 
 // replacedValue returns the value of replacedLabel on claims of the target.
-func replacedValue(vm string) string { return names.Shorten(vmstate.Prefix+"-"+vm, names.MaxLabel) }
+func replacedValue(vm string) string { return names.LabelValue(vmstate.Prefix + "-" + vm) }
 
 // moveState makes the restored claim of the target's state the one that the target has, and the one before one that is
 // deleted at the end. That a state was restored decides, not the target's template: a preference may ask for the TPM.
@@ -76,7 +75,7 @@ func (v *View) moveState(step *Step) {
 		}
 		step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{claim, v.release(claim)})
 	}
-	if label := vmicontroller.LabelValue(v.VM.Name); next.Labels[vmstate.Prefix] != label {
+	if label := names.LabelValue(v.VM.Name); next.Labels[vmstate.Prefix] != label {
 		after := next.DeepCopy()
 		metav1.SetMetaDataLabel(&after.ObjectMeta, vmstate.Prefix, label)
 		delete(after.Labels, snapshots.KeptLabel)

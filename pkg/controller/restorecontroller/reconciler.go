@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -267,7 +267,7 @@ func (r *Reconciler) lookAtMade(ctx context.Context, view *View) error {
 		key, value string
 		into       *[]*corev1.PersistentVolumeClaim
 	}{
-		{vmstate.Prefix, vmicontroller.LabelValue(view.VM.Name), &view.States},
+		{vmstate.Prefix, names.LabelValue(view.VM.Name), &view.States},
 		{replacedLabel, replacedValue(view.VM.Name), &view.Replaced},
 	} {
 		var list corev1.PersistentVolumeClaimList

@@ -252,8 +252,8 @@ func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	delete(labels, v1.MigrationTargetNodeNameLabel)
 	labels[v1.AppLabel] = names.VirtLauncher
 	labels[v1.CreatedByLabel] = string(vmi.UID)
-	labels[v1.DeprecatedVirtualMachineNameLabel] = LabelValue(vmi.Name)
-	labels[v1.VirtualMachineInstanceIDLabel] = LabelValue(vmi.Name)
+	labels[v1.DeprecatedVirtualMachineNameLabel] = names.LabelValue(vmi.Name)
+	labels[v1.VirtualMachineInstanceIDLabel] = names.LabelValue(vmi.Name)
 	return labels
 }
 
@@ -270,9 +270,6 @@ func podAnnotations(vmi *v1.VirtualMachineInstance, plugins network.Plugins) map
 	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute
 	return annotations
 }
-
-// LabelValue shortens a name to what a label may hold, 63 bytes, and keeps it unique.
-func LabelValue(name string) string { return names.Shorten(name, names.MaxLabel) }
 
 func copyAll[T any, P interface {
 	*T
