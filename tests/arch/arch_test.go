@@ -83,8 +83,8 @@ var arrows = map[string][]string{
 	},
 	"pkg/vm/savedmemory": {},
 	"pkg/vm/snapshots": {
-		"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/savedmemory",
-		"pkg/vm/vmstate",
+		"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations",
+		"pkg/vm/savedmemory", "pkg/vm/vmstate",
 	},
 	"pkg/vm/sizing": {"pkg/vm/conditions"},
 	"pkg/vm/surface": {

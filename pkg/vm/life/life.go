@@ -10,3 +10,8 @@ func Alive(vmi *v1.VirtualMachineInstance) bool { return vmi != nil && !vmi.IsFi
 
 // Staying reports whether a VMI lives and nobody has begun to end it.
 func Staying(vmi *v1.VirtualMachineInstance) bool { return Alive(vmi) && vmi.DeletionTimestamp == nil }
+
+// Running reports whether a VMI's guest runs, as far as its node has said, and nobody has begun to end it.
+func Running(vmi *v1.VirtualMachineInstance) bool {
+	return Staying(vmi) && vmi.Status.Phase == v1.Running
+}

@@ -13,6 +13,7 @@ import (
 	"kubevirt.io/api/migrations/v1alpha1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -159,7 +160,7 @@ func (p *Plan) configure(f Facts) {
 }
 
 func (p *Plan) obstacles(f Facts) {
-	if f.VMI.Status.Phase != v1.Running || f.VMI.DeletionTimestamp != nil {
+	if !life.Running(f.VMI) {
 		p.Obstacles = append(p.Obstacles, "the guest does not run")
 	}
 	for _, c := range f.VMI.Status.Conditions {
