@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // annotations in which people, and KubeVirt's templates, say what a guest is.
@@ -57,7 +58,7 @@ func phase(i *v1.VirtualMachineInstance) string { return strings.ToLower(string(
 
 // evictable reports whether an eviction may go on: the guest can move, or need not.
 func (c *Cluster) evictable(i *v1.VirtualMachineInstance) bool {
-	return eviction.Strategy(i, c.Config.EvictionStrategy) != v1.EvictionStrategyLiveMigrate || eviction.Migratable(i)
+	return eviction.Strategy(i, c.Config.EvictionStrategy) != v1.EvictionStrategyLiveMigrate || migrations.Migratable(i)
 }
 
 func (c *Cluster) writeInstances(w *metrics.Writer) {
