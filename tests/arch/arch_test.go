@@ -88,8 +88,8 @@ var arrows = map[string][]string{
 	},
 	"pkg/vm/sizing": {"pkg/vm/conditions"},
 	"pkg/vm/surface": {
-		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/migrations",
-		"pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version",
+		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/life",
+		"pkg/vm/migrations", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version",
 	},
 	"pkg/vm/vhostmd": {},
 	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations"},

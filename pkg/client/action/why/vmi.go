@@ -126,13 +126,10 @@ func (e *explanation) notCreated(vmi *v1.VirtualMachineInstance) {
 }
 
 func (e *explanation) stopping(vmi *v1.VirtualMachineInstance) {
-	grace := 30 * time.Second
-	if s := vmi.Spec.TerminationGracePeriodSeconds; s != nil {
-		grace = time.Duration(*s) * time.Second
-	}
+	grace := life.Grace(vmi)
 	// An object's deletionTimestamp is when it was asked to go: a VMI has no grace period of its own.
 	gone := e.Now.Sub(vmi.DeletionTimestamp.Time)
-	if gone <= grace+15*time.Second {
+	if gone <= grace+life.GraceSlack {
 		e.add(rankProgress, LayerVMI, e.vmiObject(), Waiting, "Stopping",
 			fmt.Sprintf("the guest was asked to shut down %s ago and has %s for it",
 				age(e.Now, vmi.DeletionTimestamp.Time), grace),
