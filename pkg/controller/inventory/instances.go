@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -258,7 +259,7 @@ func (c *Cluster) writeMigrations(w *metrics.Writer) {
 func (c *Cluster) writeNodes(w *metrics.Writer) {
 	var allocatable, kvm int
 	for _, n := range c.Nodes {
-		if n.Labels[v1.NodeSchedulable] == "true" {
+		if life.TakesVMs(n) {
 			allocatable++
 		}
 		if quantity, ok := n.Status.Allocatable[names.ResourceKVM]; ok && quantity.Sign() > 0 {
