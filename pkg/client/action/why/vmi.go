@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -260,7 +261,7 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 				"install and start qemu-guest-agent in the guest")
 		}
 	}
-	if c := conditions.With(vmi.Status.Conditions, "SoftwareEmulation", corev1.ConditionTrue); c != nil {
+	if c := conditions.With(vmi.Status.Conditions, names.ConditionSoftwareEmulation, corev1.ConditionTrue); c != nil {
 		e.add(rankRemark, LayerQEMU, object, OK, "SoftwareEmulation", c.Message,
 			"run it on nodes with KVM; `virtctl doctor` shows which have it")
 	}
