@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -119,16 +118,11 @@ func (v *View) own(step *Step) {
 	}
 }
 
-// RevisionName returns the name of the restored VM's copy of a snapshot's ControllerRevision.
-func RevisionName(revision, snapshot, vm string) string {
-	return strings.Replace(revision, snapshot, vm, 1)
-}
-
 // revise has the restored VM refer to ControllerRevisions of its own, which are as the snapshot's. One that is there
 // already may be what the VM before the restore refers to, so it is not replaced.
 func (v *View) revise(vm *v1.VirtualMachine, step *Step) (trouble string) {
 	own := func(name string) string {
-		return RevisionName(name, v.Restore.Spec.VirtualMachineSnapshotName, vm.Name)
+		return snapshots.RevisionName(name, v.Restore.Spec.VirtualMachineSnapshotName, vm.Name)
 	}
 	for _, name := range instancetype.RevisionNames(&vm.Spec) {
 		kept, there := v.Revisions[name], v.Revisions[own(name)]

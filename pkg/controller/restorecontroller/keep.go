@@ -131,15 +131,14 @@ func (v *View) undo() Step {
 // irreversible returns why a restore cannot be taken back, or "" when it can.
 func (v *View) irreversible() string {
 	name, vm := snapshots.Undoes(v.Restore), v.VM
-	switch {
-	case vm == nil:
+	if vm == nil {
 		return fmt.Sprintf("VM %s does not exist; restore %s cannot be taken back", v.Restore.Spec.Target.Name, name)
+	}
+	switch kind, holder := snapshots.Holder(vm, v.Restore.Name); {
 	case vm.DeletionTimestamp != nil:
 		return fmt.Sprintf("VM %s is being deleted", vm.Name)
-	case vm.Status.RestoreInProgress != nil && *vm.Status.RestoreInProgress != v.Restore.Name:
-		return fmt.Sprintf("vm restore %s in progress", *vm.Status.RestoreInProgress)
-	case vm.Status.SnapshotInProgress != nil:
-		return fmt.Sprintf("vm snapshot %s in progress", *vm.Status.SnapshotInProgress)
+	case kind != "":
+		return fmt.Sprintf(textHeld, kind, holder)
 	case v.Undone == nil:
 		return fmt.Sprintf("restore %s does not exist; what it replaced is not known any more", name)
 	case v.Undone.Status == nil || !isTrue(v.Undone.Status.Complete):

@@ -1,7 +1,7 @@
 // Package life says whether a VMI has a guest that lives, or is to stay, whether a pod has ended or stays (pods.go),
-// whose a pod says it is (owner.go), which nodes take VMs (nodes.go), how long a guest has to shut down (grace.go), and
-// which statuses of a VM are bad ones (statuses.go). A component that means more by "it runs" checks the rest itself. It
-// is pure.
+// whose a pod says it is (owner.go), which nodes take VMs (nodes.go), how long a guest has to shut down (grace.go),
+// and which statuses of a VM are bad ones (statuses.go). A component that means more by "it runs" checks the rest
+// itself. It is pure.
 package life
 
 import v1 "kubevirt.io/api/core/v1"

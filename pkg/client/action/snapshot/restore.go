@@ -271,7 +271,7 @@ func Restored(r *snapshotv1beta1.VirtualMachineRestore) (bool, error) {
 	if said := failure(r.Status.Conditions); said != "" {
 		return false, fmt.Errorf("restore %s/%s failed: %s", r.Namespace, r.Name, said)
 	}
-	return r.Status.Complete != nil && *r.Status.Complete, nil
+	return vmsnapshots.RestoreComplete(r), nil
 }
 
 // WaitRestore waits until a restore is complete, and reports each of its stages.
