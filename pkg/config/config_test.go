@@ -17,8 +17,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-func ptr[T any](value T) *T { return &value }
-
 // TestFromKubeVirt has a case for every field that is honoured.
 func TestFromKubeVirt(t *testing.T) {
 	cases := map[string]struct {
@@ -85,7 +83,7 @@ func TestFromKubeVirt(t *testing.T) {
 		"network": {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.Configuration.NetworkConfiguration = &v1.NetworkConfiguration{
-					NetworkInterface: "bridge", PermitBridgeInterfaceOnPodNetwork: ptr(false),
+					NetworkInterface: "bridge", PermitBridgeInterfaceOnPodNetwork: new(false),
 				}
 			},
 			func(c *Config) { c.Bridge, c.Allowed.NoBridge = true, true },
@@ -105,7 +103,7 @@ func TestFromKubeVirt(t *testing.T) {
 		},
 		"references": {
 			func(kv *v1.KubeVirt) {
-				kv.Spec.Configuration.Instancetype = &v1.InstancetypeConfiguration{ReferencePolicy: ptr(v1.ExpandAll)}
+				kv.Spec.Configuration.Instancetype = &v1.InstancetypeConfiguration{ReferencePolicy: new(v1.ExpandAll)}
 			},
 			func(c *Config) { c.ReferencePolicy = v1.ExpandAll },
 		},
@@ -118,8 +116,8 @@ func TestFromKubeVirt(t *testing.T) {
 			func(c *Config) { c.CPUModel = "Nehalem" },
 		},
 		"cpu request": {
-			func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) },
-			func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) },
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = new(resource.MustParse("50m")) },
+			func(c *Config) { c.CPURequest = new(resource.MustParse("50m")) },
 		},
 		"pull policy": {
 			func(kv *v1.KubeVirt) { kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways },
@@ -130,31 +128,31 @@ func TestFromKubeVirt(t *testing.T) {
 			func(c *Config) { c.RuntimeClass = "kata" },
 		},
 		"eviction": {
-			func(kv *v1.KubeVirt) { kv.Spec.Configuration.EvictionStrategy = ptr(v1.EvictionStrategyLiveMigrate) },
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.EvictionStrategy = new(v1.EvictionStrategyLiveMigrate) },
 			func(c *Config) { c.EvictionStrategy = v1.EvictionStrategyLiveMigrate },
 		},
 		"migrations": {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.Configuration.MigrationConfiguration = &v1.MigrationConfiguration{
-					ParallelMigrationsPerCluster: ptr(uint32(9)), ParallelOutboundMigrationsPerNode: ptr(uint32(8)),
-					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)),
-					ProgressTimeout:   ptr(int64(0)),
-					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true),
-					NodeDrainTaintKey: ptr("leave"),
+					ParallelMigrationsPerCluster: new(uint32(9)), ParallelOutboundMigrationsPerNode: new(uint32(8)),
+					BandwidthPerMigration: new(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: new(int64(7)),
+					ProgressTimeout:   new(int64(0)),
+					AllowAutoConverge: new(true), AllowPostCopy: new(true), UnsafeMigrationOverride: new(true),
+					NodeDrainTaintKey: new("leave"),
 				}
 			},
 			func(c *Config) {
 				c.Migrations = v1.MigrationConfiguration{
-					ParallelMigrationsPerCluster: ptr(uint32(9)), ParallelOutboundMigrationsPerNode: ptr(uint32(8)),
-					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)),
-					ProgressTimeout:   ptr(int64(0)),
-					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true),
-					AllowWorkloadDisruption: ptr(true), NodeDrainTaintKey: ptr("leave"),
+					ParallelMigrationsPerCluster: new(uint32(9)), ParallelOutboundMigrationsPerNode: new(uint32(8)),
+					BandwidthPerMigration: new(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: new(int64(7)),
+					ProgressTimeout:   new(int64(0)),
+					AllowAutoConverge: new(true), AllowPostCopy: new(true), UnsafeMigrationOverride: new(true),
+					AllowWorkloadDisruption: new(true), NodeDrainTaintKey: new("leave"),
 				}
 			},
 		},
 		"overhead ratio": {
-			func(kv *v1.KubeVirt) { kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = ptr("1.5") },
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = new("1.5") },
 			func(c *Config) { c.MemoryOverheadRatio = 1.5 },
 		},
 		"certificates": {

@@ -3,6 +3,7 @@ package frame
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -14,5 +15,12 @@ func Refused(err error) bool {
 		return slices.ContainsFunc(joined.Unwrap(), Refused)
 	}
 	// Webhooks choose their code, mostly Forbidden or BadRequest.
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	return apierrors.IsForbidden(err) || Malformed(err)
 }
+
+// Malformed reports whether an error says that the API server does not accept an object itself, whoever writes it: its
+// validation or a webhook's does not. A quota or a policy is Forbidden.
+func Malformed(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
+
+// Ending reports whether an error says that nothing is created any more in a namespace that is being deleted.
+func Ending(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }

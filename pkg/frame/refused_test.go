@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -29,6 +30,42 @@ func TestRefused(t *testing.T) {
 		"of others":    {errors.Join(missing, conflict), false},
 	} {
 		if got := Refused(tc.err); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestMalformed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":       {nil, false},
+		"a quota":    {apierrors.NewForbidden(pods, "a", errors.New("exceeded quota")), false},
+		"validation": {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), true},
+		"a webhook":  {fmt.Errorf("create pod: %w", apierrors.NewBadRequest("denied the request")), true},
+		"conflict":   {conflict, false},
+	} {
+		if got := Malformed(tc.err); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestEnding(t *testing.T) {
+	ending := apierrors.NewForbidden(pods, "a", errors.New("namespace is being terminated"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":         {nil, false},
+		"a quota":      {apierrors.NewForbidden(pods, "a", errors.New("exceeded quota")), false},
+		"as it comes":  {ending, true},
+		"wrapped":      {fmt.Errorf("create pod: %w", ending), true},
+		"is not there": {missing, false},
+	} {
+		if got := Ending(tc.err); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

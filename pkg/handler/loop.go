@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 const (
@@ -118,8 +118,8 @@ func logs(log logr.Logger) func(*reconcile.Request) logr.Logger {
 
 // ownerOf returns the VMI that a launcher pod belongs to.
 func ownerOf(_ context.Context, pod client.Object) []reconcile.Request {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+	owner := life.InstanceOf(pod)
+	if owner == nil {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}

@@ -20,8 +20,6 @@ const (
 	// lostLimit is the time that a launcher whose process has ended may stay without a final word from its pod before
 	// its VMI counts as failed.
 	lostLimit = 20 * time.Second
-	// defaultGrace applies where admission has set no terminationGracePeriodSeconds.
-	defaultGrace = 30 * time.Second
 	// endPoll is the pause between two looks at the processes of a pod that was removed.
 	endPoll = time.Second
 	// takeOverPatience is the time that the launchers have to agree by themselves on who runs the guest.
@@ -283,16 +281,10 @@ func nextLeft(v View) Decision {
 // deadline returns when the guest of a deleted VMI is powered off: a grace period after the deletion, by the API
 // server's clock, which is cut to the second, but not later than one from now, by the node's.
 func deadline(vmi *v1.VirtualMachineInstance, now time.Time) time.Time {
-	by, latest := vmi.DeletionTimestamp.Add(grace(vmi)+time.Second), now.Add(grace(vmi))
+	grace := life.Grace(vmi)
+	by, latest := vmi.DeletionTimestamp.Add(grace+time.Second), now.Add(grace)
 	if by.After(latest) {
 		return latest
 	}
 	return by
-}
-
-func grace(vmi *v1.VirtualMachineInstance) time.Duration {
-	if s := vmi.Spec.TerminationGracePeriodSeconds; s != nil {
-		return time.Duration(*s) * time.Second
-	}
-	return defaultGrace
 }

@@ -14,11 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/report/host"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
@@ -214,7 +214,7 @@ func (c *peerCheck) choose(ctx context.Context) time.Duration {
 
 // answers returns the address of a node's virt-handler, if it is one that answers.
 func (c *peerCheck) answers(n *metav1.PartialObjectMetadata) string {
-	beat, err := time.Parse(time.RFC3339, strings.Trim(n.Annotations[v1.VirtHandlerHeartbeat], `"`))
+	beat, err := host.Heartbeat(n)
 	if err != nil || c.now().Sub(beat) > goneAfter {
 		return ""
 	}

@@ -134,7 +134,7 @@ func (r *Reconciler) writeProgress(ctx context.Context, s *session, text string)
 func (r *Reconciler) migrationName(ctx context.Context, vmi types.NamespacedName, uid types.UID) (string, error) {
 	var all v1.VirtualMachineInstanceMigrationList
 	err := r.Live.List(ctx, &all, client.InNamespace(vmi.Namespace),
-		client.MatchingLabels{v1.MigrationSelectorLabel: names.Shorten(vmi.Name, names.MaxLabel)})
+		client.MatchingLabels{v1.MigrationSelectorLabel: names.LabelValue(vmi.Name)})
 	if err != nil {
 		return "", fmt.Errorf("list migrations: %w", err)
 	}

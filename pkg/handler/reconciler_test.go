@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 func TestGuestStarts(t *testing.T) {
@@ -29,7 +30,7 @@ func TestGuestStarts(t *testing.T) {
 	if c := condition(vmi, v1.VirtualMachineInstanceReady); c.Status != corev1.ConditionTrue {
 		t.Errorf("Ready is %+v", c)
 	}
-	if c := condition(vmi, vmistatus.SoftwareEmulation); c.Status != corev1.ConditionTrue {
+	if c := condition(vmi, names.ConditionSoftwareEmulation); c.Status != corev1.ConditionTrue {
 		t.Errorf("SoftwareEmulation is %+v", c)
 	}
 	if vmi.Status.Machine == nil || vmi.Status.LauncherContainerImageVersion != "launcher:1" ||

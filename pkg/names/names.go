@@ -82,6 +82,10 @@ const (
 // AnnotationProgress is how far a migration is, on its VirtualMachineInstanceMigration: JSON of progress.Progress.
 const AnnotationProgress = "virtkit.io/migration-progress"
 
+// ConditionSoftwareEmulation is the condition of a VMI that is True while its guest runs without hardware
+// virtualization.
+const ConditionSoftwareEmulation = "SoftwareEmulation"
+
 // ReasonPodTerminated is the reason of a VMI that failed because its pod was ended, not its guest.
 const ReasonPodTerminated = "PodTerminated"
 

@@ -21,6 +21,9 @@ func Shorten(name string, most int) string {
 		strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
 }
 
+// LabelValue returns name as the value of a label, which may have MaxLabel bytes: Shorten keeps it unique.
+func LabelValue(name string) string { return Shorten(name, MaxLabel) }
+
 // Host returns the host name of a guest: spec.hostname of its VMI, or else the name of the VMI up to the first dot, or
 // as much of that as a host name may have.
 func Host(hostname, vmi string) string {

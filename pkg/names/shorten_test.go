@@ -42,6 +42,22 @@ func TestShorten(t *testing.T) {
 	}
 }
 
+func TestLabelValue(t *testing.T) {
+	for name, want := range map[string]string{
+		"demo": "demo", strings.Repeat("a", 63): strings.Repeat("a", 63),
+		strings.Repeat("a", 64): strings.Repeat("a", 54) + "-", strings.Repeat("a", 253): strings.Repeat("a", 54) + "-",
+	} {
+		got := LabelValue(name)
+		if !strings.HasPrefix(got, want) || len(validation.IsValidLabelValue(got)) > 0 ||
+			len(name) <= MaxLabel && got != name {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if LabelValue(strings.Repeat("a", 64)) == LabelValue(strings.Repeat("a", 65)) {
+		t.Error("two names have one value")
+	}
+}
+
 func TestHost(t *testing.T) {
 	for vmi, want := range map[string]string{
 		"demo": "demo", "demo.example": "demo", strings.Repeat("a", 253): strings.Repeat("a", 63),

@@ -238,7 +238,7 @@ func (a *admission) validateRestored(
 	for i := range others.Items {
 		other := &others.Items[i]
 		if other.Name != restore.Name && equality.Semantic.DeepEqual(other.Spec.Target, restore.Spec.Target) &&
-			!restored(other) {
+			!snapshots.RestoreEnded(other) {
 			errs = append(errs, field.Invalid(targetField, nil,
 				fmt.Sprintf("VirtualMachineRestore %q in progress", other.Name)))
 		}
@@ -274,17 +274,6 @@ func (a *admission) read(ctx context.Context, namespace, name string, into runti
 		return err
 	}
 	return nil
-}
-
-// restored reports a restore that has ended.
-func restored(r *v1beta1.VirtualMachineRestore) bool {
-	if r.Status == nil {
-		return false
-	}
-	return r.Status.Complete != nil && *r.Status.Complete ||
-		slices.ContainsFunc(r.Status.Conditions, func(c v1beta1.Condition) bool {
-			return c.Type == v1beta1.ConditionFailure
-		})
 }
 
 // validateResume refuses that anyone but virt-controller names memory from which a guest is resumed: QEMU reads it, and

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
@@ -61,15 +60,15 @@ func (e *evictions) answer(ctx context.Context, namespace, name string, dryRun [
 		return eviction.Verdict{Allow: true}, err
 	}
 	subject := eviction.Pod{UID: pod.UID, Node: pod.Spec.NodeName}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner != nil && owner.Kind == "Pod" && pod.Labels[v1.AppLabel] == names.HotplugDisk {
-		launcher, err := e.pod(ctx, namespace, owner.Name)
-		if launcher == nil || err != nil || launcher.UID != owner.UID {
+	owner := life.InstanceOf(pod)
+	if of := life.LauncherOf(pod); of != nil {
+		launcher, err := e.pod(ctx, namespace, of.Name)
+		if launcher == nil || err != nil || launcher.UID != of.UID {
 			return eviction.Verdict{Allow: true}, err
 		}
-		subject.Attachment, owner = true, metav1.GetControllerOfNoCopy(launcher)
+		subject.Attachment, owner = true, life.InstanceOf(launcher)
 	}
-	if owner == nil || owner.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+	if owner == nil {
 		return eviction.Verdict{Allow: true}, nil
 	}
 	vmi, err := e.machines.vmi(ctx, namespace, owner.Name)

@@ -157,7 +157,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr("https"), Port: &port}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: &port}},
 	})
 	aggregation := aggregator.NewForConfigOrDie(e.Config)
 	for _, gv := range groupVersions {

@@ -138,7 +138,7 @@ func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.Sto
 	}
 	if vmi == nil || vmi.Status.Phase == v1.Succeeded ||
 		vmi.Status.Phase == v1.Failed && strategy == v1.RunStrategyManual {
-		if !starting(vm) {
+		if !runstrategy.Requested(vm, v1.StartRequest) {
 			return change{}, conflict(vm, "VM is not running")
 		}
 		// The start has not happened yet, as when it waits after a failure: take it back.
@@ -189,16 +189,6 @@ func strategyOf(vm *v1.VirtualMachine) (v1.VirtualMachineRunStrategy, error) {
 // active reports a VMI that a request can reach: it is not on its way out, and its node is heard of.
 func active(vmi *v1.VirtualMachineInstance) bool {
 	return life.Staying(vmi) && vmi.Status.Phase != v1.Unknown
-}
-
-// starting reports a start that has been asked for and not happened.
-func starting(vm *v1.VirtualMachine) bool {
-	for _, r := range vm.Status.StateChangeRequests {
-		if r.Action == v1.StartRequest {
-			return true
-		}
-	}
-	return false
 }
 
 func equalGrace(vmi *v1.VirtualMachineInstance, grace int64) bool {

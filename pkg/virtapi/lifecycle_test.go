@@ -12,14 +12,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
-func ptr[T any](value T) *T { return &value }
-
 func machine(strategy v1.VirtualMachineRunStrategy, requests ...v1.VirtualMachineStateChangeRequest,
 ) *v1.VirtualMachine {
 	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm"}}
 	switch strategy {
 	case "true", "false":
-		vm.Spec.Running = ptr(strategy == "true")
+		vm.Spec.Running = new(strategy == "true")
 	default:
 		vm.Spec.RunStrategy = &strategy
 	}
@@ -30,7 +28,7 @@ func machine(strategy v1.VirtualMachineRunStrategy, requests ...v1.VirtualMachin
 func instance(phase v1.VirtualMachineInstancePhase) *v1.VirtualMachineInstance {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm", UID: "u"}}
 	vmi.Status.Phase = phase
-	vmi.Spec.TerminationGracePeriodSeconds = ptr(int64(30))
+	vmi.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	return vmi
 }
 
@@ -71,7 +69,7 @@ func describe(c change) string {
 
 func TestLifecycle(t *testing.T) {
 	starts := v1.VirtualMachineStateChangeRequest{Action: v1.StartRequest}
-	stops := v1.VirtualMachineStateChangeRequest{Action: v1.StopRequest, UID: ptr(instance("").UID)}
+	stops := v1.VirtualMachineStateChangeRequest{Action: v1.StopRequest, UID: new(instance("").UID)}
 	running, succeeded, failed := instance(v1.Running), instance(v1.Succeeded), instance(v1.Failed)
 	startIt := func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
 		return start(vm, vmi, &v1.StartOptions{})
@@ -93,7 +91,7 @@ func TestLifecycle(t *testing.T) {
 		}
 	}
 	both := machine(v1.RunStrategyAlways)
-	both.Spec.Running = ptr(true)
+	both.Spec.Running = new(true)
 	heir := machine(v1.RunStrategyHalted)
 	heir.Annotations = map[string]string{identity.RenamingFrom: `{"name":"old","uid":"o","of":"h"}`}
 	damaged := machine(v1.RunStrategyManual)

@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -48,7 +49,7 @@ func mayDump(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, claimName st
 	switch {
 	case claimName == "":
 		return "", badRequest("Memory dump requires claim name on first use")
-	case vmi == nil || !vmi.IsRunning() || vmi.DeletionTimestamp != nil:
+	case !life.Running(vmi):
 		return "", conflict(vm, "VM is not running")
 	case last != nil && last.Remove:
 		return "", conflict(vm, fmt.Sprintf("memory dump to claim [%s] is being removed", last.ClaimName))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -57,7 +58,7 @@ func (q *requests) migrate(r *restful.Request, namespace, name string) error {
 func mayMigrate(
 	vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, others []v1.VirtualMachineInstanceMigration,
 ) error {
-	if !active(vmi) || vmi.Status.Phase != v1.Running {
+	if !life.Running(vmi) {
 		return conflict(vm, "VM is not running")
 	}
 	if why := migrations.Refusal(vmi); why != "" {

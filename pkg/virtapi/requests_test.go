@@ -202,7 +202,7 @@ func TestSteer(t *testing.T) {
 	}
 	probed, deaf := instance(v1.Running), instance(v1.Running)
 	probed.Spec.LivenessProbe = &v1.Probe{}
-	deaf.Spec.Domain.Features = &v1.Features{ACPI: v1.FeatureState{Enabled: ptr(false)}}
+	deaf.Spec.Domain.Features = &v1.Features{ACPI: v1.FeatureState{Enabled: new(false)}}
 	agent := deaf.DeepCopy()
 	agent.Status.Conditions = []v1.VirtualMachineInstanceCondition{
 		{Type: v1.VirtualMachineInstanceAgentConnected, Status: "True"},
@@ -360,7 +360,7 @@ func TestStreams(t *testing.T) {
 
 	without := instance(v1.Running)
 	without.Spec.Domain.Devices.AutoattachSerialConsole, without.Spec.Domain.Devices.AutoattachGraphicsDevice =
-		ptr(false), ptr(false)
+		new(false), new(false)
 	refused := func(w http.ResponseWriter, _ *http.Request) {
 		stream.WriteStatus(w, metav1.Status{
 			Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "in use",

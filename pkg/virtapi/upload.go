@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
-	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -116,8 +116,7 @@ func unused(claim *corev1.PersistentVolumeClaim, pods []corev1.Pod) error {
 			continue
 		}
 		user := "pod " + pod.Name
-		if owner := metav1.GetControllerOf(pod); owner != nil &&
-			owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+		if owner := life.InstanceOf(pod); owner != nil {
 			user = "VirtualMachineInstance " + owner.Name
 		}
 		return conflictClaim(claim, "it is used by "+user+"; stop that first, or upload to another claim")

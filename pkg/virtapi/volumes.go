@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // volumeChange is a change of the hotplugged volumes of a spec. Its errors are about the request (400), or ErrConflict
@@ -141,7 +142,7 @@ func (q *requests) changeInstanceVolumes(ctx context.Context, namespace, name st
 		if err != nil {
 			return err
 		}
-		if !vmi.IsRunning() || vmi.DeletionTimestamp != nil {
+		if !life.Running(vmi) {
 			return notRunning(vmi)
 		}
 		had := hotplug.Names(&vmi.Spec)

@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 )
 
 // vmGetter is what NotRunning asks.
@@ -51,10 +53,8 @@ func AskedToStart(vm *v1.VirtualMachine) bool {
 	if vm.Status.PrintableStatus != v1.VirtualMachineStatusStopped {
 		return false
 	}
-	for _, r := range vm.Status.StateChangeRequests {
-		if r.Action == v1.StartRequest {
-			return true
-		}
+	if runstrategy.Requested(vm, v1.StartRequest) {
+		return true
 	}
 	strategy, err := vm.RunStrategy()
 	switch {

@@ -7,9 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/report/host"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Node is one node of the cluster, as far as guests go.
@@ -40,17 +42,13 @@ const roleLabel = "node-role.kubernetes.io/"
 func OfNode(n *corev1.Node) *Node {
 	row := &Node{
 		Name: n.Name, Created: n.CreationTimestamp.Time, Labels: n.Labels,
-		Schedulable: n.Labels[v1.NodeSchedulable] == "true", Cordoned: n.Spec.Unschedulable,
+		Ready:       conditions.True(n.Status.Conditions, corev1.NodeReady),
+		Schedulable: life.TakesVMs(n), Cordoned: n.Spec.Unschedulable,
 		CPU: n.Status.Allocatable[corev1.ResourceCPU], Memory: n.Status.Allocatable[corev1.ResourceMemory],
 		Kubelet: n.Status.NodeInfo.KubeletVersion,
 	}
 	if q, ok := n.Status.Allocatable[names.ResourceKVM]; ok {
 		row.Devices = q.Value()
-	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			row.Ready = c.Status == corev1.ConditionTrue
-		}
 	}
 	for label := range n.Labels {
 		if role, ok := strings.CutPrefix(label, roleLabel); ok && role != "" {
@@ -61,7 +59,7 @@ func OfNode(n *corev1.Node) *Node {
 	for i := range n.Spec.Taints {
 		row.Taints = append(row.Taints, n.Spec.Taints[i].ToString())
 	}
-	if at, err := time.Parse(time.RFC3339, strings.Trim(n.Annotations[v1.VirtHandlerHeartbeat], `"`)); err == nil {
+	if at, err := host.Heartbeat(n); err == nil {
 		row.Heartbeat = at
 	}
 	return row

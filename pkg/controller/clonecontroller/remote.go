@@ -14,7 +14,6 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
@@ -314,7 +313,7 @@ func (v *View) copyBinding(i int) *snapshotsv1.VolumeSnapshotContent {
 
 // revisionName returns the name of the copy of a ControllerRevision, from which the restore makes the new VM's.
 func (v *View) revisionName(name string) string {
-	if own := restorecontroller.RevisionName(name, v.snapshotName(), v.localSnapshot()); own != name ||
+	if own := snapshots.RevisionName(name, v.snapshotName(), v.localSnapshot()); own != name ||
 		strings.Contains(name, v.localSnapshot()) {
 		return own
 	}

@@ -153,7 +153,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		case err == nil:
 			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
 				"Created PodDisruptionBudget %s", step.Create.Name)
-		case !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		case !apierrors.IsAlreadyExists(err) && !frame.Ending(err):
 			r.Recorder.Eventf(view.VMI, corev1.EventTypeWarning, ReasonFailedCreate,
 				"Error creating a PodDisruptionBudget: %v", err)
 			return fmt.Errorf("create PodDisruptionBudget: %w", err)

@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -78,8 +79,7 @@ type Step struct {
 // Wanted reports whether the guest is to be moved off its node.
 func Wanted(instance *v1.VirtualMachineInstance, strategy v1.EvictionStrategy, draining bool) bool {
 	marked := instance.Status.EvacuationNodeName != "" && instance.Status.EvacuationNodeName == instance.Status.NodeName
-	return (marked || draining) && instance.Status.Phase == v1.Running && eviction.Alive(instance) &&
-		eviction.Moves(instance, strategy)
+	return (marked || draining) && life.Running(instance) && eviction.Moves(instance, strategy)
 }
 
 // Next decides.

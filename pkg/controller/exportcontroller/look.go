@@ -15,8 +15,8 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
@@ -99,7 +99,7 @@ func (r *Reconciler) lookAtVM(ctx context.Context, view *View) error {
 	}
 	var states corev1.PersistentVolumeClaimList
 	err = r.Live.List(ctx, &states, client.InNamespace(namespace),
-		client.MatchingLabels{vmstate.Prefix: vmicontroller.LabelValue(name)})
+		client.MatchingLabels{vmstate.Prefix: names.LabelValue(name)})
 	if err != nil {
 		return fmt.Errorf("list claims of the VM's state: %w", err)
 	}

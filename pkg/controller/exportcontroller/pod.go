@@ -140,7 +140,7 @@ func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts F
 }
 
 func labelOf(export *v1beta1.VirtualMachineExport) string {
-	return names.Shorten(export.Name, names.MaxLabel)
+	return names.LabelValue(export.Name)
 }
 
 func secretVolume(name, secret string) corev1.Volume {

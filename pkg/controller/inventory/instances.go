@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // annotations in which people, and KubeVirt's templates, say what a guest is.
@@ -58,7 +59,7 @@ func phase(i *v1.VirtualMachineInstance) string { return strings.ToLower(string(
 
 // evictable reports whether an eviction may go on: the guest can move, or need not.
 func (c *Cluster) evictable(i *v1.VirtualMachineInstance) bool {
-	return eviction.Strategy(i, c.Config.EvictionStrategy) != v1.EvictionStrategyLiveMigrate || eviction.Migratable(i)
+	return eviction.Strategy(i, c.Config.EvictionStrategy) != v1.EvictionStrategyLiveMigrate || migrations.Migratable(i)
 }
 
 // launcher returns the name of the running pod that the guest is in, "" when there is none.
@@ -268,7 +269,7 @@ func (c *Cluster) writeMigrations(w *metrics.Writer) {
 func (c *Cluster) writeNodes(w *metrics.Writer) {
 	var allocatable, kvm int
 	for _, n := range c.Nodes {
-		if n.Labels[v1.NodeSchedulable] == "true" {
+		if life.TakesVMs(n) {
 			allocatable++
 		}
 		if quantity, ok := n.Status.Allocatable[names.ResourceKVM]; ok && quantity.Sign() > 0 {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/metrics"
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // writeSnapshots writes when snapshots of VMs were made, their restores, and what exists of those.
@@ -23,13 +23,8 @@ func (c *Cluster) writeSnapshots(w *metrics.Writer) {
 	}
 	w.Family(metrics.RestoreInfo)
 	for _, r := range c.Restores {
-		complete, failed := false, false
-		if s := r.Status; s != nil {
-			complete = s.Complete != nil && *s.Complete
-			failed = conditions.True(s.Conditions, v1beta1.ConditionFailure)
-		}
 		w.Series(1, "", r.Namespace, r.Name, string(r.UID), r.Spec.Target.Name, r.Spec.VirtualMachineSnapshotName,
-			strconv.FormatBool(complete), strconv.FormatBool(failed))
+			strconv.FormatBool(snapshots.RestoreComplete(r)), strconv.FormatBool(snapshots.RestoreFailed(r)))
 	}
 	c.writeRestored(w)
 }

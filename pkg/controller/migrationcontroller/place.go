@@ -22,7 +22,7 @@ func (s *Step) findTarget(view View) {
 		s.fail(view, "cancelled before it began")
 	case !migration.IsRunning() && pod == nil:
 		s.begin(view)
-	case pod == nil && view.Uncreated && view.VMI.DeletionTimestamp == nil && view.VMI.Status.Phase == v1.Running &&
+	case pod == nil && view.Uncreated && life.Running(view.VMI) &&
 		view.Now.Sub(since(&s.Status, v1.MigrationScheduling)) < scheduleTimeout:
 		s.CreatePod = true
 	case pod == nil && view.Uncreated:

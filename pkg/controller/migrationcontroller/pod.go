@@ -18,6 +18,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
@@ -53,7 +54,7 @@ func Pod(
 
 // emulated reports whether a guest that runs is emulated.
 func emulated(instance *v1.VirtualMachineInstance) bool {
-	return conditions.True(instance.Status.Conditions, "SoftwareEmulation")
+	return conditions.True(instance.Status.Conditions, names.ConditionSoftwareEmulation)
 }
 
 // withoutSecrets lets the pod start although a Secret or ConfigMap is gone: the guest brings what was made of it.

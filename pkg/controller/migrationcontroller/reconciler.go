@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -242,7 +243,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return r.writes.Change(ctx, migration, func() {
 			controllerutil.AddFinalizer(migration, v1.VirtualMachineInstanceMigrationFinalizer)
 			metav1.SetMetaDataLabel(&migration.ObjectMeta, v1.MigrationSelectorLabel,
-				vmicontroller.LabelValue(migration.Spec.VMIName))
+				names.LabelValue(migration.Spec.VMIName))
 		})
 	}
 	if step.CreatePod {

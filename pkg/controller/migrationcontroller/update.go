@@ -79,7 +79,7 @@ func CreateUpdate(
 		recorder.Eventf(instance, corev1.EventTypeNormal, ReasonSuccessfulCreate,
 			"Created Migration %s for automated workload update", name)
 		return nil
-	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case apierrors.IsAlreadyExists(err), frame.Ending(err):
 		return nil // Not seen yet, or nothing to move any more.
 	}
 	recorder.Eventf(instance, corev1.EventTypeWarning, ReasonFailedCreate,

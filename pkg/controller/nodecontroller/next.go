@@ -18,8 +18,10 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/report/host"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // View is the input of Next.
@@ -59,7 +61,7 @@ func Next(view View) Step {
 	step := Step{Reason: health.reason, Requeue: frame.Requeue{RequeueAfter: health.again}}
 	if view.Node != nil {
 		step.Frequencies = frequencies(view.Node.Labels, view.Used)
-		step.Unschedulable = health.silent && view.Node.Labels[v1.NodeSchedulable] == "true"
+		step.Unschedulable = health.silent && life.TakesVMs(view.Node)
 	}
 	if !health.lost {
 		return step
@@ -94,7 +96,7 @@ func examine(node *corev1.Node, timeout time.Duration, now time.Time) health {
 	}
 	var h health
 	text := node.Annotations[v1.VirtHandlerHeartbeat]
-	beat, err := parseHeartbeat(text)
+	beat, err := host.Heartbeat(node)
 	if text != "" {
 		quiet := now.Sub(beat)
 		switch {
@@ -113,19 +115,6 @@ func examine(node *corev1.Node, timeout time.Duration, now time.Time) health {
 		h.lost, h.silent, h.reason = true, text != "", "the node does not answer: "+c.Message
 	}
 	return h
-}
-
-// parseHeartbeat reads the annotation: RFC 3339, or the same in the quotes of a JSON time, as
-// KubeVirt writes it.
-func parseHeartbeat(text string) (time.Time, error) {
-	if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' {
-		text = text[1 : len(text)-1]
-	}
-	beat, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("annotation %s is not a time: %w", v1.VirtHandlerHeartbeat, err)
-	}
-	return beat, nil
 }
 
 // maxTransitions bounds the phase transitions of a VMI whose node keeps coming and going; the first ones,

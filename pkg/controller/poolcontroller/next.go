@@ -22,6 +22,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
 
@@ -179,11 +180,8 @@ func Preserves(p *v1beta1.VirtualMachinePool) bool {
 
 // available reports a VM whose guest runs, can be reached, and is not about to be restarted.
 func available(m Machine) bool {
-	if m.VMI == nil || m.VMI.DeletionTimestamp != nil || m.VMI.Status.Phase != v1.Running ||
-		len(m.VM.Status.StateChangeRequests) > 0 {
-		return false
-	}
-	return conditions.True(m.VMI.Status.Conditions, v1.VirtualMachineInstanceReady) && Ready(m.VM)
+	return life.Running(m.VMI) && len(m.VM.Status.StateChangeRequests) == 0 &&
+		conditions.True(m.VMI.Status.Conditions, v1.VirtualMachineInstanceReady) && Ready(m.VM)
 }
 
 // Ready reports whether a VM's conditions say that it can be reached.

@@ -27,6 +27,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
@@ -69,7 +70,7 @@ type Step struct {
 
 // Pending reports whether there may be anything to do for a VMI.
 func Pending(vmi *v1.VirtualMachineInstance) bool {
-	if vmi.Status.Phase != v1.Running || vmi.DeletionTimestamp != nil {
+	if !life.Running(vmi) {
 		return false
 	}
 	return grows(vmi, cpus) || grows(vmi, memory) || sizing.Resizing(vmi, cpus) != nil ||

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
@@ -73,8 +72,8 @@ var ends = predicate.Funcs{
 }
 
 func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+	owner := life.InstanceOf(pod)
+	if owner == nil {
 		return nil
 	}
 	return r.ifPending(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name})

@@ -16,7 +16,7 @@ import (
 // meet is returned as such; that the VM exists, or may not be made yet, is for the try itself to find.
 func wouldRefuse(vm *v1.VirtualMachine, answer error) (trouble string, err error) {
 	switch {
-	case apierrors.IsInvalid(answer) || apierrors.IsBadRequest(answer):
+	case frame.Malformed(answer):
 		return fmt.Sprintf("VM %s would be refused: %v", vm.Name, answer), nil
 	case answer != nil && !apierrors.IsForbidden(answer) && !apierrors.IsAlreadyExists(answer):
 		return "", fmt.Errorf("rehearse the creation of VM %s: %w", vm.Name, answer)

@@ -13,7 +13,7 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -180,12 +180,12 @@ func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.Persistent
 	maps.Copy(claim.Labels, source.Labels)
 	switch {
 	case v.VM == nil && isState(entry.VolumeName):
-		claim.Labels[vmstate.Prefix] = vmicontroller.LabelValue(v.Restore.Spec.Target.Name)
+		claim.Labels[vmstate.Prefix] = names.LabelValue(v.Restore.Spec.Target.Name)
 	case !v.inPlace():
 		delete(claim.Labels, vmstate.Prefix) // until the commit the state is another claim's
 	}
 	of := v.Content.Spec.Source.VirtualMachine
-	claim.Labels[SourceLabel], claim.Labels[NamespaceLabel] = vmicontroller.LabelValue(of.Name), of.Namespace
+	claim.Labels[SourceLabel], claim.Labels[NamespaceLabel] = names.LabelValue(of.Name), of.Namespace
 	maps.Copy(claim.Annotations, source.Annotations)
 	maps.DeleteFunc(claim.Annotations, func(key, _ string) bool {
 		return slices.ContainsFunc(strange, func(prefix string) bool { return strings.HasPrefix(key, prefix) })

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
@@ -56,7 +54,7 @@ func (v *View) finish() Step {
 }
 
 // replacedValue returns the value of replacedLabel on claims of the target.
-func replacedValue(vm string) string { return names.Shorten(vmstate.Prefix+"-"+vm, names.MaxLabel) }
+func replacedValue(vm string) string { return names.LabelValue(vmstate.Prefix + "-" + vm) }
 
 // moveState makes the restored claim of the target's state the one that the target has, and the one before one that is
 // deleted at the end. That a state was restored decides, not the target's template: a preference may ask for the TPM.
@@ -76,7 +74,7 @@ func (v *View) moveState(step *Step) {
 		}
 		step.ChangeClaims = append(step.ChangeClaims, Change[*corev1.PersistentVolumeClaim]{claim, v.release(claim)})
 	}
-	if label := vmicontroller.LabelValue(v.VM.Name); next.Labels[vmstate.Prefix] != label {
+	if label := names.LabelValue(v.VM.Name); next.Labels[vmstate.Prefix] != label {
 		after := next.DeepCopy()
 		metav1.SetMetaDataLabel(&after.ObjectMeta, vmstate.Prefix, label)
 		delete(after.Labels, snapshots.KeptLabel)
@@ -120,16 +118,11 @@ func (v *View) own(step *Step) {
 	}
 }
 
-// RevisionName returns the name of the restored VM's copy of a snapshot's ControllerRevision.
-func RevisionName(revision, snapshot, vm string) string {
-	return strings.Replace(revision, snapshot, vm, 1)
-}
-
 // revise has the restored VM refer to ControllerRevisions of its own, which are as the snapshot's. One that is there
 // already may be what the VM before the restore refers to, so it is not replaced.
 func (v *View) revise(vm *v1.VirtualMachine, step *Step) (trouble string) {
 	own := func(name string) string {
-		return RevisionName(name, v.Restore.Spec.VirtualMachineSnapshotName, vm.Name)
+		return snapshots.RevisionName(name, v.Restore.Spec.VirtualMachineSnapshotName, vm.Name)
 	}
 	for _, name := range instancetype.RevisionNames(&vm.Spec) {
 		kept, there := v.Revisions[name], v.Revisions[own(name)]

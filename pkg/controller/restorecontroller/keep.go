@@ -16,8 +16,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -66,7 +66,7 @@ func (v *View) markKept(step *Step) {
 	for _, o := range v.Restore.Status.Restores {
 		used = append(used, o.PersistentVolumeClaimName)
 	}
-	value := vmicontroller.LabelValue(v.Restore.Name)
+	value := names.LabelValue(v.Restore.Name)
 	for _, name := range slices.Sorted(maps.Keys(v.Kept)) {
 		claim := v.Kept[name]
 		changed := slices.ContainsFunc(step.ChangeClaims, func(c Change[*corev1.PersistentVolumeClaim]) bool {
@@ -92,7 +92,7 @@ func (v *View) release(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 	after := claim.DeepCopy()
 	delete(after.Labels, vmstate.Prefix)
 	if v.keeps() {
-		after.Labels[snapshots.KeptLabel] = vmicontroller.LabelValue(v.Restore.Name)
+		after.Labels[snapshots.KeptLabel] = names.LabelValue(v.Restore.Name)
 	} else {
 		after.Labels[replacedLabel] = replacedValue(v.VM.Name)
 	}
@@ -131,15 +131,14 @@ func (v *View) undo() Step {
 // irreversible returns why a restore cannot be taken back, or "" when it can.
 func (v *View) irreversible() string {
 	name, vm := snapshots.Undoes(v.Restore), v.VM
-	switch {
-	case vm == nil:
+	if vm == nil {
 		return fmt.Sprintf("VM %s does not exist; restore %s cannot be taken back", v.Restore.Spec.Target.Name, name)
+	}
+	switch kind, holder := snapshots.Holder(vm, v.Restore.Name); {
 	case vm.DeletionTimestamp != nil:
 		return fmt.Sprintf("VM %s is being deleted", vm.Name)
-	case vm.Status.RestoreInProgress != nil && *vm.Status.RestoreInProgress != v.Restore.Name:
-		return fmt.Sprintf("vm restore %s in progress", *vm.Status.RestoreInProgress)
-	case vm.Status.SnapshotInProgress != nil:
-		return fmt.Sprintf("vm snapshot %s in progress", *vm.Status.SnapshotInProgress)
+	case kind != "":
+		return fmt.Sprintf(textHeld, kind, holder)
 	case v.Undone == nil:
 		return fmt.Sprintf("restore %s does not exist; what it replaced is not known any more", name)
 	case v.Undone.Status == nil || !isTrue(v.Undone.Status.Complete):
@@ -185,12 +184,12 @@ func (r *Reconciler) lookAtKept(ctx context.Context, view *View) error {
 	if view.Former, err = snapshots.ReadFormer(revision.Data.Raw); err != nil {
 		return err
 	}
-	names := append(snapshots.ClaimNames(&vm.Spec), snapshots.ClaimNames(&view.Former.Spec)...)
+	claims := append(snapshots.ClaimNames(&vm.Spec), snapshots.ClaimNames(&view.Former.Spec)...)
 	if view.Former.State != "" {
-		names = append(names, view.Former.State)
+		claims = append(claims, view.Former.State)
 	}
 	view.Kept = map[string]*corev1.PersistentVolumeClaim{}
-	for _, name := range names {
+	for _, name := range claims {
 		claim, err := frame.Found(ctx, r.Live, vm.Namespace, name, &corev1.PersistentVolumeClaim{})
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
@@ -225,8 +226,8 @@ func (v *View) foreign() (volumes []string) {
 	}
 	for i := range source.Spec.Template.Spec.Volumes {
 		volume := &source.Spec.Template.Spec.Volumes[i]
-		claim := volume.PersistentVolumeClaim != nil || volume.DataVolume != nil
-		if claim && !slices.ContainsFunc(v.Volumes, func(o Volume) bool { return o.Backup.VolumeName == volume.Name }) {
+		kept := func(o Volume) bool { return o.Backup.VolumeName == volume.Name }
+		if claims.Storage(volume) && !slices.ContainsFunc(v.Volumes, kept) {
 			volumes = append(volumes, volume.Name)
 		}
 	}

@@ -26,7 +26,7 @@ func Next(view View) Step {
 	if r.Status == nil {
 		return Step{Status: v.initial()}
 	}
-	if Finished(r) {
+	if snapshots.RestoreEnded(r) {
 		return Step{Release: v.held()}
 	}
 	if !slices.Contains(r.Finalizers, Finalizer) || len(r.OwnerReferences) == 0 && v.VM != nil {
@@ -95,15 +95,14 @@ func (v *View) trouble() string {
 	}
 	if vm := v.VM; vm != nil {
 		other := v.Snapshot.Status.SourceUID
+		kind, holder := snapshots.Holder(vm, r.Name)
 		switch {
 		case vm.DeletionTimestamp != nil:
 			return fmt.Sprintf("VM %s is being deleted", vm.Name)
 		case other != nil && *other != vm.UID:
 			return textOtherTarget
-		case vm.Status.RestoreInProgress != nil && *vm.Status.RestoreInProgress != r.Name:
-			return fmt.Sprintf("vm restore %s in progress", *vm.Status.RestoreInProgress)
-		case vm.Status.SnapshotInProgress != nil:
-			return fmt.Sprintf("vm snapshot %s in progress", *vm.Status.SnapshotInProgress)
+		case kind != "":
+			return fmt.Sprintf(textHeld, kind, holder)
 		}
 	}
 	if v.inPlace() && v.keeps() {
@@ -210,7 +209,7 @@ func (v *View) end() Step {
 		return Step{}
 	}
 	live := v.VM != nil && v.VM.DeletionTimestamp == nil
-	if r.Status != nil && !Finished(r) && live {
+	if r.Status != nil && !snapshots.RestoreEnded(r) && live {
 		if v.committed() {
 			return v.finish()
 		}
@@ -221,7 +220,7 @@ func (v *View) end() Step {
 		}
 	}
 	step := Step{Release: v.held(), RemoveFinalizer: true}
-	if r.Status == nil || Finished(r) && !failed(r) || v.committed() {
+	if r.Status == nil || snapshots.RestoreEnded(r) && !snapshots.RestoreFailed(r) || v.committed() {
 		return step
 	}
 	status := r.Status.DeepCopy()

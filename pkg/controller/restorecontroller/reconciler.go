@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -102,7 +102,7 @@ func (r *Reconciler) unfinished(
 		return nil
 	}
 	return frame.Requests(list.Items, func(o *v1beta1.VirtualMachineRestore) bool {
-		return (!Finished(o) || o.DeletionTimestamp != nil) && concerns(o, object)
+		return (!snapshots.RestoreEnded(o) || o.DeletionTimestamp != nil) && concerns(o, object)
 	})
 }
 
@@ -135,7 +135,7 @@ func (r *Reconciler) look(ctx context.Context, restore *v1beta1.VirtualMachineRe
 		DataVolumes: map[string]*cdiv1.DataVolume{},
 	}
 	var err error
-	over := restore.Status == nil || Finished(restore) && restore.DeletionTimestamp == nil
+	over := restore.Status == nil || snapshots.RestoreEnded(restore) && restore.DeletionTimestamp == nil
 	reader := r.Live
 	if over {
 		reader = r.Client
@@ -267,7 +267,7 @@ func (r *Reconciler) lookAtMade(ctx context.Context, view *View) error {
 		key, value string
 		into       *[]*corev1.PersistentVolumeClaim
 	}{
-		{vmstate.Prefix, vmicontroller.LabelValue(view.VM.Name), &view.States},
+		{vmstate.Prefix, names.LabelValue(view.VM.Name), &view.States},
 		{replacedLabel, replacedValue(view.VM.Name), &view.Replaced},
 	} {
 		var list corev1.PersistentVolumeClaimList
@@ -300,7 +300,8 @@ func (r *Reconciler) lookAtRevisions(ctx context.Context, view *View) error {
 	if view.Content != nil && view.Content.Spec.Source.VirtualMachine != nil {
 		for _, name := range instancetype.RevisionNames(&view.Content.Spec.Source.VirtualMachine.Spec) {
 			wanted = append(wanted, name,
-				RevisionName(name, view.Restore.Spec.VirtualMachineSnapshotName, view.Restore.Spec.Target.Name))
+				snapshots.RevisionName(name, view.Restore.Spec.VirtualMachineSnapshotName,
+					view.Restore.Spec.Target.Name))
 		}
 	}
 	if view.VM != nil {

@@ -17,7 +17,6 @@
 package restorecontroller
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -171,18 +170,6 @@ func policy(r *v1beta1.VirtualMachineRestore) v1beta1.VolumeRestorePolicy {
 // owns reports whether the target is to own its volumes.
 func owns(r *v1beta1.VirtualMachineRestore) bool {
 	return r.Spec.VolumeOwnershipPolicy == nil || *r.Spec.VolumeOwnershipPolicy != v1beta1.VolumeOwnershipPolicyNone
-}
-
-// Finished reports a restore that has nothing more to do but to be deleted.
-func Finished(r *v1beta1.VirtualMachineRestore) bool {
-	return r.Status != nil && (r.Status.Complete != nil && *r.Status.Complete || failed(r))
-}
-
-// failed reports a restore that gave up; KubeVirt asks for the condition alone, not for its status.
-func failed(r *v1beta1.VirtualMachineRestore) bool {
-	return slices.ContainsFunc(r.Status.Conditions, func(c v1beta1.Condition) bool {
-		return c.Type == v1beta1.ConditionFailure
-	})
 }
 
 // isState reports the volume of a snapshot that is the state of a VM, its TPM and EFI variables.

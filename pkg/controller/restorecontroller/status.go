@@ -32,6 +32,7 @@ const (
 	textMustBeOff    = "Restore target VMI must be powered off before restore operation"
 	textStillThere   = "Restore target VMI still exists, please stop the restore target to proceed with restore"
 	textEventually   = "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore"
+	textHeld         = "vm %s %s in progress" // snapshots.Holder's answer
 	textOtherTarget  = "restore source and restore target are different but restore target already exists"
 )
 

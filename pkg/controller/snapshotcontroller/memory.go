@@ -164,7 +164,7 @@ func (view *ContentView) memoryClaim(name string) *corev1.PersistentVolumeClaim 
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: content.Namespace, Name: name,
 			Labels: map[string]string{
-				snapshots.LabelSourceName:      names.Shorten(content.Spec.Source.VirtualMachine.Name, names.MaxLabel),
+				snapshots.LabelSourceName:      names.LabelValue(content.Spec.Source.VirtualMachine.Name),
 				snapshots.LabelSourceNamespace: content.Namespace,
 			},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(content, ContentKind)},

@@ -3,7 +3,6 @@ package snapshotcontroller
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -131,7 +130,7 @@ func copyOf(revision *appsv1.ControllerRevision, snapshot *v1beta1.VirtualMachin
 
 // copyName returns the name of a snapshot's copy of a ControllerRevision of its VM.
 func copyName(revision string, snapshot *v1beta1.VirtualMachineSnapshot) string {
-	return strings.Replace(revision, snapshot.Spec.Source.Name, snapshot.Name, 1)
+	return snapshots.RevisionName(revision, snapshot.Spec.Source.Name, snapshot.Name)
 }
 
 // SnapshotKind is the kind that owns copies of ControllerRevisions.

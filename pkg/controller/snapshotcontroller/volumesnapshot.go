@@ -35,7 +35,7 @@ func (view *ContentView) volumeSnapshot(backup *v1beta1.VolumeBackup) (*snapshot
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: view.Content.Namespace, Name: *backup.VolumeSnapshotName,
 			Labels: map[string]string{
-				snapshots.LabelSourceName:      names.Shorten(vm.Name, names.MaxLabel),
+				snapshots.LabelSourceName:      names.LabelValue(vm.Name),
 				snapshots.LabelSourceNamespace: view.Content.Namespace,
 			},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(view.Content, ContentKind)},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
@@ -49,7 +50,7 @@ func (s *Step) madeDataVolume(dv *cdiv1.DataVolume, err error) []vmicontroller.E
 		}}
 	case apierrors.IsAlreadyExists(err):
 		return nil // The cache has not seen it; its event will come.
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case frame.Ending(err):
 		return nil // The VM goes with its namespace.
 	case errors.As(err, &denied):
 		reason = reasonUnauthorized

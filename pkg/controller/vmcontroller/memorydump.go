@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // A memory dump is asked for by virt-api in the VM's status. virt-controller gives the VMI a volume for it, which
@@ -38,7 +40,7 @@ func dumpRequest(view View) *v1.VirtualMachineMemoryDumpRequest {
 			return nil
 		}
 	case v1.MemoryDumpAssociating, v1.MemoryDumpInProgress:
-		if !running(instance) {
+		if !life.Running(instance) {
 			now := metav1.NewTime(view.Now)
 			request.Phase, request.EndTimestamp, request.Message = v1.MemoryDumpFailed, &now,
 				"the virtual machine does not run any more"
@@ -71,10 +73,6 @@ func dumpResult(request *v1.VirtualMachineMemoryDumpRequest, status *v1.VolumeSt
 	}
 }
 
-func running(instance *v1.VirtualMachineInstance) bool {
-	return instance != nil && instance.DeletionTimestamp == nil && instance.Status.Phase == v1.Running
-}
-
 // isDump reports whether a volume holds a memory dump to a claim; it has the claim's name, as KubeVirt's does.
 func isDump(claim string) func(v1.Volume) bool {
 	return func(v v1.Volume) bool { return v.Name == claim && v.MemoryDump != nil }
@@ -90,7 +88,7 @@ func dumpVolumes(
 	there := slices.ContainsFunc(instance.Spec.Volumes, isDump(request.ClaimName))
 	wanted := !request.Remove && (request.Phase == v1.MemoryDumpAssociating || request.Phase == v1.MemoryDumpInProgress)
 	switch {
-	case wanted && !there && running(instance):
+	case wanted && !there && life.Running(instance):
 		return append(slices.Clone(instance.Spec.Volumes),
 			v1.Volume{Name: request.ClaimName, VolumeSource: v1.VolumeSource{
 				MemoryDump: &v1.MemoryDumpVolumeSource{

@@ -35,8 +35,7 @@ func (view View) connected(nic *v1.Interface, n *v1.Network) bool {
 // removed. It reports whether the VMI is changed.
 func (view *View) followInterfaces() (bool, error) {
 	instance := view.VMI
-	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil ||
-		migrations.Begun(instance) || upToDate(view.VM, instance) || view.template() == nil {
+	if !life.Running(instance) || migrations.Begun(instance) || upToDate(view.VM, instance) || view.template() == nil {
 		return false, nil
 	}
 	p := view.plugging()

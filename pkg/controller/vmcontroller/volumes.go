@@ -1,9 +1,8 @@
 package vmcontroller
 
 import (
-	v1 "kubevirt.io/api/core/v1"
-
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -14,8 +13,7 @@ import (
 // stays in the view. A guest that moves gets there first.
 func (view *View) followVolumes() {
 	instance := view.VMI
-	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil ||
-		instance.Annotations[rollout.TemplateHashAnnotation] == "" {
+	if !life.Running(instance) || instance.Annotations[rollout.TemplateHashAnnotation] == "" {
 		return
 	}
 	here := &view.VM.Spec.Template.Spec

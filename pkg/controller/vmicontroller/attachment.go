@@ -115,21 +115,9 @@ func onNode(node string) *corev1.Affinity {
 	}}
 }
 
-// launcherOf returns the launcher pod that an attachment pod belongs to, nil for any other object.
-func launcherOf(object client.Object) *metav1.OwnerReference {
-	if object.GetLabels()[v1.AppLabel] != names.HotplugDisk {
-		return nil
-	}
-	owner := metav1.GetControllerOfNoCopy(object)
-	if owner == nil || owner.Kind != "Pod" {
-		return nil
-	}
-	return owner
-}
-
 // ofAttachment returns the VMI that an attachment pod belongs to.
 func (r *Reconciler) ofAttachment(ctx context.Context, pod client.Object) []reconcile.Request {
-	owner := launcherOf(pod)
+	owner := life.LauncherOf(pod)
 	if owner == nil {
 		return nil
 	}
@@ -141,8 +129,8 @@ func (r *Reconciler) ofAttachment(ctx context.Context, pod client.Object) []reco
 		}
 		return nil
 	}
-	vmi := metav1.GetControllerOfNoCopy(&launcher)
-	if vmi == nil || vmi.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+	vmi := life.InstanceOf(&launcher)
+	if vmi == nil {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: vmi.Name}}}

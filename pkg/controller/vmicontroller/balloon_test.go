@@ -17,7 +17,7 @@ func TestBalloonArguments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return launcherArgs(&v1.VirtualMachineInstance{}, installation, 30)
+		return launcherArgs(&v1.VirtualMachineInstance{}, installation)
 	}
 	plain := read()
 	kv.Spec.Configuration.MemBalloonStatsPeriod = new(uint32(0))

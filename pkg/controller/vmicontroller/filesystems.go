@@ -29,7 +29,7 @@ func (p *podVolumes) share(volume *v1.Volume) {
 	s := shared{name: volume.Name}
 	var source corev1.VolumeSource
 	switch {
-	case filesystems.Storage(volume):
+	case claims.Storage(volume):
 		of := claims.Of(volume).PersistentVolumeClaimVolumeSource
 		source.PersistentVolumeClaim, s.readOnly, s.claim = &of, of.ReadOnly, true
 	case filesystems.Configuration(volume):

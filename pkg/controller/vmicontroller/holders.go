@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,8 +52,8 @@ func (e *endings) note(object client.Object) {
 	if !ok || !life.PodEnded(pod) {
 		return
 	}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+	owner := life.InstanceOf(pod)
+	if owner == nil {
 		return
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}

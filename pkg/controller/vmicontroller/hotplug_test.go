@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // plugged is a VMI that runs with a hotplugged volume "data" on the claim "c", its launcher, and the claim.
@@ -176,7 +178,7 @@ func TestAttachment(t *testing.T) {
 		len(container.VolumeDevices) != 0 {
 		t.Errorf("filesystem: %+v, %+v", container.VolumeMounts, container.VolumeDevices)
 	}
-	if owner := launcherOf(pod); owner == nil || owner.UID != "launcher" {
+	if owner := life.LauncherOf(pod); owner == nil || owner.UID != "launcher" {
 		t.Errorf("owner %+v", owner)
 	}
 	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution

@@ -123,8 +123,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 
 // ByVMI is an index function: it returns the UID of the VMI that controls an object.
 func ByVMI(object client.Object) []string {
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil &&
-		owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+	if owner := life.InstanceOf(object); owner != nil {
 		return []string{string(owner.UID)}
 	}
 	return nil

@@ -23,13 +23,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
-
-// graceSlack is the time, seconds, that the launcher gets to end in addition to the guest's grace period: it powers the
-// guest off and reports the end.
-const graceSlack = 15
 
 // launcherBinary is virt-launcher in its image.
 const launcherBinary = "/usr/bin/virt-launcher"
@@ -90,7 +87,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	launcher := computeContainer(vmi, facts, volumes)
 	spec := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
-		TerminationGracePeriodSeconds: new(GracePeriodSeconds(vmi) + graceSlack),
+		TerminationGracePeriodSeconds: new(podGrace(vmi)),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		// The launcher answers DHCP on port 67.
@@ -140,7 +137,7 @@ func computeContainer(vmi *v1.VirtualMachineInstance, facts Facts, volumes podVo
 		Image:           facts.Image,
 		ImagePullPolicy: cmp.Or(facts.Config.ImagePullPolicy, facts.ImagePullPolicy),
 		Command:         []string{launcherBinary},
-		Args:            launcherArgs(vmi, facts.Config, GracePeriodSeconds(vmi)),
+		Args:            launcherArgs(vmi, facts.Config),
 		Resources:       resources(vmi, facts),
 		VolumeMounts:    volumes.mounts,
 		VolumeDevices:   volumes.devices,
@@ -174,12 +171,12 @@ func logging(vmi *v1.VirtualMachineInstance, installation config.Config) launche
 	return launcherlog.PlanOf(vmi.Labels, vmi.Annotations, installation.LogVerbosity.Launcher)
 }
 
-func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, grace int64) []string {
+func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config) []string {
 	args := []string{
 		"--name=" + vmi.Name,
 		"--namespace=" + vmi.Namespace,
 		"--uid=" + string(vmi.UID),
-		"--grace-period=" + strconv.FormatInt(grace, 10) + "s",
+		"--grace-period=" + strconv.FormatInt(int64(life.Grace(vmi).Seconds()), 10) + "s",
 	}
 	for _, text := range []struct{ name, value string }{
 		{"manufacturer", installation.SMBIOS.Manufacturer},
@@ -208,12 +205,9 @@ func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, gr
 	return args
 }
 
-// GracePeriodSeconds returns how long the guest has to shut down.
-func GracePeriodSeconds(vmi *v1.VirtualMachineInstance) int64 {
-	if grace := vmi.Spec.TerminationGracePeriodSeconds; grace != nil {
-		return *grace
-	}
-	return v1.DefaultGracePeriodSeconds
+// podGrace returns the termination grace period of a VMI's launcher, seconds.
+func podGrace(vmi *v1.VirtualMachineInstance) int64 {
+	return int64((life.Grace(vmi) + life.GraceSlack).Seconds())
 }
 
 // Hostname returns the host name of the guest and the pod: the VMI's, else its name up to the first dot.
@@ -252,8 +246,8 @@ func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	delete(labels, v1.MigrationTargetNodeNameLabel)
 	labels[v1.AppLabel] = names.VirtLauncher
 	labels[v1.CreatedByLabel] = string(vmi.UID)
-	labels[v1.DeprecatedVirtualMachineNameLabel] = LabelValue(vmi.Name)
-	labels[v1.VirtualMachineInstanceIDLabel] = LabelValue(vmi.Name)
+	labels[v1.DeprecatedVirtualMachineNameLabel] = names.LabelValue(vmi.Name)
+	labels[v1.VirtualMachineInstanceIDLabel] = names.LabelValue(vmi.Name)
 	return labels
 }
 
@@ -270,9 +264,6 @@ func podAnnotations(vmi *v1.VirtualMachineInstance, plugins network.Plugins) map
 	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute
 	return annotations
 }
-
-// LabelValue shortens a name to what a label may hold, 63 bytes, and keeps it unique.
-func LabelValue(name string) string { return names.Shorten(name, names.MaxLabel) }
 
 func copyAll[T any, P interface {
 	*T

@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -89,7 +90,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 				return nil
 			}),
 		frame.Index(ctx, indexer, pod, AttachmentsByPod, "attachment pods", func(pod *corev1.Pod) []string {
-			if owner := launcherOf(pod); owner != nil {
+			if owner := life.LauncherOf(pod); owner != nil {
 				return []string{string(owner.UID)}
 			}
 			return nil
@@ -298,7 +299,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 
 func (r *Reconciler) deletePod(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
 	// The grace period of this moment: it may have been shortened since the pod was made.
-	deleted, err := r.writes.Delete(ctx, pod, client.GracePeriodSeconds(GracePeriodSeconds(vmi)+graceSlack))
+	deleted, err := r.writes.Delete(ctx, pod, client.GracePeriodSeconds(podGrace(vmi)))
 	if err != nil {
 		r.Recorder.Eventf(vmi, corev1.EventTypeWarning, ReasonFailedDelete, "Error deleting pod %s: %v", pod.Name, err)
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)

@@ -61,7 +61,7 @@ func StateClaim(vmi *v1.VirtualMachineInstance, configuration config.Config) *co
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: StateClaimName(vmi), Namespace: vmi.Namespace,
-			Labels:          map[string]string{vmstate.Prefix: LabelValue(vmi.Name)},
+			Labels:          map[string]string{vmstate.Prefix: names.LabelValue(vmi.Name)},
 			OwnerReferences: []metav1.OwnerReference{stateOwner(vmi)},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -83,7 +83,7 @@ func MigrationStateClaim(
 ) *corev1.PersistentVolumeClaim {
 	claim := StateClaim(vmi, configuration)
 	claim.Name = MigrationStateClaimName(vmi, migration.UID)
-	claim.Labels = map[string]string{v1.MigrationNameLabel: LabelValue(migration.Name)}
+	claim.Labels = map[string]string{v1.MigrationNameLabel: names.LabelValue(migration.Name)}
 	return claim
 }
 
@@ -92,7 +92,7 @@ func IsMigrationState(
 	claim *corev1.PersistentVolumeClaim, migration *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance,
 ) bool {
 	return claim.Name == MigrationStateClaimName(vmi, migration.UID) && claim.DeletionTimestamp == nil &&
-		claim.Labels[v1.MigrationNameLabel] == LabelValue(migration.Name) && claim.Labels[vmstate.Prefix] == "" &&
+		claim.Labels[v1.MigrationNameLabel] == names.LabelValue(migration.Name) && claim.Labels[vmstate.Prefix] == "" &&
 		ownsState(vmi, claim) && !isBlock(claim)
 }
 
@@ -127,7 +127,7 @@ func lookAtState(
 	}
 	var found corev1.PersistentVolumeClaimList
 	err := from.List(ctx, &found, client.InNamespace(vmi.Namespace),
-		client.MatchingLabels{vmstate.Prefix: LabelValue(vmi.Name)})
+		client.MatchingLabels{vmstate.Prefix: names.LabelValue(vmi.Name)})
 	if err != nil {
 		return fmt.Errorf("list claims of persistent state: %w", err)
 	}
@@ -197,9 +197,9 @@ func (s *Step) settleState(view View) bool {
 	switch {
 	case claim == nil || claim.DeletionTimestamp != nil:
 		return false // somebody has deleted it: the old one is all that is left
-	case claim.Labels[vmstate.Prefix] != LabelValue(view.VMI.Name):
+	case claim.Labels[vmstate.Prefix] != names.LabelValue(view.VMI.Name):
 		s.AdoptState = claim
-	case old != nil && old.DeletionTimestamp == nil && old.Labels[vmstate.Prefix] == LabelValue(view.VMI.Name):
+	case old != nil && old.DeletionTimestamp == nil && old.Labels[vmstate.Prefix] == names.LabelValue(view.VMI.Name):
 		if ownsState(view.VMI, old) {
 			s.RetireState = old
 		} else {
@@ -215,7 +215,7 @@ func (s *Step) settleState(view View) bool {
 func (r *Reconciler) applyState(ctx context.Context, view View, step *Step) error {
 	if claim := step.AdoptState; claim != nil {
 		err := r.writes.Change(ctx, claim, func() {
-			metav1.SetMetaDataLabel(&claim.ObjectMeta, vmstate.Prefix, LabelValue(view.VMI.Name))
+			metav1.SetMetaDataLabel(&claim.ObjectMeta, vmstate.Prefix, names.LabelValue(view.VMI.Name))
 		})
 		if err != nil {
 			return fmt.Errorf("label claim %s as that of the persistent state: %w", claim.Name, err)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 const (
@@ -132,7 +133,7 @@ func (r *Reconciler) chooseTSC(ctx context.Context, vmi *v1.VirtualMachineInstan
 	}
 	var nodes []TSC
 	for i := range list.Items {
-		if list.Items[i].Labels[v1.NodeSchedulable] == "true" {
+		if life.TakesVMs(&list.Items[i]) {
 			nodes = append(nodes, TSCOf(list.Items[i].Labels))
 		}
 	}

@@ -95,7 +95,7 @@ func (s *Storage) state(
 	}
 	var list corev1.PersistentVolumeClaimList
 	err := s.Client.List(ctx, &list, client.InNamespace(vm.Namespace),
-		client.MatchingLabels{vmstate.Prefix: names.Shorten(vm.Name, names.MaxLabel)})
+		client.MatchingLabels{vmstate.Prefix: names.LabelValue(vm.Name)})
 	if err != nil {
 		return nil, fmt.Errorf("list claims of persistent state: %w", err)
 	}

@@ -95,7 +95,7 @@ func Next(view View) Step {
 		of := history[keyOf(instance)]
 		switch {
 		case instance.Status.Phase != v1.Running || of.underWay || migrations.UnderWay(instance):
-		case wants(view.Strategy, v1.WorkloadUpdateMethodLiveMigrate) && migratable(instance):
+		case wants(view.Strategy, v1.WorkloadUpdateMethodLiveMigrate) && migrations.Migratable(instance):
 			if left := of.wait(view.Now); left > 0 {
 				step.again(left)
 				continue
@@ -173,10 +173,6 @@ func (s *Step) again(in time.Duration) {
 
 func wants(strategy v1.KubeVirtWorkloadUpdateStrategy, method v1.WorkloadUpdateMethod) bool {
 	return slices.Contains(strategy.WorkloadUpdateMethods, method)
-}
-
-func migratable(instance *v1.VirtualMachineInstance) bool {
-	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
 }
 
 // past holds what is known of a guest's migrations.

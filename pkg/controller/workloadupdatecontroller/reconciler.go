@@ -81,8 +81,8 @@ func (r *Reconciler) concerns() predicate.Predicate {
 		_, marked := instance.Labels[v1.OutdatedLauncherImageLabel]
 		f := facts{outdated: Outdated(instance, r.Image), marked: marked, must: mustMove(instance)}
 		if f.outdated || f.must {
-			f.running, f.migratable, f.migrating = instance.Status.Phase == v1.Running, migratable(instance),
-				migrations.UnderWay(instance)
+			f.running, f.migratable = instance.Status.Phase == v1.Running, migrations.Migratable(instance)
+			f.migrating = migrations.UnderWay(instance)
 		}
 		return f
 	}

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -196,14 +195,4 @@ func readUSB(sys fs.FS, dir, name string) (device usbDevice, ok bool, err error)
 		}
 	}
 	return device, true, nil
-}
-
-// sortedKeys returns the keys of a map in order.
-func sortedKeys[T any](m map[string]T) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -96,7 +98,7 @@ func (o *Offers) look(ctx context.Context, permitted *v1.PermittedHostDevices) {
 			r.pool.Set(nil)
 		}
 	}
-	for _, name := range sortedKeys(offered) {
+	for _, name := range slices.Sorted(maps.Keys(offered)) {
 		if r := o.running[name]; r != nil {
 			r.pool.Set(offered[name].Units)
 			continue

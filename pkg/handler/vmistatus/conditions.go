@@ -11,9 +11,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// SoftwareEmulation is True while the guest runs without hardware virtualization.
-const SoftwareEmulation v1.VirtualMachineInstanceConditionType = "SoftwareEmulation"
-
 // Reasons of the condition Paused, as KubeVirt names them.
 const (
 	ReasonPausedByUser  = "PausedByUser"
@@ -84,7 +81,7 @@ func running(in Input, c *conditionList) {
 	c.setOrRemove(in.Guest.AgentConnected, v1.VirtualMachineInstanceAgentConnected, "", "")
 	agentSupport(in.VMI, in.Guest, c)
 	credentials(in.Guest.AgentCredentials, c)
-	c.setOrRemove(in.Guest.Emulation, SoftwareEmulation, "EmulatedCPU",
+	c.setOrRemove(in.Guest.Emulation, names.ConditionSoftwareEmulation, "EmulatedCPU",
 		"The guest's CPU is emulated in software (TCG), which is many times slower than KVM: the node has no "+
 			"hardware virtualization to offer, or useEmulation is set.")
 	migratable(in.VMI, in.Pod, in.Plan, in.Guest.Emulation, c)

@@ -18,8 +18,6 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func firmware(b *v1.Bootloader) *v1.Firmware { return &v1.Firmware{Bootloader: b} }
 
 func video(model string) func(*v1.VirtualMachineInstance) {
@@ -34,7 +32,7 @@ func TestVariantsStart(t *testing.T) {
 			vmi.Spec.Domain.Firmware = firmware(&v1.Bootloader{EFI: &v1.EFI{}})
 		},
 		"bios on serial": func(vmi *v1.VirtualMachineInstance) {
-			vmi.Spec.Domain.Firmware = firmware(&v1.Bootloader{BIOS: &v1.BIOS{UseSerial: ptr(true)}})
+			vmi.Spec.Domain.Firmware = firmware(&v1.Bootloader{BIOS: &v1.BIOS{UseSerial: new(true)}})
 		},
 		"i440fx": func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.Machine.Type = "pc" },
 		"topology and chassis": func(vmi *v1.VirtualMachineInstance) {
@@ -54,7 +52,7 @@ func TestVariantsStart(t *testing.T) {
 			vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{
 				Name: "w", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{}},
 			}
-			vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: ptr(v1.Pvpanic)}, {Model: ptr(v1.Isa)}}
+			vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: new(v1.Pvpanic)}, {Model: new(v1.Isa)}}
 		},
 		"inputs": func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.Domain.Devices.Inputs = []v1.Input{
@@ -65,12 +63,12 @@ func TestVariantsStart(t *testing.T) {
 		},
 		"bare": func(vmi *v1.VirtualMachineInstance) {
 			d := &vmi.Spec.Domain.Devices
-			d.AutoattachGraphicsDevice, d.AutoattachSerialConsole, d.AutoattachMemBalloon = ptr(false), ptr(false),
-				ptr(false)
+			d.AutoattachGraphicsDevice, d.AutoattachSerialConsole, d.AutoattachMemBalloon = new(false), new(false),
+				new(false)
 			d.DisableHotplug, d.Interfaces, vmi.Spec.Networks = true, nil, nil
 		},
 		"hyperv panic and clock": func(vmi *v1.VirtualMachineInstance) {
-			vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: ptr(v1.Hyperv)}}
+			vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: new(v1.Hyperv)}}
 			vmi.Spec.Domain.Clock = &v1.Clock{Timer: &v1.Timer{Hyperv: &v1.HypervTimer{}, KVM: &v1.KVMTimer{}}}
 		},
 		"video virtio": video("virtio"),
@@ -97,10 +95,10 @@ func TestVariantsStart(t *testing.T) {
 				APIC: &v1.FeatureAPIC{}, SMM: &v1.FeatureState{}, KVM: &v1.FeatureKVM{Hidden: true},
 			}
 			vmi.Spec.Domain.Clock = &v1.Clock{
-				ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{OffsetSeconds: ptr(60)}},
+				ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{OffsetSeconds: new(60)}},
 				Timer: &v1.Timer{
 					RTC: &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup},
-					PIT: &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay}, HPET: &v1.HPETTimer{Enabled: ptr(false)},
+					PIT: &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay}, HPET: &v1.HPETTimer{Enabled: new(false)},
 				},
 			}
 		},
@@ -112,11 +110,11 @@ func TestVariantsStart(t *testing.T) {
 			vmi.Spec.Domain.Machine.Type = "pc"
 		},
 		"transitional": func(vmi *v1.VirtualMachineInstance) {
-			vmi.Spec.Domain.Devices.UseVirtioTransitional = ptr(true)
+			vmi.Spec.Domain.Devices.UseVirtioTransitional = new(true)
 			vmi.Spec.Domain.Devices.Inputs = []v1.Input{{Name: "a", Type: v1.InputTypeTablet, Bus: v1.InputBusVirtio}}
 		},
 		"network boot": func(vmi *v1.VirtualMachineInstance) {
-			vmi.Spec.Domain.Devices.Interfaces[0].BootOrder = ptr(uint(1))
+			vmi.Spec.Domain.Devices.Interfaces[0].BootOrder = new(uint(1))
 		},
 		"e1000e": func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.Devices.Interfaces[0].Model = "e1000e" },
 		"link down": func(vmi *v1.VirtualMachineInstance) {
@@ -142,8 +140,8 @@ func TestVariantsStart(t *testing.T) {
 
 func TestBootUEFI(t *testing.T) {
 	vmi := tinyVMI("uefi")
-	vmi.Spec.Domain.Firmware = firmware(&v1.Bootloader{EFI: &v1.EFI{SecureBoot: ptr(false)}})
-	vmi.Spec.Domain.Memory.Guest = ptr(resource.MustParse("256Mi"))
+	vmi.Spec.Domain.Firmware = firmware(&v1.Bootloader{EFI: &v1.EFI{SecureBoot: new(false)}})
+	vmi.Spec.Domain.Memory.Guest = new(resource.MustParse("256Mi"))
 	p := newPod(t, vmi)
 	p.mustStart()
 	p.shutdown(0)

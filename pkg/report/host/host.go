@@ -1,5 +1,6 @@
 // Package host says what a node's machine offers to guests, as virt-handler finds it and leaves it on the node, in the
-// annotation names.AnnotationHost, for `virtctl doctor` to read.
+// annotation names.AnnotationHost, for `virtctl doctor` to read; and when virt-handler has last left a heartbeat there
+// (heartbeat.go).
 package host
 
 import (

@@ -47,3 +47,9 @@ func Name(volume *v1.Volume) string {
 	}
 	return ""
 }
+
+// Storage reports a volume of a claim that is the VM's own storage, which the guest may write and a snapshot has: not
+// one that it only reads, nor the claim of a memory dump.
+func Storage(volume *v1.Volume) bool {
+	return volume.PersistentVolumeClaim != nil || volume.DataVolume != nil
+}

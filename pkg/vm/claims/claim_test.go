@@ -12,19 +12,21 @@ func TestOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		source v1.VolumeSource
 		want   *v1.PersistentVolumeClaimVolumeSource
+		// storage: it is the VM's own.
+		storage bool
 	}{
 		"claim": {
 			v1.VolumeSource{
 				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain},
 			},
-			&v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain},
+			&v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain}, true,
 		},
 		"DataVolume": {
 			v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "d", Hotpluggable: true}},
 			&v1.PersistentVolumeClaimVolumeSource{
 				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "d"},
 				Hotpluggable:                      true,
-			},
+			}, true,
 		},
 		"ephemeral": {
 			v1.VolumeSource{
@@ -36,7 +38,7 @@ func TestOf(t *testing.T) {
 				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{
 					ClaimName: "e", ReadOnly: true,
 				},
-			},
+			}, false,
 		},
 		"memory dump": {
 			v1.VolumeSource{MemoryDump: &v1.MemoryDumpVolumeSource{
@@ -45,11 +47,15 @@ func TestOf(t *testing.T) {
 				},
 			}},
 			&v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain, Hotpluggable: true},
+			false,
 		},
-		"neither": {v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{}}, nil},
+		"neither": {v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{}}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			volume := &v1.Volume{VolumeSource: test.source}
+			if storage := Storage(volume); storage != test.storage {
+				t.Errorf("storage %t", storage)
+			}
 			got := Of(volume)
 			if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)

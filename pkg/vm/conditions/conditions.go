@@ -20,7 +20,7 @@ import (
 type Condition interface {
 	v1.KubeVirtCondition | v1.VirtualMachineCondition | v1.VirtualMachineInstanceCondition |
 		v1.VirtualMachineInstanceMigrationCondition | v1.VirtualMachineInstanceReplicaSetCondition |
-		v1beta1.VirtualMachinePoolCondition | corev1.PodCondition |
+		v1beta1.VirtualMachinePoolCondition | corev1.PodCondition | corev1.NodeCondition |
 		snapshotv1beta1.Condition | clonev1beta1.Condition | exportv1beta1.Condition
 }
 
@@ -112,6 +112,8 @@ func fieldsOf[C Condition](c *C) fields {
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
 	case *exportv1beta1.Condition:
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
+	case *corev1.NodeCondition:
+		return fields{string(c.Type), c.Status, &c.LastHeartbeatTime, &c.LastTransitionTime}
 	case *corev1.PodCondition:
 		return fields{string(c.Type), c.Status, &c.LastProbeTime, &c.LastTransitionTime}
 	}

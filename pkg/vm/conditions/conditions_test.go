@@ -128,6 +128,7 @@ func TestEveryType(t *testing.T) {
 	every[v1.VirtualMachineInstanceReplicaSetCondition](t)
 	every[v1beta1.VirtualMachinePoolCondition](t)
 	every[corev1.PodCondition](t)
+	every[corev1.NodeCondition](t)
 }
 
 func every[C Condition](t *testing.T) {
@@ -145,9 +146,13 @@ func every[C Condition](t *testing.T) {
 	if since := value.FieldByName("LastTransitionTime").Interface().(metav1.Time); !since.Equal(&second) {
 		t.Errorf("%T: since %s", next, since)
 	}
-	value.FieldByName("LastProbeTime").Set(reflect.ValueOf(probed))
+	last := "LastProbeTime"
+	if !value.FieldByName(last).IsValid() {
+		last = "LastHeartbeatTime" // a node's
+	}
+	value.FieldByName(last).Set(reflect.ValueOf(probed))
 	Set(&list, next, now)
-	if kept := reflect.ValueOf(list[0]).FieldByName("LastProbeTime").Interface().(metav1.Time); !kept.Equal(&probed) {
+	if kept := reflect.ValueOf(list[0]).FieldByName(last).Interface().(metav1.Time); !kept.Equal(&probed) {
 		t.Errorf("%T: probed %s", next, kept)
 	}
 }

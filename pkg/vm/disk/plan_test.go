@@ -18,8 +18,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func ptr[T any](v T) *T { return &v }
-
 // vmiWith has one disk on one volume, both named vol.
 func vmiWith(d v1.DiskDevice, v v1.VolumeSource) *v1.VirtualMachineInstance {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"}}
@@ -79,7 +77,7 @@ func TestNewPlan(t *testing.T) {
 		"claim-empty":    {vmiWith(asDisk, claimSource(false)), Facts{Free: 10<<20 + 5}},
 		"claim-empty-capacity": {
 			withClaimInfo(vmiWith(asDisk, claimSource(false)),
-				v1.PersistentVolumeClaimInfo{Capacity: storage("1Gi"), FilesystemOverhead: ptr(v1.Percent("0.055"))}),
+				v1.PersistentVolumeClaimInfo{Capacity: storage("1Gi"), FilesystemOverhead: new(v1.Percent("0.055"))}),
 			Facts{Free: 500 << 30},
 		},
 		"claim-empty-request": {

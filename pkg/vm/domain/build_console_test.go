@@ -9,7 +9,7 @@ import (
 func init() {
 	maps.Copy(cases, map[string]func(*v1.VirtualMachineInstance, *Facts){
 		"serial-console-not-logged": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-			vmi.Spec.Domain.Devices.LogSerialConsole = ptr(false)
+			vmi.Spec.Domain.Devices.LogSerialConsole = new(false)
 		},
 	})
 }

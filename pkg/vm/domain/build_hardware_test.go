@@ -17,36 +17,36 @@ var virtio = v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}
 
 // fourDisks are three virtio disks, of which one asks for an I/O thread of its own, and a scsi disk.
 func fourDisks(vmi *v1.VirtualMachineInstance, f *Facts) {
-	addDisk(vmi, f, v1.Disk{Name: "own", DiskDevice: virtio, DedicatedIOThread: ptr(true)}, claim, rawFile)
+	addDisk(vmi, f, v1.Disk{Name: "own", DiskDevice: virtio, DedicatedIOThread: new(true)}, claim, rawFile)
 	addDisk(vmi, f, v1.Disk{Name: "slow", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}}, claim,
 		rawFile)
 }
 
 func on() *v1.FeatureState  { return &v1.FeatureState{} }
-func off() *v1.FeatureState { return &v1.FeatureState{Enabled: ptr(false)} }
+func off() *v1.FeatureState { return &v1.FeatureState{Enabled: new(false)} }
 
 // hardwareCases are of the devices and features that guests seldom have.
 var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"io-threads-dedicated": fourDisks,
 	"io-threads-shared": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		fourDisks(vmi, f)
-		vmi.Spec.Domain.IOThreadsPolicy = ptr(v1.IOThreadsPolicyShared)
+		vmi.Spec.Domain.IOThreadsPolicy = new(v1.IOThreadsPolicyShared)
 		vmi.Spec.Domain.Devices.Disks[2].DedicatedIOThread = nil
 	},
 	"io-threads-auto": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		fourDisks(vmi, f)
-		vmi.Spec.Domain.IOThreadsPolicy = ptr(v1.IOThreadsPolicyAuto)
+		vmi.Spec.Domain.IOThreadsPolicy = new(v1.IOThreadsPolicyAuto)
 		vmi.Spec.Domain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	},
 	"io-threads-pool": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		fourDisks(vmi, f)
-		vmi.Spec.Domain.IOThreadsPolicy = ptr(v1.IOThreadsPolicySupplementalPool)
-		vmi.Spec.Domain.IOThreads = &v1.DiskIOThreads{SupplementalPoolThreadCount: ptr(uint32(2))}
+		vmi.Spec.Domain.IOThreadsPolicy = new(v1.IOThreadsPolicySupplementalPool)
+		vmi.Spec.Domain.IOThreads = &v1.DiskIOThreads{SupplementalPoolThreadCount: new(uint32(2))}
 	},
 	"block-multi-queue": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		fourDisks(vmi, f)
 		vmi.Spec.Domain.Devices.Disks[2].DedicatedIOThread = nil
-		vmi.Spec.Domain.Devices.BlockMultiQueue = ptr(true)
+		vmi.Spec.Domain.Devices.BlockMultiQueue = new(true)
 		vmi.Spec.Domain.CPU = &v1.CPU{Cores: 4}
 	},
 	"network-multi-queue": func(vmi *v1.VirtualMachineInstance, f *Facts) {
@@ -57,7 +57,7 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		fourDisks(vmi, f)
 		d := &vmi.Spec.Domain.Devices
 		d.Disks[2].DedicatedIOThread = nil
-		d.UseVirtioTransitional = ptr(true)
+		d.UseVirtioTransitional = new(true)
 		d.Rng = &v1.Rng{}
 		d.Inputs = []v1.Input{{Name: "a", Type: v1.InputTypeTablet, Bus: v1.InputBusVirtio}}
 	},
@@ -94,7 +94,7 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	},
 	"hyperv": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Features = &v1.Features{Hyperv: &v1.FeatureHyperv{
-			Relaxed: on(), VAPIC: on(), Spinlocks: &v1.FeatureSpinlocks{Retries: ptr(uint32(8191))}, VPIndex: on(),
+			Relaxed: on(), VAPIC: on(), Spinlocks: &v1.FeatureSpinlocks{Retries: new(uint32(8191))}, VPIndex: on(),
 			Runtime: on(), SyNIC: on(),
 			SyNICTimer: &v1.SyNICTimer{Direct: on()}, Reset: off(), VendorID: &v1.FeatureVendorID{VendorID: "KVM Hv"},
 			Frequencies: on(), Reenlightenment: on(),
@@ -118,7 +118,7 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 				Spinlocks: &v1.FeatureSpinlocks{}, VPIndex: on(), SyNIC: on(), SyNICTimer: &v1.SyNICTimer{},
 			},
 		}
-		vmi.Spec.Domain.Clock = &v1.Clock{Timer: &v1.Timer{Hyperv: &v1.HypervTimer{Enabled: ptr(false)}}}
+		vmi.Spec.Domain.Clock = &v1.Clock{Timer: &v1.Timer{Hyperv: &v1.HypervTimer{Enabled: new(false)}}}
 	},
 	"hyperv-passthrough": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Features = &v1.Features{HypervPassthrough: &v1.HyperVPassthrough{}}
@@ -127,7 +127,7 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		f.KVM = false
 		vmi.Spec.Domain.Features = &v1.Features{
 			ACPI: *off(), Hyperv: &v1.FeatureHyperv{Relaxed: on()},
-			HypervPassthrough: &v1.HyperVPassthrough{Enabled: ptr(false)},
+			HypervPassthrough: &v1.HyperVPassthrough{Enabled: new(false)},
 		}
 	},
 	"acpi-tables": func(vmi *v1.VirtualMachineInstance, f *Facts) {
@@ -159,7 +159,7 @@ func TestPlanThreads(t *testing.T) {
 		for i := range shared + own {
 			d := v1.Disk{Name: itoa(i), DiskDevice: virtio}
 			if i >= shared {
-				d.DedicatedIOThread = ptr(true)
+				d.DedicatedIOThread = new(true)
 			}
 			out.Domain.Devices.Disks = append(out.Domain.Devices.Disks, d)
 		}
@@ -197,8 +197,8 @@ func TestPlanThreads(t *testing.T) {
 // TestHotpluggedTuning: a disk that is plugged in has what those that were there at the start have.
 func TestHotpluggedTuning(t *testing.T) {
 	vmi, _ := baseline()
-	vmi.Spec.Domain.IOThreadsPolicy = ptr(v1.IOThreadsPolicyAuto)
-	vmi.Spec.Domain.Devices.BlockMultiQueue = ptr(true)
+	vmi.Spec.Domain.IOThreadsPolicy = new(v1.IOThreadsPolicyAuto)
+	vmi.Spec.Domain.Devices.BlockMultiQueue = new(true)
 	vmi.Spec.Domain.CPU = &v1.CPU{Cores: 2}
 	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks, v1.Disk{Name: "new", DiskDevice: virtio})
 	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "new", VolumeSource: v1.VolumeSource{
@@ -224,11 +224,11 @@ func TestHotpluggedTuning(t *testing.T) {
 		if disk.DedicatedIOThread = nil; OwnThread(&vmi.Spec, "new") {
 			t.Errorf("%s: a thread that nobody asked for", policy)
 		}
-		if disk.DedicatedIOThread = ptr(true); OwnThread(&vmi.Spec, "new") != want {
+		if disk.DedicatedIOThread = new(true); OwnThread(&vmi.Spec, "new") != want {
 			t.Errorf("%s: a thread of its own: %v", policy, !want)
 		}
 	}
-	vmi.Spec.Domain.IOThreadsPolicy = ptr(v1.IOThreadsPolicyAuto)
+	vmi.Spec.Domain.IOThreadsPolicy = new(v1.IOThreadsPolicyAuto)
 	if c := SCSIController(&vmi.Spec); c.Driver == nil || c.Driver.Queues == nil || c.Driver.IOThread != 1 {
 		t.Errorf("controller %+v", c.Driver)
 	}

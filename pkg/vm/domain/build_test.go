@@ -20,14 +20,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func ptr[T any](v T) *T { return &v }
-
 // baseline is a plain VM as admission leaves it, and its facts.
 func baseline() (*v1.VirtualMachineInstance, *Facts) {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "demo", UID: "6a1a24a1-4061-4607-8bf4-a3963d0c5895",
 	}}
-	vmi.Spec.Domain.Memory = &v1.Memory{Guest: ptr(resource.MustParse("128Mi"))}
+	vmi.Spec.Domain.Memory = &v1.Memory{Guest: new(resource.MustParse("128Mi"))}
 	vmi.Spec.Domain.Firmware = &v1.Firmware{UUID: "11111111-2222-3333-4444-555555555555"}
 	vmi.Spec.Domain.Devices.Disks = []v1.Disk{
 		{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
@@ -124,10 +122,10 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		vmi.Spec.Domain.Machine = &v1.Machine{Type: "pc"}
 	},
 	"bios-serial": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{BIOS: &v1.BIOS{UseSerial: ptr(true)}}
+		vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{BIOS: &v1.BIOS{UseSerial: new(true)}}
 	},
 	"efi": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{EFI: &v1.EFI{SecureBoot: ptr(false)}}
+		vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{EFI: &v1.EFI{SecureBoot: new(false)}}
 	},
 	"efi-secure-boot": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{EFI: &v1.EFI{}}
@@ -167,21 +165,21 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	},
 	"features": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Features = &v1.Features{
-			ACPI: v1.FeatureState{Enabled: ptr(false)}, APIC: &v1.FeatureAPIC{EndOfInterrupt: true},
+			ACPI: v1.FeatureState{Enabled: new(false)}, APIC: &v1.FeatureAPIC{EndOfInterrupt: true},
 			SMM: &v1.FeatureState{}, KVM: &v1.FeatureKVM{Hidden: true},
-			Pvspinlock: &v1.FeatureState{Enabled: ptr(false)},
+			Pvspinlock: &v1.FeatureState{Enabled: new(false)},
 		}
 	},
 	"features-emulated": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		f.KVM = false
 		vmi.Spec.Domain.Features = &v1.Features{
-			APIC: &v1.FeatureAPIC{FeatureState: v1.FeatureState{Enabled: ptr(false)}},
+			APIC: &v1.FeatureAPIC{FeatureState: v1.FeatureState{Enabled: new(false)}},
 			KVM:  &v1.FeatureKVM{Hidden: true}, Pvspinlock: &v1.FeatureState{},
 		}
 	},
 	"clock-timezone": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Clock = &v1.Clock{
-			ClockOffset: v1.ClockOffset{Timezone: ptr(v1.ClockOffsetTimezone("Europe/Paris"))},
+			ClockOffset: v1.ClockOffset{Timezone: new(v1.ClockOffsetTimezone("Europe/Paris"))},
 		}
 	},
 	"clock-utc": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
@@ -189,31 +187,31 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	},
 	"clock-offset-timers": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Clock = &v1.Clock{
-			ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{OffsetSeconds: ptr(-3600)}},
+			ClockOffset: v1.ClockOffset{UTC: &v1.ClockOffsetUTC{OffsetSeconds: new(-3600)}},
 			Timer: &v1.Timer{
 				RTC:  &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup, Track: v1.TrackWall},
 				PIT:  &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay},
-				HPET: &v1.HPETTimer{Enabled: ptr(false)}, KVM: &v1.KVMTimer{}, Hyperv: &v1.HypervTimer{},
+				HPET: &v1.HPETTimer{Enabled: new(false)}, KVM: &v1.KVMTimer{}, Hyperv: &v1.HypervTimer{},
 			},
 		}
 	},
 	"reboot-policy": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.RebootPolicy = ptr(v1.RebootPolicyTerminate)
+		vmi.Spec.Domain.RebootPolicy = new(v1.RebootPolicyTerminate)
 	},
 	"no-serial": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.AutoattachSerialConsole = ptr(false)
+		vmi.Spec.Domain.Devices.AutoattachSerialConsole = new(false)
 	},
 	"no-graphics": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.AutoattachGraphicsDevice = ptr(false)
+		vmi.Spec.Domain.Devices.AutoattachGraphicsDevice = new(false)
 	},
 	"video": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Devices.Video = &v1.VideoDevice{Type: "virtio"}
 	},
 	"no-balloon": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.AutoattachMemBalloon = ptr(false)
+		vmi.Spec.Domain.Devices.AutoattachMemBalloon = new(false)
 	},
 	"autoattach-input": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.AutoattachInputDevice = ptr(true)
+		vmi.Spec.Domain.Devices.AutoattachInputDevice = new(true)
 	},
 	"inputs": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Devices.Inputs = []v1.Input{
@@ -230,17 +228,17 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	},
 	"tpm": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{} },
 	"tpm-persistent": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: ptr(true)}
+		vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
 	},
 	"panic": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: ptr(v1.Isa)}}
+		vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: new(v1.Isa)}}
 	},
 	"disable-hotplug": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Devices.DisableHotplug = true },
 	"interface-model": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Devices.Interfaces[0].Model = "e1000e"
 	},
 	"interface-boot-order": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.Interfaces[0].BootOrder = ptr(uint(1))
+		vmi.Spec.Domain.Devices.Interfaces[0].BootOrder = new(uint(1))
 	},
 	"interface-link-down": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Devices.Interfaces[0].State = v1.InterfaceStateLinkDown
@@ -254,16 +252,16 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"disk-serial":    func(vmi *v1.VirtualMachineInstance, _ *Facts) { disk0(vmi).Serial = "SN0001" },
 	"disk-cache":     func(vmi *v1.VirtualMachineInstance, _ *Facts) { disk0(vmi).Cache = v1.CacheWriteBack },
 	"disk-io":        func(vmi *v1.VirtualMachineInstance, _ *Facts) { disk0(vmi).IO = v1.IOThreads },
-	"disk-shareable": func(vmi *v1.VirtualMachineInstance, _ *Facts) { disk0(vmi).Shareable = ptr(true) },
+	"disk-shareable": func(vmi *v1.VirtualMachineInstance, _ *Facts) { disk0(vmi).Shareable = new(true) },
 	"disk-boot-order": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.Disks[1].BootOrder = ptr(uint(1))
+		vmi.Spec.Domain.Devices.Disks[1].BootOrder = new(uint(1))
 	},
 	"disk-error-policy": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		disk0(vmi).ErrorPolicy = ptr(v1.DiskErrorPolicyReport)
+		disk0(vmi).ErrorPolicy = new(v1.DiskErrorPolicyReport)
 	},
 	"disk-block-size": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		disk0(vmi).BlockSize = &v1.BlockSize{
-			Custom: &v1.CustomBlockSize{Logical: 4096, Physical: 4096, DiscardGranularity: ptr(uint(4096))},
+			Custom: &v1.CustomBlockSize{Logical: 4096, Physical: 4096, DiscardGranularity: new(uint(4096))},
 		}
 	},
 	"disk-no-direct-io": func(_ *v1.VirtualMachineInstance, f *Facts) {

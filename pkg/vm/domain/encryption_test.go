@@ -13,9 +13,9 @@ func init() { maps.Copy(cases, encryptionCases) }
 func encrypted(vmi *v1.VirtualMachineInstance, state bool) {
 	vmi.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{SEV: &v1.SEV{}}
 	if state {
-		vmi.Spec.Domain.LaunchSecurity.SEV.Policy = &v1.SEVPolicy{EncryptedState: ptr(true)}
+		vmi.Spec.Domain.LaunchSecurity.SEV.Policy = &v1.SEVPolicy{EncryptedState: new(true)}
 	}
-	vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{EFI: &v1.EFI{SecureBoot: ptr(false)}}
+	vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{EFI: &v1.EFI{SecureBoot: new(false)}}
 }
 
 // encryptionCases are of guests whose memory is encrypted.
@@ -28,7 +28,7 @@ var encryptionCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		d.Rng = &v1.Rng{}
 		d.Video = &v1.VideoDevice{Type: "virtio"}
 		d.Inputs = []v1.Input{{Name: "tablet", Bus: v1.InputBusVirtio, Type: v1.InputTypeTablet}}
-		d.AutoattachVSOCK, vmi.Status.VSOCKCID = ptr(true), ptr(uint32(5))
+		d.AutoattachVSOCK, vmi.Status.VSOCKCID = new(true), new(uint32(5))
 		f.Network.Interfaces[0].Queues = 2
 	},
 }

@@ -23,7 +23,7 @@ func init() {
 	}
 	cases["filesystems-max-guest"] = func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		share(vmi)
-		vmi.Spec.Domain.Memory.MaxGuest = ptr(resource.MustParse("512Mi"))
+		vmi.Spec.Domain.Memory.MaxGuest = new(resource.MustParse("512Mi"))
 	}
 	cases["filesystems-limited"] = func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		share(vmi)

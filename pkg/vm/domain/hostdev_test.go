@@ -42,24 +42,24 @@ var hostdevCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	},
 	"hostdev-mdev-display": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		vmi.Spec.Domain.Devices.GPUs = []v1.GPU{
-			gpu("plain", "v/x", nil), gpu("off", "v/x", &v1.VGPUDisplayOptions{Enabled: ptr(false)}),
+			gpu("plain", "v/x", nil), gpu("off", "v/x", &v1.VGPUDisplayOptions{Enabled: new(false)}),
 			gpu("screen", "v/x", &v1.VGPUDisplayOptions{RamFB: off()}), gpu("both", "v/x", &v1.VGPUDisplayOptions{}),
 		}
 		f.PluginVariables = map[string]string{"MDEV_PCI_RESOURCE_V_X": strings.Repeat(mdevUUID+",", 4)}
 	},
 	"hostdev-mdev-no-graphics": func(vmi *v1.VirtualMachineInstance, f *Facts) {
-		vmi.Spec.Domain.Devices.AutoattachGraphicsDevice = ptr(false)
+		vmi.Spec.Domain.Devices.AutoattachGraphicsDevice = new(false)
 		vmi.Spec.Domain.Devices.GPUs = []v1.GPU{gpu("vgpu", "v/x", nil)}
 		f.PluginVariables = map[string]string{"MDEV_PCI_RESOURCE_V_X": mdevUUID}
 	},
 	"vsock": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.AutoattachVSOCK = ptr(true)
-		vmi.Status.VSOCKCID = ptr(uint32(4294967294))
+		vmi.Spec.Domain.Devices.AutoattachVSOCK = new(true)
+		vmi.Status.VSOCKCID = new(uint32(4294967294))
 	},
 	"vsock-transitional": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Devices.AutoattachVSOCK = ptr(true)
-		vmi.Spec.Domain.Devices.UseVirtioTransitional = ptr(true)
-		vmi.Status.VSOCKCID = ptr(uint32(3))
+		vmi.Spec.Domain.Devices.AutoattachVSOCK = new(true)
+		vmi.Spec.Domain.Devices.UseVirtioTransitional = new(true)
+		vmi.Status.VSOCKCID = new(uint32(3))
 	},
 	"hostdev-usb": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		vmi.Spec.Domain.Devices.HostDevices = []v1.HostDevice{
@@ -72,7 +72,7 @@ var hostdevCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 
 func TestNoCID(t *testing.T) {
 	vmi, facts := baseline()
-	vmi.Spec.Domain.Devices.AutoattachVSOCK = ptr(true)
+	vmi.Spec.Domain.Devices.AutoattachVSOCK = new(true)
 	if _, err := Build(vmi, *facts); err == nil ||
 		!strings.Contains(err.Error(), "autoattachVSOCK: virt-controller has given the guest no CID") {
 		t.Errorf("got %v", err)

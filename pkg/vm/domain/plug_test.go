@@ -27,7 +27,7 @@ func TestPluggedInterface(t *testing.T) {
 </interface>`},
 		"all": {func(vmi *v1.VirtualMachineInstance, nic *v1.Interface) {
 			nic.State, nic.PciAddress, nic.ACPIIndex = v1.InterfaceStateLinkDown, "0000:05:00.0", 7
-			vmi.Spec.Domain.Devices.UseVirtioTransitional = ptr(true)
+			vmi.Spec.Domain.Devices.UseVirtioTransitional = new(true)
 		}, `<interface type="ethernet">
   <mac address="02:00:00:00:00:01"></mac>
   <target dev="tapred" managed="no"></target>

@@ -15,7 +15,7 @@ var sizingCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	},
 	"max-guest": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.CPU = &v1.CPU{Sockets: 2, MaxSockets: 4}
-		vmi.Spec.Domain.Memory.MaxGuest = ptr(resource.MustParse("512Mi"))
+		vmi.Spec.Domain.Memory.MaxGuest = new(resource.MustParse("512Mi"))
 	},
 	"hugepages": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Memory.Hugepages = &v1.Hugepages{PageSize: "2Mi"}
@@ -63,7 +63,7 @@ func TestGrowableMemory(t *testing.T) {
 	if dev := GrowableMemory(&vmi.Spec.Domain, 128<<20, 0); dev != nil {
 		t.Errorf("no room, and yet %+v", dev)
 	}
-	vmi.Spec.Domain.Memory.MaxGuest = ptr(resource.MustParse("512Mi"))
+	vmi.Spec.Domain.Memory.MaxGuest = new(resource.MustParse("512Mi"))
 	text, err := GrowableMemory(&vmi.Spec.Domain, 128<<20, 64<<20).Marshal()
 	if err != nil {
 		t.Fatal(err)

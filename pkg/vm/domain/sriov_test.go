@@ -29,7 +29,7 @@ var sriovCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"sriov": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		functions(vmi, f, map[string]string{"red": "0000:3b:02.1", "blue": "0000:3b:02.0"}, "red", "blue", "gone")
 		nics := vmi.Spec.Domain.Devices.Interfaces
-		nics[2].PciAddress, nics[2].BootOrder, nics[2].ACPIIndex, nics[2].MacAddress = "0000:06:00.0", ptr(uint(1)), 7,
+		nics[2].PciAddress, nics[2].BootOrder, nics[2].ACPIIndex, nics[2].MacAddress = "0000:06:00.0", new(uint(1)), 7,
 			"02:00:00:00:00:07"
 		nics[1].Tag = "front"
 		nics[3].State = v1.InterfaceStateAbsent

@@ -52,12 +52,7 @@ func Alive(vmi *v1.VirtualMachineInstance) bool {
 // Moves reports whether a guest with this strategy is moved when its pod is evicted.
 func Moves(vmi *v1.VirtualMachineInstance, strategy v1.EvictionStrategy) bool {
 	return (strategy == v1.EvictionStrategyLiveMigrate || strategy == v1.EvictionStrategyLiveMigrateIfPossible) &&
-		Migratable(vmi)
-}
-
-// Migratable reports whether the VMI's node says that its guest can move.
-func Migratable(vmi *v1.VirtualMachineInstance) bool {
-	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
+		migrations.Migratable(vmi)
 }
 
 // Obstacle returns why a guest cannot move, or "" when it can.
@@ -84,7 +79,7 @@ func Protected(vmi *v1.VirtualMachineInstance, strategy v1.EvictionStrategy) boo
 	case v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyExternal:
 		return true
 	case v1.EvictionStrategyLiveMigrateIfPossible:
-		return Migratable(vmi)
+		return migrations.Migratable(vmi)
 	}
 	return false
 }

@@ -44,9 +44,6 @@ func Configuration(v *v1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.ServiceAccount != nil || v.DownwardAPI != nil
 }
 
-// Storage reports a volume of a claim, which the guest may write.
-func Storage(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.DataVolume != nil }
-
 // Preallocated reports a guest that gets all of its memory when it is started: one that shares file systems from a pod
 // whose memory is limited. A page of the guest counts as that container's which touches it first, and that may be
 // virtiofsd's, whose limit is far lower than the guest's memory.

@@ -39,7 +39,7 @@ func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, erro
 			Labels: map[string]string{
 				api.ControllerRevisionObjectGenerationLabel: strconv.FormatInt(accessor.GetGeneration(), 10),
 				api.ControllerRevisionObjectKindLabel:       o.Kind,
-				api.ControllerRevisionObjectNameLabel:       label(o.Name),
+				api.ControllerRevisionObjectNameLabel:       names.LabelValue(o.Name),
 				api.ControllerRevisionObjectUIDLabel:        string(accessor.GetUID()),
 				api.ControllerRevisionObjectVersionLabel:    v1beta1.SchemeGroupVersion.Version,
 			},
@@ -56,8 +56,6 @@ func revisionName(vm *v1.VirtualMachine, o *Object, object metav1.Object) string
 		object.GetGeneration())
 	return names.Shorten(name, validation.DNS1123SubdomainMaxLength)
 }
-
-func label(name string) string { return names.Shorten(name, names.MaxLabel) }
 
 // SameRevision reports whether two revisions keep the same spec. What they say of their object beside it, such as its
 // labels, may differ.

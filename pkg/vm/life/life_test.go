@@ -10,12 +10,13 @@ import (
 
 func TestAlive(t *testing.T) {
 	for name, test := range map[string]struct {
-		phase          v1.VirtualMachineInstancePhase
-		deleted        bool
-		alive, staying bool
+		phase                   v1.VirtualMachineInstancePhase
+		deleted                 bool
+		alive, staying, running bool
 	}{
 		"new":           {alive: true, staying: true},
-		"running":       {phase: v1.Running, alive: true, staying: true},
+		"scheduled":     {phase: v1.Scheduled, alive: true, staying: true},
+		"running":       {phase: v1.Running, alive: true, staying: true, running: true},
 		"nobody knows":  {phase: v1.Unknown, alive: true, staying: true},
 		"being ended":   {phase: v1.Running, deleted: true, alive: true},
 		"shut down":     {phase: v1.Succeeded},
@@ -26,11 +27,12 @@ func TestAlive(t *testing.T) {
 		if test.deleted {
 			vmi.DeletionTimestamp = &metav1.Time{}
 		}
-		if alive, staying := Alive(vmi), Staying(vmi); alive != test.alive || staying != test.staying {
-			t.Errorf("%s: alive %v, staying %v", name, alive, staying)
+		if alive, staying, running := Alive(vmi), Staying(vmi), Running(vmi); alive != test.alive ||
+			staying != test.staying || running != test.running {
+			t.Errorf("%s: alive %v, staying %v, running %v", name, alive, staying, running)
 		}
 	}
-	if Alive(nil) || Staying(nil) {
+	if Alive(nil) || Staying(nil) || Running(nil) {
 		t.Error("no instance lives")
 	}
 }

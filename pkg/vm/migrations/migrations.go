@@ -11,6 +11,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
+// Migratable reports whether the VMI's node says that its guest can move.
+func Migratable(vmi *v1.VirtualMachineInstance) bool {
+	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
+}
+
 // Refusal returns in KubeVirt's words why the VMI's node does not let its guest move, or "" when it does, or has not
 // said.
 func Refusal(vmi *v1.VirtualMachineInstance) string {

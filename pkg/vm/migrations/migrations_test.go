@@ -37,6 +37,29 @@ func TestUnderWay(t *testing.T) {
 	}
 }
 
+func TestMigratable(t *testing.T) {
+	for status, c := range map[corev1.ConditionStatus]struct {
+		migratable bool
+		refusal    string
+	}{
+		"":                      {false, ""}, // its node has not said
+		corev1.ConditionTrue:    {true, ""},
+		corev1.ConditionUnknown: {false, ""},
+		corev1.ConditionFalse:   {false, "Cannot migrate VMI, Reason: HostDevice, Message: it has a GPU"},
+	} {
+		vmi := &v1.VirtualMachineInstance{}
+		if status != "" {
+			vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
+				Type: v1.VirtualMachineInstanceIsMigratable, Status: status,
+				Reason: "HostDevice", Message: "it has a GPU",
+			}}
+		}
+		if got, refusal := Migratable(vmi), Refusal(vmi); got != c.migratable || refusal != c.refusal {
+			t.Errorf("%q: migratable %t, refused with %q", status, got, refusal)
+		}
+	}
+}
+
 func TestAtTarget(t *testing.T) {
 	type state = v1.VirtualMachineInstanceMigrationState
 	for name, c := range map[string]struct {

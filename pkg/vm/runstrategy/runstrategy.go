@@ -3,6 +3,8 @@
 package runstrategy
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -57,4 +59,11 @@ func Stop(strategy v1.VirtualMachineRunStrategy, guest types.UID) Change {
 // StopRequest returns the request of the end of a guest, the VMI of a UID.
 func StopRequest(guest types.UID) v1.VirtualMachineStateChangeRequest {
 	return v1.VirtualMachineStateChangeRequest{Action: v1.StopRequest, UID: &guest}
+}
+
+// Requested reports whether a VM was asked for something that has not begun.
+func Requested(vm *v1.VirtualMachine, action v1.StateChangeRequestAction) bool {
+	return slices.ContainsFunc(vm.Status.StateChangeRequests, func(r v1.VirtualMachineStateChangeRequest) bool {
+		return r.Action == action
+	})
 }

@@ -74,3 +74,22 @@ func TestStop(t *testing.T) {
 		}
 	}
 }
+
+func TestRequested(t *testing.T) {
+	type request = v1.VirtualMachineStateChangeRequest
+	for name, test := range map[string]struct {
+		requests    []request
+		start, stop bool
+	}{
+		"nothing":   {},
+		"a start":   {[]request{{Action: v1.StartRequest}}, true, false},
+		"a stop":    {[]request{{Action: v1.StopRequest}}, false, true},
+		"a restart": {[]request{{Action: v1.StopRequest}, {Action: v1.StartRequest}}, true, true},
+	} {
+		vm := &v1.VirtualMachine{Status: v1.VirtualMachineStatus{StateChangeRequests: test.requests}}
+		if start, stop := Requested(vm, v1.StartRequest), Requested(vm, v1.StopRequest); start != test.start ||
+			stop != test.stop {
+			t.Errorf("%s: start %t, stop %t", name, start, stop)
+		}
+	}
+}

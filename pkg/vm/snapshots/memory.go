@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
@@ -35,7 +36,7 @@ const (
 // vmi is nil for none. A guest that goes on from its memory takes its disks to be as they were: all that it can write
 // must be in the snapshot.
 func MemoryTrouble(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
-	if vmi == nil || vmi.DeletionTimestamp != nil || vmi.Status.Phase != v1.Running {
+	if !life.Running(vmi) {
 		return noMemoryYet + "the guest does not run"
 	}
 	if reason := neverMemory(vmi, volumes); reason != "" {

@@ -1,6 +1,7 @@
 // Package snapshots has the rules of VirtualMachineSnapshots: the names of their parts, their progress, which volumes
-// of a VM they have and why others are left out (volumes.go), and what they report about the guest (indications.go). It
-// is pure. Names, texts of conditions and states are KubeVirt's, whose clients read them.
+// of a VM they have and why others are left out (volumes.go), what they report about the guest (indications.go), and
+// how far a restore is (restores.go). It is pure. Names, texts of conditions and states are KubeVirt's, whose clients
+// read them.
 //
 //	VirtualMachineSnapshot ──► VirtualMachineSnapshotContent ──► VolumeSnapshot of each claim
 //	                           the VM's spec, the claims

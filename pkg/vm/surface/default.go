@@ -9,11 +9,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
-
-// DefaultTerminationGracePeriodSeconds is the time to shut down of a guest whose spec sets none; KubeVirt's.
-const DefaultTerminationGracePeriodSeconds = 30
 
 // Defaults are the values that an installation's configuration gives (pkg/config). The zero value of
 // a string means the built-in default.
@@ -119,11 +117,11 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 		spec.Domain.Features = &v1.Features{}
 	}
 	if spec.Domain.Features.ACPI.Enabled == nil {
-		spec.Domain.Features.ACPI.Enabled = pointer(true)
+		spec.Domain.Features.ACPI.Enabled = new(true)
 	}
 	defaultBounds(&spec.Domain, d)
 	if spec.TerminationGracePeriodSeconds == nil {
-		spec.TerminationGracePeriodSeconds = pointer(int64(DefaultTerminationGracePeriodSeconds))
+		spec.TerminationGracePeriodSeconds = new(int64(life.DefaultGrace.Seconds()))
 	}
 	defaultHyperv(&spec.Domain)
 	if sound := spec.Domain.Devices.Sound; sound != nil && sound.Model == "" {
@@ -198,7 +196,7 @@ func defaultMemory(domain *v1.DomainSpec) {
 	if domain.Memory == nil {
 		domain.Memory = &v1.Memory{}
 	}
-	domain.Memory.Guest = pointer(quantity.DeepCopy())
+	domain.Memory.Guest = new(quantity.DeepCopy())
 }
 
 // defaultMemoryRequest sets the pod's request for the guest's memory to what the pod would be given anyhow: clients of
@@ -262,7 +260,7 @@ func defaultDisks(spec *v1.VirtualMachineInstanceSpec) {
 			device.CDRom.Bus = v1.DiskBusSATA // its drive is there from the start
 		}
 		if device.CDRom.ReadOnly == nil {
-			device.CDRom.ReadOnly = pointer(true)
+			device.CDRom.ReadOnly = new(true)
 		}
 		if device.CDRom.Tray == "" {
 			device.CDRom.Tray = v1.TrayStateClosed
@@ -340,5 +338,3 @@ func defaultInterfaces(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 		}
 	}
 }
-
-func pointer[T any](value T) *T { return &value }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/vm/filesystems"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
@@ -97,7 +97,7 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	devices := path.Child("domain", "devices")
 	for i := range spec.Domain.Devices.Filesystems {
 		if volume := hotplug.Volume(spec, spec.Domain.Devices.Filesystems[i].Name); volume != nil &&
-			filesystems.Storage(volume) {
+			claims.Storage(volume) {
 			need(GateVirtiofsStorage, devices.Child("filesystems").Index(i))
 		}
 	}

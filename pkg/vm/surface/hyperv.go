@@ -57,7 +57,7 @@ func defaultHyperv(domain *v1.DomainSpec) {
 	h := domain.Features.Hyperv
 	for _, e := range enlightenments {
 		if needed := e.of(h); e.on(h) && (*needed == nil || (*needed).Enabled == nil) {
-			*needed = &v1.FeatureState{Enabled: pointer(true)}
+			*needed = &v1.FeatureState{Enabled: new(true)}
 		}
 	}
 	if !switchedOn(h.EVMCS) {

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
@@ -38,7 +39,7 @@ func validateFilesystems(spec *v1.VirtualMachineInstanceSpec, root *field.Path) 
 		case len(f.Name) > filesystems.MaxTag:
 			errs = append(errs, field.Invalid(here.Child("name"), f.Name,
 				fmt.Sprintf("has %d characters; a file system's can have %d", len(f.Name), filesystems.MaxTag)))
-		case !filesystems.Storage(volume) && !filesystems.Configuration(volume):
+		case !claims.Storage(volume) && !filesystems.Configuration(volume):
 			errs = append(errs, field.Forbidden(here, fmt.Sprintf(
 				"the volume %q cannot be a file system; use a persistentVolumeClaim, dataVolume, configMap, secret, "+
 					"serviceAccount or downwardAPI", f.Name)))

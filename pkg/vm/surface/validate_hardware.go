@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/pci"
 )
 
@@ -97,7 +98,7 @@ func validateTransport(disk *v1.Disk, volume *v1.Volume, at *field.Path) field.E
 		errs = append(errs, field.Forbidden(at.Child("disk", "pciAddress"),
 			fmt.Sprintf("is for virtio disks, and this one is on %s; change its bus or remove it", bus)))
 	}
-	if disk.LUN != nil && volume != nil && volume.PersistentVolumeClaim == nil && volume.DataVolume == nil {
+	if disk.LUN != nil && volume != nil && !claims.Storage(volume) {
 		errs = append(errs, field.Forbidden(at.Child("lun"), "hands SCSI commands to the device of a claim with "+
 			"volumeMode Block, and the volume is none; use disk: {bus: scsi}"))
 	}

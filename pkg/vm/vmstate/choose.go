@@ -19,7 +19,7 @@ import (
 func Choose(name string, owner types.UID, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	candidates := slices.DeleteFunc(slices.Clone(claims), func(claim *corev1.PersistentVolumeClaim) bool {
 		others := len(claim.OwnerReferences) > 0 && !Owned(claim, owner)
-		return claim.Labels[Prefix] != names.Shorten(name, names.MaxLabel) ||
+		return claim.Labels[Prefix] != names.LabelValue(name) ||
 			claim.DeletionTimestamp != nil || others ||
 			claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	})

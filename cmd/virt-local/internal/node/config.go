@@ -129,13 +129,13 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 
 		ClusterDNS:     []string{n.Slot.DNSIP().String()},
 		ClusterDomain:  "cluster.local",
-		ResolverConfig: ptr(n.Dir("etc", "resolv.conf")),
+		ResolverConfig: new(n.Dir("etc", "resolv.conf")),
 
 		VolumePluginDir:     "/var/lib/kubelet/volume-plugins",
 		MaxPods:             220,
 		SerializeImagePulls: &no,
 		RegistryPullQPS:     new(int32),
-		KubeAPIQPS:          ptr(int32(100)),
+		KubeAPIQPS:          new(int32(100)),
 		KubeAPIBurst:        200,
 		// The machine's disk is not the node's: only a nearly full one evicts pods, and images, which cannot be
 		// pulled again when they came from files, are never collected.
@@ -143,7 +143,7 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 			"memory.available": "100Mi", "nodefs.available": "1%",
 			"imagefs.available": "1%", "nodefs.inodesFree": "1%",
 		},
-		ImageGCHighThresholdPercent: ptr(int32(100)),
+		ImageGCHighThresholdPercent: new(int32(100)),
 		NodeStatusUpdateFrequency:   metav1.Duration{Duration: 10 * time.Second},
 	}
 	if n.NodeMonitorGrace > 0 {
@@ -241,5 +241,3 @@ func ResolvConf(machine []byte, dns string) []byte {
 	}
 	return []byte(out.String())
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -236,7 +236,7 @@ func unsupported(claim *corev1.PersistentVolumeClaim) string {
 func Volume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, path string) *corev1.PersistentVolume {
 	mode := corev1.PersistentVolumeFilesystem
 	source := corev1.PersistentVolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: path, Type: ptr(corev1.HostPathDirectory)},
+		HostPath: &corev1.HostPathVolumeSource{Path: path, Type: new(corev1.HostPathDirectory)},
 	}
 	var affinity *corev1.VolumeNodeAffinity
 	if isBlock(claim) {
@@ -298,5 +298,3 @@ func (p *provisioner) event(
 	}
 	return nil
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -16,9 +15,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
-
-// late is how old a heartbeat may be; virt-handler leaves one a minute.
-const late = 3 * time.Minute
 
 // nodes looks at each node that could run VMs.
 func (e *examination) nodes() {
@@ -38,7 +34,7 @@ func (e *examination) nodes() {
 		for j := range e.checks[first:] {
 			e.checks[first+j].Object = node.Name
 		}
-		if node.Labels[v1.NodeSchedulable] == "true" && !node.Spec.Unschedulable {
+		if life.TakesNewVMs(node) {
 			usable++
 		}
 	}
@@ -123,11 +119,11 @@ func (e *examination) handler(node *corev1.Node) {
 		e.add(Node, names.VirtHandler, Failed, "virt-handler is not ready: "+life.PodTrouble(pods[at]), logs)
 		return
 	}
-	beat, err := time.Parse(time.RFC3339, strings.Trim(node.Annotations[v1.VirtHandlerHeartbeat], `"`))
+	beat, err := host.Heartbeat(node)
 	switch {
 	case err != nil:
 		e.add(Node, names.VirtHandler, Warning, "virt-handler has not left a heartbeat", logs)
-	case e.Now.Add(-e.Behind).Sub(beat) > late:
+	case host.Late(beat, e.Now.Add(-e.Behind)):
 		e.add(Node, names.VirtHandler, Failed,
 			fmt.Sprintf("virt-handler left its last heartbeat %s ago", spell(e.Now.Add(-e.Behind).Sub(beat))), logs)
 	default:
@@ -193,7 +189,7 @@ func (e *examination) memory(node *corev1.Node) {
 // clock compares the node's clock with the API server's: a heartbeat says what time it was on the node when the API
 // server took it, and managedFields say when that was.
 func (e *examination) clock(node *corev1.Node) {
-	beat, err := time.Parse(time.RFC3339, strings.Trim(node.Annotations[v1.VirtHandlerHeartbeat], `"`))
+	beat, err := host.Heartbeat(node)
 	if err != nil {
 		return // virt-handler has been looked at
 	}

@@ -85,7 +85,7 @@ func Policies() []string {
 
 // Selector finds the pod of an instance by its name.
 func Selector(name string) map[string]string {
-	return map[string]string{v1.VirtualMachineInstanceIDLabel: names.Shorten(name, names.MaxLabel)}
+	return map[string]string{v1.VirtualMachineInstanceIDLabel: names.LabelValue(name)}
 }
 
 // ReplicaSetSelector finds the pods of a replica set's instances, if its selector is one that a Service can have.

@@ -88,8 +88,8 @@ func Of(claim *corev1.PersistentVolumeClaim) (Pulled, bool) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, CreationTimestamp: claim.CreationTimestamp,
 		},
-		Image: labels[uploads.LabelImage] + "/" + labels[uploads.LabelImageVersion],
-		User:  labels[uploads.LabelImageUser],
+		Image:        labels[uploads.LabelImage] + "/" + labels[uploads.LabelImageVersion],
+		User:         labels[uploads.LabelImageUser],
 		Instancetype: labels[uploads.LabelInstancetype], Preference: labels[uploads.LabelPreference],
 		Size: size.String(), Phase: phase,
 	}

@@ -26,7 +26,7 @@ func TestChecksumOf(t *testing.T) {
 		"MD5": {
 			sums: strings.Repeat("a", 32) + "  x.img", wrong: "it has no SHA-256 or SHA-512 checksum of x.img",
 		},
-		"a page":           {sums: "<html>", wrong: "it has no SHA-256 or SHA-512 checksum of x.img"},
+		"a page": {sums: "<html>", wrong: "it has no SHA-256 or SHA-512 checksum of x.img"},
 		"two": {
 			sums: sum + "  x.img\nSHA256 (x.img) = " + other, wrong: "it has two different checksums of x.img",
 		},

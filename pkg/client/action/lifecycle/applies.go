@@ -32,7 +32,7 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 	case Stop, Restart:
 		return applies(staying || wanted(verb, vm), "it is not running")
 	}
-	if !staying || vmi.Status.Phase != v1.Running {
+	if !life.Running(vmi) {
 		return false, "it is not running"
 	}
 	paused := conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
@@ -47,8 +47,7 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 		if migrations.UnderWay(vmi) {
 			return false, "it is migrating"
 		}
-		return applies(conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable),
-			"it cannot be migrated")
+		return applies(migrations.Migratable(vmi), "it cannot be migrated")
 	case MigrateCancel:
 		return applies(migrations.UnderWay(vmi), "it is not migrating")
 	case EvacuateCancel:

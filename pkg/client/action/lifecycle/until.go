@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -59,8 +60,8 @@ func pausedIs(want bool) wait.Condition {
 		name = "to run on"
 	}
 	return wait.Condition{Name: name, Met: func(s wait.State) (bool, error) {
-		running := s.VMI != nil && s.VMI.Status.Phase == v1.Running && s.VMI.DeletionTimestamp == nil
-		return running && conditions.True(s.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) == want &&
+		return life.Running(s.VMI) &&
+			conditions.True(s.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) == want &&
 			!showsPaused(s.VM, !want), nil
 	}}
 }

@@ -9,18 +9,19 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Misfits says why a node does not take a guest, as far as its spec and the node say so.
 func Misfits(vmi *v1.VirtualMachineInstance, node *corev1.Node, added map[string]string) []string {
 	out := []string{}
-	if node.Labels[v1.NodeSchedulable] != "true" {
+	if !life.TakesVMs(node) {
 		out = append(out, "it takes no VMs: virt-handler does not run there, or has not said so (virtctl doctor)")
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			out = append(out, "it is not ready")
-		}
+	if c := conditions.Find(node.Status.Conditions, corev1.NodeReady); c != nil && c.Status != corev1.ConditionTrue {
+		out = append(out, "it is not ready")
 	}
 	if node.Spec.Unschedulable {
 		out = append(out, "it is cordoned")

@@ -13,6 +13,8 @@ import (
 	"kubevirt.io/api/migrations/v1alpha1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -159,13 +161,12 @@ func (p *Plan) configure(f Facts) {
 }
 
 func (p *Plan) obstacles(f Facts) {
-	if f.VMI.Status.Phase != v1.Running || f.VMI.DeletionTimestamp != nil {
+	if !life.Running(f.VMI) {
 		p.Obstacles = append(p.Obstacles, "the guest does not run")
 	}
-	for _, c := range f.VMI.Status.Conditions {
-		if c.Type == v1.VirtualMachineInstanceIsMigratable && c.Status == corev1.ConditionFalse {
-			p.Obstacles = append(p.Obstacles, c.Message)
-		}
+	if c := conditions.With(f.VMI.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse); c !=
+		nil {
+		p.Obstacles = append(p.Obstacles, c.Message)
 	}
 }
 

@@ -50,7 +50,7 @@ type Change struct {
 // belongs reports whether one of the VMs owns the object, or it has the state of the old one.
 func belongs(object *metav1.ObjectMeta, old, successor types.UID, oldName string) bool {
 	return owned(object, old) || owned(object, successor) ||
-		len(object.OwnerReferences) == 0 && object.Labels[vmstate.Prefix] == label(oldName)
+		len(object.OwnerReferences) == 0 && object.Labels[vmstate.Prefix] == names.LabelValue(oldName)
 }
 
 func owned(object *metav1.ObjectMeta, uid types.UID) bool {
@@ -60,9 +60,6 @@ func owned(object *metav1.ObjectMeta, uid types.UID) bool {
 func ownedBy(uid types.UID) func(metav1.OwnerReference) bool {
 	return func(o metav1.OwnerReference) bool { return o.UID == uid }
 }
-
-// label is how a VM's name is a label's value.
-func label(name string) string { return names.Shorten(name, names.MaxLabel) }
 
 // lend gives what the old VM owns a second owner, so that it stays when the first one goes.
 func lend(dependents []Dependent, old, successor *v1.VirtualMachine) []Change {
@@ -96,8 +93,8 @@ func adopt(
 			yes := true
 			change.Owners[at].Controller, changed = &yes, true
 		}
-		if d.Meta.Labels[vmstate.Prefix] == label(oldName) {
-			change.Labels[vmstate.Prefix] = label(successor.Name)
+		if d.Meta.Labels[vmstate.Prefix] == names.LabelValue(oldName) {
+			change.Labels[vmstate.Prefix] = names.LabelValue(successor.Name)
 		}
 		if d.Meta.Labels[v1.CreatedByLabel] == string(old) {
 			change.Labels[v1.CreatedByLabel] = string(successor.UID)

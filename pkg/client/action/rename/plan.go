@@ -73,7 +73,7 @@ func (n *Renamer) services(ctx context.Context) ([]string, error) {
 	}
 	var out []string
 	for i := range list.Items {
-		if list.Items[i].Spec.Selector[v1.VirtualMachineInstanceIDLabel] == label(n.request.Name) {
+		if list.Items[i].Spec.Selector[v1.VirtualMachineInstanceIDLabel] == names.LabelValue(n.request.Name) {
 			out = append(out, list.Items[i].Name)
 		}
 	}

@@ -7,6 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // RefusedError says why a VM is not renamed, and what to do about it.
@@ -44,19 +47,18 @@ func Refuse(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, rivals []stri
 		return refused("VM %s has no spec.template", name)
 	}
 	status := &vm.Status
-	switch {
-	case requested(vm, v1.StopRequest) && !requested(vm, v1.StartRequest):
+	switch kind, holder := snapshots.Holder(vm, ""); {
+	case runstrategy.Requested(vm, v1.StopRequest) && !runstrategy.Requested(vm, v1.StartRequest):
 		return stopping
 	case len(status.StateChangeRequests) > 0:
 		return refused("VM %s was asked to %s; wait until it has, then stop it: %s", name,
 			strings.ToLower(string(status.StateChangeRequests[0].Action)), stop)
 	case len(status.VolumeRequests) > 0:
 		return refused("VM %s has volumes that are being plugged; wait until they are", name)
-	case status.SnapshotInProgress != nil:
-		return refused("VM %s is part of snapshot %s, which is being taken; wait until it is", name,
-			*status.SnapshotInProgress)
-	case status.RestoreInProgress != nil:
-		return refused("VM %s is being restored by %s; wait until it is", name, *status.RestoreInProgress)
+	case kind == snapshots.HolderSnapshot:
+		return refused("VM %s is part of snapshot %s, which is being taken; wait until it is", name, holder)
+	case kind == snapshots.HolderRestore:
+		return refused("VM %s is being restored by %s; wait until it is", name, holder)
 	case len(rivals) > 0:
 		return refused("VM %s is being renamed to %s, too; `virtctl delete %s -n %s` gives that up", name, rivals[0],
 			rivals[0], vm.Namespace)
@@ -72,15 +74,8 @@ func stops(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 		return false
 	case strategy == v1.RunStrategyHalted:
 		return true
-	case strategy != v1.RunStrategyManual, requested(vm, v1.StartRequest):
+	case strategy != v1.RunStrategyManual, runstrategy.Requested(vm, v1.StartRequest):
 		return false
 	}
-	return vmi.DeletionTimestamp != nil || vmi.IsFinal() || requested(vm, v1.StopRequest)
-}
-
-// requested reports whether a VM was asked for something that has not begun.
-func requested(vm *v1.VirtualMachine, action v1.StateChangeRequestAction) bool {
-	return slices.ContainsFunc(vm.Status.StateChangeRequests, func(r v1.VirtualMachineStateChangeRequest) bool {
-		return r.Action == action
-	})
+	return vmi.DeletionTimestamp != nil || vmi.IsFinal() || runstrategy.Requested(vm, v1.StopRequest)
 }

@@ -6,6 +6,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -13,7 +14,7 @@ import (
 // CheckMemory says why the memory of a VM's guest cannot be in a snapshot, in virt-controller's words. vmi is nil for
 // none. A migration is no reason: virt-controller waits for its end.
 func CheckMemory(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) error {
-	if vmi == nil || vmi.DeletionTimestamp != nil || vmi.Status.Phase != v1.Running {
+	if !life.Running(vmi) {
 		state := string(vm.Status.PrintableStatus)
 		if vmi != nil && vmi.DeletionTimestamp == nil {
 			state = string(vmi.Status.Phase)

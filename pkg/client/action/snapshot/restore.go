@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -137,9 +138,9 @@ func lost(vm *v1.VirtualMachine, kept []string) []string {
 	if vm.Spec.Template == nil {
 		return nil
 	}
-	for _, volume := range vm.Spec.Template.Spec.Volumes {
-		claim := volume.PersistentVolumeClaim != nil || volume.DataVolume != nil
-		if claim && !slices.Contains(kept, volume.Name) {
+	for i := range vm.Spec.Template.Spec.Volumes {
+		volume := &vm.Spec.Template.Spec.Volumes[i]
+		if claims.Storage(volume) && !slices.Contains(kept, volume.Name) {
 			out = append(out, volume.Name)
 		}
 	}
@@ -271,7 +272,7 @@ func Restored(r *snapshotv1beta1.VirtualMachineRestore) (bool, error) {
 	if said := failure(r.Status.Conditions); said != "" {
 		return false, fmt.Errorf("restore %s/%s failed: %s", r.Namespace, r.Name, said)
 	}
-	return r.Status.Complete != nil && *r.Status.Complete, nil
+	return vmsnapshots.RestoreComplete(r), nil
 }
 
 // WaitRestore waits until a restore is complete, and reports each of its stages.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -23,8 +24,9 @@ type Volume struct{ Name, Reason string }
 func LeftOut(vm *v1.VirtualMachine) []Volume {
 	holds := map[string]bool{}
 	if vm.Spec.Template != nil {
-		for _, volume := range vm.Spec.Template.Spec.Volumes {
-			holds[volume.Name] = volume.PersistentVolumeClaim != nil || volume.DataVolume != nil
+		for i := range vm.Spec.Template.Spec.Volumes {
+			volume := &vm.Spec.Template.Spec.Volumes[i]
+			holds[volume.Name] = claims.Storage(volume)
 		}
 	}
 	var out []Volume

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 )
 
 // guest is the instance that counts: one that is to end, as after a restart was requested, is none. The VM and its
@@ -19,15 +21,7 @@ func (s State) guest() *v1.VirtualMachineInstance {
 
 // restarting reports a restart that was requested and has not begun.
 func (s State) restarting() bool {
-	if s.VM == nil {
-		return false
-	}
-	asked := func(action v1.StateChangeRequestAction) bool {
-		return slices.ContainsFunc(s.VM.Status.StateChangeRequests, func(r v1.VirtualMachineStateChangeRequest) bool {
-			return r.Action == action
-		})
-	}
-	return asked(v1.StopRequest) && asked(v1.StartRequest)
+	return s.VM != nil && runstrategy.Requested(s.VM, v1.StopRequest) && runstrategy.Requested(s.VM, v1.StartRequest)
 }
 
 // note keeps which instance was asked to end.

@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // labelled says what a label that virtkit looks for on nodes is about, by its beginning, and what asks for it.
@@ -37,7 +38,7 @@ func (e *explanation) missingLabels(pod *corev1.Pod) []string {
 	}
 	var nodes []*corev1.Node
 	for i := range e.Nodes {
-		if schedulable(&e.Nodes[i]) {
+		if life.TakesNewVMs(&e.Nodes[i]) {
 			nodes = append(nodes, &e.Nodes[i])
 		}
 	}

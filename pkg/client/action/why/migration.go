@@ -53,13 +53,13 @@ func (e *explanation) nodesElsewhere(add obstacle) {
 		node := &e.Nodes[i]
 		switch {
 		case node.Name == e.VMI.Status.NodeName:
-		case schedulable(node):
+		case life.TakesNewVMs(node):
 			reasons := migrate.Misfits(e.VMI, node, nil)
 			if len(reasons) == 0 {
 				return
 			}
 			misfits = append(misfits, "not "+node.Name+": "+strings.Join(reasons, ", "))
-		case node.Labels[v1.NodeSchedulable] == "true":
+		case life.TakesVMs(node):
 			cordoned++
 		}
 	}

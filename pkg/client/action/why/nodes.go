@@ -10,13 +10,11 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/report/host"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
-
-// heartbeatLimit is how old a heartbeat may be; virt-handler leaves one a minute.
-const heartbeatLimit = 3 * time.Minute
 
 // verdicts translates what the scheduler says of nodes.
 var verdicts = []struct {
@@ -261,7 +259,7 @@ func (e *explanation) handler(node *corev1.Node) {
 			e.add(rankNode, LayerNode, object, Broken, "HandlerNotReady",
 				"virt-handler of node "+node.Name+" is not ready: "+life.PodTrouble(pod)+
 					"; without it no guest of the node is started or reached", logs)
-		} else if beat, ok := heartbeat(node); ok && e.Now.Sub(beat) > heartbeatLimit {
+		} else if beat, err := host.Heartbeat(node); err == nil && host.Late(beat, e.Now) {
 			e.add(rankNode, LayerNode, object, Broken, "HandlerSilent",
 				fmt.Sprintf("virt-handler of node %s left its last heartbeat %s ago", node.Name, age(e.Now, beat)),
 				logs)
@@ -273,26 +271,17 @@ func (e *explanation) handler(node *corev1.Node) {
 		"kubectl -n "+names.Namespace+" describe daemonset "+names.VirtHandler, "virtctl doctor")
 }
 
-func heartbeat(node *corev1.Node) (time.Time, bool) {
-	beat, err := time.Parse(time.RFC3339, strings.Trim(node.Annotations[v1.VirtHandlerHeartbeat], `"`))
-	return beat, err == nil
-}
-
 // noneSchedulable says when no node is offered to VMs at all, which the scheduler calls an affinity.
 func (e *explanation) noneSchedulable() {
 	if e.Nodes == nil || !e.readable("nodes") {
 		return
 	}
 	for i := range e.Nodes {
-		if schedulable(&e.Nodes[i]) {
+		if life.TakesNewVMs(&e.Nodes[i]) {
 			return
 		}
 	}
 	e.add(rankStack, LayerNode, "nodes", Broken, "NoNodes",
 		"no node takes VMs: on none is virt-handler ready (label "+v1.NodeSchedulable+"=true)",
 		"kubectl -n "+names.Namespace+" get pods -l kubevirt.io="+names.VirtHandler+" -o wide", "virtctl doctor")
-}
-
-func schedulable(node *corev1.Node) bool {
-	return node.Labels[v1.NodeSchedulable] == "true" && !node.Spec.Unschedulable
 }

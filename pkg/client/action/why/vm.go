@@ -3,7 +3,6 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 )
 
 // vm looks at the VM: whether it is there, wants to run, and could be acted on.
@@ -218,7 +218,7 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 		return true
 	}
 	start := "virtctl start " + e.Name + e.flag()
-	if requested(vm, v1.StartRequest) {
+	if runstrategy.Requested(vm, v1.StartRequest) {
 		e.add(rankProgress, LayerVM, e.vmObject(), Waiting, "StartRequested",
 			"a start was asked for and has not been carried out yet")
 		return false
@@ -243,11 +243,6 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 		}
 	}
 	return false
-}
-
-func requested(vm *v1.VirtualMachine, change v1.StateChangeRequestAction) bool {
-	return slices.ContainsFunc(vm.Status.StateChangeRequests,
-		func(r v1.VirtualMachineStateChangeRequest) bool { return r.Action == change })
 }
 
 // reasonNotApplied is why a VM has no instance whose instance type or preference does not fit, or is not there.

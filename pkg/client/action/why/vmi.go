@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -126,13 +127,10 @@ func (e *explanation) notCreated(vmi *v1.VirtualMachineInstance) {
 }
 
 func (e *explanation) stopping(vmi *v1.VirtualMachineInstance) {
-	grace := 30 * time.Second
-	if s := vmi.Spec.TerminationGracePeriodSeconds; s != nil {
-		grace = time.Duration(*s) * time.Second
-	}
+	grace := life.Grace(vmi)
 	// An object's deletionTimestamp is when it was asked to go: a VMI has no grace period of its own.
 	gone := e.Now.Sub(vmi.DeletionTimestamp.Time)
-	if gone <= grace+15*time.Second {
+	if gone <= grace+life.GraceSlack {
 		e.add(rankProgress, LayerVMI, e.vmiObject(), Waiting, "Stopping",
 			fmt.Sprintf("the guest was asked to shut down %s ago and has %s for it",
 				age(e.Now, vmi.DeletionTimestamp.Time), grace),
@@ -263,7 +261,7 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 				"install and start qemu-guest-agent in the guest")
 		}
 	}
-	if c := conditions.With(vmi.Status.Conditions, "SoftwareEmulation", corev1.ConditionTrue); c != nil {
+	if c := conditions.With(vmi.Status.Conditions, names.ConditionSoftwareEmulation, corev1.ConditionTrue); c != nil {
 		e.add(rankRemark, LayerQEMU, object, OK, "SoftwareEmulation", c.Message,
 			"run it on nodes with KVM; `virtctl doctor` shows which have it")
 	}

@@ -2,6 +2,7 @@ package completioncmd
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ func Machines(f *cli.Factory, others func(*cli.Factory, int) cobra.CompletionFun
 		var out []string
 		for _, candidate := range found {
 			name, _, _ := strings.Cut(candidate, "\t")
-			if !contains(args, prefix+name) {
+			if !slices.Contains(args, prefix+name) {
 				out = append(out, prefix+candidate)
 			}
 		}

@@ -5,6 +5,7 @@ package completioncmd
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,20 +81,11 @@ func keep(found, present []string, prefix string) []string {
 	var out []string
 	for _, candidate := range found {
 		name, _, _ := strings.Cut(candidate, "\t")
-		if strings.HasPrefix(name, prefix) && !contains(present, name) {
+		if strings.HasPrefix(name, prefix) && !slices.Contains(present, name) {
 			out = append(out, candidate)
 		}
 	}
 	return out
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
 
 // Namespaces completes the names of the cluster's namespaces.

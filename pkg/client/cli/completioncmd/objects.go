@@ -2,6 +2,7 @@ package completioncmd
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -87,7 +88,7 @@ func Prefixed(prefix string, others cobra.CompletionFunc) cobra.CompletionFunc {
 		found, directive := others(cmd, nil, strings.TrimPrefix(toComplete, prefix))
 		var out []string
 		for _, candidate := range found {
-			if name, _, _ := strings.Cut(candidate, "\t"); !contains(args, prefix+name) {
+			if name, _, _ := strings.Cut(candidate, "\t"); !slices.Contains(args, prefix+name) {
 				out = append(out, prefix+candidate)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+	"github.com/virtkit/virtkit/pkg/report/host"
 )
 
 // Nodes is the page of the cluster's nodes.
@@ -23,9 +24,6 @@ type Nodes struct {
 	// leaving is how many of those are to leave, or are on their way.
 	leaving map[string]int
 }
-
-// late is how old a heartbeat may be that comes every minute.
-const late = 3 * time.Minute
 
 // NewNodes makes the page.
 func NewNodes(w *World) *Nodes {
@@ -133,7 +131,7 @@ func (p *Nodes) silent(n *store.Node, now time.Time) bool {
 	if state := p.world.Nodes.State(); state.Stale() {
 		now = state.Since
 	}
-	return n.Heartbeat.IsZero() || now.Sub(n.Heartbeat)-p.world.Pulse.Away(n.Heartbeat, now) > late
+	return n.Heartbeat.IsZero() || host.Late(n.Heartbeat.Add(p.world.Pulse.Away(n.Heartbeat, now)), now)
 }
 
 func nodeStatus(t *theme.Theme, n *store.Node, leaving int, silent bool) widget.Cell {

@@ -80,9 +80,9 @@ var all = []series{
 		name: "cx1", class: "compute.exclusive", text: "Compute: CPUs of its own, laid out as the node's, and huge " +
 			"pages.", sizes: exclusive,
 		more: func(spec *v1beta1.VirtualMachineInstancetypeSpec) {
-			spec.CPU.DedicatedCPUPlacement, spec.CPU.IsolateEmulatorThread = ptr(true), ptr(true)
+			spec.CPU.DedicatedCPUPlacement, spec.CPU.IsolateEmulatorThread = new(true), new(true)
 			spec.CPU.NUMA = &v1.NUMA{GuestMappingPassthrough: &v1.NUMAGuestMappingPassthrough{}}
-			spec.IOThreadsPolicy = ptr(v1.IOThreadsPolicyAuto)
+			spec.IOThreadsPolicy = new(v1.IOThreadsPolicyAuto)
 			spec.Memory.Hugepages = &v1.Hugepages{PageSize: "2Mi"}
 		},
 	},
@@ -202,18 +202,18 @@ func paravirtual(devices *v1beta1.DevicePreferences) {
 // sockets, for which it is licensed.
 func forWindows(spec *v1beta1.VirtualMachinePreferenceSpec, s system) {
 	on := func() *v1.FeatureState { return &v1.FeatureState{} }
-	spec.CPU = &v1beta1.CPUPreferences{PreferredCPUTopology: ptr(v1beta1.Sockets)}
+	spec.CPU = &v1beta1.CPUPreferences{PreferredCPUTopology: new(v1beta1.Sockets)}
 	spec.Clock = &v1beta1.ClockPreferences{
 		PreferredClockOffset: &v1.ClockOffset{UTC: &v1.ClockOffsetUTC{}},
 		PreferredTimer: &v1.Timer{
-			HPET:   &v1.HPETTimer{Enabled: ptr(false)},
+			HPET:   &v1.HPETTimer{Enabled: new(false)},
 			PIT:    &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay},
 			RTC:    &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup},
 			Hyperv: &v1.HypervTimer{},
 		},
 	}
 	spec.Devices.PreferredInputBus, spec.Devices.PreferredInputType = v1.InputBusUSB, v1.InputTypeTablet
-	spec.Devices.PreferredAutoattachInputDevice = ptr(true)
+	spec.Devices.PreferredAutoattachInputDevice = new(true)
 	spec.Devices.PreferredCdromBus = v1.DiskBusSATA
 	spec.Features = &v1beta1.FeaturePreferences{
 		PreferredAcpi: on(), PreferredApic: &v1.FeatureAPIC{}, PreferredSmm: on(),
@@ -222,13 +222,13 @@ func forWindows(spec *v1beta1.VirtualMachinePreferenceSpec, s system) {
 			Frequencies: on(), IPI: on(),
 			TLBFlush:   &v1.TLBFlush{},
 			SyNICTimer: &v1.SyNICTimer{Direct: on()}, Reenlightenment: on(),
-			Spinlocks: &v1.FeatureSpinlocks{Retries: ptr(uint32(8191))},
+			Spinlocks: &v1.FeatureSpinlocks{Retries: new(uint32(8191))},
 		},
 	}
 	if s.secured {
-		spec.Devices.PreferredTPM = &v1.TPMDevice{Persistent: ptr(true)}
+		spec.Devices.PreferredTPM = &v1.TPMDevice{Persistent: new(true)}
 		spec.Firmware = &v1beta1.FirmwarePreferences{
-			PreferredEfi: &v1.EFI{SecureBoot: ptr(true), Persistent: ptr(true)},
+			PreferredEfi: &v1.EFI{SecureBoot: new(true), Persistent: new(true)},
 		}
 	}
 }
@@ -236,5 +236,3 @@ func forWindows(spec *v1beta1.VirtualMachinePreferenceSpec, s system) {
 func kind(name string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: name}
 }
-
-func ptr[T any](value T) *T { return &value }

@@ -22,7 +22,7 @@ func TestAll(t *testing.T) {
 		names[name] = true
 		vm := &v1.VirtualMachine{}
 		vm.Name = "vm"
-		vm.Spec.RunStrategy = ptr(v1.RunStrategyAlways)
+		vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
 		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: size.Name, Kind: size.Kind}
 		vm.Spec.Preference = &v1.PreferenceMatcher{Name: preference.Name, Kind: preference.Kind}
 		vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}

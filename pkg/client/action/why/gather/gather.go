@@ -84,7 +84,7 @@ func Facts(ctx context.Context, c *client.Client, namespace, name string, now ti
 		"virtualmachineinstancemigrations": func(ctx context.Context) error {
 			list, err := c.MigrationList(ctx, namespace,
 				metav1.ListOptions{LabelSelector: v1.MigrationSelectorLabel + "=" +
-					names.Shorten(name, names.MaxLabel)})
+					names.LabelValue(name)})
 			if err == nil {
 				f.Migrations = list.Items
 			}
