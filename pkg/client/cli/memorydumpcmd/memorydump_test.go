@@ -105,7 +105,8 @@ func TestCreateClaim(t *testing.T) {
 	}
 	least := resource.MustParse("1124Mi") // memory and 100Mi
 	if size := claim.Spec.Resources.Requests.Storage(); claim.Name != "dump" ||
-		*claim.Spec.StorageClassName != "fast" || claim.Spec.AccessModes[0] != corev1.ReadWriteMany || size.Cmp(least) < 0 {
+		*claim.Spec.StorageClassName != "fast" ||
+		claim.Spec.AccessModes[0] != corev1.ReadWriteMany || size.Cmp(least) < 0 {
 		t.Errorf("%+v", claim)
 	}
 
