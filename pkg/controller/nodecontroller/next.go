@@ -56,7 +56,7 @@ func Next(view View) Step {
 		return step
 	}
 	for _, instance := range view.VMIs {
-		if !instance.IsFinal() && instance.Status.Phase != v1.Unknown && vmicontroller.HandedOver(instance) {
+		if !instance.IsFinal() && instance.Status.Phase != v1.Unknown && vmicontroller.Scheduled(instance) {
 			step.Lose = append(step.Lose, instance)
 		}
 	}
