@@ -176,7 +176,7 @@ func TestRefuses(t *testing.T) {
 			if tc.pod != nil {
 				tc.pod(pod)
 			}
-			if got := newRooms([]corev1.Node{n}, nil)[0].refuses(&f.VMIs[0], pod, requests(pod)); got != tc.want {
+			if got := newCapacities([]corev1.Node{n}, nil)[0].refuses(&f.VMIs[0], pod, requests(pod)); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
