@@ -18,7 +18,7 @@ type Policy struct {
 	Overlap time.Duration
 }
 
-// DefaultPolicy is what applies unless the KubeVirt resource says otherwise.
+// DefaultPolicy returns what applies unless the KubeVirt resource says otherwise.
 func DefaultPolicy() Policy {
 	return Policy{
 		AuthorityLifetime:    365 * 24 * time.Hour,

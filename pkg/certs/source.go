@@ -121,7 +121,7 @@ func (s *Source) OnChange(f func()) {
 	s.listeners = append(s.listeners, f)
 }
 
-// Current is what is in use now. The error says that nothing has been read yet.
+// Current returns what is in use now. The error says that nothing has been read yet.
 func (s *Source) Current() (*Material, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

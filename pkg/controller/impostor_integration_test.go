@@ -57,7 +57,7 @@ func (t *test) waitDeleted(pod *corev1.Pod) {
 	}
 }
 
-// A VMI that waits for a claim leaves the time to make the pod that it is going to have. It was handed over to that
+// A VMI that waits for a claim leaves the time to make the pod that it is going to have. It was scheduled to that
 // pod. What a virt-controller made that was killed before it could record it looks the same.
 func TestImpostor(tt *testing.T) {
 	t := newTest(tt)

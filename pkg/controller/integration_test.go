@@ -311,7 +311,7 @@ func (t *test) run(node string) (*v1.VirtualMachineInstance, *corev1.Pod) {
 	pod := t.waitPod(vmi)
 	t.must(cluster.Bind(t.ctx, pod, node))
 	t.must(cluster.SetPodStatus(t.ctx, pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodRunning }))
-	vmi = t.waitVMI("handed over", func(vmi *v1.VirtualMachineInstance) bool {
+	vmi = t.waitVMI("scheduled", func(vmi *v1.VirtualMachineInstance) bool {
 		return vmi.Status.Phase == v1.Scheduled && vmi.Labels[v1.NodeNameLabel] == node
 	})
 	t.must(cluster.SetVMIPhase(t.ctx, vmi, v1.Running))

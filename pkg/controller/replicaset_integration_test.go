@@ -61,7 +61,7 @@ func (t *test) ready(vmi *v1.VirtualMachineInstance) {
 	pod := t.waitPod(vmi)
 	t.must(cluster.Bind(t.ctx, pod, "node01"))
 	t.must(cluster.SetPodStatus(t.ctx, pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodRunning }))
-	t.eventually("handed over", func() (bool, error) {
+	t.eventually("scheduled", func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(vmi), vmi)
 		return vmi.Status.Phase == v1.Scheduled, err
 	})

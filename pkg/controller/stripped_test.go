@@ -1,19 +1,12 @@
 package controller
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
-	"go/importer"
-	"go/parser"
+	"go/constant"
 	"go/token"
 	"go/types"
-	"io"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/randfill"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -43,25 +37,30 @@ var elsewhere = map[string]string{
 	"vmicontroller.HostModelSelector": live,
 	"resizecontroller.room":           live,
 	"resizecontroller.shrinks":        live,
+	"snapshotcontroller.usesAny":      live,
+	"exportcontroller.uses":           live,
+	"exportcontroller.isReady":        live,
+	"resizecontroller.wait":           live,
+	"resizecontroller.why":            live,
+	"restorecontroller.handOver":      live,
+	"restorecontroller.own":           live,
+	"vmicontroller.ask":               live,
 }
 
 const (
 	builds = "the pod is one that it makes"
-	live   = "the pod was read from the API server"
+	live   = "the object was read from the API server"
 )
 
 // The manager's cache drops most of pods, claims and nodes, and what it drops reads as empty. No reconciler reads such
-// a field, unless it has the object from elsewhere.
+// a field, label, annotation or condition, unless it has the object from elsewhere.
 func TestStripped(t *testing.T) {
-	dropped := map[string][]string{}
-	for _, object := range []any{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Node{}} {
-		maps.Copy(dropped, droppedFields(t, object))
-	}
+	dropped := allDropped(t)
 	if !slices.Contains(dropped["PodSpec"], "Affinity") || slices.Contains(dropped["PodSpec"], "NodeName") {
 		t.Fatalf("of a pod's spec, the cache drops %v", dropped["PodSpec"])
 	}
 	unused := maps.Clone(elsewhere)
-	for _, p := range packagesHere(t) {
+	for _, p := range load(t).here(t) {
 		for _, file := range p.files {
 			for _, decl := range file.Decls {
 				f, ok := decl.(*ast.FuncDecl)
@@ -86,6 +85,16 @@ func TestStripped(t *testing.T) {
 	}
 }
 
+// allDropped are the fields that the cache drops of pods, claims and nodes, by their struct's name.
+func allDropped(t *testing.T) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for _, object := range []any{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Node{}} {
+		maps.Copy(out, droppedFields(t, object))
+	}
+	return out
+}
+
 // droppedFields are the fields, by their struct's name, that the cache's transform empties in an object which has all.
 func droppedFields(t *testing.T, object any) map[string][]string {
 	t.Helper()
@@ -102,19 +111,23 @@ func droppedFields(t *testing.T, object any) map[string][]string {
 		func(c *corev1.PodCondition, r randfill.Continue) { r.FillNoCustom(c); c.Type = corev1.PodScheduled },
 		func(c *corev1.NodeCondition, r randfill.Continue) { r.FillNoCustom(c); c.Type = corev1.NodeReady },
 	).Fill(object)
-	var transform func(any) (any, error)
+	out := map[string][]string{}
+	compare(reflect.ValueOf(cached(object)).Elem(), out)
+	return out
+}
+
+// cached is an object as the manager's cache has it.
+func cached(object any) any {
 	for kind, by := range cacheOptions().ByObject {
 		if reflect.TypeOf(kind) == reflect.TypeOf(object) {
-			transform = by.Transform
+			kept, err := by.Transform(object)
+			if err != nil {
+				panic(err)
+			}
+			return kept
 		}
 	}
-	kept, err := transform(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string][]string{}
-	compare(reflect.ValueOf(kept).Elem(), out)
-	return out
+	panic(fmt.Sprintf("the cache has no transform of %T", object))
 }
 
 // compare notes the empty fields of a pod's, claim's or node's structs, but for those of its metadata.
@@ -147,7 +160,7 @@ type read struct {
 	field string
 }
 
-// readsOf are the places in a function that read one of the fields; to assign to one is none.
+// readsOf are the places in a function that read what the cache drops; to assign to it is none.
 func readsOf(f *ast.FuncDecl, info *types.Info, fields map[string][]string) (out []read) {
 	written := map[ast.Node]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -156,20 +169,19 @@ func readsOf(f *ast.FuncDecl, info *types.Info, fields map[string][]string) (out
 			for _, left := range n.Lhs {
 				written[left] = true
 			}
+		case *ast.IndexExpr:
+			if what := droppedKey(n, info); what != "" && !written[n] {
+				out = append(out, read{pos: n.Pos(), field: what})
+			}
 		case *ast.SelectorExpr:
+			if what := droppedCondition(n, info); what != "" {
+				out = append(out, read{pos: n.Pos(), field: what})
+			}
 			selection := info.Selections[n]
 			if selection == nil || selection.Kind() != types.FieldVal || written[n] {
 				return true
 			}
-			from := selection.Recv()
-			if pointer, ok := from.Underlying().(*types.Pointer); ok {
-				from = pointer.Elem()
-			}
-			named, ok := from.(*types.Named)
-			if !ok || named.Obj().Pkg() == nil || named.Obj().Pkg().Path() != "k8s.io/api/core/v1" {
-				return true
-			}
-			if kind := named.Obj().Name(); slices.Contains(fields[kind], n.Sel.Name) {
+			if kind := coreKind(selection.Recv()); slices.Contains(fields[kind], n.Sel.Name) {
 				out = append(out, read{pos: n.Pos(), field: kind + "." + n.Sel.Name})
 			}
 		}
@@ -178,67 +190,142 @@ func readsOf(f *ast.FuncDecl, info *types.Info, fields map[string][]string) (out
 	return out
 }
 
-// goPackage is a package of virt-controller's, with types.
-type goPackage struct {
-	name  string
-	fset  *token.FileSet
-	files []*ast.File
-	info  *types.Info
+// coreKind is the name of a type of Kubernetes' core group, or of a pointer to one; "" for others.
+func coreKind(t types.Type) string {
+	if pointer, ok := t.Underlying().(*types.Pointer); ok {
+		t = pointer.Elem()
+	}
+	named, ok := t.(*types.Named)
+	if !ok || named.Obj().Pkg() == nil || named.Obj().Pkg().Path() != "k8s.io/api/core/v1" {
+		return ""
+	}
+	return named.Obj().Name()
 }
 
-// packagesHere loads the packages of this directory, without their tests.
-func packagesHere(t *testing.T) (out []goPackage) {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Name,GoFiles,Export", "./...")
-	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
+// empty makes an object of a kind that the cache slims.
+var empty = map[string]func() client.Object{
+	"Pod":                   func() client.Object { return &corev1.Pod{} },
+	"PersistentVolumeClaim": func() client.Object { return &corev1.PersistentVolumeClaim{} },
+	"Node":                  func() client.Object { return &corev1.Node{} },
+}
+
+// droppedKey says which label or annotation an index expression reads that the cache drops, "" for none. It sees
+// object.Labels[key] and object.GetLabels()[key] with a constant key, or one that begins with a constant.
+func droppedKey(index *ast.IndexExpr, info *types.Info) string {
+	from := index.X
+	if call, ok := from.(*ast.CallExpr); ok {
+		from = call.Fun
 	}
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
+	selector, ok := from.(*ast.SelectorExpr)
+	if !ok || info.Selections[selector] == nil {
+		return ""
 	}
-	type listed struct {
-		ImportPath, Dir, Name, Export string
-		GoFiles                       []string
-	}
-	var ours []listed
-	exports := map[string]string{}
-	for decoder := json.NewDecoder(strings.NewReader(string(text))); ; {
-		var p listed
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		exports[p.ImportPath] = p.Export
-		if p.Dir == here || strings.HasPrefix(p.Dir, here+string(filepath.Separator)) {
-			ours = append(ours, p)
+	kind := coreKind(info.Selections[selector].Recv())
+	if meta, ok := selector.X.(*ast.SelectorExpr); ok && meta.Sel.Name == "ObjectMeta" { // object.ObjectMeta.Labels
+		if selection := info.Selections[meta]; selection != nil {
+			kind = coreKind(selection.Recv())
 		}
 	}
-	fset := token.NewFileSet()
-	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		if exports[path] == "" {
-			return nil, fmt.Errorf("%s is not compiled", path)
+	key, known := constantOf(index.Index, info)
+	if empty[kind] == nil || !known {
+		return ""
+	}
+	object, of := empty[kind](), strings.TrimPrefix(selector.Sel.Name, "Get")
+	object.SetLabels(map[string]string{key: "x"})
+	object.SetAnnotations(map[string]string{key: "x"})
+	kept := cached(object).(client.Object)
+	if of == "Labels" && kept.GetLabels()[key] == "" || of == "Annotations" && kept.GetAnnotations()[key] == "" {
+		return fmt.Sprintf("%s %q of a %s", strings.ToLower(strings.TrimSuffix(of, "s")), key, kind)
+	}
+	return ""
+}
+
+// constantOf is the value of a constant string, or of one that only begins with a constant.
+func constantOf(e ast.Expr, info *types.Info) (string, bool) {
+	if value := info.Types[e].Value; value != nil && value.Kind() == constant.String {
+		return constant.StringVal(value), true
+	}
+	if sum, ok := e.(*ast.BinaryExpr); ok && sum.Op == token.ADD {
+		if prefix, ok := constantOf(sum.X, info); ok {
+			return prefix + "x", true
 		}
-		return os.Open(exports[path])
-	})
-	for _, p := range ours {
-		one := goPackage{
-			name: p.Name, fset: fset, info: &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}},
+	}
+	return "", false
+}
+
+// droppedCondition says which condition a constant is the type of that the cache drops of pods or nodes, "" for others.
+func droppedCondition(e ast.Expr, info *types.Info) string {
+	value := info.Types[e]
+	if value.Value == nil {
+		return ""
+	}
+	switch kind, of := coreKind(value.Type), constant.StringVal; kind {
+	case "PodConditionType":
+		pod := &corev1.Pod{}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodConditionType(of(value.Value))}}
+		if len(cached(pod).(*corev1.Pod).Status.Conditions) == 0 {
+			return fmt.Sprintf("condition %s of a Pod", of(value.Value))
 		}
-		for _, file := range p.GoFiles {
-			parsed, err := parser.ParseFile(fset, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
+	case "NodeConditionType":
+		node := &corev1.Node{}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeConditionType(of(value.Value))}}
+		if len(cached(node).(*corev1.Node).Status.Conditions) == 0 {
+			return fmt.Sprintf("condition %s of a Node", of(value.Value))
+		}
+	}
+	return ""
+}
+
+// planted reads much that the cache has, and what it drops in the lines with a comment.
+const planted = `package planted
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+const prefix = "example.org/"
+
+func reads(pod *corev1.Pod, claim corev1.PersistentVolumeClaim, node *corev1.Node, key string) bool {
+	pod.Labels["example.org/made"] = "here"
+	return pod.Labels["kubevirt.io"] == "" ||
+		pod.Labels["app"] == "" || // label "app" of a Pod
+		pod.ObjectMeta.Annotations["example.org/a"] == "" || // annotation "example.org/a" of a Pod
+		claim.Annotations["upload.virtkit.io/state"] == "" ||
+		claim.Labels["upload.virtkit.io/state"] == "" || // label "upload.virtkit.io/state" of a PersistentVolumeClaim
+		node.GetLabels()["kubevirt.io/schedulable"] == "" ||
+		node.GetLabels()[prefix+key] == "" || // label "example.org/x" of a Node
+		node.Labels["host-model-required-features.node.kubevirt.io/"+key] == "" ||
+		node.Annotations[key] == "" ||
+		conditions.Find(pod.Status.Conditions, corev1.PodScheduled) == nil ||
+		conditions.Find(pod.Status.Conditions, corev1.PodReady) == nil || // condition Ready of a Pod
+		node.Status.Conditions[0].Type == corev1.NodeReady ||
+		node.Status.Conditions[0].Type == corev1.NodeMemoryPressure || // condition MemoryPressure of a Node
+		pod.Spec.NodeName == "" ||
+		pod.Spec.ServiceAccountName == "" // PodSpec.ServiceAccountName
+}
+`
+
+// TestStrippedSees has a reconciler with one of each mistake.
+func TestStrippedSees(t *testing.T) {
+	p := load(t).check(t, "planted", map[string]any{"planted.go": planted})
+	var got, want []string
+	for _, decl := range p.files[0].Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			for _, read := range readsOf(f, p.info, allDropped(t)) {
+				got = append(got, fmt.Sprintf("%d: %s", p.fset.Position(read.pos).Line, read.field))
 			}
-			one.files = append(one.files, parsed)
 		}
-		if _, err := (&types.Config{Importer: compiled}).Check(p.ImportPath, fset, one.files, one.info); err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, one)
 	}
-	return out
+	line := 0
+	for text := range strings.Lines(planted) {
+		line++
+		if _, mistake, found := strings.Cut(text, " // "); found {
+			want = append(want, fmt.Sprintf("%d: %s", line, strings.TrimSpace(mistake)))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }

@@ -135,7 +135,7 @@ func TestNextOwned(t *testing.T) {
 		want   string
 	}{
 		"nothing new":                           {nil, "refresh"},
-		"not handed over":                       {changes{phase(v1.Scheduling), noSession}, ""},
+		"not scheduled":                         {changes{phase(v1.Scheduling), noSession}, ""},
 		"nobody follows the launcher":           {changes{noSession}, "start"},
 		"another pod's launcher is followed":    {changes{func(v *View) { v.Session.Pod = otherUID }}, "end; start"},
 		"an earlier VMI's launcher is followed": {changes{func(v *View) { v.Session.VMI = "earlier" }}, "end; start"},

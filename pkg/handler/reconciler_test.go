@@ -360,9 +360,9 @@ func TestForgedPod(t *testing.T) {
 
 func TestNotOurs(t *testing.T) {
 	for name, change := range map[string]func(*v1.VirtualMachineInstance){
-		"not handed over": func(vmi *v1.VirtualMachineInstance) { vmi.Status.Phase = v1.Scheduling },
-		"another node":    func(vmi *v1.VirtualMachineInstance) { vmi.Status.NodeName = "node2" },
-		"final":           func(vmi *v1.VirtualMachineInstance) { vmi.Status.Phase = v1.Failed },
+		"not scheduled": func(vmi *v1.VirtualMachineInstance) { vmi.Status.Phase = v1.Scheduling },
+		"another node":  func(vmi *v1.VirtualMachineInstance) { vmi.Status.NodeName = "node2" },
+		"final":         func(vmi *v1.VirtualMachineInstance) { vmi.Status.Phase = v1.Failed },
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := newVMI()

@@ -9,7 +9,7 @@ import (
 )
 
 // applyLocked takes the guest to the state that follows on an event, and does what belongs to the transition. An
-// illegal event is a mistake of ours: it changes nothing, and is logged and counted.
+// illegal event is a mistake of ours: it changes nothing, and is logged and counted (virt-handler's metric).
 func (g *guest) applyLocked(e lifecycle.Event) {
 	from, to, err := g.life.Apply(e)
 	switch {
@@ -36,6 +36,13 @@ func (g *guest) applyLocked(e lifecycle.Event) {
 			g.log.Warn("the termination message says that it has not run", "err", err)
 		}
 	}
+}
+
+// illegal returns the number of events that the guest's state did not allow.
+func (g *guest) illegal() uint32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return uint32(g.life.Illegal())
 }
 
 // seen returns the event for a look at the domain.

@@ -25,15 +25,15 @@ func expectState(t *testing.T, g *guest, want lifecycle.State) {
 	}
 }
 
-// An illegal transition changes nothing, and the log says so with their number.
+// An illegal transition changes nothing, and the log and the metric have their number.
 func TestIllegalTransition(t *testing.T) {
 	var out bytes.Buffer
 	g := newGuest(nil, "", slog.New(slog.NewTextHandler(&out, nil)))
 	for range 2 {
 		g.applyLocked(lifecycle.StartHandoff)
 	}
-	if g.life.Now() != lifecycle.None || g.life.Illegal() != 2 {
-		t.Errorf("state %v, %d illegal", g.life.Now(), g.life.Illegal())
+	if g.life.Now() != lifecycle.None || g.illegal() != 2 {
+		t.Errorf("state %v, %d illegal", g.life.Now(), g.illegal())
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	for i, want := range []string{"count=1", "count=2"} {

@@ -29,7 +29,9 @@ func (s *service) Stats(ctx context.Context, _ *pb.StatsRequest) (*pb.StatsRespo
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return statsResponse(stats), nil
+	out := statsResponse(stats)
+	out.IllegalTransitions = s.guest.illegal()
+	return out, nil
 }
 
 func statsResponse(stats hypervisor.Stats) *pb.StatsResponse {

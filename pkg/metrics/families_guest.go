@@ -87,6 +87,9 @@ var (
 		"How much of the guest's memory is copied a second.")
 	GuestsUnreachable = own(Handler, Gauge, "virtkit_guests_unreachable",
 		"Guests of the node that are missing in this answer, since their launchers did not answer in time.")
+	IllegalTransitions = own(Handler, Gauge, "virtkit_launcher_illegal_transitions",
+		"Events that the states of the guests in this answer did not allow: mistakes of virt-launcher, "+
+			"whose log has them.")
 	StorageStuck = own(Handler, Gauge, "virtkit_storage_stuck",
 		"What virt-handler has begun in guests' pods and waits for storage that does not answer.")
 	HandlerReady = family(Handler, Gauge, "kubevirt_virt_handler_ready_status",

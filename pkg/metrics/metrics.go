@@ -51,7 +51,7 @@ type Family struct {
 	Buckets []float64
 }
 
-// Families are all, in the order of docs/metrics.md: by component and name.
+// Families returns all, in the order of docs/metrics.md: by component and name.
 func Families() []*Family { return all }
 
 var all []*Family

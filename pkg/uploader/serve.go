@@ -15,8 +15,8 @@ import (
 const (
 	// orderTime is the time in which a client must send its order.
 	orderTime = 10 * time.Second
-	// tellEvery is the least time between two reports of the state to a sender.
-	tellEvery = 250 * time.Millisecond
+	// reportEvery is the least time between two reports of the state to a sender.
+	reportEvery = 250 * time.Millisecond
 	// maxClients bounds how many connections are open.
 	maxClients = 16
 )
@@ -40,7 +40,7 @@ func (u *upload) serve(listener net.Listener) {
 			return
 		case err != nil: // of many connections, which end
 			u.Log.Warn("a connection is not taken", "err", err)
-			<-time.After(tellEvery)
+			<-time.After(reportEvery)
 			continue
 		}
 		select {
@@ -81,15 +81,15 @@ func (u *upload) client(conn net.Conn) {
 	if conn.SetReadDeadline(time.Time{}) != nil || !u.say(conn, uploads.Reply{State: u.now()}) {
 		return
 	}
-	var telling sync.WaitGroup
+	var reporting sync.WaitGroup
 	gone := make(chan struct{})
-	telling.Go(func() { u.tell(conn, gone) })
+	reporting.Go(func() { u.report(conn, gone) })
 	u.receive(in)
 	// All has come, or the client has gone, or nothing more is wanted of it. It gets the final state.
 	if u.now().Phase == uploads.Receiving {
 		close(gone)
 	}
-	telling.Wait()
+	reporting.Wait()
 }
 
 // readLine reads a line of bounded length.
@@ -174,8 +174,8 @@ func (u *upload) receive(in io.Reader) {
 	}
 }
 
-// tell sends each new state, to the final one, or until the client has gone.
-func (u *upload) tell(conn net.Conn, gone <-chan struct{}) {
+// report sends each new state, to the final one, or until the client has gone.
+func (u *upload) report(conn net.Conn, gone <-chan struct{}) {
 	for {
 		u.mu.Lock()
 		state, changed := u.state, u.changed
@@ -192,7 +192,7 @@ func (u *upload) tell(conn net.Conn, gone <-chan struct{}) {
 			return
 		case <-u.ended:
 			continue
-		case <-time.After(tellEvery):
+		case <-time.After(reportEvery):
 		}
 		select {
 		case <-gone:

@@ -74,7 +74,8 @@ func (s *IOStreams) Status(text string) {
 	s.status.drawn = max(s.status.drawn, len(line))
 }
 
-// LineWidth is how many columns a line has at most that is to be drawn anew: one that wraps could not be taken back.
+// LineWidth returns how many columns a line that is to be drawn anew has at most: one that wraps cannot be taken
+// back.
 func (s *IOStreams) LineWidth() int {
 	width := s.Width()
 	if width <= 1 {

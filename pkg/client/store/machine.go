@@ -186,7 +186,7 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 	return p
 }
 
-// Addresses are all that an instance's interfaces have.
+// Addresses returns all that an instance's interfaces have.
 func Addresses(vmi *v1.VirtualMachineInstance) []string {
 	var out []string
 	for _, i := range vmi.Status.Interfaces {

@@ -64,7 +64,7 @@ func (m *Machines) touch(keys []Key) {
 	}
 }
 
-// Rows are all machines, in the order of Compare. The slice is the caller's; the machines are not to be changed.
+// Rows returns all machines, in the order of Compare. The slice is the caller's; the machines are not to be changed.
 func (m *Machines) Rows() []*Machine {
 	m.reading.Lock()
 	defer m.reading.Unlock()

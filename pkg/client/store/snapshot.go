@@ -150,7 +150,7 @@ func NewSnapshotTables(changed func()) *SnapshotTables {
 	}
 }
 
-// Rows are all snapshots, restores and clones, but for the restores that a clone has made for itself.
+// Rows returns all snapshots, restores and clones, but for the restores that a clone has made for itself.
 func (t *SnapshotTables) Rows() []*Snapshot {
 	clones := t.Clones.Rows()
 	own := map[Key]bool{}

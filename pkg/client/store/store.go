@@ -60,7 +60,7 @@ func NewTable[R any](changed func()) *Table[R] {
 	return &Table[R]{rows: map[Key]*R{}, changed: changed, touched: func([]Key) {}}
 }
 
-// Rows are all rows, in no order. The slice is the caller's; the rows are not to be changed.
+// Rows returns all rows, in no order. The slice is the caller's; the rows are not to be changed.
 func (t *Table[R]) Rows() []*R {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -67,7 +67,7 @@ func Next(view View) Step {
 		return step
 	}
 	for _, instance := range view.VMIs {
-		if !instance.IsFinal() && instance.Status.Phase != v1.Unknown && vmicontroller.HandedOver(instance) {
+		if !instance.IsFinal() && instance.Status.Phase != v1.Unknown && vmicontroller.Scheduled(instance) {
 			status := *instance.Status.DeepCopy()
 			markUnknown(&status, view.Now)
 			step.Lose = append(step.Lose, Lost{VMI: instance, Status: status})

@@ -183,7 +183,7 @@ func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
 	}
 	for i := range instance.Spec.Volumes {
 		name := claims.Name(&instance.Spec.Volumes[i])
-		if name == "" || vmicontroller.HandedOver(&instance) {
+		if name == "" || vmicontroller.Scheduled(&instance) {
 			continue
 		}
 		var found corev1.PersistentVolumeClaim

@@ -153,7 +153,7 @@ func Attachments(ctx context.Context, from client.Reader, namespace string, laun
 // lookAtAttachments finds the VMI's attachment pods.
 func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 	vmi := view.VMI
-	if !HandedOver(vmi) {
+	if !Scheduled(vmi) {
 		return nil
 	}
 	launchers := maps.Clone(vmi.Status.ActivePods)

@@ -64,7 +64,7 @@ func (c *cids) of(vmi types.UID, all []v1.VirtualMachineInstance, from uint32) u
 // lookAtCID finds a CID for a VMI that is to have one and has none yet.
 func (r *Reconciler) lookAtCID(ctx context.Context, view *View) error {
 	vmi := view.VMI
-	if !passthrough.VSOCK(&vmi.Spec) || vmi.Status.VSOCKCID != nil || HandedOver(vmi) || vmi.DeletionTimestamp != nil {
+	if !passthrough.VSOCK(&vmi.Spec) || vmi.Status.VSOCKCID != nil || Scheduled(vmi) || vmi.DeletionTimestamp != nil {
 		return nil
 	}
 	var all v1.VirtualMachineInstanceList

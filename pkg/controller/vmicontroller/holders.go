@@ -97,7 +97,7 @@ func (e *endings) noting() predicate.Predicate {
 func (r *Reconciler) holders(
 	ctx context.Context, vmi *v1.VirtualMachineInstance, pods []*corev1.Pod,
 ) (map[types.UID]string, error) {
-	if !HandedOver(vmi) || vmi.IsFinal() {
+	if !Scheduled(vmi) || vmi.IsFinal() {
 		return nil, nil // its guest has not begun, or its end is known
 	}
 	var out map[types.UID]string

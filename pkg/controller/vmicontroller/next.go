@@ -78,7 +78,7 @@ type View struct {
 	Holders map[types.UID]string
 	// Leased is the reason why a claim of a VMI that has no pod yet must not be used yet, or "" when all may be.
 	Leased string
-	// DeadSince is when the VMI, in virt-handler's hands, was first seen without a pod that is alive; zero means now or
+	// DeadSince is when the VMI, scheduled before, was first seen without a pod that is alive; zero means now or
 	// never.
 	DeadSince time.Time
 	// Facts hold what pods depend on; for guests' pods, in full only when one is to be created.
@@ -125,7 +125,7 @@ type Step struct {
 	Status v1.VirtualMachineInstanceStatus
 	// NodeLabel is the value of the label kubevirt.io/nodeName as it should be; "" leaves it.
 	NodeLabel string
-	// Dead says that the VMI is in virt-handler's hands and has no pod alive.
+	// Dead says that the VMI was scheduled and has no pod alive.
 	Dead   bool
 	Events []Event
 	frame.Requeue
@@ -147,7 +147,7 @@ func decide(view View) Step {
 		step.end(view)
 	case view.VMI.IsFinal():
 		step.tidy(view)
-	case HandedOver(view.VMI):
+	case Scheduled(view.VMI):
 		step.watchOver(view)
 	default:
 		step.bringUp(view)
@@ -155,8 +155,8 @@ func decide(view View) Step {
 	return step
 }
 
-// HandedOver reports whether virt-handler is in charge of the VMI's status.
-func HandedOver(vmi *v1.VirtualMachineInstance) bool {
+// Scheduled reports whether the VMI has reached phase Scheduled: virt-handler is in charge of its status then.
+func Scheduled(vmi *v1.VirtualMachineInstance) bool {
 	switch vmi.Status.Phase {
 	case v1.VmPhaseUnset, v1.Pending, v1.Scheduling:
 		return false
@@ -220,7 +220,7 @@ func (s *Step) bringUp(view View) {
 		s.finish(view, v1.Failed, v1.PodTerminatingReason,
 			fmt.Sprintf("pod %s was deleted before the guest ran", pod.Name))
 	case pod.Spec.NodeName != "":
-		s.handOver(view, pod)
+		s.schedule(view, pod)
 	default:
 		s.waitForNode(view, pod)
 	}
@@ -302,8 +302,8 @@ func (s *Step) waitForNode(view View, pod *corev1.Pod) {
 	}
 }
 
-// handOver writes phase Scheduled: everything that virt-handler and the launcher want to know, in one write.
-func (s *Step) handOver(view View, pod *corev1.Pod) {
+// schedule writes phase Scheduled: everything that virt-handler and the launcher want to know, in one write.
+func (s *Step) schedule(view View, pod *corev1.Pod) {
 	status := &s.Status
 	if status.Phase == v1.VmPhaseUnset {
 		setPhase(status, v1.Pending, view.VMI.CreationTimestamp.Time)

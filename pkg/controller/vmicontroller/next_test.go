@@ -19,7 +19,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
 
-// testVMI is in a phase, with its finalizer, with the pod of testPod recorded, and on node01 once it was handed over.
+// testVMI is in a phase, with its finalizer, with the pod of testPod recorded, and on node01 once it was scheduled.
 func testVMI(t *testing.T, phase v1.VirtualMachineInstancePhase, change ...func(*v1.VirtualMachineInstance),
 ) *v1.VirtualMachineInstance {
 	t.Helper()
@@ -28,7 +28,7 @@ func testVMI(t *testing.T, phase v1.VirtualMachineInstancePhase, change ...func(
 	vmi.CreationTimestamp = at(time.Minute)
 	vmi.Status.Phase = phase
 	switch {
-	case HandedOver(vmi):
+	case Scheduled(vmi):
 		vmi.Status.NodeName = "node01"
 		vmi.Status.ActivePods = map[types.UID]string{"pod-uid": "node01"}
 	case phase == v1.Scheduling:
@@ -217,7 +217,7 @@ func TestNext(t *testing.T) {
 			},
 		},
 		{
-			"pod failed before the hand-over",
+			"pod failed before it was scheduled",
 			View{VMI: testVMI(t, v1.Scheduling), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, "no room"))}},
 			outcome{
 				Phase: v1.Failed, Reason: "Error", Conditions: []string{"Ready=False Error"},

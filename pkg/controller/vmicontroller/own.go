@@ -50,7 +50,7 @@ func isOwn(view View, pod *corev1.Pod) bool {
 	case !created || purpose == purposeProvisioning:
 		return false
 	case purpose == purposeLauncher:
-		return !HandedOver(view.VMI) && len(view.VMI.Status.ActivePods) == 0
+		return !Scheduled(view.VMI) && len(view.VMI.Status.ActivePods) == 0
 	}
 	return true
 }

@@ -102,8 +102,8 @@ func TestOwn(t *testing.T) {
 			if got := len(step.Strays) == 1; got != c.stray {
 				t.Errorf("stray: %t, want %t", got, c.stray)
 			}
-			if !c.own && step.NodeLabel == "node01" && !HandedOver(c.view.VMI) {
-				t.Error("the guest is handed over to it")
+			if !c.own && step.NodeLabel == "node01" && !Scheduled(c.view.VMI) {
+				t.Error("the guest is scheduled to it")
 			}
 			if !c.own && c.view.VMI.Status.Phase != v1.Running && !c.view.Creating && step.Status.Phase == v1.Failed {
 				t.Errorf("the VMI fails: %+v", step.Status)

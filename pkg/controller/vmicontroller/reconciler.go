@@ -130,7 +130,7 @@ func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reco
 		return nil
 	}
 	out := frame.Requests(vmis.Items, func(vmi *v1.VirtualMachineInstance) bool {
-		return !HandedOver(vmi) || len(hotplug.Volumes(&vmi.Spec)) > 0
+		return !Scheduled(vmi) || len(hotplug.Volumes(&vmi.Spec)) > 0
 	})
 	if name := claim.GetLabels()[vmstate.Prefix]; name != "" {
 		out = append(out,
@@ -186,7 +186,7 @@ func (r *Reconciler) lookAround(ctx context.Context, vmi *v1.VirtualMachineInsta
 	if err := lookAtMovedState(ctx, r.Client, vmi, view.Claims); err != nil {
 		return View{}, err
 	}
-	if HandedOver(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {
+	if Scheduled(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {
 		return view, nil
 	}
 	known, err := Claims(ctx, r.Client, vmi)
@@ -194,7 +194,7 @@ func (r *Reconciler) lookAround(ctx context.Context, vmi *v1.VirtualMachineInsta
 		return View{}, err
 	}
 	maps.Copy(view.Claims, known)
-	if !HandedOver(vmi) {
+	if !Scheduled(vmi) {
 		if err := r.lookAtLeases(ctx, &view); err != nil {
 			return View{}, err
 		}

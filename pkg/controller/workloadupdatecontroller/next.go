@@ -118,7 +118,7 @@ func Next(view View) Step {
 func Outdated(instance *v1.VirtualMachineInstance, image string) bool {
 	is := instance.Status.LauncherContainerImageVersion
 	return is != "" && is != image && !instance.IsFinal() && instance.DeletionTimestamp == nil &&
-		vmicontroller.HandedOver(instance)
+		vmicontroller.Scheduled(instance)
 }
 
 // mustMove reports a guest that gets what its VMI asks for in another pod only, such as a new interface.

@@ -115,7 +115,7 @@ func (s *Server) quiesce(w http.ResponseWriter, r *http.Request, after time.Dura
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(struct { // the client is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(struct { // an error means that the client is gone
 		Quiesced string             `json:"quiesced"`
 		Memory   *savedmemory.Saved `json:"memory,omitempty"`
 	}{quiesced[answer.Quiesced], saved(answer.Memory)})
@@ -164,6 +164,6 @@ func (s *Server) ask(part func(*v1.VirtualMachineInstanceGuestAgentInfo) any) ht
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body) // the client is gone: nobody to tell
+		_, _ = w.Write(body) // an error means that the client is gone
 	}
 }

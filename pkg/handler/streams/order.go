@@ -68,7 +68,7 @@ type orderer struct {
 
 // order is something that clients have launchers do: run a program, copy a file.
 type order[Request, Result any] struct {
-	// ended tells the client what the end of virt-handler means for the order.
+	// ended says to the client what the end of virt-handler means for the order.
 	ended string
 	// channel is the one of the result.
 	channel exec.Channel

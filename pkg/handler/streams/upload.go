@@ -34,7 +34,7 @@ func (s *Server) uploadState(w http.ResponseWriter, r *http.Request) {
 	}
 	conn.Close()
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, uploads.Encode(reply.State)) // the client is gone: nobody to tell
+	_, _ = io.WriteString(w, uploads.Encode(reply.State)) // an error means that the client is gone
 }
 
 // uploadData joins a websocket to an upload's pod: first the pod says from where it wants bytes, in a line of JSON

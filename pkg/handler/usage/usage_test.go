@@ -244,7 +244,7 @@ func whole() Reading {
 				{Id: 1, State: 0},
 				{Id: 2, State: 77, Time: 1},
 			},
-			MemoryGuest: 128 << 20, MemoryResident: 200 << 20,
+			MemoryGuest: 128 << 20, MemoryResident: 200 << 20, IllegalTransitions: 2,
 			Memory: &launcherpb.GuestMemory{
 				Available: n(100), Usable: n(80), Unused: n(70), Cached: n(5), SwapIn: n(1), SwapOut: n(2),
 				MajorFaults: n(3), MinorFaults: n(4), Maximum: n(128 << 20),

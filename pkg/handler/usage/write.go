@@ -160,6 +160,12 @@ func Write(w *metrics.Writer, node string, readings []Reading, missing int) {
 	}
 	w.Family(metrics.GuestsUnreachable)
 	w.Series(float64(missing), metrics.Labels([]string{"node"}, node))
+	illegal := 0
+	for i := range readings {
+		illegal += int(readings[i].Stats.IllegalTransitions)
+	}
+	w.Family(metrics.IllegalTransitions)
+	w.Series(float64(illegal), metrics.Labels([]string{"node"}, node))
 }
 
 var vcpuStates = []string{"offline", "running", "blocked"}

@@ -626,12 +626,14 @@ type StatsResponse struct {
 	Interfaces     []*StatsResponse_Interface `protobuf:"bytes,6,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	Disks          []*StatsResponse_Disk      `protobuf:"bytes,7,rep,name=disks,proto3" json:"disks,omitempty"`
 	// Parts of cpu_time.
-	CpuUser       uint64                `protobuf:"varint,8,opt,name=cpu_user,json=cpuUser,proto3" json:"cpu_user,omitempty"`
-	CpuSystem     uint64                `protobuf:"varint,9,opt,name=cpu_system,json=cpuSystem,proto3" json:"cpu_system,omitempty"`
-	VcpuTimes     []*StatsResponse_VCPU `protobuf:"bytes,10,rep,name=vcpu_times,json=vcpuTimes,proto3" json:"vcpu_times,omitempty"`
-	Memory        *GuestMemory          `protobuf:"bytes,11,opt,name=memory,proto3" json:"memory,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CpuUser   uint64                `protobuf:"varint,8,opt,name=cpu_user,json=cpuUser,proto3" json:"cpu_user,omitempty"`
+	CpuSystem uint64                `protobuf:"varint,9,opt,name=cpu_system,json=cpuSystem,proto3" json:"cpu_system,omitempty"`
+	VcpuTimes []*StatsResponse_VCPU `protobuf:"bytes,10,rep,name=vcpu_times,json=vcpuTimes,proto3" json:"vcpu_times,omitempty"`
+	Memory    *GuestMemory          `protobuf:"bytes,11,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Events that the guest's state did not allow: mistakes of the launcher, which has logged them.
+	IllegalTransitions uint32 `protobuf:"varint,12,opt,name=illegal_transitions,json=illegalTransitions,proto3" json:"illegal_transitions,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StatsResponse) Reset() {
@@ -739,6 +741,13 @@ func (x *StatsResponse) GetMemory() *GuestMemory {
 		return x.Memory
 	}
 	return nil
+}
+
+func (x *StatsResponse) GetIllegalTransitions() uint32 {
+	if x != nil {
+		return x.IllegalTransitions
+	}
+	return 0
 }
 
 // GuestMemory is what the balloon's driver in the guest says; bytes, but for faults.
@@ -4030,7 +4039,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\fgrace_period\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\"\x12\n" +
 	"\x10ShutdownResponse\"\x0e\n" +
 	"\fWatchRequest\"\x0e\n" +
-	"\fStatsRequest\"\xd1\t\n" +
+	"\fStatsRequest\"\x82\n" +
+	"\n" +
 	"\rStatsResponse\x12\x19\n" +
 	"\bcpu_time\x18\x01 \x01(\x04R\acpuTime\x12\x14\n" +
 	"\x05vcpus\x18\x02 \x01(\x04R\x05vcpus\x12!\n" +
@@ -4048,7 +4058,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\n" +
 	"vcpu_times\x18\n" +
 	" \x03(\v2'.virtkit.launcher.v1.StatsResponse.VCPUR\tvcpuTimes\x128\n" +
-	"\x06memory\x18\v \x01(\v2 .virtkit.launcher.v1.GuestMemoryR\x06memory\x1a\xb5\x02\n" +
+	"\x06memory\x18\v \x01(\v2 .virtkit.launcher.v1.GuestMemoryR\x06memory\x12/\n" +
+	"\x13illegal_transitions\x18\f \x01(\rR\x12illegalTransitions\x1a\xb5\x02\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breceived\x18\x02 \x01(\x04R\breceived\x12\x12\n" +

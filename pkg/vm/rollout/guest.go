@@ -33,10 +33,10 @@ func (g Guest) runs() bool { return life.Alive(g.Instance) }
 
 // decision holds what virt-controller makes of a template for a running guest.
 type decision struct {
-	size    sizing.Change
-	volumes hotplug.Change
-	nics    Plugging
-	places  Placing
+	size      sizing.Change
+	volumes   hotplug.Change
+	nics      Plugging
+	placement Placing
 	// refused says by path, below the template's spec, why the guest has something only when it is started again.
 	refused map[string]string
 	// made says whether the guest's VMI was made from such a template; has is its spec as decoded JSON.
@@ -54,12 +54,12 @@ func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) deci
 	filled := template.DeepCopy()
 	surface.DefaultDisks(filled)
 	d := decision{
-		size:    sizing.Of(&template.Domain, g.Instance, !g.Staged),
-		volumes: hotplug.Follow(filled, g.Instance, !g.Staged),
-		nics:    Plug(template, g.Instance, connected, !g.Staged),
-		places:  Place(template, g.Instance, !g.Staged),
-		refused: map[string]string{},
-		has:     at(wrapped(&g.Instance.Spec), templatePath),
+		size:      sizing.Of(&template.Domain, g.Instance, !g.Staged),
+		volumes:   hotplug.Follow(filled, g.Instance, !g.Staged),
+		nics:      Plug(template, g.Instance, connected, !g.Staged),
+		placement: Place(template, g.Instance, !g.Staged),
+		refused:   map[string]string{},
+		has:       at(wrapped(&g.Instance.Spec), templatePath),
 	}
 	if made, err := MadeFrom(g.Instance, template, refers); err == nil { // else nothing is known of it
 		d.made = made
@@ -67,7 +67,7 @@ func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) deci
 	maps.Copy(d.refused, d.size.Refused)
 	maps.Copy(d.refused, d.volumes.Refused)
 	maps.Copy(d.refused, d.nics.Refused)
-	maps.Copy(d.refused, d.places.Refused)
+	maps.Copy(d.refused, d.placement.Refused)
 	return d
 }
 
@@ -152,7 +152,7 @@ func (g Guest) placed(d decision, path string, c Change) (Effect, string) {
 	switch {
 	case !placementKnown(g.Instance) && !d.backAgain(path, c):
 		return Restart, ""
-	case !covered(path, d.places.Changed):
+	case !covered(path, d.placement.Changed):
 		return Live, noteHas
 	}
 	return Live, notePlace

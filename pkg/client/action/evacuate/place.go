@@ -14,19 +14,19 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// room is a node and what is left of it.
-type room struct {
+// capacity is a node and what is left of it.
+type capacity struct {
 	node *corev1.Node
 	// free is what its pods have not asked for.
 	free corev1.ResourceList
 }
 
-// newRooms counts what the pods of each node have asked for.
-func newRooms(nodes []corev1.Node, pods []corev1.Pod) []*room {
-	var out []*room
-	byName := map[string]*room{}
+// newCapacities counts what the pods of each node have asked for.
+func newCapacities(nodes []corev1.Node, pods []corev1.Pod) []*capacity {
+	var out []*capacity
+	byName := map[string]*capacity{}
 	for i := range nodes {
-		r := &room{node: &nodes[i], free: corev1.ResourceList{}}
+		r := &capacity{node: &nodes[i], free: corev1.ResourceList{}}
 		for name, quantity := range nodes[i].Status.Allocatable {
 			r.free[name] = quantity.DeepCopy()
 		}
@@ -38,7 +38,7 @@ func newRooms(nodes []corev1.Node, pods []corev1.Pod) []*room {
 			r.take(reserved(&pods[i]))
 		}
 	}
-	slices.SortFunc(out, func(a, b *room) int {
+	slices.SortFunc(out, func(a, b *capacity) int {
 		if a.node.Name < b.node.Name {
 			return -1
 		}
@@ -47,7 +47,7 @@ func newRooms(nodes []corev1.Node, pods []corev1.Pod) []*room {
 	return out
 }
 
-func (r *room) take(asked corev1.ResourceList) {
+func (r *capacity) take(asked corev1.ResourceList) {
 	for name, quantity := range asked {
 		left := r.free[name]
 		left.Sub(quantity)
@@ -73,10 +73,10 @@ func withPlace(asked corev1.ResourceList) corev1.ResourceList {
 
 // place puts a guest on the node with the most memory left of those that would take its pod. The pod to which a guest
 // moves asks for what the one that it is in does.
-func place(g *Guest, pod *corev1.Pod, from string, rooms []*room) {
+func place(g *Guest, pod *corev1.Pod, from string, capacities []*capacity) {
 	asked := requests(pod)
-	var best *room
-	for _, r := range rooms {
+	var best *capacity
+	for _, r := range capacities {
 		if r.node.Name == from {
 			continue
 		}
@@ -99,7 +99,7 @@ func less(a, b resource.Quantity) bool { return a.Cmp(b) < 0 }
 
 // refuses says why a guest's pod could not go to a node; empty when nothing is known to speak against it. Affinity to
 // other pods and the spread over zones are the scheduler's to judge.
-func (r *room) refuses(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, asked corev1.ResourceList) string {
+func (r *capacity) refuses(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, asked corev1.ResourceList) string {
 	// The pod's selector has what the cluster adds to every VM's.
 	if misfits := migrate.Misfits(vmi, r.node, pod.Spec.NodeSelector); len(misfits) > 0 {
 		return misfits[0]

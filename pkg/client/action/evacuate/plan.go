@@ -147,7 +147,7 @@ func NewPlan(f Facts) *Report {
 			r.Cordoned = f.Nodes[i].Spec.Unschedulable
 		}
 	}
-	rooms := newRooms(f.Nodes, f.Pods)
+	capacities := newCapacities(f.Nodes, f.Pods)
 	vmis := slices.Clone(f.VMIs)
 	slices.SortFunc(vmis, func(a, b v1.VirtualMachineInstance) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -157,13 +157,13 @@ func NewPlan(f Facts) *Report {
 		if vmi.Status.NodeName != f.Node || !life.Staying(vmi) {
 			continue
 		}
-		r.Guests = append(r.Guests, plan(f, vmi, rooms))
+		r.Guests = append(r.Guests, plan(f, vmi, capacities))
 	}
 	return r
 }
 
-// plan is what becomes of one guest. It reserves the guest's resources in the rooms.
-func plan(f Facts, vmi *v1.VirtualMachineInstance, rooms []*room) Guest {
+// plan is what becomes of one guest. It reserves the guest's resources on its new node.
+func plan(f Facts, vmi *v1.VirtualMachineInstance, capacities []*capacity) Guest {
 	strategy := eviction.Strategy(vmi, f.Strategy)
 	g := Guest{Namespace: vmi.Namespace, Name: vmi.Name, Strategy: string(strategy), vmi: vmi}
 	var pod *corev1.Pod
@@ -196,7 +196,7 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, rooms []*room) Guest {
 	default:
 		g.Outcome = Moves
 	}
-	place(&g, pod, f.Node, rooms)
+	place(&g, pod, f.Node, capacities)
 	if g.Target == "" {
 		if g.Outcome == Moves {
 			g.Outcome = Waits

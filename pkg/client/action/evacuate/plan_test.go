@@ -186,7 +186,7 @@ func TestRefuses(t *testing.T) {
 			if tc.pod != nil {
 				tc.pod(pod)
 			}
-			if got := newRooms([]corev1.Node{n}, nil)[0].refuses(&f.VMIs[0], pod, requests(pod)); got != tc.want {
+			if got := newCapacities([]corev1.Node{n}, nil)[0].refuses(&f.VMIs[0], pod, requests(pod)); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -226,7 +226,7 @@ func TestReserved(t *testing.T) {
 			NodeName: "one", Containers: []corev1.Container{container("compute", "1Gi")},
 		}}
 		test.change(&pod)
-		left := newRooms([]corev1.Node{node("one", "16Gi")}, []corev1.Pod{pod})[0].free[corev1.ResourceMemory]
+		left := newCapacities([]corev1.Node{node("one", "16Gi")}, []corev1.Pod{pod})[0].free[corev1.ResourceMemory]
 		want := resource.MustParse("16Gi")
 		want.Sub(resource.MustParse(test.want))
 		if left.Cmp(want) != 0 {

@@ -94,16 +94,16 @@ func over(g *Guest) bool { return g.State == Left || g.State == Stopped || g.Sta
 // evict asks for the evictions that are due: at first all, later those that were denied and did not mark the guest.
 func (e *evacuation) evict(ctx context.Context) error {
 	var work sync.WaitGroup
-	room := make(chan struct{}, parallel)
+	turns := make(chan struct{}, parallel)
 	for i := range e.report.Guests {
 		g := &e.report.Guests[i]
 		if g.pod == "" || over(g) || !e.last[i].IsZero() && (e.denied[i] == nil || e.o.Now().Sub(e.last[i]) < retry) {
 			continue
 		}
 		e.last[i] = e.o.Now()
-		room <- struct{}{}
+		turns <- struct{}{}
 		work.Go(func() {
-			defer func() { <-room }()
+			defer func() { <-turns }()
 			e.denied[i] = e.one(ctx, g)
 		})
 	}

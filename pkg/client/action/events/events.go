@@ -150,7 +150,7 @@ func MachineOf(kind, object string, moves map[string]string) string {
 	return ""
 }
 
-// When is when an event was seen last.
+// When returns when an event was seen last.
 func When(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil && !e.Series.LastObservedTime.IsZero():

@@ -57,7 +57,7 @@ type Request struct {
 	Labels, Annotations map[string]string
 }
 
-// Reference is how the API refers to a source.
+// Reference returns how the API refers to a source.
 func (s Source) Reference() corev1.TypedLocalObjectReference {
 	group := map[string]string{
 		exports.KindVM: v1.GroupVersion.Group, exports.KindSnapshot: snapshotv1beta1.SchemeGroupVersion.Group,

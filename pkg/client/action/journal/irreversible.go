@@ -84,7 +84,7 @@ func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
 	return "", fmt.Sprintf("%s is a verb that this version does not know", verb)
 }
 
-// Irreversible is why an entry cannot be taken back, whatever its machines are now; empty when it can be.
+// Irreversible returns why an entry cannot be taken back, whatever its machines are now; empty when it can be.
 func (e *Entry) Irreversible() string {
 	_, why := Reverse(e.Verb)
 	switch {

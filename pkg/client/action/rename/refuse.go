@@ -19,8 +19,8 @@ func (e *RefusedError) Error() string { return e.text }
 
 func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
 
-// Refuse is why a VM cannot be renamed now; nil when it can. vmi is the instance of its name, nil where there is none,
-// and rivals are VMs that wait for its place.
+// Refuse returns why a VM cannot be renamed now; nil when it can. vmi is the instance of its name, nil where there is
+// none, and rivals are VMs that wait for its place.
 func Refuse(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, rivals []string) error {
 	name := vm.Namespace + "/" + vm.Name
 	stop := fmt.Sprintf("`virtctl stop %s -n %s`", vm.Name, vm.Namespace)

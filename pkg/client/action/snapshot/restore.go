@@ -28,7 +28,7 @@ func VolumePolicies() []string {
 	}
 }
 
-// OwnershipPolicies are whether the claims of a restore go with its VM.
+// OwnershipPolicies lists the values that say whether the claims of a restore go with its VM.
 func OwnershipPolicies() []string {
 	return []string{string(snapshotv1beta1.VolumeOwnershipPolicyVm), string(snapshotv1beta1.VolumeOwnershipPolicyNone)}
 }

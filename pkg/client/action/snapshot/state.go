@@ -120,7 +120,7 @@ func progressing(conditions []snapshotv1beta1.Condition) string {
 	return ""
 }
 
-// Stuck is why a restore goes no further, although virt-controller tries again; empty when it does, or has ended.
+// Stuck returns why a restore goes no further, although virt-controller tries again; empty when it does, or has ended.
 func Stuck(r *snapshotv1beta1.VirtualMachineRestore) string {
 	if done, err := Restored(r); done || err != nil || r.Status == nil {
 		return ""

@@ -1,0 +1,105 @@
+package hostnet
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+)
+
+// The machine's links of all instances differ, and the kernel takes their names; so do hardware addresses of bridges.
+func TestLinks(t *testing.T) {
+	names, addresses := map[string]bool{}, map[string]bool{}
+	for slot := instance.Slot(0); slot < instance.MaxSlots; slot++ {
+		links := append(lanLinks(slot), slot.Bridge())
+		for k := 1; k <= instance.MaxNodes; k++ {
+			links = append(links, slot.Port(k))
+		}
+		for _, name := range links {
+			if names[name] || len(name) >= unix.IFNAMSIZ {
+				t.Errorf("link %q is twice there, or its name is too long", name)
+			}
+			names[name] = true
+		}
+		mac := bridgeMAC(slot)
+		if len(mac) != 6 || mac[0]&3 != 2 || addresses[mac.String()] { // one device's, locally administered
+			t.Errorf("hardware address %s of slot %d", mac, slot)
+		}
+		addresses[mac.String()] = true
+	}
+	if len(names) != instance.MaxSlots*(1+instance.MaxNodes+instance.LANs*(1+instance.MaxNodes)) {
+		t.Errorf("%d links", len(names))
+	}
+}
+
+// masquerades evaluates a rule as the kernel does, for a packet from an address that leaves by a link.
+func masquerades(t *testing.T, rule []expr.Any, from netip.Addr, link string) bool {
+	t.Helper()
+	ip := from.As4()
+	header := make([]byte, 20)
+	copy(header[12:], ip[:])
+	var register []byte
+	for _, e := range rule {
+		switch e := e.(type) {
+		case *expr.Payload:
+			if e.Base != expr.PayloadBaseNetworkHeader {
+				t.Fatalf("payload of base %d", e.Base)
+			}
+			register = bytes.Clone(header[e.Offset : e.Offset+e.Len])
+		case *expr.Bitwise:
+			for i := range register {
+				register[i] = register[i]&e.Mask[i] ^ e.Xor[i]
+			}
+		case *expr.Meta:
+			if e.Key != expr.MetaKeyOIFNAME {
+				t.Fatalf("meta %d", e.Key)
+			}
+			register = make([]byte, unix.IFNAMSIZ)
+			copy(register, link)
+		case *expr.Cmp:
+			if bytes.Equal(register, e.Data) != (e.Op == expr.CmpOpEq) {
+				return false
+			}
+		case *expr.Masq:
+			return true
+		default:
+			t.Fatalf("expression %T", e)
+		}
+	}
+	return false
+}
+
+// What leaves a network by another link than its bridge is masqueraded, whatever the network's size; nothing else is.
+func TestMasquerade(t *testing.T) {
+	for _, test := range []struct {
+		network string
+		inside  []string
+		outside []string
+	}{
+		{"10.99.3.0/24", []string{"10.99.3.0", "10.99.3.11", "10.99.3.255"}, []string{"10.99.2.255", "10.99.4.0"}},
+		{"10.96.0.0/16", []string{"10.96.0.0", "10.96.255.255"}, []string{"10.95.255.255", "10.97.0.0"}},
+		{"10.96.16.0/20", []string{"10.96.16.1", "10.96.31.255"}, []string{"10.96.15.255", "10.96.32.0"}},
+		{"10.1.2.3/20", []string{"10.1.0.1", "10.1.15.255"}, []string{"10.1.16.0"}},
+		{"10.0.0.8/32", []string{"10.0.0.8"}, []string{"10.0.0.9", "10.0.0.7"}},
+	} {
+		rule := masqueradeFrom(netip.MustParsePrefix(test.network), "vlocal3")
+		for _, address := range test.inside {
+			from := netip.MustParseAddr(address)
+			if !masquerades(t, rule, from, "eth0") || !masquerades(t, rule, from, "vlocal30") {
+				t.Errorf("%s: what %s sends beyond the machine is not masqueraded", test.network, address)
+			}
+			if masquerades(t, rule, from, "vlocal3") {
+				t.Errorf("%s: what %s sends to its neighbours is masqueraded", test.network, address)
+			}
+		}
+		for _, address := range test.outside {
+			if masquerades(t, rule, netip.MustParseAddr(address), "eth0") {
+				t.Errorf("%s: %s is masqueraded", test.network, address)
+			}
+		}
+	}
+}
