@@ -20,6 +20,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/editor"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
@@ -106,7 +107,7 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	s.options.Factory = f
 	w := &page.World{
 		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly,
-		Theme: s.look, Now: f.Now,
+		Theme: s.look, Now: f.Now, KeepText: editor.Keep,
 		Explain:  func(err error) string { return cli.Explain(err, f.Connection()) },
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed),

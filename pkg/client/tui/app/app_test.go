@@ -327,8 +327,11 @@ func (f *fake) Undo(_ context.Context, id string) error {
 }
 
 func (f *fake) Verdict(_ context.Context, _, after string) (*diff.Object, error) {
-	if strings.Contains(after, "wrong") {
+	switch {
+	case strings.Contains(after, "wrong"):
 		return nil, errors.New("spec.wrong: unknown field")
+	case strings.Contains(after, "outdated"):
+		return nil, &diff.ChangedError{Kind: "VirtualMachine", Namespace: "prod", Name: "web"}
 	}
 	return &diff.Object{
 		Kind: "VirtualMachine", Namespace: "prod", Name: "web", Exists: true, Running: true,

@@ -126,6 +126,8 @@ type World struct {
 	ReadOnly bool
 	Theme    *theme.Theme
 	Now      func() time.Time
+	// KeepText writes a text that was typed to a new file, and returns its name; nil keeps none.
+	KeepText func(text string) (file string, err error)
 	// Explain says an error in words for the user; nil has it say itself.
 	Explain func(error) string
 
