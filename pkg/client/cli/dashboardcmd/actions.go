@@ -171,7 +171,7 @@ func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
 	read := func(into *[]string, list func() ([]string, error)) {
 		all.Go(func() {
 			if names, err := list(); err == nil { // a field without suggestions can be filled in all the same
-				*into = names
+				*into = append([]string{}, names...) // not nil, which is what could not be read
 			}
 		})
 	}

@@ -238,7 +238,7 @@ func (f *fake) Evacuate(_ context.Context, plan *evacuate.Report) error {
 
 func (f *fake) Choices(context.Context, string) page.Choices {
 	return page.Choices{
-		Namespaces:    []string{"prod", "test"},
+		Namespaces:    []string{"default", "prod", "test"},
 		Instancetypes: []string{"u1.small", "u1.medium", "virtualmachineinstancetype/own"},
 		Preferences:   []string{"fedora"}, Claims: []string{"data"},
 	}

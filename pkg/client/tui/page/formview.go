@@ -109,6 +109,10 @@ func (p *Form) viewVerdict(width int) []string {
 		}
 	default:
 		lines = append(lines, "  "+t.Paint(theme.Good, "Complete."))
+	case p.unknown != "":
+		for _, l := range wrap(widget.Harmless(p.unknown), width-4) {
+			lines = append(lines, "  "+t.Paint(theme.Warn, l))
+		}
 	}
 	if p.suggests() {
 		matches := p.inputs[p.at].MatchedSuggestions()

@@ -119,6 +119,8 @@ const (
 // World has the state that pages read and the actions that they can ask for.
 type World struct {
 	Scope
+	// Home is the namespace for what is made while all are shown: the one shown before, else the kubeconfig's.
+	Home string
 	// Program is how the user calls us, for command lines.
 	Program string
 	// Flags are those of the command line that reach the cluster.
