@@ -142,6 +142,7 @@ func Run(ctx context.Context, o *Options) error {
 	model.History = s.history()
 	model.Namespaces, model.Contexts, model.Switch = s.namespaces, s.contexts, s.open
 	model.Editor = editor.Command(f.Getenv)
+	model.NamespaceOf = s.namespaceOf
 	model.Command = commands(ctx)
 	if shell() {
 		model.Suspend = tea.Suspend

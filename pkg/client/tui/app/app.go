@@ -37,6 +37,8 @@ type App struct {
 	// Namespaces and Contexts are what can be switched to, for completion.
 	Namespaces, Contexts func(context.Context) []string
 
+	// NamespaceOf is the namespace of a context; nil keeps the one that is shown.
+	NamespaceOf func(name string) string
 	// History are the commands that were typed, the newest last.
 	History []string
 

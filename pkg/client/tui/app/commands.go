@@ -74,7 +74,7 @@ func (a *App) commands() []command {
 							value)
 						return nil
 					}
-					return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})
+					return a.change(page.Scope{Context: value, Namespace: a.namespaceIn(value)})
 				},
 			},
 		)
@@ -101,6 +101,14 @@ func (a *App) contexts() []string {
 
 // named does what the page's key of that name does.
 func (a *App) named(name string) tea.Cmd {
+// namespaceIn is the namespace to show of another context: the context's own, or all while all are shown.
+func (a *App) namespaceIn(name string) string {
+	if a.World.Namespace == "" || a.NamespaceOf == nil {
+		return a.World.Namespace
+	}
+	return a.NamespaceOf(name)
+}
+
 	for _, h := range a.top().Hints() {
 		if h.Name != name {
 			continue
