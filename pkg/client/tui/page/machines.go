@@ -210,7 +210,7 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 
 // target names a machine for an action.
 func target(m *store.Machine) lifecycle.Target {
-	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance}
+	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, UID: m.ObjectUID}
 }
 
 // known is a value's text, and none of one that is not known.
