@@ -199,7 +199,10 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 			if w.ReadOnly {
 				return ReadOnly
 			}
-			return ""
+			if w.Namespace == "" { // the form has the namespace that is chosen there
+				return ""
+			}
+			return w.Actions.ForbiddenTo(w.Namespace, "create", "virtualmachines")
 		}, Do: func(bound) tea.Cmd { return Send(Open{NewForm(w)}) }},
 	}
 	return append(keys, keymap.Of(machineBindings(), func(p bound) subject {
