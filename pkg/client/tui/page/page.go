@@ -298,6 +298,8 @@ type (
 type Task struct {
 	// Line is the command line that does the same.
 	Line string
+	// Brief is said instead of Line when it is done; empty for Line.
+	Brief string
 	// Do does it.
 	Do func(context.Context) error
 	// Then makes the message that says that it has ended; nil makes none.
