@@ -131,7 +131,8 @@ func (a *App) showHelp() tea.Cmd {
 	lines = append(lines, widget.Line{}, widget.Line{Text: "  The mouse", Role: theme.Title})
 	for _, what := range [][2]string{
 		{"click", "move to a row, sort by the column of a header, or open a page of the bar"},
-		{"double click", "open the row"}, {"wheel", "move the cursor"},
+		{"double click", "open the row"},
+		{"wheel", "move the cursor"},
 		{"shift", "held, most terminals select text as without a dashboard"},
 	} {
 		lines = append(lines, widget.Line{Text: "  " + widget.Pad(a.theme(), what[0], 14) + what[1], Hang: 16})
