@@ -32,6 +32,8 @@ type Machine struct {
 	Deleting bool
 	// Revision is another after each change of one of its objects.
 	Revision string
+	// ObjectUID is the VM's, or that of an instance without one.
+	ObjectUID types.UID
 	// Owner is the pool or replica set that made it; empty without one.
 	Owner types.UID
 
@@ -95,7 +97,7 @@ func join(vm, vmi *part) *Machine {
 		return nil
 	case vm == nil:
 		m := vmi.Machine
-		m.Instance = true
+		m.Instance, m.ObjectUID = true, m.UID
 		m.Status = ownStatus(&m)
 		return &m
 	case vmi == nil || !vmi.owned:
@@ -105,6 +107,7 @@ func join(vm, vmi *part) *Machine {
 	m := vmi.Machine
 	m.Status, m.Ready, m.RunStrategy, m.Created, m.Labels = vm.Status, vm.Ready, vm.RunStrategy, vm.Created, vm.Labels
 	m.Deleting, m.Revision, m.Owner = vm.Deleting, vm.Revision+"/"+vmi.Revision, vm.Owner
+	m.ObjectUID = vm.ObjectUID
 	m.Trouble, m.Saving, m.RestartRequired = cmp.Or(vm.Trouble, vmi.Trouble), vm.Saving, vm.RestartRequired
 	return &m
 }
@@ -128,7 +131,7 @@ func ofVM(vm *v1.VirtualMachine) *part {
 	p := &part{Machine: Machine{
 		Namespace: vm.Namespace, Name: vm.Name, Status: string(vm.Status.PrintableStatus), Ready: vm.Status.Ready,
 		Created: vm.CreationTimestamp.Time, Labels: vm.Labels, Deleting: vm.DeletionTimestamp != nil,
-		Revision: vm.ResourceVersion, Owner: ownerOf(vm),
+		Revision: vm.ResourceVersion, Owner: ownerOf(vm), ObjectUID: vm.UID,
 	}}
 	p.CPUs, p.Memory = SizeOf(vm)
 	switch {

@@ -46,8 +46,7 @@ func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
 	case MigrateCancel:
 		return cancelMigration(ctx, api, t, o)
 	case Delete:
-		return api.Delete(ctx, resource, t.Namespace, t.Name,
-			metav1.DeleteOptions{DryRun: o.dryRun(), GracePeriodSeconds: o.GracePeriodSeconds})
+		return remove(ctx, api, resource, t, o)
 	case Start, Stop, Restart, Pause, Unpause, Reset, SoftReboot, Migrate, EvacuateCancel:
 		if t.Instance && !verb.TakesInstance() {
 			return fmt.Errorf("only a VM can be asked to %s", verb)
@@ -55,6 +54,20 @@ func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
 		return api.Put(ctx, resource, t.Namespace, t.Name, verb.subresource(), o.body(verb))
 	}
 	return fmt.Errorf("unknown verb %q", verb)
+}
+
+// remove deletes the object of a target. One of the same name that was made since stays.
+func remove(ctx context.Context, api API, resource string, t Target, o Options) error {
+	opts := metav1.DeleteOptions{DryRun: o.dryRun(), GracePeriodSeconds: o.GracePeriodSeconds}
+	if t.UID == "" {
+		return api.Delete(ctx, resource, t.Namespace, t.Name, opts)
+	}
+	opts.Preconditions = &metav1.Preconditions{UID: &t.UID}
+	err := api.Delete(ctx, resource, t.Namespace, t.Name, opts)
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("it is gone, and another of its name stays: %w", err)
+	}
+	return err
 }
 
 // cancelMigration deletes the machine's migration that is under way, which is how one is cancelled.

@@ -99,6 +99,20 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// TestDeleteSparesAnother: a target with a UID is deleted only while it is that object.
+func TestDeleteSparesAnother(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Group: "kubevirt.io", Resource: client.VMs}, "vm",
+		errors.New("Precondition failed"))
+	r := &recorder{err: conflict}
+	err := Do(t.Context(), r, Delete, Target{Namespace: "ns", Name: "vm", UID: "one"}, Options{})
+	if want := []string{`delete virtualmachines ns vm {"preconditions":{"uid":"one"}}`}; !slices.Equal(r.lines, want) {
+		t.Errorf("asked %q, not %q", r.lines, want)
+	}
+	if !errors.Is(err, conflict) || !strings.Contains(err.Error(), "another of its name stays") {
+		t.Errorf("says %v", err)
+	}
+}
+
 func TestDoSaysWhatFailed(t *testing.T) {
 	cause := errors.New("no")
 	err := Do(t.Context(), &recorder{err: cause}, Stop, Target{Namespace: "ns", Name: "vm"}, Options{})

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -76,6 +77,8 @@ type Target struct {
 	Namespace, Name string
 	// Instance is whether the VirtualMachineInstance was named, or found, rather than the VirtualMachine.
 	Instance bool
+	// UID is of the object that is meant, so that Delete spares another that has its name by now; empty for any.
+	UID types.UID
 }
 
 // kind is VM or VMI.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
@@ -171,7 +172,7 @@ func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
 	read := func(into *[]string, list func() ([]string, error)) {
 		all.Go(func() {
 			if names, err := list(); err == nil { // a field without suggestions can be filled in all the same
-				*into = names
+				*into = append([]string{}, names...) // not nil, which is what could not be read
 			}
 		})
 	}
@@ -279,6 +280,11 @@ func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
 func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
 	group := v1.GroupVersion.Group
 	switch plural, sub, _ := strings.Cut(resource, "/"); {
+	case plural == client.Nodes: // the rights in any namespace have those to the cluster's objects
+		if a.forbidden(namespace, corev1.GroupName, resource, verb) != "" {
+			return "you may not " + verb + " " + resource + " of the cluster"
+		}
+		return ""
 	case plural == store.Pools:
 		group = poolv1beta1.SchemeGroupVersion.Group
 	case snapshotGroup(plural) != "":

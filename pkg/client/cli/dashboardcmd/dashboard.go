@@ -118,7 +118,8 @@ func Run(ctx context.Context, o *Options) error {
 		// An interrupt is a key, or it is for the program that has the terminal.
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	cancel := func() { end(nil) }
 	defer cancel()
 	s, err := newSession(ctx, o)
 	if err != nil {
@@ -141,6 +142,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	model.History = s.history()
 	model.Namespaces, model.Contexts, model.Switch = s.namespaces, s.contexts, s.open
+	model.NamespaceOf = s.namespaceOf
 	model.Editor = editor.Command(f.Getenv)
 	model.Command = commands(ctx)
 	if shell() {
@@ -150,8 +152,9 @@ func Run(ctx context.Context, o *Options) error {
 	s.program.Store(program)
 	var beside sync.WaitGroup
 	beside.Go(s.guarded(func() { s.pump(ctx, program) }))
-	beside.Go(func() { untilSignal(ctx, cancel) })
+	beside.Go(func() { untilSignal(ctx, end) })
 	_, err = program.Run()
+	asked := context.Cause(ctx) // to end, by a signal
 	model.Close()
 	for _, line := range model.Unanswered() {
 		fmt.Fprintf(f.IO.ErrOut, "warning: left before the cluster answered: %s\n", line)
@@ -161,7 +164,7 @@ func Run(ctx context.Context, o *Options) error {
 	s.remember(model.History)
 	if errors.Is(err, tea.ErrInterrupted) ||
 		errors.Is(err, tea.ErrProgramKilled) && !errors.Is(err, tea.ErrProgramPanic) {
-		return nil
+		return asked
 	}
 	return err
 }

@@ -86,3 +86,35 @@ func TestSessionHasAPulse(t *testing.T) {
 		t.Error("tables that are followed later do not hear that the server is silent")
 	}
 }
+
+// TestNamespaceOfNewMachines: while all namespaces are shown it is the one that was shown before, else the
+// kubeconfig's; of another context its own.
+func TestNamespaceOfNewMachines(t *testing.T) {
+	t.Parallel()
+	api := clienttest.New(t)
+	f := cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })
+	f.Flags.Kubeconfig = api.Kubeconfig("prod")
+	s, err := newSession(t.Context(), &Options{Factory: f, Theme: "none", AllNamespaces: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if s.namespace != "" {
+		t.Errorf("shows namespace %q instead of all", s.namespace)
+	}
+	for _, c := range []struct{ shown, home string }{{"", "prod"}, {"other", "other"}, {"", "other"}} {
+		w, err := s.open(page.Scope{Context: f.Connection().Context, Namespace: c.shown})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Home != c.home {
+			t.Errorf("showing %q: a new VM is for %q, not %q", c.shown, w.Home, c.home)
+		}
+	}
+	if got := s.namespaceOf(f.Connection().Context); got != "prod" {
+		t.Errorf("the context's namespace is %q", got)
+	}
+	if got := s.namespaceOf("nope"); got != "default" {
+		t.Errorf("the namespace of no context is %q", got)
+	}
+}

@@ -26,3 +26,19 @@ func TestRightsIntoGuests(t *testing.T) {
 		t.Errorf("%q", why)
 	}
 }
+
+// TestRightsToNodes: who may not patch nodes reads that of the cluster.
+func TestRightsToNodes(t *testing.T) {
+	t.Parallel()
+	a := &actions{rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
+		"prod": {},
+		"all": {ResourceRules: []authorizationv1.ResourceRule{{
+			Verbs: []string{"patch"}, APIGroups: []string{""}, Resources: []string{"nodes"},
+		}}},
+	}}
+	for namespace, want := range map[string]string{"prod": "you may not patch nodes of the cluster", "all": ""} {
+		if why := a.ForbiddenTo(namespace, "patch", client.Nodes); why != want {
+			t.Errorf("%s: %q, not %q", namespace, why, want)
+		}
+	}
+}

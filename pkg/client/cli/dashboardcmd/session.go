@@ -1,6 +1,7 @@
 package dashboardcmd
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/editor"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
@@ -31,6 +33,7 @@ type session struct {
 	options   *Options
 	ctx       context.Context
 	namespace string
+	home      string // the namespace that was shown last, or the kubeconfig's
 	look      *theme.Theme
 	changes   chan struct{}
 
@@ -47,8 +50,8 @@ func newSession(ctx context.Context, o *Options) (*session, error) {
 	if s.look, err = o.theme(); err != nil {
 		return nil, err
 	}
-	if !o.AllNamespaces {
-		s.namespace, err = o.Factory.Namespace()
+	if s.home, err = o.Factory.Namespace(); !o.AllNamespaces {
+		s.namespace = s.home
 	}
 	return s, err
 }
@@ -71,8 +74,10 @@ func (s *session) follow(feed func()) { s.feeds.Go(s.guarded(feed)) }
 // open follows another scope, and no more the one before.
 func (s *session) open(scope page.Scope) (*page.World, error) {
 	f := s.options.Factory
+	place := s.home
 	if scope.Context != f.Connection().Context {
 		f = f.InContext(scope.Context)
+		place = s.namespaceOf(scope.Context)
 	}
 	c, err := f.Client()
 	if err != nil {
@@ -93,8 +98,8 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 			return nil, err
 		}
 	}
-	home := &home{client: c, name: scope.Namespace, changed: s.changed}
-	pulse := store.NewPulse(home.ask, s.changed, f.Now)
+	shown := &home{client: c, name: scope.Namespace, changed: s.changed}
+	pulse := store.NewPulse(shown.ask, s.changed, f.Now)
 	pulse.Regular = scope.Namespace != ""
 	for resource, of := range sources {
 		of.Pulse = pulse
@@ -104,13 +109,14 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.stop = cancel
 	s.options.Factory = f
+	s.home = cmp.Or(scope.Namespace, place)
 	w := &page.World{
-		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly,
-		Theme: s.look, Now: f.Now,
+		Scope: scope, Home: s.home, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly,
+		Theme: s.look, Now: f.Now, KeepText: editor.Keep,
 		Explain:  func(err error) string { return cli.Explain(err, f.Connection()) },
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed),
-		Usage: page.NewUsage(), Pulse: pulse, NamespacePhase: home.state,
+		Usage: page.NewUsage(), Pulse: pulse, NamespacePhase: shown.state,
 		Actions: &actions{
 			factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.release,
 			rules: map[string]*authorizationv1.SubjectRulesReviewStatus{},
@@ -194,6 +200,15 @@ func (s *session) namespaces(ctx context.Context) []string {
 		return []string{"all"}
 	}
 	return append([]string{"all"}, names...)
+}
+
+// namespaceOf is the namespace that a context of the kubeconfig names, else "default", as kubectl has it.
+func (s *session) namespaceOf(name string) string {
+	raw, err := s.options.Factory.Flags.Loader().RawConfig()
+	if err != nil || raw.Contexts[name] == nil { // going there says what is wrong
+		return metav1.NamespaceDefault
+	}
+	return cmp.Or(raw.Contexts[name].Namespace, metav1.NamespaceDefault)
 }
 
 // contexts are those of the kubeconfig.

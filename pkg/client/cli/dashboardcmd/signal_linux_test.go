@@ -11,6 +11,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
 // listening is a model that says when it runs, and answers.
@@ -38,15 +40,15 @@ func TestInterruptIsForOthers(t *testing.T) {
 	heard := make(chan os.Signal, 8)
 	signal.Notify(heard, os.Interrupt, syscall.SIGTERM) // it must not end the tests
 	defer signal.Stop(heard)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
 	m := listening{make(chan struct{}), make(chan struct{}, 1)}
 	in, typing := io.Pipe()
 	defer typing.Close()
 	program := newProgram(ctx, m, in, io.Discard)
 	ended := make(chan error, 1)
 	var beside sync.WaitGroup
-	beside.Go(func() { untilSignal(ctx, cancel) })
+	beside.Go(func() { untilSignal(ctx, end) })
 	beside.Go(func() { _, err := program.Run(); ended <- err })
 	within(t, m.begun, ended)
 	send := func(s syscall.Signal) {
@@ -73,6 +75,9 @@ func TestInterruptIsForOthers(t *testing.T) {
 	}
 	within(t, ended, nil)
 	beside.Wait()
+	if code := cli.ExitCode(context.Cause(ctx)); code != cli.ExitInterrupted {
+		t.Errorf("being asked to end is code %d", code)
+	}
 }
 
 // within waits for something, which must be there before the program ends.

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// untilSignal calls end when the process is asked to end, or its terminal is closed. The program then puts the
-// terminal right. An interrupt is a key, or it is for the program that has the terminal, which may have ended
-// before the interrupt is seen here: it never ends this one.
-func untilSignal(ctx context.Context, end func()) {
+// untilSignal calls end, with what the exit code says, when the process is asked to end, or its terminal is closed.
+// The program then puts the terminal right. An interrupt is a key, or it is for the program that has the terminal,
+// which may have ended before the interrupt is seen here: it never ends this one.
+func untilSignal(ctx context.Context, end func(error)) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
@@ -25,7 +25,7 @@ func untilSignal(ctx context.Context, end func()) {
 			return
 		case <-interrupts:
 		case <-signals:
-			end()
+			end(context.Canceled)
 			return
 		}
 	}

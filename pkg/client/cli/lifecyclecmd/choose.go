@@ -77,7 +77,7 @@ func (o *Options) named(ns string) ([]lifecycle.Target, error) {
 			return nil,
 				cli.UsageErrorf("%q: only a VM can be asked to %s, not an instance%s", "vmi/"+t.Name, o.Verb, hint)
 		}
-		out = append(out, lifecycle.Target(t))
+		out = append(out, lifecycle.Target{Namespace: t.Namespace, Name: t.Name, Instance: t.Instance})
 	}
 	return out, nil
 }

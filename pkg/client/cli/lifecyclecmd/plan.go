@@ -23,7 +23,7 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 	for i, t := range targets {
 		facts, err := migrate.Gather(ctx, c, t.Namespace, t.Name)
 		if err != nil {
-			errs = append(errs, o.Factory.NotRunning(ctx, c, cli.Target(t), err))
+			errs = append(errs, o.Factory.NotRunning(ctx, c, named(t), err))
 			continue
 		}
 		facts.To, facts.NodeSelector = o.To, o.NodeSelector

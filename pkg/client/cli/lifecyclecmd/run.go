@@ -125,7 +125,7 @@ func (o *Options) refused(ctx context.Context, c *client.Client, t lifecycle.Tar
 	case lifecycle.Stop, lifecycle.Delete, lifecycle.MigrateCancel, lifecycle.EvacuateCancel:
 		return err
 	}
-	return o.Factory.NotRunning(ctx, c, cli.Target(t), err)
+	return o.Factory.NotRunning(ctx, c, named(t), err)
 }
 
 // alreadyAsked says of a start that was refused because the VM is to run already, while its guest does not: what its
@@ -380,4 +380,9 @@ func (o *Options) printInterrupted(requests []*request) {
 	if len(not) > 0 {
 		streams.Interrupted(context.Canceled, "%s of %s was not requested", o.Verb, o.nameAll(not))
 	}
+}
+
+// named is a target as the user names it.
+func named(t lifecycle.Target) cli.Target {
+	return cli.Target{Namespace: t.Namespace, Name: t.Name, Instance: t.Instance}
 }

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"os/exec"
 	"time"
@@ -36,6 +37,8 @@ type App struct {
 	Switch func(page.Scope) (*page.World, error)
 	// Namespaces and Contexts are what can be switched to, for completion.
 	Namespaces, Contexts func(context.Context) []string
+	// NamespaceOf is the namespace of a context; nil keeps the one that is shown.
+	NamespaceOf func(name string) string
 
 	// History are the commands that were typed, the newest last.
 	History []string
@@ -62,6 +65,7 @@ type App struct {
 type entry struct {
 	at    time.Time
 	line  string
+	brief string // the line, or what is said instead where that is long
 	ended bool
 	err   error
 }
@@ -370,7 +374,8 @@ func (a *App) logged(line string) int {
 // start does a task while the dashboard goes on.
 func (a *App) start(t page.Task) tea.Cmd {
 	index := a.logged(t.Line)
-	a.notice = t.Line
+	a.log[index].brief = cmp.Or(t.Brief, t.Line)
+	a.notice = a.log[index].brief
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -380,7 +385,7 @@ func (a *App) start(t page.Task) tea.Cmd {
 
 func (a *App) ended(index int, err error) {
 	a.log[index].ended, a.log[index].err = true, err
-	switch line := a.log[index].line; {
+	switch line := a.log[index].brief; {
 	case err != nil:
 		a.trouble = append(a.trouble, line+": "+a.World.Say(err))
 	case a.notice == "" || a.notice == line: // else another thing is said since

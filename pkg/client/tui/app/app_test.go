@@ -238,7 +238,7 @@ func (f *fake) Evacuate(_ context.Context, plan *evacuate.Report) error {
 
 func (f *fake) Choices(context.Context, string) page.Choices {
 	return page.Choices{
-		Namespaces:    []string{"prod", "test"},
+		Namespaces:    []string{"default", "prod", "test"},
 		Instancetypes: []string{"u1.small", "u1.medium", "virtualmachineinstancetype/own"},
 		Preferences:   []string{"fedora"}, Claims: []string{"data"},
 	}
@@ -327,8 +327,11 @@ func (f *fake) Undo(_ context.Context, id string) error {
 }
 
 func (f *fake) Verdict(_ context.Context, _, after string) (*diff.Object, error) {
-	if strings.Contains(after, "wrong") {
+	switch {
+	case strings.Contains(after, "wrong"):
 		return nil, errors.New("spec.wrong: unknown field")
+	case strings.Contains(after, "outdated"):
+		return nil, &diff.ChangedError{Kind: "VirtualMachine", Namespace: "prod", Name: "web"}
 	}
 	return &diff.Object{
 		Kind: "VirtualMachine", Namespace: "prod", Name: "web", Exists: true, Running: true,

@@ -23,6 +23,16 @@ type command struct {
 	do     func(a *App, value string) tea.Cmd
 }
 
+// called reports whether a name is the command's, whatever its case.
+func (c *command) called(name string) bool {
+	return strings.EqualFold(c.name, name) || c.alias != "" && strings.EqualFold(c.alias, name)
+}
+
+// begins reports whether a name begins so, whatever its case.
+func begins(name, text string) bool {
+	return len(name) >= len(text) && strings.EqualFold(name[:len(text)], text)
+}
+
 func (a *App) commands() []command {
 	open := func(name, help, place string, make func(*page.World) page.Page) command {
 		return command{name: name, help: help, do: func(a *App, _ string) tea.Cmd {
@@ -74,7 +84,7 @@ func (a *App) commands() []command {
 							value)
 						return nil
 					}
-					return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})
+					return a.change(page.Scope{Context: value, Namespace: a.namespaceIn(value)})
 				},
 			},
 		)
@@ -89,6 +99,14 @@ func (a *App) commands() []command {
 			command{name: h.Name, help: h.Help, do: func(a *App, _ string) tea.Cmd { return a.named(key) }})
 	}
 	return all
+}
+
+// namespaceIn is the namespace to show of another context: the context's own, or all while all are shown.
+func (a *App) namespaceIn(name string) string {
+	if a.World.Namespace == "" || a.NamespaceOf == nil {
+		return a.World.Namespace
+	}
+	return a.NamespaceOf(name)
 }
 
 // contexts are those of the kubeconfig, a file at hand.
@@ -201,7 +219,7 @@ func (a *App) askCommand() tea.Cmd {
 			return out
 		}
 		for _, c := range all {
-			if strings.HasPrefix(c.name, text) || c.alias != "" && strings.HasPrefix(c.alias, text) {
+			if begins(c.name, text) || c.alias != "" && begins(c.alias, text) {
 				name := c.name
 				if c.alias != "" {
 					name += ", " + c.alias
@@ -219,7 +237,7 @@ func (a *App) askCommand() tea.Cmd {
 			return nil
 		}
 		for _, c := range all {
-			if (c.name == name || c.alias == name) && c.values != nil {
+			if c.called(name) && c.values != nil {
 				asked = name
 				return func() tea.Msg { return completions{p, name, c.values(context.Background())} }
 			}
@@ -239,11 +257,11 @@ func (a *App) command(all []command, text, suggested string) tea.Cmd {
 	name, value, _ := strings.Cut(text, " ")
 	var found []command
 	for _, c := range all {
-		if c.name == name || c.alias == name && name != "" {
+		if c.called(name) {
 			found = []command{c}
 			break
 		}
-		if strings.HasPrefix(c.name, name) && (suggested == "" || value != "" || c.name == suggested) {
+		if begins(c.name, name) && (suggested == "" || value != "" || c.name == suggested) {
 			found = append(found, c)
 		}
 	}

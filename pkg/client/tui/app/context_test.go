@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,5 +35,27 @@ func TestContextThatIsNotThere(t *testing.T) {
 	press(t, a, ":", "'ctx prod", "enter")
 	if len(asked) != 1 || len(a.trouble) != 1 {
 		t.Errorf("switched to %q, says %q", asked, a.trouble)
+	}
+}
+
+// TestContextHasItsNamespace: of another context its own namespace is shown, as kubectl does, unless all are.
+func TestContextHasItsNamespace(t *testing.T) {
+	t.Parallel()
+	for shown, want := range map[string]string{"prod": "of-far", "": ""} {
+		w := world(&fake{})
+		w.Namespace = shown
+		a := New(w)
+		a.NamespaceOf = func(name string) string { return "of-" + name }
+		a.Contexts = func(context.Context) []string { return []string{"far"} }
+		var asked []page.Scope
+		a.Switch = func(s page.Scope) (*page.World, error) {
+			asked = append(asked, s)
+			return w, nil
+		}
+		drive(t, a, sizes[0])
+		press(t, a, ":", "'ctx far", "enter")
+		if want := (page.Scope{Context: "far", Namespace: want}); !slices.Equal(asked, []page.Scope{want}) {
+			t.Errorf("of %q: switched to %v, not %v", shown, asked, want)
+		}
 	}
 }

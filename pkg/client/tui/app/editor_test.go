@@ -2,7 +2,9 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +65,43 @@ func TestEdit(t *testing.T) {
 			!strings.Contains(given[1], "# Error: spec.wrong: unknown field") {
 			t.Errorf("%s: the editor is not told: %q", name, given[1])
 		}
+	}
+}
+
+// TestEditOutdated: what was typed to an object that others have changed meanwhile is kept in a file, and e opens the
+// object as it is now. A text that the server rejects, or that could not be stored, is kept as well.
+func TestEditOutdated(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	a := New(world(f))
+	var kept, given []string
+	a.World.KeepText = func(text string) (string, error) {
+		kept = append(kept, text)
+		return fmt.Sprintf("/tmp/kept-%d.yaml", len(kept)), nil
+	}
+	shows := func(step string, words ...string) {
+		t.Helper()
+		for _, word := range words {
+			if screen := ansi.Strip(a.screen()); !strings.Contains(screen, word) {
+				t.Errorf("%s: nothing of %q in\n%s", step, word, screen)
+			}
+		}
+	}
+	editorOf(a, &given, "outdated: 1\n", "wrong\n", "wrong\n", "good: 1\n")
+	press(t, a, "down", "e")
+	shows("others changed it", "changed by others", "What you typed is in /tmp/kept-1.yaml", "e reads the object anew")
+	press(t, a, "e") // opens the object, then, as that is rejected and left so, the text
+	fresh := "# What you typed before is in /tmp/kept-1.yaml\nkind: VirtualMachine\n"
+	if len(given) != 3 || !strings.Contains(given[1], fresh) {
+		t.Fatalf("the editor was given %q", given)
+	}
+	shows("rejected", "unknown field", "What you typed is in /tmp/kept-2.yaml")
+	press(t, a, "e")
+	f.err = errors.New("no answer")
+	press(t, a, "a", "y")
+	shows("not stored", "no answer", "What you typed is in /tmp/kept-3.yaml")
+	if want := []string{"outdated: 1\n", "wrong\n", "good: 1\n"}; !slices.Equal(kept, want) {
+		t.Errorf("kept %q, not %q", kept, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -66,6 +67,9 @@ func TestPauseOfSeveral(t *testing.T) {
 	drive(t, a, Changed{})
 	if s := a.screen(); !strings.Contains(s, "◆ Paused") {
 		t.Errorf("an instance without a VM is not called paused:\n%s", s)
+	}
+	if s := ansi.Strip(a.screen()); !strings.Contains(s, "p unpause") {
+		t.Errorf("the key bar does not say that p unpauses:\n%s", s)
 	}
 	press(t, a, "p") // the same key takes it back
 	if a.ask != nil || !slices.Equal(f.done, []string{"unpause prod/held"}) {

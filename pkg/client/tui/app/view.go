@@ -128,6 +128,15 @@ func (a *App) showHelp() tea.Cmd {
 	section(a.top().Title(), a.top().Hints())
 	lines = append(lines, widget.Line{})
 	section("Every page", a.keys.Hints(a))
+	lines = append(lines, widget.Line{}, widget.Line{Text: "  The mouse", Role: theme.Title})
+	for _, what := range [][2]string{
+		{"click", "move to a row, sort by the column of a header, or open a page of the bar"},
+		{"double click", "open the row"},
+		{"wheel", "move the cursor"},
+		{"shift", "held, most terminals select text as without a dashboard"},
+	} {
+		lines = append(lines, widget.Line{Text: "  " + widget.Pad(a.theme(), what[0], 14) + what[1], Hang: 16})
+	}
 	return page.Send(page.Open{
 		Page: page.NewText(a.World, "keys", func(context.Context) ([]widget.Line, error) { return lines, nil }),
 	})

@@ -144,6 +144,9 @@ func (f Filter) String() string { return f.text }
 // Empty reports whether everything matches.
 func (f Filter) Empty() bool { return f.terms == nil && f.selector == nil }
 
+// Labels reports whether it is a label selector.
+func (f Filter) Labels() bool { return f.selector != nil }
+
 // Match reports whether a row is wanted: text is what is shown of it, lower case or not, a line for each column.
 func (f Filter) Match(text string, set map[string]string) bool {
 	switch {

@@ -15,6 +15,8 @@ type Binding[M any] struct {
 	Keys []string
 	// Name is one or two words for the footer; Help a sentence for the help page.
 	Name, Help string
+	// Called is Name where that depends on the model; nil has Name.
+	Called func(M) string
 	// Allowed says why the key does nothing now; nil and "" mean it does.
 	Allowed func(M) string
 	// Do is what it does.
@@ -33,6 +35,9 @@ func Of[M, N any](bindings Map[N], of func(M) N) Map[M] {
 		bound := Binding[M]{
 			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
 			Do: func(m M) tea.Cmd { return b.Do(of(m)) },
+		}
+		if b.Called != nil {
+			bound.Called = func(m M) string { return b.Called(of(m)) }
 		}
 		if b.Allowed != nil {
 			bound.Allowed = func(m M) string { return b.Allowed(of(m)) }
@@ -72,6 +77,9 @@ func (m Map[M]) Hints(model M) []Hint {
 	var hints []Hint
 	for _, b := range m {
 		h := Hint{Code: b.Keys[0], Key: Spell(b.Keys...), Name: b.Name, Help: b.Help, Quiet: b.Quiet}
+		if b.Called != nil {
+			h.Name = b.Called(model)
+		}
 		if b.Allowed != nil {
 			h.Why = b.Allowed(model)
 		}

@@ -228,6 +228,8 @@ func (d *Draft) build() (*v1.VirtualMachine, *mistake) {
 		return nil, wrong
 	case o.Name == "":
 		return nil, &mistake{fieldName, "give one"}
+	case o.Namespace == "":
+		return nil, &mistake{fieldNamespace, "give one"}
 	}
 	vm, err := create.VM(o)
 	if err != nil {

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -28,6 +29,8 @@ type Edit struct {
 	verdict  *diff.Object
 	err      error
 	state    editState
+	kept     string // the file that has keptText, which was not stored
+	keptText string
 	keys     keymap.Map[*Edit]
 	window
 }
@@ -86,13 +89,14 @@ func NewEdit(w *World, m *store.Machine) *Edit {
 			}, Do: (*Edit).apply,
 		},
 		{
-			Keys: []string{"e"}, Name: "edit", Help: "back into the editor, with what was changed",
+			Keys: []string{"e"}, Name: "edit",
+			Help: "back into the editor, with what was changed; an object that others have changed is read anew",
 			Allowed: func(p *Edit) string {
 				if p.state != editShown {
 					return "it is being read"
 				}
 				return ""
-			}, Do: func(p *Edit) tea.Cmd { return p.edit(p.after) },
+			}, Do: (*Edit).again,
 		},
 	}, scrolling[*Edit](func(p *Edit) *window { return &p.window })...)
 	return p
@@ -107,6 +111,35 @@ func (p *Edit) Start() tea.Cmd {
 	})
 }
 
+// again opens the editor once more: with the text as it was left, or where that can no longer be stored, with the
+// object as it is now.
+func (p *Edit) again() tea.Cmd {
+	if p.before != "" && !p.outdated() {
+		return p.edit(p.after)
+	}
+	p.state, p.err, p.verdict = editReading, nil, nil
+	return p.Start()
+}
+
+// outdated reports whether others have changed the object since it was read.
+func (p *Edit) outdated() bool {
+	var changed *diff.ChangedError
+	return errors.As(p.err, &changed)
+}
+
+// keep writes a text that was not stored to a file, which the page names.
+func (p *Edit) keep() {
+	if p.after == p.before || p.after == p.keptText || p.world.KeepText == nil {
+		return
+	}
+	name, err := p.world.KeepText(p.after)
+	if err != nil {
+		p.err = errors.Join(p.err, err)
+		return
+	}
+	p.kept, p.keptText = name, p.after
+}
+
 // edit opens the editor. Errors are above the text as comments, which are taken away again.
 func (p *Edit) edit(text string) tea.Cmd {
 	p.state = editEditing
@@ -118,6 +151,9 @@ func (p *Edit) edit(text string) tea.Cmd {
 			head.WriteString("# Error: " + widget.Harmless(line) + "\n")
 		}
 		head.WriteString("# Leave it as it is to change nothing.\n")
+	}
+	if p.kept != "" {
+		head.WriteString("# What you typed before is in " + p.kept + "\n")
 	}
 	return Send(EditText{Text: head.String() +
 		text, Done: func(text string, err error) tea.Msg { return edited{p, editor.Uncommented(text), err} }})
@@ -145,7 +181,11 @@ func (p *Edit) Update(msg tea.Msg) tea.Cmd {
 			return nil
 		}
 		p.state, p.err, p.verdict = editShown, m.err, m.verdict
-		if m.err != nil {
+		switch {
+		case m.err == nil:
+		case p.outdated():
+			p.keep()
+		default:
 			return p.edit(p.after)
 		}
 	case editApplied:
@@ -154,6 +194,10 @@ func (p *Edit) Update(msg tea.Msg) tea.Cmd {
 		}
 		if m.page == p {
 			p.state, p.err = editShown, m.err
+			if p.outdated() {
+				p.verdict = nil
+			}
+			p.keep()
 		}
 	}
 	return nil
@@ -167,8 +211,13 @@ func (p *Edit) took(text string, err error) tea.Cmd {
 		p.err = fmt.Errorf("the editor: %w", err)
 		return nil
 	case text == p.before || strings.TrimSpace(text) == "":
-		return Send(Back{Of: p, Notice: "Nothing was changed"})
+		notice := "Nothing was changed"
+		if p.kept != "" {
+			notice += "; what you typed before is in " + p.kept
+		}
+		return Send(Back{Of: p, Notice: notice})
 	case text == p.after && p.err != nil: // left as it was rejected
+		p.keep()
 		return nil
 	}
 	p.after, p.err, p.state, p.verdict = text, nil, editAsking, nil
@@ -229,6 +278,7 @@ func (p *Edit) View(width, height int) string {
 		for _, l := range wrap(widget.Harmless(p.world.Say(p.err)), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Bad, l))
 		}
+		lines = append(lines, p.wayOn(width)...)
 	case p.state == editReading:
 		lines = []string{t.Paint(theme.Dim, "  Reading …")}
 	case p.state == editEditing:
@@ -239,6 +289,21 @@ func (p *Edit) View(width, height int) string {
 		lines = p.changes(width)
 	}
 	return p.view(t, lines, width, height)
+}
+
+// wayOn says where the text is that was not stored, and what e does.
+func (p *Edit) wayOn(width int) []string {
+	t := p.world.Theme
+	var lines []string
+	if p.kept != "" {
+		lines = append(lines, "")
+		lines = append(lines, paragraph(t, theme.Text, "What you typed is in "+p.kept, width)...)
+	}
+	if p.outdated() {
+		lines = append(lines, "")
+		lines = append(lines, paragraph(t, theme.Dim, "e reads the object anew and opens that.", width)...)
+	}
+	return lines
 }
 
 func (p *Edit) changes(width int) []string {

@@ -1,15 +1,19 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/create"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
 // Form makes a virtual machine of what is typed, with the manifest beside it. Nothing typed is lost when it is left,
@@ -24,7 +28,13 @@ type Form struct {
 	failed   error // why the server did not create it, until something is changed
 	manifest []string
 	choices  Choices
-	chosenOf string // the namespace of the choices
+	chosenOf string    // the namespace that the choices were asked of last
+	asked    time.Time // when that was
+	// answered is whether there are choices, which are of namespace choicesOf.
+	answered  bool
+	choicesOf string
+	unknown   string // what is said instead of "Complete." while the form cannot know that
+	lacks     bool   // whether the mistake is that the choices lack a name
 	// offset is the manifest's; alone is whether the manifest is shown instead of the fields, where there is no room
 	// for both.
 	offset, height int
@@ -33,11 +43,6 @@ type Form struct {
 	begun          bool         // whether anything was typed: an empty form is no mistake
 	left           [fields]bool // the fields that were gone through, of which mistakes are shown
 	keys           keymap.Map[*Form]
-}
-
-// Choices are the choices for a new machine.
-type Choices struct {
-	Namespaces, Instancetypes, Preferences, Claims []string
 }
 
 type (
@@ -58,11 +63,7 @@ func NewForm(w *World) *Form {
 	p := &Form{world: w, keys: formKeys()}
 	p.makeInputs()
 	if p.inputs[fieldNamespace].Value() == "" {
-		namespace := w.Namespace
-		if namespace == "" {
-			namespace = "default"
-		}
-		p.inputs[fieldNamespace].SetValue(namespace)
+		p.inputs[fieldNamespace].SetValue(cmp.Or(w.Namespace, w.Home, metav1.NamespaceDefault))
 	}
 	p.inputs[fieldNamespace].CursorEnd()
 	if p.begun = w.draft != (Draft{}); p.begun {
@@ -182,19 +183,39 @@ func (p *Form) read() tea.Cmd {
 	if namespace == p.chosenOf {
 		return nil
 	}
-	p.chosenOf = namespace
+	return p.readOf(namespace)
+}
+
+func (p *Form) readOf(namespace string) tea.Cmd {
+	p.chosenOf, p.asked = namespace, p.world.Now()
 	actions := p.world.Actions
 	return limited(func(ctx context.Context) tea.Msg {
 		return choicesRead{p, namespace, actions.Choices(ctx, namespace)}
 	})
 }
 
+// Wants reads the choices again while they lack a name that was typed: it may be made meanwhile.
+func (p *Form) Wants() tea.Cmd {
+	if !p.answered || p.unknown == "" && !p.lacks || p.world.Now().Sub(p.asked) < rereadAfter {
+		return nil
+	}
+	return p.readOf(p.draft()[fieldNamespace])
+}
+
 // changed builds the machine anew.
 func (p *Form) changed() {
+	p.failed, p.warned = nil, false
+	p.judge()
+}
+
+// judge says what is wrong with what was typed, as far as the choices tell.
+func (p *Form) judge() {
 	d := p.draft()
 	vm, wrong := d.build()
+	if p.unknown, p.lacks = "", false; wrong == nil {
+		wrong = p.lookUp(vm)
+	}
 	p.wrong, p.diskless = wrong, wrong == nil && !store.HasSystem(&vm.Spec.Template.Spec)
-	p.failed, p.warned = nil, false
 	if text := d.preview(); text != "" {
 		p.manifest = strings.Split(strings.TrimRight(text, "\n"), "\n")
 	}
@@ -283,14 +304,19 @@ func (p *Form) Update(msg tea.Msg) tea.Cmd {
 		return p.give(tea.PasteMsg{Content: strings.TrimSpace(m.Content)})
 	case choicesRead:
 		if m.page == p && m.namespace == p.chosenOf {
-			p.choices = m.choices
+			p.choices, p.answered, p.choicesOf = m.choices, true, m.namespace
 			for field, list := range map[int][]string{
 				fieldNamespace:    m.choices.Namespaces,
 				fieldInstancetype: m.choices.Instancetypes, fieldPreference: m.choices.Preferences,
 				fieldClaim: m.choices.Claims,
 			} {
-				p.inputs[field].SetSuggestions(list)
+				harmless := make([]string, len(list))
+				for i, name := range list {
+					harmless[i] = widget.Harmless(name)
+				}
+				p.inputs[field].SetSuggestions(harmless)
 			}
+			p.judge()
 		}
 	case formDone:
 		if m.page == p && m.err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
@@ -40,7 +42,8 @@ func (p *Form) viewFields(width, height int) []string {
 	}
 	p.first = first
 	last := min(fields, first+room)
-	lines := []string{p.more(first, fields-last, width)}
+	lines := []string{p.more(t.Up, first, width)}
+	below[0] = p.more(t.Down, fields-last, width)
 	for i := first; i < last; i++ {
 		mark, role := "  ", theme.Dim
 		if p.complains() && p.wrong.field == i {
@@ -50,24 +53,23 @@ func (p *Form) viewFields(width, height int) []string {
 			role = theme.Key
 		}
 		input := &p.inputs[i]
-		input.SetWidth(max(8, width-formNameWidth-6))
+		room := max(8, width-formNameWidth-6)
+		input.SetWidth(room)
+		input.Placeholder = ansi.Truncate(draftFields[i].example, room, t.Ellipsis)
 		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, formNameWidth))+" "+input.View())
 	}
 	lines = append(lines, below...)
 	return lines[:min(len(lines), height)]
 }
 
-// more says that there are fields above and below those that are shown.
-func (p *Form) more(above, below, width int) string {
+// more says that there are more fields in the direction of an arrow.
+func (p *Form) more(arrow string, count, width int) string {
 	t := p.world.Theme
-	var words []string
-	if above > 0 {
-		words = append(words, fmt.Sprintf("%s %d more", t.Up, above))
+	text := ""
+	if count > 0 {
+		text = fmt.Sprintf("  %s %d more", arrow, count)
 	}
-	if below > 0 {
-		words = append(words, fmt.Sprintf("%s %d more", t.Down, below))
-	}
-	return t.Paint(theme.Dim, widget.Pad(t, "  "+strings.Join(words, "  "), width))
+	return t.Paint(theme.Dim, widget.Pad(t, text, width))
 }
 
 func (p *Form) leaveAll() {
@@ -105,6 +107,10 @@ func (p *Form) viewVerdict(width int) []string {
 			text += " ^s again creates it all the same."
 		}
 		for _, l := range wrap(text, width-4) {
+			lines = append(lines, "  "+t.Paint(theme.Warn, l))
+		}
+	case p.unknown != "":
+		for _, l := range wrap(widget.Harmless(p.unknown), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Warn, l))
 		}
 	default:

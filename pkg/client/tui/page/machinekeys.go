@@ -103,6 +103,7 @@ func lifeBindings() keymap.Map[subject] {
 		bind(lifecycle.Restart, "shut the guest down and start it again", false, "R"),
 		{
 			Keys: []string{"p"}, Name: "pause", Help: "stop the guest's processors, or let them go on",
+			Called:  func(s subject) string { return string(s.pausing()) },
 			Allowed: func(s subject) string { return s.allowed(s.pausing()) },
 			Do:      func(s subject) tea.Cmd { return s.ask(s.pausing()) },
 		},

@@ -82,8 +82,10 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 			return state(w.Theme, m.Status, statusRole(m))
 		}, Compare: func(a, b *store.Machine) int { return strings.Compare(a.Status, b.Status) }},
 		word("NODE", 24, 3, func(m *store.Machine) string { return m.Node }),
-		word("IP", 39, 4, (*store.Machine).IP),
-		{Title: "CPU", Right: true, Priority: 2, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+		word("IP", 39, 2, (*store.Machine).IP),
+		{Title: "CPU", Right: true, Priority: 3, Volatile: true, Find: func(m *store.Machine) string {
+			return w.asked(m, known(m.CPUs > 0, m.CPUs))
+		}, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			s := w.Usage.Of(m.Key())
 			if s == nil || !m.Alive() {
 				return text(w.unmeasured(4, known(m.CPUs > 0, m.CPUs)))
@@ -93,7 +95,9 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 				fmt.Sprintf(" %4s", s.says(fmt.Sprintf("%.0f%%", float64(s.Now.CPU)/full*100))))
 		}, Compare: func(a, b *store.Machine) int { return cmp.Compare(cpu(w, b), cpu(w, a)) }},
 		{
-			Title: "MEMORY", Right: true, Priority: 3, Volatile: true,
+			Title: "MEMORY", Right: true, Priority: 4, Volatile: true, Find: func(m *store.Machine) string {
+				return w.asked(m, known(!m.Memory.IsZero(), &m.Memory))
+			},
 			Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 				s := w.Usage.Of(m.Key())
 				if s == nil || !m.Alive() {
@@ -119,6 +123,14 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 			columns...)
 	}
 	return columns
+}
+
+// asked is what a machine asks for, where that is shown rather than what its guest uses.
+func (w *World) asked(m *store.Machine, value string) string {
+	if w.Usage.Of(m.Key()) != nil && m.Alive() {
+		return ""
+	}
+	return value
 }
 
 // unmeasured is a value without a sparkline before it. Room for one is left where other rows have them.
@@ -187,7 +199,10 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 			if w.ReadOnly {
 				return ReadOnly
 			}
-			return ""
+			if w.Namespace == "" { // the form has the namespace that is chosen there
+				return ""
+			}
+			return w.Actions.ForbiddenTo(w.Namespace, "create", "virtualmachines")
 		}, Do: func(bound) tea.Cmd { return Send(Open{NewForm(w)}) }},
 	}
 	return append(keys, keymap.Of(machineBindings(), func(p bound) subject {
@@ -198,7 +213,7 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 
 // target names a machine for an action.
 func target(m *store.Machine) lifecycle.Target {
-	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance}
+	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, UID: m.ObjectUID}
 }
 
 // known is a value's text, and none of one that is not known.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
@@ -50,7 +51,10 @@ func NewNodes(w *World) *Nodes {
 				if w.ReadOnly {
 					return ReadOnly
 				}
-				return p.none()
+				if why := p.none(); why != "" {
+					return why
+				}
+				return w.Actions.ForbiddenTo(cmp.Or(w.Namespace, w.Home, metav1.NamespaceDefault), "patch", "nodes")
 			}, Do: func(bound) tea.Cmd { return p.cordon() },
 		},
 		{

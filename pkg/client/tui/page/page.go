@@ -119,6 +119,8 @@ const (
 // World has the state that pages read and the actions that they can ask for.
 type World struct {
 	Scope
+	// Home is the namespace for what is made while all are shown: the one shown before, else the kubeconfig's.
+	Home string
 	// Program is how the user calls us, for command lines.
 	Program string
 	// Flags are those of the command line that reach the cluster.
@@ -126,6 +128,8 @@ type World struct {
 	ReadOnly bool
 	Theme    *theme.Theme
 	Now      func() time.Time
+	// KeepText writes a text that was typed to a new file, and returns its name; nil keeps none.
+	KeepText func(text string) (file string, err error)
 	// Explain says an error in words for the user; nil has it say itself.
 	Explain func(error) string
 
@@ -294,6 +298,8 @@ type (
 type Task struct {
 	// Line is the command line that does the same.
 	Line string
+	// Brief is said instead of Line when it is done; empty for Line.
+	Brief string
 	// Do does it.
 	Do func(context.Context) error
 	// Then makes the message that says that it has ended; nil makes none.

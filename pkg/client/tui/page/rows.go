@@ -178,16 +178,17 @@ func (p *rows[R]) View(width, height int) string {
 		if p.lacks != nil {
 			lacks = p.lacks()
 		}
-		return empty(p.world, p.state(), p.what, all, p.table.Filter(), width, lacks, p.advice)
+		if all > 0 && p.state().Synced {
+			return unmatched(p.world, p.what, p.table.Filter(), p.table.Unsearched(), width)
+		}
+		return empty(p.world, p.state(), p.what, lacks, p.advice, width)
 	}
 	return p.table.View(width, height)
 }
 
 // empty says why a page of rows has none, and what to do about that; lacks says it of one thing's, and is empty for
 // those of a namespace or of all.
-func empty(
-	w *World, state store.State, what string, all int, f filter.Filter, width int, lacks, advice string,
-) string {
+func empty(w *World, state store.State, what, lacks, advice string, width int) string {
 	t := w.Theme
 	said := func(role theme.Role, text string) string { return strings.Join(paragraph(t, role, text, width), "\n") }
 	switch {
@@ -195,8 +196,6 @@ func empty(
 		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" + said(theme.Dim, wayOut(what, state.Err))
 	case !state.Synced:
 		return said(theme.Dim, "Reading "+what+" "+t.Ellipsis)
-	case all > 0:
-		return said(theme.Dim, "None of the "+what+" matches "+f.String()+"; esc shows all")
 	}
 	where := " here"
 	if lacks == "" && what != "nodes" {
@@ -221,6 +220,15 @@ func empty(
 		text += "\n\n" + said(theme.Dim, capital(advice))
 	}
 	return text
+}
+
+// unmatched says that a filter leaves none of the rows, and what of them it does not search.
+func unmatched(w *World, what string, f filter.Filter, unsearched []string, width int) string {
+	text := "None of the " + what + " matches " + f.String() + "; esc shows all"
+	if !f.Labels() && len(unsearched) > 0 {
+		text += ". What moves in " + strings.Join(unsearched, ", ") + " is not searched"
+	}
+	return strings.Join(paragraph(w.Theme, theme.Dim, text, width), "\n")
 }
 
 // lacking says why a namespace that is not to stay, or is not there, has none of what, and what to do instead.

@@ -10,7 +10,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
-	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
@@ -154,7 +153,7 @@ func (s canvas) deleted(gone bool) []string {
 // absent says why the page of one row has none: it is not read yet, or there is none.
 func absent(w *World, state store.State, what, none string, width int) string {
 	if !state.Synced {
-		return empty(w, state, what, 0, filter.Filter{}, width, "", "")
+		return empty(w, state, what, "", "", width)
 	}
 	return w.Theme.Paint(theme.Dim, "  "+widget.Harmless(none))
 }

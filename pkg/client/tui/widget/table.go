@@ -41,8 +41,9 @@ type Column[R any] struct {
 	Cell func(r R, now time.Time) Cell
 	// Compare orders by this column; nil means its text does.
 	Compare func(a, b R) int
-	// Volatile columns are not searched by filters.
+	// Volatile columns are not searched by filters, but for what Find returns of a row: what of it does not move.
 	Volatile bool
+	Find     func(R) string
 }
 
 // Table shows the rows that a filter leaves, sorted by a column. It draws only what is visible, and its cursor stays on
@@ -293,11 +294,25 @@ func (t *Table[R]) labels(r R) map[string]string {
 func (t *Table[R]) text(r R, now time.Time) string {
 	var cells []string
 	for _, c := range t.Columns {
-		if !c.Volatile {
+		switch {
+		case !c.Volatile:
 			cells = append(cells, strings.ReplaceAll(c.Cell(r, now).Text, "\n", " "))
+		case c.Find != nil:
+			cells = append(cells, c.Find(r))
 		}
 	}
 	return strings.Join(cells, "\n")
+}
+
+// Unsearched returns the titles of the columns that filters do not search, or not whole.
+func (t *Table[R]) Unsearched() []string {
+	var titles []string
+	for _, c := range t.Columns {
+		if c.Volatile {
+			titles = append(titles, c.Title)
+		}
+	}
+	return titles
 }
 
 // compare orders rows, those of a tree by what they stay below first.

@@ -1,0 +1,102 @@
+package page
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+)
+
+// TestFormLooksNamesUp: a form whose namespace, instance type or preference the cluster does not have is not complete,
+// and where that is not known it does not say so either.
+func TestFormLooksNamesUp(t *testing.T) {
+	t.Parallel()
+	all := Choices{
+		Namespaces: []string{"default", "prod"}, Claims: []string{},
+		Instancetypes: []string{"u1.small", "virtualmachineinstancetype/own"}, Preferences: []string{},
+	}
+	const small = "u1.small, virtualmachineinstancetype/own"
+	some := Choices{Namespaces: all.Namespaces}
+	for name, c := range map[string]struct {
+		namespace, instancetype, preference string
+		choices                             *Choices // nil is no answer yet
+		shown                               string   // the namespace that is shown
+		wrong                               int      // the field, fields for none
+		says                                string
+	}{
+		"complete":              {"prod", "", "", &all, "", fields, "Complete."},
+		"no namespace":          {"", "", "", &all, "", fieldNamespace, "namespace: give one"},
+		"another namespace":     {"made", "", "", &all, "", fieldNamespace, `"made"; there are default, prod`},
+		"an instance type":      {"prod", "u1.small", "", &all, "", fields, "Complete."},
+		"one of the namespace":  {"prod", "virtualmachineinstancetype/own", "", &all, "", fields, "Complete."},
+		"another instance type": {"prod", "foo", "", &all, "", fieldInstancetype, `type "foo"; there are ` + small},
+		"another of the namespace": {
+			"prod", "virtualmachineinstancetype/foo", "", &all, "", fieldInstancetype, "virtualmachineinstancetype/foo",
+		},
+		"another preference":     {"prod", "", "foo", &all, "", fieldPreference, `no preference "foo"; there are none`},
+		"not read yet":           {"made", "", "", nil, "", fields, "Reading what there is"},
+		"namespaces not known":   {"made", "", "", &Choices{}, "", fields, "Complete, if there is namespace made"},
+		"the namespace shown":    {"prod", "", "", &Choices{}, "prod", fields, "Complete."},
+		"preferences not known":  {"prod", "", "foo", &some, "", fields, "if there is preference foo"},
+		"instancetypes unlisted": {"prod", "foo", "", &some, "", fields, "if there is instance type foo"},
+	} {
+		w := &World{Theme: theme.New(theme.Options{}), Actions: allowing{}, Now: time.Now}
+		w.Namespace = c.shown
+		p := NewForm(w)
+		for field, text := range map[int]string{
+			fieldName: "web", fieldNamespace: c.namespace, fieldImage: "image:1", fieldInstancetype: c.instancetype,
+			fieldPreference: c.preference,
+		} {
+			p.inputs[field].SetValue(text)
+		}
+		p.begun = true
+		p.leaveAll()
+		p.changed()
+		if c.choices != nil {
+			p.chosenOf = c.namespace
+			p.Update(choicesRead{p, c.namespace, *c.choices})
+		}
+		switch {
+		case p.wrong == nil && c.wrong != fields:
+			t.Errorf("%s: nothing is wrong", name)
+		case p.wrong != nil && p.wrong.field != c.wrong:
+			t.Errorf("%s: field %d: %s", name, p.wrong.field, p.wrong.text)
+		}
+		said := strings.Join(strings.Fields(ansi.Strip(strings.Join(p.viewVerdict(60), " "))), " ")
+		if !strings.Contains(said, c.says) {
+			t.Errorf("%s: says %q, nothing of %q", name, said, c.says)
+		}
+	}
+}
+
+// allowing forbids nothing.
+type allowing struct{ Actions }
+
+func (allowing) ForbiddenTo(string, string, string) string { return "" }
+
+// TestFormReadsAgain: a name that the choices lack may be made meanwhile, so they are read again, after a while.
+func TestFormReadsAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	w := &World{Theme: theme.New(theme.Options{}), Actions: allowing{}, Now: func() time.Time { return now }}
+	p := NewForm(w)
+	p.inputs[fieldName].SetValue("web")
+	p.inputs[fieldNamespace].SetValue("made")
+	p.changed()
+	p.read()
+	have := func(namespaces ...string) { p.Update(choicesRead{p, "made", Choices{Namespaces: namespaces}}) }
+	have("prod")
+	if p.Wants() != nil {
+		t.Error("it is read again at once")
+	}
+	if now = now.Add(rereadAfter); p.Wants() == nil {
+		t.Error("it is not read again")
+	}
+	have("made", "prod")
+	if now = now.Add(rereadAfter); p.wrong != nil || p.Wants() != nil {
+		t.Errorf("wrong: %v, and it is read once more", p.wrong)
+	}
+}
