@@ -140,6 +140,11 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.request != nil {
+		if err := o.request.Source.Look(ctx, c, namespace); err != nil {
+			return err
+		}
+	}
 	var to *target
 	if !o.Manifest || o.File != "" && o.File != "-" {
 		if to, err = open(o.File, o.Factory.IO.RawOut(), o.Factory.RandomName(5)); err != nil {
