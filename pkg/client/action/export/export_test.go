@@ -437,9 +437,17 @@ func TestManifests(t *testing.T) {
 	} {
 		asJSON, secret := change()
 		got, err := download(nil).Manifests(t.Context(), c, asJSON, secret)
-		if err != nil || string(got) != want {
-			t.Errorf("%q: %v", got, err)
+		if err != nil || string(got.Data) != want || got.Service != "" || got.Export.UID != "uid" {
+			t.Errorf("%+v: %v", got, err)
 		}
+	}
+	inside := "url: https://virt-export-e.ns.svc/volumes/root/disk.img.gz\n"
+	if err := os.WriteFile(filepath.Join(filepath.Dir(c.disk), "all.yaml"), []byte(inside), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := download(nil).Manifests(t.Context(), c, false, false)
+	if err != nil || got.Service != "virt-export-e.ns.svc" {
+		t.Errorf("%+v: %v", got, err)
 	}
 	c.export.Status.Links.Internal.Manifests = nil
 	if _, err := download(nil).Manifests(t.Context(), c, false, false); err == nil {
@@ -484,7 +492,8 @@ func TestLook(t *testing.T) {
 			"/apis/snapshot.kubevirt.io/v1beta1/namespaces/ns/virtualmachinesnapshots/s", false,
 		},
 		"no answer": {
-			Source{exports.KindVM, "v"}, io.ErrUnexpectedEOF, "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/v", true,
+			Source{exports.KindVM, "v"}, io.ErrUnexpectedEOF,
+			"/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/v", true,
 		},
 	} {
 		api := &answers{err: tc.err}
