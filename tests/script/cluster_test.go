@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
 	"github.com/virtkit/virtkit/tests/sshd"
 )
 
@@ -71,6 +72,7 @@ func newCluster() *cluster {
 			resourceMigrations: {},
 			resourceKubeVirts:  {},
 			resourceEvents:     {},
+			exports.Resource:   {},
 		},
 		watchers: map[*watcher]bool{},
 		consoles: map[string]*guest{},
@@ -97,6 +99,7 @@ func newCluster() *cluster {
 	c.serveVolumes(mux, subresources)
 	c.serveObserving(mux, subresources)
 	c.serveRename(mux)
+	c.serveExports(mux)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
 	return c

@@ -106,8 +106,7 @@ func neverMemory(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 	}
 	for i := range vmi.Status.VolumeStatus {
 		status := &vmi.Status.VolumeStatus[i]
-		volume := hotplug.Volume(&vmi.Spec, status.Name)
-		if status.HotplugVolume != nil && (volume == nil || volume.MemoryDump == nil) {
+		if status.HotplugVolume != nil && !takesMemory(vmi, status) {
 			return fmt.Sprintf("volume %s was plugged in while the guest ran; unplug it, or make it one of the "+
 				"template's that is not hotpluggable", status.Name)
 		}
@@ -118,6 +117,16 @@ func neverMemory(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 		}
 	}
 	return ""
+}
+
+// takesMemory reports a volume to which the guest's memory is written, for a dump or another snapshot, also while it is
+// being unplugged. It is no disk: the guest cannot write it.
+func takesMemory(vmi *v1.VirtualMachineInstance, status *v1.VolumeStatus) bool {
+	volume := hotplug.Volume(&vmi.Spec, status.Name)
+	if volume == nil {
+		return status.MemoryDumpVolume != nil || savedmemory.IsVolume(status.Name) && status.Target == ""
+	}
+	return volume.MemoryDump != nil
 }
 
 // memoryDisk returns why a disk keeps the guest's memory out of a snapshot.

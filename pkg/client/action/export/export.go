@@ -65,6 +65,24 @@ func (s Source) Reference() corev1.TypedLocalObjectReference {
 	return corev1.TypedLocalObjectReference{APIGroup: &group, Kind: s.Kind, Name: s.Name}
 }
 
+// Look returns an error, an apierrors.IsNotFound, for a source that does not exist. One that the user may not read, or
+// whose kind the cluster does not have, is virt-controller's to judge.
+func (s Source) Look(ctx context.Context, api API, namespace string) error {
+	group, resource := "/apis/"+v1.GroupVersion.String(), client.VMs
+	switch s.Kind {
+	case exports.KindSnapshot:
+		group, resource = "/apis/"+snapshotv1beta1.SchemeGroupVersion.String(), client.Snapshots
+	case exports.KindClaim:
+		group, resource = "/api/v1", "persistentvolumeclaims"
+	}
+	path := group + "/namespaces/" + url.PathEscape(namespace) + "/" + resource + "/" + url.PathEscape(s.Name)
+	err := api.Read(ctx, path, nil, &metav1.PartialObjectMetadata{})
+	if err == nil || apierrors.IsForbidden(err) || client.Unserved(err) {
+		return nil
+	}
+	return fmt.Errorf("look at what is to be exported: %w", err)
+}
+
 // New is an export, as it is asked for. The Secret of its token is named as KubeVirt's client names it.
 func New(r Request) *v1beta1.VirtualMachineExport {
 	out := &v1beta1.VirtualMachineExport{
@@ -142,7 +160,8 @@ func Get(ctx context.Context, api API, namespace, name string) (*v1beta1.Virtual
 // poll is how often an export is looked at.
 const poll = 500 * time.Millisecond
 
-// Wait waits until an export is ready, and reports what it waits for. When the time is over it fails with that.
+// Wait waits until an export is ready, and reports what it waits for. When the time is over it fails with that, an
+// action.ErrTimeout.
 func Wait(
 	ctx context.Context, api API, namespace, name string, limit time.Duration, report func(string),
 ) (*v1beta1.VirtualMachineExport, error) {
@@ -163,7 +182,8 @@ func Wait(
 			return nil, fmt.Errorf("VirtualMachineExport %s/%s is %s: %s", namespace, name,
 				strings.ToLower(string(export.Status.Phase)), why)
 		case time.Now().After(end):
-			return nil, fmt.Errorf("VirtualMachineExport %s/%s is not ready after %s: %s", namespace, name, limit, why)
+			return nil, fmt.Errorf("%w waiting %s for VirtualMachineExport %s/%s to be ready: %s", action.ErrTimeout,
+				limit, namespace, name, why)
 		}
 		report(why)
 		if err := action.Sleep(ctx, poll); err != nil {

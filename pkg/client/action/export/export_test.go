@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"kubevirt.io/api/export/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/exporter"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
@@ -349,7 +350,8 @@ func TestDownloadFails(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
+		if err == nil || !strings.Contains(err.Error(), tc.want) ||
+			errors.Is(err, action.ErrTimeout) != (name == "not ready") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -435,13 +437,70 @@ func TestManifests(t *testing.T) {
 	} {
 		asJSON, secret := change()
 		got, err := download(nil).Manifests(t.Context(), c, asJSON, secret)
-		if err != nil || string(got) != want {
-			t.Errorf("%q: %v", got, err)
+		if err != nil || string(got.Data) != want || got.Service != "" || got.Export.UID != "uid" {
+			t.Errorf("%+v: %v", got, err)
 		}
+	}
+	inside := "url: https://virt-export-e.ns.svc/volumes/root/disk.img.gz\n"
+	if err := os.WriteFile(filepath.Join(filepath.Dir(c.disk), "all.yaml"), []byte(inside), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := download(nil).Manifests(t.Context(), c, false, false)
+	if err != nil || got.Service != "virt-export-e.ns.svc" {
+		t.Errorf("%+v: %v", got, err)
 	}
 	c.export.Status.Links.Internal.Manifests = nil
 	if _, err := download(nil).Manifests(t.Context(), c, false, false); err == nil {
 		t.Error("a claim has manifests")
+	}
+}
+
+// answers is a cluster that answers each request in one way.
+type answers struct {
+	API
+	err  error
+	path string
+}
+
+func (a *answers) Read(_ context.Context, path string, _ url.Values, _ any) error {
+	a.path = path
+	return a.err
+}
+
+// What is not there is an error; what may not be read, or whose kind nobody serves, is not known to be missing.
+func TestLook(t *testing.T) {
+	resource := schema.GroupResource{Group: "g", Resource: "r"}
+	unserved := apierrors.NewNotFound(resource, "")
+	unserved.ErrStatus.Details.Name = ""
+	for name, tc := range map[string]struct {
+		source Source
+		err    error
+		path   string
+		wrong  bool
+	}{
+		"there": {Source{exports.KindVM, "v"}, nil, "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/v", false},
+		"missing": {
+			Source{exports.KindClaim, "c"}, apierrors.NewNotFound(resource, "c"),
+			"/api/v1/namespaces/ns/persistentvolumeclaims/c", true,
+		},
+		"not to be read": {
+			Source{exports.KindVM, "v"}, apierrors.NewForbidden(resource, "v", errors.New("no")),
+			"/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/v", false,
+		},
+		"no such kind": {
+			Source{exports.KindSnapshot, "s"}, unserved,
+			"/apis/snapshot.kubevirt.io/v1beta1/namespaces/ns/virtualmachinesnapshots/s", false,
+		},
+		"no answer": {
+			Source{exports.KindVM, "v"}, io.ErrUnexpectedEOF,
+			"/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/v", true,
+		},
+	} {
+		api := &answers{err: tc.err}
+		err := tc.source.Look(t.Context(), api, "ns")
+		if (err != nil) != tc.wrong || api.path != tc.path || tc.wrong && !errors.Is(err, tc.err) {
+			t.Errorf("%s: %s is read: %v", name, api.path, err)
+		}
 	}
 }
 

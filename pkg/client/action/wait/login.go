@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -74,10 +75,26 @@ func Login(
 			if ctx.Err() == context.Canceled {
 				return state, shown, ctx.Err()
 			}
-			return state, shown, fmt.Errorf("%w waiting for VM %s/%s to show a login prompt: %s; %s",
-				action.ErrTimeout, namespace, name, Describe(state), lastLine(shown))
+			return late(ctx, api, state, namespace, name, shown)
 		}
 	}
+}
+
+// presentLimit bounds how long it is asked how things stand when the time is up.
+const presentLimit = 5 * time.Second
+
+// late is the end of a Login whose time is up, with the present state: the guest may have gone on, or away, since
+// before. A cluster that gives no answer leaves the state from before.
+func late(ctx context.Context, api API, before State, namespace, name, shown string) (State, string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), presentLimit)
+	defer cancel()
+	w := &watcher{api: api, namespace: namespace, name: name}
+	state, said := before, "when it was last seen, "+Describe(before)
+	if _, err := w.list(ctx); err == nil {
+		state, said = w.state, Describe(w.state)
+	}
+	return state, shown, fmt.Errorf("%w waiting for VM %s/%s to show a login prompt: %s; %s", action.ErrTimeout,
+		namespace, name, said, lastLine(shown))
 }
 
 // retry reports whether a refused console may be granted later: the guest is between two lives, or a

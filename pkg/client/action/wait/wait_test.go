@@ -209,6 +209,37 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+// A console that shows nothing for long: the state that is said at the end is the one then.
+func TestLoginSaysThePresentState(t *testing.T) {
+	begun, paused := running(), running()
+	begun.VM.Status.PrintableStatus = v1.VirtualMachineStatusStarting
+	paused.VM.Status.PrintableStatus = v1.VirtualMachineStatusPaused
+	for what, test := range map[string]struct {
+		api  *fake
+		want string
+	}{
+		"paused meanwhile":  {&fake{states: []State{begun, paused}}, "prompt: it is Paused; its console"},
+		"deleted meanwhile": {&fake{states: []State{begun, {}}}, "prompt: it does not exist; its console"},
+		"no answer": {
+			&fake{states: []State{begun}, listErr: []error{nil, io.ErrUnexpectedEOF}},
+			"prompt: when it was last seen, it is Starting; its console",
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			dial := func(context.Context) (io.ReadCloser, error) {
+				r, _ := io.Pipe()
+				return r, nil
+			}
+			_, _, err := Login(ctx, test.api, dial, "ns", "vm", LoginPrompt)
+			if !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+}
+
 func TestLoginDialsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := []func() (io.ReadCloser, error){

@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
 // DownloadOptions are the options of `virtctl vmexport download`.
@@ -49,7 +50,8 @@ func NewCmdDownload(f *cli.Factory) *cobra.Command {
 		Short: "Download a volume of an export",
 		Long: `Download a volume of an export, or the manifests of its VM.
 
-With --vm, --snapshot or --pvc the export is made, and deleted after the download. The volume comes compressed; with
+With --vm, --snapshot or --pvc the export is made, and deleted after the download; with --manifest it stays, for another
+cluster reads the disks from it. The volume comes compressed; with
 --format=raw it is decompressed, and the file has holes where the disk has zeros. Each part is verified by its checksum.
 When the connection is cut, the download goes on where it was. FILE is there when all of it is.
 
@@ -140,6 +142,11 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.request != nil {
+		if err := o.request.Source.Look(ctx, c, namespace); err != nil {
+			return err
+		}
+	}
 	var to *target
 	if !o.Manifest || o.File != "" && o.File != "-" {
 		if to, err = open(o.File, o.Factory.IO.RawOut(), o.Factory.RandomName(5)); err != nil {
@@ -209,18 +216,42 @@ func (o *DownloadOptions) make(ctx context.Context, c *client.Client, namespace 
 }
 
 func (o *DownloadOptions) manifests(ctx context.Context, c *client.Client, d export.Download, to *target) error {
-	data, err := d.Manifests(ctx, c, o.ManifestFormat == "json", o.Secret)
+	manifests, err := d.Manifests(ctx, c, o.ManifestFormat == "json", o.Secret)
 	if err != nil {
 		return err
 	}
 	if to == nil {
-		_, err := o.Factory.IO.Out.Write(data)
+		_, err = o.Factory.IO.Out.Write(manifests.Data)
+	} else if _, err = to.Write(manifests.Data); err == nil {
+		err = to.finish()
+	}
+	if err != nil {
 		return err
 	}
-	if _, err := to.Write(data); err != nil {
-		return err
+	for _, note := range o.notes(manifests) {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", note)
 	}
-	return to.finish()
+	return nil
+}
+
+// notes are what manifests do not say themselves: how long they are of use, and to whom.
+func (o *DownloadOptions) notes(m *export.Manifests) []string {
+	var out []string
+	if !o.Delete {
+		meanwhile := ""
+		if m.Export.Spec.Source.Kind == exports.KindVM {
+			meanwhile = "; VM " + m.Export.Spec.Source.Name + " must stay stopped until it has"
+		}
+		out = append(out, fmt.Sprintf("VirtualMachineExport %s stays, for the other cluster reads the disks from it: "+
+			"until %s, or `%s vmexport delete %s -n %s`%s", o.Name,
+			exports.Expiration(m.Export).UTC().Format(time.RFC3339), o.Factory.Program, o.Name, m.Export.Namespace,
+			meanwhile))
+	}
+	if m.Service != "" {
+		out = append(out, fmt.Sprintf("%s, where the manifests read from, is a Service of this cluster; another "+
+			"cluster needs a Service of that name which leads here (docs/export.md)", m.Service))
+	}
+	return out
 }
 
 // progress shows on a terminal what is waited for and how far the download is.

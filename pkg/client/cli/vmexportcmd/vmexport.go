@@ -124,7 +124,7 @@ func NewCmdCreate(f *cli.Factory) *cobra.Command {
 		Short: "Make an export",
 		Long: `Make an export, and a Secret with the token that its downloads need.
 
-The Secret is secret-NAME; one that is there is used.`,
+The Secret is secret-NAME; one that is there is used. What is to be exported may come later: the export waits for it.`,
 		Example: cli.Examples(f.Program, `
 			virtctl vmexport create demo-export --vm=demo
 			virtctl vmexport create before-upgrade --snapshot=before-upgrade --ttl=30m
@@ -171,9 +171,16 @@ func Create(ctx context.Context, o *CreateOptions) error {
 	o.request.Namespace = namespace
 	object := export.New(o.request)
 	if o.DryRun != cli.DryRunClient {
+		missing := o.request.Source.Look(ctx, c, namespace)
+		if missing != nil && !apierrors.IsNotFound(missing) {
+			return missing
+		}
 		if object, err = export.Create(ctx, c, object, o.DryRun == cli.DryRunServer); err != nil {
 			o.Factory.IO.Interrupted(err, "VirtualMachineExport %s/%s may have been created", namespace, o.request.Name)
 			return err
+		}
+		if missing != nil {
+			fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; the export waits for it\n", missing)
 		}
 	}
 	return o.Output.Created(o.DryRun, kind, object, o.Factory.IO.Out)

@@ -7,7 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"kubevirt.io/api/export/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/export"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
 // Command lines that cannot work are refused before anything is done, with what to write instead.
@@ -39,6 +44,31 @@ func TestUsage(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || cli.ExitCode(err) != cli.ExitUsage {
 			t.Errorf("%s: %v", line, err)
 		}
+	}
+}
+
+// Manifests are of use as long as the export is there and reached, which they do not say.
+func TestNotes(t *testing.T) {
+	made := &v1beta1.VirtualMachineExport{}
+	made.Namespace, made.CreationTimestamp = "ns", metav1.Unix(0, 0)
+	made.Spec.Source = export.Source{Kind: exports.KindVM, Name: "db"}.Reference()
+	o := &DownloadOptions{Factory: cli.NewFactory("virtctl", cli.NoStreams(), nil), Name: "e"}
+	got := strings.Join(o.notes(&export.Manifests{Export: made, Service: "virt-export-e.ns.svc"}), "\n")
+	for _, want := range []string{
+		"until 1970-01-01T02:00:00Z, or `virtctl vmexport delete e -n ns`; VM db must stay stopped",
+		"virt-export-e.ns.svc, where the manifests read from, is a Service of this cluster",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	made.Spec.Source = export.Source{Kind: exports.KindSnapshot, Name: "s"}.Reference()
+	if notes := o.notes(&export.Manifests{Export: made}); len(notes) != 1 || strings.Contains(notes[0], "stopped") {
+		t.Errorf("of a snapshot, with an external address: %q", notes)
+	}
+	o.Delete = true
+	if notes := o.notes(&export.Manifests{Export: made}); len(notes) > 0 {
+		t.Errorf("of an export that is deleted: %q", notes)
 	}
 }
 
