@@ -58,8 +58,9 @@ func TestRequestsOfMovedGuest(t *testing.T) {
 	})
 }
 
-// TestCommandOfMovedGuest: a command that runs while its guest moves is lost, not ended. The agent does not answer while
-// the guest is stopped for the target, and libvirt may say that the domain is gone before the migration is seen to end.
+// TestCommandOfMovedGuest: a command that runs while its guest moves is lost, not ended. The agent does not answer
+// while the guest is stopped for the target, and libvirt may say that the domain is gone before the migration is seen
+// to end.
 func TestCommandOfMovedGuest(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails error

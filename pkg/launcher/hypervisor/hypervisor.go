@@ -261,10 +261,13 @@ func (e *AgentError) Error() string { return e.Message }
 
 // LockedError means that another process, perhaps another guest, uses a disk image.
 type LockedError struct {
-	// Path is the image.
+	// Path is the image; empty where QEMU does not name it, as of a disk that is plugged in.
 	Path string
 }
 
 func (e *LockedError) Error() string {
+	if e.Path == "" {
+		return "the image of a disk is in use by another process"
+	}
 	return fmt.Sprintf("the image %s is in use by another process", e.Path)
 }

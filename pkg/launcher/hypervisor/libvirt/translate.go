@@ -40,8 +40,8 @@ func translate(err error) error {
 // the command's name.
 const refusedByAgent = "unable to execute QEMU agent command '"
 
-// agentError turns the errors of a command for the guest agent into those that a launcher acts on. libvirt asks no agent
-// of a domain that is paused, in the words that it has for one that is gone, too: state returns which it is.
+// agentError turns the errors of a command for the guest agent into those that a launcher acts on. libvirt asks no
+// agent of a domain that is paused, in the words that it has for one that is gone, too: state returns which it is.
 func agentError(err error, state func() (libvirt.DomainState, int, error)) error {
 	var e libvirt.Error
 	if !errors.As(err, &e) {
