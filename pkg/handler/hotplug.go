@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+	"github.com/virtkit/virtkit/pkg/waits"
 )
 
 const (
@@ -80,38 +81,48 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 
 // keepPlugged does with the hotplugged volumes of the VMI what it says, again and again until ctx ends.
 func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process) {
+	failed := setbacks{}
 	s.sync(ctx, "hotplug", plugRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
-		err := s.plugAll(ctx, client, process, vmi)
-		if s.dumping() {
-			return dumpLook, err
+		s.plugAll(vmi, failed, func(t task) (vmistatus.Volume, error) {
+			return s.plugOne(ctx, client, process, vmi, t)
+		})
+		again := failed.next(s.node.Now())
+		if s.dumping() && (again == 0 || again > dumpLook) {
+			again = dumpLook
 		}
-		return 0, err
+		return again, nil
 	})
 }
 
-// plugAll goes over all hotplugged volumes once. One that fails does not hold up the others.
+// plugAll goes over all hotplugged volumes once. One that fails does not hold up the others, and is left alone until
+// its time comes: the VMI changes with each failure, and with much else.
 func (s *session) plugAll(
-	ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance,
-) error {
+	vmi *v1.VirtualMachineInstance, failed setbacks, plug func(task) (vmistatus.Volume, error),
+) {
 	if vmi.Status.NodeName != s.node.Name {
-		return nil // the guest is not here yet, or any more
+		return // the guest is not here yet, or any more
 	}
 	list := tasks(vmi)
 	if len(list) == 0 && len(s.observation().Volumes) == 0 {
-		return nil
+		return
 	}
-	var errs []error
 	known := map[string]bool{}
 	for _, t := range list {
 		known[t.name] = true
-		v, err := s.plugOne(ctx, client, process, vmi, t)
+		if failed.wait(t, s.node.Now()) {
+			continue
+		}
+		v, err := plug(t)
 		v.AttachPod = t.attachPod
 		if err != nil {
 			v.Failure = describe(err)
-			errs = append(errs, fmt.Errorf("volume %q: %w", t.name, err))
+			s.log.Warn("hotplug", "volume", t.name, "err", v.Failure, "again", failed.add(t, s.node.Now()))
+		} else {
+			delete(failed, t.name)
 		}
 		s.sawVolume(t.name, v)
 	}
+	maps.DeleteFunc(failed, func(name string, _ *setback) bool { return !known[name] })
 	for name := range s.observation().Volumes {
 		if !known[name] {
 			s.publish(false, func(o *observation) {
@@ -120,7 +131,46 @@ func (s *session) plugAll(
 			})
 		}
 	}
-	return errors.Join(errs...)
+}
+
+// setback is a task that failed.
+type setback struct {
+	task task
+	// longer returns how long to wait after each failure, the last of which has its next attempt at again.
+	longer func() time.Duration
+	again  time.Time
+}
+
+// setbacks are those of a guest's hotplugged volumes, by name.
+type setbacks map[string]*setback
+
+// wait reports whether it is too early for another attempt at a task. Another task with the volume does not wait.
+func (f setbacks) wait(t task, now time.Time) bool {
+	last := f[t.name]
+	return last != nil && last.task == t && now.Before(last.again)
+}
+
+// add notes a failure, and returns how long to wait.
+func (f setbacks) add(t task, now time.Time) time.Duration {
+	last := f[t.name]
+	if last == nil || last.task != t {
+		last = &setback{task: t, longer: waits.Doubling(retryFirst, plugRetryMost)}
+		f[t.name] = last
+	}
+	wait := last.longer()
+	last.again = now.Add(wait)
+	return wait
+}
+
+// next returns how long it is to the first attempt, 0 when there is none to make.
+func (f setbacks) next(now time.Time) time.Duration {
+	var first time.Duration
+	for _, last := range f {
+		if wait := max(last.again.Sub(now), time.Nanosecond); first == 0 || wait < first {
+			first = wait
+		}
+	}
+	return first
 }
 
 // sawVolume publishes what was done with a volume.
@@ -136,6 +186,14 @@ func (s *session) sawVolume(name string, v vmistatus.Volume) {
 		next[name] = v
 		o.Volumes = next
 	})
+}
+
+// sawMounted publishes that the launcher's pod has a volume. Where that is known, a failure to attach it stands until
+// the next attempt has ended.
+func (s *session) sawMounted(t task) {
+	if last := s.observation().Volumes[t.name]; !last.Mounted || last.AttachPod != t.attachPod {
+		s.sawVolume(t.name, vmistatus.Volume{AttachPod: t.attachPod, Mounted: true})
+	}
 }
 
 func (s *session) plugOne(
@@ -169,7 +227,7 @@ func (s *session) plugVolume(
 		return v, err
 	}
 	v.Mounted = true
-	s.sawVolume(t.name, vmistatus.Volume{AttachPod: t.attachPod, Mounted: true})
+	s.sawMounted(t)
 	encoded, err := json.Marshal(vmi)
 	if err != nil {
 		return v, fmt.Errorf("encode VirtualMachineInstance: %w", err)

@@ -42,7 +42,8 @@ func (g *guest) askAgent(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if err := g.learn(ctx, conn); err != nil && !errors.Is(err, errLeaving) {
+		if err := g.learn(ctx, conn); err != nil && !errors.Is(err, errLeaving) &&
+			!errors.Is(err, hypervisor.ErrPaused) {
 			g.log.Warn("the guest agent does not answer", "err", err)
 		}
 	}

@@ -95,6 +95,31 @@ func TestMedium(t *testing.T) {
 	}
 }
 
+// A claim that another guest writes is named to the user, in words without a code.
+func TestLockedVolume(t *testing.T) {
+	l := begin(t)
+	if err := os.MkdirAll(filepath.Join(l.options.Disks.Hotplug, "data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.mustStart()
+	vmi := demo()
+	vmi.Spec.Volumes[0].PersistentVolumeClaim.Hotpluggable = true
+	encoded, err := json.Marshal(vmi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.memory.mu.Lock()
+	l.memory.attachErr = hypervisor.Diagnose(`Failed to get "write" lock`)
+	l.memory.mu.Unlock()
+	_, err = l.client.AttachVolume(t.Context(), &pb.AttachVolumeRequest{VmiJson: encoded, Volume: "data"})
+	const words = `volume "data": PersistentVolumeClaim pvc is in use by another virtual machine; stop that one, or ` +
+		`make the disk shareable in both`
+	if got := status.Convert(err); got.Code() != codes.FailedPrecondition || got.Message() != words {
+		t.Errorf("%s, want %s", got, words)
+	}
+	l.end(t)
+}
+
 // A disk with an I/O thread of its own gets one when it comes, which ends with it.
 func TestPluggedThread(t *testing.T) {
 	l := begin(t)

@@ -54,6 +54,8 @@ func agentStatus(err error) error {
 		return nil
 	case errors.Is(err, hypervisor.ErrNoDomain):
 		return status.Error(codes.FailedPrecondition, notHere)
+	case errors.Is(err, hypervisor.ErrPaused):
+		return status.Error(codes.FailedPrecondition, "the guest is paused; its agent answers when it goes on")
 	case errors.Is(err, hypervisor.ErrNoAgent):
 		return status.Error(codes.FailedPrecondition, err.Error()+"; is qemu-guest-agent running in the guest?")
 	case errors.Is(err, hypervisor.ErrTooLarge):
@@ -204,8 +206,12 @@ func (s *service) succeed(ctx context.Context, command ...string) error {
 	return nil
 }
 
+// goesOn is the error about a program in a guest that has moved.
+const goesOn = movedAway + ", where the command goes on; its output and how it ends are lost, so look into the guest " +
+	"before you run it again"
+
 // awaitProgram waits for a program's end. An agent that does not answer for a while is busy, or its guest is
-// paused.
+// paused, as at the end of a migration. A domain that is gone has ended or moved: the guest's end says which.
 func (s *service) awaitProgram(ctx context.Context, pid int64) (agent.ExecStatus, error) {
 	lastAnswer := time.Now()
 	for pause := pollFirst; ; pause = min(pause*3/2, pollMost) {
@@ -214,8 +220,7 @@ func (s *service) awaitProgram(ctx context.Context, pid int64) (agent.ExecStatus
 			return agent.ExecStatus{}, ctx.Err()
 		case <-s.guest.ended():
 			if s.guest.isElsewhere() {
-				return agent.ExecStatus{}, status.Error(codes.FailedPrecondition,
-					"the guest has moved to another node, where the command goes on")
+				return agent.ExecStatus{}, status.Error(codes.FailedPrecondition, goesOn)
 			}
 			return agent.ExecStatus{},
 				status.Error(codes.FailedPrecondition, "the guest has ended, and the command with it")
@@ -223,7 +228,8 @@ func (s *service) awaitProgram(ctx context.Context, pid int64) (agent.ExecStatus
 		}
 		ended, err := s.askProgram(ctx, pid)
 		switch {
-		case errors.Is(err, hypervisor.ErrNoAgent) && time.Since(lastAnswer) < silence:
+		case (errors.Is(err, hypervisor.ErrNoAgent) || errors.Is(err, hypervisor.ErrNoDomain)) &&
+			time.Since(lastAnswer) < silence:
 			continue
 		case errors.Is(err, hypervisor.ErrTooLarge):
 			return ended, status.Errorf(codes.ResourceExhausted,

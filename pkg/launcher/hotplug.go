@@ -100,7 +100,14 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 		target, err = d.Target.Dev, attachOn(ctx, conn, now, xml, thread)
 	}
 	if err != nil {
-		return "", errors.Join(startError(vmi, images, err), s.devices.drop(held))
+		var locked *hypervisor.LockedError
+		if errors.As(err, &locked) && locked.Path == "" {
+			locked.Path = source.Path
+		}
+		if left := s.devices.drop(held); left != nil {
+			s.options.Log.Warn("cannot let a device go", "device", held, "err", left)
+		}
+		return "", startError(vmi, images, err) // alone: the message of a joined status has its code in it
 	}
 	s.options.Log.Info("attached", "volume", req.Volume, "target", target, "took", time.Since(began))
 	s.guest.refresh(ctx, conn, false)

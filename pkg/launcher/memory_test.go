@@ -422,7 +422,12 @@ func (c *memoryConnection) SetLink(_ context.Context, alias string, up bool) err
 
 func (c *memoryConnection) Agent(_ context.Context, command string) (string, error) {
 	var reply func(string) (string, error)
-	if err := c.use(func(m *memory) error { reply = m.agent; return nil }); err != nil {
+	if err := c.use(func(m *memory) error {
+		if reply = m.agent; m.domain.Run == hypervisor.Paused {
+			return hypervisor.ErrPaused
+		}
+		return nil
+	}); err != nil {
 		return "", err
 	}
 	return reply(command)

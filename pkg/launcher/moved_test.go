@@ -2,8 +2,10 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -54,4 +56,41 @@ func TestRequestsOfMovedGuest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCommandOfMovedGuest: a command that runs while its guest moves is lost, not ended. The agent does not answer
+// while the guest is stopped for the target, and libvirt may say that the domain is gone before the migration is seen
+// to end.
+func TestCommandOfMovedGuest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails error
+		want  string
+	}{
+		"moved":  {want: goesOn},
+		"failed": {errors.New("the guest has crashed"), "the guest has ended, and the command with it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withGuest(t, func(t *testing.T, m *memory, g *guest) {
+				m.agent = func(string) (string, error) { return `{"return":{"exited":false}}`, nil }
+				ends := migrating(m)
+				mustCreate(t, g)
+				mustLeave(t, g, "a")
+				s := newService(t.Context(), Options{Log: g.log}, g, nil)
+				answer := make(chan error)
+				go func() {
+					_, err := s.awaitProgram(t.Context(), 1)
+					answer <- err
+				}()
+				m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Paused, "migration" })
+				time.Sleep(10 * time.Second) // of the bubble
+				if tc.fails != nil {
+					m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "crashed"})
+				}
+				ends <- outcome{err: tc.fails}
+				if got := status.Convert(<-answer).Message(); got != tc.want {
+					t.Errorf("%s, want %s", got, tc.want)
+				}
+			})
+		})
+	}
 }

@@ -239,10 +239,10 @@ func lockedMessage(
 			continue
 		}
 		if pvc := claims.Of(v); pvc != nil {
-			return fmt.Sprintf("volume %q: PersistentVolumeClaim %s is in use by another virtual machine; "+
+			return fmt.Sprintf("volume %q: PersistentVolumeClaim %s "+hotplug.InUse+" virtual machine; "+
 				"stop that one, or make the disk shareable in both", v.Name, pvc.ClaimName)
 		}
-		return fmt.Sprintf("volume %q: its image is in use by another process", v.Name)
+		return fmt.Sprintf("volume %q: its image "+hotplug.InUse+" process", v.Name)
 	}
 	return locked.Error()
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -259,4 +260,38 @@ func TestHotplug(t *testing.T) {
 	if err != nil || len(pods.Items) != 0 {
 		t.Errorf("%d attachment pods are left, %v", len(pods.Items), err)
 	}
+}
+
+// A claim that another guest writes is not plugged in: whoever waits for it learns whose it is, the status does not
+// alternate, and the volume comes once the claim is free.
+func TestHotplugOfHeldClaim(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
+	holder := c.create(t, newVM(ns, "holder", v1.RunStrategyAlways))
+	holder.waitLogin(t)
+	holder.virtctl(t, nil, "-n", ns, "addvolume", "holder", "--volume-name=data", "--wait", "--timeout=90s")
+	g := c.create(t, newVM(ns, "late", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+		vm.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: holder.vmi(t).Status.NodeName}
+	}))
+	g.waitLogin(t)
+	add := []string{"-n", ns, "addvolume", g.name, "--volume-name=data", "--wait", "--timeout=90s"}
+	if _, stderr, err := g.Virtctl(t.Context(), nil, add...); err == nil ||
+		!strings.Contains(stderr, "claim data is in use by holder") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+	stdout, stderr, err := g.Virtctl(t.Context(), nil, "-n", ns, "why", g.name)
+	if err == nil || !strings.Contains(stdout, `volume "data" is not attached`) {
+		t.Errorf("why: %v\n%s%s", err, stdout, stderr)
+	}
+	holder.virtctl(t, nil, "-n", ns, "removevolume", "holder", "--volume-name=data", "--wait", "--timeout=90s")
+	eventually(t, time.Minute, "the volume comes", func() string {
+		for _, s := range g.vmi(t).Status.VolumeStatus {
+			if s.Name == "data" && s.Phase == v1.VolumeReady {
+				return ""
+			}
+		}
+		return "it is not ready"
+	})
 }

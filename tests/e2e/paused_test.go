@@ -50,3 +50,17 @@ func TestStartPaused(t *testing.T) {
 		t.Errorf("unpausing a guest that runs: error %v, stderr %q", err, stderr)
 	}
 }
+
+// A snapshot of a guest that its user has paused is taken, and leaves it paused.
+func TestSnapshotOfPausedVM(t *testing.T) {
+	needSnapshots(t)
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	g := c.create(t, countingVM(t, ns, "paused"))
+	g.waitLogin(t)
+	g.virtctl(t, nil, "-n", ns, "pause", g.name, "--wait", "--timeout", "1m")
+	g.virtctl(t, nil, "-n", ns, "snapshot", "create", g.name, "one", "--partial", "--wait", "--timeout", "1m")
+	g.waitStatus(t, 10*time.Second, v1.VirtualMachineStatusPaused)
+	g.virtctl(t, nil, "-n", ns, "unpause", g.name, "--wait", "--timeout", "1m")
+}

@@ -18,7 +18,7 @@ const (
 	ReasonVolumeReady     = "VolumeReady"
 	ReasonVolumeMounted   = "VolumeMountedToPod"
 	ReasonVolumeUnMounted = "VolumeUnMountedFromPod"
-	ReasonAttachFailed    = "VolumeAttachFailed"
+	ReasonAttachFailed    = hotplug.ReasonAttachFailed
 	ReasonDetachFailed    = "VolumeDetachFailed"
 )
 

@@ -26,7 +26,7 @@ func Diagnose(message string) error {
 	if !lockFailed.MatchString(message) {
 		return nil
 	}
-	e := &LockedError{Path: "of a disk"}
+	e := &LockedError{}
 	if m := lockImage.FindStringSubmatch(message); m != nil {
 		e.Path = m[1]
 	}

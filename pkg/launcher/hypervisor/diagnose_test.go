@@ -17,7 +17,7 @@ func TestDiagnose(t *testing.T) {
 			"/claims/data/disk.img",
 		},
 		{"shared lock", "Failed to get shared \"write\" lock\nIs another process using the image [/a b]?", "/a b"},
-		{"consistent read", "Failed to get \"consistent read\" lock", "of a disk"},
+		{"consistent read", "Failed to get \"consistent read\" lock", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var locked *LockedError

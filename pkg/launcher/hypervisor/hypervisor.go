@@ -63,7 +63,8 @@ type Connection interface {
 	// Screenshot writes a PNG of the guest's first screen; ErrNoScreen when it has none.
 	Screenshot(ctx context.Context, w io.Writer) error
 	// Agent sends one command (JSON) to the guest agent and gives its reply. The agent has until ctx's
-	// deadline, in whole seconds, or else 5 s. Errors: ErrNoAgent, *AgentError, ErrTooLarge.
+	// deadline, in whole seconds, or else 5 s. Errors: ErrNoAgent, ErrPaused, *AgentError,
+	// ErrTooLarge.
 	Agent(ctx context.Context, command string) (string, error)
 	// Migrate moves the domain to another daemon and returns when it is there (the event End says so, too, with
 	// Outcome Moved) or the migration has failed; it does not end with ctx, but by AbortMigration.
@@ -241,6 +242,9 @@ var ErrInvalid = errors.New("invalid domain")
 // ErrNoAgent means that no guest agent answers: there is none, or it or its guest is busy.
 var ErrNoAgent = errors.New("the guest agent does not answer")
 
+// ErrPaused is an ErrNoAgent of a guest that is paused, by a user or at the end of a migration from here.
+var ErrPaused = fmt.Errorf("%w: the guest is paused", ErrNoAgent)
+
 // MaxAgentCommand is the largest command that libvirt gets through to an agent, bytes. It would carry 4 MiB, but begins
 // anew where the agent's channel, a unix socket, is full in the middle of one (qemuAgentIOWrite loses count of what
 // safewrite has written before EAGAIN), so all of a command must fit the socket's buffer.
@@ -257,10 +261,13 @@ func (e *AgentError) Error() string { return e.Message }
 
 // LockedError means that another process, perhaps another guest, uses a disk image.
 type LockedError struct {
-	// Path is the image.
+	// Path is the image; empty where QEMU does not name it, as of a disk that is plugged in.
 	Path string
 }
 
 func (e *LockedError) Error() string {
+	if e.Path == "" {
+		return "the image of a disk is in use by another process"
+	}
 	return fmt.Sprintf("the image %s is in use by another process", e.Path)
 }

@@ -21,6 +21,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
+const (
+	// ReasonAttachFailed is the reason in the status of a volume that could not be attached to the guest. It is tried
+	// again.
+	ReasonAttachFailed = "VolumeAttachFailed"
+	// InUse is in the message of one whose image another process, most likely another guest, has locked.
+	InUse = "is in use by another"
+)
+
 // Is reports whether a volume is plugged in while the guest runs rather than before it starts.
 func Is(volume *v1.Volume) bool {
 	source := claims.Of(volume)

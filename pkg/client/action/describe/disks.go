@@ -1,10 +1,13 @@
 package describe
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // Disk is one volume of a machine with the device that the guest sees it as, or a CD-ROM drive without a disc.
@@ -50,7 +53,7 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 		v := &spec.Volumes[i]
 		s := status[v.Name]
 		out = append(out, Disk{
-			Name: v.Name, Source: source(v), Device: devices[v.Name], Target: s.Target, Phase: string(s.Phase),
+			Name: v.Name, Source: source(v), Device: devices[v.Name], Target: s.Target, Phase: phase(&s),
 			Size: size(v, &s), Hotplug: s.HotplugVolume != nil || hotpluggable(v),
 		})
 	}
@@ -61,6 +64,14 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 		}
 	}
 	return out
+}
+
+// phase returns a volume's phase, with the reason where it does not get further.
+func phase(s *v1.VolumeStatus) string {
+	if s.Reason == hotplug.ReasonAttachFailed && s.Phase != v1.VolumeReady {
+		return fmt.Sprintf("%s (%s)", s.Phase, s.Reason)
+	}
+	return string(s.Phase)
 }
 
 func device(d *v1.Disk) string {

@@ -15,12 +15,15 @@ func TestDisks(t *testing.T) {
 		{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}},
 	}
 	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "held"},
 		{Name: "cd", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "iso", Hotpluggable: true}}},
 	}
 	vmi.Status.VolumeStatus = []v1.VolumeStatus{
+		{Name: "held", Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed"},
 		{Name: "cd", Phase: v1.VolumeReady, Target: "sdb", HotplugVolume: &v1.HotplugVolumeStatus{}},
 	}
 	want := []Disk{
+		{Name: "held", Source: "other", Phase: "MountedToPod (VolumeAttachFailed)"},
 		{Name: "cd", Source: "dataVolume iso", Device: "cdrom scsi", Target: "sdb", Phase: "Ready", Hotplug: true},
 		{Name: "bay", Source: "empty", Device: "cdrom sata"},
 	}

@@ -103,11 +103,7 @@ func usersOf(ctx context.Context, api Reader, namespace string) (map[string][]st
 		return nil, err
 	}
 	err = pages(ctx, api, group, namespace, client.VMIs, func(vmi *v1.VirtualMachineInstance) {
-		name := vmi.Name
-		if owner := metav1.GetControllerOfNoCopy(vmi); owner == nil || owner.Kind != "VirtualMachine" {
-			name = "vmi/" + name
-		}
-		note(name, vmi.Spec.Volumes)
+		note(machineName(vmi), vmi.Spec.Volumes)
 	})
 	for _, names := range out {
 		slices.Sort(names)

@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	volumes "github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
@@ -39,6 +40,7 @@ func (e *explanation) volumes() {
 			e.claim(spec.Volumes[i].Name, name, spec.Volumes[i].DataVolume != nil)
 		}
 	}
+	e.unattached()
 	e.references()
 	if count == 0 {
 		return
@@ -104,6 +106,31 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 			"restore it from a backup and name the new claim in the VM")
 	case found.Status.Phase == corev1.ClaimPending:
 		e.pendingClaim(volume, found)
+	}
+}
+
+// unattached explains a volume that was to be plugged into the guest and could not be.
+func (e *explanation) unattached() {
+	if e.VMI == nil {
+		return
+	}
+	for i := range e.VMI.Spec.Volumes {
+		name, claim := e.VMI.Spec.Volumes[i].Name, ClaimName(&e.VMI.Spec.Volumes[i])
+		status := volumes.Unattached(e.VMI, name)
+		if status == nil {
+			continue
+		}
+		message := fmt.Sprintf("volume %q is not attached: %s", name, volumes.Said(name, status.Message))
+		fixes := []string{"virtctl removevolume " + e.Name + e.flag() + " --volume-name " + name}
+		if others := e.Holders[claim]; len(others) > 0 {
+			message += fmt.Sprintf("; claim %s is in use by %s", claim, strings.Join(others, ", "))
+			stop := "virtctl stop "
+			if strings.HasPrefix(others[0], "vmi/") {
+				stop = "kubectl delete "
+			}
+			fixes = slices.Insert(fixes, 0, stop+others[0]+e.flag())
+		}
+		e.add(rankVolume, LayerVolumes, "pvc/"+claim, Broken, status.Reason, message, fixes...)
 	}
 }
 

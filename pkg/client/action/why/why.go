@@ -42,6 +42,8 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Claims are by name; nil for one that does not exist.
 	Claims map[string]*corev1.PersistentVolumeClaim
+	// Holders are by claim the other instances that have it, for a volume that could not be attached.
+	Holders map[string][]string
 	// DataVolumes are those that volumes name, by name; nil for one that does not exist.
 	DataVolumes map[string]*cdiv1.DataVolume
 	// StorageClasses are all of the cluster, nil when they could not be read.

@@ -349,6 +349,17 @@ func TestSituations(t *testing.T) {
 			"virtctl why snapshot/dmeo -n default",
 		},
 		{
+			"a claim of another guest", withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) {
+				f.Holders = map[string][]string{"data": {"web"}}
+				f.VMI.Status.VolumeStatus = []v1.VolumeStatus{{
+					Name: "data", Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed",
+					Message: `volume "data": PersistentVolumeClaim data is in use by another virtual machine`,
+				}}
+			}), "VolumeAttachFailed", Broken, LayerVolumes,
+			`volume "data" is not attached: PersistentVolumeClaim data is in use by another virtual machine; ` +
+				`claim data is in use by web`, "virtctl stop web -n default",
+		},
+		{
 			"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }),
 			"ComponentMissing", Broken, LayerStack, "virt-controller does not run at all", "virtctl install",
 		},

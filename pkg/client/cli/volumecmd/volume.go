@@ -139,7 +139,7 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Request.Instance, err = o.ofInstance(ctx, c, t); err != nil {
 		return err
 	}
-	verb, request, condition := lifecycle.AddVolume, volume.Add, volume.Plugged(o.Request.Name())
+	verb, request, condition := lifecycle.AddVolume, volume.Add, volume.PluggedOrHeld(ctx, c, o.Request.Name())
 	if o.Remove {
 		verb, request, condition = lifecycle.RemoveVolume, volume.Remove, volume.Unplugged(o.Request.Volume)
 	}

@@ -319,7 +319,7 @@ func (c *connection) Agent(ctx context.Context, command string) (string, error) 
 	err := c.with(func(d *libvirt.Domain) error {
 		var err error
 		reply, err = d.QemuAgentCommand(command, timeout, 0)
-		return agentError(err)
+		return agentError(err, d.GetState)
 	})
 	return reply, err
 }

@@ -40,8 +40,9 @@ func translate(err error) error {
 // the command's name.
 const refusedByAgent = "unable to execute QEMU agent command '"
 
-// agentError turns the errors of a command for the guest agent into those that a launcher acts on.
-func agentError(err error) error {
+// agentError turns the errors of a command for the guest agent into those that a launcher acts on. libvirt asks no
+// agent of a domain that is paused, in the words that it has for one that is gone, too: state returns which it is.
+func agentError(err error, state func() (libvirt.DomainState, int, error)) error {
 	var e libvirt.Error
 	if !errors.As(err, &e) {
 		return err
@@ -55,7 +56,7 @@ func agentError(err error) error {
 		return hypervisor.ErrNoDomain
 	case libvirt.ERR_OPERATION_INVALID:
 		if strings.Contains(e.Message, "domain is not running") {
-			return hypervisor.ErrNoDomain
+			return notAsked(state())
 		}
 	case libvirt.ERR_AGENT_COMMAND_FAILED:
 		return &hypervisor.AgentError{Message: hypervisor.Message(e.Message)}
@@ -67,6 +68,17 @@ func agentError(err error) error {
 		return fmt.Errorf("%w: %s", hypervisor.ErrTooLarge, hypervisor.Message(e.Message))
 	}
 	return err
+}
+
+// notAsked returns why libvirt has not asked the agent of a domain whose state, asked for afterwards, is this.
+func notAsked(state libvirt.DomainState, _ int, err error) error {
+	switch {
+	case err != nil:
+		return translate(err)
+	case state == libvirt.DOMAIN_SHUTDOWN, state == libvirt.DOMAIN_SHUTOFF, state == libvirt.DOMAIN_CRASHED:
+		return hypervisor.ErrNoDomain
+	}
+	return hypervisor.ErrPaused // one that runs has been resumed meanwhile
 }
 
 // lifecycle turns libvirt's event into ours: the end of the domain, or something changed.

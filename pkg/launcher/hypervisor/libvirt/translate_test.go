@@ -49,14 +49,30 @@ func TestAgentError(t *testing.T) {
 		Message: "internal error: unable to execute QEMU agent command 'guest-exec': Guest agent command failed",
 	}
 	var agent *hypervisor.AgentError
-	if err := agentError(refused); !errors.As(err, &agent) || agent.Message != "Guest agent command failed" {
+	gone := func() (libvirt.DomainState, int, error) {
+		return libvirt.DOMAIN_NOSTATE, 0, libvirt.Error{Code: libvirt.ERR_NO_DOMAIN}
+	}
+	if err := agentError(refused, gone); !errors.As(err, &agent) || agent.Message != "Guest agent command failed" {
 		t.Errorf("refused by the agent: %v", err)
 	}
 	off := libvirt.Error{
 		Code: libvirt.ERR_OPERATION_INVALID, Message: "Requested operation is not valid: domain is not running",
 	}
-	if err := agentError(off); !errors.Is(err, hypervisor.ErrNoDomain) {
-		t.Errorf("a guest that is off: %v", err)
+	if err := agentError(off, gone); !errors.Is(err, hypervisor.ErrNoDomain) {
+		t.Errorf("a guest that is gone: %v", err)
+	}
+	for state, want := range map[libvirt.DomainState]error{
+		libvirt.DOMAIN_PAUSED:      hypervisor.ErrPaused,
+		libvirt.DOMAIN_PMSUSPENDED: hypervisor.ErrPaused,
+		libvirt.DOMAIN_RUNNING:     hypervisor.ErrPaused, // until just now
+		libvirt.DOMAIN_SHUTDOWN:    hypervisor.ErrNoDomain,
+		libvirt.DOMAIN_SHUTOFF:     hypervisor.ErrNoDomain,
+		libvirt.DOMAIN_CRASHED:     hypervisor.ErrNoDomain,
+	} {
+		err := agentError(off, func() (libvirt.DomainState, int, error) { return state, 0, nil })
+		if !errors.Is(err, want) || errors.Is(err, hypervisor.ErrNoAgent) != (want == hypervisor.ErrPaused) {
+			t.Errorf("state %d: %v, want %v", state, err, want)
+		}
 	}
 	for code, want := range map[libvirt.ErrorNumber]error{
 		libvirt.ERR_AGENT_UNRESPONSIVE:    hypervisor.ErrNoAgent,
@@ -64,11 +80,11 @@ func TestAgentError(t *testing.T) {
 		libvirt.ERR_AGENT_COMMAND_TIMEOUT: hypervisor.ErrNoAgent,
 		libvirt.ERR_RPC:                   hypervisor.ErrTooLarge,
 	} {
-		if err := agentError(libvirt.Error{Code: code, Message: "words"}); !errors.Is(err, want) {
+		if err := agentError(libvirt.Error{Code: code, Message: "words"}, gone); !errors.Is(err, want) {
 			t.Errorf("code %d: %v, want %v", code, err, want)
 		}
 	}
-	if err := agentError(io.EOF); !errors.Is(err, io.EOF) {
+	if err := agentError(io.EOF, gone); !errors.Is(err, io.EOF) {
 		t.Errorf("not libvirt's: %v", err)
 	}
 }

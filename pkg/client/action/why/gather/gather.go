@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
@@ -155,7 +156,9 @@ func (g *gathering) second(ctx context.Context) {
 	}
 	f.Claims, f.References = map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}
 	f.DataVolumes = map[string]*cdiv1.DataVolume{}
+	f.Holders = map[string][]string{}
 	g.volumes(reads, in)
+	g.holders(reads)
 	g.matchers(reads)
 	g.all(ctx, reads)
 }
@@ -231,6 +234,30 @@ func (g *gathering) volumes(reads map[string]func(context.Context) error, in str
 			reads[resource+" "+ref.Name] = func(ctx context.Context) error {
 				return g.exists(ctx, ref.Kind+"/"+ref.Name, in+resource+"/"+ref.Name)
 			}
+		}
+	}
+}
+
+// holders adds a read of the instances that have the claim of a volume which could not be attached.
+func (g *gathering) holders(reads map[string]func(context.Context) error) {
+	f := &g.facts
+	if f.VMI == nil {
+		return
+	}
+	for i := range f.VMI.Spec.Volumes {
+		claim := why.ClaimName(&f.VMI.Spec.Volumes[i])
+		if volume.Unattached(f.VMI, f.VMI.Spec.Volumes[i].Name) == nil {
+			continue
+		}
+		reads["virtualmachineinstances with "+claim] = func(ctx context.Context) error {
+			others, err := volume.Holders(ctx, g.client, f.VMI, claim)
+			if err != nil {
+				return err
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			f.Holders[claim] = others
+			return nil
 		}
 	}
 }
