@@ -37,8 +37,6 @@ var elsewhere = map[string]string{
 	"vmicontroller.HostModelSelector": live,
 	"resizecontroller.room":           live,
 	"resizecontroller.shrinks":        live,
-	"snapshotcontroller.usesAny":      live,
-	"exportcontroller.uses":           live,
 	"exportcontroller.isReady":        live,
 	"resizecontroller.wait":           live,
 	"resizecontroller.why":            live,

@@ -101,7 +101,8 @@ func TestNext(t *testing.T) {
 			View{Snapshot: begun, VM: vmLockedBy(""), Volumes: volumes}, "", "has no VolumeSnapshots", "InProgress",
 		},
 		"no class": {
-			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes}, "", "has no VolumeSnapshotClass",
+			View{Snapshot: begun, VM: vmLockedBy(""), Served: true, Volumes: volumes},
+			"", "has no VolumeSnapshotClass",
 			"InProgress",
 		},
 		"pods": {

@@ -480,19 +480,23 @@ func TestLook(t *testing.T) {
 	}{
 		"there": {Source{exports.KindVM, "v"}, nil, "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/v", false},
 		"missing": {
-			Source{exports.KindClaim, "c"}, apierrors.NewNotFound(resource, "c"),
+			Source{exports.KindClaim, "c"},
+			apierrors.NewNotFound(resource, "c"),
 			"/api/v1/namespaces/ns/persistentvolumeclaims/c", true,
 		},
 		"not to be read": {
-			Source{exports.KindVM, "v"}, apierrors.NewForbidden(resource, "v", errors.New("no")),
+			Source{exports.KindVM, "v"},
+			apierrors.NewForbidden(resource, "v", errors.New("no")),
 			"/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/v", false,
 		},
 		"no such kind": {
-			Source{exports.KindSnapshot, "s"}, unserved,
+			Source{exports.KindSnapshot, "s"},
+			unserved,
 			"/apis/snapshot.kubevirt.io/v1beta1/namespaces/ns/virtualmachinesnapshots/s", false,
 		},
 		"no answer": {
-			Source{exports.KindVM, "v"}, io.ErrUnexpectedEOF,
+			Source{exports.KindVM, "v"},
+			io.ErrUnexpectedEOF,
 			"/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/v", true,
 		},
 	} {

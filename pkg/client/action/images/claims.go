@@ -65,7 +65,7 @@ func (l *PulledList) DeepCopyObject() runtime.Object {
 	out := *l
 	out.Items = slices.Clone(l.Items)
 	for i := range out.Items {
-		l.Items[i].ObjectMeta.DeepCopyInto(&out.Items[i].ObjectMeta)
+		l.Items[i].DeepCopyInto(&out.Items[i].ObjectMeta)
 	}
 	return &out
 }

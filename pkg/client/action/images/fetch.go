@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"net/http"
 	"net/url"
@@ -217,7 +216,7 @@ func sumOf(file string, length int) (string, error) {
 		return "", err
 	}
 	defer in.Close()
-	var sum hash.Hash = sha256.New()
+	sum := sha256.New()
 	if length == sha512.Size {
 		sum = sha512.New()
 	}

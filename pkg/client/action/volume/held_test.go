@@ -33,19 +33,24 @@ func TestPluggedOrHeld(t *testing.T) {
 		holders   []string
 	}{
 		"held": {
-			v1.VolumeStatus{Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed", Message: inUse}, others, "",
-			false, []string{"web", "vmi/probe"},
+			v1.VolumeStatus{Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed", Message: inUse},
+			others, "",
+			false,
+			[]string{"web", "vmi/probe"},
 		},
 		"held by what may not be read": {
-			v1.VolumeStatus{Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed", Message: inUse}, others,
+			v1.VolumeStatus{Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed", Message: inUse},
+			others,
 			vmisPath, false, nil,
 		},
 		"held by nobody who is known": {
 			v1.VolumeStatus{Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed", Message: inUse},
-			map[string]string{vmisPath: `{items: []}`}, "", false, nil,
+			map[string]string{vmisPath: `{items: []}`},
+			"", false, nil,
 		},
 		"failed for another reason": {
-			v1.VolumeStatus{Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed", Message: "no room"}, others,
+			v1.VolumeStatus{Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed", Message: "no room"},
+			others,
 			"", false, nil,
 		},
 		"on its way": {v1.VolumeStatus{Phase: v1.HotplugVolumeMounted, Message: inUse}, others, "", false, nil},

@@ -124,11 +124,11 @@ func (e *explanation) unattached() {
 		fixes := []string{"virtctl removevolume " + e.Name + e.flag() + " --volume-name " + name}
 		if others := e.Holders[claim]; len(others) > 0 {
 			message += fmt.Sprintf("; claim %s is in use by %s", claim, strings.Join(others, ", "))
-			stop := "virtctl stop "
+			stop := "virtctl stop " + others[0] + e.flag()
 			if strings.HasPrefix(others[0], "vmi/") {
-				stop = "kubectl delete "
+				stop = "kubectl delete " + others[0] + e.flag()
 			}
-			fixes = slices.Insert(fixes, 0, stop+others[0]+e.flag())
+			fixes = slices.Insert(fixes, 0, stop)
 		}
 		e.add(rankVolume, LayerVolumes, "pvc/"+claim, Broken, status.Reason, message, fixes...)
 	}

@@ -88,10 +88,10 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 
 // complete has VMs, or with --from-snapshot snapshots.
 func complete(f *cli.Factory, o *Options) cobra.CompletionFunc {
-	machines, snapshots := completioncmd.VMs(f, 1), completioncmd.Snapshots(f, 1)
+	machines, cuts := completioncmd.VMs(f, 1), completioncmd.Snapshots(f, 1)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if o.FromSnapshot {
-			return snapshots(cmd, args, typed)
+			return cuts(cmd, args, typed)
 		}
 		return machines(cmd, args, typed)
 	}

@@ -70,7 +70,7 @@ func TestAgentError(t *testing.T) {
 		libvirt.DOMAIN_CRASHED:     hypervisor.ErrNoDomain,
 	} {
 		err := agentError(off, func() (libvirt.DomainState, int, error) { return state, 0, nil })
-		if !errors.Is(err, want) || errors.Is(err, hypervisor.ErrNoAgent) != (want == hypervisor.ErrPaused) {
+		if !errors.Is(err, want) || errors.Is(err, hypervisor.ErrNoAgent) != errors.Is(want, hypervisor.ErrPaused) {
 			t.Errorf("state %d: %v, want %v", state, err, want)
 		}
 	}
