@@ -49,12 +49,23 @@ func (g *guest) askAgent(ctx context.Context) {
 	}
 }
 
+// setFrozen records what the agent has answered to a freeze or a thaw: frozen or thawed.
+func (g *guest) setFrozen(status string) {
+	g.update(func(s *pb.GuestState) {
+		g.freezes++
+		s.FsfreezeStatus = status
+	})
+}
+
 // errLeaving is an agent that is not asked.
 var errLeaving = errors.New("the guest is moving to another node")
 
 // learn asks the agent everything. An agent that does not know a command (an old one, or one that is
 // forbidden to) leaves that part empty.
 func (g *guest) learn(ctx context.Context, conn hypervisor.Connection) error {
+	g.mu.Lock()
+	freezes := g.freezes
+	g.mu.Unlock()
 	report, err := agent.Ask(func(command string) (string, error) {
 		if g.leaving() {
 			return "", errLeaving
@@ -83,7 +94,9 @@ func (g *guest) learn(ctx context.Context, conn hypervisor.Connection) error {
 			return // it went away meanwhile
 		}
 		s.AgentVersion = report.Version
-		s.FsfreezeStatus = report.FreezeStatus
+		if g.freezes == freezes {
+			s.FsfreezeStatus = report.FreezeStatus
+		} // else the answer may be older than the freeze or the thaw
 		if report.FreezeStatus == frozen && osJSON == nil && interfacesJSON == nil {
 			return // the agent of a frozen guest refuses to say; what is known stays
 		}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -326,6 +327,40 @@ func (l *life) end(t *testing.T) {
 	if err := <-l.err; err != nil {
 		t.Error(err)
 	}
+}
+
+// What the agent has answered before a freeze is no news after it: a frozen guest would be let migrate.
+func TestOldAnswerAfterAFreeze(t *testing.T) {
+	m := newMemory()
+	g := newGuest(m.dial, "", slog.New(slog.DiscardHandler))
+	g.update(func(s *pb.GuestState) { s.AgentConnected = true })
+	agent := &fakeAgent{}
+	conn := frozenMeanwhile{agent: agent, guest: g}
+	if err := g.learn(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.snapshot().GetFsfreezeStatus(); got != frozen {
+		t.Errorf("after the freeze the guest is %q", got)
+	}
+	conn.guest = nil
+	if err := g.learn(t.Context(), conn); err != nil || g.snapshot().GetFsfreezeStatus() != thawed {
+		t.Errorf("asked again, it is %q, %v", g.snapshot().GetFsfreezeStatus(), err)
+	}
+}
+
+// frozenMeanwhile is a guest, unless it is nil, that is frozen as soon as its agent has said that it is not.
+type frozenMeanwhile struct {
+	hypervisor.Connection
+	agent *fakeAgent
+	guest *guest
+}
+
+func (f frozenMeanwhile) Agent(_ context.Context, command string) (string, error) {
+	reply, err := f.agent.reply(command)
+	if f.guest != nil && strings.Contains(command, "guest-fsfreeze-status") {
+		f.guest.setFrozen(frozen)
+	}
+	return reply, err
 }
 
 func TestFreeze(t *testing.T) {

@@ -139,7 +139,7 @@ func (f *freezer) thaw(ctx context.Context, conn hypervisor.Connection) error {
 	_, err := conn.Agent(ctx, agent.Command("guest-fsfreeze-thaw", nil))
 	if err == nil {
 		f.frozen.Store(false)
-		f.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = thawed })
+		f.guest.setFrozen(thawed)
 	}
 	f.guest.wakeAgent()
 	return err
@@ -267,7 +267,7 @@ func (s *service) freezeByAgent(ctx context.Context, hurry bool) error {
 		}
 		s.freezer.frozen.Store(true)
 	}
-	s.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = frozen })
+	s.guest.setFrozen(frozen)
 	return nil
 }
 

@@ -63,6 +63,8 @@ type guest struct {
 	postCopyError string
 	// moves has the migration to make.
 	moves chan move
+	// freezes counts the freezes and thaws that the agent has answered.
+	freezes int
 	// held says that a freeze has paused the guest, and is to resume it.
 	held bool
 	// pauses counts the times that a freeze has paused it.
