@@ -3,7 +3,6 @@ package exportcontroller
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -11,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/export/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/helperpods"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
@@ -72,11 +71,6 @@ func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts F
 			}},
 			PeriodSeconds: 1, FailureThreshold: 10, TimeoutSeconds: 5,
 		},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			ReadOnlyRootFilesystem:   new(true),
-		},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 	mounted := []corev1.Volume{secretVolume(volumeCert, facts.Identity), secretVolume(volumeToken, facts.Token)}
@@ -109,34 +103,14 @@ func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts F
 			EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(1<<20, resource.BinarySI)},
 		}})
 	}
-	selector := map[string]string{}
-	maps.Copy(selector, facts.Config.NodeSelectors)
-	selector[v1.NodeSchedulable] = "true" // where virt-launcher's image is
 	labels := unreserved(export.Labels)
 	labels[names.LabelComponent], labels[serviceLabel] = names.VirtExport, labelOf(export)
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: exports.Name(export.Name), Namespace: export.Namespace, Labels: labels,
-			Annotations: unreserved(export.Annotations), OwnerReferences: []metav1.OwnerReference{owner(export)},
-		},
-		Spec: corev1.PodSpec{
-			RestartPolicy:                 corev1.RestartPolicyOnFailure,
-			TerminationGracePeriodSeconds: new(int64(grace)),
-			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false),
-			NodeSelector:                  selector,
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsUser:           new(int64(names.User)),
-				RunAsGroup:          new(int64(names.Group)),
-				RunAsNonRoot:        new(true),
-				FSGroup:             new(int64(names.Group)),
-				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-			Containers: []corev1.Container{server},
-			Volumes:    mounted,
-		},
-	}
+	pod := helperpods.Restricted(metav1.ObjectMeta{
+		Name: exports.Name(export.Name), Namespace: export.Namespace, Labels: labels,
+		Annotations: unreserved(export.Annotations), OwnerReferences: []metav1.OwnerReference{owner(export)},
+	}, server, mounted, facts.Config.NodeSelectors, grace)
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	return pod
 }
 
 func labelOf(export *v1beta1.VirtualMachineExport) string {

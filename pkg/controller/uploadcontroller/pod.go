@@ -2,15 +2,14 @@ package uploadcontroller
 
 import (
 	"cmp"
-	"maps"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/helperpods"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
@@ -66,11 +65,6 @@ func Pod(claim *corev1.PersistentVolumeClaim, request *uploads.Request, facts Fa
 		},
 		Resources:    resources,
 		VolumeMounts: []corev1.VolumeMount{{Name: names.VolumeRun, MountPath: names.RunDir}},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			ReadOnlyRootFilesystem:   new(true),
-		},
 	}
 	if request.Format != "" {
 		container.Args = append(container.Args, "--format="+string(request.Format))
@@ -99,34 +93,13 @@ func Pod(claim *corev1.PersistentVolumeClaim, request *uploads.Request, facts Fa
 		container.VolumeMounts = append(container.VolumeMounts,
 			corev1.VolumeMount{Name: volumeClaim, MountPath: names.UploadDir})
 	}
-	selector := map[string]string{}
-	maps.Copy(selector, facts.Config.NodeSelectors)
-	selector[v1.NodeSchedulable] = "true" // where a virt-handler runs
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: uploads.PodName(claim.UID, request.ID), Namespace: claim.Namespace,
-			Labels: map[string]string{names.LabelComponent: names.VirtUpload},
-			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(claim, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")),
-			},
+	pod := helperpods.Restricted(metav1.ObjectMeta{
+		Name: uploads.PodName(claim.UID, request.ID), Namespace: claim.Namespace,
+		Labels: map[string]string{names.LabelComponent: names.VirtUpload},
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(claim, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")),
 		},
-		Spec: corev1.PodSpec{
-			RestartPolicy:                 corev1.RestartPolicyNever,
-			ActiveDeadlineSeconds:         new(int64(lifetime)),
-			TerminationGracePeriodSeconds: new(int64(grace)),
-			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false),
-			NodeSelector:                  selector,
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsUser:           new(int64(names.User)),
-				RunAsGroup:          new(int64(names.Group)),
-				RunAsNonRoot:        new(true),
-				FSGroup:             new(int64(names.Group)),
-				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-			Containers: []corev1.Container{container},
-			Volumes:    volumes,
-		},
-	}
+	}, container, volumes, facts.Config.NodeSelectors, grace)
+	pod.Spec.RestartPolicy, pod.Spec.ActiveDeadlineSeconds = corev1.RestartPolicyNever, new(int64(lifetime))
+	return pod
 }
