@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -107,6 +108,19 @@ func PatchStatus[T any](ctx context.Context, w *Writes, object client.Object, st
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
+	return nil
+}
+
+// PatchStatusRecorded is PatchStatus, and records that a state began or ended with it, as RecordChange does.
+func PatchStatusRecorded[T any](
+	ctx context.Context, w *Writes, recorder record.EventRecorder, object client.Object, status *T, want T,
+	holds func(*T) bool, events [2]Event,
+) error {
+	was, is := holds(status), holds(&want)
+	if err := PatchStatus(ctx, w, object, status, want); err != nil {
+		return err
+	}
+	RecordChange(recorder, object, was, is, events)
 	return nil
 }
 

@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/export/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
@@ -248,25 +246,13 @@ func (r *Reconciler) lookAtBackup(ctx context.Context, view *View, backup *snaps
 	return nil
 }
 
-// reader reads past the cache what a VM refers to.
-type reader struct{ client.Reader }
-
-// Read implements instancetype.Reader.
-func (r reader) Read(ctx context.Context, namespace, name string, into runtime.Object) error {
-	object, ok := into.(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no object", into)
-	}
-	return r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
-}
-
 // expand writes the VM's instance type and preference into its template: another cluster has others. What they are
 // cannot always be found any more; the VM keeps its references then.
 func (r *Reconciler) expand(ctx context.Context, view *View) error {
 	if view.VM.Spec.Instancetype == nil && view.VM.Spec.Preference == nil {
 		return nil
 	}
-	resolved, err := instancetype.Resolve(ctx, reader{r.Live}, view.VM)
+	resolved, err := instancetype.Resolve(ctx, frame.Reader{Reader: r.Live}, view.VM)
 	var missing *instancetype.NotFoundError
 	switch {
 	case errors.As(err, &missing):

@@ -15,7 +15,6 @@ import (
 	"kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/batch"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/canonical"
@@ -69,12 +68,12 @@ func (r *Reconciler) act(ctx context.Context, view View, step *Step) outcome {
 	var err error
 	out.made, err = r.create(ctx, view.Pool, step)
 	out.add(ReasonFailedScaleOut, err)
-	out.add(ReasonFailedUpdate, batch.SlowStart(len(step.Update),
+	out.add(ReasonFailedUpdate, frame.SlowStart(len(step.Update),
 		func(i int) error { return r.change(ctx, view.Pool, step.Update[i]) }))
 	out.add(ReasonFailedUpdate,
-		batch.SlowStart(len(step.Restart), func(i int) error { return r.restart(ctx, view.Pool, step.Restart[i]) }))
+		frame.SlowStart(len(step.Restart), func(i int) error { return r.restart(ctx, view.Pool, step.Restart[i]) }))
 	out.add(ReasonFailedUpdate,
-		batch.SlowStart(len(step.Relabel), func(i int) error { return r.relabel(ctx, step.Relabel[i]) }))
+		frame.SlowStart(len(step.Relabel), func(i int) error { return r.relabel(ctx, step.Relabel[i]) }))
 	out.add(ReasonFailedPruning, r.prune(ctx, view, step.Prune))
 	return out
 }
@@ -104,7 +103,7 @@ func (r *Reconciler) scaleIn(ctx context.Context, p *v1beta1.VirtualMachinePool,
 	if !step.Preserve {
 		return r.remove(ctx, p, step.Delete, says)
 	}
-	return batch.SlowStart(len(step.Delete), func(i int) error {
+	return frame.SlowStart(len(step.Delete), func(i int) error {
 		machine := step.Delete[i]
 		for _, disk := range step.Keep[machine.UID] {
 			if err := r.disown(ctx, disk, machine.UID); client.IgnoreNotFound(err) != nil {
@@ -120,7 +119,7 @@ func (r *Reconciler) scaleIn(ctx context.Context, p *v1beta1.VirtualMachinePool,
 func (r *Reconciler) remove(
 	ctx context.Context, p *v1beta1.VirtualMachinePool, machines []*v1.VirtualMachine, says string,
 ) error {
-	return batch.SlowStart(len(machines), func(i int) error {
+	return frame.SlowStart(len(machines), func(i int) error {
 		if len(machines[i].Spec.DataVolumeTemplates) > 0 {
 			return r.delete(ctx, p, machines[i], says, client.PropagationPolicy(metav1.DeletePropagationForeground))
 		}
@@ -151,7 +150,7 @@ func (r *Reconciler) create(
 ) (made []*v1.VirtualMachine, err error) {
 	template := pools.TemplateOf(p)
 	results := make([]*v1.VirtualMachine, len(step.Create))
-	err = batch.SlowStart(len(step.Create), func(i int) error {
+	err = frame.SlowStart(len(step.Create), func(i int) error {
 		machine := pools.Machine(p, template, step.Create[i], step.Revision)
 		if err := r.writes.CreateCounted(ctx, p, machine, r.Now()); err != nil {
 			if apierrors.IsAlreadyExists(err) {

@@ -262,13 +262,11 @@ func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 func (r *Reconciler) writeStatus(
 	ctx context.Context, p *v1beta1.VirtualMachinePool, status v1beta1.VirtualMachinePoolStatus,
 ) error {
-	const paused = v1beta1.VirtualMachinePoolReplicaPaused
-	was, is := conditions.True(p.Status.Conditions, paused), conditions.True(status.Conditions, paused)
-	if err := frame.PatchStatus(ctx, r.writes, p, &p.Status, status); err != nil {
-		return err
-	}
-	frame.RecordChange(r.Recorder, p, was, is, [2]frame.Event{
+	return frame.PatchStatusRecorded(ctx, r.writes, r.Recorder, p, &p.Status, status, paused, [2]frame.Event{
 		{Reason: ReasonPaused, Message: "Pool is paused"}, {Reason: ReasonResumed, Message: "Pool is unpaused"},
 	})
-	return nil
+}
+
+func paused(s *v1beta1.VirtualMachinePoolStatus) bool {
+	return conditions.True(s.Conditions, v1beta1.VirtualMachinePoolReplicaPaused)
 }

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/virtkit/virtkit/pkg/controller/batch"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
@@ -172,7 +171,7 @@ func (r *Reconciler) claim(ctx context.Context, set *v1.VirtualMachineInstanceRe
 func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step Step) outcome {
 	var out outcome
 	results := make([]*v1.VirtualMachineInstance, step.Create)
-	err := batch.SlowStart(step.Create, func(i int) error {
+	err := frame.SlowStart(step.Create, func(i int) error {
 		instance := Instance(set)
 		if err := r.writes.CreateCounted(ctx, set, instance, r.Now()); err != nil {
 			return err
@@ -197,7 +196,7 @@ func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceRepl
 func (r *Reconciler) remove(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance,
 ) error {
-	return batch.SlowStart(len(vmis), func(i int) error {
+	return frame.SlowStart(len(vmis), func(i int) error {
 		instance := vmis[i]
 		deleted, err := r.writes.Delete(ctx, instance)
 		if err != nil {
@@ -217,13 +216,11 @@ func (r *Reconciler) remove(
 func (r *Reconciler) writeStatus(
 	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus,
 ) error {
-	const paused = v1.VirtualMachineInstanceReplicaSetReplicaPaused
-	was, is := conditions.True(set.Status.Conditions, paused), conditions.True(status.Conditions, paused)
-	if err := frame.PatchStatus(ctx, r.writes, set, &set.Status, status); err != nil {
-		return err
-	}
-	frame.RecordChange(r.Recorder, set, was, is, [2]frame.Event{
+	return frame.PatchStatusRecorded(ctx, r.writes, r.Recorder, set, &set.Status, status, paused, [2]frame.Event{
 		{Reason: eventPaused, Message: "Paused"}, {Reason: eventResumed, Message: "Resumed"},
 	})
-	return nil
+}
+
+func paused(s *v1.VirtualMachineInstanceReplicaSetStatus) bool {
+	return conditions.True(s.Conditions, v1.VirtualMachineInstanceReplicaSetReplicaPaused)
 }

@@ -3,15 +3,12 @@ package vmcontroller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -26,19 +23,6 @@ const (
 
 // retryMissing is the delay before the next look at a VM that refers to a missing object, which nothing watches for.
 const retryMissing = 10 * time.Second
-
-// liveReader reads past the cache: what VMs refer to is read when a VM is made and when it starts, and is not
-// worth keeping.
-type liveReader struct{ client.Reader }
-
-// Read implements instancetype.Reader.
-func (r liveReader) Read(ctx context.Context, namespace, name string, into runtime.Object) error {
-	object, ok := into.(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no object", into)
-	}
-	return r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
-}
 
 // refers reports whether the VM's template is not all there is.
 func refers(vm *v1.VirtualMachine) bool {
@@ -146,7 +130,7 @@ func (r *Reconciler) lookAtReferences(ctx context.Context, view *View) error {
 	if !needed(*view) {
 		return nil
 	}
-	resolved, err := instancetype.Resolve(ctx, liveReader{r.Live}, view.VM)
+	resolved, err := instancetype.Resolve(ctx, frame.Reader{Reader: r.Live}, view.VM)
 	if errors.As(err, &view.Missing) {
 		return nil
 	}
