@@ -22,6 +22,7 @@ require (
 	github.com/klauspost/compress v1.19.2
 	github.com/kubernetes-csi/external-snapshotter/client/v8 v8.7.0
 	github.com/liggitt/tabwriter v0.0.0-20181228230101-89fcab3d43de
+	github.com/mibk/dupl v1.1.0
 	github.com/muesli/cancelreader v0.2.2
 	github.com/pkg/sftp v1.13.10
 	github.com/prometheus/client_golang v1.24.0

@@ -1,0 +1,123 @@
+package arch
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mibk/dupl/job"
+	"github.com/mibk/dupl/syntax"
+)
+
+// No code stands twice: no two files have pieces whose syntax trees are alike and have so many nodes, whatever their
+// names are. A rule that stands twice becomes a function of pkg/vm, a piece of a reconciler one of pkg/frame. Commands
+// of virtctl may look more alike: each declares its flags. pkg/vm/surface has tables of fields.
+func TestClones(t *testing.T) {
+	services := []string{
+		"pkg/controller", "pkg/virtapi", "pkg/handler", "pkg/launcher", "pkg/vm", "pkg/frame", "pkg/exporter",
+		"pkg/uploader",
+	}
+	for _, test := range []struct {
+		roots []string
+		nodes int
+	}{
+		{services, 80},
+		{[]string{"pkg", "cmd/virtctl", "cmd/virt-server"}, 100},
+	} {
+		var files []string
+		for _, dir := range test.roots {
+			files = append(files, compared(t, filepath.Join("../..", dir))...)
+		}
+		if len(files) < 100 {
+			t.Fatalf("only %d files are compared", len(files))
+		}
+		for _, clone := range clones(files, test.nodes) {
+			t.Errorf("alike by %d nodes or more: %s", test.nodes, clone)
+		}
+	}
+}
+
+// The detector finds what is renamed, and not what is shorter.
+func TestClonesAreFound(t *testing.T) {
+	dir := t.TempDir()
+	piece := func(name, x string) string {
+		path := filepath.Join(dir, name)
+		var body strings.Builder
+		for i := range 8 {
+			fmt.Fprintf(&body, "\tif %s[%d] > %d {\n\t\treturn %s[%d] + %d, nil\n\t}\n", x, i, i, x, i, i)
+		}
+		text := "package a\n\nfunc " + x + "s(" + x + " []int) (int, error) {\n" + body.String() +
+			"\treturn 0, nil\n}\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	files := []string{piece("a.go", "first"), piece("b.go", "second")}
+	if found := clones(files, 75); len(found) != 1 {
+		t.Errorf("found %q", found)
+	}
+	if found := clones(files, 1000); len(found) != 0 {
+		t.Errorf("found %q", found)
+	}
+}
+
+// compared are the Go files below a directory, without tests, generated ones and pkg/vm/surface.
+func compared(t *testing.T, root string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || strings.HasSuffix(path, "pkg/vm/surface")):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") &&
+			!strings.HasSuffix(path, ".pb.go"):
+			out = append(out, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// clones are the groups of pieces in different files that are alike.
+func clones(files []string, nodes int) []string {
+	feed := make(chan string)
+	go func() {
+		defer close(feed)
+		for _, file := range files {
+			feed <- file
+		}
+	}()
+	tree, data, done := job.BuildTree(job.Parse(feed))
+	<-done
+	tree.Update(&syntax.Node{Type: -1}) // its end
+	groups := map[string][]string{}
+	for match := range tree.FindDuplOver(nodes) {
+		alike := syntax.FindSyntaxUnits(*data, match, nodes)
+		for _, piece := range alike.Frags {
+			at := fmt.Sprintf("%s:#%d", strings.TrimPrefix(piece[0].Filename, "../../"), piece[0].Pos)
+			if !slices.Contains(groups[alike.Hash], at) {
+				groups[alike.Hash] = append(groups[alike.Hash], at)
+			}
+		}
+	}
+	var out []string
+	for _, pieces := range groups {
+		slices.Sort(pieces)
+		first, _, _ := strings.Cut(pieces[0], ":")
+		if slices.ContainsFunc(pieces, func(p string) bool { return !strings.HasPrefix(p, first+":") }) {
+			out = append(out, strings.Join(pieces, ", "))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
