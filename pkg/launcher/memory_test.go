@@ -115,6 +115,15 @@ func (m *memory) end(end hypervisor.End) {
 	m.endLocked(end)
 }
 
+// endAny ends the domain if there is one.
+func (m *memory) endAny() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.domain != nil {
+		m.endLocked(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"})
+	}
+}
+
 func (m *memory) endLocked(end hypervisor.End) {
 	m.domain = nil
 	m.notify(hypervisor.Event{End: &end})

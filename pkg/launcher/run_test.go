@@ -88,7 +88,21 @@ func begin(t *testing.T) *life {
 	l.options.Connect = func(ctx context.Context, _ string) (hypervisor.Connection, error) { return l.memory.dial(ctx) }
 	ctx, cancel := context.WithCancel(t.Context())
 	l.sigterm = cancel
-	go func() { l.err <- Run(ctx, l.options) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.err <- Run(ctx, l.options)
+	}()
+	t.Cleanup(func() {
+		// Each launcher waits for any child of the process: one that is left would take another's.
+		cancel()
+		l.memory.endAny()
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			t.Error("the launcher does not end")
+		}
+	})
 	socket := filepath.Join(l.options.RunDir, names.SocketLauncher)
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		// The socket has its name before it is listened at.

@@ -130,6 +130,10 @@ func removeOwn(o *RemoveOptions) error {
 	if o.Output.Given() {
 		return o.Output.Print(gone, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "image %s removed from %s%s\n", ref, path, o.DryRun.Suffix())
+	dry := cli.DryRunNone
+	if o.DryRun != cli.DryRunNone {
+		dry = cli.DryRunClient // no server is asked
+	}
+	_, err = fmt.Fprintf(o.Factory.IO.Out, "image %s removed from %s%s\n", ref, path, dry.Suffix())
 	return err
 }
