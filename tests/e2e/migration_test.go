@@ -65,9 +65,14 @@ func (g *guest) waitMigration(t *testing.T, m *v1.VirtualMachineInstanceMigratio
 	want v1.VirtualMachineInstanceMigrationPhase,
 ) {
 	t.Helper()
+	target, stop := g.followTarget(t, m)
+	defer stop()
 	eventually(t, 90*time.Second, "migration "+m.Name+" is "+string(want), func() string {
 		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err.Error()
+		}
+		if m.Status.Phase == v1.MigrationFailed {
+			target.say(t)
 		}
 		if m.Status.Phase == want {
 			return ""
