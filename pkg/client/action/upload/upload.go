@@ -4,6 +4,7 @@ package upload
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -60,6 +61,13 @@ type Options struct {
 	Patience time.Duration
 	// Show, which may be nil, is told of the state as it changes.
 	Show func(uploads.State)
+}
+
+// NewSession returns a name for Options.Session.
+func NewSession() string {
+	session := make([]byte, 16)
+	_, _ = rand.Read(session) // never fails
+	return hex.EncodeToString(session)
 }
 
 // poll is how often the state is asked for when no stream tells it.

@@ -2,8 +2,6 @@ package imagecmd
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -318,11 +316,9 @@ func (o *Options) send(ctx context.Context, c *client.Client, t cli.Target, path
 		return cli.UsageErrorf("--size: the image's disk has %d bytes, which do not fit into %s", found.VirtualSize,
 			o.Claim.Size)
 	}
-	session := make([]byte, 16)
-	_, _ = rand.Read(session) // never fails
 	options := upload.Options{
 		Namespace: t.Namespace, Claim: t.Name, Image: image, Create: &o.Claim, Labels: o.Image.Labels(),
-		Session: hex.EncodeToString(session), Patience: time.Duration(o.WaitSeconds) * time.Second,
+		Session: upload.NewSession(), Patience: time.Duration(o.WaitSeconds) * time.Second,
 	}
 	if o.Factory.IO.ErrIsTTY && !o.Quiet {
 		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)

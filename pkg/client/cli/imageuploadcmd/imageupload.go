@@ -3,8 +3,6 @@ package imageuploadcmd
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -227,12 +225,10 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	session := make([]byte, 16)
-	_, _ = rand.Read(session) // never fails
 	began := o.Factory.Now()
 	options := upload.Options{
 		Namespace: t.Namespace, Claim: t.Name, Image: image, Create: create, Labels: o.labels(),
-		Session: hex.EncodeToString(session), Patience: time.Duration(o.WaitSeconds) * time.Second,
+		Session: upload.NewSession(), Patience: time.Duration(o.WaitSeconds) * time.Second,
 	}
 	state, err := o.upload(ctx, c, options)
 	if err != nil {
