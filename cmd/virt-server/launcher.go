@@ -5,9 +5,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/virtkit/virtkit/pkg/exporter"
 	"github.com/virtkit/virtkit/pkg/launcher"
-	"github.com/virtkit/virtkit/pkg/uploader"
+	"github.com/virtkit/virtkit/pkg/launcher/exporter"
+	"github.com/virtkit/virtkit/pkg/launcher/uploader"
 	"github.com/virtkit/virtkit/pkg/version"
 )
 

@@ -9,12 +9,12 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/virtkit/virtkit/pkg/certs"
-	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/inventory"
-	"github.com/virtkit/virtkit/pkg/metrics"
-	"github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/certs"
+	"github.com/virtkit/virtkit/pkg/service/config"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics/endpoint"
 )
 
 // everywhere is work of each replica, whether it leads or not.

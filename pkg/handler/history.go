@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/virtkit/virtkit/pkg/files"
+	"github.com/virtkit/virtkit/pkg/service/files"
 )
 
 const (

@@ -3,7 +3,7 @@ package handler
 import (
 	"context"
 
-	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/service/config"
 )
 
 // offerKVM offers the node's KVM to as many guests as the configuration says. run is the device plugin; it is started

@@ -20,7 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/metrics/endpoint"
+	"github.com/virtkit/virtkit/pkg/service/metrics/endpoint"
 )
 
 // informers is a cache with informers of its own; its readers read from the client.

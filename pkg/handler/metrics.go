@@ -5,8 +5,8 @@ import (
 	"crypto/tls"
 
 	"github.com/virtkit/virtkit/pkg/handler/usage"
-	"github.com/virtkit/virtkit/pkg/metrics"
-	"github.com/virtkit/virtkit/pkg/metrics/endpoint"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics/endpoint"
 )
 
 // serveMetrics serves Prometheus.

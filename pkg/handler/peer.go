@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
+	"github.com/virtkit/virtkit/pkg/service/certs"
 )
 
 const (

@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/handler/migrationproxy"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/handler/usage"
+	"github.com/virtkit/virtkit/pkg/service/certs"
 )
 
 // serveStreams serves virt-api.

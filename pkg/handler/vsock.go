@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/handler/vsock"
+	"github.com/virtkit/virtkit/pkg/service/certs"
 )
 
 // DialVSOCK connects to a vsock port of a guest on this node. Errors are vsock.Dial's, or say why there is no guest to

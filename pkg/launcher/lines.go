@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/config/jsonlog"
+	"github.com/virtkit/virtkit/pkg/service/config/jsonlog"
 )
 
 const (

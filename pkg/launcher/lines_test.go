@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/virtkit/virtkit/pkg/config/jsonlog"
+	"github.com/virtkit/virtkit/pkg/service/config/jsonlog"
 )
 
 // said is what a log has: a map for each line, without the times of those that have none of their own.

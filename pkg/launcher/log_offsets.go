@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/files"
+	"github.com/virtkit/virtkit/pkg/service/files"
 )
 
 // maxLogOffsets is the number of offsets that are kept: two hours of a guest that writes all the time.

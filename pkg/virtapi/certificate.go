@@ -5,10 +5,10 @@ import (
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
-	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/service/certs"
 )
 
-// certificate gives the API server machinery what pkg/certs follows, live.
+// certificate gives the API server machinery what pkg/service/certs follows, live.
 type certificate struct {
 	source *certs.Source
 

@@ -33,12 +33,12 @@ import (
 	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/certs"
-	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/config/jsonlog"
-	"github.com/virtkit/virtkit/pkg/metrics"
-	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/certs"
+	"github.com/virtkit/virtkit/pkg/service/config"
+	"github.com/virtkit/virtkit/pkg/service/config/jsonlog"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
+	metricsendpoint "github.com/virtkit/virtkit/pkg/service/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/stream/quota"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
 )
 
 func TestConnections(t *testing.T) {

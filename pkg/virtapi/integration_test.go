@@ -36,8 +36,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/manifests"
-	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/certs"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/tests/env"
 )

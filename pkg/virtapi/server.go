@@ -20,8 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/rest"
 
-	"github.com/virtkit/virtkit/pkg/config"
-	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
+	"github.com/virtkit/virtkit/pkg/service/config"
+	metricsendpoint "github.com/virtkit/virtkit/pkg/service/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 	"github.com/virtkit/virtkit/pkg/vm/surface"

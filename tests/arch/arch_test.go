@@ -21,8 +21,7 @@ const module = "github.com/virtkit/virtkit/"
 var arrows = map[string][]string{
 	"cmd/virtctl": {"pkg/client/cli"},
 	"cmd/virt-server": {
-		"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/uploader", "pkg/exporter", "pkg/version",
-		"pkg/config",
+		"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version", "pkg/service/config",
 	},
 
 	// The client. It knows the servers by the API and by streams only.
@@ -34,18 +33,17 @@ var arrows = map[string][]string{
 
 	// The four services. Of each other they know the launcher's protocol.
 	"pkg/virtapi":    service,
-	"pkg/controller": with(service, "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
-	"pkg/handler": with(service, "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination",
+	"pkg/controller": with(service, "pkg/service/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
+	"pkg/handler": with(service, "pkg/service/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination",
 		"pkg/launcher/hypervisor"),
 	"pkg/launcher": service,
+	// The servers of the pods of uploads and exports, which are programs of their own.
+	"pkg/launcher/uploader": service,
+	"pkg/launcher/exporter": service,
 	// Contract only.
 	"pkg/launcher/hypervisor":  {"pkg/names"},
 	"pkg/launcher/launcherpb":  {},
 	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},
-
-	// The servers of the pods of uploads and exports.
-	"pkg/uploader": service,
-	"pkg/exporter": service,
 
 	// The rules about a VM.
 	"pkg/vm/canonical":   {},
@@ -94,17 +92,17 @@ var arrows = map[string][]string{
 	"pkg/vm/vhostmd": {},
 	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations"},
 
-	// What all share.
-	"pkg/certs":   {"pkg/waits", "pkg/names"},
-	"pkg/config":  {"pkg/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
-	"pkg/files":   {},
-	"pkg/frame":   {}, // knows none of the reconcilers
-	"pkg/metrics": {"pkg/version", "manifests"},
-	"pkg/names":   {},
-	"pkg/waits":   {},
-	"pkg/report":  {},
-	"pkg/stream":  {},
-	"pkg/version": {},
+	// What the services share, and what all share.
+	"pkg/service/certs":   {"pkg/waits", "pkg/names"},
+	"pkg/service/config":  {"pkg/service/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
+	"pkg/service/files":   {},
+	"pkg/service/frame":   {}, // knows none of the reconcilers
+	"pkg/service/metrics": {"pkg/version", "manifests"},
+	"pkg/names":           {},
+	"pkg/waits":           {},
+	"pkg/report":          {},
+	"pkg/stream":          {},
+	"pkg/version":         {},
 
 	"manifests": {},
 	"images":    {"pkg/names", "pkg/version"},
@@ -116,8 +114,8 @@ var (
 		"pkg/client/printable", "pkg/waits", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
 	}
 	service = []string{
-		"pkg/waits", "pkg/certs", "pkg/config", "pkg/files", "pkg/metrics", "pkg/report",
-		"pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
+		"pkg/waits", "pkg/service/certs", "pkg/service/config", "pkg/service/files", "pkg/service/metrics",
+		"pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version",
 	}
 )
 

@@ -37,7 +37,7 @@ var verbs = map[string]bool{
 }
 
 // noted is the type whose writes are read back.
-const noted = "github.com/virtkit/virtkit/pkg/frame.Writes"
+const noted = "github.com/virtkit/virtkit/pkg/service/frame.Writes"
 
 // TestReconcilersReadTheirWrites keeps what a reconciler writes from being taken for what another wrote, or not seen at
 // all, when the cache does not show it yet: frame.Writes knows.
@@ -100,7 +100,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 )
 
 type reconciler struct {

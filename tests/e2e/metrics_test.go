@@ -24,8 +24,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
-	"github.com/virtkit/virtkit/pkg/metrics"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
 )
 
 // prometheus reads metrics as Prometheus does: from the pods, with a ServiceAccount's token.

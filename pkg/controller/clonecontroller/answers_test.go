@@ -11,7 +11,7 @@ import (
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 )
 
 // TestMade: what the answers to creations change of a step.

@@ -1,8 +1,8 @@
 // Package exportcontroller is the reconciler VirtualMachineExport → Pod. Its inputs are exports and their sources: a VM
 // that is stopped, a snapshot, or a claim that nobody uses. Its outputs are, for each export, a pod that serves the
-// claims (pkg/exporter), a Service that leads to it, the Secrets of its certificate, token and manifests, and, for a
-// snapshot, claims that are restored from it for as long as the export lives. All of them belong to the export and are
-// deleted with it; an export is deleted when its time is over.
+// claims (pkg/launcher/exporter), a Service that leads to it, the Secrets of its certificate, token and manifests, and,
+// for a snapshot, claims that are restored from it for as long as the export lives. All of them belong to the export
+// and are deleted with it; an export is deleted when its time is over.
 //
 // The pod is in the tenant's namespace, which anybody there may change. So the reconciler reads no Secret, acts only on
 // objects that the export controls by its UID, and gives the pod no rights; the certificate is signed by an authority
@@ -20,7 +20,7 @@ import (
 	"kubevirt.io/api/export/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )

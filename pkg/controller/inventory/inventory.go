@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/metrics"
-	"github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/config"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics/endpoint"
 )
 
 // Cluster holds the objects that exist. They belong to the caches and are not to be changed.

@@ -24,8 +24,8 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/service/config"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
 )
 
 var update = flag.Bool("update", false, "write the golden file")

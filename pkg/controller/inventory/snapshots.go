@@ -9,7 +9,7 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
-	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 

@@ -10,7 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
 )
 
 // Transitions measures how long VMIs and migrations take, as their events arrive: the API's own times have no fractions

@@ -1,6 +1,7 @@
 // Package uploadcontroller is the reconciler PersistentVolumeClaim → Pod of uploads. Its inputs are claims with the
 // annotation of a request, which virt-api writes, and their pods; its outputs are one pod for each, which takes the
-// bytes (pkg/uploader), and the claim's annotation of how the upload ended, as the pod's termination message says.
+// bytes (pkg/launcher/uploader), and the claim's annotation of how the upload ended, as the pod's termination message
+// says.
 package uploadcontroller
 
 import (
@@ -10,8 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"

@@ -6,7 +6,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/service/config"
 )
 
 // TestBalloonArguments: what the KubeVirt resource says of memory balloons reaches the launcher.

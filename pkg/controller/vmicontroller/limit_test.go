@@ -10,7 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/service/config"
 )
 
 func TestLimitCPU(t *testing.T) {

@@ -3,8 +3,8 @@ package vmicontroller
 import (
 	"testing"
 
-	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/config"
 )
 
 const ghz = 1_000_000_000

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtkit/virtkit/pkg/files"
+	"github.com/virtkit/virtkit/pkg/service/files"
 )
 
 // Store keeps one T for each pod. Its methods may be called by several goroutines, for different pods.

@@ -9,7 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
 )
 
 // moving are labels of a VMI that say where its guest is. They are left out: with them every series would begin

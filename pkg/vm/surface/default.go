@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
-// Defaults are the values that an installation's configuration gives (pkg/config). The zero value of
+// Defaults are the values that an installation's configuration gives (pkg/service/config). The zero value of
 // a string means the built-in default.
 type Defaults struct {
 	// Architecture is amd64 unless set, MachineType q35.

@@ -14,9 +14,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/launcher/credentials"
+	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/vm/disk"
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 	"github.com/virtkit/virtkit/pkg/vm/network"

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/virtkit/virtkit/pkg/files/loop"
+	"github.com/virtkit/virtkit/pkg/service/files/loop"
 )
 
 const (

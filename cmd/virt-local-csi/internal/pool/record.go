@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/files"
+	"github.com/virtkit/virtkit/pkg/service/files"
 )
 
 // Volume is a volume's record.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/virtkit/virtkit/pkg/files/loop"
+	"github.com/virtkit/virtkit/pkg/service/files/loop"
 )
 
 // TakeSnapshot makes a snapshot of a volume, or finds it. What was written and flushed before the call is in it, and it

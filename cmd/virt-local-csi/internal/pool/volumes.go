@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/virtkit/virtkit/pkg/files/loop"
+	"github.com/virtkit/virtkit/pkg/service/files/loop"
 )
 
 const (

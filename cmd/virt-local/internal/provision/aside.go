@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/virtkit/virtkit/pkg/files"
+	"github.com/virtkit/virtkit/pkg/service/files"
 )
 
 // aside is the directory of data that is about to be erased. No volume has its name, since it begins with a dot.

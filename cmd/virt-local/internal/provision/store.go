@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/virtkit/virtkit/pkg/files/loop"
+	"github.com/virtkit/virtkit/pkg/service/files/loop"
 )
 
 // Disk is a Store in a directory of the machine:

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/virtkit/virtkit/pkg/files/loop"
+	"github.com/virtkit/virtkit/pkg/service/files/loop"
 )
 
 // Unowned lists the volumes that have data but no PersistentVolume, and no claim that waits for one.

@@ -28,7 +28,7 @@ import (
 	"k8s.io/klog/v2"
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
 	"github.com/virtkit/virtkit/pkg/version"
 )
 

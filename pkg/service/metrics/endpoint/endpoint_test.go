@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/service/metrics"
 )
 
 func get(e *Endpoint, header http.Header) *httptest.ResponseRecorder {

@@ -1,7 +1,7 @@
 // Package metrics declares what virtkit's components expose to Prometheus: the families (families_guest.go,
 // families_cluster.go, families_servers.go) with KubeVirt's names and labels wherever KubeVirt has them, and their text
 // format. It is pure; what the numbers are is said by pkg/handler/usage (what guests use), pkg/controller/inventory
-// (what exists) and by the components themselves, and pkg/metrics/endpoint answers Prometheus.
+// (what exists) and by the components themselves, and pkg/service/metrics/endpoint answers Prometheus.
 //
 //	Prometheus ──GET /metrics, TLS, a token──► endpoint ──► Writer ◄── guest, cluster: one family after the other
 //	                                                        ▲
@@ -12,7 +12,7 @@
 // it.
 package metrics
 
-//go:generate go run ./gen ../../docs/metrics.md
+//go:generate go run ./gen ../../../docs/metrics.md
 
 import "github.com/prometheus/client_golang/prometheus"
 

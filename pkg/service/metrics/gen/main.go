@@ -1,5 +1,5 @@
-// Command gen writes docs/metrics.md, or the file named by its argument, from the families of pkg/metrics and the rules
-// of manifests/monitoring. `go generate ./pkg/metrics` runs it.
+// Command gen writes docs/metrics.md, or the file named by its argument, from the families of pkg/service/metrics
+// and the rules of manifests/monitoring. `go generate ./pkg/service/metrics` runs it.
 package main
 
 import (

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/virtkit/virtkit/pkg/config/jsonlog"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/config/jsonlog"
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 )
 

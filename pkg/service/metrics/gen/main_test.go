@@ -6,7 +6,7 @@ import (
 )
 
 func TestDocument(t *testing.T) {
-	const page = "../../../docs/metrics.md"
+	const page = "../../../../docs/metrics.md"
 	got, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -16,6 +16,6 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Errorf("%s is old: run go generate ./pkg/metrics", page)
+		t.Errorf("%s is old: run go generate ./pkg/service/metrics", page)
 	}
 }
