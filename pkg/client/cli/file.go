@@ -85,6 +85,33 @@ func WhyUnreadable(path string, err error) string {
 	return fmt.Sprintf("%s cannot be read: %v", path, reason)
 }
 
+// WhyUnwritable says in a sentence why a file of this machine cannot be written.
+func WhyUnwritable(path string, err error) string {
+	reason := err
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		reason = of.Err
+	}
+	dir := filepath.Dir(path)
+	info, statErr := os.Stat(path)
+	why := reason.Error()
+	switch {
+	case statErr == nil && info.IsDir():
+		why = "it is a directory; name a file in it"
+	case errors.Is(reason, fs.ErrNotExist):
+		why = fmt.Sprintf("there is no directory %s here; make it first: mkdir -p %[1]s", dir)
+	case errors.Is(reason, syscall.ENOTDIR):
+		why = FileAbove(path) + " is not a directory; name another place"
+	case errors.Is(reason, fs.ErrPermission):
+		why = fmt.Sprintf("you may not write in directory %s (permission denied); name another place", dir)
+	case errors.Is(reason, syscall.ENOSPC), errors.Is(reason, syscall.EDQUOT):
+		why = fmt.Sprintf("there is no space left in %s; free some, or name another place", dir)
+	case errors.Is(reason, syscall.EROFS):
+		why = fmt.Sprintf("directory %s is on a read-only file system; name another place", dir)
+	}
+	return path + " cannot be written: " + why
+}
+
 // FileAbove returns the part of a path that should be a directory and is a file.
 func FileAbove(name string) string {
 	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {

@@ -112,6 +112,9 @@ func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
 	return resource.Quantity{}, false
 }
 
+// NoUnit reports a guest's memory that is less than any guest has: a number that was given without its unit.
+func NoUnit(memory resource.Quantity) bool { return memory.Value() < 1<<20 }
+
 // Current returns the memory that a guest has now, or will start with.
 func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {

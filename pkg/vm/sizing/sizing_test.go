@@ -142,3 +142,11 @@ func TestMemory(t *testing.T) {
 		}
 	}
 }
+
+func TestNoUnit(t *testing.T) {
+	for text, want := range map[string]bool{"128": true, "100m": true, "1023Ki": true, "1Mi": false, "2Gi": false} {
+		if got := NoUnit(resource.MustParse(text)); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+}

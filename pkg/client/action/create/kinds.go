@@ -60,7 +60,7 @@ func Instancetype(o InstancetypeOptions) (*unstructured.Unstructured, error) {
 	if o.CPU == 0 {
 		return nil, invalid("cpu", "must be 1 or more")
 	}
-	memory, err := quantity("memory", o.Memory)
+	memory, err := memoryOf(o.Memory)
 	if err != nil {
 		return nil, err
 	}

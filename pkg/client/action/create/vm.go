@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -69,7 +70,7 @@ func VM(o Options) (*v1.VirtualMachine, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := quantity("memory", o.Memory)
+	memory, err := memoryOf(o.Memory)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +142,14 @@ func runStrategy(name string) (v1.VirtualMachineRunStrategy, error) {
 		}
 	}
 	return "", invalid("run-strategy", "%q is not one of %s", name, strings.Join(RunStrategies(), ", "))
+}
+
+func memoryOf(text string) (resource.Quantity, error) {
+	q, err := quantity("memory", text)
+	if err == nil && sizing.NoUnit(q) {
+		return q, invalid("memory", "%s is less than 1Mi; a quantity has a unit, such as 2Gi or 512Mi", text)
+	}
+	return q, err
 }
 
 func quantity(field, text string) (resource.Quantity, error) {

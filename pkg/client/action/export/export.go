@@ -160,12 +160,16 @@ func Get(ctx context.Context, api API, namespace, name string) (*v1beta1.Virtual
 // poll is how often an export is looked at.
 const poll = 500 * time.Millisecond
 
+// patience is how long virt-controller may take to look at an export before that is worth a word.
+const patience = 3 * time.Second
+
 // Wait waits until an export is ready, and reports what it waits for. When the time is over it fails with that, an
 // action.ErrTimeout.
 func Wait(
 	ctx context.Context, api API, namespace, name string, limit time.Duration, report func(string),
 ) (*v1beta1.VirtualMachineExport, error) {
-	end := time.Now().Add(limit)
+	begin := time.Now()
+	end := begin.Add(limit)
 	for {
 		export, err := Get(ctx, api, namespace, name)
 		if err != nil {
@@ -185,7 +189,9 @@ func Wait(
 			return nil, fmt.Errorf("%w waiting %s for VirtualMachineExport %s/%s to be ready: %s", action.ErrTimeout,
 				limit, namespace, name, why)
 		}
-		report(why)
+		if export.Status != nil || time.Since(begin) > patience {
+			report(why)
+		}
 		if err := action.Sleep(ctx, poll); err != nil {
 			return nil, err
 		}
@@ -196,7 +202,7 @@ func Wait(
 func readiness(export *v1beta1.VirtualMachineExport) (ready bool, why string) {
 	status := export.Status
 	if status == nil {
-		return false, "nobody has looked at it yet; does virt-controller run?"
+		return false, "virt-controller has not looked at it yet; does it run?"
 	}
 	if status.Phase == v1beta1.Ready && status.Links != nil &&
 		(status.Links.Internal != nil || status.Links.External != nil) {
@@ -213,7 +219,10 @@ func readiness(export *v1beta1.VirtualMachineExport) (ready bool, why string) {
 			why = other.Message
 		}
 	}
-	if why == "" {
+	switch {
+	case why == "" && condition.Reason == exports.ReasonPodPending:
+		return false, "its pod starts"
+	case why == "":
 		return false, condition.Reason
 	}
 	if condition.Reason == exports.ReasonInUse {

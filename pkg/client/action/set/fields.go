@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
@@ -92,16 +93,13 @@ func sized(vm *unstructured.Unstructured) error {
 		"or '' for none: virtctl set instancetype %s NAME -n %s", name, vm.GetName(), vm.GetNamespace())
 }
 
-// minMemory is less than any guest has: a number without its unit.
-const minMemory = 1 << 20
-
 // SetMemory changes what memory a guest has.
 func SetMemory(text string) (Change, error) {
 	quantity, err := resource.ParseQuantity(text)
 	if err != nil {
 		return nil, fmt.Errorf("%q is no quantity of memory, such as 2Gi or 512Mi", text)
 	}
-	if quantity.Value() < minMemory {
+	if sizing.NoUnit(quantity) {
 		return nil, fmt.Errorf("%s is less than 1Mi; a quantity has a unit, such as 2Gi or 512Mi", text)
 	}
 	return func(vm *unstructured.Unstructured) error {

@@ -2,11 +2,8 @@ package cpcmd
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
@@ -55,24 +52,5 @@ func unwritable(name string, err error) error {
 	if !ok {
 		return err
 	}
-	says := func(format string, args ...any) error {
-		return &hereError{name + " cannot be written: " + fmt.Sprintf(format, args...), err}
-	}
-	dir := filepath.Dir(name)
-	info, statErr := os.Stat(name)
-	switch {
-	case statErr == nil && info.IsDir():
-		return says("it is a directory; name a file in it")
-	case errors.Is(reason, fs.ErrNotExist):
-		return says("there is no directory %s here; make it first: mkdir -p %[1]s", dir)
-	case errors.Is(reason, syscall.ENOTDIR):
-		return says("%s is not a directory; name another place", cli.FileAbove(name))
-	case errors.Is(reason, fs.ErrPermission):
-		return says("you may not write in directory %s (permission denied); name another place", dir)
-	case errors.Is(reason, syscall.ENOSPC), errors.Is(reason, syscall.EDQUOT):
-		return says("there is no space left in %s; free some, or name another place", dir)
-	case errors.Is(reason, syscall.EROFS):
-		return says("directory %s is on a read-only file system; name another place", dir)
-	}
-	return says("%v", reason)
+	return &hereError{cli.WhyUnwritable(name, reason), err}
 }

@@ -33,6 +33,7 @@ func TestKindsRefused(t *testing.T) {
 		"instancetype --cpu 1":              `--memory is missing; every instancetype needs it`,
 		"instancetype --cpu 0 --memory 1Gi": `--cpu: must be 1 or more`,
 		"instancetype --cpu 1 --memory 0":   `--memory: "0": must be more than 0`,
+		"instancetype --cpu 1 --memory 128": `--memory: 128 is less than 1Mi; a quantity has a unit, such as 2Gi or 512Mi`,
 		"instancetype --cpu 1 --memory " +
 			"1Gibi": `--memory: "1Gibi" is not a quantity such as 512Mi or 10Gi`,
 		"instancetype --cpu 1 " +

@@ -75,8 +75,9 @@ func TestVMRefused(t *testing.T) {
 	private := file("private", "-----BEGIN OPENSSH PRIVATE KEY-----\n")
 	broken := file("broken", "# of me\n"+key+" me\n\nssh-ed25519 cut\n")
 	for line, want := range map[string]string{
-		"--name=": `--name: must not be empty`,
-		"--cpu 0": `--cpu: must be at least 1`,
+		"--name=":      `--name: must not be empty`,
+		"--cpu 0":      `--cpu: must be at least 1`,
+		"--memory 128": `--memory: 128 is less than 1Mi; a quantity has a unit, such as 2Gi or 512Mi`,
 		"--password " +
 			"secret": `--password is for the API server, as kubectl's; the guest's is read from a file: --password-file FILE, or - for stdin`,
 

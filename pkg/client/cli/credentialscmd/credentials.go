@@ -59,7 +59,10 @@ func NewCmdAddSSHKey(f *cli.Factory) *cobra.Command {
 	cmd := o.command("Let a user log in with an SSH key", `Let a user of the guest log in with an SSH key.
 
 The key is added to the Secret that the VM names for the user. When it names none, one is made and named; a guest
-that runs gets that after its next restart, which --force agrees to.`, `
+that runs gets that after its next restart, which --force agrees to.
+
+The guest agent replaces the user's authorized_keys: after that only the keys of such Secrets let the user in, and no
+more those that cloud-init brought.`, `
 		virtctl credentials add-ssh-key --user root --file ~/.ssh/id_ed25519.pub demo
 		virtctl credentials add-ssh-key --user root --value "ssh-ed25519 AAAA..." demo
 		virtctl credentials add-ssh-key --create-secret --user root --file key.pub --force demo`)

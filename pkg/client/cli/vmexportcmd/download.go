@@ -189,8 +189,12 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	if err := to.finish(); err != nil || to.out != nil {
 		return err
 	}
+	form := string(result.Format)
+	if d.Raw {
+		form = formatRaw
+	}
 	_, err = fmt.Fprintf(o.Factory.IO.Out, "%s has what VirtualMachineExport %s exports: %d bytes (%s)\n", o.File,
-		o.Name, result.Bytes, result.Format)
+		o.Name, result.Bytes, form)
 	return err
 }
 

@@ -37,17 +37,17 @@ func open(path string, out io.Writer, random string) (*target, error) {
 	case err == nil && !info.Mode().IsRegular():
 		file, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
-			return nil, cli.UsageErrorf("--output: %v", err)
+			return nil, cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
 		}
 		return &target{out: file, file: file}, nil
 	case err != nil && !errors.Is(err, os.ErrNotExist):
-		return nil, cli.UsageErrorf("--output: %v", err)
+		return nil, cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
 	}
 	directory, name := filepath.Split(path)
 	part := filepath.Join(directory, "."+name+"."+random+".part")
 	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return nil, cli.UsageErrorf("--output: %v", err)
+		return nil, cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
 	}
 	return &target{file: file, temporary: true, path: path}, nil
 }

@@ -141,8 +141,14 @@ func TestTarget(t *testing.T) {
 	if err := to.Begin(); err == nil || stream.String() != "x\x00\x00" {
 		t.Errorf("%q is begun anew: %v", stream.String(), err)
 	}
-	for _, wrong := range []string{dir, filepath.Join(dir, "none", "x")} {
-		if _, err := open(wrong, nil, "x"); cli.ExitCode(err) != cli.ExitUsage {
+	none := filepath.Join(dir, "none")
+	for wrong, want := range map[string]string{
+		dir:                      dir + " is a directory; name a file in it",
+		filepath.Join(none, "x"): "there is no directory " + none + " here; make it first: mkdir -p " + none,
+		filepath.Join(path, "x"): path + " is not a directory; name another place",
+	} {
+		_, err := open(wrong, nil, "x")
+		if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}
