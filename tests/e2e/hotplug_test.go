@@ -255,11 +255,17 @@ func TestHotplug(t *testing.T) {
 	}
 	remove("device")
 	remove("files")
-	pods, err := c.Kube.CoreV1().Pods(ns).List(t.Context(),
-		metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.HotplugDisk})
-	if err != nil || len(pods.Items) != 0 {
-		t.Errorf("%d attachment pods are left, %v", len(pods.Items), err)
-	}
+	eventually(t, 30*time.Second, "no attachment pod is left", func() string {
+		var attachments corev1.PodList
+		if err := c.Client.List(t.Context(), &attachments, inNamespace...); err != nil {
+			return err.Error()
+		}
+		if n := len(attachments.Items); n != 0 {
+			return fmt.Sprintf("%d pods, the first %s with deletionTimestamp %v", n, attachments.Items[0].Name,
+				attachments.Items[0].DeletionTimestamp)
+		}
+		return ""
+	})
 }
 
 // A claim that another guest writes is not plugged in: whoever waits for it learns whose it is, the status does not

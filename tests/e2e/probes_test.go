@@ -112,18 +112,21 @@ func TestProbes(t *testing.T) {
 		}
 		return ""
 	})
-	events, err := c.Kube.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	said := func(kind, reason, part string) {
 		t.Helper()
-		for _, e := range events.Items {
-			if e.InvolvedObject.Kind == kind && e.Reason == reason && strings.Contains(e.Message, part) {
-				return
+		what := fmt.Sprintf("event %s of a %s says %q", reason, kind, part)
+		eventually(t, 30*time.Second, what, func() string { // events are written beside all else
+			events, err := c.Kube.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				return err.Error()
 			}
-		}
-		t.Errorf("no event %s of a %s with %q", reason, kind, part)
+			for _, e := range events.Items {
+				if e.InvolvedObject.Kind == kind && e.Reason == reason && strings.Contains(e.Message, part) {
+					return ""
+				}
+			}
+			return fmt.Sprintf("%d events say something else", len(events.Items))
+		})
 	}
 	said("VirtualMachineInstance", "Stopped", "liveness probe failed")
 	said("Pod", "Unhealthy", "why it is dead")
