@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -116,7 +117,7 @@ func counts(t *testing.T, con *console, more ...string) (numbers []int) {
 	for _, disk := range slices.Concat(counters, more) {
 		n, err := strconv.Atoi(con.run(t, "cat /"+disk+"/n"))
 		if err != nil {
-			t.Fatalf("disk %s: %v", disk, err)
+			t.Fatalf("disk %s: %v; the disks before it have %v", disk, err, numbers)
 		}
 		numbers = append(numbers, n)
 	}
@@ -148,6 +149,9 @@ func TestSnapshots(t *testing.T) {
 	con.run(t,
 		`(n=0; while :; do n=$((n+1)); for d in `+strings.Join(counters, " ")+` `+plugged+
 			`; do echo $n >/$d/next; mv /$d/next /$d/n; sync; done; done) & echo $! >/tmp/writer`)
+	eventually(t, 30*time.Second, "the guest has written to the last disk", func() string {
+		return con.run(t, "[ -s /"+plugged+"/n ] || echo nothing yet")
+	})
 
 	online := c.snapshot(t, ns, g.name, "online", snapshotv1beta1.VMSnapshotOnlineSnapshotIndication)
 	if online.Status.SnapshotVolumes == nil ||
@@ -342,13 +346,33 @@ func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
 	}
 	copied.virtctl(t, nil, "-n", ns, "stop", "clone")
 	copied.waitGone(t, 60*time.Second)
-	contents := &snapshotsv1.VolumeSnapshotContentList{}
-	if err := c.Client.List(t.Context(), contents); err != nil {
-		t.Fatal(err)
+	eventually(t, time.Minute, "the clone leaves no VolumeSnapshotContent", func() string {
+		return c.copiesLeft(t, clone)
+	})
+}
+
+// copiesLeft describes the VolumeSnapshotContents that a clone has made, with what they wait for.
+func (c *cluster) copiesLeft(t *testing.T, clone *clonev1beta1.VirtualMachineClone) string {
+	t.Helper()
+	contents, snapshots := &snapshotsv1.VolumeSnapshotContentList{}, &snapshotsv1.VolumeSnapshotList{}
+	if err := errors.Join(c.Client.List(t.Context(), contents),
+		c.Client.List(t.Context(), snapshots, client.InNamespace(clone.Namespace)),
+		c.Client.Get(t.Context(), client.ObjectKeyFromObject(clone), clone)); err != nil {
+		return err.Error()
 	}
-	for _, content := range contents.Items {
-		if content.Spec.VolumeSnapshotRef.Namespace == ns {
-			t.Errorf("VolumeSnapshotContent %s of the copy's making is left", content.Name)
+	var out strings.Builder
+	for _, o := range contents.Items {
+		if o.Spec.VolumeSnapshotRef.Namespace == clone.Namespace {
+			fmt.Fprintf(&out, "\nVolumeSnapshotContent %s: deleted %v, finalizers %v, annotations %v", o.Name,
+				o.DeletionTimestamp, o.Finalizers, o.Annotations)
 		}
 	}
+	if out.Len() == 0 {
+		return ""
+	}
+	for _, o := range snapshots.Items {
+		fmt.Fprintf(&out, "\nVolumeSnapshot %s: deleted %v, finalizers %v", o.Name, o.DeletionTimestamp, o.Finalizers)
+	}
+	fmt.Fprintf(&out, "\nclone: finalizers %v, status %+v", clone.Finalizers, clone.Status)
+	return out.String()
 }

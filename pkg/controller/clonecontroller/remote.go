@@ -45,8 +45,8 @@ type Remote struct {
 	Volumes []Volume
 	// Revisions are the ControllerRevisions that the VM in Content refers to, and their copies, by name.
 	Revisions, Copies map[string]*appsv1.ControllerRevision
-	// Made are the VolumeSnapshotContents of the clone, in the order of their names.
-	Made []*snapshotsv1.VolumeSnapshotContent
+	// Made are the VolumeSnapshotContents of the clone by the number of their volume.
+	Made map[int]*snapshotsv1.VolumeSnapshotContent
 	// Others are objects by kind and name that have the names of the clone's, and that it has not made.
 	Others []string
 }
@@ -187,10 +187,8 @@ func (v *View) copied() *Copied {
 	}
 }
 
-// copyVolumes returns the VolumeSnapshots and their contents that are to be made, and what they wait for. Contents are
-// made in the order of their names, without a gap.
+// copyVolumes returns the VolumeSnapshots and their contents that are to be made, and what they wait for.
 func (v *View) copyVolumes() (creates []client.Object, waits string) {
-	made := len(v.Remote.Made)
 	for i := range v.Remote.Volumes {
 		o := &v.Remote.Volumes[i]
 		if waits = o.trouble(); waits != "" {
@@ -199,9 +197,8 @@ func (v *View) copyVolumes() (creates []client.Object, waits string) {
 		switch {
 		case o.Copy == nil:
 			creates = append(creates, v.copyVolume(i))
-		case i == made:
+		case v.Remote.Made[i] == nil:
 			creates = append(creates, v.copyBinding(i))
-			made++
 		}
 	}
 	for i := range v.Remote.Volumes {
@@ -357,15 +354,14 @@ func (s *Step) deletes() bool {
 	return s.DeleteRestore != nil || s.DeleteSnapshot != nil || len(s.DeleteContents) > 0 || s.DeleteOrigin != nil
 }
 
-// deleteRemote takes away what the clone has made outside its namespace, and then its finalizer. Contents go from the
-// last to the first, so that those that are left when it is interrupted are found.
+// deleteRemote takes away what the clone has made outside its namespace, and then its finalizer.
 func (v *View) deleteRemote() Step {
 	if v.Remote == nil {
 		return Step{}
 	}
 	step := Step{}
-	for _, o := range slices.Backward(v.Remote.Made) {
-		if o.DeletionTimestamp == nil {
+	for _, n := range slices.Sorted(maps.Keys(v.Remote.Made)) {
+		if o := v.Remote.Made[n]; o.DeletionTimestamp == nil {
 			step.DeleteContents = append(step.DeleteContents, o)
 		}
 	}

@@ -2,9 +2,11 @@ package clonecontroller
 
 import (
 	"context"
+	"fmt"
 
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	"kubevirt.io/api/snapshot/v1beta1"
@@ -32,16 +34,8 @@ func (r *Reconciler) lookAcross(ctx context.Context, view *View) error {
 			remote.foreign(kindSnapshot, origin)
 		}
 	}
-	for n := 0; ; n++ {
-		content := &snapshotsv1.VolumeSnapshotContent{}
-		if !get("", clones.VolumeName(c, n), content) {
-			break
-		}
-		if !clones.Made(c, content) {
-			remote.foreign("VolumeSnapshotContent", content)
-			break
-		}
-		remote.Made = append(remote.Made, content)
+	if err == nil {
+		err = r.lookForMade(ctx, view)
 	}
 	if c.Status.Phase != clonev1beta1.SnapshotInProgress || c.DeletionTimestamp != nil || err != nil {
 		return err
@@ -65,10 +59,27 @@ func (r *Reconciler) lookAcross(ctx context.Context, view *View) error {
 	return err
 }
 
+// lookForMade finds the VolumeSnapshotContents that the clone has made: also those that somebody has deleted others
+// before.
+func (r *Reconciler) lookForMade(ctx context.Context, view *View) error {
+	list := &snapshotsv1.VolumeSnapshotContentList{}
+	err := r.Live.List(ctx, list, client.MatchingLabels{clones.UIDLabel: string(view.Clone.UID)})
+	if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("list the VolumeSnapshotContents of clone %s: %w", view.Clone.Name, err)
+	}
+	view.Remote.Made = map[int]*snapshotsv1.VolumeSnapshotContent{}
+	for i := range list.Items {
+		if n, made := clones.VolumeNumber(view.Clone, &list.Items[i]); made {
+			view.Remote.Made[n] = &list.Items[i]
+		}
+	}
+	return nil
+}
+
 // getter reads an object and reports whether it is there.
 type getter = func(namespace, name string, into client.Object) bool
 
-// lookAtVolumes finds the VolumeSnapshots of the source, and their copies.
+// lookAtVolumes finds the VolumeSnapshots of the source, their copies, and who has the names of the copies.
 func (r *Reconciler) lookAtVolumes(view *View, get getter) {
 	remote, namespace := view.Remote, clones.SourceNamespace(view.Clone)
 	for i, backup := range restorecontroller.Restored(remote.Content) {
@@ -89,9 +100,14 @@ func (r *Reconciler) lookAtVolumes(view *View, get getter) {
 				volume.Copy = copied
 			}
 		}
-		if i < len(remote.Made) &&
-			(volume.Copy == nil || remote.Made[i].Spec.VolumeSnapshotRef.UID != volume.Copy.UID) {
-			remote.foreign("VolumeSnapshotContent", remote.Made[i])
+		content := remote.Made[i]
+		switch {
+		case content == nil:
+			if other := (&snapshotsv1.VolumeSnapshotContent{}); get("", name, other) {
+				remote.foreign("VolumeSnapshotContent", other)
+			}
+		case volume.Copy == nil || content.Spec.VolumeSnapshotRef.UID != volume.Copy.UID:
+			remote.foreign("VolumeSnapshotContent", content)
 		}
 		remote.Volumes = append(remote.Volumes, volume)
 	}

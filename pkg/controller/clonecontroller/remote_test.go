@@ -285,6 +285,33 @@ func TestPartsAreDeleted(t *testing.T) {
 	}
 }
 
+// A clone deletes its VolumeSnapshotContents also when somebody has deleted one before them, and nobody else's: neither
+// what has its label and another name, nor what has its name and another label.
+func TestContentsAreFoundOneByOne(t *testing.T) {
+	w := crossing(t, "vm-uid")
+	for name, label := range map[string]string{
+		"clone-c-uid-2": "c-uid", "clone-c-uid-10": "c-uid",
+		"clone-c-uid-02": "c-uid", "other-2": "c-uid", "clone-c-uid-3": "d-uid",
+	} {
+		w.must(w.client.Create(t.Context(), &snapshotsv1.VolumeSnapshotContent{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{clones.UIDLabel: label},
+		}}))
+	}
+	if c := w.finish(); !over(c) || slices.Contains(c.Finalizers, clones.Finalizer) {
+		t.Fatalf("after %v it is %+v", w.writes, c)
+	}
+	var left []string
+	for _, o := range w.bindings() {
+		if o.Labels[clones.UIDLabel] != "" {
+			left = append(left, o.Name)
+		}
+	}
+	slices.Sort(left)
+	if want := []string{"clone-c-uid-02", "clone-c-uid-3", "other-2"}; !slices.Equal(left, want) {
+		t.Errorf("after %v there are %v, want %v", w.writes, left, want)
+	}
+}
+
 // The copy is whole: bound by UID, kept when it is deleted, of the source's driver and handle.
 func TestCopyOfVolume(t *testing.T) {
 	w := crossing(t, "vm-uid")

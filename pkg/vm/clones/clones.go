@@ -10,6 +10,7 @@ package clones
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,14 @@ func SourceNamespace(c metav1.Object) string {
 // VolumeName returns the name of a clone's n-th VolumeSnapshot and of its VolumeSnapshotContent.
 func VolumeName(c *clonev1beta1.VirtualMachineClone, n int) string {
 	return fmt.Sprintf("clone-%s-%d", c.UID, n)
+}
+
+// VolumeNumber returns the n of a clone's n-th VolumeSnapshotContent, and whether the content is the clone's, by its
+// label and by its name.
+func VolumeNumber(c *clonev1beta1.VirtualMachineClone, content metav1.Object) (int, bool) {
+	name := content.GetName()
+	n, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
+	return n, err == nil && Made(c, content) && name == VolumeName(c, n)
 }
 
 // ContentName returns the name of a clone's copy of a VirtualMachineSnapshotContent.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -85,6 +86,23 @@ func TestStateTrouble(t *testing.T) {
 		vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{Template: tc.template}}
 		if got := StateTrouble("vm", KeepsState(vm), tc.target); (got != "") != tc.refused {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestVolumeNumber(t *testing.T) {
+	clone := &clonev1beta1.VirtualMachineClone{ObjectMeta: metav1.ObjectMeta{UID: "a-b"}}
+	for name, want := range map[string]bool{
+		VolumeName(clone, 12): true,
+		"clone-a-b-012":       false, "clone-a-b-": false, "clone-a-12": false, "12": false, "": false,
+	} {
+		content := &metav1.ObjectMeta{Name: name, Labels: map[string]string{UIDLabel: "a-b"}}
+		if n, got := VolumeNumber(clone, content); got != want || got && n != 12 {
+			t.Errorf("%q: %d, %v, want %v", name, n, got, want)
+		}
+		content.Labels[UIDLabel] = "c"
+		if _, got := VolumeNumber(clone, content); got {
+			t.Errorf("%q is another clone's, by its label", name)
 		}
 	}
 }

@@ -122,8 +122,8 @@ func (c clients) snapshotController(ctx context.Context) error {
 	const distributed, keepVolumeMode, groups = false, true, false
 	main := snapshotcontroller.NewCSISnapshotCommonController(
 		wholeClient{c.snapshots}, c.kubernetes, factory.Snapshot().V1().VolumeSnapshots(),
-		factory.Snapshot().V1().VolumeSnapshotContents(), factory.Snapshot().V1().VolumeSnapshotClasses(),
-		nil, nil, nil,
+		copiedContents{factory.Snapshot().V1().VolumeSnapshotContents()},
+		factory.Snapshot().V1().VolumeSnapshotClasses(), nil, nil, nil,
 		core.Core().V1().PersistentVolumeClaims(), core.Core().V1().PersistentVolumes(), nil,
 		metrics.NewMetricsManager(), resync, limiter(), limiter(), limiter(), limiter(),
 		distributed, keepVolumeMode, groups,
