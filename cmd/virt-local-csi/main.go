@@ -44,7 +44,7 @@ func main() {
 	}.Main()
 }
 
-// with is a command that is given its options.
+// with returns a command that parses its options, and calls command with them.
 func with(command func(context.Context, options) error) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
 		var o options

@@ -154,7 +154,8 @@ func lookAt(ctx context.Context, conn hypervisor.Connection) <-chan looked {
 	return out
 }
 
-// commit stops the guest's QEMU, so that nothing lets it go on but we: it is elsewhere, too, and may be started there.
+// commit stops the guest's QEMU, so that only the launcher can continue it: the guest is at the target, too, and may be
+// continued there.
 // It does so only as long as this guest stands still for its migration; otherwise libvirt has decided already, and
 // Migrate will say how.
 func (g *guest) commit(ctx context.Context, uid string) (_ handoff, err error) {

@@ -186,7 +186,7 @@ const (
 	FilesystemsDir    = "/run/virtkit-fs"
 	VolumeFilesystems = "filesystems"
 	SharedDir         = "/run/virtkit-shared"
-	// HugepagesDir is where the huge pages of a guest on such are mounted; libvirt finds it.
+	// HugepagesDir is the mount point of the huge pages of a guest whose memory is on them; libvirt finds it.
 	HugepagesDir = "/dev/hugepages"
 	// HotplugDir has one directory a filesystem claim that was plugged in while the guest runs, mounted by
 	// virt-handler: <HotplugDir>/<volume name>/disk.img. It is in /dev, which virt-handler can write and the
@@ -201,12 +201,12 @@ const (
 	// the kubelet keeps it current.
 	CredentialsDir = "/var/run/kubevirt-private/access-credentials"
 
-	// User and Group are who everything in a launcher pod runs as.
+	// User and Group are the IDs that everything in a launcher pod runs as.
 	User  = 107
 	Group = 107
 
-	// ChecksumKernel and ChecksumInitrd are beside the volumes of a guest's container disks in what the launcher
-	// reports of their checksums; no volume has such a name.
+	// ChecksumKernel and ChecksumInitrd are the names under which the launcher reports the checksums of the files of a
+	// guest's kernel boot; those of container disks have their volumes' names, which never begin with a dot.
 	ChecksumKernel = ".kernel"
 	ChecksumInitrd = ".initrd"
 

@@ -30,9 +30,10 @@ const (
 	ResourceVMIs = "virtualmachineinstances.kubevirt.io"
 )
 
-// NotFound is an ErrNotFound about an object of a resource, in the API server's words and with where it was looked for:
-// that is the one way in which virtctl says that something does not exist; package client says so of the server's own
-// errors. The resource has its group, such as ResourceVMs; an empty namespace says nothing of where.
+// NotFound returns an ErrNotFound about an object of a resource: the API server's sentence, and the namespace in which
+// the object was looked for. virtctl says only in this way that something does not exist; package client gives the
+// server's own errors the same form. The resource has its group, such as ResourceVMs; an empty namespace says nothing
+// of where.
 func NotFound(resource, namespace, name string) error {
 	if namespace == "" {
 		return fmt.Errorf("%s %q %w", resource, name, ErrNotFound)

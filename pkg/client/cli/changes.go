@@ -17,8 +17,8 @@ type changes struct {
 	journaled bool
 }
 
-// OnChange has first called when the cluster has accepted the first request that changes something, with the factory
-// whose cluster it is.
+// OnChange registers first, which is called with the factory of the cluster in question when that cluster has accepted
+// the first request that changes something.
 func (f *Factory) OnChange(first func(*Factory)) {
 	f.changes.mu.Lock()
 	defer f.changes.mu.Unlock()

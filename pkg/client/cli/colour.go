@@ -48,16 +48,16 @@ func (s *IOStreams) PrintMarks(text string, marks map[string]Colour) error {
 	return err
 }
 
-// Colour has a column's cells, counted from 0, shown in colour where Out of the streams, to which the table is written,
-// shows it. The line of titles is asked for, too.
+// Colour shows a column's cells, counted from 0, in the colour that of returns for each, if Out of the streams, to
+// which the table is written, shows colours. The header is asked about too.
 func (t *Table) Colour(s *IOStreams, column int, of func(cell string) Colour) {
 	if s.ColourOut() {
 		t.colour, t.column = of, column
 	}
 }
 
-// painted is a line of the table with its cell in colour. Cells are separated by blanks only, so that each is found
-// where the one before it ends.
+// painted returns a line of the table with its cell in colour. Cells are separated by blanks only, so that each is
+// found where the one before it ends.
 func (t *Table) painted(line string, cells []string) string {
 	if t.column >= len(cells) {
 		return line

@@ -42,7 +42,7 @@ func Confirm(ctx context.Context, streams *IOStreams, question string) (bool, er
 	}
 }
 
-// MustConfirm is Confirm, where any answer but yes is an error.
+// MustConfirm asks as Confirm does; any answer but yes is an error.
 func MustConfirm(ctx context.Context, streams *IOStreams, question string) error {
 	yes, err := Confirm(ctx, streams, question)
 	if err == nil && !yes {

@@ -97,8 +97,8 @@ func (k Kind[T]) Await(ctx context.Context, c *client.Client, o *Creation, sent 
 	return last, err
 }
 
-// Follow says that an object was sent, waits with Await, and prints the object or, after a wait, what reached says of
-// it, if anything.
+// Follow prints that an object was sent, waits with Await, and prints the object or, after a wait, what reached returns
+// of it, if anything.
 func (k Kind[T]) Follow(ctx context.Context, c *client.Client, o *Creation, sent T, reached func(T) string) error {
 	if err := k.Said(o, sent); err != nil {
 		return err

@@ -84,8 +84,8 @@ func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
 	return table.Flush()
 }
 
-// items are what has a row each. Those of a report are the things in it, unless the report itself has more of the
-// columns, such as .items[*].name.
+// items returns the values that get a row each. For a report these are the things in it, unless the report itself has
+// more of the columns, such as .items[*].name.
 func (c *customColumns) items(obj runtime.Object) ([]any, error) {
 	objects := []runtime.Object{obj}
 	if isList(obj) {
@@ -122,7 +122,7 @@ func (c *customColumns) items(obj runtime.Object) ([]any, error) {
 	return rows, nil
 }
 
-// foundIn is how many of the columns an item has, the most of all items.
+// foundIn returns how many of the columns an item has, the most of all items.
 func (c *customColumns) foundIn(items []any) (most int, err error) {
 	for _, item := range items {
 		_, found, err := c.row(item)
@@ -134,7 +134,7 @@ func (c *customColumns) foundIn(items []any) (most int, err error) {
 	return most, nil
 }
 
-// row are the columns of a JSON value, and how many of them were found there.
+// row returns the columns of a JSON value, and how many of them were found there.
 func (c *customColumns) row(item any) (row []string, found int, err error) {
 	row = make([]string, len(c.paths))
 	for i, path := range c.paths {
@@ -150,7 +150,7 @@ func (c *customColumns) row(item any) (row []string, found int, err error) {
 	return row, found, nil
 }
 
-// cell is what a path found, and whether it found anything.
+// cell returns what a path found, and whether it found anything.
 func cell(results [][]reflect.Value) (text string, found bool) {
 	var values []string
 	for _, group := range results {

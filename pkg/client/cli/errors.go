@@ -86,7 +86,7 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// commonCode is the code all errs share, or ExitFailure.
+// commonCode returns the code that all errs share, or ExitFailure.
 func commonCode(errs []error) int {
 	code := ExitOK
 	for i, err := range errs {

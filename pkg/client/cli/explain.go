@@ -34,8 +34,8 @@ type Connection struct {
 	Now          time.Time
 }
 
-// Explain says err in words for the user: one line for each thing that went wrong, none of which needs
-// this program's source to be understood.
+// Explain returns err in words for the user: one line for each thing that went wrong, none of which needs this
+// program's source to be understood.
 func Explain(err error, c Connection) string {
 	if many := utilerrors.Aggregate(nil); errors.As(err, &many) {
 		for _, e := range many.Errors() {
@@ -90,7 +90,7 @@ func (c Connection) program() string {
 	return c.Program
 }
 
-// where is " (context X)" or nothing.
+// where returns " (context X)" or nothing.
 func (c Connection) where() string {
 	if c.Context == "" {
 		return ""
@@ -146,7 +146,7 @@ func (c Connection) explainNetwork(err error) string {
 // connectionLost is what Go says of a server whose open connection does not answer any more.
 const connectionLost = "http2: client connection lost"
 
-// networkCause is the innermost reason of a failed connection, in few words.
+// networkCause returns the innermost reason of a failed connection, in few words.
 func networkCause(err error) string {
 	var dns *net.DNSError
 	var nerr net.Error
@@ -188,7 +188,7 @@ func isNetwork(err error) bool {
 // unfulfilled is how the API machinery begins what an object's state does not allow.
 var unfulfilled = regexp.MustCompile(`Operation cannot be fulfilled on \S+ "([^"]+)": `)
 
-// missingContext is the name in clientcmd's error.
+// missingContext returns the name in clientcmd's error.
 func missingContext(err error) string {
 	_, name, _ := strings.Cut(oneLine(err), "specified context: ")
 	return name
@@ -207,7 +207,7 @@ func isDenial(err error) bool {
 	return denied.MatchString(message) && !rbac.MatchString(message)
 }
 
-// denial is what a webhook said, without who said it.
+// denial returns what a webhook said, without who said it.
 func denial(err error) string {
 	var status apierrors.APIStatus
 	errors.As(err, &status)
@@ -218,7 +218,7 @@ var rbac = regexp.MustCompile(
 	`[Uu]ser "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)")?`,
 )
 
-// forbidden says which right is missing and how to look into it.
+// forbidden returns which right is missing and how to look into it.
 func forbidden(err error) string {
 	m := rbac.FindStringSubmatch(err.Error())
 	if m == nil {

@@ -79,7 +79,7 @@ func (f *Factory) NamespaceOf(object metav1.Object) (string, error) {
 	return f.Namespace()
 }
 
-// kubeconfigError says of an error about a bare path what the path is for.
+// kubeconfigError adds to an error about a bare path that the path is the kubeconfig's.
 func kubeconfigError(err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return fmt.Errorf("read the kubeconfig: %w", err)
@@ -110,7 +110,7 @@ func (f *Factory) Scope() (*client.Client, string, error) {
 	return c, namespace, err
 }
 
-// InContext is a factory like f for another context of the kubeconfig.
+// InContext returns a factory like f for another context of the kubeconfig.
 func (f *Factory) InContext(name string) *Factory {
 	flags := &ConnectionFlags{Kubeconfig: f.Flags.Kubeconfig, Overrides: f.Flags.Overrides, getenv: f.Flags.getenv}
 	flags.Overrides.CurrentContext = name
@@ -120,7 +120,7 @@ func (f *Factory) InContext(name string) *Factory {
 	}
 }
 
-// Silent is the factory for what is to print nothing.
+// Silent returns a factory like f that prints nothing.
 func (f *Factory) Silent() *Factory {
 	return &Factory{
 		Program: f.Program, IO: NoStreams(), Flags: f.Flags, Now: f.Now, RandomName: f.RandomName, Getenv: f.Getenv,

@@ -60,7 +60,7 @@ func before(flag string) string {
 	return flag + ": "
 }
 
-// WhyUnreadable says in a sentence why a file of this machine cannot be read.
+// WhyUnreadable returns in a sentence why a file of this machine cannot be read.
 func WhyUnreadable(path string, err error) string {
 	reason := err
 	var of *fs.PathError

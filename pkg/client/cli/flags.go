@@ -127,7 +127,7 @@ func (t *Timeout) Set(text string) error {
 	return nil
 }
 
-// Limit is ctx that ends when the timeout has passed, or just ctx when that is 0 or less.
+// Limit returns a context that ends when the timeout has passed, or with ctx when the timeout is 0 or less.
 func (t *Timeout) Limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.Duration <= 0 {
 		return context.WithCancel(ctx)

@@ -32,7 +32,7 @@ var foreign = map[string]string{
 	"move":     "`% migrate VM` moves a guest to another node; `% rename VM NAME` gives a VM another name",
 }
 
-// foreignHint says what does here what a word of another program does there; empty for a word that is none.
+// foreignHint returns what does here what a word of another program does there; empty for a word that is none.
 func foreignHint(program, word string) string {
 	return strings.ReplaceAll(foreign[strings.ToLower(word)], "% ", program+" ")
 }

@@ -70,8 +70,8 @@ func (s *IOStreams) Reading(terminal io.Reader) *IOStreams {
 	}
 }
 
-// NoStreams are streams that are at their end and take nothing, for what is made from the commands rather than
-// by running them.
+// NoStreams returns streams that are at their end and take nothing, for what is made from the commands rather than by
+// running them.
 func NoStreams() *IOStreams {
 	return &IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}
 }

@@ -33,8 +33,8 @@ func Distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// near are the commands of cmd that somebody who typed a word may have meant: it is their beginning, or differs from
-// their name by a letter, or by two of a long one.
+// near returns the commands of cmd that somebody who typed a word may have meant: the word is their beginning, or
+// differs from their name by a letter, or by two of a long one.
 func near(cmd *cobra.Command, word string) []string {
 	word = strings.ToLower(word)
 	var out []string

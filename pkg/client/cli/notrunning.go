@@ -24,10 +24,10 @@ func halted(vm *v1.VirtualMachine) bool {
 	return err == nil && (strategy == v1.RunStrategyHalted || strategy == v1.RunStrategyManual)
 }
 
-// NotRunning says of err that target's VM does not run, and what to do about it, when err is that there is no instance
-// although there is a VM, or the server's "VM is not running", which stays as it is, with the remedy after it. When
-// there is no VM either, that is the error. Every verb that needs a running guest passes its error through here; any
-// other error is returned as it is.
+// NotRunning replaces err, if it is that target has no instance although there is a VM, by an error that the VM does
+// not run, and what to do about it; to the server's "VM is not running" it adds the remedy. When there is no VM either,
+// that is the error. Every verb that needs a running guest passes its error through here; any other error is returned
+// as it is.
 func (f *Factory) NotRunning(ctx context.Context, c vmGetter, target Target, err error) error {
 	absent, refused := noInstance(err), RefusedAsStopped(err)
 	if target.Instance || !absent && !refused {
@@ -68,7 +68,7 @@ func AskedToStart(vm *v1.VirtualMachine) bool {
 		vm.Status.ObservedGeneration != 0 && vm.Status.ObservedGeneration < vm.Generation
 }
 
-// stopped is what keeps a VM from having an instance, and what to do about it.
+// stopped returns what keeps a VM from having an instance, and what to do about it.
 func (f *Factory) stopped(vm *v1.VirtualMachine, target Target) (state, remedy string) {
 	why := fmt.Sprintf("`%s why %s%s` says ", f.Program, target.Name, f.InNamespace(target.Namespace))
 	switch status := vm.Status.PrintableStatus; {
@@ -83,13 +83,13 @@ func (f *Factory) stopped(vm *v1.VirtualMachine, target Target) (state, remedy s
 	}
 }
 
-// DoesNotStart says, of a VM that is waited for, that it cannot start, and who knows more.
+// DoesNotStart returns a warning that a VM that is waited for cannot start, and the command that says what blocks it.
 func (f *Factory) DoesNotStart(target Target, why string) string {
 	return fmt.Sprintf("warning: VM %s/%s does not start: %s; `%s why %s%s` says what blocks it; waiting goes on",
 		target.Namespace, target.Name, why, f.Program, target.Name, f.InNamespace(target.Namespace))
 }
 
-// StartIt says how to start a VM that is stopped.
+// StartIt returns how to start a VM that is stopped.
 func (f *Factory) StartIt(target Target) string {
 	return fmt.Sprintf("start it with `%s start %s%s`", f.Program, target.Name, f.InNamespace(target.Namespace))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
-// ReportOutages is a context in which what follows the cluster says on standard error that it has no answer for a
-// while, and that it has one again.
+// ReportOutages returns a context whose followers of the cluster print on standard error that they have had no answer
+// for a while, and that they have one again.
 func (f *Factory) ReportOutages(ctx context.Context) context.Context {
 	return outage.With(ctx, &outage.Reporter{
 		Lost: func(err error) {
@@ -22,7 +22,7 @@ func (f *Factory) ReportOutages(ctx context.Context) context.Context {
 	})
 }
 
-// Unanswered says of a server that had answered before that it does not now.
+// Unanswered returns the sentence that a server that had answered before does not answer now.
 func Unanswered(err error, c Connection) string {
 	if !isNetwork(err) {
 		return Explain(err, c)

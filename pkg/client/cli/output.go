@@ -217,7 +217,7 @@ func (o *Output) withoutManagedFields(p printers.ResourcePrinter) printers.Resou
 // Holder is a report that holds objects of the cluster.
 type Holder interface{ Objects() []metav1.Object }
 
-// argument is what follows FORMAT=, or --template, or what is in the file they name.
+// argument returns what follows FORMAT=, or --template, or the content of the file that they name.
 func (o *Output) argument(format, text string) (string, error) {
 	if text == "" {
 		text = o.template
@@ -269,7 +269,7 @@ func withIntegers(p printers.ResourcePrinter) printers.ResourcePrinter {
 	})
 }
 
-// tree is an object's JSON as maps, slices and scalars, integers as int64.
+// tree returns an object's JSON as maps, slices and scalars, integers as int64.
 func tree(obj runtime.Object) (map[string]any, error) {
 	data, err := json.Marshal(obj)
 	if err != nil {

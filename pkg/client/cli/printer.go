@@ -60,7 +60,7 @@ func (p *Printer) Flush() error {
 	return p.pass(cut)
 }
 
-// unfinished is how many bytes at the end of text begin a character, or a line's end of two, without ending it.
+// unfinished returns how many bytes at the end of text begin a character, or a line's end of two, without ending it.
 func unfinished(text []byte) int {
 	if bytes.HasSuffix(text, []byte("\r")) {
 		return 1
@@ -76,7 +76,7 @@ func unfinished(text []byte) int {
 	return 0
 }
 
-// raw is what is behind w, a Printer or not.
+// raw returns the writer behind w, a Printer or not.
 func raw(w io.Writer) io.Writer {
 	p, ok := w.(*Printer)
 	if !ok {
@@ -86,7 +86,7 @@ func raw(w io.Writer) io.Writer {
 	return p.w
 }
 
-// forPrograms is where a format for programs goes: nothing is changed on its way to a pipe or a file.
+// forPrograms returns the writer for a format that programs read: nothing is changed on its way to a pipe or a file.
 func forPrograms(w io.Writer) io.Writer {
 	if p, ok := w.(*Printer); ok && !p.terminal {
 		return raw(p)
@@ -94,7 +94,7 @@ func forPrograms(w io.Writer) io.Writer {
 	return w
 }
 
-// printers are streams like s whose Out and ErrOut are Printers.
+// printers returns streams like s whose Out and ErrOut are Printers.
 func (s *IOStreams) printers() *IOStreams {
 	return &IOStreams{
 		In: s.In, Out: newPrinter(s.Out, s.OutIsTTY), ErrOut: newPrinter(s.ErrOut, s.ErrIsTTY),
@@ -109,8 +109,8 @@ func newPrinter(w io.Writer, terminal bool) *Printer {
 	return &Printer{w: w, terminal: terminal}
 }
 
-// RawOut is standard output for bytes that are not text for people: a guest's, a picture's, and sequences of this
-// program's own, without anything in them that somebody else said.
+// RawOut returns standard output for bytes that are not text for people: a guest's, a picture's, and sequences of this
+// program's own, without text from elsewhere in them.
 func (s *IOStreams) RawOut() io.Writer { return raw(s.Out) }
 
 // RawErr returns the same for standard error.
@@ -125,8 +125,8 @@ func (s *IOStreams) Flush() {
 	}
 }
 
-// Lost is the first error of writing text to Out, at the program's end: whoever reads it has not got all of it, though
-// the command may have looked at no error.
+// Lost returns the first error of writing text to Out, at the program's end: the text is not complete, even if the
+// command ignored the error.
 func (s *IOStreams) Lost() error {
 	p, ok := s.Out.(*Printer)
 	if !ok {
@@ -138,7 +138,7 @@ func (s *IOStreams) Lost() error {
 	return p.lost
 }
 
-// Cells are a row's cells, each a line of printable text.
+// Cells returns a row's cells, each as a line of printable text.
 func Cells(cells []string) []string {
 	clean := make([]string, len(cells))
 	for i, cell := range cells {

@@ -24,9 +24,9 @@ type Referent struct {
 	Kind, Name string
 }
 
-// CheckReferent is an error that names what may have been meant where there is no such instance type or preference: the
-// server would only warn, since objects may be applied in any order, and the VM would not start. What the user may not
-// read, or the cluster does not have, is left to the server.
+// CheckReferent returns an error if there is no such instance type or preference, with the names that may have been
+// meant: the server would only warn, since objects may be applied in any order, and the VM would not start. What the
+// user may not read, or the cluster does not have, is left to the server.
 func (f *Factory) CheckReferent(ctx context.Context, c *client.Client, namespace string, r Referent) error {
 	own, cluster := "virtualmachine"+r.Field, "virtualmachinecluster"+r.Field
 	path := sizings + "/"
@@ -55,7 +55,7 @@ func (f *Factory) CheckReferent(ctx context.Context, c *client.Client, namespace
 // mostMeant is how many names are offered for one that is not there.
 const mostMeant = 5
 
-// meant says which of the names that there are may have been meant.
+// meant returns which of the existing names may have been meant.
 func (f *Factory) meant(name string, all []string) string {
 	if len(all) == 0 {
 		return fmt.Sprintf("; there are none, and `%s install --instancetypes` brings the common ones", f.Program)

@@ -40,7 +40,7 @@ func (s *Selection) Validate(cmd *cobra.Command, names []string) error {
 	return CheckSelector(s.Selector)
 }
 
-// CheckSelector is a usage error where the value of -l is no label selector.
+// CheckSelector returns a usage error if the value of -l is no label selector.
 func CheckSelector(text string) error {
 	if _, err := labels.Parse(text); err != nil {
 		return UsageErrorf("-l: %s", err)

@@ -60,8 +60,8 @@ func otherKind(word string) (string, bool) {
 	return "", false
 }
 
-// Elsewhere says where the objects are listed that a word stands for, which may also be the name of a machine; empty
-// where it stands for none.
+// Elsewhere returns where the objects of a kind are listed whose word may also be the name of a machine; empty for a
+// word that is no kind.
 func Elsewhere(program, word string) string {
 	kind, ok := otherKind(word)
 	switch {
@@ -73,8 +73,8 @@ func Elsewhere(program, word string) string {
 	return fmt.Sprintf("`kubectl get %s` lists those", word)
 }
 
-// CheckKind is a usage error where the first of several names is a word for a kind that is no machine's: whoever types
-// "pause pod web" means one object, not two machines.
+// CheckKind returns a usage error if the first of several names is a word for a kind that is no machine's: "pause pod
+// web" means one object, not two machines.
 func CheckKind(names []string) error {
 	if len(names) < 2 {
 		return nil

@@ -24,7 +24,7 @@ func (w *Waiting) AddFlags(cmd *cobra.Command, until string, limit time.Duration
 	cmd.Flags().Var(&w.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
 }
 
-// CheckWait is a usage error where --wait is given for a dry run, which changes nothing.
+// CheckWait returns a usage error if --wait is given for a dry run, which changes nothing.
 func (w *Waiting) CheckWait(d DryRun) error {
 	if w.Wait && d != DryRunNone {
 		return UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
@@ -53,15 +53,15 @@ func (w *Waiting) Stages(
 	})
 }
 
-// Interrupted says on standard error that what was asked for goes on without this program, when err is that the
-// user has ended it.
+// Interrupted prints on standard error that what was asked for goes on without this program, if err is that the user
+// has ended it.
 func (s *IOStreams) Interrupted(err error, format string, args ...any) {
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintf(s.ErrOut, "interrupted: "+format+"\n", args...)
 	}
 }
 
-// Requested says, when err is that the user has ended the command, that what was requested goes on, or, unless the
+// Requested prints, if err is that the user has ended the command, that what was requested goes on, or, unless the
 // server has accepted it, that it may.
 func (s *IOStreams) Requested(err error, accepted bool, what string, args ...any) {
 	said := " may have been requested"

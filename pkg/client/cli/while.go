@@ -18,7 +18,8 @@ func (s *IOStreams) While(what string, do func() error) error {
 	return s.WhileStage(func() string { return what }, do)
 }
 
-// WhileStage is While for something whose stages have names: what is asked anew each second, from another goroutine.
+// WhileStage does as While does, for something whose stages have names: what is asked anew each second, from another
+// goroutine.
 func (s *IOStreams) WhileStage(what func() string, do func() error) error {
 	if !s.ErrIsTTY {
 		return do()

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Frame is a drawn screen with nothing in it but text, line ends, and the sequences that colour text (SGR). It is the
-// last line of defence behind Line: values are escaped where they are drawn, and one that was forgotten cannot move the
-// cursor or speak to the terminal. What is taken out leaves one cell, so that the drawing keeps its shape.
+// Frame returns a drawn screen with nothing in it but text, line ends, and the sequences that colour text (SGR). It is
+// the last line of defence behind Line: values are escaped where they are drawn, and one that was forgotten cannot move
+// the cursor or speak to the terminal. What is taken out leaves one cell, so that the drawing keeps its shape.
 func Frame(drawn string) string {
 	at := 0
 	for at < len(drawn) {
@@ -36,8 +36,8 @@ func Frame(drawn string) string {
 	return b.String()
 }
 
-// harmless is how many bytes at the beginning of text are one character that may be drawn, or one SGR sequence; 0 is
-// that they are neither.
+// harmless returns how many bytes at the beginning of text are one character that may be drawn, or one SGR sequence; 0
+// when they are neither.
 func harmless(text string) int {
 	switch c := text[0]; {
 	case c == '\n', c >= ' ' && c < 0x7f:
@@ -57,7 +57,7 @@ func harmless(text string) int {
 // maxSGR bounds a sequence, bytes: all attributes and two colours are 60.
 const maxSGR = 100
 
-// sgr is the length of ESC [ parameters m at the beginning of text, or 0.
+// sgr returns the length of ESC [ parameters m at the beginning of text, or 0.
 func sgr(text string) int {
 	if len(text) < 3 || text[1] != '[' {
 		return 0

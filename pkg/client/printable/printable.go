@@ -16,12 +16,12 @@ import (
 // MaxGrowth is the most bytes that one byte of text becomes.
 const MaxGrowth = 6
 
-// Line is text in one line: hostile characters are escaped, and a line's end, a carriage return before one, or a tab is
-// a space. Doing it twice changes nothing.
+// Line returns text in one line: hostile characters are escaped, and a line's end, a carriage return before one, or a
+// tab becomes a space. Doing it twice changes nothing.
 func Line(text string) string { return escape(text, true) }
 
-// Text is text of any number of lines: hostile characters are escaped, tabs and line ends stay, and a carriage return
-// before a line's end is left out. Doing it twice changes nothing.
+// Text returns text of any number of lines: hostile characters are escaped, tabs and line ends stay, and a carriage
+// return before a line's end is left out. Doing it twice changes nothing.
 func Text(text string) string { return escape(text, false) }
 
 // Hostile reports whether a terminal may obey a character rather than show it: control characters of ASCII and of ISO
@@ -64,7 +64,7 @@ func escape(text string, oneLine bool) string {
 	return b.String()
 }
 
-// suspect is a character that may have to be escaped. Bytes that are no UTF-8 are RuneError.
+// suspect reports whether a character may have to be escaped. Bytes that are no UTF-8 are RuneError.
 func suspect(r rune) bool { return r == utf8.RuneError || Hostile(r) }
 
 const digits = "0123456789abcdef"

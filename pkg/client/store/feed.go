@@ -132,7 +132,7 @@ func (f *feed[O, R]) watch(ctx context.Context, opts metav1.ListOptions) (watch.
 	}), nil
 }
 
-// answered says that there is a connection.
+// answered records that there is a connection.
 func (f *feed[O, R]) answered() {
 	f.source.Pulse.answered()
 	f.table.connected()
@@ -149,7 +149,7 @@ func (f *feed[O, R]) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// Add, Update, Delete and Replace are called by a reflector.
+// Add implements cache.ReflectorStore, as Update, Delete, Replace and Resync do: a reflector calls them.
 func (f *feed[O, R]) Add(o any) error { return f.Update(o) }
 
 // Update keeps a row.
@@ -177,5 +177,5 @@ func (f *feed[O, R]) Replace(items []any, _ string) error {
 	return nil
 }
 
-// Resync has nothing to do: there is no queue behind the table.
+// Resync does nothing: there is no queue behind the table.
 func (f *feed[O, R]) Resync() error { return nil }

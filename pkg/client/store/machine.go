@@ -112,7 +112,7 @@ func join(vm, vmi *part) *Machine {
 	return &m
 }
 
-// ownStatus is the status of an instance without a VM, in the words that a VM would have for it.
+// ownStatus returns the status of an instance without a VM, in the words that a VM would have for it.
 func ownStatus(m *Machine) string {
 	switch {
 	case m.Deleting:
@@ -203,7 +203,7 @@ func Addresses(vmi *v1.VirtualMachineInstance) []string {
 	return out
 }
 
-// ownerOf is the controller of an object.
+// ownerOf returns the UID of an object's controller.
 func ownerOf(o metav1.Object) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 		return owner.UID

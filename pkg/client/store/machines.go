@@ -105,7 +105,7 @@ func (m *Machines) Rows() []*Machine {
 	return slices.Clone(m.joined)
 }
 
-// Get is one machine, or nil.
+// Get returns one machine, or nil.
 func (m *Machines) Get(key Key) *Machine { return join(m.vms.Get(key), m.vmis.Get(key)) }
 
 // Load takes objects at hand for all there are, as a feed's first list does.
@@ -124,7 +124,7 @@ func (m *Machines) Load(vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstanc
 	m.vmis.replace(parts)
 }
 
-// Lost says since when there is no connection, and why, as the feeds do.
+// Lost records that there is no connection since now, and why, as the feeds do.
 func (m *Machines) Lost(now time.Time, err error) {
 	m.vms.Lost(now, err)
 	m.vmis.Lost(now, err)

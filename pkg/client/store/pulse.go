@@ -69,7 +69,7 @@ func (p *Pulse) Run(ctx context.Context) {
 	}
 }
 
-// due is when the server is to be asked next.
+// due returns when the server is to be asked next.
 func (p *Pulse) due(asked time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func isAnswer(err error) bool {
 	return errors.As(err, &status)
 }
 
-// answered says that the server was heard. A nil Pulse does not mind.
+// answered records that the server was heard; on a nil Pulse it does nothing.
 func (p *Pulse) answered() {
 	if p == nil {
 		return
@@ -130,7 +130,7 @@ func (p *Pulse) answered() {
 	}
 }
 
-// State says since when the server is silent. That of a nil Pulse is that it is not.
+// State returns since when the server has been silent; a nil Pulse takes it for not silent.
 func (p *Pulse) State() State {
 	if p == nil {
 		return State{Synced: true}
@@ -172,7 +172,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// over is a table's state, or that of the past if the server is silent. What the server has refused it would refuse.
+// over returns a table's state, marked stale while the server is silent. A refusal of the server's stays: it would
+// refuse again.
 func (p *Pulse) over(s State) State {
 	silent := p.State()
 	if !silent.Stale() || s.Err != nil && isAnswer(s.Err) {

@@ -126,7 +126,7 @@ func (s *Set) say(name, value string) {
 	}
 }
 
-// domain says how large a machine is.
+// domain adds how large a machine is.
 func (s *Set) domain(d *v1.DomainSpec) {
 	cpus, memory := Size(d)
 	text := fmt.Sprintf("%d CPUs", cpus)
@@ -180,7 +180,7 @@ func scalingIn(s *poolv1beta1.VirtualMachinePoolScaleInStrategy) string {
 	return ""
 }
 
-// order is which machines are taken first.
+// order returns which machines are taken first.
 func order(p *poolv1beta1.VirtualMachinePoolSelectionPolicy) string {
 	if p == nil || p.SortPolicy == nil {
 		return ""

@@ -71,7 +71,7 @@ func (s *Snapshot) Object() Key { return Key{Namespace: s.Namespace, Name: s.Nam
 // Short returns the kind in a word: snapshot, restore or clone.
 func (s *Snapshot) Short() string { return ShortOf(s.Resource) }
 
-// ShortOf is a resource's kind in a word.
+// ShortOf returns a resource's kind in a word.
 func ShortOf(plural string) string {
 	switch plural {
 	case Restores:

@@ -78,14 +78,14 @@ func (t *Table[R]) Get(key Key) *R {
 	return t.rows[key]
 }
 
-// State says how much the table can be believed.
+// State returns how much the table can be believed.
 func (t *Table[R]) State() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pulse.over(t.state)
 }
 
-// follow has the table be of the past while a server is silent.
+// follow makes the table stale while the server that p watches is silent.
 func (t *Table[R]) follow(p *Pulse) {
 	t.mu.Lock()
 	t.pulse = p
@@ -121,7 +121,7 @@ func (t *Table[R]) replace(rows map[Key]*R) {
 	t.changed()
 }
 
-// connected says that there is a connection.
+// connected records that there is a connection.
 func (t *Table[R]) connected() {
 	t.mu.Lock()
 	was := t.state
@@ -132,8 +132,8 @@ func (t *Table[R]) connected() {
 	}
 }
 
-// Lost says since when there is no connection, and why, as a feed does; the first of several counts. What the server
-// refuses before the connection goes does not: there was one.
+// Lost records that there is no connection since now, and why, as a feed does; the first of several losses counts. A
+// refusal of the server's before it does not count, since there was a connection then.
 func (t *Table[R]) Lost(now time.Time, err error) {
 	t.mu.Lock()
 	if before := t.state.Err; t.state.Since.IsZero() || before != nil && isAnswer(before) && !isAnswer(err) {

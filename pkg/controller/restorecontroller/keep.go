@@ -87,7 +87,7 @@ func (v *View) markKept(step *Step) {
 	}
 }
 
-// release has a claim not be the target's state any more: one that is kept stays.
+// release returns a claim that is not the target's state any more: it stays if the restore keeps what it replaces.
 func (v *View) release(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	after := claim.DeepCopy()
 	delete(after.Labels, vmstate.Prefix)

@@ -63,7 +63,7 @@ func (v *View) patched(vm *v1.VirtualMachine) (*v1.VirtualMachine, error) {
 }
 
 // rehearsed returns a new target as it will be made of what is restored, with the snapshot's ControllerRevisions; nil
-// when it cannot come about yet.
+// while it cannot be made, such as while a ControllerRevision is missing.
 func (v *View) rehearsed(restores []v1beta1.VolumeRestore) *v1.VirtualMachine {
 	if v.VM != nil {
 		return nil

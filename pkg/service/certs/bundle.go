@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// authorities are those to trust, PEM; nil before they are known.
+// authorities returns the CA certificates to trust, PEM; nil before they are known.
 func (r *requested) authorities() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

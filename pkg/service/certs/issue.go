@@ -79,7 +79,7 @@ func (authority Pair) Issue(leaf Leaf, now time.Time, lifetime time.Duration) (P
 	return Pair{Certificate: certificate, Key: key}, nil
 }
 
-// Sign is Issue for the key of somebody else.
+// Sign issues a certificate as Issue does, for a key that somebody else has.
 func (authority Pair) Sign(
 	leaf Leaf, key *ecdsa.PublicKey, now time.Time, lifetime time.Duration,
 ) (*x509.Certificate, error) {

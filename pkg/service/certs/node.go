@@ -129,7 +129,7 @@ func (r *requested) pace() {
 	r.notBefore = now.Add(waits.After(firstRetry, lastRetry, r.failures))
 }
 
-// due is when another certificate is to be asked for.
+// due returns when another certificate is to be asked for.
 func (r *requested) due(bundle []byte, now time.Time) time.Time {
 	if r.pair == nil || bundle != nil && trusts(bundle, r.pair.Certificate, now) != nil {
 		return now
@@ -137,7 +137,8 @@ func (r *requested) due(bundle []byte, now time.Time) time.Time {
 	return r.pair.renewAt(r.Policy().LeafRenewBefore)
 }
 
-// state is what to publish; nil when there is nothing yet. The first must be one that others take.
+// state returns what to publish: the certificate and the authorities; nil when there is nothing yet. The first must be
+// one that others take.
 func (r *requested) state(bundle []byte, first bool) []byte {
 	if r.pair == nil || bundle == nil || first && trusts(bundle, r.pair.Certificate, r.Now()) != nil {
 		return nil
@@ -281,7 +282,7 @@ func (r *requested) await(ctx context.Context, name string) ([]byte, error) {
 	}
 }
 
-// answer is the certificate that was signed, nil when nothing was said yet. The error is a refusal.
+// answer returns the certificate that was signed, nil while the request is open. The error is a refusal.
 func answer(request *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range request.Status.Conditions {
 		if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {

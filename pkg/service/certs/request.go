@@ -54,7 +54,7 @@ func HandlerNode(state *tls.ConnectionState) string {
 	return names.NodeOfHandler(state.PeerCertificates[0].Subject.CommonName)
 }
 
-// Usages are those to ask for in a CertificateSigningRequest.
+// Usages returns the usages to ask for in a CertificateSigningRequest.
 func (l Leaf) Usages() []certificatesv1.KeyUsage {
 	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
 	if !l.ClientOnly {

@@ -113,8 +113,8 @@ func (p Pair) madeAt() time.Time {
 	return p.Certificate.NotBefore.Add(skew)
 }
 
-// renewAt is when a successor is due: renewBefore its end, but not before half its life, lest a
-// certificate that was cut short by its authority's end be renewed at once for ever.
+// renewAt returns when a successor is due: renewBefore its end, but not before half its life, lest a certificate that
+// was cut short by its authority's end be renewed at once for ever.
 func (p Pair) renewAt(renewBefore time.Duration) time.Time {
 	half := p.madeAt().Add(p.Certificate.NotAfter.Sub(p.madeAt()) / 2)
 	if at := p.Certificate.NotAfter.Add(-renewBefore); at.After(half) {
@@ -123,7 +123,7 @@ func (p Pair) renewAt(renewBefore time.Duration) time.Time {
 	return half
 }
 
-// lookAgain is the earliest time at which Rotate would do something.
+// lookAgain returns the earliest time at which Rotate would do something.
 func lookAgain(state State, policy Policy, now time.Time) time.Time {
 	at := state.Signer.renewAt(policy.AuthorityRenewBefore)
 	if state.Next != nil {

@@ -108,13 +108,13 @@ func followSecret(
 	informer.RunWithContext(ctx)
 }
 
-// Ready is closed once there is a certificate.
+// Ready returns a channel that is closed once there is a certificate.
 func (s *Source) Ready() <-chan struct{} {
 	return s.ready
 }
 
-// OnChange has f called after every change of the certificate or the authorities, the first
-// included; it must not block.
+// OnChange registers f, which is called after every change of the certificate or the authorities, the first included;
+// it must not block.
 func (s *Source) OnChange(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +182,8 @@ func ParseMaterial(data map[string][]byte) (*Material, error) {
 	return m, nil
 }
 
-// ServerConfig is for a listener. With names given, a client must show a certificate of ours whose
-// common name is one of them. It offers HTTP/1.1 only, which upgrades to websockets.
+// ServerConfig returns the TLS configuration of a listener. With names given, a client must show a certificate of ours
+// whose common name is one of them. It offers HTTP/1.1 only, which upgrades to websockets.
 func (s *Source) ServerConfig(allowedClientCNs ...string) *tls.Config {
 	if len(allowedClientCNs) == 0 {
 		return s.serverConfig(nil)
@@ -191,13 +191,14 @@ func (s *Source) ServerConfig(allowedClientCNs ...string) *tls.Config {
 	return s.serverConfig(func(commonName string) bool { return slices.Contains(allowedClientCNs, commonName) })
 }
 
-// ServerConfigForNodes is ServerConfig for clients that are the virt-handler of any node; the listener asks which one.
+// ServerConfigForNodes returns the TLS configuration of a listener whose clients are the virt-handlers of any node; the
+// listener asks which one.
 func (s *Source) ServerConfigForNodes() *tls.Config {
 	return s.serverConfig(func(commonName string) bool { return names.NodeOfHandler(commonName) != "" })
 }
 
-// serverConfig is for a listener whose clients must show a certificate with a common name that is allowed; nil is that
-// they need none.
+// serverConfig returns the TLS configuration of a listener whose clients must show a certificate with a common name
+// that allowed accepts; with nil they need none.
 func (s *Source) serverConfig(allowed func(commonName string) bool) *tls.Config {
 	var (
 		mu      sync.Mutex
@@ -251,7 +252,8 @@ func serverConfig(material *Material, allowed func(commonName string) bool) *tls
 	return config
 }
 
-// HandlerConfig is for dialling the virt-handler of a node: it takes that node's certificate only.
+// HandlerConfig returns the TLS configuration for dialling the virt-handler of a node: it takes that node's certificate
+// only.
 func (s *Source) HandlerConfig(node string) *tls.Config {
 	config := s.ClientConfig(names.DNSNameHandler)
 	verify := config.VerifyConnection
@@ -267,8 +269,8 @@ func (s *Source) HandlerConfig(node string) *tls.Config {
 	return config
 }
 
-// ClientConfig is for dialling a component whose certificate has serverName among its DNS names,
-// whatever address is dialled. It shows this component's certificate.
+// ClientConfig returns the TLS configuration for dialling a component whose certificate has serverName among its DNS
+// names, whatever address is dialled. It shows this component's certificate.
 func (s *Source) ClientConfig(serverName string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

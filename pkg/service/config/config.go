@@ -192,7 +192,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	return config, wrong
 }
 
-// obsoleteCPUModels are KubeVirt's, and QEMU's own that no hardware has.
+// obsoleteCPUModels returns the CPU models that KubeVirt calls obsolete, and QEMU's own that no hardware has.
 func obsoleteCPUModels() map[string]bool {
 	out := map[string]bool{}
 	for _, name := range []string{

@@ -96,7 +96,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ready is closed once the resource has been read, or is known not to exist.
+// Ready returns a channel that is closed once the resource has been read, or is known not to exist.
 func (f *Follower) Ready() <-chan struct{} {
 	return f.ready
 }
@@ -108,7 +108,7 @@ func (f *Follower) Current() Config {
 	return f.current
 }
 
-// OnChange has notify called after every change of the configuration; it must not block.
+// OnChange registers notify, which is called after every change of the configuration; it must not block.
 func (f *Follower) OnChange(notify func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -36,7 +36,7 @@ func support(given []v1.SupportContainerResources) Support {
 	return out
 }
 
-// limitedNamespaces are those whose guests get a CPU limit; nil for none.
+// limitedNamespaces returns the selector of the namespaces whose guests get a CPU limit; nil for none.
 func limitedNamespaces(given *metav1.LabelSelector) (labels.Selector, error) {
 	if given == nil {
 		return nil, nil

@@ -80,7 +80,7 @@ func (l *Limiter) Stop() { l.now.Load().Stop() }
 // QPS implements flowcontrol.RateLimiter.
 func (l *Limiter) QPS() float32 { return l.now.Load().QPS() }
 
-// OnRateLimit has a limiter follow a component's limit.
+// OnRateLimit sets a limiter to a component's limit after each change of the configuration.
 func (f *Follower) OnRateLimit(l *Limiter, of func(RateLimits) RateLimit) {
 	f.OnChange(func() { l.Set(of(f.Current().RateLimits)) })
 }

@@ -52,8 +52,8 @@ func setVerbosity(into *LogVerbosity, from *v1.LogVerbosity) error {
 	return nil
 }
 
-// OnVerbosity has set called with a component's level after each change of the configuration: what of picks, and own
-// where the configuration says nothing.
+// OnVerbosity registers set, which is called with a component's level after each change of the configuration: what of
+// picks, and own where the configuration says nothing.
 func (f *Follower) OnVerbosity(own uint, of func(LogVerbosity) uint, set func(level uint)) {
 	f.OnChange(func() {
 		level := of(f.Current().LogVerbosity)

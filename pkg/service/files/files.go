@@ -20,7 +20,7 @@ func Replace(path string, content []byte, mode fs.FileMode) error {
 	return os.Rename(path+".new", path)
 }
 
-// ReplaceDurably is Replace, and the file is on the disk when it returns: it survives the machine's crash.
+// ReplaceDurably replaces a file as Replace does, and returns once it is on the disk: it survives the machine's crash.
 func ReplaceDurably(path string, content []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {

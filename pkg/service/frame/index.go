@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Index has the cache find objects like object by the keys that keys returns for each, under the index's name. An empty
-// key is none. what names, for errors, what is indexed, such as "VMIs by node".
+// Index makes the cache index objects like object, under the given name, by the keys that keys returns for each; empty
+// keys are left out. what names, for errors, what is indexed, such as "VMIs by node".
 func Index[T client.Object](
 	ctx context.Context, indexer client.FieldIndexer, object T, name, what string, keys func(T) []string,
 ) error {

@@ -111,7 +111,8 @@ func PatchStatus[T any](ctx context.Context, w *Writes, object client.Object, st
 	return nil
 }
 
-// PatchStatusRecorded is PatchStatus, and records that a state began or ended with it, as RecordChange does.
+// PatchStatusRecorded patches a status as PatchStatus does, and records that a state began or ended with it, as
+// RecordChange does.
 func PatchStatusRecorded[T any](
 	ctx context.Context, w *Writes, recorder record.EventRecorder, object client.Object, status *T, want T,
 	holds func(*T) bool, events [2]Event,

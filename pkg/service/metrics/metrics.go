@@ -7,9 +7,9 @@
 //	                                                        ▲
 //	                                               registries of client_golang: what is counted as it happens
 //
-// What there is one of for each machine is written straight to the answer and not kept: ten thousand machines cost a
-// scrape some hundred kilobytes of buffers, and nothing in between. docs/metrics.md lists all families; a test compares
-// it.
+// Series of which each VMI or VM has one are written straight to the answer and not stored: ten thousand VMIs cost some
+// hundred kilobytes of buffers during a scrape, and nothing between scrapes. docs/metrics.md lists all families; a test
+// compares it.
 package metrics
 
 //go:generate go run ./gen ../../../docs/metrics.md
@@ -63,14 +63,14 @@ func family(from Component, kind Type, name, help string, labels ...string) *Fam
 	return f
 }
 
-// own is family for what KubeVirt has not.
+// own returns a family that KubeVirt does not have.
 func own(from Component, kind Type, name, help string, labels ...string) *Family {
 	f := family(from, kind, name, help, labels...)
 	f.Ours = true
 	return f
 }
 
-// histogram is family with buckets, in seconds.
+// histogram returns a family with buckets, in seconds.
 func histogram(from Component, buckets []float64, name, help string, labels ...string) *Family {
 	f := family(from, Histogram, name, help, labels...)
 	f.Buckets = buckets

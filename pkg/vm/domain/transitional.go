@@ -13,8 +13,8 @@ const transitionalModel = "virtio-transitional"
 // balloon and of the controller of scsi disks, and tools look for it.
 const modernModel = "virtio-non-transitional"
 
-// makeTransitional turns the virtio devices but disks and their controllers, which tuning does, and inputs, which
-// virtio 0.9 has none of.
+// makeTransitional gives the virtio devices the transitional model: all but the disks and their controllers, to which
+// tuning gives it, and the inputs, which virtio 0.9 does not have.
 func makeTransitional(d *libvirtxml.DomainDeviceList) {
 	for i := range d.Interfaces {
 		if d.Interfaces[i].Model.Type == v1.VirtIO {

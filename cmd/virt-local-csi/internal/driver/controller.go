@@ -62,7 +62,7 @@ func (c *controller) CreateVolume(ctx context.Context, r *csi.CreateVolumeReques
 	return &csi.CreateVolumeResponse{Volume: asVolume(v)}, nil
 }
 
-// wanted is the volume that a request is for.
+// wanted returns the volume that a request is for.
 func (c *controller) wanted(r *csi.CreateVolumeRequest) (pool.Volume, error) {
 	v := pool.Volume{Name: r.GetName(), Parameters: r.GetParameters()}
 	if len(r.GetMutableParameters()) > 0 {
@@ -102,7 +102,7 @@ func (c *controller) wanted(r *csi.CreateVolumeRequest) (pool.Volume, error) {
 	return v, nil
 }
 
-// wantedSize is the size for a range: it is no less than required, and no more than the limit.
+// wantedSize returns the size for a range: it is no less than required, and no more than the limit.
 func wantedSize(r *csi.CapacityRange, fsType string) (int64, error) {
 	bytes, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	if bytes < 0 || limit < 0 || limit > 0 && limit < bytes {

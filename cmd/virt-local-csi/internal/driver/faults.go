@@ -171,7 +171,7 @@ func (b *busy) end(id string) {
 
 func methodOf(fullMethod string) string { return path.Base(fullMethod) }
 
-// subject is what a call works on: the name of what it makes, or an ID.
+// subject returns what a call works on: the name of what it makes, or an ID.
 func subject(request any) string {
 	switch r := request.(type) {
 	case *csi.CreateVolumeRequest:

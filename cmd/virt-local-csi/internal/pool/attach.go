@@ -30,7 +30,7 @@ func (p *Pool) attachments(id string) ([]attachment, error) {
 	return all, nil
 }
 
-// attachedNodes are the nodes that use a volume, without those that have died.
+// attachedNodes returns the nodes that use a volume, without those that have died.
 func (p *Pool) attachedNodes(id string) ([]string, error) {
 	all, err := p.attachments(id)
 	if err != nil || len(all) == 0 {

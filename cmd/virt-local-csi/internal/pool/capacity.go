@@ -23,8 +23,8 @@ type holding struct {
 	promised, allocated int64
 }
 
-// outstanding is what entries may still come to take when everything is written that they promise, bytes. Those of one
-// family may share all blocks, so only what the largest of them has counts as taken.
+// outstanding returns what entries may still come to take when everything is written that they promise, bytes. Those of
+// one family may share all blocks, so only what the largest of them has counts as taken.
 func outstanding(holdings []holding) int64 {
 	taken := map[string]int64{}
 	var promised int64
@@ -38,7 +38,7 @@ func outstanding(holdings []holding) int64 {
 	return promised
 }
 
-// room is what new volumes may have, given the free bytes of the disk.
+// room returns what new volumes may have, given the free bytes of the disk.
 func room(free, outstanding int64) int64 {
 	return max(0, free-outstanding-outstanding/metadataPart-spare)
 }
@@ -136,7 +136,7 @@ func freeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// allocated is what a file takes on the disk, bytes; nothing once it is gone.
+// allocated returns what a file takes on the disk, bytes; nothing once it is gone.
 func allocated(path string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); errors.Is(err, os.ErrNotExist) {

@@ -74,7 +74,7 @@ const (
 
 func (p *Pool) path(k kind, id string) string { return filepath.Join(p.Root, k.dir, id) }
 
-// aside is where an entry waits to be erased; volumes and snapshots have no name in common there.
+// aside returns the path at which an entry waits to be erased; volumes and snapshots have no name in common there.
 func (p *Pool) aside(k kind, id string) string { return filepath.Join(p.Root, erasing, k.dir+"."+id) }
 
 // Image returns the file with a volume's content.
@@ -177,7 +177,7 @@ func (p *Pool) erase(k kind, id string) error {
 // partly ends the name of what is no longer whole.
 const partly = "~"
 
-// killPoint is where tests end a removal.
+// killPoint calls the function with which tests end a removal.
 func (p *Pool) killPoint(at string) {
 	if killed != nil {
 		killed(at)

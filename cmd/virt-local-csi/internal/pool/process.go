@@ -92,9 +92,9 @@ func parseStat(line []byte) (state string, start uint64, err error) {
 	return string(fields[0]), start, err
 }
 
-// living are those of the processes that the caller sees and that have not ended: all on the machine, those of the node
-// on a node. Of a process whose namespace the caller may not see, the start decides: to take a dead one for alive only
-// keeps data.
+// living returns those of the processes that the caller sees and that have not ended: all on the machine, those of the
+// node on a node. Of a process whose namespace the caller may not see, the start decides: to take a dead one for alive
+// only keeps data.
 func living(wanted []process) (map[process]bool, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 // and virtual machines. Below that it is ext4, which has no least size and little overhead.
 const AnyFS = "any"
 
-// suitable is the file system that AnyFS stands for.
+// suitable returns the file system that AnyFS stands for.
 func suitable(size int64) string {
 	if _, err := exec.LookPath("mkfs.xfs"); err != nil || size < fromXFS {
 		return "ext4"
@@ -264,7 +264,7 @@ func (p *Pool) finish(k kind, id string) error {
 	return nil
 }
 
-// Problem says what is wrong with a volume's image, empty for nothing.
+// Problem returns what is wrong with a volume's image, empty for nothing.
 func (p *Pool) Problem(v Volume) string {
 	info, err := os.Stat(p.Image(v.ID))
 	switch {

@@ -60,7 +60,7 @@ func (c clients) roomReport(
 	return &roomReport{main, nodes, ours}
 }
 
-// wrap has the controller look again after a volume was made or deleted.
+// wrap returns a provisioner after whose changes the controller looks again.
 func (r *roomReport) wrap(p controller.Provisioner) controller.Provisioner {
 	return capacity.NewProvisionWrapper(p, r.main)
 }

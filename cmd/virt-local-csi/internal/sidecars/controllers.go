@@ -115,7 +115,7 @@ func (c clients) snapshotter(ctx context.Context, d Driver, connection *grpc.Cli
 	return nil
 }
 
-// snapshotController runs snapshot-controller, which there is one of for all drivers: a VolumeSnapshot gets its
+// snapshotController runs snapshot-controller, one for all drivers: it gives a VolumeSnapshot its
 // VolumeSnapshotContent.
 func (c clients) snapshotController(ctx context.Context) error {
 	factory, core := c.snapshotInformers, c.factory()

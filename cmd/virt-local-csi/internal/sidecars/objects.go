@@ -62,8 +62,9 @@ func SnapshotClass() *snapshotv1.VolumeSnapshotClass {
 	}
 }
 
-// CSIDrivers say how Kubernetes treats the drivers: nothing is to be attached before a node stages it; a pod's
-// fsGroup may write to volumes of every access mode; and where volumes of one node go depends on what room there is.
+// CSIDrivers returns the CSIDriver objects, which say how Kubernetes treats the drivers: nothing is to be attached
+// before a node stages it; a pod's fsGroup may write to volumes of every access mode; and where volumes of one node go
+// depends on what room there is.
 func CSIDrivers() []*storagev1.CSIDriver {
 	var all []*storagev1.CSIDriver
 	for _, name := range []string{driver.Name, driver.Plain} {
@@ -153,7 +154,7 @@ func fails(err error) bool { return err != nil && !apierrors.IsAlreadyExists(err
 //go:embed crds/*.yaml
 var crds embed.FS
 
-// CRDs are external-snapshotter's.
+// CRDs returns external-snapshotter's CustomResourceDefinitions.
 func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	files, err := crds.ReadDir("crds")
 	if err != nil {

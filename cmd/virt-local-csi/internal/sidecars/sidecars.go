@@ -141,7 +141,7 @@ func (c clients) run(ctx context.Context, drivers []Driver) error {
 	return errors.Join(errs...)
 }
 
-// ended is the error of a part that has ended although nobody asked it to.
+// ended returns the error of a part that has ended although nobody asked it to.
 func ended(err error) error {
 	if err == nil {
 		return errors.New("ended by itself")

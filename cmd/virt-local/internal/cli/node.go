@@ -123,7 +123,7 @@ func findNodes(in *instance.Instance, names []string) ([]instance.Node, error) {
 	return found, nil
 }
 
-// nodeNames are the names of the instance's nodes that are not among the given ones, for completion.
+// nodeNames returns the names of the instance's nodes that are not among the given ones, for completion.
 func (w *which) nodeNames(given []string) []string {
 	in, err := w.load()
 	if err != nil {

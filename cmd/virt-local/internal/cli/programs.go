@@ -30,7 +30,7 @@ var plugins = map[string]func(){
 	payload.Multus: multusPlugin,
 }
 
-// multusPlugin is the CNI plugin Multus.
+// multusPlugin runs the CNI plugin Multus.
 func multusPlugin() {
 	add := func(args *skel.CmdArgs) error {
 		result, err := multus.CmdAdd(args, nil, nil)

@@ -56,7 +56,7 @@ func (p *progress) drawWaiting() {
 	}
 }
 
-// report is a cluster.Report.
+// report shows the progress of a component's start; it is a cluster.Report.
 func (p *progress) report(name string, ready bool, took time.Duration) {
 	if name == "" {
 		return

@@ -84,7 +84,7 @@ namespaces of its own with containerd, kubelet and kube-proxy.`,
 	return root
 }
 
-// dir is the state directory of the instance that the flags name.
+// dir returns the state directory of the instance that the flags name.
 func (w *which) dir() (string, error) {
 	if err := instance.ValidateName(w.name); err != nil {
 		return "", err
@@ -120,7 +120,7 @@ func (w *which) load() (*instance.Instance, error) {
 	return in, err
 }
 
-// loadAsRoot is load for a command that only root may run.
+// loadAsRoot loads the instance as load does, for a command that only root may run.
 func (w *which) loadAsRoot() (*instance.Instance, error) {
 	if err := requireRoot(); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (w *which) loadAsRoot() (*instance.Instance, error) {
 	return w.load()
 }
 
-// flags are the flags that name the instance, for use in hints.
+// flags returns the flags that name the instance, for use in hints.
 func (w *which) flags() string {
 	flags := ""
 	if w.name != instance.DefaultName {

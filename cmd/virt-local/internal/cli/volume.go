@@ -49,7 +49,7 @@ func runVolumeRemove(ctx context.Context, w *which, names []string) error {
 	return nil
 }
 
-// keptNames are the names that status lists, for completion.
+// keptNames returns the volumes whose data status lists as kept, for completion.
 func (w *which) keptNames(ctx context.Context) []string {
 	in, err := w.load()
 	if err != nil {

@@ -26,8 +26,8 @@ type again struct {
 	out   io.Writer
 }
 
-// newAgain is for the process of a control plane. Kubernetes ends a process in which something failed without asking:
-// that, too, is a reason to start again until ctx is done.
+// newAgain returns the again of a control plane's process. Kubernetes ends a process in which something failed without
+// asking: that, too, is a reason to start again until ctx is done.
 func newAgain(ctx context.Context) *again {
 	a := &again{began: time.Now(), now: time.Now, out: os.Stderr, exec: func() error {
 		return syscall.Exec("/proc/self/exe", os.Args, os.Environ())

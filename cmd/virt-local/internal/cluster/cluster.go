@@ -217,7 +217,7 @@ func (c *controlPlane) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Admin are an administrator's credentials.
+// Admin returns an administrator's credentials.
 func Admin(in *instance.Instance) (kubeconfig.Credentials, error) {
 	return kubeconfig.Load(in.Server(), in.Path("pki"), pki.Admin)
 }

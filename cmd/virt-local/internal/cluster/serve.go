@@ -59,7 +59,7 @@ func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 	return err
 }
 
-// configFor is what a client needs to speak as c.
+// configFor returns the configuration of a client that speaks as c.
 func configFor(c kubeconfig.Credentials, agent string) *rest.Config {
 	return &rest.Config{
 		Host: c.Server, UserAgent: agent, QPS: 100, Burst: 200,

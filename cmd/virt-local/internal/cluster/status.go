@@ -60,7 +60,7 @@ type ProcessStatus struct {
 // NodePrograms are the programs that each node's init runs; the last not with --storage hostpath.
 var NodePrograms = []string{"containerd", "kubelet", "kube-proxy", csi.Node}
 
-// nodePrograms are those of an instance's nodes.
+// nodePrograms returns the programs of an instance's nodes.
 func nodePrograms(in *instance.Instance) []string {
 	if in.Storage == instance.CSI {
 		return NodePrograms
@@ -120,7 +120,7 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 	return s, err
 }
 
-// kept is the data that no PersistentVolume is for.
+// kept returns the data that no PersistentVolume is for.
 func kept(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentials) ([]provision.Data, error) {
 	client, err := clientFor(admin, "virt-local-status")
 	if err != nil {
@@ -154,7 +154,7 @@ func kept(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentia
 	return all, nil
 }
 
-// nameFlags are the flags that name an instance, for use in hints.
+// nameFlags returns the flags that name an instance, for use in hints.
 func nameFlags(in *instance.Instance) string {
 	flags := ""
 	if in.Name != instance.DefaultName {
@@ -204,7 +204,7 @@ func csiController(in *instance.Instance, controlPlane process.ID) (ProcessStatu
 	return findProgram(children, ProcessStatus{Name: csi.Controller, Log: csi.ControllerLog(in)}), nil
 }
 
-// childrenOf are the children of a process, none of one that has ended, with their arguments.
+// childrenOf returns the children of a process with their arguments; none of a process that has ended.
 func childrenOf(id process.ID) (map[int][]string, error) {
 	if !id.Alive() {
 		return nil, nil

@@ -109,7 +109,7 @@ type Together struct {
 	Report     func(name string, ready bool, took time.Duration)
 }
 
-// Name is empty: a group is nothing that people know.
+// Name returns "": the group itself is not shown.
 func (Together) Name() string { return "" }
 
 // Init does nothing: it belongs to each component's own sequence, in Ready.

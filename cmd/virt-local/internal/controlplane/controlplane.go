@@ -155,7 +155,7 @@ func (c Config) components(
 	return cs
 }
 
-// firstIP is the first usable address of a network, the cluster IP of kubernetes.default.
+// firstIP returns the first usable address of a network, the cluster IP of kubernetes.default.
 func firstIP(cidr string) string {
 	_, n, err := net.ParseCIDR(cidr)
 	if err != nil {

@@ -212,7 +212,7 @@ func HealthCheck(admin kubeconfig.Credentials, path string) func(context.Context
 	}
 }
 
-// Client is a plain HTTP client with the credentials.
+// Client returns a plain HTTP client with the credentials.
 func Client(c kubeconfig.Credentials) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(c.CA) {

@@ -38,7 +38,7 @@ const (
 	stopTime = 3 * time.Second
 )
 
-// Dir has the data of the driver.
+// Dir returns the directory of the driver's data.
 func Dir(in *instance.Instance) string { return in.Path("csi") }
 
 // NodeProgram returns where the program that each node runs is unpacked.

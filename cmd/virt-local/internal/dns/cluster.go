@@ -23,7 +23,7 @@ import (
 // Port is where the server listens on the machine's address in the cluster; 53 may be taken there.
 const Port = 10053
 
-// serviceObject is the Service kube-dns, at the address that kubelets give to pods.
+// serviceObject returns the Service kube-dns, at the address that kubelets give to pods.
 func serviceObject(clusterIP netip.Addr) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -40,7 +40,7 @@ func serviceObject(clusterIP netip.Addr) *corev1.Service {
 	}
 }
 
-// endpointsObject says that kube-dns is at the machine: it is no pod.
+// endpointsObject returns the endpoints of kube-dns, which is no pod: it runs on the machine.
 func endpointsObject(host netip.Addr) *discoveryv1.EndpointSlice {
 	port, udp, tcp, yes := int32(Port), corev1.ProtocolUDP, corev1.ProtocolTCP, true
 	dns, dnsTCP := "dns", "dns-tcp"

@@ -79,8 +79,8 @@ func Lookup(c Cluster, name string) Answer {
 	return Answer{Ours: true}
 }
 
-// lookupService is for names below svc.cluster.local; the labels are namespace, service, and then a host name,
-// or a protocol and a port.
+// lookupService answers names below svc.cluster.local; the labels are namespace, service, and then a host name, or a
+// protocol and a port.
 func lookupService(c Cluster, name string, labels []string) Answer {
 	if len(labels) == 0 {
 		return Answer{Ours: true, Exists: true}
@@ -113,7 +113,7 @@ func lookupService(c Cluster, name string, labels []string) Answer {
 
 func headless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// serviceName is where a Service's addresses are.
+// serviceName returns the name of a Service's addresses.
 func serviceName(svc *corev1.Service) string {
 	return svc.Name + "." + svc.Namespace + ".svc." + Domain
 }
@@ -197,7 +197,7 @@ type endpoint struct {
 	ports []discoveryv1.EndpointPort
 }
 
-// readyEndpoints are a Service's IPv4 endpoints that take connections, each once, in order.
+// readyEndpoints returns a Service's IPv4 endpoints that take connections, each once, in order.
 func readyEndpoints(c Cluster, svc *corev1.Service) []endpoint {
 	var endpoints []endpoint
 	for _, slice := range c.Endpoints(svc.Namespace, svc.Name) {
@@ -262,7 +262,7 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// String is for error messages and tests.
+// String formats a record for error messages and tests.
 func (r Record) String() string {
 	return fmt.Sprintf("%s %s", r.Name, cmp.Or(r.Text, r.Target+portSuffix(r.Port), r.A.String()))
 }

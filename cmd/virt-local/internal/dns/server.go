@@ -153,7 +153,7 @@ func (s Server) forward(
 	return answer
 }
 
-// ednsSize is the size in bytes that the client takes over UDP, 0 if it does not say.
+// ednsSize returns the size in bytes that the client takes over UDP, 0 if it does not say.
 func ednsSize(p *dnsmessage.Parser) int {
 	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
 		return 0

@@ -45,7 +45,7 @@ func IsCut(n instance.Node) (bool, error) {
 	return links[0].Attrs().Flags&net.FlagUp == 0, nil
 }
 
-// cables are a node's links on the machine: that to the bridge, and those to the LANs if it has any.
+// cables returns a node's links on the machine: that to the bridge, and those to the LANs if it has any.
 func cables(n instance.Node) ([]netlink.Link, error) {
 	names := []string{n.Slot.Port(n.Number)}
 	for j := 1; j <= instance.LANs; j++ {

@@ -95,7 +95,7 @@ func Up(in *instance.Instance) error {
 	return ensureTable(in)
 }
 
-// bridgeMAC is a locally administered address.
+// bridgeMAC returns the bridge's address, a locally administered one.
 func bridgeMAC(s instance.Slot) net.HardwareAddr {
 	return net.HardwareAddr{0x02, 'v', 'l', 'o', 'c', byte(s)}
 }

@@ -25,13 +25,13 @@ import (
 // They have no addresses and lead nowhere else. (One LAN with VLANs would do, but not every kernel's bridges know
 // them.)
 
-// LANBridge is LAN j's bridge in a node.
+// LANBridge returns the name of LAN j's bridge in a node.
 func LANBridge(j int) string { return fmt.Sprintf("lan%d", j) }
 
-// lanCable is the node's end of the cable to it.
+// lanCable returns the name of the node's end of the cable to LAN j.
 func lanCable(j int) string { return fmt.Sprintf("eth%d", j) }
 
-// lanLinks are the machine's links of all LANs.
+// lanLinks returns the names of the machine's links of all LANs.
 func lanLinks(s instance.Slot) []string {
 	var names []string
 	for j := 1; j <= instance.LANs; j++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 )
 
-// tableName is the instance's nftables table (family ip).
+// tableName returns the name of the instance's nftables table (family ip).
 func tableName(in *instance.Instance) string { return in.Slot.Bridge() }
 
 // ensureTable makes the instance's firewall table anew:

@@ -49,7 +49,7 @@ const (
 	saRestorer  = 0x04000000 // the kernel delivers no signal without; ours never returns
 )
 
-// pauseBinary is the program as an ELF executable of one segment.
+// pauseBinary returns the program as an ELF executable of one segment.
 func pauseBinary() []byte {
 	var b bytes.Buffer
 	le := func(values ...any) {

@@ -23,7 +23,7 @@ func Pause(name string) (Archive, error) {
 	}, nil
 }
 
-// pauseArchive is a docker-archive: manifest.json, the image's configuration and one layer.
+// pauseArchive returns a docker-archive: manifest.json, the image's configuration and one layer.
 func pauseArchive(name string) ([]byte, error) {
 	layer, err := tarOf(tarFile{"pause", 0o755, pauseBinary()})
 	if err != nil {

@@ -102,7 +102,7 @@ func (in *Instance) Save() error {
 	return WriteFile(in.Path("instance.json"), append(b, '\n'), 0o600)
 }
 
-// Path is a path below the state directory.
+// Path returns a path below the state directory.
 func (in *Instance) Path(elem ...string) string {
 	return filepath.Join(append([]string{in.StateDir}, elem...)...)
 }
@@ -135,12 +135,12 @@ func (n Node) NodeName() string { return fmt.Sprintf("node%d", n.Number) }
 // IP returns the node's address, as text.
 func (n Node) IP() string { return n.Slot.NodeIP(n.Number).String() }
 
-// Dir is a path below the node's part of the state directory.
+// Dir returns a path below the node's part of the state directory.
 func (n Node) Dir(elem ...string) string {
 	return n.Path(append([]string{"nodes", n.NodeName()}, elem...)...)
 }
 
-// LogDir has a file for each of the node's components.
+// LogDir returns the directory that has a log file for each of the node's components.
 func (n Node) LogDir() string { return n.Path("logs", n.NodeName()) }
 
 // NodeCgroup returns the parent of the cgroups of the node's pods.

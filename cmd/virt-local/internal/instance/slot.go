@@ -31,7 +31,7 @@ func (s Slot) PodNet() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(s), 0, 0}), 16)
 }
 
-// ServiceNet has the cluster IPs of Services.
+// ServiceNet returns the network of the Services' cluster IPs.
 func (s Slot) ServiceNet() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 192 + byte(s), 0, 0}), 16)
 }
@@ -44,7 +44,7 @@ func (s Slot) NodeIP(k int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 99, byte(s), byte(10 + k)})
 }
 
-// NodePodNet has the addresses of the pods of node k, counted from 1.
+// NodePodNet returns the network of the pods of node k, counted from 1.
 func (s Slot) NodePodNet(k int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(s), byte(k), 0}), 24)
 }
@@ -69,10 +69,10 @@ const LANs = 2
 // LAN returns the name of the bridge of LAN j, counted from 1, and LANPort that of its port to node k.
 func (s Slot) LAN(j int) string { return fmt.Sprintf("vlocal%d-lan%d", int(s), j) }
 
-// LANPort is at most 14 bytes.
+// LANPort returns the name of node k's port on LAN j, at most 14 bytes.
 func (s Slot) LANPort(j, k int) string { return fmt.Sprintf("vlocal%d-l%d-%d", int(s), j, k) }
 
-// Networks are all prefixes of the slot.
+// Networks returns all prefixes of the slot.
 func (s Slot) Networks() []netip.Prefix {
 	return []netip.Prefix{s.NodeNet(), s.PodNet(), s.ServiceNet()}
 }

@@ -36,7 +36,7 @@ func Load(server, pkiDir, name string) (Credentials, error) {
 	return c, nil
 }
 
-// Config is a whole kubeconfig whose only context is called name.
+// Config returns a whole kubeconfig whose only context is called name.
 func (c Credentials) Config(name string) *api.Config {
 	cfg := api.NewConfig()
 	Merge(cfg, name, c)

@@ -95,7 +95,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 `, ContainerdSocket, PauseImage, pluginDirs(n, tools), n.Dir("etc", "net.d"), tools.Runc)
 }
 
-// pluginDirs are the directories of CNI plugins, as containerd wants them.
+// pluginDirs returns the directories of CNI plugins, as containerd's configuration lists them.
 func pluginDirs(n instance.Node, tools Tools) string {
 	if n.Multus {
 		return fmt.Sprintf("%q, %q", tools.CNI, n.Path("bin"))

@@ -25,8 +25,8 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/pki"
 )
 
-// Run is a node's PID 1. It waits until the network is laid, which connected signals by a byte; end of file
-// without one means that whoever started the node has died, and that the node should not be. Then it runs the
+// Run runs a node's PID 1. It waits until the node's network is set up, which one byte on connected signals; end of
+// file without it means that the command that started the node has died, and Run returns an error. Then it runs the
 // node's programs until SIGTERM.
 func Run(ctx context.Context, n instance.Node, connected io.Reader) error {
 	if os.Getpid() != 1 {

@@ -91,8 +91,8 @@ func (id ID) Alive() bool {
 	return state != 0 && state != 'Z' && state != 'X'
 }
 
-// state is the one in /proc/PID/stat, 0 of a process that is gone. It is the first thread's: that is a zombie while
-// others still have the process's files and ports.
+// state returns the state in /proc/PID/stat, 0 of a process that is gone. It is the first thread's: that is a zombie
+// while others still have the process's files and ports.
 func (id ID) state() byte {
 	if id.PID <= 0 {
 		return 0

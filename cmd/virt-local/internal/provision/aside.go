@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/files"
 )
 
-// aside is the directory of data that is about to be erased. No volume has its name, since it begins with a dot.
+// aside returns the directory of data that is about to be erased. No volume has its name, since it begins with a dot.
 func (d Disk) aside() string { return filepath.Join(d.Dir, ".erase") }
 
 func (d Disk) record(volume string) string { return filepath.Join(d.aside(), volume+".json") }

@@ -56,7 +56,7 @@ type Data struct {
 	Remove string `json:"remove"`
 }
 
-// Describe says what there is of a volume.
+// Describe returns what there is of a volume.
 func (d Disk) Describe(volume string) (Data, error) {
 	out := Data{Volume: volume, Path: filepath.Join(d.Dir, volume)}
 	var remove, devices []string
@@ -99,7 +99,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// allocated is what a file, or all below a directory, takes on the disk, bytes. What vanishes meanwhile does not count.
+// allocated returns what a file, or all below a directory, takes on the disk, bytes. What vanishes meanwhile does not
+// count.
 func allocated(path string) (int64, error) {
 	var bytes int64
 	err := filepath.WalkDir(path, func(name string, _ fs.DirEntry, err error) error {

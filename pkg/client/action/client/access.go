@@ -45,12 +45,13 @@ func (c *Client) User(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, err
 }
 
-// review has the cluster fill in a review of what the user may do. asked says for errors what it answers.
+// review sends a review of what the user may do to the cluster, which fills in its status. asked says for errors what
+// the review answers.
 func (c *Client) review(ctx context.Context, resource, asked string, review any) error {
 	return c.reviewOf(ctx, authorizationv1.SchemeGroupVersion, resource, asked, review)
 }
 
-// reviewOf is review of an API.
+// reviewOf does the same for a review of the given API group and version.
 func (c *Client) reviewOf(ctx context.Context, api schema.GroupVersion, resource, asked string, review any) error {
 	body, err := json.Marshal(review)
 	if err != nil {
@@ -67,7 +68,7 @@ func (c *Client) reviewOf(ctx context.Context, api schema.GroupVersion, resource
 	return nil
 }
 
-// Cordon has the scheduler place nothing new on a node, or lets it.
+// Cordon sets a node's spec.unschedulable to on.
 func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, on)
 	_, err := raw(c.vms.Patch(types.StrategicMergePatchType).AbsPath("/api/v1/nodes", node).

@@ -199,7 +199,7 @@ func (c *Client) NamespacePhase(ctx context.Context, name string) (corev1.Namesp
 	return corev1.NamespacePhase(phase), err
 }
 
-// HTTPClient has the cluster's TLS and credentials.
+// HTTPClient returns an HTTP client with the cluster's TLS settings and credentials.
 func (c *Client) HTTPClient() *http.Client { return c.vms.Client }
 
 // setKind fills in what typed decoding drops, so that objects print with apiVersion and kind.

@@ -15,7 +15,7 @@ import (
 // mostStatus bounds what is read of an answer that something was not found, bytes.
 const mostStatus = 64 << 10
 
-// locating is a way to the API server on which a 404 says in which namespace the object was looked for. The server's
+// locating wraps next so that a 404 of the API server says in which namespace the object was looked for. The server's
 // own words name the object alone, and who is in the wrong namespace sees no difference.
 func locating(next http.RoundTripper) http.RoundTripper { return locator{next} }
 
@@ -44,7 +44,7 @@ func (l locator) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// namespaceOf is the namespace in which a path of the API is; empty for one of the cluster, such as the namespace
+// namespaceOf returns the namespace in a path of the API; empty for an object of the cluster, such as the namespace
 // itself.
 func namespaceOf(path string) string {
 	words := strings.Split(strings.Trim(path, "/"), "/")

@@ -85,7 +85,7 @@ func objectPath(group, namespace, resource string) []string {
 	return []string{group, "namespaces", namespace, resource}
 }
 
-// raw is a result's body, or the error that the server says in it.
+// raw returns a result's body, or the error that the server has put into it.
 func raw(result rest.Result) ([]byte, error) {
 	if err := result.Error(); err != nil {
 		return nil, err

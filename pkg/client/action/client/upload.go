@@ -19,7 +19,7 @@ func uploadPath(namespace, claim string) string {
 		"/" + uploads.Subresource
 }
 
-// UploadState is the state of the upload of an image to a claim.
+// UploadState returns the state of the upload of an image to a claim.
 func (c *Client) UploadState(ctx context.Context, namespace, claim string) (uploads.State, error) {
 	var state uploads.State
 	return state, c.Read(ctx, uploadPath(namespace, claim), nil, &state)

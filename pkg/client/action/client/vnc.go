@@ -22,8 +22,8 @@ func (c *Client) VNC(ctx context.Context, namespace, name string, preserve bool)
 	return stream.Dial(ctx, c.config, path, query, stream.Options{})
 }
 
-// Screenshot is a PNG of the instance's screen. With moveCursor the pointer is moved first, which wakes a screen that
-// has gone dark. The caller closes the reader.
+// Screenshot returns a PNG of the instance's screen. With moveCursor the pointer is moved first, which wakes a screen
+// that has gone dark. The caller closes the reader.
 func (c *Client) Screenshot(ctx context.Context, namespace, name string, moveCursor bool) (io.ReadCloser, error) {
 	request := c.subs.Get().Namespace(namespace).Resource(VMIs).Name(name).SubResource("vnc", "screenshot").
 		SetHeader("Accept", "image/png, application/json")

@@ -54,7 +54,7 @@ type Options struct {
 	Patches []string
 }
 
-// New is a clone, as it is asked for.
+// New returns the clone that the options ask for; it is not created yet.
 func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 	machine := v1.VirtualMachineGroupVersionKind
 	source := &corev1.TypedLocalObjectReference{APIGroup: &machine.Group, Kind: machine.Kind, Name: o.Source}
@@ -112,7 +112,7 @@ func Create(ctx context.Context, c *client.Client, clone *clonev1beta1.VirtualMa
 	return out, nil
 }
 
-// Get is a clone.
+// Get reads a clone.
 func Get(ctx context.Context, c *client.Client, namespace, name string) (*clonev1beta1.VirtualMachineClone, error) {
 	out := &clonev1beta1.VirtualMachineClone{}
 	path := Group + "/namespaces/" + url.PathEscape(namespace) + "/" + client.Clones + "/" + url.PathEscape(name)
@@ -122,7 +122,7 @@ func Get(ctx context.Context, c *client.Client, namespace, name string) (*clonev
 	return out, nil
 }
 
-// Stage says in a few words how far a clone is.
+// Stage returns the phase of a clone, and what is wrong with it, in a few words.
 func Stage(clone *clonev1beta1.VirtualMachineClone) string {
 	stage := cmp.Or(string(clone.Status.Phase), "Pending")
 	if said := Trouble(clone); said != "" {

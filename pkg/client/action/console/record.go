@@ -88,7 +88,7 @@ func (r *Recorder) line(value any) error {
 	return nil
 }
 
-// incomplete is how many bytes at the end of data are the beginning of a character.
+// incomplete returns how many bytes at the end of data are the beginning of a character.
 func incomplete(data []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
 		if c := data[len(data)-n]; utf8.RuneStart(c) {

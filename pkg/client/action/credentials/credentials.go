@@ -289,7 +289,7 @@ func ownedBy(object metav1.Object, vm *v1.VirtualMachine) bool {
 	})
 }
 
-// keySecrets are the Secrets whose keys the agent gives the user.
+// keySecrets returns the Secrets whose keys the agent gives the user.
 func keySecrets(spec *v1.VirtualMachineInstanceSpec, user string) []string {
 	var out []string
 	for i := range spec.AccessCredentials {
@@ -305,7 +305,7 @@ func keySecrets(spec *v1.VirtualMachineInstanceSpec, user string) []string {
 	return out
 }
 
-// passwordSecrets are the Secrets whose passwords the agent sets.
+// passwordSecrets returns the Secrets whose passwords the agent sets.
 func passwordSecrets(spec *v1.VirtualMachineInstanceSpec) []string {
 	var out []string
 	for i := range spec.AccessCredentials {

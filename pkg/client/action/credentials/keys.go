@@ -41,8 +41,8 @@ func ParseKeys(text string) ([]string, error) {
 // keyTypes begin the names of the types of public keys.
 var keyTypes = []string{"ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-"}
 
-// identity is what makes a line of authorized_keys the same key as another, whatever its options and comment say: the
-// type and the key. It is empty when the line has no key.
+// identity returns a key's type and data, which make a line of authorized_keys the same key as another, whatever its
+// options and comment say; empty when the line has no key.
 func identity(line string) string {
 	fields := strings.Fields(line)
 	for i, f := range fields[:max(0, len(fields)-1)] {
@@ -56,7 +56,7 @@ func identity(line string) string {
 	return ""
 }
 
-// missing are the keys that a Secret's values do not have yet.
+// missing returns those of the keys that a Secret's values do not have yet.
 func missing(data map[string][]byte, keys []string) []string {
 	have := map[string]bool{}
 	for _, value := range data {

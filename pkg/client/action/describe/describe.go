@@ -45,7 +45,7 @@ type Report struct {
 	Events []corev1.Event `json:"events,omitempty"`
 }
 
-// ReportName is the machine's.
+// ReportName returns the machine's name.
 func (r *Report) ReportName() string { return r.Why.ReportName() }
 
 // Objects returns the objects of the cluster that the report holds.
@@ -73,7 +73,7 @@ type Snapshot struct {
 	Created metav1.Time `json:"created"`
 }
 
-// snapshots are those of a VM. Who may not read them, or has a cluster without them, sees none.
+// snapshots returns the snapshots of a VM; none if the user may not read them, or the cluster does not have the kind.
 func snapshots(ctx context.Context, c *client.Client, namespace, name string) ([]Snapshot, error) {
 	list, err := snapshot.List(ctx, c, namespace, "", name)
 	switch {
@@ -128,7 +128,7 @@ func underWay(list []v1.VirtualMachineInstanceMigration) *Migration {
 	return out
 }
 
-// podOf is what there is to say of a pod.
+// podOf returns what the report says of a pod.
 func podOf(pod *corev1.Pod) Pod {
 	out := Pod{Name: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
 	out.Ready, out.NotReady = why.PodReady(pod)

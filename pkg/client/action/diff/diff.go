@@ -30,7 +30,7 @@ type Report struct {
 	Skipped []Object `json:"skipped,omitempty"`
 }
 
-// RowLists are the keys of the objects.
+// RowLists returns the key of the objects.
 func (r *Report) RowLists() []string { return []string{"objects"} }
 
 // Object is one object of the manifest.
@@ -155,7 +155,7 @@ func one(ctx context.Context, api API, object map[string]any, head *Object, o Op
 	return judge(ctx, api, head, live, then)
 }
 
-// try has the server say what the object would be.
+// try asks the server, in a dry run, for the object as it would be.
 func try(
 	ctx context.Context, api API, resource string, live, object map[string]any, head *Object, o Options,
 ) (map[string]any, error) {
@@ -199,8 +199,8 @@ func lastApplied(live map[string]any) (map[string]any, error) {
 	return original, nil
 }
 
-// annotated is a manifest with the annotations, if only none, that kubectl apply puts into each: it writes them
-// into its own annotation even where the manifest has none, and so never removes all that an object has.
+// annotated returns a manifest with at least empty annotations, as kubectl apply sends it: it writes them into its own
+// annotation even where the manifest has none, and so never removes all that an object has.
 func annotated(object map[string]any) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	if _, there := metadata["annotations"].(map[string]any); there {
@@ -214,8 +214,9 @@ func annotated(object map[string]any) map[string]any {
 	return object
 }
 
-// threeWay is the merge patch (RFC 7386) that kubectl apply makes for kinds such as ours: it sets what the manifest
-// says where it is otherwise, and removes what the manifest said when it was applied last and says no longer.
+// threeWay returns the merge patch (RFC 7386) that kubectl apply makes for kinds such as ours: it sets each field of
+// the manifest in which the object differs, and removes the fields of the manifest that was applied last that the new
+// one does not have.
 func threeWay(original, modified, live map[string]any) map[string]any {
 	patch := map[string]any{}
 	for key := range original {
@@ -247,7 +248,7 @@ func equal(a, b any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// visible is what a user decides of an object: its spec, labels and annotations, without what kubectl keeps there.
+// visible returns what a user decides of an object: its spec, labels and annotations, without kubectl's own annotation.
 func visible(object map[string]any) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	kept := map[string]any{}

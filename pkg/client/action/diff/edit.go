@@ -46,7 +46,7 @@ func (e Edit) head() (Object, error) {
 	return before, nil
 }
 
-// patch is the merge patch of what was edited.
+// patch returns the merge patch of what was edited.
 func (e Edit) patch(resourceVersion string) ([]byte, error) {
 	patch := threeWay(e.Before, e.After, e.Before)
 	delete(patch, "status") // the server keeps it
@@ -68,14 +68,14 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("%s %s/%s was changed by others since it was opened; edit it again", e.Kind, e.Namespace, e.Name)
 }
 
-// Verdict has the server try what was edited, and says of each field when it takes effect.
+// Verdict asks the server for the edited object in a dry run, and returns when each field takes effect.
 func Verdict(ctx context.Context, api API, e Edit) (*Object, error) {
 	verdict, _, err := Try(ctx, api, e, true)
 	return verdict, err
 }
 
-// Try says of each field that was edited when it takes effect, and what the object would be. With ask the server tries
-// it, so that defaults and webhooks count; else the object is taken as the edit has it.
+// Try returns when each edited field takes effect, and the object as it would be. With ask, the server says so in a dry
+// run, so that defaults and webhooks count; else the object is taken as the edit has it.
 func Try(ctx context.Context, api API, e Edit, ask bool) (*Object, map[string]any, error) {
 	head, err := e.head()
 	if err != nil {
@@ -122,7 +122,7 @@ func Apply(ctx context.Context, api EditAPI, e Edit) error {
 // maxConflicts is how often Store tries again when the server has written the object's status meanwhile.
 const maxConflicts = 5
 
-// Store is Apply, and returns the object as it is stored.
+// Store does what Apply does, and returns the object as it is stored.
 func Store(ctx context.Context, api EditAPI, e Edit) (runtime.Object, error) {
 	head, err := e.head()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
-// judge says of each field in which an object would change when that takes effect for the guest that there is.
+// judge adds to head when each changed field of an object takes effect for the present guest.
 func judge(ctx context.Context, api API, head *Object, live, then map[string]any) error {
 	guest := rollout.Guest{}
 	vmi, err := api.VMI(ctx, head.Namespace, head.Name)
@@ -68,8 +68,8 @@ func staged(ctx context.Context, api API) (bool, error) {
 	return false, nil
 }
 
-// expanded is the spec of a VM's template with what the VM refers to written into it; nil for one that refers to
-// nothing, or when the account may not ask for that.
+// expanded returns the spec of a VM's template with its instance type and preference written out; nil when the server
+// cannot do that now, or the account may not ask it.
 func expanded(
 	ctx context.Context, api API, namespace string, vm map[string]any,
 ) (*v1.VirtualMachineInstanceSpec, error) {

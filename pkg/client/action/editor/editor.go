@@ -89,7 +89,7 @@ func Keep(text string) (string, error) {
 	return file.Name(), nil
 }
 
-// Uncommented is a text without the comments that it begins with.
+// Uncommented returns a text without the comment lines that it begins with.
 func Uncommented(text string) string {
 	for strings.HasPrefix(text, "#") {
 		_, rest, _ := strings.Cut(text, "\n")

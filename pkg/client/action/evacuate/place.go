@@ -97,8 +97,8 @@ func place(g *Guest, pod *corev1.Pod, from string, capacities []*capacity) {
 
 func less(a, b resource.Quantity) bool { return a.Cmp(b) < 0 }
 
-// refuses says why a guest's pod could not go to a node; empty when nothing is known to speak against it. Affinity to
-// other pods and the spread over zones are the scheduler's to judge.
+// refuses returns why a guest's pod could not go to a node; empty when nothing is known to speak against it. Affinity
+// to other pods and the spread over zones are the scheduler's to judge.
 func (r *capacity) refuses(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, asked corev1.ResourceList) string {
 	// The pod's selector has what the cluster adds to every VM's.
 	if misfits := migrate.Misfits(vmi, r.node, pod.Spec.NodeSelector); len(misfits) > 0 {

@@ -70,7 +70,7 @@ type Report struct {
 	Guests []Guest `json:"guests"`
 }
 
-// RowLists are the keys of the guests.
+// RowLists returns the key of the guests.
 func (r *Report) RowLists() []string { return []string{"guests"} }
 
 // Guest is one of the node's.
@@ -108,7 +108,7 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-// ReportName is the node's.
+// ReportName returns the node's name.
 func (r *Report) ReportName() string { return r.Node }
 
 // DeepCopyObject copies the report.
@@ -136,7 +136,7 @@ type Facts struct {
 	Pods  []corev1.Pod
 }
 
-// NewPlan says what the evacuation of the node would lead to.
+// NewPlan reports what the evacuation of the node would lead to.
 func NewPlan(f Facts) *Report {
 	r := &Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind}, Node: f.Node, Planned: true,
@@ -162,7 +162,7 @@ func NewPlan(f Facts) *Report {
 	return r
 }
 
-// plan is what becomes of one guest. It reserves the guest's resources on its new node.
+// plan returns what becomes of one guest. It reserves the guest's resources on its new node.
 func plan(f Facts, vmi *v1.VirtualMachineInstance, capacities []*capacity) Guest {
 	strategy := eviction.Strategy(vmi, f.Strategy)
 	g := Guest{Namespace: vmi.Namespace, Name: vmi.Name, Strategy: string(strategy), vmi: vmi}
@@ -209,7 +209,7 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, capacities []*capacity) Guest
 	return g
 }
 
-// unmoved says why a guest is shut down rather than moved; empty for one that does not run yet or is on its way out.
+// unmoved returns why a guest is shut down rather than moved; empty for one that does not run yet or is being stopped.
 func unmoved(vmi *v1.VirtualMachineInstance, strategy v1.EvictionStrategy) string {
 	switch {
 	case !eviction.Alive(vmi):
@@ -229,7 +229,7 @@ func podUID(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// end says what follows when a guest is shut down with its pod, which counts as a failure.
+// end returns the outcome for a guest that is shut down with its pod, which counts as a failure, and the reason.
 func end(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (Outcome, string) {
 	if vm == nil || !metav1.IsControlledBy(vmi, vm) {
 		return Ends, "it is shut down, and no VirtualMachine starts it again"

@@ -230,7 +230,7 @@ func (e *evacuation) look(ctx context.Context) error {
 	return nil
 }
 
-// gone is a guest that is not on the node any more; vmi is what there is of its name now.
+// gone records that a guest has left the node; vmi is the instance that has its name now, or nil.
 func (e *evacuation) gone(g *Guest, vmi *v1.VirtualMachineInstance) {
 	switch {
 	case vmi != nil && vmi.UID == g.vmi.UID && !vmi.IsFinal() && vmi.Status.NodeName != e.report.Node:
@@ -247,7 +247,7 @@ func (e *evacuation) gone(g *Guest, vmi *v1.VirtualMachineInstance) {
 	}
 }
 
-// still is a guest that has not left.
+// still records how far a guest is that has not left the node.
 func (e *evacuation) still(g *Guest, vmi *v1.VirtualMachineInstance) {
 	ms := vmi.Status.MigrationState
 	switch {
@@ -266,7 +266,7 @@ func migrationUID(vmi *v1.VirtualMachineInstance) (uid types.UID) {
 	return uid
 }
 
-// verdict is an error when guests are on the node that the evacuation could not move.
+// verdict returns an error when guests are on the node that the evacuation could not move.
 func (e *evacuation) verdict() error {
 	stays := 0
 	for i := range e.report.Guests {

@@ -105,7 +105,7 @@ func (r *run) found(s *statement, at []int, step *Step) {
 	r.transcribe(step, at[1])
 }
 
-// over is whether a stream ended as it should.
+// over reports whether a stream ended as it should.
 func over(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
 }
@@ -144,10 +144,10 @@ func (r *run) transcribe(step *Step, n int) {
 	r.pending, r.dropped = append([]byte(nil), r.pending[n:]...), false
 }
 
-// printable is output as a valid string.
+// printable returns output as valid UTF-8.
 func printable(b []byte) string { return strings.ToValidUTF8(string(b), "�") }
 
-// last is the end of the output, for an error.
+// last returns the end of the output, for an error.
 func last(b []byte) string {
 	const enough = 200
 	if len(b) > enough {

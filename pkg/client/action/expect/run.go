@@ -124,7 +124,7 @@ func (r *run) finish(err error) (*Transcript, error) {
 	return t, err
 }
 
-// since is the time since the start, in seconds, to the millisecond.
+// since returns the time since the start, in seconds, to the millisecond.
 func (r *run) since() float64 {
 	return float64(r.Now().Sub(r.start).Milliseconds()) / 1000
 }
@@ -141,7 +141,7 @@ func (r *run) play(ctx context.Context, statements []statement) error {
 	return nil
 }
 
-// at says which line an error is of, unless it is the script's own wish.
+// at adds the script's line to an error, unless the script itself asked for the end or it was cancelled.
 func (r *run) at(s *statement, err error) error {
 	var exit *ExitError
 	if errors.Is(err, errDone) || errors.As(err, &exit) || errors.Is(err, context.Canceled) {

@@ -92,7 +92,7 @@ func (t template) expand(variables map[string]string) (string, error) {
 	return out.String(), nil
 }
 
-// literal is the text of a template without variables.
+// literal returns the text of a template without variables.
 func (t template) literal() (string, error) {
 	for i, part := range t {
 		if i%2 == 1 && part != "" {

@@ -189,7 +189,7 @@ func ports(o Options, spec *v1.VirtualMachineInstanceSpec) ([]corev1.ServicePort
 	return []corev1.ServicePort{port}, nil
 }
 
-// listedPorts are those of the interface on the pod's network.
+// listedPorts returns the ports that the spec lists for the interface on the pod's network.
 func listedPorts(spec *v1.VirtualMachineInstanceSpec) []corev1.ServicePort {
 	var out []corev1.ServicePort
 	for _, network := range spec.Networks {

@@ -32,7 +32,7 @@ type Target struct {
 	Instance bool
 }
 
-// String is NAMESPACE/NAME.
+// String returns NAMESPACE/NAME.
 func (t Target) String() string { return t.Namespace + "/" + t.Name }
 
 // Opener opens a stream to a port of a guest; *client.Client is one.

@@ -83,7 +83,8 @@ func ListenSocks(at string) (net.Listener, error) {
 	return l, nil
 }
 
-// notOpened is the error of a local port. It is no *net.OpError, which is an error of a connection to the cluster.
+// notOpened returns the error about a local port. It takes err out of its *net.OpError, which elsewhere stands for an
+// error of a connection to the cluster.
 func notOpened(at, protocol string, err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		err = op.Err

@@ -75,7 +75,7 @@ type SessionList struct {
 	Items []Session `json:"items"`
 }
 
-// NewSessionList is a list of sessions.
+// NewSessionList returns a list of sessions.
 func NewSessionList(sessions []*Session) *SessionList {
 	list := &SessionList{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PortForwardList"},

@@ -191,7 +191,7 @@ func writeReply(conn io.Writer, reply byte) error {
 	return err
 }
 
-// target is the guest that a client's name means.
+// target returns the guest that a client's name means.
 func (s *Socks) target(host string) (Target, error) {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return Target{}, ErrSocksAddress

@@ -84,7 +84,7 @@ func (u *udp) receive(ctx context.Context, from net.Addr, datagram []byte) {
 	}
 }
 
-// serve is the life of a client's stream. What comes after it makes another one.
+// serve carries one client's stream until it ends. A later packet of the client starts another one.
 func (u *udp) serve(ctx context.Context, c *sender) {
 	e := Event{Protocol: UDP, Local: u.pc.LocalAddr().String(), Client: c.address.String(), Port: u.port}
 	conn, err := u.f.connect(ctx, e)

@@ -317,7 +317,7 @@ func (c *Copied) compare(own pushed) error {
 	return nil
 }
 
-// copyBecause is the reason for which a stream broke: ctx's end, if that was it.
+// copyBecause returns the reason for which a stream broke: ctx's end, if that was it.
 func copyBecause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -129,7 +129,7 @@ func finish(ctx context.Context, result exec.Result, err error) (exec.Result, er
 	}
 }
 
-// because is the reason for which a stream broke: ctx's end, if that was it.
+// because returns the reason for which a stream broke: ctx's end, if that was it.
 func because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

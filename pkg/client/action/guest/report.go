@@ -64,7 +64,7 @@ func text(data []byte) (plain, encoded string) {
 	return "", base64.StdEncoding.EncodeToString(data)
 }
 
-// ExitCode is a program's exit code as a shell has it: 128 and the signal's number for one that a signal ended.
+// ExitCode returns a program's exit code as a shell has it: 128 and the signal's number for one that a signal ended.
 func ExitCode(r exec.Result) int {
 	if r.Signal != 0 {
 		return 128 + r.Signal

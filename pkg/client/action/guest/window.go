@@ -30,7 +30,7 @@ func (w *window) enter(upTo int64) bool {
 	return !w.ended
 }
 
-// taken says how much the guest has taken.
+// taken records how many bytes the guest has taken so far.
 func (w *window) taken(bytes int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -112,7 +112,7 @@ func (i *Installer) checkOurs(ctx context.Context) error {
 	return nil
 }
 
-// serverVersion is the cluster's Kubernetes version, as in "v1.37.1".
+// serverVersion returns the cluster's Kubernetes version, as in "v1.37.1".
 func (i *Installer) serverVersion(ctx context.Context) (string, error) {
 	raw, err := i.get(ctx, "/version")
 	if err != nil {

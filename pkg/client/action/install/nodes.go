@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// nodePatch is the merge patch that removes virtkit's labels and annotations from a node; nil when there
-// are none.
+// nodePatch returns the merge patch that removes virtkit's labels and annotations from a node; nil when there are none.
 func nodePatch(node *unstructured.Unstructured) []byte {
 	remove := func(have map[string]string) map[string]any {
 		gone := map[string]any{}

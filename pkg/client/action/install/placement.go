@@ -83,8 +83,8 @@ func (s Settings) place(kind string, pod map[string]any) error {
 	return nil
 }
 
-// both is the affinity of the manifests with what is given: a term more for each, and of node selector terms, of which
-// one has to match, the given ones alone.
+// both returns the manifests' affinity combined with the given one: the terms of both; of node affinity, of whose terms
+// one has to match, the given one alone.
 func both(ours, given *corev1.Affinity) *corev1.Affinity {
 	if ours == nil || given == nil {
 		if given == nil {
@@ -104,7 +104,7 @@ func both(ours, given *corev1.Affinity) *corev1.Affinity {
 	return out
 }
 
-// bothTerms is ours with the terms of given behind; either may be nil.
+// bothTerms returns ours followed by the terms of given; either may be nil.
 func bothTerms(ours, given *corev1.PodAffinity) *corev1.PodAffinity {
 	if ours == nil || given == nil {
 		return cmp.Or(ours, given)

@@ -115,7 +115,7 @@ func number(o *unstructured.Unstructured, field string) int64 {
 
 type state struct{ status, reason, message string }
 
-// condition is one of an object's status conditions, empty when it is not there.
+// condition returns one of an object's status conditions, empty when it is not there.
 func condition(o *unstructured.Unstructured, kind string) state {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -136,8 +136,7 @@ func reasonOr(c state, otherwise string) string {
 	return otherwise
 }
 
-// diagnose says what keeps our pods from running. It is for an error message, so its own failures don't
-// matter.
+// diagnose returns what keeps our pods from running. It is for an error message, so its own failures don't matter.
 func (i *Installer) diagnose(ctx context.Context) []string {
 	list, err := i.Client.Resource(pods).Namespace(names.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
@@ -153,7 +152,7 @@ func (i *Installer) diagnose(ctx context.Context) []string {
 	return reasons
 }
 
-// ailment is why a pod does not run, in words: of its containers if they say, else of its scheduling.
+// ailment returns why a pod does not run, in words; empty when nothing is known or the pod is being deleted.
 func ailment(object *unstructured.Unstructured) string {
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod); err != nil {

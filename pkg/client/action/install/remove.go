@@ -31,8 +31,9 @@ func (i *Installer) deleteAll(
 	return deleted, nil
 }
 
-// removalOrder is the order of installation reversed, but for what ranks first: a webhook or API service whose
-// server is gone makes the API server refuse or stall other requests, and the workloads need the rest.
+// removalOrder returns the objects in the reversed order of installation, except for those that rank first: a webhook
+// or API service whose server is gone makes the API server refuse or stall other requests, and the workloads need the
+// rest.
 func removalOrder(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	ordered := slices.Clone(objects)
 	slices.Reverse(ordered)

@@ -88,7 +88,7 @@ func admission(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
 }
 
-// at is the client of the place where the object lives.
+// at returns the client for an object's resource, in the object's namespace if it has one.
 func at(client dynamic.Interface, o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	resource, known := resources[o.GroupVersionKind().GroupKind()]
 	if !known {

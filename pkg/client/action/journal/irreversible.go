@@ -96,7 +96,7 @@ func (e *Entry) Irreversible() string {
 	return why
 }
 
-// String says the verb, and of what it was asked.
+// String returns the verb, and the objects that it was asked of.
 func (e *Entry) String() string {
 	if of := e.Objects(); of != "" {
 		return string(e.Verb) + " of " + of

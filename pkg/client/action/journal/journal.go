@@ -76,7 +76,7 @@ type Report struct {
 	Entries []Listed `json:"entries"`
 }
 
-// RowLists are the keys of the entries.
+// RowLists returns the key of the entries.
 func (r *Report) RowLists() []string { return []string{"entries"} }
 
 // Listed is an entry and what became of it.
@@ -227,7 +227,7 @@ func (f File) cut() error {
 	return nil
 }
 
-// newest are the last lines that fit into most bytes, and at least the last one.
+// newest returns the last lines that fit into most bytes, and at least the last one.
 func newest(data []byte, most int) []byte {
 	data = bytes.TrimSuffix(data, []byte("\n"))
 	from := max(0, len(data)-most)

@@ -29,8 +29,8 @@ type State struct {
 	Restore *snapshotv1beta1.VirtualMachineRestore
 }
 
-// Plan says for a machine of an entry whether the verb can be taken back now. It can be where the machine is the same
-// and in the state that the verb has led to, and nobody has decided otherwise since.
+// Plan reports for a machine of an entry whether the verb can be taken back now. It can be where the machine is the
+// same and in the state that the verb has led to, and nobody has decided otherwise since.
 func Plan(verb lifecycle.Verb, m Machine, now State) Step {
 	return Step{Machine: m, Refusal: refusal(verb, m, now)}
 }
@@ -77,7 +77,7 @@ func refusal(verb lifecycle.Verb, m Machine, now State) string {
 	return ""
 }
 
-// restoreRefusal is why a restore cannot be taken back: only the last one can be, while nothing runs.
+// restoreRefusal returns why a restore cannot be taken back: only the last one can be, while nothing runs.
 func restoreRefusal(m Machine, now State) string {
 	if r := now.Restore; r != nil {
 		switch done, err := snapshot.Restored(r); {
@@ -122,7 +122,7 @@ func paused(vmi *v1.VirtualMachineInstance) bool {
 	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
 }
 
-// after is the run strategy that a verb leaves; KubeVirt's rules.
+// after returns the run strategy that a verb leaves, by KubeVirt's rules.
 func after(verb lifecycle.Verb, before v1.VirtualMachineRunStrategy) v1.VirtualMachineRunStrategy {
 	switch {
 	case verb == lifecycle.Start && before == v1.RunStrategyHalted:

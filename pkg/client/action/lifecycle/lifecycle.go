@@ -87,8 +87,8 @@ func cancelMigration(ctx context.Context, api API, t Target, o Options) error {
 	return api.Delete(ctx, client.Migrations, t.Namespace, under.Name, metav1.DeleteOptions{DryRun: o.dryRun()})
 }
 
-// missing is the server's word that there is no such machine; nil where there is one, or it may not be read. A VM's
-// name is also that of an instance without a VM.
+// missing returns the server's error that there is no such machine; nil where there is one, or it may not be read. A
+// VM's name is also that of an instance without a VM.
 func missing(ctx context.Context, api API, t Target) error {
 	_, err := api.VMI(ctx, t.Namespace, t.Name)
 	if !t.Instance && apierrors.IsNotFound(err) {

@@ -193,7 +193,7 @@ func (f *follower) describe() string {
 	return Progress(f.last)
 }
 
-// failure is why a final migration did not succeed, nil when it did.
+// failure returns why a final migration did not succeed, nil when it did.
 func failure(m *v1.VirtualMachineInstanceMigration) error {
 	if m.Status.Phase != v1.MigrationFailed {
 		return nil
@@ -211,7 +211,7 @@ func failure(m *v1.VirtualMachineInstanceMigration) error {
 	return fmt.Errorf("migration of VMI %s/%s failed: %s", m.Namespace, m.Spec.VMIName, why)
 }
 
-// Progress says in a clause how far a migration is: "Running, node1 → node2".
+// Progress returns in a clause how far a migration is: "Running, node1 → node2".
 func Progress(m *v1.VirtualMachineInstanceMigration) string {
 	phase := string(m.Status.Phase)
 	if phase == "" {

@@ -61,7 +61,7 @@ func (v Verb) Disrupts() bool {
 	return false
 }
 
-// subresource is the verb's name in the API.
+// subresource returns the verb's name in the API.
 func (v Verb) subresource() string {
 	switch v {
 	case SoftReboot:
@@ -81,7 +81,7 @@ type Target struct {
 	UID types.UID
 }
 
-// kind is VM or VMI.
+// kind returns VM or VMI.
 func (t Target) kind() string {
 	if t.Instance {
 		return "VMI"
@@ -92,7 +92,7 @@ func (t Target) kind() string {
 // String returns how messages name the target: VM NAMESPACE/NAME.
 func (t Target) String() string { return t.kind() + " " + t.Namespace + "/" + t.Name }
 
-// asked is the target that a verb is really asked of.
+// asked returns the target of a verb's request: the instance, where the verb is one of instances.
 func (t Target) asked(verb Verb) Target {
 	t.Instance = t.Instance || verb.OnInstance()
 	return t
@@ -174,7 +174,7 @@ func (o Options) dryRun() []string {
 	return nil
 }
 
-// body is what the request of a verb carries.
+// body returns the body of a verb's request.
 func (o Options) body(verb Verb) any {
 	switch verb {
 	case Start:

@@ -43,7 +43,7 @@ type Objects struct {
 	vmVersion, vmiVersion string
 }
 
-// options are the selectors for one of the resources. Instances of selected VMs cannot be selected by the VMs'
+// options returns the list options for one of the resources. Instances of selected VMs cannot be selected by the VMs'
 // labels, so all of them are read.
 func (s Selection) options(resource string) metav1.ListOptions {
 	if len(s.Names) == 1 {

@@ -55,7 +55,7 @@ type object interface {
 	metav1.Object
 }
 
-// objects are those that are listed, by kind, namespace and name.
+// objects returns the listed objects, by kind, namespace and name.
 func (f *follower) objects() map[string]object {
 	out := map[string]object{}
 	if f.selection.Kind != VMIs {

@@ -92,7 +92,7 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	return cells
 }
 
-// age is as kubectl shows it.
+// age returns the time since the creation, as kubectl shows it.
 func (r Row) age(now time.Time) string {
 	if r.Created.IsZero() {
 		return "<unknown>"
@@ -100,7 +100,7 @@ func (r Row) age(now time.Time) string {
 	return duration.HumanDuration(now.Sub(r.Created))
 }
 
-// ip is the first address, or all of them when there is room.
+// ip returns the first address, or all of them when there is room.
 func (r Row) ip(wide bool) string {
 	if wide || len(r.IPs) == 0 {
 		return strings.Join(r.IPs, ",")

@@ -38,7 +38,7 @@ func Sizes(ctx context.Context, api Reader, rows []Row) {
 	}
 }
 
-// typePath is where an instance type is; a kind that is not said is the cluster's.
+// typePath returns the path of an instance type; without a kind it is the cluster's.
 func typePath(namespace, kind, name string) string {
 	path := "/apis/" + instancetypev1beta1.SchemeGroupVersion.String()
 	ofNamespace := []string{instancetype.SingularResourceName, instancetype.PluralResourceName}

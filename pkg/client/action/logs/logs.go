@@ -144,8 +144,8 @@ func (r *reading) once(ctx context.Context) error {
 	}
 }
 
-// Elsewhere says of a guest that has moved that its log began there anew; empty for one that has not, or when nothing
-// older is wanted.
+// Elsewhere returns, for a guest that has moved, a note that its log began there anew; empty for one that has not, or
+// when nothing older is wanted.
 func Elsewhere(vmi *v1.VirtualMachineInstance, since time.Time) string {
 	ms := vmi.Status.MigrationState
 	if !migrations.AtTarget(&vmi.Status) || ms.EndTimestamp == nil ||
@@ -162,7 +162,8 @@ type writeError struct{ err error }
 func (e *writeError) Error() string { return e.err.Error() }
 func (e *writeError) Unwrap() error { return e.err }
 
-// noInstance says of a VM without an instance that it does not run.
+// noInstance returns the error for a machine whose instance could not be read; for a VM without one, that it does not
+// run.
 func (r *reading) noInstance(ctx context.Context, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look at instance %s/%s: %w", r.namespace, r.name, err)

@@ -101,7 +101,7 @@ func Done(removed bool) wait.Condition {
 	}}
 }
 
-// Reached says what is true of a VM for which Done holds.
+// Reached describes the state of a VM for which Done holds.
 func Reached(vm *v1.VirtualMachine, removed bool) string {
 	request := vm.Status.MemoryDumpRequest
 	switch {

@@ -59,7 +59,7 @@ func Gather(ctx context.Context, api API, namespace, name string) (Facts, error)
 	return f, wrong
 }
 
-// reads are what else a plan looks at, by what errors and the plan call it.
+// reads returns the other reads of a plan, by the name that errors and the plan give to each.
 func (f *Facts) reads(api API, namespace string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"nodes": func(ctx context.Context) error {

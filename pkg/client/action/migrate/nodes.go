@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// Misfits says why a node does not take a guest, as far as its spec and the node say so.
+// Misfits returns why a node does not take a guest, as far as its spec and the node say so.
 func Misfits(vmi *v1.VirtualMachineInstance, node *corev1.Node, added map[string]string) []string {
 	out := []string{}
 	if !life.TakesVMs(node) {
@@ -54,7 +54,7 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	return t.ToleratesTaint(klog.Logger{}, taint, true) // the zero logger drops what it gets
 }
 
-// excluded says why a required node affinity does not allow a node; empty when it does, or there is none.
+// excluded returns why a required node affinity does not allow a node; empty when it does, or there is none.
 func excluded(affinity *corev1.Affinity, node *corev1.Node) string {
 	if affinity == nil || affinity.NodeAffinity == nil ||
 		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {

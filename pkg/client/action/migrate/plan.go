@@ -90,7 +90,7 @@ const (
 	Remade = "Remade"
 )
 
-// ReportName is the guest's.
+// ReportName returns the guest's name.
 func (p *Plan) ReportName() string { return p.Name }
 
 // DeepCopyObject copies the report.
@@ -170,7 +170,7 @@ func (p *Plan) obstacles(f Facts) {
 	}
 }
 
-// wait says what is before it: migrations of the same guest, and the limits.
+// wait adds what the migration has to wait for: migrations of the same guest, and the limits.
 func (p *Plan) wait(f Facts) {
 	nodes := map[types.NamespacedName]string{}
 	for i := range f.Instances {

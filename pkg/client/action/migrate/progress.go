@@ -37,7 +37,7 @@ func UnderWay(list []v1.VirtualMachineInstanceMigration) *v1.VirtualMachineInsta
 	return found
 }
 
-// Stage says in a line where a migration that has not ended stands: "Running, from node1 to node2: 63 %, …".
+// Stage returns in a line where a migration that has not ended stands: "Running, from node1 to node2: 63 %, …".
 func Stage(m *v1.VirtualMachineInstanceMigration) string {
 	text := string(cmp.Or(m.Status.Phase, v1.MigrationPending))
 	if s := m.Status.MigrationState; s != nil && s.SourceNode != "" && s.TargetNode != "" {
@@ -52,7 +52,7 @@ func Stage(m *v1.VirtualMachineInstanceMigration) string {
 	return text
 }
 
-// Summary says in a line how far it is: "63 %, 45.0 MiB left at 120 MiB/s, changes 30.0 MiB/s, about 1s".
+// Summary returns in a line how far a migration is: "63 %, 45.0 MiB left at 120 MiB/s, changes 30.0 MiB/s, about 1s".
 func Summary(p *progress.Progress) string {
 	if p.Done {
 		// The whole move takes longer: the target starts first, and is handed the guest afterwards.
@@ -92,7 +92,7 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond).String()
 }
 
-// Bytes is a number of bytes in three digits or so: "45.0 MiB".
+// Bytes formats a number of bytes in three digits or so: "45.0 MiB".
 func Bytes(n uint64) string {
 	const units = "KMGTPE"
 	if n < 1<<10 {

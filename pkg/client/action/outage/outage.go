@@ -26,7 +26,7 @@ type Reporter struct {
 
 type key struct{}
 
-// With is a context whose followers report to r; with nil they report to nobody.
+// With returns a context whose followers report to r; with nil they report to nobody.
 func With(ctx context.Context, r *Reporter) context.Context { return context.WithValue(ctx, key{}, r) }
 
 // Follower is one loop that goes on over outages.
@@ -42,7 +42,7 @@ func Follow(ctx context.Context) *Follower {
 	return &Follower{reporter: r}
 }
 
-// Asks says that a request begins. An outage counts from the first one that has no answer, which may hang for long
+// Asks records that a request begins. An outage counts from the first one that has no answer, which may hang for long
 // before it fails.
 func (f *Follower) Asks() {
 	if f.reporter != nil {
@@ -50,7 +50,7 @@ func (f *Follower) Asks() {
 	}
 }
 
-// Lost says that a request had no answer. An error that is an answer, or that the context ended, is no outage.
+// Lost records that a request had no answer. An error that is an answer, or that the context ended, is no outage.
 func (f *Follower) Lost(ctx context.Context, err error) {
 	r := f.reporter
 	if r == nil || err == nil || ctx.Err() != nil || !client.Passing(err) {
@@ -68,7 +68,7 @@ func (f *Follower) Lost(ctx context.Context, err error) {
 	r.away[f] = true
 }
 
-// Answered says that a request had its answer. An outage is over when that is so for all that it has met.
+// Answered records that a request had its answer. An outage is over when all followers that it has met have had theirs.
 func (f *Follower) Answered() {
 	r := f.reporter
 	if r == nil {

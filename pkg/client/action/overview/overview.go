@@ -35,7 +35,7 @@ type Report struct {
 	Unreadable map[string]string `json:"unreadable,omitempty"`
 }
 
-// RowLists are the keys of the machines.
+// RowLists returns the key of the machines.
 func (r *Report) RowLists() []string { return []string{"machines"} }
 
 // Machine is a VirtualMachine with its instance, or an instance alone.
@@ -160,7 +160,7 @@ func Make(
 	return r
 }
 
-// Rows are a report as tables, each with its titles first and an empty row before the next.
+// Rows returns a report as tables, each with its titles first and an empty row before the next.
 func Rows(r *Report) [][]string {
 	rows := [][]string{{"NAMESPACE", "NAME", "STATUS", "READY", "NODE", "IP"}}
 	for _, m := range r.Machines {
@@ -193,8 +193,8 @@ func Rows(r *Report) [][]string {
 	return rows
 }
 
-// Changes are lines of what a report says that the one before did not: one for each machine, node and migration
-// that is new, gone, or not as it was. With nil before everything is new.
+// Changes returns a line for each machine, node and migration that is new, gone, or not as it was in the report before.
+// With nil before everything is new.
 func Changes(before, now *Report) []string {
 	if before == nil {
 		before = &Report{}
@@ -229,7 +229,7 @@ func changes[T any](what string, before, now []T, name, line func(T) string) []s
 	return lines
 }
 
-// line says in words what matters of a machine.
+// line returns in words what matters of a machine.
 func (m Machine) line() string {
 	words := []string{m.Status}
 	add := func(is bool, text string) {

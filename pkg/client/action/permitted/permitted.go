@@ -29,7 +29,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 
 func clone(names []string) []string { return append([]string{}, names...) }
 
-// NewReport is a report of nothing.
+// NewReport returns an empty report.
 func NewReport() *Report {
 	return &Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PermittedDevices"},

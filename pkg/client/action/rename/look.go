@@ -85,7 +85,7 @@ func optional[T any](object *T, err error) (*T, error) {
 	return object, nil
 }
 
-// rivals are VMs of other names than the new one that wait for the place of old.
+// rivals returns the VMs of other names than the new one that wait for the place of old.
 func (n *Renamer) rivals(ctx context.Context, old *v1.VirtualMachine) ([]string, error) {
 	list, err := n.api.VMList(ctx, old.Namespace, metav1.ListOptions{})
 	if err != nil {
@@ -102,7 +102,7 @@ func (n *Renamer) rivals(ctx context.Context, old *v1.VirtualMachine) ([]string,
 	return out, nil
 }
 
-// dependents are the objects that belong to one of the VMs.
+// dependents returns the objects that belong to one of the VMs.
 func (n *Renamer) dependents(ctx context.Context, v View) ([]Dependent, error) {
 	old, successor := v.uids()
 	var out []Dependent
@@ -169,7 +169,7 @@ func (n *Renamer) list(ctx context.Context, resource Resource) ([]metav1.Partial
 	return list.Items, nil
 }
 
-// named are the Secrets and ConfigMaps that the VM refers to, each once.
+// named returns the Secrets and ConfigMaps that the VM refers to, each once.
 func named(v View) []claims.Reference {
 	vm := v.Old
 	if vm == nil {

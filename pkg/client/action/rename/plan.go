@@ -64,7 +64,7 @@ func (n *Renamer) Plan(ctx context.Context) (*Plan, error) {
 	return p, nil
 }
 
-// services are those that find the guest by the VM's name. Who may not look at them reads nothing of them.
+// services returns the Services that select the guest by the VM's name; none if the user may not list Services.
 func (n *Renamer) services(ctx context.Context) ([]string, error) {
 	var list corev1.ServiceList
 	err := n.api.Read(ctx, n.path(Services), nil, &list)
@@ -80,7 +80,7 @@ func (n *Renamer) services(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// notes are what does not go by itself. old is nil once it is gone.
+// notes returns what the rename does not do by itself. old is nil once it is gone.
 func notes(r Request, old *v1.VirtualMachine, dependents []Dependent, services []string) []string {
 	var out []string
 	if len(services) > 0 {

@@ -146,7 +146,7 @@ func (v View) prepare(old *v1.VirtualMachine, renaming *identity.Renaming) Step 
 	return Step{Kind: Remove}
 }
 
-// settle is for a new VM whose old one is gone.
+// settle returns the next step for a new VM whose old one is gone.
 func (v View) settle(renaming *identity.Renaming) Step {
 	if changes := adopt(v.Dependents, v.Request.Name, renaming.UID, v.New, v.Old == nil); len(changes) > 0 {
 		return Step{Kind: Adopt, Changes: changes}
@@ -159,7 +159,7 @@ func (v View) settle(renaming *identity.Renaming) Step {
 	return step
 }
 
-// taken is for a new name that has a VM which waits for nobody's place.
+// taken returns the next step when the new name belongs to a VM that waits for nobody's place.
 func (v View) taken(old *v1.VirtualMachine) Step {
 	if old == nil && v.New.Annotations[identity.RenamedFrom] == v.Request.Name {
 		return Step{Kind: Done}
@@ -170,7 +170,7 @@ func (v View) taken(old *v1.VirtualMachine) Step {
 	return refuse("VM %s/%s exists already; choose another name", v.Request.Namespace, v.Request.To)
 }
 
-// deleted is for a new VM that is going: a discarded one makes room, another's name is taken.
+// deleted returns the next step when the new VM is being deleted: a discarded one makes room, any other holds the name.
 func (v View) deleted(old *v1.VirtualMachine) Step {
 	if old != nil && old.DeletionTimestamp == nil && old.Annotations[identity.RenamedTo] == v.Request.To {
 		return Step{Kind: Wait}
@@ -189,7 +189,7 @@ func (v View) renaming() (*identity.Renaming, error) {
 	return renaming, nil
 }
 
-// original is the VM to be renamed. Another of its name, which somebody has made since it went, is not.
+// original returns the VM to be renamed; nil for another VM of its name, made since it was deleted.
 func (v View) original(renaming *identity.Renaming) *v1.VirtualMachine {
 	if v.Old != nil && renaming != nil && renaming.Name == v.Old.Name && renaming.UID != v.Old.UID {
 		return nil
@@ -197,7 +197,7 @@ func (v View) original(renaming *identity.Renaming) *v1.VirtualMachine {
 	return v.Old
 }
 
-// uids are those of the VMs, of which one may be known by the other's mark only.
+// uids returns the UIDs of the old VM and of its successor, of which one may be known only by the other's annotation.
 func (v View) uids() (old, successor types.UID) {
 	if v.New != nil {
 		successor = v.New.UID

@@ -46,7 +46,7 @@ func (e *NotAllowedError) Error() string {
 // Is reports no error that wraps others.
 func (*NotAllowedError) Is(error) bool { return false }
 
-// group is the name of an API's group, of the path "/apis/GROUP/VERSION"; empty for the core's.
+// group returns the name of an API's group, of the path "/apis/GROUP/VERSION"; empty for the core's.
 func group(at string) string {
 	dir := path.Dir(at)
 	if dir == "/api" {
@@ -62,7 +62,7 @@ func (n *Renamer) lack(right Right) {
 	}
 }
 
-// notAllowed is the error about the rights that are missing, nil where none is.
+// notAllowed returns the error about the rights that are missing, nil where none is.
 func (n *Renamer) notAllowed(ctx context.Context) error {
 	if len(n.missing) == 0 {
 		return nil

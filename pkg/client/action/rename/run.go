@@ -73,7 +73,7 @@ func (n *Renamer) Run(ctx context.Context, interval time.Duration) (*v1.VirtualM
 	}
 }
 
-// Try has the server check the rename and change nothing.
+// Try asks the server to check the rename in a dry run.
 func (n *Renamer) Try(ctx context.Context, p *Plan) error {
 	if !p.Goes {
 		return nil // it has begun, and goes on

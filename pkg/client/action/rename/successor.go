@@ -55,7 +55,8 @@ func Successor(old *v1.VirtualMachine, r Request) (*v1.VirtualMachine, error) {
 	return vm, err
 }
 
-// applied has kubectl's record of what was applied be one of the new name, so that applying goes on from there.
+// applied changes the name in kubectl's record of the applied manifest to the new one, so that `kubectl apply` goes on
+// from there.
 func applied(vm *v1.VirtualMachine) error {
 	text, ok := vm.Annotations[corev1.LastAppliedConfigAnnotation]
 	if !ok {

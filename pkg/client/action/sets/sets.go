@@ -62,7 +62,7 @@ type API interface {
 		dryRun bool) (*unstructured.Unstructured, error)
 }
 
-// path is that of a kind's objects in a namespace, of all with "", or of one of them.
+// path returns the API path of a kind's objects in a namespace, of all namespaces with "", or of one object.
 func (k Kind) path(namespace string, name ...string) string {
 	out := k.Group
 	if namespace != "" {
@@ -75,7 +75,7 @@ func (k Kind) path(namespace string, name ...string) string {
 	return out
 }
 
-// Get is a set.
+// Get reads a set.
 func Get(ctx context.Context, c API, kind Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	out := &unstructured.Unstructured{}
 	if err := c.Read(ctx, kind.path(namespace, name), nil, out); err != nil {
@@ -151,7 +151,7 @@ func RowOf(set *unstructured.Unstructured) Row {
 	return row
 }
 
-// keepsExcess is the strategy by which a pool keeps VMs that are too many; a replica set has none.
+// keepsExcess returns the strategy by which a pool keeps VMs that are too many; a replica set has none.
 func keepsExcess(set *unstructured.Unstructured) string {
 	strategies, _, _ := unstructured.NestedMap(set.Object, "spec", "scaleInStrategy") // what is no map is none
 	for _, name := range []string{"opportunistic", "unmanaged"} {
@@ -310,8 +310,8 @@ func replicasOf(n int64) string {
 	return fmt.Sprintf("%d replicas", n)
 }
 
-// standing is how a set is that was waited for in vain; nil is one that the cluster said nothing of. going is how many
-// of its members are being deleted.
+// standing describes a set that did not get ready in time; nil is one that the cluster said nothing of. going is how
+// many of its members are being deleted.
 func standing(set *unstructured.Unstructured, going int64) string {
 	if set == nil {
 		return "the cluster gave no answer"

@@ -11,8 +11,8 @@ import (
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// CheckMemory says why the memory of a VM's guest cannot be in a snapshot, in virt-controller's words. vmi is nil for
-// none. A migration is no reason: virt-controller waits for its end.
+// CheckMemory returns why the memory of a VM's guest cannot be in a snapshot, in virt-controller's words. vmi is nil
+// for none. A migration is no reason: virt-controller waits for its end.
 func CheckMemory(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) error {
 	if !life.Running(vmi) {
 		state := string(vm.Status.PrintableStatus)

@@ -9,7 +9,7 @@ import (
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// Reached says what is true of a snapshot that was taken: how many volumes it has, and what the guest did meanwhile.
+// Reached describes a snapshot that was taken: how many volumes it has, and what the guest did meanwhile.
 func Reached(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	volumes := 0
 	if s.Status != nil && s.Status.SnapshotVolumes != nil {
@@ -19,7 +19,7 @@ func Reached(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 		quiet(Indications(s)))
 }
 
-// quiet says what the guest did while its volumes were taken.
+// quiet returns what the guest did while its volumes were taken.
 func quiet(indications []string) string {
 	has := func(i snapshotv1beta1.Indication) bool { return slices.Contains(indications, string(i)) }
 	switch {
@@ -39,7 +39,7 @@ func quiet(indications []string) string {
 	return "and the VM was stopped"
 }
 
-// ReachedRestore says what is true after a restore.
+// ReachedRestore describes what a restore has done.
 func ReachedRestore(r *snapshotv1beta1.VirtualMachineRestore) string {
 	volumes := 0
 	if r.Status != nil {

@@ -85,7 +85,7 @@ func (e *RunsError) Error() string {
 		"or give --stop", e.Namespace, e.Name, e.Name, e.Namespace)
 }
 
-// GetReady is a snapshot that can be restored; one that cannot is a NotReadyError.
+// GetReady reads a snapshot that can be restored; for one that cannot, it returns a NotReadyError.
 func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
 	*snapshotv1beta1.VirtualMachineSnapshot, error,
 ) {
@@ -96,7 +96,7 @@ func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
 	return s, err
 }
 
-// Look says what a restore would do, or why it cannot be: a NotReadyError, a RunsError.
+// Look returns what a restore would do, or the error why it cannot be: a NotReadyError, a RunsError.
 func Look(ctx context.Context, c *client.Client, namespace, name string, o RestoreOptions) (*Plan, error) {
 	s, err := GetReady(ctx, c, namespace, name)
 	if err != nil {
@@ -132,7 +132,7 @@ func Look(ctx context.Context, c *client.Client, namespace, name string, o Resto
 	return p, nil
 }
 
-// lost are the volumes of a VM that are not among those of a snapshot.
+// lost returns the volumes of a VM that are not among those of a snapshot.
 func lost(vm *v1.VirtualMachine, kept []string) []string {
 	var out []string
 	if vm.Spec.Template == nil {
@@ -147,7 +147,7 @@ func lost(vm *v1.VirtualMachine, kept []string) []string {
 	return out
 }
 
-// NewRestore is a restore, as it is asked for; the server gives it its name.
+// NewRestore returns the restore that the options ask for; it is not created yet.
 func NewRestore(namespace, name, snapshot string, target string, o RestoreOptions,
 ) *snapshotv1beta1.VirtualMachineRestore {
 	r := &snapshotv1beta1.VirtualMachineRestore{
@@ -206,7 +206,7 @@ func CreateRestore(
 	return out, nil
 }
 
-// GetRestore is a restore.
+// GetRestore reads a restore.
 func GetRestore(ctx context.Context, c *client.Client, namespace, name string) (
 	*snapshotv1beta1.VirtualMachineRestore, error,
 ) {
@@ -236,7 +236,7 @@ func RestoresTo(ctx context.Context, c *client.Client, namespace, vm string) (
 	})
 }
 
-// listRestores are the restores of a namespace that are wanted.
+// listRestores returns the restores of a namespace for which wanted holds.
 func listRestores(
 	ctx context.Context, c *client.Client, namespace string, wanted func(*snapshotv1beta1.VirtualMachineRestore) bool,
 ) ([]snapshotv1beta1.VirtualMachineRestore, error) {
@@ -247,7 +247,7 @@ func listRestores(
 	return slices.DeleteFunc(list.Items, func(r snapshotv1beta1.VirtualMachineRestore) bool { return !wanted(&r) }), nil
 }
 
-// RestoreStage says in a few words how far a restore is.
+// RestoreStage returns in a few words how far a restore is.
 func RestoreStage(r *snapshotv1beta1.VirtualMachineRestore) string {
 	switch {
 	case r.Status == nil:

@@ -29,7 +29,7 @@ const contents = "virtualmachinesnapshotcontents"
 // ErrNoKinds is a cluster without the kinds of snapshots.
 var ErrNoKinds = errors.New("this cluster does not have snapshots of virtual machines; `virtctl install` brings them")
 
-// errorOf is err, or that the kinds are not there.
+// errorOf returns ErrNoKinds where the cluster does not serve the kinds, else err.
 func errorOf(err error) error {
 	if client.Unserved(err) {
 		return ErrNoKinds
@@ -59,7 +59,7 @@ type Options struct {
 	Memory bool
 }
 
-// New is a snapshot of a VM, as it is asked for.
+// New returns the snapshot of a VM that the options ask for; it is not created yet.
 func New(namespace, vm, name string, o Options) *snapshotv1beta1.VirtualMachineSnapshot {
 	s := &snapshotv1beta1.VirtualMachineSnapshot{
 		TypeMeta: metav1.TypeMeta{
@@ -97,7 +97,7 @@ func Create(
 	return out, nil
 }
 
-// Get is a snapshot.
+// Get reads a snapshot.
 func Get(ctx context.Context, c *client.Client, namespace, name string) (
 	*snapshotv1beta1.VirtualMachineSnapshot, error,
 ) {

@@ -100,7 +100,7 @@ func Progress(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	return progressing(s.Status.Conditions)
 }
 
-// failure is what the condition Failure says, empty unless it holds.
+// failure returns the message of the condition Failure, empty unless it is true.
 func failure(conditions []snapshotv1beta1.Condition) string {
 	for _, c := range conditions {
 		if c.Type == snapshotv1beta1.ConditionFailure && c.Status == corev1.ConditionTrue {
@@ -110,7 +110,7 @@ func failure(conditions []snapshotv1beta1.Condition) string {
 	return ""
 }
 
-// progressing is what the condition Progressing says, empty without one.
+// progressing returns the message of the condition Progressing, empty without one.
 func progressing(conditions []snapshotv1beta1.Condition) string {
 	for _, c := range conditions {
 		if c.Type == snapshotv1beta1.ConditionProgressing {
@@ -133,7 +133,7 @@ func Stuck(r *snapshotv1beta1.VirtualMachineRestore) string {
 	return ""
 }
 
-// Stage says in a few words how far a snapshot is.
+// Stage returns in a few words how far a snapshot is.
 func Stage(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	stage := Phase(s)
 	if s.Status == nil {
@@ -145,7 +145,7 @@ func Stage(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	return stage
 }
 
-// Indications say how consistent what a snapshot has is.
+// Indications returns what the guest did while the snapshot was taken, and so how consistent the snapshot is.
 func Indications(s *snapshotv1beta1.VirtualMachineSnapshot) []string {
 	var out []string
 	if s.Status == nil {

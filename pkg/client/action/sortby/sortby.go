@@ -83,7 +83,7 @@ func byPath[T any](key string, object func(T) any) (Sorter[T], error) {
 	}, nil
 }
 
-// field is the first value that a path finds, nil where there is none.
+// field returns the first value that a path finds, nil where there is none.
 func field(path *jsonpath.JSONPath, object any) (any, error) {
 	data, err := json.Marshal(object)
 	if err != nil {

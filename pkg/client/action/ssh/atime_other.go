@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// accessTime is when a local file was changed last: when it was read is not known everywhere.
+// accessTime returns when a local file was changed last: not every system knows when it was read.
 func accessTime(info fs.FileInfo) time.Time { return info.ModTime() }

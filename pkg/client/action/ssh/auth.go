@@ -124,7 +124,7 @@ func (a *Auth) agent(ctx context.Context) ([]ssh.Signer, io.Closer) {
 	return signers, conn
 }
 
-// merge is all signers, each key once. An encrypted file gives way to the agent's same key, which asks nothing.
+// merge returns all signers, each key once. An encrypted file gives way to the agent's same key, which asks nothing.
 func merge(lists ...[]ssh.Signer) []ssh.Signer {
 	var out []ssh.Signer
 	at := map[string]int{}

@@ -88,8 +88,8 @@ func connect(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, error) {
 	return nil, notLoggedIn(l.Host, err)
 }
 
-// notLoggedIn is the error of a login that did not come to its end for another reason than the user's credentials. That
-// of a guest which is being restarted is a connection that ends amid it.
+// notLoggedIn returns the error of a login that failed for another reason than the user's credentials. A connection
+// that ends before the login is over is usual for a guest that restarts.
 func notLoggedIn(host string, err error) error {
 	var closed *stream.CloseError
 	var network net.Error
@@ -106,7 +106,7 @@ func notLoggedIn(host string, err error) error {
 	return fmt.Errorf("log in to %s: %w", host, err)
 }
 
-// tried are the methods that a server has refused, out of the library's own message.
+// tried returns the methods that a server has refused, out of the library's own message.
 func tried(err error) string {
 	_, after, _ := strings.Cut(err.Error(), "attempted methods [")
 	methods, _, found := strings.Cut(after, "]")

@@ -200,7 +200,7 @@ func (c *Copier) Download(ctx context.Context, sources []string, to string) erro
 	return errors.Join(failed...)
 }
 
-// realName is the last part of a path such as `.`, as the guest says, which is not trusted.
+// realName returns the last part of a path such as `.`, as the guest resolves it; the guest is not trusted.
 func (c *Copier) realName(source string) (string, error) {
 	real, err := c.sftp.RealPath(source)
 	if err != nil {
@@ -315,7 +315,7 @@ func (c *Copier) getDir(ctx context.Context, from, to string, info fs.FileInfo, 
 	return errors.Join(failed...)
 }
 
-// counted is a reader that calls Progress.
+// counted returns a reader that calls Progress.
 func (c *Copier) counted(r io.Reader, name string, total int64) io.Reader {
 	if c.Progress == nil {
 		return r
@@ -324,7 +324,7 @@ func (c *Copier) counted(r io.Reader, name string, total int64) io.Reader {
 	return &counter{c: c, r: r, name: name, total: total}
 }
 
-// counting is a writer that calls Progress.
+// counting returns a writer that calls Progress.
 func (c *Copier) counting(w io.Writer, name string, total int64) io.Writer {
 	if c.Progress == nil {
 		return w

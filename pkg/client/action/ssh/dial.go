@@ -59,7 +59,7 @@ func Dial(
 	}
 }
 
-// timedOut is whether err is of a server that was reached and did not answer in time.
+// timedOut reports whether err is of a server that was reached and did not answer in time.
 func timedOut(err error) bool {
 	var late net.Error
 	var dial *net.OpError

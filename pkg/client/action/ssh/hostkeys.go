@@ -76,7 +76,7 @@ func (h *HostKeys) callback(address string) (check ssh.HostKeyCallback, algorith
 	}, algorithms, nil
 }
 
-// algorithmsOf are the signatures that a kind of key can make.
+// algorithmsOf returns the signature algorithms of a kind of key.
 func algorithmsOf(kind string) []string {
 	if kind == ssh.KeyAlgoRSA {
 		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSA}

@@ -32,10 +32,10 @@ type Report struct {
 	Unanswered []stats.Unanswered `json:"unanswered,omitempty"`
 }
 
-// RowLists are the keys of the guests.
+// RowLists returns the key of the guests.
 func (r *Report) RowLists() []string { return []string{"items"} }
 
-// ObjectNames are the guests' instances, as kubectl names objects.
+// ObjectNames returns the guests' instances, as kubectl names objects.
 func (r *Report) ObjectNames() []string {
 	var out []string
 	for i := range r.Items {

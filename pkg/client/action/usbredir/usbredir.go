@@ -23,7 +23,7 @@ const Program = "usbredirect"
 // devicePattern is VENDOR:PRODUCT, both hexadecimal, or BUS-DEVICE, both decimal.
 var devicePattern = regexp.MustCompile(`^([[:xdigit:]]{4}:[[:xdigit:]]{4}|[0-9]{1,3}-[0-9]{1,3})$`)
 
-// CheckDevice says what is wrong with the name of a device.
+// CheckDevice returns an error when a device is not named as lsusb names it.
 func CheckDevice(device string) error {
 	if !devicePattern.MatchString(device) {
 		return fmt.Errorf("%q is not a USB device: use VENDOR:PRODUCT such as 0951:1666, or BUS-DEVICE such as 1-3, "+

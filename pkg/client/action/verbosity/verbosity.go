@@ -59,7 +59,7 @@ type Report struct {
 	VirtualMachines []Level `json:"virtualMachines,omitempty"`
 }
 
-// RowLists are the keys of the levels.
+// RowLists returns the keys of the levels.
 func (r *Report) RowLists() []string { return []string{"components", "virtualMachines"} }
 
 // Level is how much one component, or the launcher of one VM, logs.
@@ -80,7 +80,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// NewReport is a report of nothing yet.
+// NewReport returns an empty report.
 func NewReport() *Report {
 	return &Report{TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "LogVerbosityReport"}}
 }

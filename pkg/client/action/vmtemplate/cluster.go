@@ -23,7 +23,7 @@ type API interface {
 // ErrNoTemplates is a cluster without the kind of templates that is asked for.
 var ErrNoTemplates = errors.New("no templates")
 
-// served is the version in which the cluster has a group, and an error that says whose the group is if it has none.
+// served returns the version in which the cluster serves a group; when it does not, the error says whose the group is.
 func served(ctx context.Context, api API, group, whose string) (string, error) {
 	var found metav1.APIGroup
 	err := api.Read(ctx, "/apis/"+group, nil, &found)
@@ -62,7 +62,7 @@ func (s source) names(ctx context.Context, api API, namespace string) ([]string,
 	return api.Names(ctx, "/apis/"+version, namespace, s.resource)
 }
 
-// read is the JSON of a template.
+// read returns the JSON of a template.
 func (s source) read(ctx context.Context, api API, namespace, name string) ([]byte, error) {
 	version, err := served(ctx, api, s.group, s.whose)
 	if errors.Is(err, ErrNoTemplates) {

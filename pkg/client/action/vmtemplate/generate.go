@@ -82,7 +82,7 @@ func alphabet(text string) ([]byte, error) {
 	return slices.Compact(out), nil
 }
 
-// seed is of the system's generator of random numbers.
+// seed returns a seed from the system's generator of random numbers.
 func seed() (out [32]byte) {
 	_, _ = cryptorand.Read(out[:]) // never fails, or ends the program (crypto/rand)
 	return out

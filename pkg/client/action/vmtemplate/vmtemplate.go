@@ -146,7 +146,7 @@ func (t *Template) Process(given map[string]string, random *rand.Rand) (*Process
 	return out, nil
 }
 
-// values are the parameters' values by name.
+// values returns the parameters' values by name.
 func (t *Template) values(given map[string]string, random *rand.Rand) (map[string]string, error) {
 	values, names := map[string]string{}, []string{}
 	for i, p := range t.Parameters {
@@ -231,7 +231,7 @@ func (s *substitution) in(value any, path string) (any, error) {
 	return value, nil
 }
 
-// string is a string with its values, or the value of another type that it stands for.
+// string returns text with its parameters' values, or the value of another type that the whole text stands for.
 func (s *substitution) string(text, path string) (any, error) {
 	whole := typed.FindStringSubmatch(text)
 	if whole == nil {
@@ -254,7 +254,7 @@ func (s *substitution) string(text, path string) (any, error) {
 	return out, nil
 }
 
-// text is a string with its values. What a value looks like is not looked at again.
+// text returns text with its parameters' values; references within a value are not replaced.
 func (s *substitution) text(text, path string) (string, error) {
 	var failed error
 	out := reference.ReplaceAllStringFunc(text, func(match string) string {

@@ -39,7 +39,7 @@ type System struct {
 	Glob func(pattern string) ([]string, error)
 }
 
-// candidates are where viewers are, best first. A path with a slash is a pattern, anything else in PATH.
+// candidates returns where viewers are, best first. A path with a slash is a pattern, anything else in PATH.
 func candidates(os string) []Viewer {
 	if os == "darwin" {
 		return []Viewer{

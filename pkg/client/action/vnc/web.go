@@ -132,7 +132,7 @@ func (w *Web) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// hosts are the names that the page is served as.
+// hosts returns the names under which the page is served.
 func (w *Web) hosts() []string {
 	port := strconv.Itoa(w.port)
 	return []string{"127.0.0.1:" + port, "localhost:" + port}
@@ -155,14 +155,14 @@ func (w *Web) policy() string {
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// base is the path of all but the first page, and the cookie's. It is a secret made of another, since a server that
-// guesses it is sent the cookie.
+// base returns the path of everything but the first page, which is also the cookie's path. It is a secret made of
+// another, since a server that guesses it is sent the cookie.
 func (w *Web) base() string {
 	sum := sha256.Sum256([]byte("path " + w.Session))
 	return "/" + hex.EncodeToString(sum[:16]) + "/"
 }
 
-// index is the page with what it loads below base.
+// index returns the page, with the paths of what it loads below base.
 func (w *Web) index() ([]byte, error) {
 	data, err := page.ReadFile("page/index.html")
 	return bytes.ReplaceAll(data, []byte(`"/page/`), []byte(`"`+w.base()+`page/`)), err

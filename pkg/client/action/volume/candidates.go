@@ -82,7 +82,7 @@ func claimOf(c *corev1.PersistentVolumeClaim) Claim {
 	return out
 }
 
-// usersOf says by claim which machines of a namespace have it as a volume.
+// usersOf returns by claim which machines of a namespace have it as a volume.
 func usersOf(ctx context.Context, api Reader, namespace string) (map[string][]string, error) {
 	out := map[string][]string{}
 	note := func(name string, volumes []v1.Volume) {

@@ -14,7 +14,7 @@ type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
-// CheckAdd says what is wrong with a request to add a volume before a server sees it; the error is a *FieldError.
+// CheckAdd returns what is wrong with a request to add a volume before a server sees it, as a *FieldError.
 func (o *Options) CheckAdd() error {
 	if err := o.CheckRemove(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (o *Options) CheckAdd() error {
 	return nil
 }
 
-// CheckRemove is CheckAdd of a request to remove a volume.
+// CheckRemove does the same for a request to remove a volume.
 func (o *Options) CheckRemove() error {
 	switch {
 	case o.Volume == "":

@@ -69,8 +69,8 @@ func Said(volume, message string) string {
 	return strings.TrimPrefix(message, fmt.Sprintf("volume %q: ", volume))
 }
 
-// PluggedOrHeld is Plugged that ends with a HeldError when the volume cannot be attached and another instance has its
-// claim: time alone does not help then.
+// PluggedOrHeld returns a condition that is met as Plugged is, and ends with a HeldError when the volume cannot be
+// attached and another instance has its claim: time alone does not help then.
 func PluggedOrHeld(ctx context.Context, api Reader, volume string) wait.Condition {
 	condition := Plugged(volume)
 	plugged := condition.Met

@@ -61,7 +61,7 @@ func (o Options) dryRun() []string {
 	return nil
 }
 
-// resource is what the request is about.
+// resource returns the resource that the request is about.
 func (o Options) resource() string {
 	if o.Instance {
 		return client.VMIs
@@ -149,7 +149,7 @@ func Remove(ctx context.Context, api API, namespace, name string, o Options) err
 	return nil
 }
 
-// Status is a volume's in the state of a machine, nil when it has none.
+// Status returns a volume's status in the state of a machine, nil when it has none.
 func Status(state wait.State, volume string) *v1.VolumeStatus {
 	if state.VMI == nil {
 		return nil

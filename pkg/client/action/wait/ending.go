@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 )
 
-// guest is the instance that counts: one that is to end, as after a restart was requested, is none. The VM and its
-// instance are watched apart, so that the request may be gone from the VM before the instance shows that it ends.
+// guest returns the instance that counts: one that is to end, as after a restart was requested, does not. The VM and
+// its instance are watched apart, so that the request may be gone from the VM before the instance shows that it ends.
 func (s State) guest() *v1.VirtualMachineInstance {
 	if s.VMI == nil || s.VMI.DeletionTimestamp != nil || s.ending != "" && s.VMI.UID == s.ending {
 		return nil

@@ -83,7 +83,7 @@ func Login(
 // presentLimit bounds how long it is asked how things stand when the time is up.
 const presentLimit = 5 * time.Second
 
-// late is the end of a Login whose time is up, with the present state: the guest may have gone on, or away, since
+// late returns the end of a Login whose time is up, with the present state: the guest may have gone on, or away, since
 // before. A cluster that gives no answer leaves the state from before.
 func late(ctx context.Context, api API, before State, namespace, name, shown string) (State, string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), presentLimit)
@@ -128,7 +128,7 @@ func read(ctx context.Context, conn io.ReadCloser, prompt *regexp.Regexp) (strin
 	}
 }
 
-// lastLine says what a console showed last.
+// lastLine returns what a console showed last.
 func lastLine(text string) string {
 	lines := bytes.Split(bytes.TrimSpace([]byte(text)), []byte("\n"))
 	last := bytes.TrimSpace(lines[len(lines)-1])

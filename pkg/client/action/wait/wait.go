@@ -198,7 +198,7 @@ func (w *watcher) check() (bool, error) {
 	return w.condition.Met(w.state)
 }
 
-// expired is the error for a context that ended.
+// expired returns the error for a context that ended.
 func (w *watcher) expired(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -215,7 +215,7 @@ func (w *watcher) notMet() error {
 		Describe(w.state))
 }
 
-// Describe says a state in one clause, with the reason that a condition gives.
+// Describe returns a state in one clause, with the reason that a condition gives.
 func Describe(s State) string {
 	var parts []string
 	switch {
@@ -235,7 +235,7 @@ func Describe(s State) string {
 	return strings.Join(parts, "; ")
 }
 
-// Reason is the message of the first condition that is not as it should be; empty when all are.
+// Reason returns the message of the first condition that is not as it should be; empty when all are.
 func Reason(s State) string {
 	if s.VM != nil {
 		for _, c := range s.VM.Status.Conditions {

@@ -86,7 +86,7 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 	return cmd
 }
 
-// complete has VMs, or with --from-snapshot snapshots.
+// complete completes VMs, or with --from-snapshot snapshots.
 func complete(f *cli.Factory, o *Options) cobra.CompletionFunc {
 	machines, cuts := completioncmd.VMs(f, 1), completioncmd.Snapshots(f, 1)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -152,10 +152,10 @@ func Run(ctx context.Context, o *Options) error {
 	})
 }
 
-// target is the namespace of the copy.
+// target returns the namespace of the copy.
 func (o *Options) target(source string) string { return cmp.Or(o.TargetNamespace, source) }
 
-// reached is what is true after the wait.
+// reached returns what is true after the wait.
 func (o *Options) reached(target string) string {
 	kind, source := "VM ", o.Source
 	if o.FromSnapshot {
@@ -168,7 +168,8 @@ func (o *Options) reached(target string) string {
 		source)
 }
 
-// elsewhere says where a copy is that is made in another namespace than its source's; empty of one beside it.
+// elsewhere returns the namespace of a copy in another namespace than its source's, as the end of a sentence; empty for
+// a copy beside its source.
 func (o *Options) elsewhere() string {
 	if o.target(o.SourceNamespace) == o.SourceNamespace {
 		return ""
@@ -176,7 +177,7 @@ func (o *Options) elsewhere() string {
 	return " in namespace " + o.TargetNamespace
 }
 
-// check says what cannot be cloned before anything is done.
+// check returns an error for what cannot be cloned, before anything is done.
 func (o *Options) check(ctx context.Context, c *client.Client, namespace string) error {
 	if o.FromSnapshot {
 		taken, err := snapshot.GetReady(ctx, c, namespace, o.Source)
@@ -240,8 +241,8 @@ func (o *Options) mayBeHidden(namespace string, err error) bool {
 	return o.target(namespace) != namespace && apierrors.IsForbidden(err)
 }
 
-// checkTaken says what cannot be cloned of a snapshot. What it has may be hidden from the user, or not be there any
-// more; then the clone says what is wrong.
+// checkTaken returns an error when the VM in a snapshot cannot be cloned. The user may not be allowed to see the
+// snapshot's content, or it may be gone; then the clone itself says what is wrong.
 func (o *Options) checkTaken(
 	ctx context.Context, c *client.Client, taken *snapshotv1beta1.VirtualMachineSnapshot,
 ) error {

@@ -152,7 +152,7 @@ func (o *Options) dialer(
 	}
 }
 
-// ending says how a session ended.
+// ending prints how a session ended, or returns the error that it ended with.
 func (o *Options) ending(term *screen, t cli.Target, err error) error {
 	var closed *stream.CloseError
 	switch {

@@ -38,7 +38,7 @@ func (s *screen) say(format string, args ...any) {
 	fmt.Fprint(s.io.RawErr(), text)
 }
 
-// warn says what a script is to know, too.
+// warn prints a message that scripts need too: at a terminal as say does, else to standard error.
 func (s *screen) warn(format string, args ...any) {
 	if s.interactive && s.io.ErrIsTTY {
 		s.say(format, args...)

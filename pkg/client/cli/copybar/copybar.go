@@ -95,7 +95,7 @@ func clip(name string, room int) string {
 	return name
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes for people.
 func size(bytes float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	i := 0

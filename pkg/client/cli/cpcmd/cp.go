@@ -168,7 +168,7 @@ func (o *Options) copyAll(ctx context.Context, open guest.Opener) (files []guest
 	return files, joined(failed)
 }
 
-// joined are several errors as one; one alone stays as it is, for who looks at its type.
+// joined returns several errors as one; a single error stays as it is, for callers that look at its type.
 func joined(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

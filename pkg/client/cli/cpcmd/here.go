@@ -17,7 +17,7 @@ type hereError struct {
 func (e *hereError) Error() string { return e.text }
 func (e *hereError) Unwrap() error { return e.err }
 
-// ofFile is the operating system's reason in an error about a file of this machine.
+// ofFile returns the operating system's reason in an error about a file of this machine.
 func ofFile(err error) (error, bool) {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -30,7 +30,7 @@ func ofFile(err error) (error, bool) {
 	return nil, false
 }
 
-// unreadable says why a file here cannot be read; any other error stays as it is.
+// unreadable returns the error with the reason why a file here cannot be read; any other error stays as it is.
 func unreadable(name string, err error) error {
 	reason, ok := ofFile(err)
 	if !ok {
@@ -46,7 +46,7 @@ func unreadable(name string, err error) error {
 	return &hereError{text, err}
 }
 
-// unwritable says why a file here cannot be written; any other error stays as it is.
+// unwritable returns the error with the reason why a file here cannot be written; any other error stays as it is.
 func unwritable(name string, err error) error {
 	reason, ok := ofFile(err)
 	if !ok {

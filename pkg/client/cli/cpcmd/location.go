@@ -112,8 +112,8 @@ func (p *plan) checkPush() error {
 	return nil
 }
 
-// push is what is asked of the guest for a source: the name of a file that goes into a directory, and whether there has
-// to be one.
+// push returns what to ask of the guest for a source: the name of a file that goes into a directory, and whether that
+// directory must exist.
 func (p *plan) push(source string) (name string, intoDirectory bool) {
 	if source == "-" {
 		return "", false

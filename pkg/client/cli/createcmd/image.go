@@ -107,7 +107,7 @@ func (o *VMOptions) giveKey(user string) {
 		"names one\n", filepath.Join(home, ".ssh"))
 }
 
-// manifestWith is a list of the claim and the VM, in the order in which they are to be created.
+// manifestWith returns a list of the claim and the VM, in the order in which they are to be created.
 func manifestWith(claim *corev1.PersistentVolumeClaim, vm *unstructured.Unstructured) (runtime.Object, error) {
 	first, err := bare(claim)
 	if err != nil {
@@ -118,7 +118,7 @@ func manifestWith(claim *corev1.PersistentVolumeClaim, vm *unstructured.Unstruct
 	}}, nil
 }
 
-// bare is a claim as a user would write it.
+// bare returns a claim as a user would write it.
 func bare(claim *corev1.PersistentVolumeClaim) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(claim)
 	if err != nil {

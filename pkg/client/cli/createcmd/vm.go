@@ -332,7 +332,7 @@ func (o *VMOptions) checkReferents(ctx context.Context, c *client.Client, ns str
 	return nil
 }
 
-// flagError says a FieldError in the words of the command line.
+// flagError returns a FieldError in the terms of the command line.
 func flagError(err error) error {
 	var field *create.FieldError
 	if !errors.As(err, &field) {

@@ -243,7 +243,7 @@ func (o *Options) read(flag, name string) (string, error) {
 	return string(data), nil
 }
 
-// report says it in KubeVirt's words where it has some.
+// report prints the change, in KubeVirt's words where it has some.
 func (o *Options) report(change *credentials.Change) error {
 	w, suffix := o.Factory.IO.Out, o.DryRun.Suffix()
 	if len(change.Secrets) == 0 {

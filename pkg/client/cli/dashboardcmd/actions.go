@@ -56,7 +56,7 @@ func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, targets ...lifecy
 	return lifecyclecmd.Do(ctx, a.factory, a.client, verb, targets...)
 }
 
-// noted has the journal know of a change that undo cannot take back, where there was no error.
+// noted records a change that undo cannot take back in the journal, unless err is not nil, which it returns.
 func (a *actions) noted(err error, verb lifecycle.Verb, of string) error {
 	if err != nil {
 		return err
@@ -276,7 +276,7 @@ func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
 	return a.forbidden(namespace, group, resource, name)
 }
 
-// ForbiddenTo is Forbidden of a verb of the API.
+// ForbiddenTo does as Forbidden does, for a verb of the API.
 func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
 	group := v1.GroupVersion.Group
 	switch plural, sub, _ := strings.Cut(resource, "/"); {
@@ -328,7 +328,7 @@ func (a *actions) read(namespace string) {
 	}
 }
 
-// needed is what the API asks for before it does a verb.
+// needed returns the right that a verb needs, as the API's authorization names it.
 func needed(verb lifecycle.Verb) (group, resource, name string) {
 	subresources := v1.SubresourceStorageGroupVersion.Group
 	switch verb {

@@ -198,7 +198,7 @@ func (s *session) pump(ctx context.Context, program *tea.Program) {
 	}
 }
 
-// theme is how the pages look. What is not drawn has no colours, and none of the user's are read for it.
+// theme returns how the pages look. Without a screen it has no colours, and does not read the user's.
 func (o *Options) theme() (*theme.Theme, error) {
 	if o.Once || o.Plain {
 		return theme.New(theme.Options{NoColour: true}), nil

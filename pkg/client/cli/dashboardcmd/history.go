@@ -13,7 +13,8 @@ import (
 // remembered is how many commands are kept.
 const remembered = 200
 
-// historyFile is where commands are kept that were typed in the dashboard; "" where there is no place.
+// historyFile returns the file with the commands that were typed in the dashboard; "" where there is no directory for
+// it.
 func (s *session) historyFile() string {
 	dir, err := cli.StateDir(s.options.Factory.Getenv)
 	if err != nil {
@@ -22,7 +23,7 @@ func (s *session) historyFile() string {
 	return filepath.Join(dir, "dashboard-history")
 }
 
-// history are the commands of earlier sessions. They are a convenience: what cannot be read is not there.
+// history returns the commands of earlier sessions; none when they cannot be read, since they are only a convenience.
 func (s *session) history() []string {
 	file := s.historyFile()
 	if file == "" {

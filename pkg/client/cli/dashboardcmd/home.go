@@ -48,7 +48,7 @@ func (h *home) is(phase page.NamespacePhase) {
 	}
 }
 
-// state is what was heard last.
+// state returns the namespace's phase, as it was heard last.
 func (h *home) state() page.NamespacePhase {
 	h.mu.Lock()
 	defer h.mu.Unlock()

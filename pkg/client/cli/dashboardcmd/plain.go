@@ -18,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// states are those of what a report is made of.
+// states returns the states of the stores that a report is made of.
 func states(w *page.World) map[string]store.State {
 	return map[string]store.State{
 		"machines": w.Machines.State(), "nodes": w.Nodes.State(),

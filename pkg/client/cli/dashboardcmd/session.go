@@ -161,7 +161,7 @@ func (s *session) followSizings(ctx context.Context, c *client.Client, w *page.W
 	s.follow(func() { store.Feed(ctx, t[3], sizings[3], source(sizings[3], ""), store.OfClusterPreference) })
 }
 
-// source is a source of objects; one that cannot be made fails when it is read.
+// source returns a source of objects; one that cannot be made fails when it is read.
 func source(c *client.Client, pulse *store.Pulse, gv schema.GroupVersion, resource, namespace string) store.Source {
 	out, err := c.Source(gv, resource, namespace)
 	if err != nil { // the same client has made the other sources
@@ -189,7 +189,7 @@ func (o *Options) flags(scope page.Scope) []string {
 	return out
 }
 
-// namespaces are those that can be shown, and "all".
+// namespaces returns the namespaces that can be shown, and "all".
 func (s *session) namespaces(ctx context.Context) []string {
 	c, err := s.options.Factory.Client()
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *session) namespaces(ctx context.Context) []string {
 	return append([]string{"all"}, names...)
 }
 
-// namespaceOf is the namespace that a context of the kubeconfig names, else "default", as kubectl has it.
+// namespaceOf returns the namespace that a context of the kubeconfig names, else "default", as kubectl has it.
 func (s *session) namespaceOf(name string) string {
 	raw, err := s.options.Factory.Flags.Loader().RawConfig()
 	if err != nil || raw.Contexts[name] == nil { // going there says what is wrong
@@ -211,7 +211,7 @@ func (s *session) namespaceOf(name string) string {
 	return cmp.Or(raw.Contexts[name].Namespace, metav1.NamespaceDefault)
 }
 
-// contexts are those of the kubeconfig.
+// contexts returns the contexts of the kubeconfig.
 func (s *session) contexts(context.Context) []string {
 	raw, err := s.options.Factory.Flags.Loader().RawConfig()
 	if err != nil {

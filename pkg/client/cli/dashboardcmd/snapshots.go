@@ -19,7 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
-// snapshotGroup is the API group of snapshots, restores or clones; empty of other resources.
+// snapshotGroup returns the API group of snapshots, restores or clones; empty for other resources.
 func snapshotGroup(resource string) string {
 	switch resource {
 	case store.Snapshots, store.Restores, store.Contents:
@@ -56,7 +56,7 @@ func (a *actions) TakeSnapshot(ctx context.Context, machine store.Key, name stri
 	return a.noted(err, "snapshot create", machine.Namespace+"/"+machine.Name)
 }
 
-// RestorePlan says what a restore would do; that the target runs is part of that, not an error.
+// RestorePlan returns what a restore would do; that the target runs is part of that, not an error.
 func (a *actions) RestorePlan(ctx context.Context, key store.Key, target string) (*snapshot.Plan, error) {
 	return snapshot.Look(ctx, a.client, key.Namespace, key.Name, snapshot.RestoreOptions{Target: target, Stop: true})
 }
@@ -101,7 +101,7 @@ func (a *actions) DeleteSnapshot(ctx context.Context, s *store.Snapshot) error {
 	return a.noted(nil, "snapshot delete", s.Short()+"/"+s.Name)
 }
 
-// WhySnapshot says what a snapshot, restore or clone waits for.
+// WhySnapshot reports what a snapshot, restore or clone waits for.
 func (a *actions) WhySnapshot(ctx context.Context, s *store.Snapshot) (*why.Report, error) {
 	facts, err := gather.Operation(ctx, a.client, s.Short(), s.Namespace, s.Name)
 	if err != nil {

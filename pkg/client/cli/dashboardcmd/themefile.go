@@ -39,7 +39,7 @@ func themeFile(env func(string) string) (map[string]string, error) {
 	return colours(path, data)
 }
 
-// colours are those of a theme's file. Its error names the first thing that is wrong, in a line.
+// colours returns the colours in a theme's file. The error names the first thing that is wrong, in a line.
 func colours(path string, data []byte) (map[string]string, error) {
 	var read any
 	if err := yaml.Unmarshal(data, &read); err != nil {

@@ -27,7 +27,7 @@ func (a *actions) Unplug(ctx context.Context, key store.Key, o volume.Options) e
 	return a.record(lifecycle.RemoveVolume, key, o.Instance)
 }
 
-// record has the journal know of a change, as the commands do.
+// record writes a change into the journal, as the commands do.
 func (a *actions) record(verb lifecycle.Verb, key store.Key, instance bool) error {
 	t := lifecycle.Target{Namespace: key.Namespace, Name: key.Name, Instance: instance}
 	return lifecyclecmd.Record(a.factory, verb, t)

@@ -70,7 +70,7 @@ func (p *page) line(depth int, name, value string) {
 	fmt.Fprintf(p.table, "%s%s:\t%s\n", strings.Repeat("  ", depth), name, cmp.Or(printable.Line(value), "<none>"))
 }
 
-// section is a table of its own.
+// section writes a table of its own.
 func (p *page) section(title string, header []string, rows [][]string) {
 	fmt.Fprintf(p.table, "%s:", title)
 	if len(rows) == 0 {
@@ -93,7 +93,7 @@ func (p *page) section(title string, header []string, rows [][]string) {
 	}
 }
 
-// words are a text of any number of lines in one.
+// words returns a text of any number of lines as one line.
 func words(text string) string { return printable.Line(strings.Join(strings.Fields(text), " ")) }
 
 func (p *page) age(at time.Time) string {
@@ -196,7 +196,7 @@ func (p *page) instance(vmi *v1.VirtualMachineInstance) {
 	}
 }
 
-// snapshots has a line for each of the VM's.
+// snapshots writes a line for each of the VM's snapshots.
 func (p *page) snapshots(r *describe.Report) {
 	for _, s := range r.Snapshots {
 		state := s.Phase
@@ -207,7 +207,7 @@ func (p *page) snapshots(r *describe.Report) {
 	}
 }
 
-// topology says how the virtual CPUs are laid out.
+// topology returns how the virtual CPUs are laid out.
 func topology(sockets, cores, threads uint32) string {
 	count := func(n uint32, what string) string {
 		if n == 1 {
@@ -218,7 +218,7 @@ func topology(sockets, cores, threads uint32) string {
 	return count(sockets, "socket") + ", " + count(cores, "core") + ", " + count(threads, "thread")
 }
 
-// outcome says how a migration is, or how it ended.
+// outcome returns how a migration is, or how it ended.
 func outcome(s *v1.VirtualMachineInstanceMigrationState) string {
 	switch {
 	case s.Failed && s.AbortRequested:

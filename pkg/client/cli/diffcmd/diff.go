@@ -126,7 +126,7 @@ func (o *Options) compare(ctx context.Context) (*diff.Report, error) {
 	})
 }
 
-// names are the files as a sentence has them.
+// names returns the names of the files, for a sentence.
 func (o *Options) names() string {
 	names := slices.Clone(o.Files)
 	for i, name := range names {
@@ -225,7 +225,7 @@ func WriteChanges(out io.Writer, changes []diff.Change) error {
 	return w.Flush()
 }
 
-// HintRestart says at a terminal how a machine gets those changes that wait for its guest to be started again.
+// HintRestart prints at a terminal how a machine gets those changes that take effect when its guest is started again.
 func HintRestart(f *cli.Factory, of cli.Target, changes []diff.Change) {
 	waits := slices.ContainsFunc(changes, func(c diff.Change) bool { return c.Effect == rollout.Restart })
 	if waits && f.IO.ErrIsTTY {
@@ -237,7 +237,7 @@ func HintRestart(f *cli.Factory, of cli.Target, changes []diff.Change) {
 // maxValue is how much of a value a line shows, characters.
 const maxValue = 60
 
-// value is a field's value on one line.
+// value returns a field's value on one line.
 func value(v any) string {
 	if v == nil {
 		return "<none>"

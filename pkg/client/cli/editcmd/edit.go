@@ -89,7 +89,7 @@ func Run(ctx context.Context, o *Options) error {
 	return s.run(ctx)
 }
 
-// editor has the terminal, also when Out is none.
+// editor returns the editor, which gets the terminal even when Out is none.
 func (o *Options) editor() editor.Editor {
 	streams := o.Factory.IO
 	e := editor.Editor{
@@ -101,7 +101,7 @@ func (o *Options) editor() editor.Editor {
 	return e
 }
 
-// editable is what of an object a user may change, and what names it.
+// editable returns the part of an object that a user may change, and what names the object, as YAML.
 func editable(object map[string]any) (string, error) {
 	shown := runtime.DeepCopyJSON(object)
 	delete(shown, "status")
@@ -150,7 +150,7 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
-// heading are the comments above the text.
+// heading returns the comments above the text.
 func (s *session) heading(refused error) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s/%s: save and leave to store what you change; leave it as it is to change nothing.\n",
@@ -177,7 +177,7 @@ func (s *session) keep(text string, err error) error {
 	return err
 }
 
-// store says what the edit does and stores it. refused is an error that another text can fix.
+// store prints what the edit does, and stores it. refused is an error that another text can fix.
 func (s *session) store(ctx context.Context, text string) (refused, err error) {
 	edit, err := diff.ReadEdit(s.before, text)
 	if err != nil {

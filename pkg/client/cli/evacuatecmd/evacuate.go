@@ -119,7 +119,7 @@ func Run(ctx context.Context, o *Options) error {
 	return err
 }
 
-// exit is a plan as an exit code: it fails when a guest cannot leave.
+// exit returns a plan's exit code: it fails when a guest cannot leave.
 func exit(r *evacuate.Report) error {
 	for i := range r.Guests {
 		if r.Guests[i].Outcome == evacuate.Stays {

@@ -6,7 +6,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
 )
 
-// sentence says what is true of a guest that is to leave a node, as lifecycle.Reached does of a verb.
+// sentence returns what is true of a guest that is to leave a node, as lifecycle.Reached does of a verb.
 func sentence(g *evacuate.Guest, node string) string {
 	name := "VMI " + g.Namespace + "/" + g.Name
 	switch {
@@ -38,7 +38,7 @@ func sentence(g *evacuate.Guest, node string) string {
 	return text
 }
 
-// summary says what is true of the node after an evacuation that went well.
+// summary returns what is true of the node after an evacuation that went well.
 func summary(r *evacuate.Report) string {
 	text := fmt.Sprintf("node %s is not cordoned", r.Node)
 	if r.Cordoned {

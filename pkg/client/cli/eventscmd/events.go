@@ -122,7 +122,7 @@ func Run(ctx context.Context, o *Options) error {
 	return events.Watch(ctx, c, selection, list.ResourceVersion, o.one)
 }
 
-// selection is which events are asked for.
+// selection returns which events are asked for.
 func (o *Options) selection(ctx context.Context) (*client.Client, events.Selection, error) {
 	selection := events.Selection{Types: o.Types}
 	if o.Since.Duration > 0 {
@@ -154,7 +154,7 @@ func (o *Options) selection(ctx context.Context) (*client.Client, events.Selecti
 	return c, selection, nil
 }
 
-// absent is an error for each machine that was named, has no event and is not there.
+// absent returns an error for each machine that was named, has no event and does not exist.
 func (o *Options) absent(
 	ctx context.Context, c *client.Client, s events.Selection, list []corev1.Event,
 ) error {
@@ -170,8 +170,8 @@ func (o *Options) absent(
 	return utilerrors.NewAggregate(errs)
 }
 
-// known is an error where neither a VM nor an instance has the name: then no event will come, either. A user who may
-// read events alone gets the empty list.
+// known returns an error where neither a VM nor an instance has the name, since then no event will come, either; nil
+// for a user who may not read VMs.
 func known(ctx context.Context, c *client.Client, namespace, name string) error {
 	_, err := c.VM(ctx, namespace, name)
 	if apierrors.IsNotFound(err) {

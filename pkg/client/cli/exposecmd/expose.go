@@ -89,7 +89,7 @@ func NewCmdExpose(f *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-// kindOf is the kind that a word names, "" where it names none.
+// kindOf returns the kind that a word names, "" where it names none.
 func kindOf(word string) string {
 	for kind, words := range kinds {
 		if slices.Contains(words, strings.ToLower(word)) {

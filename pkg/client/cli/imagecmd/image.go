@@ -28,7 +28,7 @@ ConfigMap ` + images.ConfigMap + ` those of a namespace, or in namespace ` + nam
 	return cmd
 }
 
-// ownFile is where the user's own catalogue is.
+// ownFile returns the path of the user's own catalogue.
 func ownFile(f *cli.Factory) (string, error) {
 	if dir := f.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "virtkit", "images.yaml"), nil
@@ -40,7 +40,7 @@ func ownFile(f *cli.Factory) (string, error) {
 	return filepath.Join(home, ".config", "virtkit", "images.yaml"), nil
 }
 
-// cacheDir is where images are downloaded to.
+// cacheDir returns the directory to which images are downloaded.
 func cacheDir(f *cli.Factory) (string, error) {
 	if dir := f.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "virtkit", "images"), nil
@@ -52,8 +52,8 @@ func cacheDir(f *cli.Factory) (string, error) {
 	return filepath.Join(dir, "virtkit", "images"), nil
 }
 
-// catalogue is what can be pulled: of the program, the cluster, the namespace and the user, the later over the earlier.
-// A cluster that does not answer is said, and left out.
+// catalogue returns the images that can be pulled: those of the program, the cluster, the namespace and the user, where
+// a later one replaces an earlier one. When the cluster does not answer, it prints a note and leaves out the cluster's.
 func catalogue(ctx context.Context, f *cli.Factory) (*images.Catalogue, error) {
 	path, err := ownFile(f)
 	if err != nil {

@@ -214,7 +214,7 @@ func Import(ctx context.Context, o *Options) error {
 	return o.send(ctx, c, t, o.File, filepath.Base(o.File))
 }
 
-// target is the claim to be made. It is said when the namespace has the image already.
+// target returns the claim to be made. When the namespace has the image already, it prints that, and there is true.
 func (o *Options) target(ctx context.Context) (t cli.Target, c *client.Client, there bool, err error) {
 	if o.Name == "" {
 		o.Name = strings.ReplaceAll(o.Image.Name+"-"+o.Image.Version, ".", "-")

@@ -271,7 +271,8 @@ func (o *Options) unreadable(err error) error {
 	return err
 }
 
-// format is what the user says that the image is, or its name for a VHD that has no header.
+// format returns the format that the user names for the image, or VHD for a file of that extension, since it may have
+// no header.
 func (o *Options) format() imageformat.Format {
 	if o.Format == "" && strings.HasSuffix(strings.ToLower(o.Image), ".vhd") {
 		return imageformat.VHD
@@ -279,8 +280,8 @@ func (o *Options) format() imageformat.Format {
 	return imageformat.Format(o.Format)
 }
 
-// create is the claim that is to be made; nil when it must be there. It fails when the claim is not there and cannot be
-// made, before anything is.
+// create returns the claim that is to be made; nil when it must exist already. It fails when the claim is not there and
+// cannot be made, before anything is.
 func (o *Options) create(
 	ctx context.Context, c *client.Client, t cli.Target, found imageformat.Info,
 ) (*upload.Claim, error) {
@@ -302,8 +303,8 @@ func (o *Options) create(
 	return &claim, nil
 }
 
-// noteThere says of a claim that is there already what it has not of what was asked for. One that may not be read is
-// left to the server.
+// noteThere prints how an existing claim differs from the one that was asked for. One that may not be read is left to
+// the server.
 func (o *Options) noteThere(ctx context.Context, c *client.Client, t cli.Target, asked upload.Claim) {
 	var there corev1.PersistentVolumeClaim
 	if err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there); err != nil {
@@ -315,8 +316,8 @@ func (o *Options) noteThere(ctx context.Context, c *client.Client, t cli.Target,
 	}
 }
 
-// differences are how a claim that is there is not as one that is asked for: smaller, no block device although that is
-// meant, or of another class.
+// differences returns how an existing claim differs from the one that is asked for: it is smaller, no block device
+// although one is meant, or of another class.
 func differences(there *corev1.PersistentVolumeClaim, asked upload.Claim, block bool) string {
 	var out []string
 	size := there.Status.Capacity[corev1.ResourceStorage]
@@ -335,7 +336,7 @@ func differences(there *corev1.PersistentVolumeClaim, asked upload.Claim, block 
 	return strings.Join(out, ", ")
 }
 
-// fitting is the size of a claim with a file system on which a disk fits, in MiB.
+// fitting returns the size of a claim with a file system on which a disk fits, in MiB.
 func fitting(disk int64) string {
 	const mebibyte = 1 << 20
 	return fmt.Sprintf("%dMi", (disk+disk/16)/mebibyte+1)

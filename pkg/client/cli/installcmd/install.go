@@ -184,7 +184,7 @@ func Run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// newInstaller is what installs to the cluster that the flags choose, and removes from there.
+// newInstaller returns the installer for the cluster that the flags choose.
 func newInstaller(f *cli.Factory) (*action.Installer, error) {
 	config, err := f.RESTConfig()
 	if err != nil {
@@ -226,7 +226,7 @@ func (o *Options) install(
 	return append(results, more...), note, err
 }
 
-// summary is one line that says what was done.
+// summary returns one line that says what was done.
 func (o *Options) summary(results []action.Result) string {
 	count := map[action.Change]int{}
 	for _, r := range results {

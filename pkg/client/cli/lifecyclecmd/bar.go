@@ -12,7 +12,7 @@ import (
 // barWidth is how many columns the bar itself has.
 const barWidth = 20
 
-// bar is a line that shows how far a migration is, without wrapping in width columns.
+// bar returns a line that shows how far a migration is, without wrapping in width columns.
 func bar(name string, p *account.Progress, width int) string {
 	full := barWidth * p.Percent() / 100
 	line := []rune(fmt.Sprintf("%s [%s%s] %s", printable.Line(name), strings.Repeat("=", full),

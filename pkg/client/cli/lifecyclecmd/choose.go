@@ -15,7 +15,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
-// targets are the machines that the verb is about: those named, or those that the selector finds and the user confirms.
+// targets returns the machines that the verb is about: those named, or those that the selector finds and the user
+// confirms.
 func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 	ns, err := o.Factory.Namespace()
 	if err != nil {
@@ -82,7 +83,7 @@ func (o *Options) named(ns string) ([]lifecycle.Target, error) {
 	return out, nil
 }
 
-// evacuating are the instances that are to leave the nodes, in every namespace that the user may see.
+// evacuating returns the instances that are to leave the nodes, in every namespace that the user may see.
 func (o *Options) evacuating(ctx context.Context, nodes []string) ([]lifecycle.Target, error) {
 	c, err := o.Factory.Client()
 	if err != nil {
@@ -109,7 +110,7 @@ func (o *Options) evacuating(ctx context.Context, nodes []string) ([]lifecycle.T
 	return out, nil
 }
 
-// exist is an error for the first of the nodes that the cluster does not have, as far as the user may see nodes.
+// exist returns an error for the first of the nodes that the cluster does not have, as far as the user may see nodes.
 func exist(ctx context.Context, c *client.Client, nodes []string) error {
 	if len(nodes) == 0 {
 		return nil
@@ -129,7 +130,7 @@ func exist(ctx context.Context, c *client.Client, nodes []string) error {
 	return nil
 }
 
-// printSkipped says that no machine matches, and on a terminal which ones match and are left alone.
+// printSkipped prints that no machine matches, and at a terminal which ones match and are left alone.
 func (o *Options) printSkipped(choice lifecycle.Choice, ns string) {
 	if len(choice.Targets)+len(choice.Skipped) == 0 {
 		where := ""
@@ -150,7 +151,7 @@ func (o *Options) printSkipped(choice lifecycle.Choice, ns string) {
 	}
 }
 
-// name is how a list of machines shows one: with the namespace only where there may be several.
+// name returns a machine's name as a list shows it: with the namespace only where there may be several.
 func (o *Options) name(t lifecycle.Target) string {
 	name := t.Name
 	if t.Instance {

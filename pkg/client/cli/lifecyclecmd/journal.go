@@ -79,7 +79,7 @@ func Record(f *cli.Factory, verb lifecycle.Verb, t lifecycle.Target) error {
 	return nil
 }
 
-// Note is Record for a command: what cannot be recorded is warned of, and stands.
+// Note records a command's verb as Record does; a failure is a warning, and does not fail the command.
 func Note(f *cli.Factory, verb lifecycle.Verb, t lifecycle.Target) {
 	if err := Record(f, verb, t); err != nil && f.IO.ErrIsTTY {
 		fmt.Fprintf(f.IO.ErrOut, "warning: %v\n", err)

@@ -235,7 +235,7 @@ func (o *Options) validate() error {
 	return o.CheckWait(o.DryRun)
 }
 
-// options are what is asked of the server.
+// options returns the request's options for the server.
 func (o *Options) options() lifecycle.Options {
 	l := lifecycle.Options{DryRun: o.DryRun == cli.DryRunServer, Paused: o.Paused, NodeSelector: o.NodeSelector}
 	if o.GracePeriod != unset {

@@ -20,7 +20,7 @@ var own = []string{
 	"dashboard",
 }
 
-// Verb is the command's verb in the journal.
+// Verb returns the command's verb in the journal.
 func Verb(cmd *cobra.Command) lifecycle.Verb {
 	_, words, _ := strings.Cut(cmd.CommandPath(), cmd.Root().DisplayName()+" ")
 	if strings.HasPrefix(words, string(lifecycle.Set)+" ") {
@@ -29,16 +29,16 @@ func Verb(cmd *cobra.Command) lifecycle.Verb {
 	return lifecycle.Verb(words)
 }
 
-// NoteChanges has the journal know of a command that is about to run, once it has changed something: what undo does
-// not know of, it would pass over.
+// NoteChanges records a command that is about to run in the journal, once it has changed something: undo would pass
+// over what the journal does not have.
 func NoteChanges(f *cli.Factory, cmd *cobra.Command) {
 	if verb := Verb(cmd); !slices.Contains(own, string(verb)) && !dry(cmd) {
 		f.OnChange(func(by *cli.Factory) { noteOther(by, verb, cmd.Flags().Args()) })
 	}
 }
 
-// NoteRest has the journal know of a command that has ended, if it changed something and the journal does not know of
-// it: one that was interrupted, or failed half way.
+// NoteRest records a command that has ended in the journal, if it changed something and the journal does not have it:
+// one that was interrupted, or failed half way.
 func NoteRest(f *cli.Factory, cmd *cobra.Command) {
 	if by := f.Unjournaled(); by != nil && !dry(cmd) {
 		noteOther(by, Verb(cmd), cmd.Flags().Args())

@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
-// runPlan says what the migrations would be, and does nothing. That one is not possible is an error once all are
-// printed.
+// runPlan prints what the migrations would be, and starts none. If one is not possible, it returns an error once all
+// are printed.
 func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 	targets, err := o.targets(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ var becomes = map[string]string{
 	migrate.Shared: "shared, nothing is copied", migrate.Remade: "made anew",
 }
 
-// means is what is done to a migration whose time is over.
+// means returns what is done to a migration whose time is over.
 func means(disruption, postCopy bool) string {
 	switch {
 	case disruption && postCopy:

@@ -155,7 +155,7 @@ func (o *RenameOptions) run(ctx context.Context, c *client.Client) error {
 	return o.report(vm, o.done())
 }
 
-// exit says of a rename that has begun how it goes on.
+// exit prints, when the user has interrupted a rename that has begun, how it goes on, and returns err.
 func (o *RenameOptions) exit(err error) error {
 	if begun := (*rename.UnfinishedError)(nil); errors.As(err, &begun) {
 		r := begun.Request
@@ -165,7 +165,7 @@ func (o *RenameOptions) exit(err error) error {
 	return err
 }
 
-// note says what does not go by itself, and in a dry run what passes over.
+// note prints what the rename does not do by itself, and in a dry run which objects pass to the new VM.
 func (o *RenameOptions) note(plan *rename.Plan) {
 	out := o.Factory.IO.ErrOut
 	if o.DryRun != cli.DryRunNone && len(plan.Passes) > 0 {

@@ -128,8 +128,8 @@ func (o *Options) refused(ctx context.Context, c *client.Client, t lifecycle.Tar
 	return o.Factory.NotRunning(ctx, c, named(t), err)
 }
 
-// alreadyAsked says of a start that was refused because the VM is to run already, while its guest does not: what its
-// status is, and what lets it go on or who knows more.
+// alreadyAsked returns the error of a start that was refused because the VM is to run already, while its guest does not
+// run: with the VM's status, and the command that fixes it or says more.
 func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
 	if !apierrors.IsConflict(err) {
 		return err
@@ -328,7 +328,7 @@ func (o *Options) fetch(ctx context.Context, c *client.Client, r *request) error
 	return nil
 }
 
-// report says what KubeVirt's virtctl says; `undo`, which that does not have, adds what it undoes.
+// report prints what KubeVirt's virtctl prints; `undo`, which that does not have, adds what it undoes.
 func (o *Options) report(r *request) error {
 	if r.underWay {
 		_, err := fmt.Fprintf(o.Factory.IO.Out, "VM %s is stopping already\n", r.target.Name)
@@ -342,7 +342,7 @@ func (o *Options) report(r *request) error {
 	return err
 }
 
-// called is a verb as the user types it.
+// called returns a verb as the user types it.
 func (o *Options) called(verb lifecycle.Verb) string { return o.Factory.Program + " " + string(verb) }
 
 // print writes the objects of the requests that went well.
@@ -357,7 +357,7 @@ func (o *Options) print(requests []*request) error {
 	return o.Output.PrintAll(objects, alone, o.Factory.IO.Out)
 }
 
-// printInterrupted says what was asked and what was not, when the user has had enough.
+// printInterrupted prints what was asked and what was not, when the user has interrupted the command.
 func (o *Options) printInterrupted(requests []*request) {
 	var accepted, unknown, not []lifecycle.Target
 	for _, r := range requests {
@@ -382,7 +382,7 @@ func (o *Options) printInterrupted(requests []*request) {
 	}
 }
 
-// named is a target as the user names it.
+// named returns a target as the user names it.
 func named(t lifecycle.Target) cli.Target {
 	return cli.Target{Namespace: t.Namespace, Name: t.Name, Instance: t.Instance}
 }

@@ -124,7 +124,7 @@ func (o *UndoOptions) takeBack(
 	return asking.carryOut(ctx, c, requests, errs, entry.ID)
 }
 
-// asked are the journal and the cluster that is in use.
+// asked returns the journal's entries and the address of the cluster that is in use.
 func asked(f *cli.Factory) (entries []journal.Entry, server string, err error) {
 	file, err := journalOf(f)
 	if err != nil {
@@ -140,8 +140,8 @@ func asked(f *cli.Factory) (entries []journal.Entry, server string, err error) {
 	return entries, config.Host, nil
 }
 
-// entry is what to take back: the entry with the ID, which must not be undone yet, or the last one. There is a verb
-// that does.
+// entry returns the entry to take back: the one with the ID, which must not be undone yet, or the last one; and an
+// error if no verb takes it back.
 func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Entry, error) {
 	if o.ID == "" {
 		entry, ok := journal.Last(entries, server)
@@ -248,7 +248,8 @@ func (o *UndoOptions) undoable(
 	return fmt.Errorf("cannot undo the %s of %s: %s", entry.Verb, m, why)
 }
 
-// one is the machine of an entry that must have one, if the verb can be taken back; what names such an entry.
+// one returns the machine of an entry that must have exactly one, if the verb can be taken back; what names such an
+// entry, for the error.
 func (o *UndoOptions) one(
 	ctx context.Context, c *client.Client, entries []journal.Entry, entry journal.Entry, what string,
 ) (journal.Machine, error) {
@@ -258,7 +259,8 @@ func (o *UndoOptions) one(
 	return entry.Machines[0], o.undoable(ctx, c, entries, entry, entry.Machines[0])
 }
 
-// renamed says of a machine that was renamed since what does to it, as it is called now, what an undo would do.
+// renamed returns, for a machine that was renamed since, the command that does under the present name what an undo
+// would do.
 func (o *UndoOptions) renamed(entries []journal.Entry, entry journal.Entry, m journal.Machine) string {
 	name := journal.RenamedTo(entries, entry, m)
 	verb, why := journal.Reverse(entry.Verb)

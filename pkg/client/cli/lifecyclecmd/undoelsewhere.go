@@ -8,8 +8,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
-// Undoable is the verb that an undo of a program other than `virtctl undo` is about, and the names of its machines; or
-// why none can be taken back.
+// Undoable returns the entry that an undo outside of `virtctl undo` is about, and the names of its machines; or the
+// error why none can be taken back.
 func Undoable(f *cli.Factory) (entry journal.Entry, machines string, err error) {
 	o := &UndoOptions{Creation: cli.NewCreation(f)}
 	entries, server, err := known(f)
@@ -34,7 +34,7 @@ func Undo(ctx context.Context, f *cli.Factory, c *client.Client, id string) erro
 	return o.takeBack(ctx, c, entries, entry)
 }
 
-// known are the journal and the cluster that is in use, as it is known there.
+// known returns the journal's entries and the address of the cluster, without asking the cluster.
 func known(f *cli.Factory) (entries []journal.Entry, server string, err error) {
 	file, err := journalOf(f)
 	if err != nil {

@@ -29,7 +29,7 @@ func NoteRestore(f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm ty
 	}
 }
 
-// RecordRestore is NoteRestore whose failure is the caller's to report.
+// RecordRestore records a restore as NoteRestore does, and returns the error, which the caller reports.
 func RecordRestore(
 	f *cli.Factory, r *snapshotv1beta1.VirtualMachineRestore, vm types.UID, keep bool, undoes string,
 ) error {

@@ -57,7 +57,7 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 	return errs
 }
 
-// reached says what was waited for, unless objects are printed.
+// reached prints what was waited for, unless objects are printed.
 func (o *Options) reached(r *request) error {
 	text := lifecycle.Reached(o.Verb, r.target, r.guest)
 	if o.Output.Given() || text == "" {
@@ -152,7 +152,7 @@ func (p *progress) show(name string, at *account.Progress) {
 	p.io.Status(bar(name, at, p.io.Width()))
 }
 
-// write has one of those that report at the same time write to standard output.
+// write lets one of those that report at the same time write to standard output.
 func (p *progress) write(write func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

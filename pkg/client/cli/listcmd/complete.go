@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 )
 
-// kindOf is what a first word chooses, when it is a kind.
+// kindOf returns the kind that a first word chooses, when it is one.
 func kindOf(word string) (list.Kind, bool) {
 	switch strings.ToLower(word) {
 	case "vm", "vms", "virtualmachine", "virtualmachines":

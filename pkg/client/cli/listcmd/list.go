@@ -212,7 +212,7 @@ func Run(ctx context.Context, o *Options) error {
 	return errors.Join(t.print(rows), missing)
 }
 
-// missing is the error for machines that were named and are not there.
+// missing returns the error for machines that were named and do not exist.
 func (o *Options) missing(objects list.Objects) error {
 	var out []error
 	resource := action.ResourceVMs
@@ -229,7 +229,7 @@ func (o *Options) missing(objects list.Objects) error {
 	return errors.Join(out...)
 }
 
-// notFound is the error for a name that is not in the namespace or, with -A, in none, in the server's words.
+// notFound returns the error for a name that is not in the namespace or, with -A, in none, in the server's words.
 func (o *Options) notFound(resource, name string) error {
 	if o.AllNamespaces {
 		return fmt.Errorf("%w in any namespace", action.NotFound(resource, "", name))
@@ -237,10 +237,10 @@ func (o *Options) notFound(resource, name string) error {
 	return action.NotFound(resource, o.Selection.Namespace, name)
 }
 
-// alone is whether the one object that was named is printed, and no list. A name may be in several namespaces.
+// alone reports whether the one object that was named is printed, and no list. A name may be in several namespaces.
 func (o *Options) alone() bool { return len(o.Selection.Names) == 1 && !o.AllNamespaces }
 
-// none says on stderr that there is nothing, as kubectl does.
+// none prints on stderr that there is nothing, as kubectl does.
 func (o *Options) none() {
 	if o.AllNamespaces {
 		fmt.Fprintln(o.Factory.IO.ErrOut, "No virtual machines found.")
@@ -257,8 +257,8 @@ func (o *Options) sort(rows []list.Row) error {
 	return o.sorter(rows)
 }
 
-// object is what to print with -o: a list, or the one object that was named. A list that --sort-by sorts has the order
-// of rows.
+// object returns what to print with -o: a list, or the one object that was named. A list that --sort-by sorts has the
+// order of rows.
 func (o *Options) object(objects list.Objects, rows []list.Row) runtime.Object {
 	if o.alone() {
 		if o.Selection.Kind != list.VMIs && len(objects.VMs) == 1 {
@@ -297,7 +297,7 @@ func (o *Options) object(objects list.Objects, rows []list.Row) runtime.Object {
 	return l
 }
 
-// sorted are the objects of rows.
+// sorted returns the objects of rows, in their order.
 func sorted(rows []list.Row) list.Objects {
 	var out list.Objects
 	for i := range rows {

@@ -92,7 +92,7 @@ func (o *Options) noSets() {
 	fmt.Fprintf(o.Factory.IO.ErrOut, "No %s found%s.\n", o.Sets.Title, where)
 }
 
-// setTable has the columns of kubectl get, and what keeps a set from what it is asked for.
+// setTable prints a table with the columns of kubectl get, and a note of what keeps a set from what it is asked for.
 func (o *Options) setTable(found []unstructured.Unstructured) error {
 	w := cli.NewTable(o.Factory.IO.Out)
 	line := func(namespace string, cells ...string) {

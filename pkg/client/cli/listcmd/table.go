@@ -55,7 +55,8 @@ func (t *table) aligned(lines [][]string) error {
 	return w.Flush()
 }
 
-// statusColour is the colour of a status. Whether a machine is ready, its own column says.
+// statusColour returns the colour of a status. It does not tell whether a machine is ready, which has a column of its
+// own.
 func statusColour(status string) cli.Colour {
 	if status == list.Headers(false, false)[1] {
 		return ""

@@ -177,7 +177,7 @@ func Run(ctx context.Context, o *Options) error {
 	return err
 }
 
-// interrupted says what becomes of the request when the user has ended the command.
+// interrupted prints what becomes of the request when the user has ended the command.
 func (o *Options) interrupted(err error, t cli.Target, accepted bool) {
 	verb := "get"
 	if o.Remove {

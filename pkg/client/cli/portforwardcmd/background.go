@@ -97,7 +97,7 @@ func start(ctx context.Context, id string, log *os.File) (*forward.Session, erro
 	return nil, err
 }
 
-// failure is why a process in the background has ended: what it said, with its exit code.
+// failure returns why a process in the background has ended: what it printed, with its exit code.
 func failure(err error, said []byte) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -88,8 +88,8 @@ func (o *Options) check(ctx context.Context, c *client.Client, t forward.Target)
 	return nil
 }
 
-// allowed is an error for a user who may not forward ports of a machine or, without a name, of those of a namespace. An
-// API server that cannot be asked leaves it to the first connection.
+// allowed returns an error for a user who may not forward ports of a machine or, without a name, of those of a
+// namespace. An API server that cannot be asked leaves it to the first connection.
 func allowed(ctx context.Context, c *client.Client, t forward.Target) error {
 	resource := client.VMs
 	if t.Instance {
@@ -226,14 +226,14 @@ func (s *session) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// announce says where the ports are.
+// announce prints where the ports are.
 func (s *session) announce() {
 	for _, line := range describe(s.report) {
 		s.o.say("forwarding %s", line)
 	}
 }
 
-// describe says a session's ports, one a line.
+// describe returns a session's ports, one a line.
 func describe(report *forward.Session) []string {
 	var lines []string
 	for _, p := range report.Ports {
@@ -285,7 +285,7 @@ func (s *session) notify(e forward.Event) {
 	s.o.say("%s", line)
 }
 
-// sentence says an event in a line.
+// sentence returns an event in a line.
 func sentence(e forward.Event, c cli.Connection) string {
 	at := fmt.Sprintf("%s connection from %s for port %d", e.Protocol, e.Client, e.Port)
 	switch {
@@ -303,7 +303,7 @@ func sentence(e forward.Event, c cli.Connection) string {
 
 func line(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// stdio is one connection over the standard streams.
+// stdio carries one connection over the standard streams.
 func (o *Options) stdio(ctx context.Context, c *client.Client, t forward.Target) error {
 	p := o.Ports[0]
 	conn, err := forward.Dial(ctx, c, t, p.Remote, p.Protocol)

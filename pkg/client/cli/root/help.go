@@ -28,7 +28,7 @@ func help(cmd *cobra.Command, width int) {
 	writeUsage(out, cmd, width)
 }
 
-// unknown says that cmd, which only holds others, was given a word that is none of them.
+// unknown returns an error if cmd, which only holds other commands, was given a word that is none of them.
 func unknown(cmd *cobra.Command) error {
 	if !cmd.HasAvailableSubCommands() || actsItself(cmd) {
 		return nil
@@ -66,7 +66,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command, width int) {
 	fmt.Fprintf(w, "Use \"%s options\" for the options that all commands take.\n", cmd.Root().CommandPath())
 }
 
-// helpWidth is the terminal's width, as far as lines stay readable, or a usual one where there is no terminal.
+// helpWidth returns the terminal's width, as far as lines stay readable, or a usual one where there is no terminal.
 func helpWidth(streams *cli.IOStreams) int {
 	if width := streams.Width(); width > 0 {
 		return min(width, 120)

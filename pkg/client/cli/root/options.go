@@ -50,7 +50,7 @@ func writeFlags(w io.Writer, flags *pflag.FlagSet, width int) {
 	}
 }
 
-// flagName is "  -o, --output FORMAT", with the value in brackets where it may be left out.
+// flagName returns "  -o, --output FORMAT", with the value in brackets where it may be left out.
 func flagName(f *pflag.Flag) string {
 	name := "      --" + f.Name
 	if f.Shorthand != "" && f.ShorthandDeprecated == "" {
@@ -66,7 +66,7 @@ func flagName(f *pflag.Flag) string {
 	return name + " " + value
 }
 
-// flagText is what the flag means, and its default where it has one.
+// flagText returns what the flag means, and its default where it has one.
 func flagText(f *pflag.Flag) string {
 	_, text := pflag.UnquoteUsage(f)
 	switch f.DefValue {

@@ -78,9 +78,9 @@ func Main() int {
 	return Run(ctx, f, os.Args[1:])
 }
 
-// pingSoon has a connection that says nothing looked at after 10 s instead of client-go's 30 s, and given up after 5 s
-// instead of 15 s: what follows something notices soon that the API server hangs. The variables are client-go's, and
-// the user's values hold.
+// pingSoon makes client-go ping a silent connection after 10 s instead of 30 s, and give it up after 5 s instead of 15
+// s, so that whatever follows something notices soon that the API server hangs. The environment variables are
+// client-go's; values of the user's stay.
 func pingSoon() {
 	for name, seconds := range map[string]string{
 		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "10", "HTTP2_PING_TIMEOUT_SECONDS": "5",
@@ -228,7 +228,7 @@ func reportsOutages(cmd *cobra.Command) bool {
 	return cmd.GroupID != groupAccess && cmd.Name() != "dashboard"
 }
 
-// addCommands is where a new command is registered.
+// addCommands registers the commands.
 func addCommands(root *cobra.Command, f *cli.Factory) {
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
@@ -315,8 +315,8 @@ func addVerbosity(flags *pflag.FlagSet, f *cli.Factory) {
 	// klog's remaining settings are not for users: everything goes to stderr, as it does by default.
 }
 
-// logTo has the libraries' log, which shows what servers answer, go where all other text goes. What they log without
-// being asked is about errors that the verbs report themselves. klog has one log for the process.
+// logTo sends the libraries' log, which shows what servers answer, to w, where all other text goes. What they log
+// without being asked is about errors that the verbs report themselves. klog has one log for the process.
 func logTo(w io.Writer) {
 	own := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(own)

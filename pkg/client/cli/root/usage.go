@@ -38,7 +38,7 @@ func flagError(cmd *cobra.Command, err error) error {
 // strconvs is how Go says that a text is no number, or a number too large.
 var strconvs = regexp.MustCompile(`strconv\.Parse\w+: parsing ("(?:[^"\\]|\\.)*"): (invalid syntax|value out of range)`)
 
-// plainNumber says in plain words that a flag's value is no number.
+// plainNumber replaces Go's words in an error about a flag's value that is no number by plain ones.
 func plainNumber(text string) string {
 	return strconvs.ReplaceAllStringFunc(text, func(found string) string {
 		parts := strconvs.FindStringSubmatch(found)
@@ -49,8 +49,8 @@ func plainNumber(text string) string {
 	})
 }
 
-// flagsLike are cmd's flags, with their dashes, whose names are near to name: at most two letters from it, or with it
-// at their beginning.
+// flagsLike returns those of cmd's flags, with their dashes, whose names are near to name: at most two letters from it,
+// or beginning with it.
 func flagsLike(cmd *cobra.Command, name string) []string {
 	var like []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -93,7 +93,7 @@ func checkFlags(cmd *cobra.Command) error {
 	return cli.UsageErrorf("%s", err)
 }
 
-// newCmdHelp is `virtctl help COMMAND`. Unlike cobra's own it refuses a command that there is not.
+// newCmdHelp returns `virtctl help COMMAND`. Unlike cobra's own it refuses a command that does not exist.
 func newCmdHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

@@ -152,7 +152,7 @@ func Run(ctx context.Context, o *Options) error {
 	return err
 }
 
-// kept is what there is to say when the pool deletes none of its VMs that are too many.
+// kept returns a note for a pool that deletes none of the VMs that are too many.
 func (o *Options) kept(before sets.Row) string {
 	if before.KeepsExcess == "" || before.Current <= int64(o.Replicas) {
 		return ""
@@ -161,12 +161,12 @@ func (o *Options) kept(before sets.Row) string {
 		"`%s delete`", o.Kind.Short, before.Namespace, before.Name, before.KeepsExcess, o.Factory.Program)
 }
 
-// interrupted says what becomes of the request when the user has ended the command.
+// interrupted prints what becomes of the request when the user has ended the command.
 func (o *Options) interrupted(err error, namespace string, accepted bool) {
 	o.Factory.IO.Requested(err, accepted, "scale of %s %s/%s to %d", o.Kind.Short, namespace, o.Name, o.Replicas)
 }
 
-// reached is what is true after the wait.
+// reached returns what is true after the wait.
 func (o *Options) reached() string {
 	name := o.Kind.Short + "/" + o.Name
 	switch o.Replicas {
@@ -178,7 +178,7 @@ func (o *Options) reached() string {
 	return fmt.Sprintf("%s has %d replicas, and all are ready", name, o.Replicas)
 }
 
-// finish says what was done, or prints the set as it is now; for a dry run as it would be.
+// finish prints what was done, or the set as it is now; for a dry run as it would be.
 func (o *Options) finish(ctx context.Context, c sets.API, ns string) error {
 	if !o.Output.Given() {
 		return o.report()
@@ -195,7 +195,7 @@ func (o *Options) finish(ctx context.Context, c sets.API, ns string) error {
 	return o.Output.Print(set, o.Factory.IO.Out)
 }
 
-// report says what was done, as kubectl does.
+// report prints what was done, as kubectl does.
 func (o *Options) report() error {
 	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s/%s scaled to %d%s\n", o.Kind.Short, o.Name, o.Replicas,
 		o.DryRun.Suffix())

@@ -163,7 +163,7 @@ func Create(ctx context.Context, o *CreateOptions) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// machines are the VMs to take snapshots of.
+// machines returns the VMs to take snapshots of.
 func (o *CreateOptions) machines(ctx context.Context, c *client.Client) ([]v1.VirtualMachine, error) {
 	if !o.Selection.Given() {
 		t, err := o.Factory.Target(o.Machine)

@@ -145,7 +145,7 @@ func nameAll(names []string, namespace string) string {
 	return fmt.Sprintf("%s %s of namespace %s", what, strings.Join(names, ", "), namespace)
 }
 
-// find are the snapshots to delete, and what of the names is not there.
+// find returns the snapshots to delete, and an error for each name that cannot be read.
 func (o *DeleteOptions) find(ctx context.Context, c *client.Client, namespace string) (
 	found []*snapshotv1beta1.VirtualMachineSnapshot, errs []error,
 ) {

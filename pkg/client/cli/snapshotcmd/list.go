@@ -79,7 +79,7 @@ func List(ctx context.Context, o *ListOptions) error {
 		return err
 	}
 	if len(list.Items) == 0 && o.Machine != "" && !o.AllNamespaces {
-		// None of one that is not there is an error; those of one that is gone are listed.
+		// Snapshots outlive their VM and are listed; no snapshot of a VM that does not exist is an error.
 		if _, err := c.VM(ctx, namespace, o.Machine); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func age(now, then time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(then)))
 }
 
-// volumes are those that a snapshot has, and those that it has not.
+// volumes returns the volumes that a snapshot has, and those that it does not have.
 func volumes(s *snapshotv1beta1.VirtualMachineSnapshot) (in, out []string) {
 	if s.Status == nil || s.Status.SnapshotVolumes == nil {
 		return nil, nil

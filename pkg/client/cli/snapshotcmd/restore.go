@@ -133,7 +133,7 @@ func (o *RestoreOptions) confirm(ctx context.Context, namespace string, p *snaps
 	return confirm(ctx, o.Factory, o.Yes, "the "+strings.TrimSuffix(replaced, "."), "The "+replaced+" Restore it?")
 }
 
-// replaces says what a restore replaces, in sentences of which the first is to follow "the".
+// replaces returns what a restore replaces, in sentences; the first continues one that ends with "the".
 func replaces(namespace string, p *snapshot.Plan) string {
 	text := fmt.Sprintf("spec of VM %s/%s", namespace, p.Target)
 	if len(p.Volumes) > 0 {

@@ -23,7 +23,7 @@ snapshot. A snapshot can be restored over its VM, or as another one. "clone" mak
 	return cmd
 }
 
-// checkName is a usage error where a name is none.
+// checkName returns a usage error if a name is not valid.
 func checkName(what, name string) error {
 	if problems := content.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return cli.UsageErrorf("%q is not the name of a %s: %s", name, what, strings.Join(problems, "; "))
@@ -31,7 +31,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// bare is a snapshot's name, also of snapshot/NAME.
+// bare returns a snapshot's name, also of snapshot/NAME.
 func bare(arg string) string {
 	for _, kind := range []string{"snapshot/", "vmsnapshot/", "virtualmachinesnapshot/"} {
 		if name, ok := strings.CutPrefix(arg, kind); ok {

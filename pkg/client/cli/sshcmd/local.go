@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
-// proxyCommand is the ProxyCommand for ssh_config(5): this program, as a pipe to the guest's port.
+// proxyCommand returns the ProxyCommand for ssh_config(5): this program, as a pipe to the guest's port.
 func (l *login) proxyCommand(program string, m machine) string {
 	kind := "vm"
 	if m.Instance {
@@ -39,7 +39,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// localArgs are the arguments of this machine's ssh and scp that say how to reach the guest.
+// localArgs returns the arguments of this machine's ssh and scp that say how to reach the guest.
 func (l *login) localArgs(program string, m machine) []string {
 	args := []string{"-o", l.proxyCommand(program, m)}
 	if l.knownHostsGiven {
@@ -71,7 +71,7 @@ func words(opt string) []string {
 	return []string{opt}
 }
 
-// destination is the guest as ssh names it.
+// destination returns the guest as ssh names it.
 func destination(m machine) string {
 	host := ssh.HostName(m.Target)
 	if m.user != "" {
@@ -104,7 +104,7 @@ func (l *login) runLocal(ctx context.Context, name string, args []string) error 
 	return nil
 }
 
-// program is how to start virtctl again.
+// program returns the path of this program, to start virtctl again.
 func (l *login) program() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

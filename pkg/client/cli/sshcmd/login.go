@@ -115,7 +115,7 @@ func (l *login) parse(text string) (machine, error) {
 	return machine{user, forward.Target{Namespace: t.Namespace, Name: t.Name, Instance: t.Instance}}, nil
 }
 
-// localUser is who the user is on this machine.
+// localUser returns the user's name on this machine.
 func (l *login) localUser() string {
 	for _, name := range []string{"USER", "USERNAME", "LOGNAME"} {
 		if user := l.Factory.Getenv(name); user != "" {

@@ -178,7 +178,7 @@ func (o *CopyOptions) locations() (sources []location, to location, machine stri
 	return sources, to, machine, nil
 }
 
-// scpArgs are the arguments of this machine's scp.
+// scpArgs returns the arguments of this machine's scp.
 func (o *CopyOptions) scpArgs(program string, m machine, sources []location, to location) []string {
 	args := o.localArgs(program, m)
 	if o.Recursive {

@@ -213,7 +213,7 @@ func (o *Options) session(ctx context.Context, client *gossh.Client) error {
 	return ending(s.Run(ctx, client))
 }
 
-// ending is the command's own code as ours.
+// ending returns an error with the exit code of the command in the guest.
 func ending(err error) error {
 	var status *ssh.StatusError
 	if errors.As(err, &status) {
@@ -222,7 +222,7 @@ func ending(err error) error {
 	return err
 }
 
-// sshArgs are the arguments of this machine's ssh.
+// sshArgs returns the arguments of this machine's ssh.
 func (o *Options) sshArgs(program string, m machine) []string {
 	args := o.localArgs(program, m)
 	for _, list := range []struct {

@@ -157,8 +157,8 @@ func (o *ProcessOptions) print(ctx context.Context, done *vmtemplate.Processed) 
 	return o.Output.Created(o.DryRun, "virtualmachine.kubevirt.io", created, o.Factory.IO.Out)
 }
 
-// refused is err in better words where the server says that fields are missing, and which: those of the template that
-// must give them.
+// refused returns an error that names the template's missing fields, where the server says which fields of the VM are
+// missing; any other err stays as it is.
 func (o *ProcessOptions) refused(err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.Status().Details == nil {

@@ -51,7 +51,7 @@ func (s *source) take(args []string) error {
 	return nil
 }
 
-// read is the template's text: that of the file, or what get has in the cluster.
+// read returns the template's text: that of the file, or what get has in the cluster.
 func (s *source) read(
 	ctx context.Context, f *cli.Factory,
 	get func(ctx context.Context, api vmtemplate.API, namespace, name string) ([]byte, error),
@@ -66,7 +66,7 @@ func (s *source) read(
 	return get(ctx, c, ns, s.name)
 }
 
-// where says which template an error is about.
+// where returns which template an error is about.
 func (s *source) where() string {
 	if s.file != "" {
 		return s.file

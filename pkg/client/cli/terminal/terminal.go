@@ -97,7 +97,7 @@ func (t *Terminal) IsRaw() bool {
 	return t.saved != nil
 }
 
-// Size is in characters; ok is false where there is no terminal, or one that does not say.
+// Size returns the terminal's size in characters; ok is false where there is no terminal, or one that does not say.
 func (t *Terminal) Size() (width, height int, ok bool) {
 	if !t.is {
 		return 0, 0, false

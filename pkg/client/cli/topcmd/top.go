@@ -149,7 +149,8 @@ func Run(ctx context.Context, o *Options) error {
 	return err
 }
 
-// wanted are the guests to show, nil for all. One that is named must run; the failures are of those that do not.
+// wanted returns the guests to show, nil for all. A guest that is named must run; failures has an error for each that
+// does not.
 func (o *Options) wanted(
 	ctx context.Context, c *client.Client, namespace string,
 ) (wanted map[string]bool, failures []error, err error) {
@@ -235,7 +236,7 @@ func used(bytes uint64) string {
 	return size(bytes)
 }
 
-// size is a number of bytes with a binary unit: 0, 812, 1.5Ki, 230Mi.
+// size formats a number of bytes with a binary unit: 0, 812, 1.5Ki, 230Mi.
 func size(bytes uint64) string {
 	units := []string{"", "Ki", "Mi", "Gi", "Ti"}
 	value, unit := float64(bytes), 0

@@ -238,7 +238,7 @@ func (o *DownloadOptions) manifests(ctx context.Context, c *client.Client, d exp
 	return nil
 }
 
-// notes are what manifests do not say themselves: how long they are of use, and to whom.
+// notes returns what manifests do not say themselves: how long they are of use, and to whom.
 func (o *DownloadOptions) notes(m *export.Manifests) []string {
 	var out []string
 	if !o.Delete {

@@ -49,7 +49,7 @@ func (s *source) addFlags(f *cli.Factory, cmd *cobra.Command) {
 	completioncmd.Flag(cmd, "pvc", completioncmd.Claims(f))
 }
 
-// chosen is what the flags say; nil for nothing.
+// chosen returns the source that the flags name; nil for none.
 func (s *source) chosen() (*export.Source, error) {
 	var out *export.Source
 	for _, of := range []export.Source{
@@ -92,7 +92,7 @@ func (m *more) addFlags(cmd *cobra.Command) {
 		"Annotations of the export and its pod, as KEY=VALUE; several with commas")
 }
 
-// request is the export that is to be made.
+// request returns the export that is to be made.
 func (m *more) request(name string, of export.Source) (r export.Request, err error) {
 	if m.TTL < 0 {
 		return r, cli.UsageErrorf("--ttl: %s is over already; give a time such as 30m", m.TTL)

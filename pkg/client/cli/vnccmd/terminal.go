@@ -129,7 +129,7 @@ func (s *session) terminal(ctx context.Context) error {
 	return nil
 }
 
-// ended is a stream's end as the session's: a guest that ends it is no error.
+// ended returns how a stream's end ends the session: when the guest ends it, that is no error.
 func (s *session) ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return nil
@@ -372,7 +372,7 @@ func (v *view) draw() error {
 	return err
 }
 
-// statusLine is the terminal's last line: what is shown, and how to leave.
+// statusLine returns the terminal's last line: what is shown, and how to leave.
 func statusLine(name string, size image.Point, columns, rows int) string {
 	left := fmt.Sprintf(" Ctrl-] leaves  Ctrl-Alt-End is Ctrl-Alt-Del  %s  %d×%d", name, size.X, size.Y)
 	text := []rune(left)

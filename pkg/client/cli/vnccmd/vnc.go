@@ -179,7 +179,7 @@ func (s *session) dial(ctx context.Context) (*stream.Conn, error) {
 	return conn, s.explain(err)
 }
 
-// explain says what an error is about, and what fixes it.
+// explain returns an error with what it is about, and what fixes it.
 func (s *session) explain(err error) error {
 	if err == nil {
 		return nil

@@ -103,7 +103,7 @@ func openBrowser(ctx context.Context, url string) (remove func(), err error) {
 	return remove, nil
 }
 
-// secret is 256 random bits.
+// secret returns 256 random bits, in hex.
 func secret() string {
 	b := make([]byte, 32)
 	rand.Read(b) // never fails

@@ -4,7 +4,7 @@ package vnccmd
 
 import "golang.org/x/sys/unix"
 
-// windowPixels is a terminal's size in pixels, as far as the system knows it.
+// windowPixels returns a terminal's size in pixels, as far as the system knows it.
 func windowPixels(fd int) (width, height int) {
 	size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 	if err != nil {

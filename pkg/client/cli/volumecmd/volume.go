@@ -167,7 +167,7 @@ func Run(ctx context.Context, o *Options) error {
 	return o.print(ctx, c, t)
 }
 
-// interrupted says what becomes of the request when the user has ended the command.
+// interrupted prints what becomes of the request when the user has ended the command.
 func (o *Options) interrupted(err error, t cli.Target, accepted bool) {
 	what := "addvolume"
 	if o.Remove {
@@ -206,7 +206,7 @@ func (o *Options) ofInstance(ctx context.Context, c *client.Client, t cli.Target
 	return hotplug.Volume(&vmi.Spec, o.Request.Volume) != nil, nil
 }
 
-// report says what KubeVirt's virtctl says.
+// report prints what KubeVirt's virtctl prints.
 func (o *Options) report(t cli.Target) error {
 	verb := "add"
 	if o.Remove {

@@ -158,8 +158,8 @@ func (o *Options) checkChoice() error {
 	return nil
 }
 
-// selected are the VMs that the selector matches now, or all with --all. None at all is an error unless their end is
-// waited for.
+// selected returns the VMs that the selector matches now, or all with --all. None at all is an error, unless the wait
+// is for their end.
 func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]cli.Target, error) {
 	out, err := cli.Selected(ctx, c, ns, o.Selector)
 	if err != nil || len(out) > 0 {
@@ -250,8 +250,8 @@ func (o *Options) blocked(
 	return err
 }
 
-// more is the error of a wait with what blocks the VM, unless it says so already, and the command that says more. What
-// a condition of the VM says is left out where what blocks the VM says the same and more.
+// more returns the error of a wait with what blocks the VM, unless it says so already, and the command that says more.
+// The reason of the VM's condition is left out if what blocks the VM contains it.
 func (o *Options) more(err error, t cli.Target, state wait.State, blocks string) error {
 	name := t.Name
 	if t.Instance {
@@ -278,7 +278,7 @@ type late struct {
 func (e *late) Error() string { return e.text }
 func (e *late) Unwrap() error { return e.err }
 
-// object is what was waited for, nil when it is gone.
+// object returns what was waited for, nil when it is gone.
 func object(t cli.Target, s wait.State) runtime.Object {
 	switch {
 	case s.VM != nil && !t.Instance:

@@ -43,7 +43,8 @@ func printReport(s *cli.IOStreams, r *why.Report, program string) error {
 	return s.PrintMarks(b.String(), colours)
 }
 
-// depth is how far a link is set in: each of a machine's below the one before, the machines of a set beside each other.
+// depth returns how far a link is indented: each of a machine's below the one before, the machines of a set beside each
+// other.
 func depth(r *why.Report, i int) int {
 	if r.Chain[0].Layer == why.LayerSet {
 		return min(i, 1)

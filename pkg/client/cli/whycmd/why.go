@@ -78,7 +78,7 @@ prints a list of reports, and the code is 1 when those of the machines that are 
 	return cmd
 }
 
-// complete has machines, and sets after a kind.
+// complete completes machines, and sets after a kind.
 func complete(f *cli.Factory) cobra.CompletionFunc {
 	machines, groups := completioncmd.Machines(f, completioncmd.VMs), completioncmd.Sets(f, -1)
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -102,7 +102,7 @@ type subject struct {
 	operation string
 }
 
-// subjects are what the names name, each once; namespace is that of names without one.
+// subjects returns what the names name, each once; namespace is that of names without one.
 func (o *Options) subjects(namespace string) ([]subject, error) {
 	names, kind := o.Chosen.Names, ""
 	if len(names) > 1 {
@@ -135,7 +135,7 @@ func (o *Options) subjects(namespace string) ([]subject, error) {
 	return out, nil
 }
 
-// subject is what one name names, after a word for the kind or "".
+// subject returns what one name names, after a word for the kind or "".
 func (o *Options) subject(kind, name, namespace string) (subject, error) {
 	word, rest, ok := strings.Cut(name, "/")
 	if kind, known := gather.OperationOf(word); ok && known {
@@ -166,7 +166,7 @@ func (o *Options) subject(kind, name, namespace string) (subject, error) {
 	return subject{target: cli.Target{Namespace: namespace, Name: rest}, set: &set}, nil
 }
 
-// operation is a snapshot, restore or clone.
+// operation returns the subject of a snapshot, restore or clone.
 func (o *Options) operation(kind, name, namespace string) (subject, error) {
 	switch {
 	case name == "" || len(content.IsPathSegmentName(name)) > 0:
@@ -296,8 +296,8 @@ func (o *Options) print(reports []*why.Report) error {
 	return nil
 }
 
-// outcome is what the program ends with: the code of the reports and errors that are not ok when they share one. What
-// the reports say has been printed.
+// outcome returns the error that the program ends with: the code of the reports and errors that are not ok when they
+// share one. It does not repeat what the reports say, which has been printed.
 func outcome(reports []*why.Report, errs []error, migrate bool) error {
 	said := utilerrors.NewAggregate(errs)
 	for _, r := range reports {
@@ -346,7 +346,7 @@ func (e *absentError) Is(target error) bool { return target == action.ErrNotFoun
 // missing reports that what the report is about does not exist.
 func missing(r *why.Report) bool { return len(r.Causes) > 0 && r.Causes[0].Reason == "NotFound" }
 
-// exit is the report as an exit code. What it says has been printed.
+// exit returns the report's exit code as an error without text, since the report has been printed.
 func exit(r *why.Report, migrate bool) error {
 	code := cli.ExitOK
 	switch {

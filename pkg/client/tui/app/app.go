@@ -271,7 +271,7 @@ func (a *App) pass(msg tea.Msg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// refresh has the page read its rows anew, and what it wants besides.
+// refresh makes the page read its rows again, and returns the command that reads what it wants besides.
 func (a *App) refresh() tea.Cmd {
 	a.totals = page.Summarize(a.World)
 	a.top().Refresh()
@@ -393,5 +393,5 @@ func (a *App) ended(index int, err error) {
 	}
 }
 
-// theme is how everything looks.
+// theme returns how everything looks.
 func (a *App) theme() *theme.Theme { return a.World.Theme }

@@ -101,7 +101,7 @@ func (a *App) commands() []command {
 	return all
 }
 
-// namespaceIn is the namespace to show of another context: the context's own, or all while all are shown.
+// namespaceIn returns the namespace to show of another context: the context's own, or all while all are shown.
 func (a *App) namespaceIn(name string) string {
 	if a.World.Namespace == "" || a.NamespaceOf == nil {
 		return a.World.Namespace
@@ -109,7 +109,7 @@ func (a *App) namespaceIn(name string) string {
 	return a.NamespaceOf(name)
 }
 
-// contexts are those of the kubeconfig, a file at hand.
+// contexts returns the contexts of the kubeconfig, without asking a cluster.
 func (a *App) contexts() []string {
 	if a.Contexts == nil {
 		return nil

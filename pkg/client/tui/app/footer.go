@@ -34,7 +34,7 @@ func (a *App) footer(t *theme.Theme) []string {
 	return append(lines, widget.Pad(t, " "+first, a.width), widget.Pad(t, " "+second, room+1)+right)
 }
 
-// ordered are the hints that the footer shows, those of keys that do something now first.
+// ordered returns the hints that the footer shows, those of keys that do something now first.
 func ordered(all []keymap.Hint) []keymap.Hint {
 	var now, dim []keymap.Hint
 	for _, h := range all {

@@ -19,7 +19,7 @@ type place struct {
 	make            func(*page.World) page.Page
 }
 
-// places are the pages of the bar.
+// places returns the pages of the bar.
 func places() []place {
 	return []place{
 		{"1", "VMs", "the page of VMs", func(w *page.World) page.Page { return page.NewMachines(w) }},
@@ -37,7 +37,7 @@ func places() []place {
 	}
 }
 
-// go to a place's page.
+// visit opens a place's page.
 func (a *App) visit(p *place) tea.Cmd {
 	cmd := a.home(p.make)
 	a.place = p.key
@@ -47,7 +47,7 @@ func (a *App) visit(p *place) tea.Cmd {
 // tallFrom is the least height of a screen with room for a header of three lines.
 const tallFrom = 16
 
-// header says where we are, how the cluster is, and whether to believe what is shown: in three lines, or in one where
+// header shows where we are, how the cluster is, and whether to believe what is shown: in three lines, or in one where
 // there is no room or the keys are the page's.
 func (a *App) header() []string {
 	t := a.theme()
@@ -81,7 +81,7 @@ func (a *App) trail() string {
 	return strings.Join(trail, " > ")
 }
 
-// scope is the cluster and the namespace that are shown.
+// scope returns the cluster and the namespace that are shown.
 func (a *App) scope() string {
 	return a.theme().Paint(theme.Dim, widget.Harmless(a.World.Context)+" / "+a.namespace())
 }
@@ -93,7 +93,7 @@ func (a *App) namespace() string {
 	return a.World.Namespace
 }
 
-// warnings say that what is shown is old, and that nothing can be changed.
+// warnings returns the notes that what is shown is old, and that nothing can be changed.
 func (a *App) warnings() string {
 	t := a.theme()
 	var out string
@@ -106,7 +106,7 @@ func (a *App) warnings() string {
 	return out
 }
 
-// badge says that what is shown is old, and how old.
+// badge returns the note that what is shown is old, and how old.
 func (a *App) badge() string {
 	state := a.top().State()
 	if !state.Stale() || !state.Synced {
@@ -115,7 +115,7 @@ func (a *App) badge() string {
 	return "STALE for " + a.World.Now().Sub(state.Since).Round(time.Second).String()
 }
 
-// summary is the line with the cluster and how it is: as much of it as there is room for.
+// summary returns the line with the cluster and how it is: as much of it as there is room for.
 func (a *App) summary() string {
 	right := strings.TrimRight(a.warnings(), " ")
 	room := a.width
@@ -133,7 +133,7 @@ func (a *App) summary() string {
 	return a.spread(left, right)
 }
 
-// summaryOf is the summary in so many cells, and whether that is all of it.
+// summaryOf returns the summary in at most room cells, and whether that is all of it.
 func (a *App) summaryOf(scope, gap string, room int) (line string, whole bool) {
 	t := a.theme()
 	line = " " + t.Paint(theme.Accent, widget.Harmless(a.World.Context)) + t.Paint(theme.Dim, scope)

@@ -59,7 +59,7 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// unbound says of a key that is pressed on a page that has no use for it that nothing was done.
+// unbound returns the notice that a key does nothing on this page.
 func (a *App) unbound(key string) string {
 	shown := a.theme().Keys(keymap.Spell(key))
 	if name := page.MachineKey(key); name != "" {
@@ -112,7 +112,7 @@ func (a *App) wheel(m tea.MouseWheelMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// appKeys are the keys of every page.
+// appKeys returns the keys of every page.
 func appKeys() keymap.Map[*App] {
 	keys := keymap.Map[*App]{
 		{
@@ -174,7 +174,7 @@ func appKeys() keymap.Map[*App] {
 	})
 }
 
-// cannotSwitch is why another namespace cannot be shown.
+// cannotSwitch returns why another namespace cannot be shown, empty when it can.
 func (a *App) cannotSwitch() string {
 	if a.Switch == nil {
 		return "this dashboard shows one namespace"
@@ -192,7 +192,7 @@ func (a *App) searchable() page.Searchable {
 	return p
 }
 
-// unsearched is why there is no next match.
+// unsearched returns why there is no next match, empty when there is a search.
 func (a *App) unsearched() string {
 	if p := a.matching(); p == nil || p.Searched() == "" {
 		return "nothing is searched for; / searches"

@@ -26,7 +26,7 @@ func (a *App) View() tea.View {
 	return v
 }
 
-// screen is what is drawn, height lines of width cells.
+// screen returns what is drawn, height lines of width cells.
 func (a *App) screen() string { return a.theme().Whole(a.draw()) }
 
 func (a *App) draw() string {
@@ -42,8 +42,8 @@ func (a *App) draw() string {
 		strings.Join(status, "\n") + "\n" + strings.Join(footer, "\n")
 }
 
-// status is what is asked, typed, or to be said: one line, or as many as it takes to say it whole, up to half of the
-// screen with the footer's lines.
+// status returns what is asked, typed, or to be said: one line, or as many as it takes to say it whole, up to half of
+// the screen with the footer's lines.
 func (a *App) status(t *theme.Theme, footer int) []string {
 	switch {
 	case a.ask != nil:
@@ -69,7 +69,7 @@ func (a *App) status(t *theme.Theme, footer int) []string {
 	return []string{a.running(t)}
 }
 
-// said is a text in as many lines as it takes, with a key at the end of the last.
+// said returns a text in as many lines as it takes, with a key at the end of the last.
 func (a *App) said(t *theme.Theme, role theme.Role, text, key string, footer int) []string {
 	var lines []string
 	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
@@ -98,7 +98,7 @@ func (a *App) said(t *theme.Theme, role theme.Role, text, key string, footer int
 	return append(lines, widget.Pad(t, strings.Repeat(" ", a.width-len(key)-1)+t.Paint(theme.Key, key), a.width))
 }
 
-// running says what is being done.
+// running returns the line about the command that runs now.
 func (a *App) running(t *theme.Theme) string {
 	for i := len(a.log) - 1; i >= 0; i-- {
 		if e := a.log[i]; !e.ended {

@@ -64,7 +64,7 @@ func (t *Terminal) Key(k tea.KeyPressMsg) string {
 	return text
 }
 
-// controlled is the control character that a key makes.
+// controlled returns the control character that a key makes.
 func controlled(code rune) string {
 	switch {
 	case code >= 'a' && code <= 'z':
@@ -83,8 +83,8 @@ func controlled(code rune) string {
 	return plain[code]
 }
 
-// Paste is text as a terminal sends it that was pasted: lines end as with Enter, and nothing in it can end the mark
-// around it.
+// Paste returns text as a terminal sends it that was pasted: lines end as with Enter, and nothing in it can end the
+// bracketed paste.
 func (t *Terminal) Paste(text string) string {
 	text = strings.NewReplacer("\r\n", "\r", "\n", "\r").Replace(text)
 	if !t.bracketedPaste {

@@ -122,7 +122,7 @@ func colour(params ansi.Params) (c Colour, used int) {
 	return 0, 0
 }
 
-// codes are the sequence that makes text look so, after a reset.
+// codes returns the SGR sequence that makes text look so, after a reset.
 func (s Style) codes(plain bool) string {
 	if plain {
 		s.Foreground, s.Background = 0, 0

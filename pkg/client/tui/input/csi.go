@@ -96,7 +96,7 @@ func sequence(parameters string, letter byte) []Event {
 	return []Event{e}
 }
 
-// kitty is a key by its code.
+// kitty returns the event of a key by its code in kitty's keyboard protocol.
 func kitty(code int, e Event) []Event {
 	switch key, named := codes[code]; {
 	case named:
@@ -134,7 +134,7 @@ func held(fields []string) (Modifiers, bool) {
 	return m, event == "3"
 }
 
-// first is a parameter's number, before its colon.
+// first returns a parameter's number, before its colon.
 func first(field string) int {
 	text, _, _ := strings.Cut(field, ":")
 	n, err := strconv.Atoi(text)

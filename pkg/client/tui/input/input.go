@@ -54,7 +54,7 @@ const (
 	F1
 )
 
-// F is function key n, 1 to 24.
+// F returns function key n, 1 to 24.
 func F(n int) Key { return F1 + Key(n-1) }
 
 // Event is one thing that the user did: a key with its modifiers, a move of the mouse, or a paste.
@@ -184,7 +184,7 @@ func one(b []byte, final bool) ([]Event, int) {
 	return []Event{{Rune: r}}, n
 }
 
-// control is a control character as the key that makes it.
+// control returns a control character as the key that makes it.
 func control(c byte) []Event {
 	switch c {
 	case 0:
@@ -246,7 +246,7 @@ func escaped(b []byte, final bool) ([]Event, int) {
 	return e, n + 1
 }
 
-// stringEnd is the length of a string sequence, or 0.
+// stringEnd returns the length of a string sequence, or 0.
 func stringEnd(b []byte) int {
 	for i := 2; i < len(b); i++ {
 		if b[i] == 0x07 {

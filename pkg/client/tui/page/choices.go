@@ -24,7 +24,7 @@ type reference struct {
 	list func(Choices) []string
 }
 
-// references are the names in vm that the form can look up.
+// references returns the names in vm that the form can look up.
 func references(vm *v1.VirtualMachine) []reference {
 	out := []reference{{
 		field: fieldNamespace, name: vm.Namespace, what: "namespace",
@@ -45,7 +45,8 @@ func references(vm *v1.VirtualMachine) []reference {
 	return out
 }
 
-// sizing is an instance type or a preference: those of the namespace have their kind, own, before the name.
+// sizing returns the reference to an instance type or a preference: those of the namespace have their kind, own, before
+// the name.
 func sizing(kind, name, own string) reference {
 	if strings.EqualFold(kind, own) {
 		return reference{name: own + "/" + name, own: true}
@@ -56,7 +57,8 @@ func sizing(kind, name, own string) reference {
 // rereadAfter is how long the choices are taken for what there is when they lack a name that was typed.
 const rereadAfter = 3 * time.Second
 
-// lookUp says which of the names in vm the cluster does not have, and notes one that is not known.
+// lookUp returns the first name in vm that the cluster does not have, and notes in p.unknown one that cannot be looked
+// up.
 func (p *Form) lookUp(vm *v1.VirtualMachine) *mistake {
 	for _, r := range references(vm) {
 		list := r.list(p.choices)
@@ -80,7 +82,7 @@ func (p *Form) lookUp(vm *v1.VirtualMachine) *mistake {
 // offeredMost is how many names are offered instead of one that is not there.
 const offeredMost = 5
 
-// offered says which names there are.
+// offered returns which names there are.
 func offered(list []string) string {
 	switch more := len(list) - offeredMost; {
 	case len(list) == 0:

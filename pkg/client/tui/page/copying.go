@@ -109,7 +109,7 @@ func (p *copying) Update(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// newMachineCopying is the choice of what to copy of a machine.
+// newMachineCopying returns the page on which one chooses what to copy of a machine.
 func newMachineCopying(w *World, m *store.Machine) Page {
 	fields := []field{
 		{name: "name", value: m.Name},
@@ -138,7 +138,7 @@ func newMachineCopying(w *World, m *store.Machine) Page {
 	})
 }
 
-// detailFields are those that a machine's row has not.
+// detailFields returns the fields that a machine's row does not have.
 func detailFields(d *Details) []field {
 	if d == nil {
 		return nil

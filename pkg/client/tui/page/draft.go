@@ -109,7 +109,7 @@ type mistake struct {
 // masked stands for a password where others may see it.
 const masked = "********"
 
-// options are the draft's as `virtctl create vm` has them.
+// options returns the draft's options as `virtctl create vm` has them.
 func (d *Draft) options() (create.Options, *mistake) {
 	o := create.Options{
 		Name: d[fieldName], Namespace: d[fieldNamespace], RunStrategy: d[fieldStrategy], Memory: d[fieldMemory],
@@ -175,7 +175,7 @@ func (d *Draft) volumes(o *create.Options) *mistake {
 	return nil
 }
 
-// importName is what the n-th imported volume is called that has no name.
+// importName returns the name of the n-th imported volume that has none.
 func importName(vm string, n int) string { return fmt.Sprintf("%s-import-%d", vm, n) }
 
 // longForm reports whether a volume is given as `key:value,…`.
@@ -255,7 +255,7 @@ func mistakeOf(err error) *mistake {
 	return &mistake{-1, fe.Error()}
 }
 
-// preview is the manifest, without the password.
+// preview returns the manifest, without the password.
 func (d *Draft) preview() string {
 	shown := *d
 	if shown[fieldPassword] != "" {
@@ -283,7 +283,7 @@ func (d *Draft) preview() string {
 	return string(text)
 }
 
-// line is the command line that creates the same. The password is not on it.
+// line returns the command line that creates the same. The password is not on it.
 func (d *Draft) line(program string) string {
 	words := []string{program, "create", "vm"}
 	for i, f := range draftFields {
@@ -314,7 +314,7 @@ func (d *Draft) line(program string) string {
 	return strings.Join(append(words, "--apply"), " ")
 }
 
-// quoted is a word as a shell takes it.
+// quoted returns a word as a shell takes it.
 func quoted(word string) string {
 	if word != "" && strings.IndexFunc(word, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@=+,%", r)

@@ -291,7 +291,7 @@ func (p *Edit) View(width, height int) string {
 	return p.view(t, lines, width, height)
 }
 
-// wayOn says where the text is that was not stored, and what e does.
+// wayOn returns where the text is that was not stored, and what the key e does.
 func (p *Edit) wayOn(width int) []string {
 	t := p.world.Theme
 	var lines []string
@@ -333,7 +333,7 @@ func (p *Edit) changes(width int) []string {
 	return lines
 }
 
-// value is a field's value in one line of text.
+// value returns a field's value in one line of text.
 func value(v any) string {
 	if v == nil {
 		return "nothing"

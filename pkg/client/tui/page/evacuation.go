@@ -69,7 +69,7 @@ func NewEvacuation(w *World, node string) *Evacuation {
 	return p
 }
 
-// refusal says why nothing can be evacuated now.
+// refusal returns why nothing can be evacuated now, empty when it can.
 func (p *Evacuation) refusal() string {
 	r := p.plan.Load()
 	switch {
@@ -94,7 +94,7 @@ func (p *Evacuation) asks() tea.Cmd {
 	}})
 }
 
-// rows is what the rows say of the guests of the node, as far as a plan depends on it.
+// rows returns what the rows say of the guests of the node, as far as a plan depends on it.
 func (p *Evacuation) rows() string {
 	var b strings.Builder
 	if n := p.world.Nodes.Get(store.Key{Name: p.node}); n != nil {
@@ -215,8 +215,8 @@ func (p *Evacuation) says(r *evacuate.Report) []widget.Line {
 	}, guests...)
 }
 
-// progress says how far a guest is that is to leave, and whether it has left. now is what the plan says of it, nil when
-// it runs on the node no more.
+// progress returns the lines that show how far a guest is that is to leave, and whether it has left. now is the guest
+// in the present plan, nil when it does not run on the node any more.
 func (p *Evacuation) progress(g, now *evacuate.Guest) (lines []widget.Line, left bool) {
 	m := p.world.Machines.Get(guestKey(g))
 	switch {
@@ -244,7 +244,7 @@ func (p *Evacuation) progress(g, now *evacuate.Guest) (lines []widget.Line, left
 	return guestLines(now, string(now.Outcome), now.Target, guestRoles[now.Outcome]), false
 }
 
-// move is the migration of a guest that is under way; nil for none.
+// move returns the migration of a guest that is under way; nil for none.
 func (p *Evacuation) move(g *evacuate.Guest) *store.Migration {
 	for _, m := range p.world.Migrations.Rows() {
 		if m.Namespace == g.Namespace && m.Machine == g.Name && m.Active() {
@@ -273,7 +273,7 @@ func evacuationLines(r *evacuate.Report) []widget.Line {
 	return lines
 }
 
-// guestLines are a guest's: how it is, where, and why so while it has not left.
+// guestLines returns a guest's lines: its state, where it is, and while it has not left, why.
 func guestLines(g *evacuate.Guest, state, where string, role theme.Role) []widget.Line {
 	lines := []widget.Line{{
 		Text: fmt.Sprintf("  %-10s %-40s %s", state, guestKey(g), cmp.Or(where, "-")), Role: role,

@@ -71,8 +71,8 @@ func NewEvents(w *World) *Events {
 	return p
 }
 
-// machine is the machine that the event under the cursor is about, also by its pod or migration, without a name where
-// it is of something else; and whether it is there.
+// machine returns the machine that the event under the cursor is about, also by its pod or migration, without a name
+// where it is about something else; and whether that machine exists.
 func (p *Events) machine() (key store.Key, there bool) {
 	e := p.current()
 	if e == nil {

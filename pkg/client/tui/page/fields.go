@@ -15,7 +15,7 @@ import (
 // option is one of the values that a field may have; its name is what is shown, and the empty value is the default.
 type option struct{ value, name string }
 
-// options are the values as they are called.
+// options returns options that are called as their values are.
 func options(values []string) []option {
 	var out []option
 	for _, v := range values {
@@ -24,7 +24,7 @@ func options(values []string) []option {
 	return out
 }
 
-// defaulted are options of which the first is what is taken where none is said.
+// defaulted returns options of which the first is the default, and stands for no value.
 func defaulted(values []string) []option {
 	out := options(values)
 	out[0].value = ""
@@ -95,7 +95,7 @@ func (s *fieldset) choose(by int) {
 
 func (s *fieldset) offered(i int, o option) bool { return s.offers == nil || s.offers(i, o) }
 
-// value is what a field has.
+// value returns a field's value.
 func (s *fieldset) value(i int) string {
 	if s.fields[i].options != nil {
 		return s.chosen[i]
@@ -103,7 +103,7 @@ func (s *fieldset) value(i int) string {
 	return strings.TrimSpace(s.inputs[i].Value())
 }
 
-// words are the flags of the fields that are filled in, from one of them on.
+// words returns the flags of the fields that are filled in, from one of them on.
 func (s *fieldset) words(from int) []string {
 	var out []string
 	for i := from; i < len(s.fields); i++ {
@@ -178,7 +178,7 @@ func (s *fieldset) draw(t *theme.Theme, i, width int) string {
 	return widget.Pad(t, name+strings.Join(words, " "), width)
 }
 
-// fieldStyles are those of a form's field: what it shows while it is empty is dim, not as a value.
+// fieldStyles returns the styles of a form's field: what it shows while it is empty is dim, unlike a value.
 func fieldStyles(w *World, input *textinput.Model) textinput.Styles {
 	styles := input.Styles()
 	styles.Cursor.Blink = false

@@ -98,7 +98,7 @@ func (p *Form) makeInputs() {
 	p.inputs[fieldImport].SetSuggestions(imports)
 }
 
-// formKeys are the keys of the page.
+// formKeys returns the keys of the page.
 func formKeys() keymap.Map[*Form] {
 	move := func(by int) func(*Form) tea.Cmd {
 		return func(p *Form) tea.Cmd { return p.moveTo(p.at + by) }
@@ -145,7 +145,7 @@ func formKeys() keymap.Map[*Form] {
 	}
 }
 
-// importExample is how a volume of a type begins.
+// importExample returns how a volume of a type begins.
 func importExample(kind string) string {
 	text := "type:" + kind + ",size:10Gi"
 	for _, parameter := range create.ImportParameters(kind) {
@@ -208,7 +208,7 @@ func (p *Form) changed() {
 	p.judge()
 }
 
-// judge says what is wrong with what was typed, as far as the choices tell.
+// judge sets what is wrong with what was typed, as far as the choices tell.
 func (p *Form) judge() {
 	d := p.draft()
 	vm, wrong := d.build()
@@ -336,7 +336,7 @@ func (p *Form) Update(msg tea.Msg) tea.Cmd {
 // Title returns the page's name.
 func (p *Form) Title() string { return "New VM" }
 
-// Refresh has nothing to read.
+// Refresh does nothing: there is nothing to read.
 func (p *Form) Refresh() {}
 
 // State returns the state of the connection.

@@ -62,7 +62,7 @@ func (p *Form) viewFields(width, height int) []string {
 	return lines[:min(len(lines), height)]
 }
 
-// more says that there are more fields in the direction of an arrow.
+// more returns the line that says that there are more fields in the direction of an arrow.
 func (p *Form) more(arrow string, count, width int) string {
 	t := p.world.Theme
 	text := ""
@@ -86,7 +86,7 @@ func (p *Form) complains() bool {
 // booted reports whether the fields that name a disk to boot from were all left.
 func (p *Form) booted() bool { return p.left[fieldImage] && p.left[fieldClaim] && p.left[fieldImport] }
 
-// viewVerdict says what keeps the machine from being created, and what is suggested.
+// viewVerdict returns the lines that say what keeps the machine from being created, and what is suggested.
 func (p *Form) viewVerdict(width int) []string {
 	t := p.world.Theme
 	lines := []string{""}

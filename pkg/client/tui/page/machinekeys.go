@@ -10,7 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 )
 
-// machineBindings are the keys that do something to machines, wherever those are shown: those that one uses most first.
+// machineBindings returns the keys that do something to machines, wherever those are shown: those that one uses most
+// first.
 func machineBindings() keymap.Map[subject] {
 	return slices.Concat(consoleBindings(), lifeBindings(), lookBindings(), volumeBindings(), keymap.Map[subject]{
 		bind(lifecycle.MigrateCancel, "cancel the migration; the guest stays where it is", true, "M"),
@@ -33,7 +34,7 @@ func machineBindings() keymap.Map[subject] {
 	})
 }
 
-// consoleBindings are the keys for the way into a guest that is always there.
+// consoleBindings returns the keys for the way into a guest that is always there.
 func consoleBindings() keymap.Map[subject] {
 	return keymap.Map[subject]{{
 		Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back",
@@ -41,7 +42,7 @@ func consoleBindings() keymap.Map[subject] {
 	}}
 }
 
-// lookBindings are the other keys that show one machine or lead into its guest.
+// lookBindings returns the other keys that show one machine or lead into its guest.
 func lookBindings() keymap.Map[subject] {
 	return keymap.Map[subject]{
 		{
@@ -95,7 +96,7 @@ func lookBindings() keymap.Map[subject] {
 	}
 }
 
-// lifeBindings are the keys that one uses most of what changes a guest's life.
+// lifeBindings returns the most used of the keys that start, stop and move guests.
 func lifeBindings() keymap.Map[subject] {
 	return keymap.Map[subject]{
 		bind(lifecycle.Start, "start the guest", false, "S"),
@@ -111,7 +112,7 @@ func lifeBindings() keymap.Map[subject] {
 	}
 }
 
-// volumeBindings are the keys for a machine's volumes and snapshots.
+// volumeBindings returns the keys for a machine's volumes and snapshots.
 func volumeBindings() keymap.Map[subject] {
 	return keymap.Map[subject]{
 		{

@@ -125,7 +125,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 	return columns
 }
 
-// asked is what a machine asks for, where that is shown rather than what its guest uses.
+// asked returns value, what a machine asks for; empty where what its guest uses is shown instead.
 func (w *World) asked(m *store.Machine, value string) string {
 	if w.Usage.Of(m.Key()) != nil && m.Alive() {
 		return ""
@@ -133,7 +133,7 @@ func (w *World) asked(m *store.Machine, value string) string {
 	return value
 }
 
-// unmeasured is a value without a sparkline before it. Room for one is left where other rows have them.
+// unmeasured returns a value without a sparkline before it, but with room for one where other rows have them.
 func (w *World) unmeasured(width int, value string) string {
 	if !w.Usage.Any() {
 		return value
@@ -148,12 +148,12 @@ func cpu(w *World, m *store.Machine) int64 {
 	return -1
 }
 
-// state is the name of a state, with the glyph of what it means before it: colour is not all.
+// state returns the name of a state, with a glyph before it that means the same as its colour does.
 func state(t *theme.Theme, name string, role theme.Role) widget.Cell {
 	return widget.Cell{Text: name, Role: role, Glyph: t.State(role)}
 }
 
-// statusRole is the colour of a status.
+// statusRole returns the colour of a status.
 func statusRole(m *store.Machine) theme.Role {
 	switch store.HealthOf(m.Status, m.Ready) {
 	case store.Well:
@@ -168,7 +168,7 @@ func statusRole(m *store.Machine) theme.Role {
 	return theme.Busy
 }
 
-// conditions are those that differ from what one expects.
+// conditions returns the conditions that differ from what one expects.
 func conditions(m *store.Machine) string {
 	var out []string
 	add := func(is bool, word string) {
@@ -216,7 +216,7 @@ func target(m *store.Machine) lifecycle.Target {
 	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, UID: m.ObjectUID}
 }
 
-// known is a value's text, and none of one that is not known.
+// known returns a value's text, empty for a value that is not known.
 func known(is bool, value any) string {
 	if !is {
 		return ""

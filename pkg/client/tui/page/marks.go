@@ -37,8 +37,8 @@ func sentence(s string) string {
 	return capital(s) + "."
 }
 
-// leftOut says in a sentence how many marked things a question leaves out, and why: whys has the reason of each, a
-// clause such as "it is not running". It is empty when none is left out.
+// leftOut returns a sentence about how many marked things a question leaves out, and why: whys has the reason of each,
+// a clause such as "it is not running". It is empty when none is left out.
 func leftOut(what string, whys []string) string {
 	if len(whys) == 0 {
 		return ""
@@ -67,8 +67,8 @@ func leftOut(what string, whys []string) string {
 	return said + strings.Join(parts, ", ") + "."
 }
 
-// ofSeveral says a clause of one thing of n things: "it is paused" of subject "they" is "they are paused". A clause
-// that does not begin with "it" stays, after label.
+// ofSeveral turns a clause about one thing into one about n things: "it is paused" of subject "they" becomes "they are
+// paused". A clause that does not begin with "it" stays, after label.
 func ofSeveral(subject, label, clause string, n int) string {
 	rest, is := strings.CutPrefix(clause, "it ")
 	if !is {
@@ -85,7 +85,7 @@ func ofSeveral(subject, label, clause string, n int) string {
 	return subject + " " + rest
 }
 
-// unseen says in a sentence how many marked things a question leaves out because a filter hides them.
+// unseen returns a sentence about how many marked things a question leaves out because a filter hides them.
 func unseen(what string, hidden int) string {
 	switch hidden {
 	case 0:

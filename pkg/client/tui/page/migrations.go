@@ -121,7 +121,8 @@ func (p *Migrations) cancel() tea.Cmd {
 	return s.ask(lifecycle.MigrateCancel)
 }
 
-// share is how much of the guest has been copied; below 0, that is not known: nothing is copied yet, or no longer.
+// share returns how much of the guest has been copied, from 0 to 1; below 0 when that is not known: nothing is copied
+// yet, or no longer.
 func share(m *store.Migration) float64 {
 	switch {
 	case m.Phase == v1.MigrationSucceeded:
@@ -132,7 +133,7 @@ func share(m *store.Migration) float64 {
 	return -1
 }
 
-// rate is how fast memory is copied, and remaining how long that takes if it goes on so.
+// rate returns how fast memory is copied.
 func rate(m *store.Migration) string {
 	if m.Progress == nil || !m.Active() || m.Progress.BandwidthBytesPerSecond == 0 {
 		return ""
@@ -150,7 +151,7 @@ func remaining(m *store.Migration) string {
 	return "?"
 }
 
-// total is how long the whole move has taken, of which copying is a part.
+// total returns how long the whole move has taken, of which copying is a part.
 func total(m *store.Migration, now time.Time) string {
 	switch {
 	case m.Started.IsZero():

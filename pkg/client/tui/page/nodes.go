@@ -68,7 +68,7 @@ func NewNodes(w *World) *Nodes {
 	return p
 }
 
-// columns are the table's.
+// columns returns the table's columns.
 func (p *Nodes) columns() []widget.Column[*store.Node] {
 	return []widget.Column[*store.Node]{
 		{
@@ -121,7 +121,7 @@ func (p *Nodes) columns() []widget.Column[*store.Node] {
 	}
 }
 
-// counted is the title of the number of VMs: those of other namespaces than the one that is shown are not known.
+// counted returns the title of the number of VMs: those of other namespaces than the one that is shown are not known.
 func (p *Nodes) counted() string {
 	if ns := p.world.Namespace; ns != "" {
 		return "VMS IN " + ns

@@ -160,7 +160,7 @@ type World struct {
 	left map[string]widget.Place
 }
 
-// Say is an error in words for the user.
+// Say returns an error in words for the user.
 func (w *World) Say(err error) string {
 	if w.Explain == nil {
 		return err.Error()
@@ -306,8 +306,8 @@ type Task struct {
 	Then func(error) tea.Msg
 }
 
-// Line is a command line with the flags that reach this cluster, so that it does the same wherever it is pasted; but
-// for those that are secret.
+// Line returns a command line with the flags that reach this cluster, except for secret ones, so that it does the same
+// wherever it is pasted.
 func (w *World) Line(words ...string) string {
 	return strings.Join(append(words, Shown(w.Flags)...), " ")
 }

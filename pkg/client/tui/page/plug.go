@@ -242,7 +242,7 @@ func (p *Plug) take() {
 	p.find()
 }
 
-// claim is the claim of the form, if there is one of that name.
+// claim returns the claim that the form names, nil if there is none of that name.
 func (p *Plug) claim() *volume.Claim {
 	name := p.value(plugClaim)
 	if at := slices.IndexFunc(p.claims, func(c *volume.Claim) bool { return c.Name == name }); at >= 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
-// request is what the form asks for.
+// request returns what the form asks for.
 func (p *Plug) request() volume.Options {
 	return volume.Options{
 		Volume: p.value(plugClaim), Disk: p.value(plugName), Instance: p.chosen[plugLasts] == untilRestart,
@@ -43,7 +43,7 @@ func (p *Plug) refusal() string {
 	return p.world.Actions.ForbiddenTo(p.row.Namespace, "update", volumesOf(o.Instance)+"/addvolume")
 }
 
-// volumesOf is the resource whose volumes are changed.
+// volumesOf returns the resource whose volumes are changed.
 func volumesOf(instance bool) string {
 	if instance {
 		return "virtualmachineinstances"
@@ -73,7 +73,7 @@ func (p *Plug) submit() tea.Cmd {
 	}})
 }
 
-// line is the command line that does the same.
+// line returns the command line that does the same.
 func (p *Plug) line(o *volume.Options) string {
 	words := volumeWords(p.world, "addvolume", p.row.Key(), o)
 	words = append(words, p.words(plugKind)...)

@@ -30,7 +30,7 @@ func (p *Plug) View(width, height int) string {
 	return strings.Join(lines[:min(len(lines), height)], "\n")
 }
 
-// verdict says what keeps the volume from being plugged in, or what to look at before it is.
+// verdict returns the lines that say what keeps the volume from being plugged in, or what to look at before it is.
 func (p *Plug) verdict(width int) []string {
 	role, text := theme.Good, "Complete; ^s plugs it in."
 	claim := p.claim()

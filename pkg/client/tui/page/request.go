@@ -61,13 +61,13 @@ func (p *Request) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
 	return typedOn(p, &p.fieldset, p.keys, p.give, m)
 }
 
-// Title says what is asked for.
+// Title returns what is asked for.
 func (p *Request) Title() string { return p.title }
 
 // Start reads what is needed.
 func (p *Request) Start() tea.Cmd { return tea.Batch(p.inputs[p.at].Focus(), p.want()) }
 
-// Refresh has nothing to read: what is said is of the rows there are.
+// Refresh does nothing: what is said is of the rows there are.
 func (p *Request) Refresh() {}
 
 // Wants reads what is needed again when that has failed.

@@ -73,7 +73,7 @@ func NewRestore(w *World, s *store.Snapshot) *Request {
 
 func (p *restoring) target() string { return cmp.Or(p.value(restoreTarget), p.row.Machine) }
 
-// reads has the plan made anew when the target is another, or has changed.
+// reads makes the plan anew when the target is another, or has changed.
 func (p *restoring) reads() tea.Cmd {
 	target, revision := p.target(), ""
 	if m := p.world.Machines.Get(store.Key{Namespace: p.row.Namespace, Name: target}); m != nil {
@@ -96,7 +96,7 @@ func (p *restoring) heard(msg tea.Msg) {
 	}
 }
 
-// current is the plan for the target that is asked for; nil where it is not there yet.
+// current returns the plan for the target that is asked for; nil where it is not there yet.
 func (p *restoring) current() *snapshot.Plan {
 	if p.of != p.target() || p.read.err != nil {
 		return nil
@@ -129,7 +129,7 @@ func (p *restoring) refusal() string {
 	return ""
 }
 
-// inPlace is whether the new claims replace the old ones under their names.
+// inPlace reports whether the new claims replace the old ones under their names.
 func (p *restoring) inPlace() bool {
 	return p.chosen[restoreClaims] == string(snapshotv1beta1.VolumeRestorePolicyInPlace)
 }
@@ -150,7 +150,7 @@ func (p *restoring) inClaims(volumes []string) string {
 	return strings.Join(out, ", ")
 }
 
-// replaces says what becomes of the VM.
+// replaces returns what becomes of the VM.
 func (p *restoring) replaces(plan *snapshot.Plan) string {
 	key := p.row.Namespace + "/" + plan.Target
 	when := p.row.Taken

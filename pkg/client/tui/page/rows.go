@@ -23,12 +23,12 @@ type rows[R any] struct {
 	state func() store.State
 	// read are the rows as they are now.
 	read func() []R
-	// title is how the page is called; what the rows are, for "There are no … here"; advice says what to do when there
-	// are none.
+	// title is the page's title; what names the rows in the plural, for "There are no … here"; advice says what to do
+	// when there are none.
 	title, what, advice string
-	// one is one of what, where that is not "a " and what without its s.
+	// one is a row with its article, where that is not "a " followed by what without its s.
 	one string
-	// lacks says that there are none, of a page whose rows are those of one thing.
+	// lacks says that there are no rows, for a page whose rows are one object's, such as the snapshots of a VM.
 	lacks func() string
 	// marks says that the page's actions work on all marked rows. On other pages none can be marked.
 	marks bool
@@ -51,7 +51,7 @@ func (p *rows[R]) bind(keys ...keymap.Binding[*rows[R]]) {
 	p.table.Return(p.world.left[p.title])
 }
 
-// article is one of what the rows are.
+// article returns one of the rows with its article, such as "a node".
 func (p *rows[R]) article() string {
 	if p.one != "" {
 		return p.one
@@ -71,7 +71,7 @@ func (p *rows[R]) Close() {
 	p.world.left[p.title] = p.table.Place()
 }
 
-// fields are what can be copied of a row: its cells, and all of them.
+// fields returns what can be copied of a row: each of its cells, and all of them together.
 func (p *rows[R]) fields(row R) []field {
 	var out []field
 	titles, texts := p.table.Fields(row)
@@ -99,10 +99,10 @@ func (p *rows[R]) NextMatch(by int) string {
 	return fmt.Sprintf("%d of %d", at, of)
 }
 
-// State says how much the rows can be believed.
+// State returns how much the rows can be believed.
 func (p *rows[R]) State() store.State { return p.state() }
 
-// Update has nothing to hear.
+// Update does nothing: the page has no messages.
 func (p *rows[R]) Update(tea.Msg) tea.Cmd { return nil }
 
 // Refresh reads the rows anew.
@@ -136,7 +136,7 @@ func (p *rows[R]) Title() string {
 	return title
 }
 
-// current is the row under the cursor, or nothing; none says so.
+// current returns the row under the cursor, the zero value when there is none.
 func (p *rows[R]) current() R {
 	r, _ := p.table.Current()
 	return r
@@ -186,8 +186,8 @@ func (p *rows[R]) View(width, height int) string {
 	return p.table.View(width, height)
 }
 
-// empty says why a page of rows has none, and what to do about that; lacks says it of one thing's, and is empty for
-// those of a namespace or of all.
+// empty returns why a page of rows has none, and what to do about it. lacks says why when the rows are one object's,
+// such as a VM's snapshots; it is empty when they are those of a namespace or of all namespaces.
 func empty(w *World, state store.State, what, lacks, advice string, width int) string {
 	t := w.Theme
 	said := func(role theme.Role, text string) string { return strings.Join(paragraph(t, role, text, width), "\n") }
@@ -222,7 +222,7 @@ func empty(w *World, state store.State, what, lacks, advice string, width int) s
 	return text
 }
 
-// unmatched says that a filter leaves none of the rows, and what of them it does not search.
+// unmatched returns the text that a filter leaves none of the rows, and which columns it does not search.
 func unmatched(w *World, what string, f filter.Filter, unsearched []string, width int) string {
 	text := "None of the " + what + " matches " + f.String() + "; esc shows all"
 	if !f.Labels() && len(unsearched) > 0 {
@@ -231,7 +231,8 @@ func unmatched(w *World, what string, f filter.Filter, unsearched []string, widt
 	return strings.Join(paragraph(w.Theme, theme.Dim, text, width), "\n")
 }
 
-// lacking says why a namespace that is not to stay, or is not there, has none of what, and what to do instead.
+// lacking returns, for a namespace that is being deleted or does not exist, why it has none of the rows, and what to do
+// instead.
 func (w *World) lacking(what, advice string) (lacks, instead string) {
 	if w.Namespace == "" || w.NamespacePhase == nil {
 		return "", advice
@@ -246,7 +247,7 @@ func (w *World) lacking(what, advice string) (lacks, instead string) {
 	return "", advice
 }
 
-// wayOut says what can be done where rows cannot be read.
+// wayOut returns what can be done where rows cannot be read.
 func wayOut(what string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err) && what == "nodes": // which are in no namespace
@@ -257,7 +258,7 @@ func wayOut(what string, err error) string {
 	return "It is asked again every few seconds. 5 examines why, :context shows another cluster, q leaves"
 }
 
-// moves are the keys that move in a table of any rows.
+// moves returns the keys that move in a table of any rows.
 func moves[R any]() keymap.Map[*rows[R]] {
 	bind := func(help string, do func(*widget.Table[R]), keys ...string) keymap.Binding[*rows[R]] {
 		return keymap.Binding[*rows[R]]{
@@ -293,7 +294,7 @@ func marking[R any](b keymap.Binding[*rows[R]]) keymap.Binding[*rows[R]] {
 	return b
 }
 
-// age is as kubectl shows it.
+// age returns the time since at, as kubectl shows it.
 func age(at, now time.Time) string {
 	if at.IsZero() {
 		return ""

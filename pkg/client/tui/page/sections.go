@@ -118,7 +118,7 @@ func (p *Machine) sections(width int) sections { return sections{p, p.world.canv
 
 func (s canvas) title(text string) string { return "  " + s.t.Paint(theme.Title, text) }
 
-// line is a name and what it is; nothing of nothing.
+// line returns a line of a name and a value; none for an empty value.
 func (s canvas) line(name, value string, role theme.Role) []string {
 	if value == "" {
 		return nil
@@ -133,7 +133,7 @@ func (s canvas) cut(text string, width int) string {
 
 func (s canvas) dim(text string) string { return "  " + s.t.Paint(theme.Dim, s.cut(text, s.width-3)) }
 
-// failed is an error, whole.
+// failed returns an error, whole.
 func (s canvas) failed(err error) []string {
 	lines := widget.Wrap("  "+widget.Harmless(s.say(err)), s.width-1, 0)
 	for i := range lines {
@@ -142,7 +142,7 @@ func (s canvas) failed(err error) []string {
 	return lines
 }
 
-// deleted says of a row that is gone that it is.
+// deleted returns the line that says that the object of the page was deleted; none while it exists.
 func (s canvas) deleted(gone bool) []string {
 	if !gone {
 		return nil
@@ -150,7 +150,7 @@ func (s canvas) deleted(gone bool) []string {
 	return []string{s.t.Paint(theme.Bad, "  It has been deleted.")}
 }
 
-// absent says why the page of one row has none: it is not read yet, or there is none.
+// absent returns why the page of one row has none: it is not read yet, or there is none.
 func absent(w *World, state store.State, what, none string, width int) string {
 	if !state.Synced {
 		return empty(w, state, what, "", "", width)
@@ -158,12 +158,13 @@ func absent(w *World, state store.State, what, none string, width int) string {
 	return w.Theme.Paint(theme.Dim, "  "+widget.Harmless(none))
 }
 
-// events are those of a row, with their title.
+// events returns the events of a row, with their title.
 func (s canvas) events(all []*store.Event) []string {
 	return append([]string{s.title("Events")}, timeline(s.t, all, s.now, s.width)...)
 }
 
-// conditions are those of a row, with their title; warns picks those that say that something is the matter.
+// conditions returns the conditions of a row, with their title; warns picks those that say that something is the
+// matter.
 func (s canvas) conditions(all []store.Condition, warns func(store.Condition) bool) []string {
 	lines := []string{s.title("Conditions")}
 	for _, o := range all {
@@ -179,7 +180,7 @@ func (s canvas) conditions(all []store.Condition, warns func(store.Condition) bo
 	return lines
 }
 
-// condition is one, with its message beside it or below.
+// condition returns the lines of one condition, with its message beside it or below.
 func (s canvas) condition(
 	role theme.Role, kind string, status corev1.ConditionStatus, since time.Time, reason, message string,
 ) []string {
@@ -198,7 +199,7 @@ func (s canvas) condition(
 	return lines
 }
 
-// paragraph is text so wide, its lines after the first indented.
+// paragraph returns text wrapped to width, with its lines after the first indented.
 func paragraph(t *theme.Theme, role theme.Role, text string, width int) []string {
 	lines := widget.Wrap("  "+widget.Harmless(text), width-1, 2)
 	for i := range lines {

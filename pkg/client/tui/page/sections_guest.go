@@ -25,7 +25,7 @@ type thumb struct {
 	seen          bool // whether any of them is on the screen
 }
 
-// guest is what the guest's agent says.
+// guest returns what the guest's agent says.
 func (s sections) guest() []string {
 	switch {
 	case !s.row.Alive():
@@ -69,7 +69,7 @@ func (s sections) guest() []string {
 	return lines
 }
 
-// console is the end of what the guest wrote to its serial console.
+// console returns the end of what the guest wrote to its serial console.
 func (s sections) console(n int) []string {
 	if s.Machine.console == nil || !s.row.Alive() {
 		return nil
@@ -88,7 +88,7 @@ func (s sections) console(n int) []string {
 	return lines
 }
 
-// unwritten says why there is nothing of the guest's console.
+// unwritten returns why there is nothing of the guest's console.
 func (s sections) unwritten() string {
 	if s.details != nil && s.details.VMI != nil {
 		if moved := logs.Elsewhere(s.details.VMI, time.Time{}); moved != "" {
@@ -98,7 +98,7 @@ func (s sections) unwritten() string {
 	return "nothing was written yet"
 }
 
-// screen is a small picture of the guest's screen. Its place is kept until there is one.
+// screen returns a small picture of the guest's screen. Its place is kept until there is one.
 func (s sections) screen() []string {
 	if s.row.Phase != v1.Running {
 		return nil

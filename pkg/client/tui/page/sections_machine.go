@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// head says what the machine is and how it is.
+// head returns what the machine is and how it is.
 func (s sections) head() []string {
 	m := s.row
 	lines := s.deleted(s.gone)
@@ -52,7 +52,7 @@ func (s sections) head() []string {
 	return lines
 }
 
-// sizeOf is a machine's size in words; empty where its instance type says it.
+// sizeOf returns a machine's size in words; empty where its instance type says it.
 func sizeOf(m *store.Machine) string {
 	var words []string
 	if m.CPUs > 0 {
@@ -64,7 +64,7 @@ func sizeOf(m *store.Machine) string {
 	return strings.Join(words, ", ")
 }
 
-// cpuCount is a number of CPUs in words.
+// cpuCount returns a number of CPUs in words.
 func cpuCount[T int | int32 | int64 | uint32](n T) string {
 	if n == 1 {
 		return "1 CPU"
@@ -115,7 +115,7 @@ func (s sections) usage(height int) []string {
 	return lines
 }
 
-// conditions are those of the VM and its instance, each with its message.
+// conditions returns the conditions of the VM and its instance, each with its message.
 func (s sections) conditions() []string {
 	if s.details == nil {
 		return nil
@@ -193,7 +193,7 @@ func (s sections) disks() []string {
 	return s.table("Disks", []string{"NAME", "DEVICE", "SIZE", "IN GUEST", "SOURCE"}, rows)
 }
 
-// shortSource is a disk's source with shorter words for the usual kinds, so that the name after them can be read.
+// shortSource returns a disk's source with shorter words for the usual kinds, so that the name after them can be read.
 func shortSource(source string) string {
 	kind, name, _ := strings.Cut(source, " ")
 	switch kind {
@@ -219,13 +219,13 @@ func (s sections) interfaces() []string {
 	return s.table("Interfaces", []string{"NAME", "IN GUEST", "MAC", "ADDRESSES"}, rows)
 }
 
-// recent are the newest events.
+// recent returns the newest events.
 func (s sections) recent() []string {
 	newest := s.Machine.events[:min(len(s.Machine.events), recentEvents)]
 	return s.canvas.events(newest)
 }
 
-// events are all of them.
+// events returns all events.
 func (s sections) events() []string {
 	return s.canvas.events(s.Machine.events)
 }

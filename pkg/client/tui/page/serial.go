@@ -127,7 +127,7 @@ func (s *serial) lost(err error) {
 	s.notify()
 }
 
-// ended says that nothing opens the connection again.
+// ended records that nothing opens the connection again.
 func (s *serial) ended(m serialEnded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func newKeyboard() *keyboard {
 	return k
 }
 
-// write is false when there is too much already.
+// write queues text for the guest; it returns false when too much waits already.
 func (k *keyboard) write(text string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

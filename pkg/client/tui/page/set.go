@@ -77,7 +77,7 @@ func (p *Set) Refresh() {
 	p.events = eventsOn(p.world, p.row.Kind, store.Key{Namespace: p.row.Namespace, Name: p.row.Name})
 }
 
-// Update has nothing to hear.
+// Update does nothing: the page has no messages.
 func (p *Set) Update(tea.Msg) tea.Cmd { return nil }
 
 // Key does what a key is bound to.
@@ -105,7 +105,7 @@ func (p *Set) draw(width int) []string {
 	return together([][]string{beside(together([][]string{p.head(l), p.conditions(l)}), p.machines(r), left), events})
 }
 
-// head says what the set is, how it is, and what it asks for.
+// head returns what the set is, how it is, and what it asks for.
 func (p *Set) head(c canvas) []string {
 	s := p.row
 	lines := c.deleted(p.gone)
@@ -151,7 +151,7 @@ func (p *Set) machines(c canvas) []string {
 	return lines
 }
 
-// state is how a machine is, with its glyph, in a column.
+// state returns how a machine is, with its glyph, in a column.
 func (s canvas) state(m *store.Machine) string {
 	role := statusRole(m)
 	return s.t.Paint(role, widget.Pad(s.t, s.t.State(role)+" "+widget.Harmless(m.Status), 20))

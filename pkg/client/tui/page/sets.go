@@ -122,7 +122,7 @@ func (p *Sets) columns() []widget.Column[*store.Set] {
 	return columns
 }
 
-// setRole is the colour of how many machines are ready.
+// setRole returns the colour of how many machines are ready.
 func setRole(s *store.Set) theme.Role {
 	switch {
 	case s.Failure != "":
@@ -154,7 +154,7 @@ func lacking(w *World, all []*store.Set) map[types.UID]map[string]int {
 	return out
 }
 
-// shortOf says why a set has not what it asks for, as far as the rows show; w asks the server.
+// shortOf returns why a set has fewer machines than it asks for, as far as the rows show; the key w asks the server.
 func shortOf(s *store.Set, states map[string]int) string {
 	var out []string
 	if s.Deleting {
@@ -199,7 +199,7 @@ type group struct {
 	set   *store.Set
 }
 
-// setBindings are the keys that do something to a set, wherever that is shown.
+// setBindings returns the keys that do something to a set, wherever that is shown.
 func setBindings() keymap.Map[group] {
 	some := func(g group) string {
 		if g.set == nil {

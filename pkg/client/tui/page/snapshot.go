@@ -74,7 +74,7 @@ func (p *Snapshot) Refresh() {
 	p.events = eventsOn(p.world, p.row.Kind, p.row.Object())
 }
 
-// Update has nothing to hear.
+// Update does nothing: the page has no messages.
 func (p *Snapshot) Update(tea.Msg) tea.Cmd { return nil }
 
 // Key does what a key is bound to.
@@ -103,7 +103,7 @@ func (p *Snapshot) draw(width int) []string {
 	return together([][]string{beside(together([][]string{p.head(l), p.conditions(l)}), right, left), events})
 }
 
-// head says what it is, how far it is, and how it was taken.
+// head returns what it is, how far it is, and how it was taken.
 func (p *Snapshot) head(c canvas) []string {
 	s := p.row
 	lines := c.deleted(p.gone)
@@ -170,7 +170,7 @@ func (p *Snapshot) head(c canvas) []string {
 	return lines
 }
 
-// source is what a clone is of.
+// source returns what a clone is of.
 func (p *Snapshot) source() string {
 	if p.row.Machine != "" {
 		return "VM " + p.row.Machine
@@ -238,7 +238,7 @@ func (p *Snapshot) conditions(c canvas) []string {
 	})
 }
 
-// eventsOn are the events of an object itself, the newest first.
+// eventsOn returns the events of an object itself, the newest first.
 func eventsOn(w *World, kind string, key store.Key) []*store.Event {
 	out := slices.DeleteFunc(w.Events.Rows(), func(e *store.Event) bool {
 		return e.Namespace != key.Namespace || e.Kind != kind || e.Object != key.Name

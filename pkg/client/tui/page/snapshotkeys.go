@@ -23,7 +23,7 @@ type saved struct {
 	hidden int
 }
 
-// one is the row, or why there is not one.
+// one returns the row, or why there is not exactly one.
 func (s saved) one() (*store.Snapshot, string) {
 	switch len(s.rows) {
 	case 0:
@@ -34,7 +34,7 @@ func (s saved) one() (*store.Snapshot, string) {
 	return nil, "this is for one at a time"
 }
 
-// ready says why nothing can be made of the row, by a resource that is created.
+// ready returns why the row cannot be restored or cloned by creating the resource, empty when it can.
 func (s saved) ready(resource string) string {
 	row, why := s.one()
 	switch {
@@ -52,7 +52,7 @@ func (s saved) ready(resource string) string {
 	return s.world.Actions.ForbiddenTo(row.Namespace, "create", resource)
 }
 
-// latest is a row as it is now, or the last there was.
+// latest returns a row as it is now, or as it was last.
 func latest(w *World, s *store.Snapshot) *store.Snapshot {
 	if row := w.Snapshots.Get(s.Key()); row != nil {
 		return row
@@ -60,7 +60,7 @@ func latest(w *World, s *store.Snapshot) *store.Snapshot {
 	return s
 }
 
-// source is the VM that another snapshot is taken of.
+// source returns the VM that another snapshot is taken of.
 func (s saved) source() *store.Machine {
 	if s.machine != nil {
 		return s.world.Machines.Get(*s.machine)
@@ -71,7 +71,7 @@ func (s saved) source() *store.Machine {
 	return nil
 }
 
-// savedBindings are the keys that do something to snapshots, and to what was made of them, wherever they are shown.
+// savedBindings returns the keys that do something to snapshots, and to what was made of them, wherever they are shown.
 func savedBindings() keymap.Map[saved] {
 	some := func(s saved) string {
 		_, why := s.one()
@@ -133,7 +133,7 @@ func savedBindings() keymap.Map[saved] {
 	}
 }
 
-// undeletable says why none of the rows can be deleted.
+// undeletable returns why none of the rows can be deleted.
 func (s saved) undeletable() string {
 	if s.world.ReadOnly {
 		return ReadOnly
@@ -147,7 +147,7 @@ func (s saved) undeletable() string {
 	return why
 }
 
-// keeps says why a row cannot be deleted.
+// keeps returns why a row cannot be deleted.
 func (s saved) keeps(row *store.Snapshot) string {
 	if row.Deleting {
 		return "it is being deleted"
@@ -209,7 +209,7 @@ func savedName(s *store.Snapshot) string {
 	return name
 }
 
-// consequence is what becomes of what a row has.
+// consequence returns what a row's deletion does to the data that belongs to it.
 func (s saved) consequence(row *store.Snapshot) string {
 	switch {
 	case row.Kept:

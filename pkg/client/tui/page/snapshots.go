@@ -75,13 +75,14 @@ func followSnapshots(w *World) {
 	}
 }
 
-// saved is what the keys work on.
+// saved returns what the keys work on.
 func (p *Snapshots) saved() saved {
 	_, hidden := p.table.Marks()
 	return saved{p.world, p.table.Marked(), p.machine, hidden}
 }
 
-// some are the rows of the page: those of a VM are its snapshots, with what was made of them, and what makes it.
+// some returns the rows of the page. Those of a VM are its snapshots, the restores and clones of them, and those that
+// make the VM.
 func (p *Snapshots) some() []*store.Snapshot {
 	all := p.world.Snapshots.Rows()
 	if p.machine == nil {
@@ -112,7 +113,7 @@ func grouped(a, b *store.Snapshot) int {
 	return cmp.Or(strings.Compare(machineOf(a), machineOf(b)), b.Created.Compare(a.Created))
 }
 
-// machineOf is the VM of a row: what a snapshot is of, else what is made.
+// machineOf returns the VM of a row: the one that a snapshot is of, else the one that is made.
 func machineOf(s *store.Snapshot) string {
 	if s.Resource == store.Snapshots {
 		return s.Machine
@@ -194,7 +195,7 @@ func savedRole(s *store.Snapshot) theme.Role {
 	return theme.Busy
 }
 
-// savedVolumes says how many of the VM's volumes a snapshot has, or while it is taken how many are ready.
+// savedVolumes returns how many of the VM's volumes a snapshot has, or while it is taken how many are ready.
 func savedVolumes(w *World, s *store.Snapshot) (string, theme.Role) {
 	if s.Resource != store.Snapshots {
 		return known(len(s.Claims) > 0, len(s.Claims)), theme.Text
@@ -216,7 +217,7 @@ func savedVolumes(w *World, s *store.Snapshot) (string, theme.Role) {
 	return known(all > 0, fmt.Sprintf("%d/%d", len(s.Included), all)), role
 }
 
-// savedSize is what a restore of a snapshot takes at least; zero where that is not known.
+// savedSize returns how much a restore of a snapshot takes at least; zero where that is not known.
 func savedSize(w *World, s *store.Snapshot) resource.Quantity {
 	sum := resource.Quantity{Format: resource.BinarySI}
 	if s.Resource == store.Snapshots {
@@ -232,7 +233,7 @@ func sizeText(w *World, s *store.Snapshot) string {
 	return known(!size.IsZero(), &size)
 }
 
-// how says how a snapshot was taken, in words of the API; "offline" of a VM that did not run.
+// how returns how a snapshot was taken, in words of the API; "offline" for a VM that did not run.
 func how(s *store.Snapshot) string {
 	var words []string
 	for _, i := range s.Indications {
@@ -244,7 +245,7 @@ func how(s *store.Snapshot) string {
 	return strings.Join(words, ", ")
 }
 
-// progressOf says what went wrong, or how far what is under way is.
+// progressOf returns what went wrong, or how far what is under way is.
 func progressOf(s *store.Snapshot, now time.Time) (string, theme.Role) {
 	switch {
 	case s.Trouble != "":
@@ -257,7 +258,7 @@ func progressOf(s *store.Snapshot, now time.Time) (string, theme.Role) {
 	return s.Stage, theme.Dim
 }
 
-// left says when a snapshot that is under way fails; empty of all else.
+// left returns when a snapshot that is under way fails; empty for anything else.
 func left(s *store.Snapshot, now time.Time) string {
 	if s.Ended || s.Deadline <= 0 || s.Created.IsZero() || !s.Taken.IsZero() {
 		return ""
@@ -268,7 +269,7 @@ func left(s *store.Snapshot, now time.Time) string {
 	return ""
 }
 
-// filled are the texts that are not empty.
+// filled returns those of the texts that are not empty.
 func filled(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
@@ -302,10 +303,10 @@ func (p *Snapshots) View(width, height int) string {
 	return p.rows.View(width, height)
 }
 
-// Click is one on the table, which may begin below what is said above it.
+// Click passes a click on to the table, which may begin below other lines.
 func (p *Snapshots) Click(x, y int, twice bool) tea.Cmd { return p.rows.Click(x, y-p.above, twice) }
 
-// noCSI is what a cluster without CSI's kinds of snapshots lacks.
+// noCSI says what a cluster without the VolumeSnapshots of CSI lacks.
 const noCSI = "Volumes cannot be snapshotted: the cluster does not have CSI's VolumeSnapshots. Install their kinds, " +
 	"the snapshot controller, and a driver that has snapshots; see docs/snapshots.md."
 

@@ -75,7 +75,7 @@ func (p *Split) Start() tea.Cmd {
 // Close leaves the console.
 func (p *Split) Close() { p.serial.stop() }
 
-// Grabs says that keys are the guest's.
+// Grabs reports that keys are the guest's.
 func (p *Split) Grabs() bool { return true }
 
 // Typed gives a key to the guest, unless it is the page's own.
@@ -149,7 +149,7 @@ func (p *Split) Key(key string) (tea.Cmd, bool, string) {
 // Hints returns the page's keys.
 func (p *Split) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
-// Title says whose console it is.
+// Title returns whose console it is.
 func (p *Split) Title() string { return "console of " + p.key.String() }
 
 // Refresh reads the machine's events anew.
@@ -240,7 +240,7 @@ func (p *Split) head(link link) (string, theme.Role) {
 	return "Lost " + now.Sub(link.since).Round(time.Second).String() + " ago, connecting again; esc leaves", theme.Bad
 }
 
-// ruled is a title with a line after it to the end.
+// ruled returns a title with a line after it to the end.
 func ruled(t *theme.Theme, title string, width int) string {
 	text := t.Horizontal + " " + title + " "
 	return widget.Fill(text+strings.Repeat(t.Horizontal, max(0, width-len([]rune(text)))), width, 1)

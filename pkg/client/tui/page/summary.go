@@ -17,11 +17,11 @@ type Summary struct {
 	Versions []string
 	// Machines counts those that are shown by what their state means: Good, Busy, Warn, Bad and Dim.
 	Machines map[theme.Role]int
-	// CPU is what the guests use of CPUs, cores; Memory of MemoryOf, bytes. What the nodes have is 0 where that is
-	// unknown.
+	// CPU is what the guests use of the nodes' CPUs, cores; Memory what they use of MemoryOf, bytes. CPUs and MemoryOf
+	// are 0 where they are not known.
 	CPU, CPUs        float64
 	Memory, MemoryOf float64
-	// Unanswered is how many guests that is without, Unreachable of how many nodes it has none.
+	// Unanswered counts the guests that are missing in CPU and Memory, Unreachable the nodes whose guests are.
 	Unanswered, Unreachable int
 	// known is whether the machines have been read, measured whether what they use has.
 	known, measured bool
@@ -105,7 +105,7 @@ func (s *Summary) versions() [][]Part {
 	return [][]Part{{{"Kubernetes " + widget.Harmless(strings.Join(s.Versions, ", ")), theme.Dim}}}
 }
 
-// without says what the sums leave out: guests that did not answer, and nodes.
+// without returns what the sums leave out: guests that did not answer, and nodes.
 func (s *Summary) without() string {
 	var out []string
 	for _, part := range []struct {

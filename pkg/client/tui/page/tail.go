@@ -87,7 +87,7 @@ func (t *tail) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// last are the last lines that say something, at most n.
+// last returns the last lines that say something, at most n.
 func (t *tail) last(n int) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -70,7 +70,7 @@ func NewTake(w *World, m *store.Machine) *Request {
 	return p.Request
 }
 
-// takeRefusal says why no snapshot of a machine can be taken.
+// takeRefusal returns why no snapshot of a machine can be taken, empty when one can.
 func takeRefusal(w *World, m *store.Machine) string {
 	switch {
 	case w.ReadOnly:
@@ -83,7 +83,7 @@ func takeRefusal(w *World, m *store.Machine) string {
 	return w.Actions.ForbiddenTo(m.Namespace, "create", store.Snapshots)
 }
 
-// row is the machine as it is now; nil when it is gone.
+// row returns the machine as it is now; nil when it is gone.
 func (p *take) row() *store.Machine { return p.world.Machines.Get(p.machine.Key()) }
 
 // reads reads the VM, and again when it has changed.
@@ -107,7 +107,7 @@ func (p *take) heard(msg tea.Msg) {
 	}
 }
 
-// volumes are those of the VM that a snapshot has, and those that it cannot have.
+// volumes returns the volumes of the VM that a snapshot has, and those that it cannot have.
 func (p *take) volumes() (in []string, out []snapshot.Volume) {
 	if p.vm == nil {
 		return nil, nil
@@ -151,7 +151,7 @@ func (p *take) refusal() string {
 	return ""
 }
 
-// misnamed says what is wrong with a name; "" that nothing is.
+// misnamed returns what is wrong with a name; "" when nothing is.
 func misnamed(name string) string {
 	if name == "" {
 		return "name: give one"
@@ -195,7 +195,7 @@ func (p *take) says() []widget.Line {
 	return append(lines, widget.Line{Text: capital(p.meanwhile()) + ".", Role: theme.Text})
 }
 
-// noClaims says of so many volumes why no snapshot has them, and what becomes of them.
+// noClaims returns why no snapshot has n volumes that are no claims, and what becomes of them.
 func noClaims(n int) string {
 	if n == 1 {
 		return "it is no claim, and is made anew of the spec"
@@ -203,7 +203,8 @@ func noClaims(n int) string {
 	return "they are no claims, and are made anew of the spec"
 }
 
-// excluded are the volumes that a snapshot does not have: those with data, and those that are made anew of the spec.
+// excluded returns the volumes that a snapshot does not have: those with data, and those that are made anew of the
+// spec.
 func excluded(s *store.Snapshot) (data, anew []string) {
 	partial := ""
 	for _, i := range s.Indications {
@@ -221,7 +222,7 @@ func excluded(s *store.Snapshot) (data, anew []string) {
 	return data, anew
 }
 
-// meanwhile is what becomes of the guest while the volumes are snapshotted.
+// meanwhile returns what becomes of the guest while the volumes are snapshotted.
 func (p *take) meanwhile() string {
 	m := p.row()
 	switch {

@@ -117,9 +117,9 @@ func (p *Text) State() store.State {
 	return connection(p.world)
 }
 
-// connection is the state of a page whose own rows are not of the cluster: they can be believed, but nothing new comes
-// and nothing can be done while there is none. What the user may not read, or the server does not have, is no matter of
-// the connection.
+// connection returns the state of a page whose own rows are not of the cluster: they can be believed, but nothing new
+// comes and nothing can be done without a connection. Errors that the user may not read something, or that the server
+// does not have it, say nothing about the connection.
 func connection(w *World) store.State {
 	state := w.Machines.State()
 	if apierrors.IsForbidden(state.Err) || apierrors.IsNotFound(state.Err) {

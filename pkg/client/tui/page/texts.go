@@ -74,7 +74,7 @@ func causes(title string, all []why.Cause, roles map[why.State]theme.Role, progr
 // NewYAML returns the page of a machine's object.
 func NewYAML(w *World, m *store.Machine) *Text { return newYAML(w, resourceOf(m), m.Key()) }
 
-// resourceOf is the API's plural of what a machine is.
+// resourceOf returns the API's plural of what a machine is.
 func resourceOf(m *store.Machine) string {
 	if m.Instance {
 		return "virtualmachineinstances"

@@ -15,7 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// eventsOf are the events of a machine, its instance, its migrations and its pods, the newest first.
+// eventsOf returns the events of a machine, its instance, its migrations and its pods, the newest first.
 func eventsOf(w *World, key store.Key) []*store.Event {
 	moves := map[string]string{}
 	for _, m := range w.Migrations.Rows() {
@@ -110,7 +110,7 @@ func span(t *theme.Theme, e *store.Event, start, now time.Time, width int) strin
 		t.Paint(eventMark(e), t.Mark) + t.Paint(theme.Border, strings.Repeat(t.Dot, width-1-last))
 }
 
-// began is when an event happened first.
+// began returns when an event happened first.
 func began(e *store.Event) time.Time {
 	if e.First.IsZero() {
 		return e.Last
@@ -125,7 +125,7 @@ func eventMark(e *store.Event) theme.Role {
 	return theme.Good
 }
 
-// short is what an event is of, in a word.
+// short returns the kind of an event's object, in a word.
 func short(kind string) string {
 	switch kind {
 	case "VirtualMachine":

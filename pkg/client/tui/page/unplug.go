@@ -110,7 +110,7 @@ func attachmentColumns(w *World) []widget.Column[attachment] {
 	}
 }
 
-// attachedSize is a volume's size; empty where that is not known.
+// attachedSize returns a volume's size; empty where that is not known.
 func attachedSize(a attachment) string {
 	switch {
 	case a.Status == nil:
@@ -125,7 +125,7 @@ func attachedSize(a attachment) string {
 	return ""
 }
 
-// believed is the state of what was read.
+// believed returns the state of what was read.
 func (p *unplugging) believed() store.State {
 	switch {
 	case p.objects.err != nil:

@@ -42,7 +42,7 @@ func NewUsage() *Usage { return &Usage{guests: map[store.Key]*Series{}} }
 // Missing reports whether the newest is not known.
 func (s *Series) Missing() bool { return math.IsNaN(s.CPU[len(s.CPU)-1]) }
 
-// says is what a text says of the newest, or that it is not known.
+// says returns text, or "-" when the newest value is not known.
 func (s *Series) says(text string) string {
 	if s.Missing() {
 		return "-"
@@ -116,7 +116,7 @@ func (u *Usage) Take(list stats.List, at time.Time) {
 
 func keyOf(g *stats.Guest) store.Key { return store.Key{Namespace: g.Namespace, Name: g.Name} }
 
-// absent are the guests as they were read last that run, as far as is known, and are not in a reading.
+// absent returns the guests of the last reading that run, as far as is known, and are not in this one.
 func (u *Usage) absent(list stats.List) []stats.Guest {
 	gone := map[store.Key]bool{}
 	for i := range list.Items {
@@ -136,8 +136,8 @@ func (u *Usage) absent(list stats.List) []stats.Guest {
 	return out
 }
 
-// used is the guest's memory in use: what it says, else what the node has given it so far. QEMU's own comes on top of
-// that.
+// used returns the guest's memory in use: what the guest says, else what the node has given it so far. QEMU's own comes
+// on top of that.
 func used(row top.Row) uint64 {
 	if row.MemoryUsed > 0 {
 		return row.MemoryUsed
@@ -145,7 +145,7 @@ func used(row top.Row) uint64 {
 	return min(row.Memory, row.MemoryResident)
 }
 
-// highest is the greatest of some values, of those that are known.
+// highest returns the greatest of the values that are known.
 func highest(values []float64) float64 {
 	out := 0.0
 	for _, v := range values {

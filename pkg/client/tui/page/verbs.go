@@ -51,7 +51,7 @@ func alive(m *store.Machine) string {
 	return ""
 }
 
-// What leads into a guest, as the user's rights have it.
+// toConsole returns the subresource of a guest's console, which the user must be allowed to get.
 func toConsole(*store.Machine) string { return client.VMIs + "/console" }
 func toScreen(*store.Machine) string  { return client.VMIs + "/vnc" }
 func toPort(m *store.Machine) string  { return resourceOf(m) + "/portforward" }
@@ -103,7 +103,7 @@ func run(args ...string) func(subject) tea.Cmd {
 	return func(s subject) tea.Cmd { return Send(Run{Args: s.args(args...)}) }
 }
 
-// until is run of what goes on until the user ends it, and does not say how.
+// until returns what run returns, for a command that goes on until the user ends it, and does not say how.
 func until(args ...string) func(subject) tea.Cmd {
 	return func(s subject) tea.Cmd {
 		return Send(Run{Args: s.args(args...), Leave: "Ctrl-C goes back to the dashboard."})
@@ -132,7 +132,7 @@ func MachineKey(key string) string {
 	return ""
 }
 
-// named is how messages call a machine.
+// named returns how messages call a machine.
 func named(m *store.Machine) string {
 	if m.Instance {
 		return "VMI " + m.Key().String()
@@ -140,7 +140,8 @@ func named(m *store.Machine) string {
 	return "VM " + m.Key().String()
 }
 
-// pausing is what the pause key does now: all that is paused goes on, unless there is something to pause.
+// pausing returns the verb of the pause key: unpause when something is paused and there is nothing to pause, else
+// pause.
 func (s subject) pausing() lifecycle.Verb {
 	verb := lifecycle.Pause
 	for _, m := range s.machines {
@@ -154,7 +155,7 @@ func (s subject) pausing() lifecycle.Verb {
 	return verb
 }
 
-// args is a command line for the first machine, without the program's name.
+// args returns a command line for the first machine, without the program's name.
 func (s subject) args(command ...string) []string {
 	m := s.machines[0]
 	name := m.Name
@@ -164,7 +165,7 @@ func (s subject) args(command ...string) []string {
 	return append(append(append([]string{}, command...), name, "--namespace", m.Namespace), s.world.Flags...)
 }
 
-// line is a command line as the user would type it.
+// line returns a command line as the user would type it.
 func (s subject) line(verb lifecycle.Verb, machines []*store.Machine) string {
 	words := []string{s.world.Program, string(verb)}
 	for _, m := range machines {
@@ -177,7 +178,7 @@ func (s subject) line(verb lifecycle.Verb, machines []*store.Machine) string {
 	return s.world.Line(append(words, "--namespace", machines[0].Namespace)...)
 }
 
-// allowed says why a verb does nothing to any of the machines.
+// allowed returns why a verb does nothing to any of the machines, empty when it does.
 func (s subject) allowed(verb lifecycle.Verb) string {
 	if s.world.ReadOnly {
 		return ReadOnly
@@ -198,7 +199,7 @@ func (s subject) refusal(verb lifecycle.Verb, m *store.Machine) string {
 	return Applies(verb, m)
 }
 
-// Applies says why a verb does nothing to a machine, as far as its row shows.
+// Applies returns why a verb does nothing to a machine, as far as its row shows; empty when it applies.
 func Applies(verb lifecycle.Verb, m *store.Machine) string {
 	running := m.Phase == "Running"
 	switch {

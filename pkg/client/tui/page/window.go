@@ -21,8 +21,8 @@ type window struct {
 	from           int      // where the search began
 }
 
-// view is the part of lines that is on a screen so wide and high, with the matches of the search marked, and a bar at
-// the right where there are more lines.
+// view returns the part of lines that is on a screen of width and height, with the matches of the search marked, and a
+// bar at the right where there are more lines.
 func (w *window) view(t *theme.Theme, lines []string, width, height int) string {
 	w.lines, w.height = lines, max(1, height)
 	w.by(0)
@@ -119,7 +119,7 @@ func highlight(t *theme.Theme, line, text string, current bool) string {
 	return b.String()
 }
 
-// scrolling are the keys that scroll.
+// scrolling returns the keys that scroll.
 func scrolling[M any](of func(M) *window) keymap.Map[M] {
 	bind := func(help string, by func(*window) int, keys ...string) keymap.Binding[M] {
 		return keymap.Binding[M]{

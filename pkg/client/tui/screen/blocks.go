@@ -70,7 +70,7 @@ func (b *blocks) colour(out *bytes.Buffer, layer string, c rgb) {
 	out.WriteString(";5;" + strconv.Itoa(index256(c)) + "m")
 }
 
-// index256 is the nearest of xterm's 256 colours: its cube of 6×6×6 or its 24 greys.
+// index256 returns the nearest of xterm's 256 colours: its cube of 6×6×6 or its 24 greys.
 func index256(c rgb) int {
 	level := func(v byte) int {
 		switch {

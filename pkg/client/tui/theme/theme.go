@@ -153,7 +153,7 @@ func New(o Options) *Theme {
 
 func colour(s string) color.Color { return lipgloss.Color(s) }
 
-// Style is a role's style.
+// Style returns a role's style.
 func (t *Theme) Style(r Role) lipgloss.Style { return t.styles[r] }
 
 // State returns the glyph of a state that is good, busy, worth a warning, bad or off; of other roles there is none.

@@ -38,7 +38,7 @@ func Graph(t *theme.Theme, values []float64, full float64, width, height int) []
 	return lines
 }
 
-// gapAt is a gap in a line with so many steps under it.
+// gapAt returns the gap in a line with so many steps under it.
 func gapAt(t *theme.Theme, below int) string {
 	if below > 0 {
 		return " "

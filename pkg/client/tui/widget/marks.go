@@ -2,7 +2,7 @@ package widget
 
 import "github.com/virtkit/virtkit/pkg/client/store"
 
-// Marked are the marked rows that are shown; without any, the row under the cursor.
+// Marked returns the marked rows that are shown; without any, the row under the cursor.
 func (t *Table[R]) Marked() []R {
 	var out []R
 	if len(t.marks) > 0 {
@@ -18,7 +18,7 @@ func (t *Table[R]) Marked() []R {
 	return out
 }
 
-// Marks is the number of rows that are marked, and how many of those the filter hides.
+// Marks returns the number of rows that are marked, and how many of those the filter hides.
 func (t *Table[R]) Marks() (marked, hidden int) {
 	if len(t.marks) == 0 {
 		return 0, 0

@@ -101,7 +101,7 @@ func (t *Table[R]) Sort(column int) {
 	t.arrange()
 }
 
-// Sorted says by which column, and whether the other way round.
+// Sorted returns the column by which the table is sorted, and whether its order is reversed.
 func (t *Table[R]) Sorted() (column int, reversed bool) { return t.sort, t.reversed }
 
 // Len returns how many rows are shown, of how many.
@@ -115,7 +115,7 @@ func (t *Table[R]) Current() (row R, ok bool) {
 	return t.rows[t.cursor], true
 }
 
-// Fields are a row's cells, whole: the columns' titles and what each has.
+// Fields returns a row's cells, whole: the columns' titles and what each has.
 func (t *Table[R]) Fields(r R) (titles, texts []string) {
 	now := t.Now()
 	for _, c := range t.Columns {
@@ -241,7 +241,7 @@ func (t *Table[R]) plant() {
 	}
 }
 
-// root is the row that a row stays below, or the row itself.
+// root returns the row that a row stays below, or the row itself.
 func (t *Table[R]) root(r R) (root R, below bool) {
 	if t.Parent != nil {
 		if key, ok := t.Parent(r); ok {
@@ -253,7 +253,7 @@ func (t *Table[R]) root(r R) (root R, below bool) {
 	return r, false
 }
 
-// matches is what the filter leaves: the rows that match it, with those above and below them.
+// matches returns whether the filter leaves a row: it leaves the rows that match it, with those above and below them.
 func (t *Table[R]) matches() func(R) bool {
 	if t.filter.Empty() {
 		return func(R) bool { return true }
@@ -290,7 +290,7 @@ func (t *Table[R]) labels(r R) map[string]string {
 	return t.Labels(r)
 }
 
-// text is what filters see of a row, a line for each column.
+// text returns what filters see of a row, a line for each column.
 func (t *Table[R]) text(r R, now time.Time) string {
 	var cells []string
 	for _, c := range t.Columns {

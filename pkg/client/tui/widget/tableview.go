@@ -92,7 +92,7 @@ func (t *Table[R]) grow(width int, cells [][]Cell) {
 	}
 }
 
-// total is the width of the columns that are drawn.
+// total returns the width of the columns that are drawn.
 func (t *Table[R]) total() int {
 	total := markWidth - gap
 	for _, c := range t.shown {

@@ -45,7 +45,7 @@ func Pad(t *theme.Theme, text string, width int) string {
 	return pad(text, max(0, width), false, t.Ellipsis)
 }
 
-// hyphen stands for one while text is wrapped: a flag or a name that is broken at one is no more what it was.
+// hyphen stands for "-" while text is wrapped, so that no flag or name is broken at one.
 const hyphen = "\uE000"
 
 // Wrap breaks text into lines so wide, at blanks. Those after the first begin at column hang; with 0, two cells right
@@ -86,7 +86,7 @@ func Fill(text string, width, height int) string {
 	return strings.Join(out, "\n")
 }
 
-// Sparkline is a Graph of one line.
+// Sparkline draws a Graph of one line.
 func Sparkline(t *theme.Theme, values []float64, full float64, width int) string {
 	return Graph(t, values, full, width, 1)[0]
 }
@@ -97,7 +97,7 @@ func Bar(t *theme.Theme, share float64, width int) string {
 	return strings.Repeat(t.Full, full) + strings.Repeat(t.Empty, width-full)
 }
 
-// Bytes is an amount of bytes in three digits or so, with the binary unit's letter.
+// Bytes formats an amount of bytes in three digits or so, with the binary unit's letter.
 func Bytes(v float64) string {
 	units := []string{"", "K", "M", "G", "T", "P"}
 	i := 0

@@ -90,7 +90,7 @@ func (s *Server) write(verb string, object client.Object) error {
 	return s.Answer(len(s.Writes)-1, write)
 }
 
-// Refuse has the server answer a write, by its number from 0 on, with an error. A negative number is none.
+// Refuse makes the server answer one write, by its number from 0 on, with an error; with a negative number, none.
 func (s *Server) Refuse(refuse int, err error) {
 	s.Answer = func(n int, _ string) error {
 		if n == refuse {

@@ -1,8 +1,8 @@
-// Package endpoint answers Prometheus: GET /metrics over TLS, for who shows a token and may `get` the path /metrics.
+// Package endpoint answers Prometheus: GET /metrics over TLS, for clients whose token may `get` the path /metrics.
 //
-// A component has one Endpoint. What it counts as things happen is in Registry; what there is one of for each machine
-// it writes when it is asked, in Sources. Clients of the API server and work queues are counted by their libraries, and
-// renamed here to what KubeVirt calls them.
+// A component has one Endpoint. Its Registry has the metrics that are counted as things happen; its Sources write, at
+// each scrape, the series of which each VMI or VM has one. Libraries count the requests to the API server and the work
+// queues; endpoint renames those metrics to KubeVirt's names.
 package endpoint
 
 import (
@@ -69,7 +69,7 @@ func New() *Endpoint {
 	return e
 }
 
-// Add has a source written until it is removed; the component may do so at any time.
+// Add adds a source, which is written at each scrape until it is removed; the component may do so at any time.
 func (e *Endpoint) Add(s Source) (remove func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,7 +82,7 @@ func (e *Endpoint) Add(s Source) (remove func()) {
 	}
 }
 
-// Flag is a gauge without labels that says whether something is so, asked at each scrape.
+// Flag adds a gauge without labels that shows whether something is so, asked at each scrape.
 func (e *Endpoint) Flag(f *metrics.Family, is func() bool) {
 	e.Add(func(_ context.Context, w *metrics.Writer) {
 		value := 0.0
@@ -133,7 +133,7 @@ var zips = sync.Pool{New: func() any {
 	return zip
 }}
 
-// timeOf is how long an answer may take to make. Prometheus says how long it waits.
+// timeOf returns how long making an answer may take, from the timeout that Prometheus sends along.
 func timeOf(h http.Header) time.Duration {
 	seconds, err := strconv.ParseFloat(h.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64)
 	if err != nil || !(seconds > 0 && seconds < mostTime.Seconds()) {
@@ -164,8 +164,8 @@ func (e *Endpoint) Write(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// renamed are the families that libraries count which KubeVirt has under another name. Which of the two registries a
-// library counts in depends on which of its users was initialized first.
+// renamed returns those metric families of libraries that KubeVirt has under another name. Which of the two registries
+// a library counts in depends on which of its users was initialized first.
 func renamed() []*dto.MetricFamily {
 	var out []*dto.MetricFamily
 	seen := map[string]bool{}

@@ -22,7 +22,7 @@ var parts = []struct {
 	{metrics.Everyone, "Every component"},
 }
 
-// document is docs/metrics.md.
+// document returns the text of docs/metrics.md.
 func document() (string, error) {
 	var b strings.Builder
 	err := write(&b)

@@ -40,8 +40,8 @@ func New(t *testing.T) *API {
 	return a
 }
 
-// Put says what a path answers: an error of the API server's, an http.HandlerFunc, or an object as JSON. A list answers
-// as an empty one until it is put.
+// Put sets the answer of a path: an error of the API server's, an http.HandlerFunc, or an object as JSON. A list
+// answers as an empty one until it is put.
 func (a *API) Put(at string, answer any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +61,7 @@ func (a *API) Asked(suffix string) []*http.Request {
 	return out
 }
 
-// Client is one of its clients.
+// Client returns a new client of the API.
 func (a *API) Client() *client.Client {
 	a.t.Helper()
 	c, err := client.New(&rest.Config{Host: a.server.URL, QPS: -1})

@@ -102,7 +102,7 @@ func flagTable(flags *pflag.FlagSet) string {
 	return b.String()
 }
 
-// byDefault is a flag's default where it says something.
+// byDefault returns a flag's default where it says something.
 func byDefault(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "[]", "false":

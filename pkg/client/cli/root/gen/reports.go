@@ -176,7 +176,7 @@ func (s *source) constructor(made *ast.CompositeLit) {
 	}
 }
 
-// kind is the Kind of a type: what its constructor says, or the constant that it names.
+// kind returns the Kind of a type: what its constructor says, or the constant that it names.
 func (s *source) kind(name string) string {
 	return cmp.Or(s.strings[s.kinds[name]], s.kinds[name])
 }
@@ -199,7 +199,7 @@ func literal(e ast.Expr) (string, bool) {
 	return text, err == nil
 }
 
-// fieldsOf are the keys of a struct's JSON and of what it holds. seen are the types that have been described, and
+// fieldsOf returns the keys of a struct's JSON and of what it holds. seen has the types that have been described, and
 // where: once in a report is enough.
 func (s *source) fieldsOf(structure *ast.StructType, prefix string, seen map[string]string) ([]field, error) {
 	var out []field
@@ -298,7 +298,7 @@ func jsonTag(f *ast.Field) (key string, optional, inline bool) {
 		slices.Contains(parts, "inline")
 }
 
-// jsonType is how a type's JSON is, the name of the type of its elements, and what stands for an element in a path.
+// jsonType returns the JSON type of e, the name of the type of its elements, and what stands for an element in a path.
 func (s *source) jsonType(e ast.Expr) (shown, element, suffix string) {
 	switch t := e.(type) {
 	case *ast.StarExpr:

@@ -101,7 +101,7 @@ func schemas(all []report) (map[string][]byte, error) {
 	return files, nil
 }
 
-// document is the file of one report's schema. kinds are all reports, which it may hold.
+// document returns the file of one report's schema. kinds has all reports, which it may hold.
 func (r report) document(kinds map[string]report) (*schema, error) {
 	root, err := r.schema(kinds, "#")
 	if err != nil {
@@ -125,10 +125,10 @@ func (r report) document(kinds map[string]report) (*schema, error) {
 	return root, nil
 }
 
-// definition is where a file has the schema of a report that its own holds.
+// definition returns where a file has the schema of a report that its own holds.
 func definition(kind string) string { return "#/$defs/" + kind }
 
-// holds are the reports that a report's fields are.
+// holds returns the kinds of reports among a report's fields.
 func (r report) holds(kinds map[string]report) []string {
 	var out []string
 	for _, f := range r.fields {
@@ -140,7 +140,7 @@ func (r report) holds(kinds map[string]report) []string {
 	return out
 }
 
-// schema is that of one report, which is at a place in its file, a JSON pointer.
+// schema returns the schema of one report, which is at a place in its file, a JSON pointer.
 func (r report) schema(kinds map[string]report, place string) (*schema, error) {
 	root := &schema{Title: r.kind, Description: r.text, Type: "object"}
 	root.add("apiVersion", false, &schema{Type: "string", Const: action.ReportVersion})
@@ -179,8 +179,8 @@ func (s *schema) add(key string, optional bool, value *schema) {
 	}
 }
 
-// typed is the schema of a kind as the page has it, that of its elements, what stands for an element in a path, and
-// where it is below the first.
+// typed returns the schema of a kind as the page has it, that of its elements, what stands for an element in a path,
+// and where the element is below the schema.
 func typed(kind string, kinds map[string]report) (value, element *schema, suffix, pointer string) {
 	if rest, ok := strings.CutPrefix(kind, "[]"); ok {
 		inner, element, suffix, pointer := typed(rest, kinds)

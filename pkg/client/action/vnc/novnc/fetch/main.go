@@ -58,7 +58,7 @@ func run() error {
 	return os.Rename(target+".new", target)
 }
 
-// pack has npm download the package.
+// pack downloads the package with npm.
 func pack() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "novnc-*")
 	if err != nil {
