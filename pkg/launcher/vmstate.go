@@ -52,7 +52,9 @@ func (k *stateSync) of(vmi *v1.VirtualMachineInstance) keptState {
 	kept := keptState{efi: vmstate.EFI(&vmi.Spec)}
 	if vmstate.TPM(&vmi.Spec) {
 		uuid := domain.UUID(vmi)
-		kept.tpm = &tpmstate.Store{Claim: vmstate.TPMDir(k.claim, uuid), Local: k.local(uuid), Owner: k.owner}
+		kept.tpm = &tpmstate.Store{
+			Claim: vmstate.TPMDir(k.claim, uuid), Former: vmstate.TPMDirs(k.claim), Local: k.local(uuid), Owner: k.owner,
+		}
 	}
 	return kept
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/virtkit/virtkit/pkg/vm/pools"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +32,8 @@ type Set struct {
 	Desired, Current, Ready int32
 	// Paused says that it is asked to make and remove nothing.
 	Paused bool
+	// KeepsExcess is the strategy by which a pool deletes no machine when there are too many (pools.KeepsExcess).
+	KeepsExcess string
 	// Failure is what the controller says why it could not make or remove one; empty when it could.
 	Failure    string
 	Conditions []Condition
@@ -94,6 +97,7 @@ func OfPool(o *poolv1beta1.VirtualMachinePool) *Set {
 		s.say("Unavailable", "at most "+m.String()+" during an update")
 	}
 	s.say("Update", updating(o.Spec.UpdateStrategy))
+	s.KeepsExcess = pools.KeepsExcess(o.Spec.ScaleInStrategy)
 	s.say("Scale in", scalingIn(o.Spec.ScaleInStrategy))
 	if h := o.Spec.Autohealing; h != nil {
 		text := "on"

@@ -166,8 +166,7 @@ func free(view View, n int) []int {
 
 // proactive reports whether a pool deletes VMs that are too many.
 func proactive(p *v1beta1.VirtualMachinePool) bool {
-	strategy := p.Spec.ScaleInStrategy
-	return strategy == nil || strategy.Unmanaged == nil && strategy.Opportunistic == nil
+	return pools.KeepsExcess(p.Spec.ScaleInStrategy) == ""
 }
 
 // Preserves reports whether the disks of a VM outlive it when it is deleted because it is one too many. Of Online, the

@@ -37,17 +37,24 @@ const (
 type Store struct {
 	// Claim is the directory on the claim, Local swtpm's. Both are made when they are missing.
 	Claim, Local string
+	// Former is the pattern of directories on the claim with the state of the same TPM from when its guest had another
+	// firmware UUID, as the VM has that a clone was made of; Claim may match, too. Empty means none.
+	Former string
 	// Owner is this launcher's name, unlike any other's.
 	Owner string
 }
 
-// Restore makes this launcher the owner and gives swtpm the last state, if there is one.
+// Restore makes this launcher the owner and gives swtpm the last state, if there is one. Where Claim has none yet, it is
+// the newest of Former; that stays where it is.
 func (s Store) Restore(ctx context.Context) error {
 	if err := s.makeDirs(); err != nil {
 		return err
 	}
 	return s.locked(ctx, func(owner *os.File) error {
 		state, err := read(filepath.Join(s.Claim, File))
+		if errors.Is(err, fs.ErrNotExist) {
+			state, err = s.former()
+		}
 		if err == nil {
 			err = write(s.Local, state)
 		}
@@ -56,6 +63,31 @@ func (s Store) Restore(ctx context.Context) error {
 		}
 		return s.own(owner)
 	})
+}
+
+// former reads the newest state of Former. Without one the error is fs.ErrNotExist.
+func (s Store) former() ([]byte, error) {
+	if s.Former == "" {
+		return nil, fs.ErrNotExist
+	}
+	found, err := filepath.Glob(filepath.Join(s.Former, File))
+	if err != nil {
+		return nil, fmt.Errorf("look for the TPM's state of another firmware UUID: %w", err)
+	}
+	newest, at := "", time.Time{}
+	for _, name := range found {
+		info, err := os.Lstat(name)
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().IsRegular() && (newest == "" || info.ModTime().After(at)) {
+			newest, at = name, info.ModTime()
+		}
+	}
+	if newest == "" {
+		return nil, fs.ErrNotExist
+	}
+	return read(newest)
 }
 
 // Expect prepares for a TPM that comes with its guest.

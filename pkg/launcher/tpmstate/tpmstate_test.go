@@ -45,6 +45,48 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// A clone has another firmware UUID, and the state of the VM that it was cloned from: the newest, once.
+func TestClone(t *testing.T) {
+	claim, ctx := t.TempDir(), t.Context()
+	of := func(uuid string) Store {
+		s := store(t, filepath.Join(claim, "swtpm", uuid, "tpm2"), uuid)
+		s.Former = filepath.Join(claim, "swtpm", "*", "tpm2")
+		return s
+	}
+	source := of("a")
+	must(t, source.Restore(ctx))
+	expect(t, source.Local, "")
+	swtpm(t, source, "sealed")
+	must(t, source.Save(ctx))
+
+	clone := of("b")
+	must(t, clone.Restore(ctx))
+	expect(t, clone.Local, "sealed")
+	swtpm(t, clone, "more")
+	must(t, clone.Save(ctx))
+	expect(t, clone.Claim, "more")
+	expect(t, source.Claim, "sealed")
+
+	if err := os.Chtimes(filepath.Join(source.Claim, File), time.Time{}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(claim, "swtpm", "link", "tpm2"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", filepath.Join(claim, "swtpm", "link", "tpm2", File)); err != nil {
+		t.Fatal(err)
+	}
+	again := of("c")
+	must(t, again.Restore(ctx))
+	expect(t, again.Local, "more")
+
+	swtpm(t, clone, "later")
+	must(t, clone.Save(ctx))
+	next := of("b")
+	must(t, next.Restore(ctx))
+	expect(t, next.Local, "later")
+}
+
 // The state goes from pod to pod, by restart and with a guest that moves, and only the last one's counts.
 func TestOwners(t *testing.T) {
 	claim, ctx := filepath.Join(t.TempDir(), "claim"), t.Context()

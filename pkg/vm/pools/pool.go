@@ -31,6 +31,20 @@ func Ordinal(pool, vm string) (int, bool) {
 	return ordinal, err == nil && ordinal >= 0 && strconv.Itoa(ordinal) == rest
 }
 
+// KeepsExcess returns the strategy, "opportunistic" or "unmanaged", by which a pool deletes no VM when there are too
+// many; it is empty of a pool that deletes them.
+func KeepsExcess(s *v1beta1.VirtualMachinePoolScaleInStrategy) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Opportunistic != nil:
+		return "opportunistic"
+	case s.Unmanaged != nil:
+		return "unmanaged"
+	}
+	return ""
+}
+
 // Replicas returns how many VMs the pool asks for.
 func Replicas(pool *v1beta1.VirtualMachinePool) int {
 	if pool.Spec.Replicas == nil {

@@ -56,3 +56,7 @@ const maxName = 240
 
 // TPMDir returns the directory of the TPM's state, below the claim's directory. libvirt has the same below its own.
 func TPMDir(dir, firmwareUUID string) string { return path.Join(dir, "swtpm", firmwareUUID, "tpm2") }
+
+// TPMDirs returns the pattern (path.Match) of TPMDir for all firmware UUIDs. The claim of a clone has the directory of
+// the VM that it was cloned from, whose UUID is another.
+func TPMDirs(dir string) string { return TPMDir(dir, "*") }

@@ -19,6 +19,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
+	"github.com/virtkit/virtkit/pkg/vm/pools"
+	"k8s.io/apimachinery/pkg/runtime"
+	"kubevirt.io/api/pool/v1beta1"
 )
 
 // Kind is one of the two.
@@ -154,12 +157,11 @@ func RowOf(set *unstructured.Unstructured) Row {
 // keepsExcess returns the strategy by which a pool keeps VMs that are too many; a replica set has none.
 func keepsExcess(set *unstructured.Unstructured) string {
 	strategies, _, _ := unstructured.NestedMap(set.Object, "spec", "scaleInStrategy") // what is no map is none
-	for _, name := range []string{"opportunistic", "unmanaged"} {
-		if _, given := strategies[name]; given {
-			return name
-		}
+	var strategy v1beta1.VirtualMachinePoolScaleInStrategy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(strategies, &strategy); err != nil {
+		return "" // the API server has admitted it: it is of a newer version
 	}
-	return ""
+	return pools.KeepsExcess(&strategy)
 }
 
 // Desired returns how many members a set asks for.

@@ -359,11 +359,14 @@ func (a *App) home(make func(*page.World) page.Page) tea.Cmd {
 
 func (a *App) say(n page.Notice) {
 	if n.Bad {
-		a.trouble = append(a.trouble, n.Text)
+		a.fail(n.Text)
 		return
 	}
 	a.notice = n.Text
 }
+
+// fail shows an error, which stays until it is read.
+func (a *App) fail(text string) { a.trouble, a.notice = append(a.trouble, text), "" }
 
 // logged adds a line to the command log.
 func (a *App) logged(line string) int {
@@ -387,7 +390,7 @@ func (a *App) ended(index int, err error) {
 	a.log[index].ended, a.log[index].err = true, err
 	switch line := a.log[index].brief; {
 	case err != nil:
-		a.trouble = append(a.trouble, line+": "+a.World.Say(err))
+		a.fail(line + ": " + a.World.Say(err))
 	case a.notice == "" || a.notice == line: // else another thing is said since
 		a.notice = a.theme().Done + " " + line
 	}

@@ -169,7 +169,7 @@ func (a *App) sought(m namespaceSought) tea.Cmd {
 func (a *App) change(s page.Scope) tea.Cmd {
 	w, err := a.Switch(s)
 	if err != nil {
-		a.trouble = append(a.trouble, a.World.Say(err))
+		a.fail(a.World.Say(err))
 		return nil
 	}
 	a.World, a.place, a.totals = w, "1", page.Summarize(w)

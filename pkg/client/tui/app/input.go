@@ -18,6 +18,7 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 		return tea.Batch(a.key(esc), a.key(esc))
 	}
 	key := m.String()
+	said := a.notice
 	a.notice = ""
 	if a.grabbed() && a.ask == nil && a.prompt == nil {
 		cmd, _ := a.top().(page.Grabbing).Typed(m)
@@ -35,7 +36,9 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 	case a.prompt != nil:
 		return a.prompt.key(a, m)
 	case len(a.trouble) > 0 && key == "esc":
-		a.trouble = a.trouble[1:]
+		if said == "" { // else the error was not shown
+			a.trouble = a.trouble[:len(a.trouble)-1]
+		}
 		return nil
 	}
 	if p, ok := a.top().(page.Typing); ok {

@@ -51,22 +51,28 @@ func (a *App) status(t *theme.Theme, footer int) []string {
 		return a.said(t, role, text, "", footer)
 	case a.prompt != nil:
 		return a.prompt.view(a, t)
+	case a.notice != "": // it is newer than what stands in trouble
+		return a.said(t, theme.Accent, a.notice, a.unread("  %d unread: esc", 0), footer)
 	case len(a.trouble) > 0:
-		key := "  esc: read"
-		if n := len(a.trouble) - 1; n > 0 {
-			key = fmt.Sprintf("  esc: read, %d more", n)
+		key := a.unread("  esc: read, %d more", 1)
+		if key == "" && !a.grabbed() {
+			key = "  esc: read"
 		}
-		if a.grabbed() {
-			key = ""
-		}
-		return a.said(t, theme.Bad, a.trouble[0], key, footer)
-	case a.notice != "":
-		return a.said(t, theme.Accent, a.notice, "", footer)
+		return a.said(t, theme.Bad, a.trouble[len(a.trouble)-1], key, footer)
 	}
 	if state := a.top().State(); state.Synced && state.Stale() && state.Err != nil {
 		return a.said(t, theme.Bad, a.World.Say(state.Err), "", footer)
 	}
 	return []string{a.running(t)}
+}
+
+// unread returns a key with the number of errors that were not yet read, beyond those that are shown; it is empty where
+// there are none, or where esc is the guest's.
+func (a *App) unread(format string, shown int) string {
+	if n := len(a.trouble) - shown; n > 0 && !a.grabbed() {
+		return fmt.Sprintf(format, n)
+	}
+	return ""
 }
 
 // said returns a text in as many lines as it takes, with a key at the end of the last.

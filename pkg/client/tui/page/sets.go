@@ -178,6 +178,8 @@ func shortOf(s *store.Set, states map[string]int) string {
 	switch {
 	case s.Current < s.Desired:
 		out = append(out, fmt.Sprintf("%d to be made", s.Desired-s.Current))
+	case s.Current > s.Desired && s.KeepsExcess != "":
+		out = append(out, fmt.Sprintf("%d too many, which %s scale-in keeps", s.Current-s.Desired, s.KeepsExcess))
 	case s.Current > s.Desired:
 		out = append(out, fmt.Sprintf("%d to go", s.Current-s.Desired))
 	}
@@ -297,7 +299,12 @@ func (g group) scale(n int32) tea.Cmd {
 		Do: func(ctx context.Context) error { return actions.Scale(ctx, s, n) },
 	}
 	ask := Ask{Question: fmt.Sprintf("Scale %s %s from %d to %d?", s.Short(), g.key(), s.Desired, n), Task: task}
-	if going := s.Current - n; going > 0 {
+	going := s.Current - n
+	switch {
+	case going > 0 && s.KeepsExcess != "":
+		ask.Question += fmt.Sprintf(" Its scaleInStrategy is %s: it deletes no VM; delete those that are too many with "+
+			"ctrl-d.", s.KeepsExcess)
+	case going > 0:
 		ask.Question += " " + capital(machines(going)) + " would go."
 		if going > manyTyped {
 			ask.Typed = fmt.Sprint(going)
