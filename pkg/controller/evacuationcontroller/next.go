@@ -95,7 +95,7 @@ func Next(view View) Step {
 		return Step{} // its end is an event
 	}
 	var step Step
-	switch failures, last := failed(newestFirst, view.VMI.Status.NodeName); {
+	switch failures, last := migrationcontroller.Failures(view.Counts.Own, away(view.VMI.Status.NodeName)); {
 	case view.Pods > 1:
 		step.RequeueAfter = waitAgain // what the last migration left is being tidied up
 	case failures > 0 && view.Now.Before(last.Add(migrationcontroller.Backoff(failures))):
@@ -117,26 +117,11 @@ func Next(view View) Step {
 	return step
 }
 
-// ours reports whether a migration was made to move a guest off a node.
-func ours(m *v1.VirtualMachineInstanceMigration, node string) bool {
-	return strings.HasPrefix(m.Name, namePrefix) && m.Annotations[v1.EvacuationMigrationAnnotation] == node
-}
-
-// failed counts the last migrations away from a node that failed in a row, and says when the last did.
-func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (count int, last time.Time) {
-	for _, m := range newestFirst {
-		if !ours(m, node) {
-			continue
-		}
-		if m.Status.Phase != v1.MigrationFailed {
-			break
-		}
-		if count++; count > 1 {
-			continue
-		}
-		last = migrationcontroller.Ended(m)
+// away returns a function that reports whether a migration was made to move a guest off a node.
+func away(node string) func(*v1.VirtualMachineInstanceMigration) bool {
+	return func(m *v1.VirtualMachineInstanceMigration) bool {
+		return strings.HasPrefix(m.Name, namePrefix) && m.Annotations[v1.EvacuationMigrationAnnotation] == node
 	}
-	return count, last
 }
 
 // next returns the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.

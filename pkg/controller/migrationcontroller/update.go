@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/waits"
 )
 
@@ -40,8 +42,29 @@ func UpdateName(parts ...string) string {
 	return "kubevirt-workload-update-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
 }
 
-// UpdateWait returns how much longer a guest is left alone after so many updates that failed, the last of them then. It
-// is zero or less when it may move.
+// Failures returns how many of the last migrations in a guest's list that counts accepts failed in a row, and when the
+// last of them did. One that succeeded ends the row, and so does one that is not over.
+func Failures(
+	list []*v1.VirtualMachineInstanceMigration, counts func(*v1.VirtualMachineInstanceMigration) bool,
+) (count int, last time.Time) {
+	newestFirst := slices.SortedFunc(slices.Values(list),
+		func(a, b *v1.VirtualMachineInstanceMigration) int { return migrations.ByAge(b, a) })
+	for _, m := range newestFirst {
+		if !counts(m) {
+			continue
+		}
+		if m.Status.Phase != v1.MigrationFailed {
+			break
+		}
+		if count++; count == 1 {
+			last = Ended(m)
+		}
+	}
+	return count, last
+}
+
+// UpdateWait returns how much longer a guest is left alone after so many updates in a row that failed, the last of them
+// then. It is zero or less when it may move.
 func UpdateWait(failures int, last, now time.Time) time.Duration {
 	if failures == 0 {
 		return 0

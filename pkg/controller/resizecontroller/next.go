@@ -182,22 +182,16 @@ func (s *Step) move(view View, why string) {
 // ago.
 func (s *Step) migrate(view View, message string) {
 	s.set(view, sizing.ReasonNoRoom, message)
-	failures, last, made := 0, time.Time{}, 0
+	made := 0
 	for _, m := range view.Migrations {
 		if !m.IsFinal() {
 			return // Its end is an event.
 		}
-		if !migrationcontroller.IsUpdate(m) {
-			continue
-		}
-		made++
-		if m.Status.Phase == v1.MigrationFailed {
-			failures++
-			if at := migrationcontroller.Ended(m); at.After(last) {
-				last = at
-			}
+		if migrationcontroller.IsUpdate(m) {
+			made++
 		}
 	}
+	failures, last := migrationcontroller.Failures(view.Migrations, migrationcontroller.IsUpdate)
 	if left := migrationcontroller.UpdateWait(failures, last, view.Now); left > 0 {
 		s.RequeueAfter = left
 		return
