@@ -132,12 +132,12 @@ func (v View) released() *v1.VirtualMachineInstanceStatus {
 // leaving reports whether the guest of the session moves to another node and its launcher has not let it go.
 func (s *Following) leaving() bool {
 	phase := s.Seen.Guest.GetMigration().GetPhase()
-	return s.Seen.LostAt.IsZero() && !isFinal(s.Seen.Guest) &&
+	return s.Seen.LostAt.IsZero() && !s.Seen.Guest.GetLifecycle().Final() &&
 		phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
 }
 
 // unsettled reports whether a guest may still run here during its migration or after it.
 func (s *Following) unsettled() bool {
-	return s.Seen.Guest.GetMigration() != nil && s.Seen.LostAt.IsZero() && !isFinal(s.Seen.Guest) &&
+	return s.Seen.Guest.GetMigration() != nil && s.Seen.LostAt.IsZero() && !s.Seen.Guest.GetLifecycle().Final() &&
 		(!s.leaving() || handing(s.Seen.Guest))
 }

@@ -52,7 +52,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return err
 	}
 	switch state := s.guest.snapshot(); {
-	case isFinal(state.Lifecycle):
+	case state.Lifecycle.Final():
 		return nil
 	case s.guest.shuttingDown() && !s.guest.exists():
 		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
