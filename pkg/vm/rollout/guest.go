@@ -106,7 +106,7 @@ func (g Guest) Verdicts(changes []Change, e Edit) []Verdict {
 		effect, note := EffectIn(c, e.Before, e.After, g.runs())
 		switch {
 		case d == nil:
-		case within(c.Path, "spec.instancetype") || within(c.Path, "spec.preference"):
+		case Within(c.Path, "spec.instancetype") || Within(c.Path, "spec.preference"):
 			effect, note = g.referred(*d, e, effect, note)
 		default:
 			effect, note = g.known(*d, c, effect, note)
@@ -194,7 +194,7 @@ func attachmentsOfInstance(vmi *v1.VirtualMachineInstance) Attachments {
 // refusal returns why the running guest does not have a field of the template, or "" when it does.
 func (g Guest) refusal(d decision, path string) string {
 	for refused, why := range d.refused {
-		if within(path, refused) || within(refused, path) {
+		if Within(path, refused) || Within(refused, path) {
 			return why
 		}
 	}
