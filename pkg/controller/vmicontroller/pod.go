@@ -22,6 +22,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/config"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/network"
@@ -95,7 +96,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			Name:  "net.ipv4.ip_unprivileged_port_start",
 			Value: "0",
 		}),
-		Hostname:                  Hostname(vmi),
+		Hostname:                  identity.Host(vmi),
 		Subdomain:                 vmi.Spec.Subdomain,
 		DNSPolicy:                 vmi.Spec.DNSPolicy,
 		DNSConfig:                 vmi.Spec.DNSConfig.DeepCopy(),
@@ -208,11 +209,6 @@ func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config) []
 // podGrace returns the termination grace period of a VMI's launcher, seconds.
 func podGrace(vmi *v1.VirtualMachineInstance) int64 {
 	return int64((life.Grace(vmi) + life.GraceSlack).Seconds())
-}
-
-// Hostname returns the host name of the guest and the pod: the VMI's, else its name up to the first dot.
-func Hostname(vmi *v1.VirtualMachineInstance) string {
-	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }
 
 func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {

@@ -12,7 +12,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 // defaultCIDR is KubeVirt's guest network behind masquerade.
@@ -97,7 +97,7 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			BridgeLink: bridge,
 			Tap:        tap,
 			MTU:        link.MTU,
-			Hostname:   hostname(vmi),
+			Hostname:   identity.Host(vmi),
 			Search:     search(vmi, pod.Search),
 			Queues:     queues(&vmi.Spec.Domain, spec),
 		}
@@ -261,10 +261,6 @@ func macAddress(spec, otherwise string) (string, error) {
 		return "", fmt.Errorf("macAddress %q is not an Ethernet address such as 02:12:34:56:78:9a", spec)
 	}
 	return mac.String(), nil
-}
-
-func hostname(vmi *v1.VirtualMachineInstance) string {
-	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }
 
 // search returns the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain
