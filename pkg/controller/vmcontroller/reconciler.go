@@ -98,11 +98,7 @@ func sameName(_ context.Context, obj client.Object) []reconcile.Request {
 
 // ownerName maps a launcher pod to the VM with the name of its VMI.
 func ownerName(_ context.Context, pod client.Object) []reconcile.Request {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}
+	return frame.RequestOf(pod.GetNamespace(), metav1.GetControllerOfNoCopy(pod))
 }
 
 func (r *Reconciler) usersOf(ctx context.Context, claim client.Object) []reconcile.Request {
