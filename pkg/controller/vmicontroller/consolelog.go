@@ -6,6 +6,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 )
 
 // consoleLog returns the container whose log is the guest's serial console, or none. It is a sidecar: an init container
@@ -14,7 +15,7 @@ import (
 // megabytes; `virtctl logs` shows the same without it. So it exists only when asked for.
 func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Container) []corev1.Container {
 	devices := &vmi.Spec.Domain.Devices
-	if attach := devices.AutoattachSerialConsole; attach != nil && !*attach {
+	if !peripherals.SerialConsole(devices) {
 		return nil
 	}
 	wanted := facts.Config.SerialConsoleLog

@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -35,10 +36,10 @@ const (
 // Overhead returns the memory in bytes that the pod needs beyond the guest's.
 func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	overhead := int64(overheadBase) + vcpus(vmi)*overheadVCPU + guestMemory(vmi)/pageTableRatio
-	if graphics := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; graphics == nil || *graphics {
+	if peripherals.Graphics(&vmi.Spec.Domain.Devices) {
 		overhead += overheadGraphics
 	}
-	if tpm := vmi.Spec.Domain.Devices.TPM; tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) {
+	if peripherals.TPM(&vmi.Spec.Domain.Devices) {
 		overhead += overheadTPM
 	}
 	if passthrough.VFIO(&vmi.Spec) {

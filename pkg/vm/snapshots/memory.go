@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
@@ -94,7 +95,7 @@ func neverMemory(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 		return "the guest has devices of its host, whose state is not in memory"
 	case len(devices.Filesystems) > 0:
 		return "the guest shares file systems with its host, whose state is not in memory"
-	case devices.AutoattachVSOCK != nil && *devices.AutoattachVSOCK:
+	case passthrough.VSOCK(&vmi.Spec):
 		return "the guest has a vsock, whose address changes with each start"
 	case vmi.Spec.Domain.LaunchSecurity != nil:
 		return "the guest's memory is encrypted"

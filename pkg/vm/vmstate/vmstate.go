@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 )
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 
 const (
 	// Prefix begins the claim's name, persistent-state-for-<vmi>-xxxxx, and is the label that has the VMI's name.
@@ -33,7 +34,7 @@ func Needed(spec *v1.VirtualMachineInstanceSpec) bool { return TPM(spec) || EFI(
 // TPM reports whether the TPM's state is kept.
 func TPM(spec *v1.VirtualMachineInstanceSpec) bool {
 	tpm := spec.Domain.Devices.TPM
-	return tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) && tpm.Persistent != nil && *tpm.Persistent
+	return peripherals.TPM(&spec.Domain.Devices) && tpm.Persistent != nil && *tpm.Persistent
 }
 
 // EFI reports whether the EFI variables are kept.
