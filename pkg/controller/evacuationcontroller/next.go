@@ -9,8 +9,6 @@
 package evacuationcontroller
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -132,15 +131,14 @@ func next(
 	if len(newestFirst) > 0 {
 		last = newestFirst[0].UID
 	}
-	sum := sha256.Sum256([]byte(string(instance.UID) + "/" + string(last) + "/" + instance.Status.NodeName))
+	name := namePrefix + names.Hash(string(instance.UID)+"/"+string(last)+"/"+instance.Status.NodeName, 10)
 	owner := metav1.OwnerReference{
 		APIVersion: v1.VirtualMachineInstanceGroupVersionKind.GroupVersion().String(),
 		Kind:       v1.VirtualMachineInstanceGroupVersionKind.Kind, Name: instance.Name, UID: instance.UID,
 	}
 	return &v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: instance.Namespace, Name: namePrefix +
-				strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10],
+			Namespace: instance.Namespace, Name: name,
 			Annotations:     map[string]string{v1.EvacuationMigrationAnnotation: instance.Status.NodeName},
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},

@@ -2,8 +2,6 @@ package migrationcontroller
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/waits"
@@ -38,8 +37,7 @@ func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
 // UpdateName returns the name of a migration that CreateUpdate makes, KubeVirt's prefix in front. The same parts give
 // the same name.
 func UpdateName(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
-	return "kubevirt-workload-update-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+	return "kubevirt-workload-update-" + names.Hash(strings.Join(parts, "\n"), 10)
 }
 
 // Failures returns how many of the last migrations in a guest's list that counts accepts failed in a row, and when the

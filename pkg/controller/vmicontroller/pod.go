@@ -8,8 +8,6 @@ package vmicontroller
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base32"
 	"maps"
 	"strconv"
 	"strings"
@@ -63,9 +61,8 @@ func PodName(vmi *v1.VirtualMachineInstance) string { return LauncherName(vmi.Na
 // LauncherName returns the name of a launcher pod of a VMI, for the object with a UID. A long name of the VMI is cut:
 // the kubelet makes one directory's name of namespace, name and UID of a pod.
 func LauncherName(vmi string, of types.UID) string {
-	sum := sha256.Sum256([]byte(of))
 	name := strings.TrimRight(vmi[:min(len(vmi), names.MaxLabel)], "-.")
-	return names.VirtLauncher + "-" + name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+	return names.VirtLauncher + "-" + name + "-" + names.Hash(string(of), 5)
 }
 
 // securityContext returns the security context of every pod of a VMI: they share volumes, so that they run as the same
