@@ -254,16 +254,17 @@ func onlySize(c Change) bool {
 
 // resized returns when a guest gets the size that its VMI is given.
 func (g Guest) resized(memory bool) (Effect, string) {
-	if sizing.InPlace(&g.Instance.Spec.Domain, memory) {
+	fixed := sizing.PodObstacle(&g.Instance.Spec.Domain, memory)
+	if fixed == "" {
 		if migrations.Refusal(g.Instance) != "" {
 			return Hotplug, "if the node has no room, at the next restart: the guest cannot migrate"
 		}
 		return Hotplug, "if the node has no room, after a migration"
 	}
 	if why := migrations.Refusal(g.Instance); why != "" {
-		return Restart, "CPUs of its own and huge pages are given when a pod starts, and: " + why
+		return Restart, fixed + ", and: " + why
 	}
-	return Migration, "CPUs of its own and huge pages are given when a pod starts"
+	return Migration, fixed
 }
 
 // referred returns when another instance type or preference takes effect: with the last of what it changes.
