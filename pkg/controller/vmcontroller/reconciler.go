@@ -29,6 +29,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
+	"github.com/virtkit/virtkit/pkg/vm/life"
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
 const reasonNotOwned = "VMINotOwned"
@@ -120,11 +121,7 @@ var imagePullChanged = predicate.Funcs{
 }
 
 func imageTrouble(obj client.Object) string {
-	switch reason := waitingReason(obj.(*corev1.Pod)); reason {
-	case waitingErrImagePull, waitingImagePullBackOff:
-		return reason
-	}
-	return ""
+	return life.ImageTrouble(waitingReason(obj.(*corev1.Pod)))
 }
 
 var claimPhaseChanged = predicate.Funcs{
