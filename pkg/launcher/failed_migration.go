@@ -10,6 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // reasonOf returns why a migration failed: the reason for which we ended it, else the daemon's.
@@ -159,7 +160,7 @@ func (g *guest) settle(cause error, left bool) whereabouts {
 	}
 	failure, why := lifecycle.FailMigration, hypervisor.FailureReason(cause)
 	if g.early != nil {
-		why = "the guest has ended"
+		why = migrations.GuestEnded
 	}
 	if g.state.Migration.GetMode() == postCopy && (left || g.early != nil) {
 		why = "it broke off while the guest ran on the other node and needed its memory from here (post-copy): " +
