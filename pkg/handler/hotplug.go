@@ -318,7 +318,7 @@ func (s *session) giveIncoming(ctx context.Context, process *podfs.Process, vmi 
 		if err := s.giveVolume(ctx, process, t); errors.Is(err, errStuck) {
 			return err // which names it
 		} else if err != nil {
-			return fmt.Errorf("volume %q: %w", name, err)
+			return fmt.Errorf("%s%w", hotplug.Naming(name), err)
 		}
 	}
 	return nil
