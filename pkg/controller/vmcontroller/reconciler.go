@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
@@ -32,7 +33,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
-const reasonNotOwned = "VMINotOwned"
+const reasonNotOwned = names.ReasonNotOwned
 
 // concurrency is the number of VMs that are worked on at once.
 const concurrency = 16

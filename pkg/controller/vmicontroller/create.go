@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/service/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -38,7 +39,7 @@ func (s *Step) plan(view View) {
 	}
 	if err := view.Facts.NetworkErr; err != nil {
 		s.CreatePod, s.CreateProvisioning = false, false
-		s.Failed = s.cannotCreate(view, "create pod", err)
+		s.Failed = s.cannotCreate(view, ReasonFailedCreate, names.MessageCreatePod, err)
 		return
 	}
 	if s.CreatePod {

@@ -22,7 +22,7 @@ import (
 // Reasons of events and conditions; KubeVirt's words, which people and programs look for.
 const (
 	ReasonSuccessfulCreate  = "SuccessfulCreate"
-	ReasonFailedCreate      = "FailedCreate"
+	ReasonFailedCreate      = names.ReasonFailedCreate
 	ReasonSuccessfulDelete  = "SuccessfulDelete"
 	ReasonFailedDelete      = "FailedDelete"
 	ReasonFailedPvcNotFound = "FailedPvcNotFound"

@@ -12,6 +12,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
@@ -37,8 +38,9 @@ func missing(network, definition string, multus bool) error {
 		return fmt.Errorf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s; restart "+
 			"the VM", network, definition)
 	}
-	return fmt.Errorf("network %q needs Multus, which does not run on this node: the pod has no annotation %s; "+
-		"install Multus and restart the VM, or remove the network from spec.networks", network, AnnotationStatus)
+	return fmt.Errorf("network %q %s, which does not run on this node: the pod has no annotation %s; install Multus "+
+		"and restart the VM, or remove the network from spec.networks", network, names.MessageNeedsMultus,
+		AnnotationStatus)
 }
 
 // Link is one link of a pod with its IPv4 and IPv6 configuration.

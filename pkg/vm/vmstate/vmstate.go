@@ -13,13 +13,14 @@
 package vmstate
 
 import (
+	"fmt"
 	"path"
 
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
-)
 	"github.com/virtkit/virtkit/pkg/vm/peripherals"
+)
 
 const (
 	// Prefix begins the claim's name, persistent-state-for-<vmi>-xxxxx, and is the label that has the VMI's name.
@@ -27,6 +28,12 @@ const (
 	// Size is the size that the claim asks for.
 	Size = "10Mi"
 )
+
+// TakenError is that the claim for a VMI's state cannot be made, since a claim of that name exists.
+func TakenError(claim string) error {
+	return fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being deleted, "+
+		"or lacks the label %s", claim, Prefix)
+}
 
 // Needed reports whether a VMI has state to keep.
 func Needed(spec *v1.VirtualMachineInstanceSpec) bool { return TPM(spec) || EFI(spec) }
