@@ -29,8 +29,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
-)
 	"github.com/virtkit/virtkit/pkg/vm/life"
+)
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
 const reasonNotOwned = names.ReasonNotOwned
@@ -40,7 +40,7 @@ const concurrency = 16
 
 // Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
 // adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of
-// package vmi.
+// package vmicontroller.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, where a create has just shown that the cache is stale.

@@ -40,7 +40,7 @@ const settle = time.Second
 
 // Reconciler reads the KubeVirt resource, VMIs, migrations and pods from Client's cache. It writes migrations and
 // evictions, one label of VMIs, and status.outdatedVirtualMachineInstanceWorkloads of the KubeVirt resource. It needs
-// the indexes of package vmi.
+// the indexes of package vmicontroller.
 type Reconciler struct {
 	Client   client.Client
 	Recorder record.EventRecorder
