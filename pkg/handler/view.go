@@ -55,8 +55,8 @@ func (v View) expected() bool {
 	return v.VMI != nil && !v.owned() && v.VMI.Labels[v1.MigrationTargetNodeNameLabel] == v.Here.Node
 }
 
-// handedOver reports whether an owned VMI's guest is this node's to start and to follow.
-func (v View) handedOver() bool {
+// scheduled reports whether an owned VMI's guest is this node's to start and to follow.
+func (v View) scheduled() bool {
 	return slices.Contains([]v1.VirtualMachineInstancePhase{v1.Scheduled, v1.Running, v1.Unknown}, v.VMI.Status.Phase)
 }
 

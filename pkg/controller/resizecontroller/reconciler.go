@@ -103,7 +103,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if err != nil {
 		return view, err
 	}
-	if cached := life.Guests(instance, pods); cached != nil {
+	if cached := life.GuestPod(instance, pods); cached != nil {
 		// The cache does not keep what a pod has.
 		var pod corev1.Pod
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &pod); err != nil {

@@ -29,10 +29,10 @@ func (s *Step) plan(view View) {
 	if s.CreateState {
 		s.State = StateClaim(view.VMI, view.Facts.Config)
 	}
-	guests := life.Guests(view.VMI, view.Pods)
+	guestPod := life.GuestPod(view.VMI, view.Pods)
 	for _, volume := range s.CreateAttachments {
 		s.Attachments = append(s.Attachments,
-			Planned{volume, Attachment(view.VMI, []string{volume}, guests, view.Facts)})
+			Planned{volume, Attachment(view.VMI, []string{volume}, guestPod, view.Facts)})
 	}
 	if !s.createsLauncher() {
 		return

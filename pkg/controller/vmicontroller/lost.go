@@ -44,7 +44,7 @@ func (s *Step) watchOver(view View) {
 		if s.fenced(view, bearer) {
 			return
 		}
-		if life.Guests(view.VMI, view.Pods) != nil {
+		if life.GuestPod(view.VMI, view.Pods) != nil {
 			s.gate(view)
 			s.plug(view)
 			s.leave(view)

@@ -50,9 +50,9 @@ type View struct {
 	// LastBatch is when guests were last evicted; Tried is when each was, by UID, if that was not long ago.
 	LastBatch time.Time
 	Tried     map[types.UID]time.Time
-	// Guests are the pods of guests to evict, by the VMI's UID.
-	Guests map[types.UID]*corev1.Pod
-	Now    time.Time
+	// GuestPods are the pods of guests to evict, by the VMI's UID.
+	GuestPods map[types.UID]*corev1.Pod
+	Now       time.Time
 }
 
 // Move is a guest that is to migrate, and the name of its migration. That depends on the guest and on how often this
