@@ -169,7 +169,7 @@ func (p *podVolumes) add(name string, source corev1.VolumeSource) string {
 }
 
 func isBlock(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	return claims.IsBlock(claim.Spec.VolumeMode)
 }
 
 // bootClaimNames returns the names of the claims that the VMI needs to start.

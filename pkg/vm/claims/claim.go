@@ -13,6 +13,11 @@ import (
 // DefaultClassAnnotation, "true", is on the StorageClass of claims that name none.
 const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
 
+// IsBlock reports a claim that is a block device; one whose mode nobody has said is a file system.
+func IsBlock(mode *corev1.PersistentVolumeMode) bool {
+	return mode != nil && *mode == corev1.PersistentVolumeBlock
+}
+
 // Of returns the claim behind a volume; nil for a volume without one. The returned value is a copy.
 func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 	switch {
