@@ -7,6 +7,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/peripherals"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // consoleLog returns the container whose log is the guest's serial console, or none. It is a sidecar: an init container
@@ -26,7 +27,7 @@ func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Con
 		return nil
 	}
 	resources := consoleLogResources(&compute.Resources)
-	if given := facts.Config.Support.ConsoleLog; given != nil && !dedicated(vmi) {
+	if given := facts.Config.Support.ConsoleLog; given != nil && !sizing.Dedicated(&vmi.Spec.Domain) {
 		resources = *given.DeepCopy()
 	}
 	return []corev1.Container{{

@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // launcherBinary is virt-launcher in its image.
@@ -214,7 +215,7 @@ func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string
 	maps.Copy(selector, cfg.NodeSelectors)
 	maps.Copy(selector, vmi.Spec.NodeSelector)
 	selector[v1.NodeSchedulable] = "true"
-	if dedicated(vmi) {
+	if sizing.Dedicated(&vmi.Spec.Domain) {
 		selector[v1.CPUManager] = "true"
 	}
 	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {

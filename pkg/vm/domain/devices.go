@@ -91,7 +91,7 @@ func addPeripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, fac
 func reportsFreePages(domain *v1.DomainSpec) bool {
 	huge := sizing.PageSize(domain) != 0
 	locked := len(domain.Devices.GPUs) > 0 || len(domain.Devices.HostDevices) > 0 || passthrough.SEV(domain)
-	return !huge && !locked && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
+	return !huge && !locked && !sizing.Dedicated(domain)
 }
 
 // balloon returns the memory balloon, or says that there is none.

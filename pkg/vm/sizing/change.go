@@ -199,11 +199,16 @@ func memorySpellings(domain *v1.DomainSpec) []*v1.Memory {
 	return append(out, &bare, &guest)
 }
 
+// Dedicated reports a guest whose vCPUs have a CPU each.
+func Dedicated(domain *v1.DomainSpec) bool {
+	return domain.CPU != nil && domain.CPU.DedicatedCPUPlacement
+}
+
 // PodObstacle returns why Kubernetes cannot give a pod that runs what its guest needs more of, so that the guest has to
 // move to another pod; empty when it can. memory says that the guest needs memory, else it needs CPUs.
 func PodObstacle(domain *v1.DomainSpec, memory bool) string {
 	const fixed = "CPUs of its own and huge pages are given when a pod starts"
-	if domain.CPU != nil && domain.CPU.DedicatedCPUPlacement {
+	if Dedicated(domain) {
 		return fixed
 	}
 	if memory && domain.Memory != nil && domain.Memory.Hugepages != nil {
