@@ -192,7 +192,7 @@ func maySoftReboot(vmi *v1.VirtualMachineInstance) error {
 	deaf := features != nil && features.ACPI.Enabled != nil && !*features.ACPI.Enabled
 	if deaf && !conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected) {
 		return conflictVMI(vmi, ": VMI neither have the agent connected nor the ACPI feature enabled; start "+
-			"qemu-guest-agent in the guest, or restart the machine")
+			"qemu-guest-agent in the guest, or restart the VM")
 	}
 	return nil
 }
