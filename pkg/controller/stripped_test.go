@@ -40,7 +40,7 @@ var elsewhere = map[string]string{
 	"exportcontroller.isReady":        live,
 	"resizecontroller.wait":           live,
 	"resizecontroller.why":            live,
-	"restorecontroller.handOver":      live,
+	"restorecontroller.adoptClaims":   live,
 	"restorecontroller.own":           live,
 	"vmicontroller.ask":               live,
 }

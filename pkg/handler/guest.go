@@ -5,16 +5,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// isFinal reports whether a launcher has no guest any more.
-func isFinal(guest *launcherpb.GuestState) bool {
-	switch guest.GetLifecycle() {
-	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_CRASHED,
-		launcherpb.Lifecycle_LIFECYCLE_DESTROYED, launcherpb.Lifecycle_LIFECYCLE_MIGRATED:
-		return true
-	}
-	return false
-}
-
 // moved reports whether the guest runs on in another launcher.
 func moved(guest *launcherpb.GuestState) bool {
 	return guest.GetLifecycle() == launcherpb.Lifecycle_LIFECYCLE_MIGRATED

@@ -9,7 +9,6 @@ import (
 	"path"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -56,8 +55,8 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 			continue
 		}
 		t := task{name: s.Name, attachPod: s.HotplugVolume.AttachPodUID}
-		if info := s.PersistentVolumeClaimInfo; info != nil && info.VolumeMode != nil {
-			t.block = *info.VolumeMode == corev1.PersistentVolumeBlock
+		if info := s.PersistentVolumeClaimInfo; info != nil {
+			t.block = claims.IsBlock(info.VolumeMode)
 		}
 		switch s.Phase {
 		case v1.HotplugVolumeDetaching:
@@ -309,8 +308,8 @@ func (s *session) giveIncoming(ctx context.Context, process *podfs.Process, vmi 
 	}
 	for _, name := range volumes {
 		t := task{name: name, attachPod: ms.TargetAttachmentPodUID}
-		if info := modes[name]; info != nil && info.VolumeMode != nil {
-			t.block = *info.VolumeMode == corev1.PersistentVolumeBlock
+		if info := modes[name]; info != nil {
+			t.block = claims.IsBlock(info.VolumeMode)
 		}
 		if volume := hotplug.Volume(&vmi.Spec, name); volume != nil && volume.PersistentVolumeClaim != nil {
 			t.readOnly = claims.Of(volume).ReadOnly
@@ -318,7 +317,7 @@ func (s *session) giveIncoming(ctx context.Context, process *podfs.Process, vmi 
 		if err := s.giveVolume(ctx, process, t); errors.Is(err, errStuck) {
 			return err // which names it
 		} else if err != nil {
-			return fmt.Errorf("volume %q: %w", name, err)
+			return fmt.Errorf("%s%w", hotplug.Naming(name), err)
 		}
 	}
 	return nil

@@ -112,7 +112,7 @@ func (l *fakeLauncher) Watch(_ *launcherpb.WatchRequest, stream grpc.ServerStrea
 		if err := stream.Send(state); err != nil {
 			return err
 		}
-		if isFinal(state) {
+		if state.GetLifecycle().Final() {
 			return nil
 		}
 		select {

@@ -48,7 +48,7 @@ func (r *Reconciler) view(key types.NamespacedName) View {
 }
 
 func (r *Reconciler) lookAtOwned(ctx context.Context, v *View) (err error) {
-	if v.Pod, err = r.pod(ctx, r.Cached, v.VMI); err != nil || v.VMI.IsFinal() || !v.handedOver() {
+	if v.Pod, err = r.pod(ctx, r.Cached, v.VMI); err != nil || v.VMI.IsFinal() || !v.scheduled() {
 		return err
 	}
 	if v.Pod == nil {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
@@ -118,11 +119,7 @@ func logs(log logr.Logger) func(*reconcile.Request) logr.Logger {
 
 // ownerOf returns the VMI that a launcher pod belongs to.
 func ownerOf(_ context.Context, pod client.Object) []reconcile.Request {
-	owner := life.InstanceOf(pod)
-	if owner == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}
+	return frame.RequestOf(pod.GetNamespace(), life.InstanceOf(pod))
 }
 
 // run works until the context ends, and closes ready when all that exists is known. It ends the passes first, then the

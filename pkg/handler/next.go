@@ -82,7 +82,7 @@ func nextOwned(v View) Decision {
 	if vmi.IsFinal() {
 		return Decision{End: v.Pod == nil || life.PodEnded(v.Pod)}
 	}
-	if !v.handedOver() {
+	if !v.scheduled() {
 		return Decision{}
 	}
 	d := Decision{Lost: vmi.Status.Phase == v1.Unknown}

@@ -75,7 +75,7 @@ func (s *session) saw(state *launcherpb.GuestState) {
 	switch {
 	case moved(state):
 		s.gone(streams.ErrMoved)
-	case isFinal(state):
+	case state.GetLifecycle().Final():
 		s.gone(streams.ErrEnded)
 	}
 	if handing(old.Guest) != handing(state) {

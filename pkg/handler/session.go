@@ -302,7 +302,7 @@ func (s *session) follow(
 		s.release(ctx, client)
 		return nil
 	}
-	if isFinal(first) {
+	if first.GetLifecycle().Final() {
 		return nil
 	}
 	working.Go(func() { s.passStops(ctx, client) })
@@ -323,7 +323,7 @@ func (s *session) follow(
 			return fmt.Errorf("%w: %w", errLost, err)
 		}
 		s.saw(state)
-		if isFinal(state) {
+		if state.GetLifecycle().Final() {
 			return nil
 		}
 	}

@@ -55,8 +55,8 @@ func (v View) expected() bool {
 	return v.VMI != nil && !v.owned() && v.VMI.Labels[v1.MigrationTargetNodeNameLabel] == v.Here.Node
 }
 
-// handedOver reports whether an owned VMI's guest is this node's to start and to follow.
-func (v View) handedOver() bool {
+// scheduled reports whether an owned VMI's guest is this node's to start and to follow.
+func (v View) scheduled() bool {
 	return slices.Contains([]v1.VirtualMachineInstancePhase{v1.Scheduled, v1.Running, v1.Unknown}, v.VMI.Status.Phase)
 }
 
@@ -132,12 +132,12 @@ func (v View) released() *v1.VirtualMachineInstanceStatus {
 // leaving reports whether the guest of the session moves to another node and its launcher has not let it go.
 func (s *Following) leaving() bool {
 	phase := s.Seen.Guest.GetMigration().GetPhase()
-	return s.Seen.LostAt.IsZero() && !isFinal(s.Seen.Guest) &&
+	return s.Seen.LostAt.IsZero() && !s.Seen.Guest.GetLifecycle().Final() &&
 		phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
 }
 
 // unsettled reports whether a guest may still run here during its migration or after it.
 func (s *Following) unsettled() bool {
-	return s.Seen.Guest.GetMigration() != nil && s.Seen.LostAt.IsZero() && !isFinal(s.Seen.Guest) &&
+	return s.Seen.Guest.GetMigration() != nil && s.Seen.LostAt.IsZero() && !s.Seen.Guest.GetLifecycle().Final() &&
 		(!s.leaving() || handing(s.Seen.Guest))
 }

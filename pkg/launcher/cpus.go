@@ -11,11 +11,12 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/domain"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // ownCPUs returns the pod's CPUs, for a guest with CPUs of its own; nil for others.
 func ownCPUs(vmi *v1.VirtualMachineInstance, sys string) ([]domain.HostCPU, error) {
-	if c := vmi.Spec.Domain.CPU; c == nil || !c.DedicatedCPUPlacement {
+	if !sizing.Dedicated(&vmi.Spec.Domain) {
 		return nil, nil
 	}
 	var set unix.CPUSet

@@ -10,6 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // reasonOf returns why a migration failed: the reason for which we ended it, else the daemon's.
@@ -133,11 +134,11 @@ func (g *guest) endKnown() bool {
 	return g.early != nil
 }
 
-// whereabouts says what became of a guest whose migration seemed to fail.
-type whereabouts int
+// migrationEnd says what became of a guest whose migration seemed to fail.
+type migrationEnd int
 
 const (
-	isHere whereabouts = iota
+	isHere migrationEnd = iota
 	hasMoved
 	// notKnown: its handoff is complete, and the other launcher has not reported yet that it runs.
 	notKnown
@@ -146,7 +147,7 @@ const (
 // settle decides that the guest has not moved, and records that, or how it ended. It has moved when it was given up
 // meanwhile, or when libvirt has seen it go. A guest that had left by post-copy cannot go on on either side; how it
 // ends says why.
-func (g *guest) settle(cause error, left bool) whereabouts {
+func (g *guest) settle(cause error, left bool) migrationEnd {
 	g.deciding.Lock()
 	defer g.deciding.Unlock()
 	g.mu.Lock()
@@ -159,7 +160,7 @@ func (g *guest) settle(cause error, left bool) whereabouts {
 	}
 	failure, why := lifecycle.FailMigration, hypervisor.FailureReason(cause)
 	if g.early != nil {
-		why = "the guest has ended"
+		why = migrations.GuestEnded
 	}
 	if g.state.Migration.GetMode() == postCopy && (left || g.early != nil) {
 		why = "it broke off while the guest ran on the other node and needed its memory from here (post-copy): " +

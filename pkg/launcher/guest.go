@@ -100,16 +100,6 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 	}
 }
 
-// isFinal reports whether a guest in this state is gone.
-func isFinal(l pb.Lifecycle) bool {
-	switch l {
-	case pb.Lifecycle_LIFECYCLE_SHUTOFF, pb.Lifecycle_LIFECYCLE_CRASHED, pb.Lifecycle_LIFECYCLE_DESTROYED,
-		pb.Lifecycle_LIFECYCLE_MIGRATED:
-		return true
-	}
-	return false
-}
-
 func (g *guest) snapshot() *pb.GuestState {
 	state, _ := g.watch()
 	return state
@@ -148,7 +138,7 @@ func (g *guest) update(f func(*pb.GuestState)) {
 }
 
 func (g *guest) updateLocked(f func(*pb.GuestState)) {
-	if isFinal(g.state.Lifecycle) {
+	if g.state.Lifecycle.Final() {
 		return
 	}
 	next := proto.CloneOf(g.state)
@@ -162,7 +152,7 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 	g.state = next
 	close(g.changed)
 	g.changed = make(chan struct{})
-	if isFinal(next.Lifecycle) {
+	if next.Lifecycle.Final() {
 		close(g.final)
 	}
 }

@@ -136,7 +136,7 @@ func (p *prober) probe(ctx context.Context, r probeRequest) probeAnswer {
 		return probeAnswer{Message: "there is no guest yet"}
 	case r.Arrived:
 		return probeAnswer{Passed: true}
-	case isFinal(state.Lifecycle):
+	case state.Lifecycle.Final():
 		return probeAnswer{Message: "the guest has ended"}
 	}
 	key := strings.Join(r.Command, "\x00")

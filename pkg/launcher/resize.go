@@ -96,7 +96,7 @@ func (s *service) pin(
 
 // pinReceived pins a guest that has come from another pod, where it had other CPUs.
 func (s *service) pinReceived(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
-	if c := vmi.Spec.Domain.CPU; c == nil || !c.DedicatedCPUPlacement {
+	if !sizing.Dedicated(&vmi.Spec.Domain) {
 		return nil
 	}
 	s.plugging.Lock()

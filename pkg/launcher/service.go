@@ -75,7 +75,7 @@ func (s *service) Watch(_ *pb.WatchRequest, stream pb.Launcher_WatchServer) erro
 		if err := stream.Send(state); err != nil {
 			return err
 		}
-		if isFinal(state.Lifecycle) {
+		if state.Lifecycle.Final() {
 			return nil
 		}
 		select {

@@ -52,7 +52,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return err
 	}
 	switch state := s.guest.snapshot(); {
-	case isFinal(state.Lifecycle):
+	case state.Lifecycle.Final():
 		return nil
 	case s.guest.shuttingDown() && !s.guest.exists():
 		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
@@ -239,10 +239,10 @@ func lockedMessage(
 			continue
 		}
 		if pvc := claims.Of(v); pvc != nil {
-			return fmt.Sprintf("volume %q: PersistentVolumeClaim %s "+hotplug.InUse+" virtual machine; "+
-				"stop that one, or make the disk shareable in both", v.Name, pvc.ClaimName)
+			return fmt.Sprintf("%sPersistentVolumeClaim %s %s virtual machine; stop that one, or make the disk "+
+				"shareable in both", hotplug.Naming(v.Name), pvc.ClaimName, hotplug.InUse)
 		}
-		return fmt.Sprintf("volume %q: its image "+hotplug.InUse+" process", v.Name)
+		return hotplug.Naming(v.Name) + "its image " + hotplug.InUse + " process"
 	}
 	return locked.Error()
 }

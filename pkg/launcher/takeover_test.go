@@ -192,7 +192,7 @@ func TestLastWordOfNeverStarted(t *testing.T) {
 						}
 					}
 					synctest.Wait()
-					if s := g.snapshot(); !isFinal(s.Lifecycle) || s.Reason != names.ReasonNeverRan {
+					if s := g.snapshot(); !s.Lifecycle.Final() || s.Reason != names.ReasonNeverRan {
 						t.Errorf("it ended as %s, %q", s.Lifecycle, s.Reason)
 					}
 				})

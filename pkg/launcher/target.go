@@ -42,7 +42,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if err != nil {
 		return err
 	}
-	if s.guest.shuttingDown() || isFinal(s.guest.snapshot().Lifecycle) {
+	if s.guest.shuttingDown() || s.guest.snapshot().Lifecycle.Final() {
 		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
 	}
 	if s.guest.exists() || s.guest.expected() {

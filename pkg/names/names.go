@@ -86,9 +86,6 @@ const AnnotationProgress = "virtkit.io/migration-progress"
 // virtualization.
 const ConditionSoftwareEmulation = "SoftwareEmulation"
 
-// ReasonPodTerminated is the reason of a VMI that failed because its pod was ended, not its guest.
-const ReasonPodTerminated = "PodTerminated"
-
 // Ports, TCP.
 const (
 	// PortAPI serves the aggregated API and the webhooks (TLS).

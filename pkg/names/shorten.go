@@ -15,10 +15,15 @@ func Shorten(name string, most int) string {
 	if len(name) <= most {
 		return name
 	}
-	sum := sha256.Sum256([]byte(name))
 	const hash = 8
-	return strings.TrimRight(name[:most-hash-1], "-.") + "-" +
-		strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
+	return strings.TrimRight(name[:most-hash-1], "-.") + "-" + Hash(name, hash)
+}
+
+// Hash returns the first characters, up to 52, of a hash of text that may stand in the name of an object: the same text
+// gives the same ones, in each version of every component, so that an object is not made twice.
+func Hash(text string, characters int) string {
+	sum := sha256.Sum256([]byte(text))
+	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:characters]
 }
 
 // LabelValue returns name as the value of a label, which may have MaxLabel bytes: Shorten keeps it unique.

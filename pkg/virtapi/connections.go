@@ -2,13 +2,13 @@ package virtapi
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/service/metrics"
+	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
@@ -89,15 +89,12 @@ func (c *connections) forget(after time.Duration) {
 	}
 }
 
-// streamOf reads /v1/namespaces/NS/virtualmachineinstances/NAME/VERB/…
+// streamOf returns the VMI of a path of virt-handler's, if the verb is one whose connections are counted.
 func streamOf(path string) (vmi types.NamespacedName, verb string, ok bool) {
-	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	if len(parts) < 6 {
-		return types.NamespacedName{}, "", false
-	}
+	vmi, verb, ok = stream.ParseHandlerPath(path)
 	for _, known := range counted {
-		if parts[5] == known.verb {
-			return types.NamespacedName{Namespace: parts[2], Name: parts[4]}, known.verb, true
+		if ok && verb == known.verb {
+			return vmi, verb, true
 		}
 	}
 	return types.NamespacedName{}, "", false

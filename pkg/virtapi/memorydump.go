@@ -82,7 +82,7 @@ func (m *machines) checkDumpClaim(
 }
 
 func dumpFits(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pvc *corev1.PersistentVolumeClaim) error {
-	if mode := pvc.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
+	if claims.IsBlock(pvc.Spec.VolumeMode) {
 		return conflict(vm, fmt.Sprintf("claim [%s] is a block device; a memory dump is a file, so use a claim of "+
 			"volumeMode Filesystem", pvc.Name))
 	}

@@ -66,8 +66,7 @@ func mayMigrate(
 	}
 	for i := range others {
 		other := &others[i]
-		if other.Spec.VMIName == vm.Name && other.Status.Phase != v1.MigrationSucceeded &&
-			other.Status.Phase != v1.MigrationFailed {
+		if other.Spec.VMIName == vm.Name && !other.IsFinal() {
 			return conflict(vm, fmt.Sprintf("in-flight migration detected. Active migration job (%s) is currently "+
 				"already in progress for VMI %s", other.Name, vm.Name))
 		}

@@ -124,7 +124,7 @@ func (n *nodes) guest(node string, vmi types.NamespacedName, verb string, query 
 	return &url.URL{
 		Scheme:   "https",
 		Host:     host,
-		Path:     fmt.Sprintf("/v1/namespaces/%s/virtualmachineinstances/%s/%s", vmi.Namespace, vmi.Name, verb),
+		Path:     stream.HandlerPath(stream.OfVMI, vmi, verb),
 		RawQuery: query.Encode(),
 	}, nil
 }

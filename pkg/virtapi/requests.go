@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/version"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 )
 
 const (
@@ -191,7 +192,7 @@ func maySoftReboot(vmi *v1.VirtualMachineInstance) error {
 	deaf := features != nil && features.ACPI.Enabled != nil && !*features.ACPI.Enabled
 	if deaf && !conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected) {
 		return conflictVMI(vmi, ": VMI neither have the agent connected nor the ACPI feature enabled; start "+
-			"qemu-guest-agent in the guest, or restart the machine")
+			"qemu-guest-agent in the guest, or restart the VM")
 	}
 	return nil
 }
@@ -222,7 +223,7 @@ func (q *requests) stream(
 }
 
 func hasSerialConsole(vmi *v1.VirtualMachineInstance) error {
-	if attach := vmi.Spec.Domain.Devices.AutoattachSerialConsole; attach != nil && !*attach {
+	if !peripherals.SerialConsole(&vmi.Spec.Domain.Devices) {
 		return badRequest("No serial consoles are present. spec.domain.devices.autoattachSerialConsole is false")
 	}
 	if vmi.Status.Phase == v1.Failed {
@@ -233,7 +234,7 @@ func hasSerialConsole(vmi *v1.VirtualMachineInstance) error {
 }
 
 func hasGraphics(vmi *v1.VirtualMachineInstance) error {
-	if attach := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; attach != nil && !*attach {
+	if !peripherals.Graphics(&vmi.Spec.Domain.Devices) {
 		return badRequest("No graphics devices are present. spec.domain.devices.autoattachGraphicsDevice is false")
 	}
 	return nil

@@ -113,16 +113,8 @@ func (s *streams) spliceAs(
 
 // take counts a stream of a user's to a URL of virt-handler's in.
 func (s *streams) take(user string, target *url.URL) (release func(), _ error) {
-	return s.quota.Take(user, guestOf(target.Path))
-}
-
-// guestOf returns NS/NAME from /v1/namespaces/NS/virtualmachineinstances/NAME/…
-func guestOf(path string) string {
-	parts := strings.Split(path, "/")
-	if len(parts) < 6 {
-		return path
-	}
-	return parts[3] + "/" + parts[5]
+	object, _, _ := stream.ParseHandlerPath(target.Path)
+	return s.quota.Take(user, object.String())
 }
 
 // begin counts a stream in, unless there are to be no more.

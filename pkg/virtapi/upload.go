@@ -198,7 +198,7 @@ func (q *requests) uploadTarget(pod *corev1.Pod, what string, query url.Values) 
 	}
 	return &url.URL{
 		Scheme: "https", Host: host, RawQuery: query.Encode(),
-		Path: fmt.Sprintf("/v1/namespaces/%s/uploads/%s/%s", pod.Namespace, pod.Name, what),
+		Path: stream.HandlerPath(stream.OfUpload, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, what),
 	}, nil
 }
 

@@ -59,20 +59,21 @@ var arrows = map[string][]string{
 	},
 	"pkg/vm/domain": {
 		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci",
-		"pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names",
+		"pkg/vm/peripherals", "pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names",
 	},
 	"pkg/vm/eviction":     {"pkg/vm/conditions", "pkg/vm/migrations"},
 	"pkg/vm/fencing":      {},
 	"pkg/vm/filesystems":  {"pkg/names"},
 	"pkg/vm/hotplug":      {"pkg/names", "pkg/vm/claims"},
-	"pkg/vm/identity":     {},
+	"pkg/vm/identity":     {"pkg/names"},
 	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/sizing", "pkg/vm/surface"},
 	"pkg/vm/launcherlog":  {},
 	"pkg/vm/life":         {"pkg/names", "pkg/vm/conditions"},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
-	"pkg/vm/network":      {"pkg/names", "pkg/vm/sizing"},
+	"pkg/vm/network":      {"pkg/names", "pkg/vm/identity", "pkg/vm/sizing"},
 	"pkg/vm/passthrough":  {},
 	"pkg/vm/pci":          {},
+	"pkg/vm/peripherals":  {},
 	"pkg/vm/pools":        {},
 	"pkg/vm/runstrategy":  {},
 	"pkg/vm/rollout": {
@@ -82,15 +83,16 @@ var arrows = map[string][]string{
 	"pkg/vm/savedmemory": {},
 	"pkg/vm/snapshots": {
 		"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations",
-		"pkg/vm/savedmemory", "pkg/vm/vmstate",
+		"pkg/vm/passthrough", "pkg/vm/savedmemory", "pkg/vm/vmstate",
 	},
 	"pkg/vm/sizing": {"pkg/vm/conditions"},
 	"pkg/vm/surface": {
 		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/life",
-		"pkg/vm/migrations", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version",
+		"pkg/vm/migrations", "pkg/vm/passthrough", "pkg/vm/pci", "pkg/vm/peripherals", "pkg/vm/sizing",
+		"pkg/vm/vmstate", "pkg/names", "pkg/version",
 	},
 	"pkg/vm/vhostmd": {},
-	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations"},
+	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations", "pkg/vm/peripherals"},
 
 	// What the services share, and what all share.
 	"pkg/service/certs":   {"pkg/waits", "pkg/names"},
@@ -129,7 +131,7 @@ var pure = []string{
 	"pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
 	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
 	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life", "pkg/vm/imageformat", "pkg/vm/uploads",
-	"pkg/vm/exports",
+	"pkg/vm/exports", "pkg/vm/peripherals",
 }
 
 var sideEffects = []string{

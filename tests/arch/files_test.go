@@ -132,3 +132,62 @@ func TestArchitectureNamesFiles(t *testing.T) {
 		}
 	}
 }
+
+var (
+	ownPath    = regexp.MustCompile(`(?:^|[^\w./-])((?:pkg|cmd)/[\w./-]*\w)`)
+	ownPackage = regexp.MustCompile(`\b(?:of|in|by|from) package ([a-z]\w*)`)
+)
+
+// TestCommentsNameFiles holds the comments of Go files against the tree: the paths and packages that they name exist.
+func TestCommentsNameFiles(t *testing.T) {
+	const root = "../.."
+	var files []string
+	packages, found := map[string]bool{}, 0
+	for _, name := range sources(t, root) {
+		if strings.HasSuffix(name, ".go") {
+			files = append(files, name)
+			packages[filepath.Base(filepath.Dir(name))] = true
+		}
+	}
+	exists := func(path string) bool {
+		_, err := os.Stat(filepath.Join(root, path))
+		return err == nil
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong, paths := wrongNames(string(text), exists, packages)
+		found += paths
+		for _, w := range wrong {
+			t.Errorf("%s: a comment names %s, which does not exist", name, w)
+		}
+	}
+	if found < 40 {
+		t.Errorf("only %d paths were found in comments", found)
+	}
+	wrong, _ := wrongNames("a() /"+"/ As pkg/gone/x.go, and by package lost.\n", exists, packages)
+	if !slices.Equal(wrong, []string{"pkg/gone/x.go", "package lost"}) {
+		t.Errorf("of wrong names %q are found", wrong)
+	}
+}
+
+// wrongNames are the paths and packages of ours in the comments of a Go file that do not exist, and how many paths
+// there are in all. A package that the file imports exists.
+func wrongNames(text string, exists func(string) bool, packages map[string]bool) (wrong []string, paths int) {
+	for line := range strings.SplitSeq(text, "\n") {
+		_, said, _ := strings.Cut(line, "//")
+		for _, match := range ownPath.FindAllStringSubmatch(said, -1) {
+			if paths++; !exists(match[1]) {
+				wrong = append(wrong, match[1])
+			}
+		}
+		for _, match := range ownPackage.FindAllStringSubmatch(said, -1) {
+			if !packages[match[1]] && !strings.Contains(text, "/"+match[1]+"\"\n") {
+				wrong = append(wrong, "package "+match[1])
+			}
+		}
+	}
+	return wrong, paths
+}

@@ -113,7 +113,8 @@ func noInstance(err error) bool {
 	return details == nil || details.Kind == "" || details.Kind == "virtualmachineinstances"
 }
 
-// RefusedAsStopped reports a request that the server refused because the VM does not run.
+// RefusedAsStopped reports a request that the server refused because the VM does not run. The words are KubeVirt's,
+// whose virt-api has no reason of its own for it.
 func RefusedAsStopped(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code == http.StatusConflict &&

@@ -7,16 +7,14 @@
 package disruptioncontroller
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
-	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 )
@@ -79,8 +77,7 @@ func Next(view View) Step {
 
 // Name returns the name of a VMI's budget.
 func Name(instance *v1.VirtualMachineInstance) string {
-	sum := sha256.Sum256([]byte(instance.UID))
-	return namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+	return namePrefix + names.Hash(string(instance.UID), 10)
 }
 
 // Budget keeps as many pods of a VMI as are given.

@@ -9,8 +9,6 @@
 package evacuationcontroller
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -95,7 +94,7 @@ func Next(view View) Step {
 		return Step{} // its end is an event
 	}
 	var step Step
-	switch failures, last := failed(newestFirst, view.VMI.Status.NodeName); {
+	switch failures, last := migrationcontroller.Failures(view.Counts.Own, away(view.VMI.Status.NodeName)); {
 	case view.Pods > 1:
 		step.RequeueAfter = waitAgain // what the last migration left is being tidied up
 	case failures > 0 && view.Now.Before(last.Add(migrationcontroller.Backoff(failures))):
@@ -117,26 +116,11 @@ func Next(view View) Step {
 	return step
 }
 
-// ours reports whether a migration was made to move a guest off a node.
-func ours(m *v1.VirtualMachineInstanceMigration, node string) bool {
-	return strings.HasPrefix(m.Name, namePrefix) && m.Annotations[v1.EvacuationMigrationAnnotation] == node
-}
-
-// failed counts the last migrations away from a node that failed in a row, and says when the last did.
-func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (count int, last time.Time) {
-	for _, m := range newestFirst {
-		if !ours(m, node) {
-			continue
-		}
-		if m.Status.Phase != v1.MigrationFailed {
-			break
-		}
-		if count++; count > 1 {
-			continue
-		}
-		last = migrationcontroller.Ended(m)
+// away returns a function that reports whether a migration was made to move a guest off a node.
+func away(node string) func(*v1.VirtualMachineInstanceMigration) bool {
+	return func(m *v1.VirtualMachineInstanceMigration) bool {
+		return strings.HasPrefix(m.Name, namePrefix) && m.Annotations[v1.EvacuationMigrationAnnotation] == node
 	}
-	return count, last
 }
 
 // next returns the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.
@@ -147,15 +131,14 @@ func next(
 	if len(newestFirst) > 0 {
 		last = newestFirst[0].UID
 	}
-	sum := sha256.Sum256([]byte(string(instance.UID) + "/" + string(last) + "/" + instance.Status.NodeName))
+	name := namePrefix + names.Hash(string(instance.UID)+"/"+string(last)+"/"+instance.Status.NodeName, 10)
 	owner := metav1.OwnerReference{
 		APIVersion: v1.VirtualMachineInstanceGroupVersionKind.GroupVersion().String(),
 		Kind:       v1.VirtualMachineInstanceGroupVersionKind.Kind, Name: instance.Name, UID: instance.UID,
 	}
 	return &v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: instance.Namespace, Name: namePrefix +
-				strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10],
+			Namespace: instance.Namespace, Name: name,
 			Annotations:     map[string]string{v1.EvacuationMigrationAnnotation: instance.Status.NodeName},
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},

@@ -62,7 +62,7 @@ func owner(export *v1beta1.VirtualMachineExport) metav1.OwnerReference {
 func contentOf(
 	mode *corev1.PersistentVolumeMode, annotations map[string]string, filled bool, isDisk bool,
 ) exports.Content {
-	if mode != nil && *mode == corev1.PersistentVolumeBlock {
+	if claims.IsBlock(mode) {
 		return exports.Device
 	}
 	content, known := annotations[exports.AnnotationContentType]

@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // follow reads the progress of the migration from the VMI, and ends it where no node can.
@@ -111,9 +112,8 @@ func (s *Step) fail(view View, reason string) {
 // guestEnded returns why a migration failed whose guest has ended: what the guest's node says about the migration, or
 // just that the guest ended.
 func guestEnded(view View) string {
-	const text = "the guest has ended"
 	if ms := state(view); ms != nil && ms.Failed && ms.FailureReason != "" {
-		return text + ": " + strings.TrimPrefix(ms.FailureReason, text+": ")
+		return migrations.GuestEnded + ": " + strings.TrimPrefix(ms.FailureReason, migrations.GuestEnded+": ")
 	}
-	return text
+	return migrations.GuestEnded
 }

@@ -184,8 +184,8 @@ func (r *Reconciler) lookAround(ctx context.Context, migration *v1.VirtualMachin
 			view.Pod = pod
 		}
 	}
-	if guests := life.Guests(&instance, pods); guests != nil && guests != view.Pod {
-		view.SourcePod = guests.Name
+	if guestPod := life.GuestPod(&instance, pods); guestPod != nil && guestPod != view.Pod {
+		view.SourcePod = guestPod.Name
 	}
 	if view.Pod == nil && migration.IsRunning() {
 		// That it is gone is grave: do not believe the cache, which may be stale.

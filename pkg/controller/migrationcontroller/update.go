@@ -2,9 +2,8 @@ package migrationcontroller
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +13,9 @@ import (
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/waits"
 )
 
@@ -36,12 +37,32 @@ func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
 // UpdateName returns the name of a migration that CreateUpdate makes, KubeVirt's prefix in front. The same parts give
 // the same name.
 func UpdateName(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
-	return "kubevirt-workload-update-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+	return "kubevirt-workload-update-" + names.Hash(strings.Join(parts, "\n"), 10)
 }
 
-// UpdateWait returns how much longer a guest is left alone after so many updates that failed, the last of them then. It
-// is zero or less when it may move.
+// Failures returns how many of the last migrations in a guest's list that counts accepts failed in a row, and when the
+// last of them did. One that succeeded ends the row, and so does one that is not over.
+func Failures(
+	list []*v1.VirtualMachineInstanceMigration, counts func(*v1.VirtualMachineInstanceMigration) bool,
+) (count int, last time.Time) {
+	newestFirst := slices.SortedFunc(slices.Values(list),
+		func(a, b *v1.VirtualMachineInstanceMigration) int { return migrations.ByAge(b, a) })
+	for _, m := range newestFirst {
+		if !counts(m) {
+			continue
+		}
+		if m.Status.Phase != v1.MigrationFailed {
+			break
+		}
+		if count++; count == 1 {
+			last = Ended(m)
+		}
+	}
+	return count, last
+}
+
+// UpdateWait returns how much longer a guest is left alone after so many updates in a row that failed, the last of them
+// then. It is zero or less when it may move.
 func UpdateWait(failures int, last, now time.Time) time.Duration {
 	if failures == 0 {
 		return 0

@@ -29,6 +29,49 @@ func TestUpdateWait(t *testing.T) {
 	}
 }
 
+func TestFailures(t *testing.T) {
+	made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const failed, succeeded = v1.MigrationFailed, v1.MigrationSucceeded
+	type list = []v1.VirtualMachineInstanceMigrationPhase
+	for name, tc := range map[string]struct {
+		// phases are of the guest's updates, each made a minute after the one before. "user's" is a migration of
+		// another origin, which failed.
+		phases list
+		want   int
+	}{
+		"none":                  {nil, 0},
+		"one":                   {list{failed}, 1},
+		"three":                 {list{failed, failed, failed}, 3},
+		"the last succeeded":    {list{failed, failed, succeeded}, 0},
+		"one after that":        {list{failed, failed, succeeded, failed}, 1},
+		"one is not over":       {list{failed, v1.MigrationRunning}, 0},
+		"of another in between": {list{failed, "user's", failed, "user's"}, 2},
+	} {
+		var all []*v1.VirtualMachineInstanceMigration
+		var last time.Time
+		for n, phase := range tc.phases {
+			at := metav1.NewTime(made.Add(time.Duration(n) * time.Minute))
+			m := &v1.VirtualMachineInstanceMigration{}
+			m.CreationTimestamp, m.Status.Phase = at, phase
+			if phase == "user's" {
+				m.Status.Phase = failed
+			} else {
+				m.Annotations = map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""}
+			}
+			if phase == failed {
+				last = at.Time
+			}
+			all = append([]*v1.VirtualMachineInstanceMigration{m}, all...) // The order of the list does not count.
+		}
+		if tc.want == 0 {
+			last = time.Time{}
+		}
+		if count, at := Failures(all, IsUpdate); count != tc.want || !at.Equal(last) {
+			t.Errorf("%s: %d, the last at %s; want %d, %s", name, count, at, tc.want, last)
+		}
+	}
+}
+
 func TestEnded(t *testing.T) {
 	made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(minutes ...int) *v1.VirtualMachineInstanceMigration {

@@ -119,7 +119,7 @@ func Next(view View) Step {
 	switch has, known := view.room(), view.refusal(); {
 	case has == resized:
 		step.set(view, sizing.ReasonPodResized, step.ready(view))
-	case has == refused || !view.inPlace():
+	case has == refused || view.fixed() != "":
 		step.move(view, view.why())
 	case has == asked:
 		step.wait(view)
@@ -182,22 +182,16 @@ func (s *Step) move(view View, why string) {
 // ago.
 func (s *Step) migrate(view View, message string) {
 	s.set(view, sizing.ReasonNoRoom, message)
-	failures, last, made := 0, time.Time{}, 0
+	made := 0
 	for _, m := range view.Migrations {
 		if !m.IsFinal() {
 			return // Its end is an event.
 		}
-		if !migrationcontroller.IsUpdate(m) {
-			continue
-		}
-		made++
-		if m.Status.Phase == v1.MigrationFailed {
-			failures++
-			if at := migrationcontroller.Ended(m); at.After(last) {
-				last = at
-			}
+		if migrationcontroller.IsUpdate(m) {
+			made++
 		}
 	}
+	failures, last := migrationcontroller.Failures(view.Migrations, migrationcontroller.IsUpdate)
 	if left := migrationcontroller.UpdateWait(failures, last, view.Now); left > 0 {
 		s.RequeueAfter = left
 		return
@@ -256,16 +250,15 @@ func (view View) kind() v1.VirtualMachineInstanceConditionType {
 	return memory
 }
 
-// inPlace reports whether Kubernetes can change what the guest needs more of while the pod runs: neither CPUs of its
-// own nor huge pages.
-func (view View) inPlace() bool {
-	return sizing.InPlace(&view.VMI.Spec.Domain, grows(view.VMI, memory))
+// fixed returns why Kubernetes cannot change what the guest needs more of while the pod runs; empty when it can.
+func (view View) fixed() string {
+	return sizing.PodObstacle(&view.VMI.Spec.Domain, grows(view.VMI, memory))
 }
 
 // why returns what keeps a pod from having more.
 func (view View) why() string {
-	if !view.inPlace() {
-		return "CPUs of its own and huge pages are given when a pod starts"
+	if fixed := view.fixed(); fixed != "" {
+		return fixed
 	}
 	if c := view.condition(corev1.PodResizePending); c != nil {
 		return c.Message
@@ -276,7 +269,7 @@ func (view View) why() string {
 // shrinks reports whether the pod has more than its guest needs.
 func (view View) shrinks() bool {
 	spec := container(view.Pod)
-	if spec == nil || !view.inPlace() || !covers(spec.Resources, view.Fit) {
+	if spec == nil || view.fixed() != "" || !covers(spec.Resources, view.Fit) {
 		return false
 	}
 	for name, quantity := range view.Fit.Requests {

@@ -86,6 +86,19 @@ func TestNext(t *testing.T) {
 			},
 		},
 	}
+	// One that failed a while ago, after others that did, and after one that succeeded.
+	row := func(succeeded bool) (out []*v1.VirtualMachineInstanceMigration) {
+		for n, ago := range []time.Duration{50 * time.Minute, 45 * time.Minute, 40 * time.Minute, time.Minute} {
+			m := failed.DeepCopy()
+			m.CreationTimestamp = metav1.NewTime(now.Add(-ago))
+			m.Status.PhaseTransitionTimestamps[0].PhaseTransitionTimestamp = m.CreationTimestamp
+			if n == 2 && succeeded {
+				m.Status.Phase = v1.MigrationSucceeded
+			}
+			out = append(out, m)
+		}
+		return out
+	}
 	status := func(conditions string) string {
 		return "status: {phase: Running, nodeName: node1, currentCPUTopology: {sockets: 1}, " +
 			"memory: {guestAtBoot: 256Mi, guestCurrent: 256Mi, guestRequested: 256Mi}, conditions: [" + conditions +
@@ -150,6 +163,14 @@ func TestNext(t *testing.T) {
 		"could not move": {
 			vmi: grown + status(migratable), pod: infeasible, migrations: []*v1.VirtualMachineInstanceMigration{failed},
 			cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, again: 5 * time.Second,
+		},
+		"could not move four times": {
+			vmi: grown + status(migratable), pod: infeasible, migrations: row(false),
+			cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, again: 100 * time.Second,
+		},
+		"could not move once after it moved": {
+			vmi: grown + status(migratable), pod: infeasible, migrations: row(true),
+			cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, migrate: true,
 		},
 		"the API says no": {
 			vmi: grown +

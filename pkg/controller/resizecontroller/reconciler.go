@@ -103,7 +103,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if err != nil {
 		return view, err
 	}
-	if cached := life.Guests(instance, pods); cached != nil {
+	if cached := life.GuestPod(instance, pods); cached != nil {
 		// The cache does not keep what a pod has.
 		var pod corev1.Pod
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &pod); err != nil {
@@ -133,7 +133,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	return view, nil
 }
 
-// apply does what the step says: what is being done is said first, so that nobody takes it for nothing.
+// apply does what the step says. The status comes last: resized changes it by what the API server answers. Where it is
+// not written, the next pass sees in the pod what was asked for.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.Resize != nil {
 		if err := step.resized(view, r.resize(ctx, view.Pod, *step.Resize)); err != nil {

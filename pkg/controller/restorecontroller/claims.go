@@ -222,9 +222,9 @@ func ownerOf(vm *v1.VirtualMachine) metav1.OwnerReference {
 	return *metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)
 }
 
-// handOver makes the claims of dataVolumeTemplates DataVolumes. It is done when they all are, and when it is recorded
-// which DataVolumes the target will lose. Without CDI, the claims are all that there is.
-func (v *View) handOver() (step Step, done bool) {
+// adoptClaims makes the claims of dataVolumeTemplates DataVolumes. It is done when they all are, and when it is
+// recorded which DataVolumes the target will lose. Without CDI, the claims are all that there is.
+func (v *View) adoptClaims() (step Step, done bool) {
 	status := v.status(textUpdating, textAwaiting)
 	waiting := false
 	for i := range v.Volumes {

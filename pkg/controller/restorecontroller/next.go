@@ -78,7 +78,7 @@ func (v *View) restore() Step {
 	if !done {
 		return step
 	}
-	if step, done = v.handOver(); !done {
+	if step, done = v.adoptClaims(); !done {
 		return step
 	}
 	return v.commit()

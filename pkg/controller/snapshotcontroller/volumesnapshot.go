@@ -1,7 +1,6 @@
 package snapshotcontroller
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,13 +21,9 @@ func (view *ContentView) volumeSnapshot(backup *v1beta1.VolumeBackup) (*snapshot
 	if claim.Spec.StorageClassName != nil {
 		storage = *claim.Spec.StorageClassName
 	}
-	class, trouble := view.Classes.Of(storage)
+	class, reason := view.Classes.For(storage, backup.VolumeName)
 	if class == "" {
-		if trouble == "" {
-			trouble = fmt.Sprintf("No VolumeSnapshotClass: Volume snapshots are not configured for this "+
-				"StorageClass [%s] [%s]", storage, backup.VolumeName)
-		}
-		return nil, trouble
+		return nil, reason
 	}
 	vm := view.Content.Spec.Source.VirtualMachine
 	return &snapshotv1.VolumeSnapshot{

@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/helperpods"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/config"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
@@ -77,7 +78,7 @@ func Pod(claim *corev1.PersistentVolumeClaim, request *uploads.Request, facts Fa
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
 		}},
 	}
-	if mode := claim.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
+	if claims.IsBlock(claim.Spec.VolumeMode) {
 		container.Args = append(container.Args, "--device="+names.UploadDevice)
 		container.VolumeDevices = []corev1.VolumeDevice{{Name: volumeClaim, DevicePath: names.UploadDevice}}
 		if request.Format != imageformat.Raw {

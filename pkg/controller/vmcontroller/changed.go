@@ -36,7 +36,7 @@ func restartMessage(view View) string {
 	maps.Copy(refused, view.placing().Refused)
 	maps.Copy(refused, view.Change.Refused)
 	for _, path := range slices.Sorted(maps.Keys(refused)) {
-		if !slices.ContainsFunc(paths, func(p string) bool { return within(p, path) }) {
+		if !slices.ContainsFunc(paths, func(p string) bool { return rollout.Within(p, path) }) {
 			paths = append(paths, path) // what was taken out of the template
 		}
 	}
@@ -105,21 +105,15 @@ func ofPlugged(template *v1.VirtualMachineInstanceSpec, path string) bool {
 // covers reports a field of an interface or a network that the guest has, or gets while it runs.
 func covers(p rollout.Plugging, instance *v1.VirtualMachineInstance, path string) bool {
 	if _, known := rollout.Taken(instance); !known ||
-		!within(path, "domain.devices.interfaces") && !within(path, "networks") {
+		!rollout.Within(path, "domain.devices.interfaces") && !rollout.Within(path, "networks") {
 		return false
 	}
 	for refused := range p.Refused {
-		if within(path, refused) {
+		if rollout.Within(path, refused) {
 			return false
 		}
 	}
 	return true
-}
-
-// within reports a path at or below another.
-func within(path, of string) bool {
-	rest, ok := strings.CutPrefix(path, of)
-	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 func plain(spec v1.VirtualMachineInstanceSpec) (map[string]any, error) {

@@ -1,6 +1,7 @@
 package vmcontroller
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,12 +13,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
-)
-
-// The waiting reasons of a container whose image, or image volume, cannot be had; the kubelet's words.
-const (
-	waitingErrImagePull     = "ErrImagePull"
-	waitingImagePullBackOff = "ImagePullBackOff"
 )
 
 // printables is every printable status with what makes it hold, in the order in which they are tried.
@@ -61,10 +56,10 @@ var printables = []struct {
 		return life.Alive(view.VMI) && claimPending(view) || anyDataVolume(view, unbound)
 	}},
 	{v1.VirtualMachineStatusErrImagePull, func(view View, _ Decision) bool {
-		return life.Alive(view.VMI) && waiting(view.Pods, waitingErrImagePull)
+		return life.Alive(view.VMI) && waiting(view.Pods, life.ErrImagePull)
 	}},
 	{v1.VirtualMachineStatusImagePullBackOff, func(view View, _ Decision) bool {
-		return life.Alive(view.VMI) && waiting(view.Pods, waitingImagePullBackOff)
+		return life.Alive(view.VMI) && waiting(view.Pods, life.ImagePullBackOff)
 	}},
 	{v1.VirtualMachineStatusStarting, func(view View, decision Decision) bool {
 		if life.Alive(view.VMI) {
@@ -125,12 +120,7 @@ func waitingReason(pod *corev1.Pod) string {
 	if state == nil {
 		return ""
 	}
-	switch state.Reason {
-	case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable",
-		"SignatureValidationFailed":
-		return waitingErrImagePull
-	}
-	return state.Reason
+	return cmp.Or(life.ImageTrouble(state.Reason), state.Reason)
 }
 
 // waitingState returns the state of a container that does not run yet; nil when all do. The containers beside the

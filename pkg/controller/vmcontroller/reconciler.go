@@ -25,20 +25,22 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
-const reasonNotOwned = "VMINotOwned"
+const reasonNotOwned = names.ReasonNotOwned
 
 // concurrency is the number of VMs that are worked on at once.
 const concurrency = 16
 
 // Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
 // adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of
-// package vmi.
+// package vmicontroller.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, where a create has just shown that the cache is stale.
@@ -98,11 +100,7 @@ func sameName(_ context.Context, obj client.Object) []reconcile.Request {
 
 // ownerName maps a launcher pod to the VM with the name of its VMI.
 func ownerName(_ context.Context, pod client.Object) []reconcile.Request {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}
+	return frame.RequestOf(pod.GetNamespace(), metav1.GetControllerOfNoCopy(pod))
 }
 
 func (r *Reconciler) usersOf(ctx context.Context, claim client.Object) []reconcile.Request {
@@ -124,11 +122,7 @@ var imagePullChanged = predicate.Funcs{
 }
 
 func imageTrouble(obj client.Object) string {
-	switch reason := waitingReason(obj.(*corev1.Pod)); reason {
-	case waitingErrImagePull, waitingImagePullBackOff:
-		return reason
-	}
-	return ""
+	return life.ImageTrouble(waitingReason(obj.(*corev1.Pod)))
 }
 
 var claimPhaseChanged = predicate.Funcs{

@@ -9,8 +9,8 @@ import (
 )
 
 // followSize finds out what of a changed VM its running guest is to have, and brings it into the VMI, from which
-// virt-controller (pkg/controller/resize) and virt-handler take it. What the guest can have only when it is started
-// again stays in the view. It reports whether the VMI is changed.
+// virt-controller (pkg/controller/resizecontroller) and virt-handler take it. What the guest can have only when it is
+// started again stays in the view. It reports whether the VMI is changed.
 func (view *View) followSize() bool {
 	instance := view.VMI
 	if !life.Staying(instance) || upToDate(view.VM, instance) {

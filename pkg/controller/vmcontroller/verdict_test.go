@@ -324,8 +324,8 @@ func TestVerdictsComeTrue(t *testing.T) {
 				t.Fatal(step.Invalid)
 			}
 			message := restartOf(status(t, step.After))
-			if tc.pinned && !sizing.InPlace(&vmi.Spec.Domain, strings.HasPrefix(tc.want, "domain.memory")) {
-				return // pkg/controller/resize says so, and then the VM: TestSizeAndRestart
+			if tc.pinned && sizing.PodObstacle(&vmi.Spec.Domain, strings.HasPrefix(tc.want, "domain.memory")) != "" {
+				return // pkg/controller/resizecontroller says so, and then the VM: TestSizeAndRestart
 			}
 			if (message != "") != (len(restart) > 0) {
 				t.Errorf("RestartRequired is %q, and the verdicts are %v", message, said)

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -22,7 +23,7 @@ func (s *Step) podRefused(view View, err error) error {
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil // The cache is stale, or the namespace is going, and the VMI with it.
 	}
-	return s.cannotCreate(view, "create pod", err)
+	return s.cannotCreate(view, ReasonFailedCreate, names.MessageCreatePod, err)
 }
 
 // stateRefused takes the error with which the claim of the persistent state was not created. there is the claim of that
@@ -35,10 +36,9 @@ func (s *Step) stateRefused(view View, there *corev1.PersistentVolumeClaim, err 
 		if there == nil || stateClaim(view.VMI, []*corev1.PersistentVolumeClaim{there}) != nil {
 			return nil // The cache had not seen it; its event makes another pass.
 		}
-		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being "+
-			"deleted, or lacks the label %s", there.Name, vmstate.Prefix)
+		return s.cannotCreate(view, names.ReasonStateClaimTaken, createState, vmstate.TakenError(there.Name))
 	}
-	return s.cannotCreate(view, "create the claim of the persistent state", err)
+	return s.cannotCreate(view, ReasonFailedCreate, createState, err)
 }
 
 // attached takes the answer to the creation of a hotplugged volume's attachment pod. The status names one that was
@@ -67,15 +67,18 @@ func (s *Step) attached(volume string, pod *corev1.Pod, err error) error {
 	return nil
 }
 
-// cannotCreate records in the status of a VMI that has no pod yet what cannot be made for it.
-func (s *Step) cannotCreate(view View, what string, err error) error {
-	message := fmt.Sprintf("%s: %v", what, err)
+// createState begins the messages about the claim of the persistent state.
+const createState = "create the claim of the persistent state: "
+
+// cannotCreate records in the status of a VMI that has no pod yet what cannot be made for it. what begins the message.
+func (s *Step) cannotCreate(view View, reason, what string, err error) error {
+	message := what + err.Error()
 	old := conditions.Find(s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
 	if old == nil || old.Message != message {
 		s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
 	}
 	setPhase(&s.Status, v1.Pending, view.Now)
 	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
-	conditions.Set(&s.Status.Conditions, notSynchronized(ReasonFailedCreate, message), view.Now)
-	return fmt.Errorf("%s: %w", what, err)
+	conditions.Set(&s.Status.Conditions, notSynchronized(reason, message), view.Now)
+	return fmt.Errorf("%s%w", what, err)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -80,13 +81,15 @@ func TestStateRefused(t *testing.T) {
 		there *corev1.PersistentVolumeClaim
 		err   error
 		want  string
+		// reason is the condition's, FailedCreate where it is not said.
+		reason string
 	}{
 		"namespace gone":      {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
 		"namespace goes":      {err: terminating()},
 		"made a moment ago":   {err: taken},
 		"is there":            {there: its, err: taken},
-		"another has it":      {there: unlabelled, err: taken, want: others},
-		"it is being deleted": {there: going, err: taken, want: others},
+		"another has it":      {there: unlabelled, err: taken, want: others, reason: names.ReasonStateClaimTaken},
+		"it is being deleted": {there: going, err: taken, want: others, reason: names.ReasonStateClaimTaken},
 		"refused":             {err: errors.New("quota"), want: "create the claim of the persistent state: quota"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,6 +99,9 @@ func TestStateRefused(t *testing.T) {
 			said := ""
 			if c := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceSynchronized); c != nil {
 				said = c.Message
+				if (tc.reason == "") != (c.Reason == ReasonFailedCreate) || tc.reason != "" && c.Reason != tc.reason {
+					t.Errorf("reason %s, want %q", c.Reason, tc.reason)
+				}
 			}
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || err.Error() != tc.want) ||
 				said != tc.want {

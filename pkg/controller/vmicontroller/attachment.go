@@ -196,8 +196,8 @@ func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 // lookAtUnnamed finds the attachment pods that were made in a pass whose status could not be written.
 func (r *Reconciler) lookAtUnnamed(ctx context.Context, view *View) error {
 	made, ok := r.unnamed.Load(view.VMI.UID)
-	guests := life.Guests(view.VMI, view.Pods)
-	if !ok || guests == nil {
+	guestPod := life.GuestPod(view.VMI, view.Pods)
+	if !ok || guestPod == nil {
 		return nil
 	}
 	for volume, pod := range made.(map[string]*corev1.Pod) {
@@ -208,7 +208,7 @@ func (r *Reconciler) lookAtUnnamed(ctx context.Context, view *View) error {
 			continue
 		case err != nil:
 			return fmt.Errorf("get attachment pod %s: %w", pod.Name, err)
-		case current.UID != pod.UID || !life.PodStaying(current) || !OwnedBy(current, guests.UID):
+		case current.UID != pod.UID || !life.PodStaying(current) || !OwnedBy(current, guestPod.UID):
 			continue
 		}
 		if view.Unnamed == nil {

@@ -6,6 +6,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // consoleLog returns the container whose log is the guest's serial console, or none. It is a sidecar: an init container
@@ -14,7 +16,7 @@ import (
 // megabytes; `virtctl logs` shows the same without it. So it exists only when asked for.
 func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Container) []corev1.Container {
 	devices := &vmi.Spec.Domain.Devices
-	if attach := devices.AutoattachSerialConsole; attach != nil && !*attach {
+	if !peripherals.SerialConsole(devices) {
 		return nil
 	}
 	wanted := facts.Config.SerialConsoleLog
@@ -25,7 +27,7 @@ func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Con
 		return nil
 	}
 	resources := consoleLogResources(&compute.Resources)
-	if given := facts.Config.Support.ConsoleLog; given != nil && !dedicated(vmi) {
+	if given := facts.Config.Support.ConsoleLog; given != nil && !sizing.Dedicated(&vmi.Spec.Domain) {
 		resources = *given.DeepCopy()
 	}
 	return []corev1.Container{{

@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/service/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -28,17 +29,17 @@ func (s *Step) plan(view View) {
 	if s.CreateState {
 		s.State = StateClaim(view.VMI, view.Facts.Config)
 	}
-	guests := life.Guests(view.VMI, view.Pods)
+	guestPod := life.GuestPod(view.VMI, view.Pods)
 	for _, volume := range s.CreateAttachments {
 		s.Attachments = append(s.Attachments,
-			Planned{volume, Attachment(view.VMI, []string{volume}, guests, view.Facts)})
+			Planned{volume, Attachment(view.VMI, []string{volume}, guestPod, view.Facts)})
 	}
 	if !s.createsLauncher() {
 		return
 	}
 	if err := view.Facts.NetworkErr; err != nil {
 		s.CreatePod, s.CreateProvisioning = false, false
-		s.Failed = s.cannotCreate(view, "create pod", err)
+		s.Failed = s.cannotCreate(view, ReasonFailedCreate, names.MessageCreatePod, err)
 		return
 	}
 	if s.CreatePod {

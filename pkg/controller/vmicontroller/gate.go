@@ -41,23 +41,23 @@ func (s *Step) gate(view View) {
 	if view.VMI.Status.Phase != v1.Running {
 		return // not yet, or nobody knows
 	}
-	guests := life.Guests(view.VMI, view.Pods)
-	if guests == nil {
+	guestPod := life.GuestPod(view.VMI, view.Pods)
+	if guestPod == nil {
 		return
 	}
 	want := corev1.PodCondition{Type: Gate, Status: corev1.ConditionTrue}
 	if conditions.True(view.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) {
 		want.Status, want.Reason, want.Message = corev1.ConditionFalse, ReasonGatePaused, "The guest is paused."
 	}
-	s.setGate(guests, want, view.Now)
+	s.setGate(guestPod, want, view.Now)
 	for _, pod := range own(view) {
-		if pod == guests || !life.PodStaying(pod) {
+		if pod == guestPod || !life.PodStaying(pod) {
 			continue
 		}
 		if conditions.True(pod.Status.Conditions, Gate) {
 			s.setGate(pod, corev1.PodCondition{
 				Type: Gate, Status: corev1.ConditionFalse, Reason: ReasonGateMoved,
-				Message: "The guest runs in pod " + guests.Name + ".",
+				Message: "The guest runs in pod " + guestPod.Name + ".",
 			}, view.Now)
 		}
 	}

@@ -82,7 +82,7 @@ func spare(view View, attachment *corev1.Pod) bool {
 	if owner == nil {
 		return true
 	}
-	if current := life.Guests(view.VMI, view.Pods); current != nil && current.UID == owner.UID {
+	if current := life.GuestPod(view.VMI, view.Pods); current != nil && current.UID == owner.UID {
 		return true
 	}
 	return !slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool {

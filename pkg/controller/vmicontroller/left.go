@@ -19,20 +19,20 @@ const leftGrace = 30 * time.Second
 //
 // Before the migration has ended nothing is deleted, since what the pod said last may say where the guest is.
 func (s *Step) leave(view View) {
-	guests, ms := life.Guests(view.VMI, view.Pods), view.VMI.Status.MigrationState
-	if guests == nil || view.VMI.Status.Phase != v1.Running || ms == nil || ms.EndTimestamp == nil {
+	guestPod, ms := life.GuestPod(view.VMI, view.Pods), view.VMI.Status.MigrationState
+	if guestPod == nil || view.VMI.Status.Phase != v1.Running || ms == nil || ms.EndTimestamp == nil {
 		return
 	}
 	for _, pod := range view.Pods {
 		switch {
-		case pod == guests || life.HasGuest(view.VMI, pod) || pod.DeletionTimestamp != nil ||
+		case pod == guestPod || life.HasGuest(view.VMI, pod) || pod.DeletionTimestamp != nil ||
 			!looksLikeLauncher(pod, view.VMI.UID):
-		case guests.CreationTimestamp.Before(&pod.CreationTimestamp):
+		case guestPod.CreationTimestamp.Before(&pod.CreationTimestamp):
 			// The guest may yet come to this one, and if not its migration deletes it.
 		case pod.Status.Phase == corev1.PodFailed:
 			s.DeletePods = append(s.DeletePods, pod)
 		case pod.Status.Phase != corev1.PodSucceeded && migrations.Succeeded(ms) && pod.Name == ms.SourcePod &&
-			guests.Name == ms.TargetPod:
+			guestPod.Name == ms.TargetPod:
 			if left := leftGrace - view.Now.Sub(ms.EndTimestamp.Time); left > 0 {
 				s.RequeueAfter = min(cmp.Or(s.RequeueAfter, left), left)
 				continue

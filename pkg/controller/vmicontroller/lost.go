@@ -40,11 +40,11 @@ func tolerations(own []corev1.Toleration) []corev1.Toleration {
 func (s *Step) watchOver(view View) {
 	s.NodeLabel = view.VMI.Status.NodeName
 	pods := own(view)
-	if bearer := bearer(view.VMI, pods); bearer != nil {
-		if s.fenced(view, bearer) {
+	if pod := podWithGuest(view.VMI, pods); pod != nil {
+		if s.fenced(view, pod) {
 			return
 		}
-		if life.Guests(view.VMI, view.Pods) != nil {
+		if life.GuestPod(view.VMI, view.Pods) != nil {
 			s.gate(view)
 			s.plug(view)
 			s.leave(view)
@@ -86,10 +86,10 @@ func (s *Step) watchOver(view View) {
 // migrated is the last state that a launcher reports whose guest has gone to another one.
 const migrated = launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 
-// bearer returns a pod in which the guest may be: one on the VMI's node that is not over, or the target of a migration
-// into which the guest has gone although nobody has said so yet. nil when there is none; that the target of a migration
-// is well does not help a guest whose own pod is gone.
-func bearer(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
+// podWithGuest returns a pod in which the guest may be: one on the VMI's node that is not over, or the target of a
+// migration into which the guest has gone although nobody has said so yet. nil when there is none; that the target of a
+// migration is well does not help a guest whose own pod is gone.
+func podWithGuest(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
 	left := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		return life.PodEnded(pod) && termination.Of(pod).Lifecycle == migrated
 	})

@@ -22,7 +22,7 @@ import (
 // Reasons of events and conditions; KubeVirt's words, which people and programs look for.
 const (
 	ReasonSuccessfulCreate  = "SuccessfulCreate"
-	ReasonFailedCreate      = "FailedCreate"
+	ReasonFailedCreate      = names.ReasonFailedCreate
 	ReasonSuccessfulDelete  = "SuccessfulDelete"
 	ReasonFailedDelete      = "FailedDelete"
 	ReasonFailedPvcNotFound = "FailedPvcNotFound"
@@ -302,7 +302,8 @@ func (s *Step) waitForNode(view View, pod *corev1.Pod) {
 	}
 }
 
-// schedule writes phase Scheduled: everything that virt-handler and the launcher want to know, in one write.
+// schedule writes phase Scheduled: everything that virt-handler and the launcher want to know of the status, which is
+// in one patch. The node label, by which virt-handler finds the VMI, comes in a second patch after it.
 func (s *Step) schedule(view View, pod *corev1.Pod) {
 	status := &s.Status
 	if status.Phase == v1.VmPhaseUnset {

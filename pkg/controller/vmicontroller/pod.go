@@ -8,8 +8,6 @@ package vmicontroller
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base32"
 	"maps"
 	"strconv"
 	"strings"
@@ -22,10 +20,12 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/config"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // launcherBinary is virt-launcher in its image.
@@ -62,9 +62,8 @@ func PodName(vmi *v1.VirtualMachineInstance) string { return LauncherName(vmi.Na
 // LauncherName returns the name of a launcher pod of a VMI, for the object with a UID. A long name of the VMI is cut:
 // the kubelet makes one directory's name of namespace, name and UID of a pod.
 func LauncherName(vmi string, of types.UID) string {
-	sum := sha256.Sum256([]byte(of))
 	name := strings.TrimRight(vmi[:min(len(vmi), names.MaxLabel)], "-.")
-	return names.VirtLauncher + "-" + name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+	return names.VirtLauncher + "-" + name + "-" + names.Hash(string(of), 5)
 }
 
 // securityContext returns the security context of every pod of a VMI: they share volumes, so that they run as the same
@@ -95,7 +94,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			Name:  "net.ipv4.ip_unprivileged_port_start",
 			Value: "0",
 		}),
-		Hostname:                  Hostname(vmi),
+		Hostname:                  identity.Host(vmi),
 		Subdomain:                 vmi.Spec.Subdomain,
 		DNSPolicy:                 vmi.Spec.DNSPolicy,
 		DNSConfig:                 vmi.Spec.DNSConfig.DeepCopy(),
@@ -210,18 +209,13 @@ func podGrace(vmi *v1.VirtualMachineInstance) int64 {
 	return int64((life.Grace(vmi) + life.GraceSlack).Seconds())
 }
 
-// Hostname returns the host name of the guest and the pod: the VMI's, else its name up to the first dot.
-func Hostname(vmi *v1.VirtualMachineInstance) string {
-	return names.Host(vmi.Spec.Hostname, vmi.Name)
-}
-
 func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {
 	cfg := facts.Config
 	selector := map[string]string{}
 	maps.Copy(selector, cfg.NodeSelectors)
 	maps.Copy(selector, vmi.Spec.NodeSelector)
 	selector[v1.NodeSchedulable] = "true"
-	if dedicated(vmi) {
+	if sizing.Dedicated(&vmi.Spec.Domain) {
 		selector[v1.CPUManager] = "true"
 	}
 	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {

@@ -131,3 +131,5 @@ func HostModelSelector(vmi *v1.VirtualMachineInstance, source *corev1.Pod, node 
 	out[v1.SupportedHostModelMigrationCPU+model] = "true"
 	return out
 }
+
+func on(s *v1.FeatureState) bool { return s != nil && (s.Enabled == nil || *s.Enabled) }

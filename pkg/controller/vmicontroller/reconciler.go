@@ -231,7 +231,9 @@ func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step *Step, now ti
 	r.deadSince.LoadOrStore(vmi.UID, now)
 }
 
-// apply does what the step says: pods first, then the VMI.
+// apply does what the step says: pods first, then the VMI, its status before the node label. virt-handler begins with
+// the label, so that it finds a status which is whole. A label that was not written is added by the next pass
+// (watchOver).
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	vmi := view.VMI
 	r.remember(vmi, step, view.Now)

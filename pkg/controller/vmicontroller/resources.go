@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -35,10 +36,10 @@ const (
 // Overhead returns the memory in bytes that the pod needs beyond the guest's.
 func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	overhead := int64(overheadBase) + vcpus(vmi)*overheadVCPU + guestMemory(vmi)/pageTableRatio
-	if graphics := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; graphics == nil || *graphics {
+	if peripherals.Graphics(&vmi.Spec.Domain.Devices) {
 		overhead += overheadGraphics
 	}
-	if tpm := vmi.Spec.Domain.Devices.TPM; tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) {
+	if peripherals.TPM(&vmi.Spec.Domain.Devices) {
 		overhead += overheadTPM
 	}
 	if passthrough.VFIO(&vmi.Spec) {
@@ -68,7 +69,7 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 	}
 	memoryResources(&out, vmi, facts)
 	cpuResources(&out, vmi, facts)
-	if dedicated(vmi) {
+	if sizing.Dedicated(&vmi.Spec.Domain) {
 		// Of all its CPUs and memory as much as it requests: only such a pod gets CPUs of its own.
 		out.Limits[corev1.ResourceCPU] = out.Requests[corev1.ResourceCPU]
 		out.Limits[corev1.ResourceMemory] = out.Requests[corev1.ResourceMemory]
@@ -107,9 +108,9 @@ func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineIns
 		request := guest
 		overcommit := facts.Config.MemoryOvercommit
 		switch {
-		case dedicated(vmi) && limited:
+		case sizing.Dedicated(&vmi.Spec.Domain) && limited:
 			request = limit.Value()
-		case overcommit > 0 && !dedicated(vmi) && pageSize(vmi) == "":
+		case overcommit > 0 && !sizing.Dedicated(&vmi.Spec.Domain) && pageSize(vmi) == "":
 			request = overcommitted(request, int64(overcommit))
 		}
 		out.Requests[corev1.ResourceMemory] = *resource.NewQuantity(request, resource.BinarySI)
@@ -124,14 +125,14 @@ func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineIns
 		if limited {
 			out.Limits[corev1.ResourceMemory] = *resource.NewQuantity(max(0, limit.Value()-guest), resource.BinarySI)
 		}
-	} else if vmi.Spec.Domain.Resources.OvercommitGuestOverhead && !dedicated(vmi) {
+	} else if vmi.Spec.Domain.Resources.OvercommitGuestOverhead && !sizing.Dedicated(&vmi.Spec.Domain) {
 		added = 0
 	}
 	addBytes(out.Requests, corev1.ResourceMemory, added)
 	switch {
 	case limited:
 		addBytes(out.Limits, corev1.ResourceMemory, overhead)
-	case facts.Limits.MemoryRatio > 0 && !dedicated(vmi):
+	case facts.Limits.MemoryRatio > 0 && !sizing.Dedicated(&vmi.Spec.Domain):
 		needed := overhead
 		if pageSize(vmi) == "" {
 			needed += guest
@@ -145,11 +146,11 @@ func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineIns
 func cpuResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
 	_, requested := out.Requests[corev1.ResourceCPU]
 	limit, limited := out.Limits[corev1.ResourceCPU]
-	if facts.Limits.CPU && !limited && !dedicated(vmi) {
+	if facts.Limits.CPU && !limited && !sizing.Dedicated(&vmi.Spec.Domain) {
 		out.Limits[corev1.ResourceCPU] = most(out.Requests[corev1.ResourceCPU], vcpus(vmi))
 	}
 	switch {
-	case dedicated(vmi):
+	case sizing.Dedicated(&vmi.Spec.Domain):
 		cpus := vcpus(vmi)
 		if vmi.Spec.Domain.CPU.IsolateEmulatorThread {
 			cpus++
@@ -173,11 +174,6 @@ func overcommitted(memory, percent int64) int64 {
 		return math.MaxInt64 / 2 // no node has it, and the overhead can be added
 	}
 	return whole*100 + rest*100/percent
-}
-
-// dedicated reports a guest whose vCPUs have a CPU each.
-func dedicated(vmi *v1.VirtualMachineInstance) bool {
-	return vmi.Spec.Domain.CPU != nil && vmi.Spec.Domain.CPU.DedicatedCPUPlacement
 }
 
 // pageSize returns the size of the huge pages that back the guest, or "" for none.

@@ -2,8 +2,6 @@ package vmicontroller
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"strings"
 
@@ -44,10 +42,9 @@ func MigrationStateClaimName(vmi *v1.VirtualMachineInstance, migration types.UID
 }
 
 func stateClaimName(vmi *v1.VirtualMachineInstance, of types.UID) string {
-	sum := sha256.Sum256([]byte(of))
 	const most = 253 - len(vmstate.Prefix) - len("--xxxxx")
 	name := strings.TrimRight(vmi.Name[:min(len(vmi.Name), most)], "-.")
-	return vmstate.Prefix + "-" + name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+	return vmstate.Prefix + "-" + name + "-" + names.Hash(string(of), 5)
 }
 
 // StateClaim returns the claim to be made for a VMI's persistent state. As in KubeVirt, a class that was configured for

@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 const (
@@ -49,22 +50,12 @@ func (t TSC) Shows(frequency int64) bool {
 	return t.Scalable && off < 0 || max(off, -off) <= t.Frequency/1_000_000*tscTolerance
 }
 
-// needsTSC reports whether the guest relies on a time stamp counter which ticks as often wherever it moves: it sees one
-// that never changes (invtsc), or is notified of changes (Hyper-V's reenlightenment), which does not come to pass then.
+// needsTSC reports whether the guest relies on a time stamp counter that ticks as often wherever it moves. Emulated
+// guests and other architectures have none.
 func needsTSC(vmi *v1.VirtualMachineInstance, facts Facts) bool {
-	spec := &vmi.Spec.Domain
-	if architecture(vmi, facts) != amd64 || !facts.hardware() {
-		return false
-	}
-	if spec.CPU != nil && slices.ContainsFunc(spec.CPU.Features, func(f v1.CPUFeature) bool {
-		return f.Name == "invtsc" && (f.Policy == "" || f.Policy == "require" || f.Policy == "force")
-	}) {
-		return true
-	}
-	return spec.Features != nil && spec.Features.Hyperv != nil && on(spec.Features.Hyperv.Reenlightenment)
+	_, needs := migrations.NeedsTSC(&vmi.Spec.Domain)
+	return needs && architecture(vmi, facts) == amd64 && facts.hardware()
 }
-
-func on(s *v1.FeatureState) bool { return s != nil && (s.Enabled == nil || *s.Enabled) }
 
 // pickTSC returns the frequency for a guest: one that another guest has, else one that several nodes have, else the
 // lowest there is, in which most nodes agree if they can. lowest is the configuration's, 0 for that of the nodes.

@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
@@ -39,7 +40,7 @@ func planVolumes(vmi *v1.VirtualMachineInstance, facts Facts) podVolumes {
 		p.mount(names.VolumeFilesystems, names.FilesystemsDir, false,
 			corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	}
-	if tpm := vmi.Spec.Domain.Devices.TPM; tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) {
+	if peripherals.TPM(&vmi.Spec.Domain.Devices) {
 		// swtpm_setup insists on a temporary file in /tmp, whatever TMPDIR says.
 		p.mount("tmp", "/tmp", false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	}
@@ -168,7 +169,7 @@ func (p *podVolumes) add(name string, source corev1.VolumeSource) string {
 }
 
 func isBlock(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	return claims.IsBlock(claim.Spec.VolumeMode)
 }
 
 // bootClaimNames returns the names of the claims that the VMI needs to start.

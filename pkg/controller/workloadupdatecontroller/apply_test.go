@@ -47,9 +47,9 @@ func TestApply(t *testing.T) {
 			}
 			r.tried = map[types.UID]time.Time{"long ago": now.Add(-2 * time.Hour), "lately": now.Add(-time.Minute)}
 			view := View{
-				KubeVirt: &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}},
-				Now:      now,
-				Guests:   map[types.UID]*corev1.Pod{"ends": {ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}},
+				KubeVirt:  &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}},
+				Now:       now,
+				GuestPods: map[types.UID]*corev1.Pod{"ends": {ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}},
 			}
 			step := Step{
 				Mark: []*v1.VirtualMachineInstance{marked}, Unmark: []*v1.VirtualMachineInstance{unmarks}, Outdated: 3,

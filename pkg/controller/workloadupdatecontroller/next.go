@@ -50,9 +50,9 @@ type View struct {
 	// LastBatch is when guests were last evicted; Tried is when each was, by UID, if that was not long ago.
 	LastBatch time.Time
 	Tried     map[types.UID]time.Time
-	// Guests are the pods of guests to evict, by the VMI's UID.
-	Guests map[types.UID]*corev1.Pod
-	Now    time.Time
+	// GuestPods are the pods of guests to evict, by the VMI's UID.
+	GuestPods map[types.UID]*corev1.Pod
+	Now       time.Time
 }
 
 // Move is a guest that is to migrate, and the name of its migration. That depends on the guest and on how often this
@@ -181,14 +181,14 @@ type past struct {
 	underWay bool
 	// names are the names of all migrations that were made here.
 	names []string
-	// failures counts the failed migrations that were made here; last is when the last of them failed.
-	failures int
-	last     time.Time
+	// all are the guest's migrations, whoever made them.
+	all []*v1.VirtualMachineInstanceMigration
 }
 
 // wait returns how much longer a guest is left alone.
 func (p past) wait(now time.Time) time.Duration {
-	return migrationcontroller.UpdateWait(p.failures, p.last, now)
+	failures, last := migrationcontroller.Failures(p.all, migrationcontroller.IsUpdate)
+	return migrationcontroller.UpdateWait(failures, last, now)
 }
 
 func historyOf(list []*v1.VirtualMachineInstanceMigration) map[types.NamespacedName]past {
@@ -199,15 +199,8 @@ func historyOf(list []*v1.VirtualMachineInstanceMigration) map[types.NamespacedN
 		if migrationcontroller.IsUpdate(m) {
 			p.names = append(p.names, m.Name)
 		}
-		switch {
-		case !m.IsFinal():
-			p.underWay = true
-		case m.Status.Phase == v1.MigrationFailed && migrationcontroller.IsUpdate(m):
-			p.failures++
-			if at := migrationcontroller.Ended(m); at.After(p.last) {
-				p.last = at
-			}
-		}
+		p.all = append(p.all, m)
+		p.underWay = p.underWay || !m.IsFinal()
 		out[key] = p
 	}
 	return out

@@ -199,6 +199,17 @@ func TestNext(t *testing.T) {
 			vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationFailed, time.Minute, true)},
 			methods: both, outdated: 1, migrate: "a",
 		},
+		"failed three times, for the launcher before": {
+			vmis: guests{guest("a", 1)},
+			jobs: jobs{
+				job("a", "j", v1.MigrationFailed, 50*time.Minute, true),
+				job("a", "k", v1.MigrationFailed, 45*time.Minute, true),
+				job("a", "l", v1.MigrationFailed, 40*time.Minute, true),
+				job("a", "m", v1.MigrationSucceeded, 35*time.Minute, true),
+				job("a", "n", v1.MigrationFailed, 30*time.Second, true),
+			},
+			methods: both, outdated: 1, migrate: "a",
+		},
 		"failed, but not ours": {
 			vmis: guests{guest("a", 1)}, jobs: jobs{job("a", "m", v1.MigrationFailed, time.Second, false)},
 			methods: both, outdated: 1, migrate: "a",

@@ -40,7 +40,7 @@ const settle = time.Second
 
 // Reconciler reads the KubeVirt resource, VMIs, migrations and pods from Client's cache. It writes migrations and
 // evictions, one label of VMIs, and status.outdatedVirtualMachineInstanceWorkloads of the KubeVirt resource. It needs
-// the indexes of package vmi.
+// the indexes of package vmicontroller.
 type Reconciler struct {
 	Client   client.Client
 	Recorder record.EventRecorder
@@ -141,13 +141,13 @@ func (r *Reconciler) lookAtGuests(ctx context.Context, view *View) error {
 	if !wants(view.Strategy, v1.WorkloadUpdateMethodEvict) {
 		return nil
 	}
-	view.Guests = map[types.UID]*corev1.Pod{}
+	view.GuestPods = map[types.UID]*corev1.Pod{}
 	for _, instance := range Next(*view).Evict {
 		pods, err := vmicontroller.Pods(ctx, r.Client, instance)
 		if err != nil {
 			return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
 		}
-		view.Guests[instance.UID] = life.Guests(instance, pods)
+		view.GuestPods[instance.UID] = life.GuestPod(instance, pods)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	}
 	r.forget()
 	for _, instance := range step.Evict {
-		errs = append(errs, r.evict(ctx, instance, view.Guests[instance.UID]))
+		errs = append(errs, r.evict(ctx, instance, view.GuestPods[instance.UID]))
 	}
 	return errors.Join(errs...)
 }

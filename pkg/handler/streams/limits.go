@@ -2,7 +2,6 @@ package streams
 
 import (
 	"net/http"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,12 +16,12 @@ var DefaultLimits = quota.Limits{All: 1500, PerUser: 500, PerVM: 300}
 // limited refuses streams, and logs, which may be followed, beyond the limits.
 func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		vm, verb, ok := guestOf(r.URL.Path)
+		vm, verb, ok := stream.ParseHandlerPath(r.URL.Path)
 		if !ok || !stream.IsUpgrade(r) && verb != "log" {
 			next.ServeHTTP(w, r)
 			return
 		}
-		release, err := s.quota.Take(r.Header.Get("X-Remote-User"), vm)
+		release, err := s.quota.Take(r.Header.Get("X-Remote-User"), vm.String())
 		if err != nil {
 			refuse(w, types.NamespacedName{}, err) // which says what it is about
 			return
@@ -30,13 +29,4 @@ func (s *Server) limited(next http.Handler) http.Handler {
 		defer release()
 		next.ServeHTTP(w, r)
 	})
-}
-
-// guestOf reads /v1/namespaces/NS/virtualmachineinstances/NAME/VERB/…
-func guestOf(path string) (vm, verb string, ok bool) {
-	parts := strings.Split(path, "/")
-	if len(parts) < 7 {
-		return "", "", false
-	}
-	return parts[3] + "/" + parts[5], parts[6], true
 }

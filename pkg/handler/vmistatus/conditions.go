@@ -14,7 +14,7 @@ import (
 // Reasons of the condition Paused, as KubeVirt names them.
 const (
 	ReasonPausedByUser  = "PausedByUser"
-	ReasonPausedIOError = "PausedIOError"
+	ReasonPausedIOError = names.ReasonPausedIOError
 	ReasonPaused        = "Paused"
 )
 

@@ -156,23 +156,8 @@ func clockObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	if hints := vmi.Status.TopologyHints; emulated || hints != nil && hints.TSCFrequency != nil {
 		return nil
 	}
-	spec := &vmi.Spec.Domain
-	var found migrations.Obstacle
-	if f := spec.Features; f != nil && f.Hyperv != nil && f.Hyperv.Reenlightenment != nil &&
-		(f.Hyperv.Reenlightenment.Enabled == nil || *f.Hyperv.Reenlightenment.Enabled) {
-		found = field("domain.features.hyperv.reenlightenment", "")
-	}
-	if spec.CPU != nil {
-		for _, feature := range spec.CPU.Features {
-			if feature.Name == "invtsc" &&
-				(feature.Policy == "" || feature.Policy == "require" || feature.Policy == "force") {
-				found = migrations.Obstacle{
-					Kind: migrations.Feature, Object: feature.Name, Text: "of spec.domain.cpu ",
-				}
-			}
-		}
-	}
-	if found.Kind == migrations.Unknown {
+	found, needs := migrations.NeedsTSC(&vmi.Spec.Domain)
+	if !needs {
 		return nil
 	}
 	found.Text += "relies on a time stamp counter that ticks as often on each node, and no node had said how often " +

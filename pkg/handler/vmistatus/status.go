@@ -23,11 +23,11 @@ import (
 
 // Reasons of status.reason when a VMI has failed.
 const (
-	ReasonGuestCrashed  = "GuestCrashed"
-	ReasonGuestPanicked = "GuestPanicked"
-	ReasonCannotStart   = "CannotStart"
-	ReasonLauncherGone  = "LauncherGone"
-	ReasonLauncherError = "LauncherFailed"
+	ReasonGuestCrashed  = names.ReasonGuestCrashed
+	ReasonGuestPanicked = names.ReasonGuestPanicked
+	ReasonCannotStart   = names.ReasonCannotStart
+	ReasonLauncherGone  = names.ReasonLauncherGone
+	ReasonLauncherError = names.ReasonLauncherFailed
 	ReasonPodEnded      = names.ReasonPodTerminated
 	ReasonNotAlive      = "LivenessProbeFailed"
 )

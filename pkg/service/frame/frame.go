@@ -4,6 +4,9 @@
 //	Next   decides on a step; it is pure, and tested without an API server
 //	Apply  writes what the step says
 //
+// Look may ask Next, or a part of it, what more there is to read for the step. What a reconciler remembers from one
+// pass to the next, such as since when it waits, is in fields of its own; Look puts what Next needs of that into View.
+//
 // What an answer of the API server changes of the rest of the step is a pure function, too, in a package's answers.go.
 //
 // Frame calls them: it gets the object, waits for a cache that does not show the last write yet, looks again after

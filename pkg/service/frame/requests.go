@@ -1,6 +1,8 @@
 package frame
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -17,4 +19,12 @@ func Requests[T any, P interface {
 		}
 	}
 	return out
+}
+
+// RequestOf asks for a look at the object in a namespace that an owner reference names; at none where owner is nil.
+func RequestOf(namespace string, owner *metav1.OwnerReference) []reconcile.Request {
+	if owner == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: owner.Name}}}
 }

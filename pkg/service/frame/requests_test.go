@@ -35,3 +35,13 @@ func TestRequests(t *testing.T) {
 		})
 	}
 }
+
+func TestRequestOf(t *testing.T) {
+	if got := RequestOf("ns", nil); got != nil {
+		t.Errorf("of no owner %v", got)
+	}
+	got := RequestOf("ns", &metav1.OwnerReference{Name: "demo"})
+	if len(got) != 1 || got[0].String() != "ns/demo" {
+		t.Errorf("of demo %v", got)
+	}
+}

@@ -2,7 +2,7 @@
 // CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read; everything
 // that mounts, opens or judges a claim asks here, so that both kinds of volume are treated alike. It also reports CDI's
 // progress with filling one (datavolume.go), lists the other objects that volumes name (references.go), and says which
-// pods use a claim (pod.go). It is pure.
+// volumes are made of them (configuration.go) and which pods use a claim (pod.go). It is pure.
 package claims
 
 import (
@@ -12,6 +12,11 @@ import (
 
 // DefaultClassAnnotation, "true", is on the StorageClass of claims that name none.
 const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
+
+// IsBlock reports a claim that is a block device; one whose mode nobody has said is a file system.
+func IsBlock(mode *corev1.PersistentVolumeMode) bool {
+	return mode != nil && *mode == corev1.PersistentVolumeBlock
+}
 
 // Of returns the claim behind a volume; nil for a volume without one. The returned value is a copy.
 func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {

@@ -69,3 +69,16 @@ func TestOf(t *testing.T) {
 		})
 	}
 }
+
+func TestIsBlock(t *testing.T) {
+	for mode, want := range map[corev1.PersistentVolumeMode]bool{
+		corev1.PersistentVolumeBlock: true, corev1.PersistentVolumeFilesystem: false, "": false,
+	} {
+		if got := IsBlock(&mode); got != want {
+			t.Errorf("%q: %v", mode, got)
+		}
+	}
+	if IsBlock(nil) {
+		t.Error("a claim without a mode is taken for a block device")
+	}
+}

@@ -8,7 +8,6 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
@@ -53,7 +52,7 @@ func noCloud(vmi *v1.VirtualMachineInstance, user, network []byte, keys []string
 	meta, err := json.Marshal(metaData{
 		InstanceType:  instanceType(vmi),
 		InstanceID:    identity.Name(vmi) + "." + vmi.Namespace,
-		LocalHostname: Hostname(vmi),
+		LocalHostname: identity.Host(vmi),
 		PublicKeys:    numbered(keys),
 	})
 	if err != nil {
@@ -97,9 +96,4 @@ func inlineOr(plain, encoded string, secret []byte) ([]byte, error) {
 		return b, nil
 	}
 	return secret, nil
-}
-
-// Hostname returns the guest's host name: spec.hostname, or else the first label of the VMI's name.
-func Hostname(vmi *v1.VirtualMachineInstance) string {
-	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }

@@ -158,18 +158,3 @@ func TestConfigDrive(t *testing.T) {
 		t.Errorf("not base64: %v", err)
 	}
 }
-
-func TestHostname(t *testing.T) {
-	for _, tc := range []struct{ name, hostname, want string }{
-		{"demo", "", "demo"},
-		{"demo", "other", "other"},
-		{"a.b.c", "", "a"},
-		{strings.Repeat("a", 62) + "-bcd", "", strings.Repeat("a", 62)},
-	} {
-		vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: tc.name}}
-		vmi.Spec.Hostname = tc.hostname
-		if got := Hostname(vmi); got != tc.want {
-			t.Errorf("%s/%s: %s, want %s", tc.name, tc.hostname, got, tc.want)
-		}
-	}
-}

@@ -23,7 +23,7 @@ func configDrive(vmi *v1.VirtualMachineInstance, user, network []byte, keys []st
 	meta, err := json.Marshal(driveMetaData{
 		InstanceType: instanceType(vmi),
 		InstanceID:   identity.Name(vmi) + "." + vmi.Namespace,
-		Hostname:     Hostname(vmi),
+		Hostname:     identity.Host(vmi),
 		UUID:         domain.UUID(vmi),
 		PublicKeys:   numbered(keys),
 		Devices:      tagged,

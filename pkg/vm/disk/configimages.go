@@ -3,12 +3,12 @@ package disk
 import (
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/vm/domain"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 const (
 	// ConfigImageSuffix ends the file names of config images: cloud-init's and those of other volumes that hold a
-	// VMI's configuration (domain.Configuration).
+	// VMI's configuration (claims.Configuration).
 	ConfigImageSuffix = ".iso"
 	// MaxConfigImage is the largest size of a config image, bytes: its files at most, and its directories.
 	MaxConfigImage = maxImage + 16<<20
@@ -45,7 +45,7 @@ func WithoutConfigImages(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachine
 	return &out
 }
 
-func hasConfigImage(v *v1.Volume) bool { return domain.Configuration(v) }
+func hasConfigImage(v *v1.Volume) bool { return claims.Configuration(v) }
 
 func diskIn(spec *v1.VirtualMachineInstanceSpec, name string) bool {
 	for i := range spec.Domain.Devices.Disks {

@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // maxSecret bounds what is read from a cloud-init secret, bytes; Kubernetes keeps no larger ones.
@@ -267,5 +268,5 @@ func readSecret(dir, secret string, keys ...string) ([]byte, error) {
 }
 
 func volumeError(volume string, err error) error {
-	return fmt.Errorf("volume %q: %w", volume, err)
+	return fmt.Errorf("%s%w", hotplug.Naming(volume), err)
 }

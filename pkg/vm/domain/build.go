@@ -68,7 +68,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 		return nil, err
 	}
 	devices.Hostdevs = append(devices.Hostdevs, functions...)
-	if err := peripherals(devices, &vmi.Spec.Domain, facts); err != nil {
+	if err := addPeripherals(devices, &vmi.Spec.Domain, facts); err != nil {
 		return nil, err
 	}
 	devices.Filesystems = shares(&vmi.Spec.Domain)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 	"github.com/virtkit/virtkit/pkg/vm/pci"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 	"github.com/virtkit/virtkit/pkg/vm/vhostmd"
@@ -21,10 +22,10 @@ const (
 	agentChannel = "org.qemu.guest_agent.0"
 )
 
-// peripherals adds everything but disks, NICs and controllers.
-func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts Facts) error {
+// addPeripherals adds everything but disks, NICs and controllers.
+func addPeripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts Facts) error {
 	spec := &domain.Devices
-	if enabled(spec.AutoattachSerialConsole, true) {
+	if peripherals.SerialConsole(spec) {
 		serial(out, facts, enabled(spec.LogSerialConsole, true))
 	}
 	out.Channels = append(out.Channels, libvirtxml.DomainChannel{
@@ -65,7 +66,8 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 			Alias: &libvirtxml.DomainAlias{Name: "ua-" + w.Name},
 		})
 	}
-	if t := spec.TPM; t != nil && enabled(t.Enabled, true) {
+	if peripherals.TPM(spec) {
+		t := spec.TPM
 		emulator := &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}
 		if enabled(t.Persistent, false) {
 			emulator.PersistentState = "yes" // else libvirt removes it before the launcher has its last copy
@@ -89,7 +91,7 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 func reportsFreePages(domain *v1.DomainSpec) bool {
 	huge := sizing.PageSize(domain) != 0
 	locked := len(domain.Devices.GPUs) > 0 || len(domain.Devices.HostDevices) > 0 || passthrough.SEV(domain)
-	return !huge && !locked && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
+	return !huge && !locked && !sizing.Dedicated(domain)
 }
 
 // balloon returns the memory balloon, or says that there is none.
@@ -109,7 +111,7 @@ func balloon(domain *v1.DomainSpec, b Balloon) *libvirtxml.DomainMemBalloon {
 
 // vsock returns the device by which the guest and its node have connections without a network; nil for none.
 func vsock(vmi *v1.VirtualMachineInstance) (*libvirtxml.DomainVSock, error) {
-	if !enabled(vmi.Spec.Domain.Devices.AutoattachVSOCK, false) {
+	if !passthrough.VSOCK(&vmi.Spec) {
 		return nil, nil
 	}
 	cid := vmi.Status.VSOCKCID
@@ -164,7 +166,7 @@ func unixSocket(path string) *libvirtxml.DomainChardevSource {
 
 // graphics adds the video card and the VNC server, or nothing.
 func graphics(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts) {
-	if !enabled(spec.AutoattachGraphicsDevice, true) {
+	if !peripherals.Graphics(spec) {
 		out.Videos = append(out.Videos, libvirtxml.DomainVideo{Model: libvirtxml.DomainVideoModel{Type: "none"}})
 		return
 	}

@@ -6,6 +6,8 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // Targets returns the name that each disk's volume has in the domain (vda, sda, …). virtio has its own letters; sata,
@@ -246,7 +248,7 @@ func bootOrder(spec *v1.VirtualMachineInstanceSpec, volumes map[string]*v1.Volum
 	}
 	next := uint(1)
 	for _, d := range spec.Domain.Devices.Disks {
-		if v := volumes[d.Name]; v != nil && !Configuration(v) && v.DownwardMetrics == nil {
+		if v := volumes[d.Name]; v != nil && !claims.Configuration(v) && v.DownwardMetrics == nil {
 			out[d.Name] = next
 			next++
 		}

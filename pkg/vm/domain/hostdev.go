@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 	"github.com/virtkit/virtkit/pkg/vm/pci"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 )
 
 // pciHostdev returns a PCI device of the node that a driver for pass-through holds; libvirt leaves the driver as it is.
@@ -92,7 +93,7 @@ func hostDevices(devices *v1.Devices, facts Facts) ([]libvirtxml.DomainHostdev, 
 			out = append(out, got[i])
 		}
 	}
-	if enabled(devices.AutoattachGraphicsDevice, true) {
+	if peripherals.Graphics(devices) {
 		showOn(out, screens, devices.Video == nil || devices.Video.Type != "ramfb")
 	}
 	return out, nil

@@ -30,7 +30,7 @@ type Placement struct {
 // Place gives each vCPU one of the pod's CPUs: NUMA node by NUMA node, and threads of one core side by side. It returns
 // nil for a guest without dedicatedCpuPlacement. vcpus is the number of online vCPUs.
 func Place(spec *v1.DomainSpec, vcpus int, cpus []HostCPU) (*Placement, error) {
-	if spec.CPU == nil || !spec.CPU.DedicatedCPUPlacement {
+	if !sizing.Dedicated(spec) {
 		return nil, nil
 	}
 	want := vcpus

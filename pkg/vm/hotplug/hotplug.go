@@ -14,6 +14,7 @@
 package hotplug
 
 import (
+	"fmt"
 	"slices"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -28,6 +29,9 @@ const (
 	// InUse is in the message of one whose image another process, most likely another guest, has locked.
 	InUse = "is in use by another"
 )
+
+// Naming returns the beginning of a message of virt-handler and the launcher that is about a volume.
+func Naming(volume string) string { return fmt.Sprintf("volume %q: ", volume) }
 
 // Is reports whether a volume is plugged in while the guest runs rather than before it starts.
 func Is(volume *v1.Volume) bool {

@@ -1,8 +1,6 @@
 package hotplug
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,8 +48,7 @@ func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
 // depends on the migration and the volumes alone, so that all agree on it.
 func TargetAttachment(migration types.UID, volumes []string) string {
 	sorted := slices.Sorted(slices.Values(volumes))
-	sum := sha256.Sum256([]byte(string(migration) + "\x00" + strings.Join(sorted, "\x00")))
-	return names.HotplugPodPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+	return names.HotplugPodPrefix + names.Hash(string(migration)+"\x00"+strings.Join(sorted, "\x00"), 10)
 }
 
 // UseTargetPod sets the attachment pod of a migrated guest's volumes to the one on its new node. Volumes that were not

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 const (
@@ -35,6 +37,9 @@ func Name(vmi *v1.VirtualMachineInstance) string {
 	}
 	return vmi.Name
 }
+
+// Host returns the host name of a VMI's guest and of its pod.
+func Host(vmi *v1.VirtualMachineInstance) string { return names.Host(vmi.Spec.Hostname, vmi.Name) }
 
 // firmwareNamespace is KubeVirt's: a VM keeps its UUID, and with it software licences, when it moves from there.
 var firmwareNamespace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")

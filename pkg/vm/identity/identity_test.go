@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,5 +48,20 @@ func TestRenaming(t *testing.T) {
 	vm.Annotations[RenamingFrom] = "old"
 	if got, err := RenamingOf(vm); got == nil || err == nil {
 		t.Errorf("no mark: %v, %v", got, err)
+	}
+}
+
+func TestHost(t *testing.T) {
+	for _, tc := range []struct{ name, hostname, want string }{
+		{"demo", "", "demo"},
+		{"demo", "other", "other"},
+		{"a.b.c", "", "a"},
+		{strings.Repeat("a", 62) + "-bcd", "", strings.Repeat("a", 62)},
+	} {
+		vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: tc.name}}
+		vmi.Spec.Hostname = tc.hostname
+		if got := Host(vmi); got != tc.want {
+			t.Errorf("%s/%s: %s, want %s", tc.name, tc.hostname, got, tc.want)
+		}
 	}
 }

@@ -143,7 +143,7 @@ func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanc
 	var errs field.ErrorList
 	if it := resolved.instancetype(); it != nil {
 		conflict := func(path *field.Path) {
-			text := fmt.Sprintf("conflicts with selected %s, which sets it; remove one of them", resolved.Instancetype)
+			text := fmt.Sprintf(conflictsWith+"%s, which sets it; remove one of them", resolved.Instancetype)
 			errs = append(errs, field.Forbidden(path, text).WithOrigin(originConflict))
 		}
 		applyInstancetype(it, resolved.preference(), &template.Spec, at, conflict)
@@ -162,6 +162,13 @@ func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanc
 // originConflict is the Origin of an Expand's error that is a conflict.
 const originConflict = "virtkit.io/instancetype-conflict"
 
+const (
+	conflictsWith = "conflicts with selected "
+	// Conflicts is in every message that a field of a VM is one that its instance type sets; KubeVirt's words, which
+	// its clients look for, and so does virtctl.
+	Conflicts = conflictsWith + "instance type"
+)
+
 // Conflict returns the sentence in which KubeVirt says that the fields of errs conflict with the instance type, which
 // its clients look for; empty unless all of errs are such conflicts.
 func Conflict(errs ...*field.Error) string {
@@ -175,7 +182,7 @@ func Conflict(errs ...*field.Error) string {
 	if len(paths) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("VM field(s) %s conflicts with selected instance type", strings.Join(paths, ", "))
+	return fmt.Sprintf("VM field(s) %s %s", strings.Join(paths, ", "), Conflicts)
 }
 
 // Annotations say on a VMI where it comes from; KubeVirt's keys.

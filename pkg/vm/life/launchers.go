@@ -29,8 +29,8 @@ func GuestIn(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
 	return HasGuest(vmi, pod) && pod.Spec.NodeName == vmi.Status.NodeName
 }
 
-// Guests returns the pod of a VMI that has the guest and stays; nil when there is none.
-func Guests(vmi *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
+// GuestPod returns the pod of a VMI that has the guest and stays; nil when there is none.
+func GuestPod(vmi *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
 	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return GuestIn(vmi, pod) && PodStaying(pod) })
 	if i < 0 {
 		return nil

@@ -57,12 +57,12 @@ func TestLaunchers(t *testing.T) {
 			t.Errorf("%s: the guest is in it: %v", name, got)
 		}
 		others := []*corev1.Pod{pod("target", "node02"), test.pod, pod("left", "node03")}
-		got := Guests(vmi, others)
+		got := GuestPod(vmi, others)
 		if (got == test.pod) != test.stays || !test.stays && got != nil {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if Guests(vmi, nil) != nil {
+	if GuestPod(vmi, nil) != nil {
 		t.Error("no pod has it")
 	}
 	if Recorded(&v1.VirtualMachineInstance{}, pod("", "")) {

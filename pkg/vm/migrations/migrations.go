@@ -11,6 +11,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
+// GuestEnded is why a migration has failed whose guest ended before it had moved: what the launcher says, and what
+// virt-controller says unless the launcher knows more.
+const GuestEnded = "the guest has ended"
+
 // Migratable reports whether the VMI's node says that its guest can move.
 func Migratable(vmi *v1.VirtualMachineInstance) bool {
 	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)

@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 // defaultCIDR is KubeVirt's guest network behind masquerade.
@@ -37,8 +38,9 @@ func missing(network, definition string, multus bool) error {
 		return fmt.Errorf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s; restart "+
 			"the VM", network, definition)
 	}
-	return fmt.Errorf("network %q needs Multus, which does not run on this node: the pod has no annotation %s; "+
-		"install Multus and restart the VM, or remove the network from spec.networks", network, AnnotationStatus)
+	return fmt.Errorf("network %q %s, which does not run on this node: the pod has no annotation %s; install Multus "+
+		"and restart the VM, or remove the network from spec.networks", network, names.MessageNeedsMultus,
+		AnnotationStatus)
 }
 
 // Link is one link of a pod with its IPv4 and IPv6 configuration.
@@ -97,7 +99,7 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			BridgeLink: bridge,
 			Tap:        tap,
 			MTU:        link.MTU,
-			Hostname:   hostname(vmi),
+			Hostname:   identity.Host(vmi),
 			Search:     search(vmi, pod.Search),
 			Queues:     queues(&vmi.Spec.Domain, spec),
 		}
@@ -261,10 +263,6 @@ func macAddress(spec, otherwise string) (string, error) {
 		return "", fmt.Errorf("macAddress %q is not an Ethernet address such as 02:12:34:56:78:9a", spec)
 	}
 	return mac.String(), nil
-}
-
-func hostname(vmi *v1.VirtualMachineInstance) string {
-	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }
 
 // search returns the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain

@@ -54,17 +54,17 @@ var rules = []rule{
 func EffectOf(c Change, running bool) (Effect, string) {
 	best := rule{effect: Live}
 	for _, r := range rules {
-		if within(c.Path, r.path) && len(r.path) > len(best.path) {
+		if Within(c.Path, r.path) && len(r.path) > len(best.path) {
 			best = r
 		}
 	}
-	if !running && (best.effect != Live || within(c.Path, "spec.template")) {
+	if !running && (best.effect != Live || Within(c.Path, "spec.template")) {
 		return Start, ""
 	}
 	if c.Path == "spec.runStrategy" || c.Path == "spec.running" {
 		return Live, power(c.After, running)
 	}
-	if within(c.Path, interfacesPath) && strings.HasSuffix(c.Path, "].state") {
+	if Within(c.Path, interfacesPath) && strings.HasSuffix(c.Path, "].state") {
 		return cable(c)
 	}
 	if effect, note, ok := attached(c); ok {
@@ -156,7 +156,8 @@ func power(after any, running bool) string {
 	return ""
 }
 
-func within(path, of string) bool {
+// Within reports whether a field's path is another or below it, as in "spec.a[b].c" below "spec.a".
+func Within(path, of string) bool {
 	rest, ok := strings.CutPrefix(path, of)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }

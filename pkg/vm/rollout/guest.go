@@ -106,7 +106,7 @@ func (g Guest) Verdicts(changes []Change, e Edit) []Verdict {
 		effect, note := EffectIn(c, e.Before, e.After, g.runs())
 		switch {
 		case d == nil:
-		case within(c.Path, "spec.instancetype") || within(c.Path, "spec.preference"):
+		case Within(c.Path, "spec.instancetype") || Within(c.Path, "spec.preference"):
 			effect, note = g.referred(*d, e, effect, note)
 		default:
 			effect, note = g.known(*d, c, effect, note)
@@ -194,7 +194,7 @@ func attachmentsOfInstance(vmi *v1.VirtualMachineInstance) Attachments {
 // refusal returns why the running guest does not have a field of the template, or "" when it does.
 func (g Guest) refusal(d decision, path string) string {
 	for refused, why := range d.refused {
-		if within(path, refused) || within(refused, path) {
+		if Within(path, refused) || Within(refused, path) {
 			return why
 		}
 	}
@@ -254,16 +254,17 @@ func onlySize(c Change) bool {
 
 // resized returns when a guest gets the size that its VMI is given.
 func (g Guest) resized(memory bool) (Effect, string) {
-	if sizing.InPlace(&g.Instance.Spec.Domain, memory) {
+	fixed := sizing.PodObstacle(&g.Instance.Spec.Domain, memory)
+	if fixed == "" {
 		if migrations.Refusal(g.Instance) != "" {
 			return Hotplug, "if the node has no room, at the next restart: the guest cannot migrate"
 		}
 		return Hotplug, "if the node has no room, after a migration"
 	}
 	if why := migrations.Refusal(g.Instance); why != "" {
-		return Restart, "CPUs of its own and huge pages are given when a pod starts, and: " + why
+		return Restart, fixed + ", and: " + why
 	}
-	return Migration, "CPUs of its own and huge pages are given when a pod starts"
+	return Migration, fixed
 }
 
 // referred returns when another instance type or preference takes effect: with the last of what it changes.

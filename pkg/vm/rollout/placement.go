@@ -98,7 +98,7 @@ func placementKnown(instance *v1.VirtualMachineInstance) bool {
 func OfPlacement(path string) bool { return covered(path, placementPaths) }
 
 func covered(path string, by []string) bool {
-	return slices.ContainsFunc(by, func(of string) bool { return within(path, of) })
+	return slices.ContainsFunc(by, func(of string) bool { return Within(path, of) })
 }
 
 // Covers reports a field of the placement that the guest has, or gets while it runs.

@@ -275,3 +275,21 @@ func TestEffectIn(t *testing.T) {
 		t.Errorf("a label: %s", effect)
 	}
 }
+
+func TestWithin(t *testing.T) {
+	for _, tc := range []struct {
+		path, of string
+		want     bool
+	}{
+		{"spec.a", "spec.a", true},
+		{"spec.a.b", "spec.a", true},
+		{"spec.a[b].c", "spec.a", true},
+		{"spec.ab", "spec.a", false},
+		{"spec", "spec.a", false},
+		{"other", "spec", false},
+	} {
+		if got := Within(tc.path, tc.of); got != tc.want {
+			t.Errorf("%s below %s: %v", tc.path, tc.of, got)
+		}
+	}
+}

@@ -199,11 +199,20 @@ func memorySpellings(domain *v1.DomainSpec) []*v1.Memory {
 	return append(out, &bare, &guest)
 }
 
-// InPlace reports whether Kubernetes can give a pod that runs what its guest needs more of: memory says that it is
-// memory, else CPUs. CPUs of its own and huge pages are given when a pod starts, so such a guest moves to another pod.
-func InPlace(domain *v1.DomainSpec, memory bool) bool {
-	if domain.CPU != nil && domain.CPU.DedicatedCPUPlacement {
-		return false
+// Dedicated reports a guest whose vCPUs have a CPU each.
+func Dedicated(domain *v1.DomainSpec) bool {
+	return domain.CPU != nil && domain.CPU.DedicatedCPUPlacement
+}
+
+// PodObstacle returns why Kubernetes cannot give a pod that runs what its guest needs more of, so that the guest has to
+// move to another pod; empty when it can. memory says that the guest needs memory, else it needs CPUs.
+func PodObstacle(domain *v1.DomainSpec, memory bool) string {
+	const fixed = "CPUs of its own and huge pages are given when a pod starts"
+	if Dedicated(domain) {
+		return fixed
 	}
-	return !memory || domain.Memory == nil || domain.Memory.Hugepages == nil
+	if memory && domain.Memory != nil && domain.Memory.Hugepages != nil {
+		return fixed
+	}
+	return ""
 }

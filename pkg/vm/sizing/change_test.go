@@ -126,3 +126,25 @@ func TestFixed(t *testing.T) {
 		t.Errorf("other bounds are the same: %s", a)
 	}
 }
+
+func TestPodObstacle(t *testing.T) {
+	const fixed = "CPUs of its own and huge pages are given when a pod starts"
+	dedicated, huge := &v1.CPU{DedicatedCPUPlacement: true}, &v1.Memory{Hugepages: &v1.Hugepages{}}
+	for name, tc := range map[string]struct {
+		domain       v1.DomainSpec
+		cpus, memory string
+	}{
+		"nothing":         {v1.DomainSpec{}, "", ""},
+		"shared CPUs":     {v1.DomainSpec{CPU: &v1.CPU{}, Memory: &v1.Memory{}}, "", ""},
+		"CPUs of its own": {v1.DomainSpec{CPU: dedicated}, fixed, fixed},
+		"huge pages":      {v1.DomainSpec{Memory: huge}, "", fixed},
+		"both":            {v1.DomainSpec{CPU: dedicated, Memory: huge}, fixed, fixed},
+	} {
+		if got := PodObstacle(&tc.domain, false); got != tc.cpus {
+			t.Errorf("%s, CPUs: %q", name, got)
+		}
+		if got := PodObstacle(&tc.domain, true); got != tc.memory {
+			t.Errorf("%s, memory: %q", name, got)
+		}
+	}
+}

@@ -10,10 +10,12 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
@@ -93,7 +95,7 @@ func neverMemory(vmi *v1.VirtualMachineInstance, volumes []Volume) string {
 		return "the guest has devices of its host, whose state is not in memory"
 	case len(devices.Filesystems) > 0:
 		return "the guest shares file systems with its host, whose state is not in memory"
-	case devices.AutoattachVSOCK != nil && *devices.AutoattachVSOCK:
+	case passthrough.VSOCK(&vmi.Spec):
 		return "the guest has a vsock, whose address changes with each start"
 	case vmi.Spec.Domain.LaunchSecurity != nil:
 		return "the guest's memory is encrypted"
@@ -132,7 +134,7 @@ func takesMemory(vmi *v1.VirtualMachineInstance, status *v1.VolumeStatus) bool {
 // memoryDisk returns why a disk keeps the guest's memory out of a snapshot.
 func memoryDisk(vmi *v1.VirtualMachineInstance, disk *v1.Disk, volumes []Volume) string {
 	volume := hotplug.Volume(&vmi.Spec, disk.Name)
-	if disk.CDRom != nil || volume == nil || disk.Disk != nil && disk.Disk.ReadOnly || generated(volume) {
+	if disk.CDRom != nil || volume == nil || disk.Disk != nil && disk.Disk.ReadOnly || claims.Configuration(volume) {
 		return ""
 	}
 	at := slices.IndexFunc(volumes, func(v Volume) bool { return v.Name == disk.Name })
@@ -143,10 +145,4 @@ func memoryDisk(vmi *v1.VirtualMachineInstance, disk *v1.Disk, volumes []Volume)
 		return fmt.Sprintf("volume %s is not in it: %s", disk.Name, volumes[at].Reason)
 	}
 	return ""
-}
-
-// generated reports a volume whose image is made at each start, and which no guest writes.
-func generated(volume *v1.Volume) bool {
-	return volume.CloudInitNoCloud != nil || volume.CloudInitConfigDrive != nil || volume.Sysprep != nil ||
-		volume.ConfigMap != nil || volume.Secret != nil || volume.DownwardAPI != nil || volume.ServiceAccount != nil
 }

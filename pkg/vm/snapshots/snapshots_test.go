@@ -223,3 +223,24 @@ func TestHasState(t *testing.T) {
 		}
 	}
 }
+
+func TestClassesFor(t *testing.T) {
+	classes := Classes{
+		Provisioners: map[string]string{"one": "driver", "many": "other", "none": "third"},
+		Snapshots: []Class{
+			{Name: "s", Driver: "driver"}, {Name: "a", Driver: "other"}, {Name: "b", Driver: "other"},
+		},
+	}
+	for storage, want := range map[string]struct{ name, reason string }{
+		"one":  {"s", ""},
+		"many": {"", "2 matching VolumeSnapshotClasses for many; annotate one with " + DefaultClassAnnotation},
+		"none": {
+			"", "No VolumeSnapshotClass: Volume snapshots are not configured for this StorageClass [none] [disk]",
+		},
+		"": {"", "No VolumeSnapshotClass: Volume snapshots are not configured for this StorageClass [] [disk]"},
+	} {
+		if name, reason := classes.For(storage, "disk"); name != want.name || reason != want.reason {
+			t.Errorf("%q: %q, %q", storage, name, reason)
+		}
+	}
+}

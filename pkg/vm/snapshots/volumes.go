@@ -31,6 +31,17 @@ type Classes struct {
 	Snapshots               []Class
 }
 
+// For returns the VolumeSnapshotClass for a volume whose claim is of a StorageClass; name is empty when there is none,
+// and reason says why, in KubeVirt's words.
+func (c Classes) For(storageClass, volume string) (name, reason string) {
+	name, trouble := c.Of(storageClass)
+	if name == "" && trouble == "" {
+		trouble = fmt.Sprintf("No VolumeSnapshotClass: Volume snapshots are not configured for this "+
+			"StorageClass [%s] [%s]", storageClass, volume)
+	}
+	return name, trouble
+}
+
 // Of returns the VolumeSnapshotClass for claims of a StorageClass: the one that its StorageProfile names, the only one
 // of its driver, or that driver's default. It is empty when there is none; trouble says that it cannot be chosen.
 func (c Classes) Of(storageClass string) (name, trouble string) {
@@ -169,16 +180,7 @@ func (f Facts) volume(vm *v1.VirtualMachine, volume *v1.Volume) Volume {
 // classify fills in the class for a volume, or why there is none.
 func (f Facts) classify(volume *Volume, storageClass string) {
 	volume.StorageClass = storageClass
-	class, trouble := f.Classes.Of(storageClass)
-	switch {
-	case trouble != "":
-		volume.Reason = trouble
-	case class == "":
-		volume.Reason = fmt.Sprintf("No VolumeSnapshotClass: Volume snapshots are not configured for this "+
-			"StorageClass [%s] [%s]", storageClass, volume.Name)
-	default:
-		volume.Class = class
-	}
+	volume.Class, volume.Reason = f.Classes.For(storageClass, volume.Name)
 }
 
 func storageClass(claim *corev1.PersistentVolumeClaim) string {

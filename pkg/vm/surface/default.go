@@ -208,7 +208,7 @@ func defaultMemoryRequest(domain *v1.DomainSpec, d Defaults) {
 		domain.Memory.Guest == nil || domain.Memory.Guest.Sign() <= 0 {
 		return
 	}
-	dedicated := domain.CPU != nil && domain.CPU.DedicatedCPUPlacement
+	dedicated := sizing.Dedicated(domain)
 	small := sizing.PageSize(domain) == 0
 	if overcommits && small && !dedicated {
 		return

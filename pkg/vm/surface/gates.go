@@ -9,6 +9,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
 // Feature gates of KubeVirt's that virtkit keeps closed unless the KubeVirt resource opens them: what they allow
@@ -107,7 +108,7 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	if len(spec.Domain.Devices.HostDevices) > 0 {
 		need(GateHostDevices, devices.Child("hostDevices"))
 	}
-	if attach := spec.Domain.Devices.AutoattachVSOCK; attach != nil && *attach {
+	if passthrough.VSOCK(spec) {
 		need(GateVSOCK, devices.Child("autoattachVSOCK"))
 	}
 	if security := spec.Domain.LaunchSecurity; security != nil && security.SEV != nil {

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 )
 
 // validateDevices checks the devices other than disks and interfaces.
@@ -39,7 +41,7 @@ func validateDevices(devices *v1.Devices, path *field.Path) field.ErrorList {
 	}
 	errs = append(errs, validateHostDevices(devices, path)...)
 	errs = append(errs, validateSound(devices.Sound, path.Child("sound"))...)
-	if devices.Video != nil && devices.AutoattachGraphicsDevice != nil && !*devices.AutoattachGraphicsDevice {
+	if devices.Video != nil && !peripherals.Graphics(devices) {
 		errs = append(errs,
 			field.Forbidden(path.Child("video"), "cannot be set when autoattachGraphicsDevice is false"))
 	}

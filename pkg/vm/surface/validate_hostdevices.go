@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 )
 
 var (
@@ -91,7 +93,7 @@ func validateHostDevices(devices *v1.Devices, path *field.Path) field.ErrorList 
 		shown := display.Enabled == nil || *display.Enabled
 		early := shown && (display.RamFB == nil || display.RamFB.Enabled == nil || *display.RamFB.Enabled)
 		switch {
-		case shown && devices.AutoattachGraphicsDevice != nil && !*devices.AutoattachGraphicsDevice:
+		case shown && !peripherals.Graphics(devices):
 			errs = append(errs, field.Forbidden(at,
 				"needs a screen, and autoattachGraphicsDevice is false; set enabled: false or remove that"))
 		case early && framebuffer != "":

@@ -5,8 +5,6 @@
 package uploads
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -260,6 +258,5 @@ func Unusable(claim string, annotations map[string]string) string {
 
 // PodName returns the name of the pod that takes an upload to a claim.
 func PodName(claim types.UID, id string) string {
-	sum := sha256.Sum256([]byte(string(claim) + " " + id))
-	return names.UploadPodPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+	return names.UploadPodPrefix + names.Hash(string(claim)+" "+id, 10)
 }

@@ -13,11 +13,13 @@
 package vmstate
 
 import (
+	"fmt"
 	"path"
 
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 )
 
 const (
@@ -27,13 +29,19 @@ const (
 	Size = "10Mi"
 )
 
+// TakenError is that the claim for a VMI's state cannot be made, since a claim of that name exists.
+func TakenError(claim string) error {
+	return fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being deleted, "+
+		"or lacks the label %s", claim, Prefix)
+}
+
 // Needed reports whether a VMI has state to keep.
 func Needed(spec *v1.VirtualMachineInstanceSpec) bool { return TPM(spec) || EFI(spec) }
 
 // TPM reports whether the TPM's state is kept.
 func TPM(spec *v1.VirtualMachineInstanceSpec) bool {
 	tpm := spec.Domain.Devices.TPM
-	return tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) && tpm.Persistent != nil && *tpm.Persistent
+	return peripherals.TPM(&spec.Domain.Devices) && tpm.Persistent != nil && *tpm.Persistent
 }
 
 // EFI reports whether the EFI variables are kept.

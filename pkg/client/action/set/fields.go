@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/eviction"
 )
 
 // CPU is how many CPUs a guest is to have. A zero is left as it is.
@@ -135,10 +137,11 @@ func SetRunStrategy(text string) (Change, error) {
 
 // EvictionStrategies returns the eviction strategies.
 func EvictionStrategies() []string {
-	return []string{
-		string(v1.EvictionStrategyNone), string(v1.EvictionStrategyLiveMigrate),
-		string(v1.EvictionStrategyLiveMigrateIfPossible), string(v1.EvictionStrategyExternal),
+	var out []string
+	for _, strategy := range eviction.Strategies() {
+		out = append(out, string(strategy))
 	}
+	return out
 }
 
 // SetEvictionStrategy changes what becomes of a guest whose node is drained.

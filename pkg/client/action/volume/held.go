@@ -66,7 +66,7 @@ func (e *HeldError) Error() string {
 
 // Said returns the message of a volume's status without the volume's name before it.
 func Said(volume, message string) string {
-	return strings.TrimPrefix(message, fmt.Sprintf("volume %q: ", volume))
+	return strings.TrimPrefix(message, hotplug.Naming(volume))
 }
 
 // PluggedOrHeld returns a condition that is met as Plugged is, and ends with a HeldError when the volume cannot be

@@ -145,11 +145,11 @@ func (e *explanation) starting(pod *corev1.Pod) {
 		if w == nil {
 			continue
 		}
-		switch w.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
-			"RegistryUnavailable", "SignatureValidationFailed":
+		if life.ImageTrouble(w.Reason) != "" {
 			e.image(pod, w)
 			return
+		}
+		switch w.Reason {
 		case "CreateContainerConfigError":
 			e.add(rankMissing, LayerPod, e.podObject(), Broken, "ContainerConfig", "the container cannot be set up: "+
 				w.Message, "create what it names, or change the VM's volumes")

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -157,7 +158,7 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 		return true
 	}
 	switch {
-	case c.Reason == "VMINotOwned":
+	case c.Reason == names.ReasonNotOwned:
 		return refuse(c.Reason, "a VMI of this name exists that does not belong to the VM",
 			"kubectl delete vmi "+e.Name+e.flag(), "give the VM another name")
 	case strings.Contains(c.Reason, "Instancetype") || strings.Contains(c.Reason, "Preference") ||
@@ -169,7 +170,7 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 	case strings.Contains(text, "denied the request"):
 		return refuse("AdmissionDenied", "the instance is refused: "+after(text, "denied the request:"),
 			"kubectl edit vm "+e.Name+e.flag()+", the field that the message names")
-	case e.VMI == nil || c.Reason == "FailedCreate" && e.VMI.IsFinal():
+	case e.VMI == nil || c.Reason == names.ReasonFailedCreate && e.VMI.IsFinal():
 		return refuse(cmp.Or(c.Reason, "Failure"), text, "kubectl describe vm "+e.Name+e.flag())
 	}
 	return false

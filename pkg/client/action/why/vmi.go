@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // instance looks at the VMI as Kubernetes sees it; guest looks into it.
@@ -86,10 +87,21 @@ func (e *explanation) instance() {
 // notCreated explains why an instance has no pod.
 func (e *explanation) notCreated(vmi *v1.VirtualMachineInstance) {
 	c := conditions.Find(vmi.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
-	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != "FailedCreate" {
+	if c == nil || c.Status != corev1.ConditionFalse {
 		return
 	}
-	text := strings.TrimPrefix(c.Message, "create pod: ")
+	switch c.Reason {
+	case names.ReasonStateClaimTaken:
+		e.add(rankRefused, LayerVolumes, e.vmiObject(), Broken, c.Reason, c.Message, "kubectl get pvc"+e.flag(),
+			"a claim that is being deleted is waited for; label another "+vmstate.Prefix+"="+
+				names.LabelValue(vmi.Name)+" to use it, or delete it").
+			Evidence = "condition Synchronized: " + c.Message
+		return
+	case names.ReasonFailedCreate:
+	default:
+		return
+	}
+	text := strings.TrimPrefix(c.Message, names.MessageCreatePod)
 	refuse := func(reason, message string, fixes ...string) {
 		e.add(rankRefused, LayerPod, e.podObject(), Broken, reason, message, fixes...).
 			Evidence = "condition Synchronized: " + c.Message
@@ -112,8 +124,6 @@ func (e *explanation) notCreated(vmi *v1.VirtualMachineInstance) {
 	case strings.Contains(text, "no PriorityClass"):
 		refuse("PriorityClassMissing", text, "kubectl get priorityclass",
 			"spec.template.spec.priorityClassName of the VM")
-	case strings.Contains(text, "exists already and is not"):
-		refuse("PodNameTaken", text, "kubectl delete pod "+e.podName()+e.flag())
 	case strings.Contains(text, "denied the request"):
 		refuse("AdmissionDenied", "an admission webhook of this cluster refuses the launcher's pod: "+
 			after(text, "denied the request:"),
@@ -160,21 +170,17 @@ func (e *explanation) failed(vmi *v1.VirtualMachineInstance) {
 		e.add(rankGuest, LayerQEMU, e.vmiObject(), Broken, reason, message, fixes...)
 	}
 	switch vmi.Status.Reason {
-	case "GuestCrashed":
-		add("GuestCrashed", message, logs)
-	case "GuestPanicked":
-		add("GuestPanicked", message, logs)
+	case names.ReasonGuestCrashed, names.ReasonGuestPanicked, names.ReasonLauncherGone, names.ReasonLauncherFailed:
+		add(vmi.Status.Reason, message, logs)
 	case "OOMKilled":
 		add("OOMKilled", "QEMU used more memory than its pod may: "+message,
 			"raise spec.template.spec.domain.memory.guest, or resources.limits.memory if you set it")
-	case "CannotStart":
+	case names.ReasonCannotStart:
 		e.qemu(message)
-	case "LauncherGone", "LauncherFailed":
-		add(vmi.Status.Reason, message, logs)
 	case "Evicted":
 		add("Evicted", "the kubelet evicted the pod: "+message, "kubectl describe node "+vmi.Status.NodeName,
 			"free disk or memory on the node")
-	case "PodTerminated", string(v1.PodNotExistsReason), string(v1.PodTerminatingReason):
+	case names.ReasonPodTerminated, string(v1.PodNotExistsReason), string(v1.PodTerminatingReason):
 		add("PodDeleted", message, "virtctl events "+e.Name+e.flag())
 	default:
 		add(cmp.Or(vmi.Status.Reason, "Failed"), message, logs)
@@ -222,7 +228,7 @@ func (e *explanation) guest() {
 }
 
 func (e *explanation) paused(c *v1.VirtualMachineInstanceCondition) {
-	if c.Reason == "PausedIOError" {
+	if c.Reason == names.ReasonPausedIOError {
 		e.add(rankVolume, LayerQEMU, "domain/"+e.Name, Broken, "IOError",
 			"the guest was paused by an I/O error on one of its disks, mostly because the storage is full",
 			"free or grow the storage behind its volumes, then: virtctl unpause "+e.Name+e.flag())
@@ -323,7 +329,7 @@ func (e *explanation) qemu(text string) {
 	case noFirmware.MatchString(text):
 		add("Firmware", "the firmware cannot be set up: "+text,
 			"spec.template.spec.domain.firmware.bootloader of the VM")
-	case strings.Contains(text, "needs Multus"):
+	case strings.Contains(text, names.MessageNeedsMultus):
 		add("Multus", "a network of the VM cannot be connected: "+text,
 			"install Multus on every node, then: virtctl restart "+e.Name+e.flag(), "virtctl describe "+e.Name+e.flag()+
 				" (the VM's networks; docs/networking.md)")
@@ -331,7 +337,8 @@ func (e *explanation) qemu(text string) {
 		add("Network", "the guest's network cannot be set up: "+text, "spec.template.spec.networks and "+
 			"domain.devices.interfaces of the VM", "kubectl -n kubevirt logs -l kubevirt.io=virt-handler")
 	default:
-		add("CannotStart", "the guest cannot be started: "+text, logs, "kubectl describe vmi "+e.Name+e.flag())
+		add(names.ReasonCannotStart, "the guest cannot be started: "+text, logs,
+			"kubectl describe vmi "+e.Name+e.flag())
 	}
 }
 

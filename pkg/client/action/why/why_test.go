@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -494,9 +495,11 @@ func TestSituations(t *testing.T) {
 			"PriorityClassMissing", Broken, LayerPod, "gold", "kubectl get priorityclass",
 		},
 		{
-			"pod name taken",
-			refused("pod virt-launcher-demo-abc exists already and is not this VMI's: delete it, or rename the VMI"),
-			"PodNameTaken", Broken, LayerPod, "exists already", "kubectl delete pod",
+			"claim of the state is another's",
+			phase(v1.Pending, time.Minute, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse,
+				names.ReasonStateClaimTaken, vmstate.TakenError("persistent-state-for-demo").Error())),
+			names.ReasonStateClaimTaken, Broken, LayerVolumes, "persistent-state-for-demo exists",
+			"kubectl get pvc -n default",
 		},
 		{
 			"foreign webhook refuses the pod",

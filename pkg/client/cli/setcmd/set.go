@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/diffcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
 // Options of the commands.
@@ -226,7 +227,7 @@ func (o *Options) checkReferent(ctx context.Context, c *client.Client, target cl
 // conflict adds to the server's word that the template sets what the instance type would set the way out. Other errors
 // stay as they are.
 func (o *Options) conflict(target cli.Target, err error) error {
-	if o.Field != "instancetype" || !strings.Contains(err.Error(), "conflicts with selected instance type") {
+	if o.Field != "instancetype" || !strings.Contains(err.Error(), instancetype.Conflicts) {
 		return err
 	}
 	return &cli.ExitError{Code: cli.ExitCode(err), Err: fmt.Errorf("%s: `%s edit %s%s` takes such fields out of the "+

@@ -193,7 +193,7 @@ func (s *session) explain(err error) error {
 		hint = fmt.Sprintf("; --timeout 5m waits for it, `%s start %s%s` starts it", s.Factory.Program, s.target.Name,
 			s.Factory.InNamespace(s.target.Namespace))
 	case apierrors.IsServiceUnavailable(err) && s.Preserve && strings.Contains(err.Error(), "in use"):
-		// Not the 503 of a server in trouble.
+		// Not the 503 of a server in trouble. The word is KubeVirt's, whose virt-api has no reason of its own for it.
 		return fmt.Errorf("screen of %s/%s: %s; without --preserve-session it is taken over", s.target.Namespace,
 			s.target.Name, err)
 	case errors.As(err, &closed):

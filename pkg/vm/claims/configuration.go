@@ -1,4 +1,4 @@
-package domain
+package claims
 
 import v1 "kubevirt.io/api/core/v1"
 
