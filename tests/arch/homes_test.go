@@ -17,6 +17,11 @@ var homes = []struct {
 	ask   string
 }{
 	{regexp.MustCompile(`NamespaceTerminatingCause`), []string{"pkg/service/frame"}, "frame.Ending"},
+	// The reconcilers of snapshots and restores write them.
+	{regexp.MustCompile(`[sS]tatus\.(Snapshot|Restore)InProgress`), []string{
+		"pkg/vm/snapshots", "pkg/controller/snapshotcontroller/reconciler.go",
+		"pkg/controller/restorecontroller/apply.go",
+	}, "RestoreOf and SnapshotOf of pkg/vm/snapshots"},
 }
 
 // TestRulesHaveOneHome fails where a rule is written out that stands elsewhere.
