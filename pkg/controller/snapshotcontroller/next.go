@@ -140,7 +140,9 @@ func (view *View) young() time.Duration {
 }
 
 // holds reports whether the VM is locked by the snapshot, or half so.
-func (view *View) holds() bool { return view.VM != nil && snapshots.Claimed(view.VM, view.Snapshot.Name) }
+func (view *View) holds() bool {
+	return view.VM != nil && snapshots.Claimed(view.VM, view.Snapshot.Name)
+}
 
 // made reports whether all volumes are snapshotted. The guest writes again by then.
 func (view *View) made() bool {

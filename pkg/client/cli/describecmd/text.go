@@ -17,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // page is a description being written, in the style of kubectl describe.
@@ -206,11 +207,11 @@ func topology(sockets, cores, threads uint32) string {
 // outcome returns how a migration is, or how it ended.
 func outcome(s *v1.VirtualMachineInstanceMigrationState) string {
 	switch {
-	case s.Failed && s.AbortRequested:
+	case migrations.Failed(s) && s.AbortRequested:
 		return "cancelled"
-	case s.Failed:
+	case migrations.Failed(s):
 		return "failed"
-	case s.Completed:
+	case migrations.Succeeded(s):
 		return "completed"
 	}
 	return "going on"
