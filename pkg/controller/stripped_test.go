@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/tests/gotypes"
 )
 
 // elsewhere are functions that read what the manager's cache drops from an object which is not the cache's, with the
@@ -58,22 +59,23 @@ func TestStripped(t *testing.T) {
 		t.Fatalf("of a pod's spec, the cache drops %v", dropped["PodSpec"])
 	}
 	unused := maps.Clone(elsewhere)
-	for _, p := range load(t).here(t) {
-		for _, file := range p.files {
+	program := gotypes.Load(t, "../..", "./pkg/controller/...")
+	for _, p := range program.Packages {
+		for _, file := range p.Files {
 			for _, decl := range file.Decls {
 				f, ok := decl.(*ast.FuncDecl)
 				if !ok {
 					continue
 				}
-				name := p.name + "." + f.Name.Name
-				for _, read := range readsOf(f, p.info, dropped) {
+				name := p.Name + "." + f.Name.Name
+				for _, read := range readsOf(f, p.Info, dropped) {
 					if _, ok := elsewhere[name]; ok {
 						delete(unused, name)
 						continue
 					}
 					t.Errorf("%s: %s reads %s, which the manager's cache drops (cache.go): keep it there, "+
 						"read the object live, or "+
-						"say in elsewhere where the function has it from", p.fset.Position(read.pos), name, read.field)
+						"say in elsewhere where the function has it from", program.Position(read.pos), name, read.field)
 				}
 			}
 		}
@@ -307,12 +309,13 @@ func reads(pod *corev1.Pod, claim corev1.PersistentVolumeClaim, node *corev1.Nod
 
 // TestStrippedSees has a reconciler with one of each mistake.
 func TestStrippedSees(t *testing.T) {
-	p := load(t).check(t, "planted", map[string]any{"planted.go": planted})
+	program := gotypes.Load(t, "../..", "./pkg/controller/...")
+	file, info := program.Planted(t, planted)
 	var got, want []string
-	for _, decl := range p.files[0].Decls {
+	for _, decl := range file.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok {
-			for _, read := range readsOf(f, p.info, allDropped(t)) {
-				got = append(got, fmt.Sprintf("%d: %s", p.fset.Position(read.pos).Line, read.field))
+			for _, read := range readsOf(f, info, allDropped(t)) {
+				got = append(got, fmt.Sprintf("%d: %s", program.Position(read.pos).Line, read.field))
 			}
 		}
 	}

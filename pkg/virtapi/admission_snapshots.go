@@ -301,18 +301,18 @@ func validateHeld(vm, old *v1.VirtualMachine, by surface.Actor) field.ErrorList 
 	if old == nil || by.Component {
 		return nil
 	}
-	refuse := func(text string, in *string) field.ErrorList {
+	refuse := func(text, in string) field.ErrorList {
 		return field.ErrorList{{
-			Type: field.ErrorTypeNotSupported, Field: "spec", Detail: fmt.Sprintf(text, *in),
+			Type: field.ErrorTypeNotSupported, Field: "spec", Detail: fmt.Sprintf(text, in),
 		}}
 	}
-	if in := vm.Status.RestoreInProgress; in != nil {
+	if in, held := snapshots.RestoreOf(vm); held {
 		if strategy, err := vm.RunStrategy(); err != nil || strategy != v1.RunStrategyHalted {
 			return refuse("Cannot start VM until restore %q completes", in)
 		}
 	}
-	in := vm.Status.SnapshotInProgress
-	if in == nil || vm.Spec.Template == nil || old.Spec.Template == nil {
+	in, held := snapshots.SnapshotOf(vm)
+	if !held || vm.Spec.Template == nil || old.Spec.Template == nil {
 		return nil
 	}
 	if !equality.Semantic.DeepEqual(vm.Spec.Template.Spec.Volumes, old.Spec.Template.Spec.Volumes) {

@@ -9,6 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -48,8 +49,8 @@ func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.St
 		return change{}, conflict(vm, fmt.Sprintf("VM is being renamed from %s; "+
 			"`virtctl rename %[1]s %s -n %s` finishes that", renaming.Name, vm.Name, vm.Namespace))
 	}
-	if in := vm.Status.RestoreInProgress; in != nil {
-		return change{}, conflict(vm, fmt.Sprintf("Cannot start VM until restore %q completes", *in))
+	if in, held := snapshots.RestoreOf(vm); held {
+		return change{}, conflict(vm, fmt.Sprintf("Cannot start VM until restore %q completes", in))
 	}
 	if active(vmi) {
 		return change{}, conflict(vm, "VM is already running")

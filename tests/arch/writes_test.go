@@ -2,10 +2,11 @@ package arch
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/types"
 	"strings"
 	"testing"
+
+	"github.com/virtkit/virtkit/tests/gotypes"
 )
 
 // direct are the functions of virt-controller and virt-handler that write to the API server past frame.Writes, by file
@@ -43,10 +44,10 @@ const noted = "github.com/virtkit/virtkit/pkg/service/frame.Writes"
 // all, when the cache does not show it yet: frame.Writes knows.
 func TestReconcilersReadTheirWrites(t *testing.T) {
 	found := map[string]string{}
-	for _, p := range load(t, "./pkg/controller/...", "./pkg/handler/...").packages {
-		for name, file := range p.files {
+	for _, p := range gotypes.Load(t, "../..", "./pkg/controller/...", "./pkg/handler/...").Packages {
+		for name, file := range p.Files {
 			for _, declaration := range file.Decls {
-				if writes := writesOf(declaration, p.info); len(writes) > 0 {
+				if writes := writesOf(declaration, p.Info); len(writes) > 0 {
 					found[name+": "+nameOf(declaration)] = strings.Join(writes, " ")
 				}
 			}
@@ -92,7 +93,7 @@ func writesOf(in ast.Node, info *types.Info) []string {
 
 // TestWritesOf: which uses of a client are found.
 func TestWritesOf(t *testing.T) {
-	program := load(t, "./pkg/controller/uploadcontroller")
+	program := gotypes.Load(t, "../..", "./pkg/controller/uploadcontroller")
 	const text = `package planted
 
 import (
@@ -133,11 +134,7 @@ func (r *reconciler) reads(ctx context.Context, o client.Object) error {
 	return r.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
 }
 `
-	file, err := parser.ParseFile(program.fset, "planted.go", text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info := program.check(t, "planted", file)
+	file, info := program.Planted(t, text)
 	want := map[string]string{
 		"reconciler.otherContext": "r.Client.Create", "reconciler.newContext": "r.Client.Delete",
 		"reconciler.fieldOfThatName": "r.writes.Create", "reconciler.passedOn": "r.Client.Create",

@@ -111,7 +111,7 @@ func TestRawStreams(t *testing.T) {
 		"colour.go", "printer.go", "warnings.go", "while.go", // their text is printable, their sequences are their own
 		"completioncmd/completion.go", "consolecmd/outputs.go", "consolecmd/terminal.go", "cpcmd/cp.go",
 		"dashboardcmd/dashboard.go", "editcmd/edit.go", "execcmd/exec.go", "expectcmd/expect.go",
-		"imagecmd/pull.go", "imageuploadcmd/imageupload.go", "installcmd/progress.go", "lifecyclecmd/wait.go",
+		"imagefile/imagefile.go", "installcmd/progress.go", "lifecyclecmd/wait.go",
 		"logscmd/logs.go",
 		"portforwardcmd/background.go",
 		"portforwardcmd/run.go", "sshcmd/local.go", "sshcmd/scp.go", "sshcmd/ssh.go",

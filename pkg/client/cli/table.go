@@ -17,6 +17,9 @@ const (
 	tablePadding  = 3
 )
 
+// descriptionPadding is the padding of kubectl describe's columns, which have no least width.
+const descriptionPadding = 2
+
 // Table prints rows in columns, as kubectl does. A line of titles is a row like any other. Rows without cells, and rows
 // of one cell, end the columns: those below have widths of their own. No cell can end a row or begin another cell, and
 // no line ends in blanks.
@@ -43,6 +46,13 @@ func NewGrowingTable(out io.Writer) *Table {
 	t := &Table{out: out}
 	t.rows = tabwriter.NewWriter(
 		&t.text, tableMinWidth, tableTabWidth, tablePadding, ' ', tabwriter.RememberWidths)
+	return t
+}
+
+// NewDescription makes an empty table with the widths of kubectl describe, which mixes fields and tables.
+func NewDescription(out io.Writer) *Table {
+	t := &Table{out: out}
+	t.rows = tabwriter.NewWriter(&t.text, 0, 0, descriptionPadding, ' ', 0)
 	return t
 }
 

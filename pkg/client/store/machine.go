@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // Machine is one virtual machine: a VirtualMachine with its instance, if it has one, or an instance that belongs to no
@@ -134,11 +135,11 @@ func ofVM(vm *v1.VirtualMachine) *part {
 		Revision: vm.ResourceVersion, Owner: ownerOf(vm), ObjectUID: vm.UID,
 	}}
 	p.CPUs, p.Memory = SizeOf(vm)
-	switch {
-	case vm.Status.RestoreInProgress != nil:
-		p.Saving = "restore under way"
-	case vm.Status.SnapshotInProgress != nil:
+	if _, held := snapshots.SnapshotOf(vm); held {
 		p.Saving = "snapshot under way"
+	}
+	if snapshots.Restoring(vm) {
+		p.Saving = "restore under way"
 	}
 	if strategy, err := vm.RunStrategy(); err == nil {
 		p.RunStrategy = string(strategy)

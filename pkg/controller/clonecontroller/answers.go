@@ -40,7 +40,7 @@ func (s *Step) madeRestore(view *View, err error) error {
 		return nil
 	}
 	err = fmt.Errorf("failed creating restore %s for clone %s: %w", s.CreateRestore.Name, view.Clone.Name, err)
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+	if frame.Malformed(err) {
 		failed := view.fail(reasonRestoreFailed, err.Error())
 		s.Events, s.Status = failed.Events, failed.Status
 		return nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
@@ -49,7 +48,7 @@ func (s *Step) created(view *View, err error) error {
 
 // refused reports an error that says that the export cannot have what it needs.
 func refused(err error) bool {
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if frame.Ending(err) {
 		return false
 	}
 	return frame.Refused(err) || errors.Is(err, errTaken)

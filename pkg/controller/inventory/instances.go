@@ -185,9 +185,9 @@ func (c *Cluster) writeLastMigrations(w *metrics.Writer) {
 		}
 		status := ""
 		switch {
-		case s.Failed:
+		case migrations.Failed(s):
 			status = "failed"
-		case s.Completed:
+		case migrations.Succeeded(s):
 			status = "succeeded"
 		}
 		w.Series(float64(s.EndTimestamp.Unix()), "", i.Status.NodeName, i.Namespace, i.Name,

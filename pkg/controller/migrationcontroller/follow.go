@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -18,7 +17,7 @@ func (s *Step) follow(view View) {
 	s.Status.MigrationState = ms.DeepCopy()
 	s.showTo = ms.TargetNode
 	switch {
-	case ms.Failed:
+	case migrations.Failed(ms):
 		reason := ms.FailureReason
 		if view.TargetLost != "" {
 			// What the source saw of it is a connection that ended.
@@ -27,7 +26,7 @@ func (s *Step) follow(view View) {
 		}
 		s.fail(view, reason)
 		return
-	case ms.Completed:
+	case migrations.Succeeded(ms):
 		s.succeed(view)
 		return
 	case ms.StartTimestamp != nil:
@@ -81,11 +80,8 @@ func (s *Step) hopeless(view View) string {
 func (s *Step) giveUp(view View, reason string, cancelled bool) {
 	status := view.VMI.Status.DeepCopy()
 	ms := status.MigrationState
-	end := metav1.NewTime(view.Now).Rfc3339Copy()
-	ms.EndTimestamp, ms.Completed, ms.Failed, ms.FailureReason = &end, true, true, reason
-	if cancelled {
-		ms.AbortRequested, ms.AbortStatus = true, v1.MigrationAbortSucceeded
-	}
+	migrations.Fail(ms, reason, cancelled, view.Now)
+	ms.AbortRequested = ms.AbortRequested || cancelled
 	s.VMIStatus = status
 	s.Status.MigrationState = ms.DeepCopy()
 	s.fail(view, reason)
@@ -112,7 +108,7 @@ func (s *Step) fail(view View, reason string) {
 // guestEnded returns why a migration failed whose guest has ended: what the guest's node says about the migration, or
 // just that the guest ended.
 func guestEnded(view View) string {
-	if ms := state(view); ms != nil && ms.Failed && ms.FailureReason != "" {
+	if ms := state(view); migrations.Failed(ms) && ms.FailureReason != "" {
 		return migrations.GuestEnded + ": " + strings.TrimPrefix(ms.FailureReason, migrations.GuestEnded+": ")
 	}
 	return migrations.GuestEnded

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -89,7 +90,8 @@ func (s *Step) dropState(view View) {
 	case ms.TargetNodeAddress == "": // the source has no target address yet
 		unused = true
 	default:
-		unused = ms.Failed && view.VMI.Status.NodeName == ms.SourceNode && view.VMI.Status.Phase == v1.Running
+		unused = migrations.Failed(ms) && view.VMI.Status.NodeName == ms.SourceNode &&
+			view.VMI.Status.Phase == v1.Running
 	}
 	if unused {
 		s.DeleteState = claim

@@ -166,7 +166,7 @@ func (r *Reconciler) create(
 	})
 	made = slices.DeleteFunc(results, func(machine *v1.VirtualMachine) bool { return machine == nil })
 	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case frame.Ending(err):
 		return made, nil // The pool goes with its namespace.
 	case err != nil:
 		r.Recorder.Eventf(p, corev1.EventTypeWarning, vmicontroller.ReasonFailedCreate, "Error creating VM: %v", err)

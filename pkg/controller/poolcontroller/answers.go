@@ -6,18 +6,19 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/service/frame"
 )
 
 // revisionMade takes the answer to the creation of a pool's ControllerRevision. there is the one of that name, its own
 // or another's.
 func revisionMade(p *v1beta1.VirtualMachinePool, there *appsv1.ControllerRevision, err error) error {
 	switch {
-	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case err == nil, frame.Ending(err):
 		return nil // Or the pool goes with its namespace.
 	case apierrors.IsAlreadyExists(err) && metav1.IsControlledBy(there, p):
 		return nil // The cache has not seen it; its event will come.

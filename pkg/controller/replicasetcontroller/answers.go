@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/service/frame"
 )
 
 // outcome holds what the API server answered to a step's writes. The status counts VMIs and reports failures, so it is
@@ -24,7 +24,7 @@ type outcome struct {
 // the set goes on: not when it goes with its namespace.
 func (o *outcome) created(made []*v1.VirtualMachineInstance, err error) bool {
 	o.made = slices.DeleteFunc(made, func(instance *v1.VirtualMachineInstance) bool { return instance == nil })
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if frame.Ending(err) {
 		return false
 	}
 	if err != nil {

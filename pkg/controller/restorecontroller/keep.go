@@ -104,7 +104,7 @@ func (v *View) undo() Step {
 	if trouble := v.irreversible(); trouble != "" {
 		return v.stuck(trouble)
 	}
-	if v.VM.Status.RestoreInProgress == nil {
+	if !snapshots.Restoring(v.VM) {
 		return Step{Hold: true}
 	}
 	status := v.status(textUpdating, textAwaiting)

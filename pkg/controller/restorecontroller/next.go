@@ -66,7 +66,7 @@ func (v *View) restore() Step {
 	if trouble := v.unpatchable(); trouble != "" {
 		return v.giveUp(trouble)
 	}
-	if v.VM != nil && v.VM.Status.RestoreInProgress == nil {
+	if v.VM != nil && !snapshots.Restoring(v.VM) {
 		return Step{Hold: true}
 	}
 	if wanted := v.restores(); !equality.Semantic.DeepEqual(v.Restore.Status.Restores, wanted) {

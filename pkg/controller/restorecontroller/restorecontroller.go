@@ -154,7 +154,11 @@ func (v *View) committed() bool { return v.VM != nil && marked(v.Restore, v.VM) 
 
 // held reports that the restore keeps its target from starting.
 func (v *View) held() bool {
-	return v.VM != nil && v.VM.Status.RestoreInProgress != nil && *v.VM.Status.RestoreInProgress == v.Restore.Name
+	if v.VM == nil {
+		return false
+	}
+	by, held := snapshots.RestoreOf(v.VM)
+	return held && by == v.Restore.Name
 }
 
 func (v *View) inPlace() bool { return policy(v.Restore) == v1beta1.VolumeRestorePolicyInPlace }

@@ -81,7 +81,8 @@ func Next(view View) Step {
 	case view.VM == nil:
 	case view.holds() && view.releasable():
 		step.Unlock, locked = true, false
-		step.Later = view.VM.Status.SnapshotInProgress != nil && snapshots.Progressing(snapshot) && !terminating
+		_, held := snapshots.SnapshotOf(view.VM)
+		step.Later = held && snapshots.Progressing(snapshot) && !terminating
 	case snapshots.Progressing(snapshot) && !terminating && !view.made():
 		if !locked {
 			waits = view.waits()
@@ -138,15 +139,9 @@ func (view *View) young() time.Duration {
 	return 0
 }
 
-// holds reports whether the VM is locked by the snapshot, or half so: its finalizer may be left when nobody locks it.
+// holds reports whether the VM is locked by the snapshot, or half so.
 func (view *View) holds() bool {
-	switch {
-	case view.VM == nil:
-		return false
-	case view.VM.Status.SnapshotInProgress != nil:
-		return *view.VM.Status.SnapshotInProgress == view.Snapshot.Name
-	}
-	return slices.Contains(view.VM.Finalizers, snapshots.SourceFinalizer)
+	return view.VM != nil && snapshots.Claimed(view.VM, view.Snapshot.Name)
 }
 
 // made reports whether all volumes are snapshotted. The guest writes again by then.
@@ -189,13 +184,14 @@ func (view *View) waits() string {
 		}
 	}
 	withData := func(v snapshots.Volume) bool { return v.Claim != "" }
-	switch by := vm.Status.SnapshotInProgress; {
+	restore, restoring := snapshots.RestoreOf(vm)
+	switch by, locked := snapshots.SnapshotOf(vm); {
 	case vm.DeletionTimestamp != nil:
 		return "source is being deleted"
-	case by != nil && *by != view.Snapshot.Name && !view.HolderGone:
-		return fmt.Sprintf("snapshot %q in progress", *by)
-	case vm.Status.RestoreInProgress != nil:
-		return fmt.Sprintf("restore %q in progress", *vm.Status.RestoreInProgress)
+	case locked && by != view.Snapshot.Name && !view.HolderGone:
+		return fmt.Sprintf("snapshot %q in progress", by)
+	case restoring:
+		return fmt.Sprintf("restore %q in progress", restore)
 	case len(troubles) > 0:
 		return fmt.Sprintf("source %s/%s %s", vm.Namespace, vm.Name, strings.Join(troubles, ", "))
 	case !view.Served && slices.ContainsFunc(view.Volumes, withData):

@@ -168,14 +168,14 @@ func (r *Reconciler) lookAtVM(ctx context.Context, view *View) error {
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get VMI: %w", err)
 	}
-	by := vm.Status.SnapshotInProgress
-	if by == nil || *by == view.Snapshot.Name {
+	by, locked := snapshots.SnapshotOf(vm)
+	if !locked || by == view.Snapshot.Name {
 		return nil
 	}
 	var holder v1beta1.VirtualMachineSnapshot
-	err = r.Live.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: *by}, &holder)
+	err = r.Live.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: by}, &holder)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get VirtualMachineSnapshot %s: %w", *by, err)
+		return fmt.Errorf("get VirtualMachineSnapshot %s: %w", by, err)
 	}
 	view.HolderGone = err != nil
 	return nil
@@ -310,7 +310,7 @@ func (r *Reconciler) addSourceFinalizer(ctx context.Context, view View) error {
 // unlock lets others change the VM, which may be deleted meanwhile.
 func (r *Reconciler) unlock(ctx context.Context, view View) error {
 	vm := view.VM
-	if vm.Status.SnapshotInProgress == nil {
+	if _, locked := snapshots.SnapshotOf(vm); !locked {
 		return nil
 	}
 	err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status.SnapshotInProgress, nil)

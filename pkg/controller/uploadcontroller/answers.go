@@ -3,7 +3,6 @@ package uploadcontroller
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
@@ -13,7 +12,7 @@ import (
 // state of the upload, and tried again. An error ends the step.
 func (s *Step) created(view View, err error) error {
 	switch {
-	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case err == nil, frame.Ending(err):
 		return nil
 	case apierrors.IsAlreadyExists(err): // its event comes, unless it is another owner's
 		s.RequeueAfter = again

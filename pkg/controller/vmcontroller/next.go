@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // reasonInvalidStrategy is the Failure reason of a run strategy that is none.
@@ -154,7 +155,7 @@ func (s *Step) act() error {
 		action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
 		s.Decision.Action = action
 	}
-	if view.VM.Status.RestoreInProgress != nil && action == Create {
+	if snapshots.Restoring(view.VM) && action == Create {
 		action = Keep // Its disks are being replaced; the write that ends that brings the next step.
 		s.Decision.Action = action
 	}

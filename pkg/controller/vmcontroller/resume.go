@@ -30,7 +30,7 @@ const (
 func (r *Reconciler) lookAtMemory(ctx context.Context, view *View) error {
 	vm := view.VM
 	mark, _ := savedmemory.ResumeOf(vm.Annotations) // The launcher says what is wrong with it.
-	if mark == nil || view.VMI != nil || vm.Status.RestoreInProgress != nil {
+	if mark == nil || view.VMI != nil || snapshots.Restoring(vm) {
 		return nil
 	}
 	found := map[string]*corev1.PersistentVolumeClaim{}

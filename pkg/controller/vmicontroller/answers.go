@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -19,8 +20,7 @@ import (
 
 // podRefused takes the error with which the VMI's pod, or the one before it, was not created.
 func (s *Step) podRefused(view View, err error) error {
-	if errors.Is(err, ErrRecorded) || apierrors.IsNotFound(err) ||
-		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if errors.Is(err, ErrRecorded) || apierrors.IsNotFound(err) || frame.Ending(err) {
 		return nil // The cache is stale, or the namespace is going, and the VMI with it.
 	}
 	return s.cannotCreate(view, ReasonFailedCreate, names.MessageCreatePod, err)
@@ -30,7 +30,7 @@ func (s *Step) podRefused(view View, err error) error {
 // name, where one exists and the cache has it.
 func (s *Step) stateRefused(view View, there *corev1.PersistentVolumeClaim, err error) error {
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case apierrors.IsNotFound(err) || frame.Ending(err):
 		return nil // The namespace is going, and the VMI with it.
 	case apierrors.IsAlreadyExists(err):
 		if there == nil || stateClaim(view.VMI, []*corev1.PersistentVolumeClaim{there}) != nil {

@@ -55,16 +55,6 @@ func Paused(vmi *v1.VirtualMachineInstance) bool {
 	return c != nil && c.Status == corev1.ConditionTrue && c.Reason != names.ReasonPausedToMove
 }
 
-// EndMigration notes that a migration failed.
-func EndMigration(ms *v1.VirtualMachineInstanceMigrationState, reason string, cancelled bool, now time.Time) {
-	end := metav1.NewTime(now).Rfc3339Copy()
-	ms.EndTimestamp = &end
-	ms.Completed, ms.Failed, ms.FailureReason = true, true, reason
-	if cancelled {
-		ms.AbortStatus = v1.MigrationAbortSucceeded
-	}
-}
-
 // atSource notes how the migration from this node goes.
 func atSource(in Input, next *v1.VirtualMachineInstanceStatus) {
 	ms, d := next.MigrationState, in.Outgoing
@@ -79,7 +69,7 @@ func atSource(in Input, next *v1.VirtualMachineInstanceStatus) {
 		ms.Mode = d.Mode
 	}
 	if d.Failed {
-		EndMigration(ms, clean(d.Reason), d.Cancelled, in.Now)
+		migrations.Fail(ms, clean(d.Reason), d.Cancelled, in.Now)
 	}
 }
 
@@ -102,11 +92,11 @@ func AtTarget(in Input, target Target) v1.VirtualMachineInstanceStatus {
 		ms.TargetNodeAddress = target.Address
 		ms.TargetDirectMigrationNodePorts = map[string]int{strconv.Itoa(target.Port): 0}
 	case target.Prepared:
-		EndMigration(ms, "virt-handler on node "+target.Node+" does not know its own address: set POD_IP",
+		migrations.Fail(ms, "virt-handler on node "+target.Node+" does not know its own address: set POD_IP",
 			false, in.Now)
 	case in.Failure != nil && in.Failure.Final:
 		// The guest cannot have begun to move, since nobody knows where to.
-		EndMigration(ms, "target node "+target.Node+": "+clean(in.Failure.Message), false, in.Now)
+		migrations.Fail(ms, "target node "+target.Node+": "+clean(in.Failure.Message), false, in.Now)
 	}
 	return next
 }
@@ -176,15 +166,15 @@ func migrationEvents(old, next *v1.VirtualMachineInstanceMigrationState) []Event
 		}
 	}
 	switch {
-	case old.Failed || old.Completed:
-	case next.Failed:
+	case migrations.Failed(old) || migrations.Succeeded(old):
+	case migrations.Failed(next):
 		out = append(out,
 			Event{
 				corev1.EventTypeWarning, string(v1.Migrated),
 				fmt.Sprintf("VirtualMachineInstance migration uid %s failed. reason: %s", next.MigrationUID,
 					next.FailureReason),
 			})
-	case next.Completed:
+	case migrations.Succeeded(next):
 		out = append(out, Event{
 			corev1.EventTypeNormal, string(v1.Migrated),
 			fmt.Sprintf("The VirtualMachineInstance migrated to node %s.", next.TargetNode),

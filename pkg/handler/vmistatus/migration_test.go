@@ -106,7 +106,7 @@ func TestAtTarget(t *testing.T) {
 		t.Errorf("events %+v", events)
 	}
 	// A guest that comes late is not taken over: the source has said that it stays.
-	EndMigration(in.VMI.Status.MigrationState, "network", false, now)
+	migrations.Fail(in.VMI.Status.MigrationState, "network", false, now)
 	if late := AtTarget(in, prepared); late.NodeName != "node1" {
 		t.Errorf("late: %+v", late)
 	}

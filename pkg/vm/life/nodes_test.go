@@ -1,6 +1,7 @@
 package life
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,52 @@ func TestTakesVMs(t *testing.T) {
 		}
 		if takes, takesNew := TakesVMs(node), TakesNewVMs(node); takes != test.takes || takesNew != test.takesNew {
 			t.Errorf("%s: takes VMs %t, new ones %t", name, takes, takesNew)
+		}
+	}
+}
+
+func TestNodeConditions(t *testing.T) {
+	type condition = corev1.NodeCondition
+	for name, test := range map[string]struct {
+		conditions []condition
+		notReady   string // the condition's message
+		pressures  []corev1.NodeConditionType
+	}{
+		"nobody has said anything": {},
+		"ready": {conditions: []condition{
+			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: "posting"},
+		}},
+		"not ready": {notReady: "no network", conditions: []condition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: "no network"},
+		}},
+		"silent": {notReady: "stopped posting", conditions: []condition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "stopped posting"},
+			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown},
+		}},
+		"ready, and short of everything": {
+			conditions: []condition{
+				{Type: corev1.NodePIDPressure, Status: corev1.ConditionTrue},
+				{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue},
+				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue},
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+				{Type: "PeerPressure", Status: corev1.ConditionTrue},
+			},
+			pressures: []corev1.NodeConditionType{
+				corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+			},
+		},
+	} {
+		node := &corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}}
+		message := ""
+		if c := NodeNotReady(node); c != nil {
+			message = c.Message
+		}
+		if message != test.notReady {
+			t.Errorf("%s: not ready: %q", name, message)
+		}
+		if got := NodePressures(node); !slices.Equal(got, test.pressures) {
+			t.Errorf("%s: pressures %v", name, got)
 		}
 	}
 }

@@ -4,8 +4,10 @@ package migrations
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
@@ -38,6 +40,18 @@ func Over(state *v1.VirtualMachineInstanceMigrationState) bool {
 // Succeeded reports whether a migration has ended and the guest has moved. state may be nil.
 func Succeeded(state *v1.VirtualMachineInstanceMigrationState) bool {
 	return state != nil && state.Completed && !state.Failed
+}
+
+// Failed reports whether a migration has ended and the guest has not moved. state may be nil.
+func Failed(state *v1.VirtualMachineInstanceMigrationState) bool { return state != nil && state.Failed }
+
+// Fail notes that a migration has failed, and whether it was cancelled.
+func Fail(state *v1.VirtualMachineInstanceMigrationState, reason string, cancelled bool, now time.Time) {
+	end := metav1.NewTime(now).Rfc3339Copy()
+	state.EndTimestamp, state.Completed, state.Failed, state.FailureReason = &end, true, true, reason
+	if cancelled {
+		state.AbortStatus = v1.MigrationAbortSucceeded
+	}
 }
 
 // AtTarget reports whether the last migration of a VMI has succeeded and its status names the target as its node.

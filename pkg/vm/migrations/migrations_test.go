@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +79,24 @@ func TestAtTarget(t *testing.T) {
 		}
 		if got := AtTarget(status); got != c.atTarget {
 			t.Errorf("%s: at the target %t", name, got)
+		}
+	}
+}
+
+func TestFail(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
+	for name, cancelled := range map[string]bool{"failed": false, "cancelled": true} {
+		state := &v1.VirtualMachineInstanceMigrationState{TargetNode: "b"}
+		if Failed(nil) || Failed(state) {
+			t.Errorf("%s: before it has", name)
+		}
+		Fail(state, "no network", cancelled, now)
+		if !Failed(state) || !Over(state) || Succeeded(state) || state.FailureReason != "no network" ||
+			!state.EndTimestamp.Time.Equal(now.Truncate(time.Second)) {
+			t.Errorf("%s: %+v", name, state)
+		}
+		if got := state.AbortStatus == v1.MigrationAbortSucceeded; got != cancelled {
+			t.Errorf("%s: the abort's status is %q", name, state.AbortStatus)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package snapshots
 import (
 	"strings"
 
-	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
@@ -22,24 +21,6 @@ func RestoreFailed(restore *v1beta1.VirtualMachineRestore) bool {
 // RestoreEnded reports a restore that is complete or has failed: it has nothing more to do but to be deleted.
 func RestoreEnded(restore *v1beta1.VirtualMachineRestore) bool {
 	return RestoreComplete(restore) || RestoreFailed(restore)
-}
-
-// What Holder says that a VM is held by.
-const (
-	HolderRestore  = "restore"
-	HolderSnapshot = "snapshot"
-)
-
-// Holder returns what holds a VM, HolderRestore or HolderSnapshot, and the name of that; "" when nothing does, or only
-// the restore of the name given, which may be empty.
-func Holder(vm *v1.VirtualMachine, restore string) (kind, name string) {
-	switch status := &vm.Status; {
-	case status.RestoreInProgress != nil && *status.RestoreInProgress != restore:
-		return HolderRestore, *status.RestoreInProgress
-	case status.SnapshotInProgress != nil:
-		return HolderSnapshot, *status.SnapshotInProgress
-	}
-	return "", ""
 }
 
 // RevisionName returns the name of the copy of a ControllerRevision whose name has that of its owner in it: a

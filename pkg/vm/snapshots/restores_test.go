@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 )
 
@@ -30,26 +29,6 @@ func TestRestoreEnded(t *testing.T) {
 		if complete != test.complete || failed != test.failed ||
 			ended != test.ended {
 			t.Errorf("%s: complete %t, failed %t, ended %t", name, complete, failed, ended)
-		}
-	}
-}
-
-func TestHolder(t *testing.T) {
-	for name, test := range map[string]struct {
-		restore, snapshot *string
-		kind, holder      string
-	}{
-		"nothing":         {},
-		"a snapshot":      {snapshot: new("snap"), kind: "snapshot", holder: "snap"},
-		"another restore": {restore: new("back"), kind: "restore", holder: "back"},
-		"this restore":    {restore: new("mine")},
-		"both":            {restore: new("back"), snapshot: new("snap"), kind: "restore", holder: "back"},
-		"and a snapshot":  {restore: new("mine"), snapshot: new("snap"), kind: "snapshot", holder: "snap"},
-	} {
-		vm := &v1.VirtualMachine{}
-		vm.Status.RestoreInProgress, vm.Status.SnapshotInProgress = test.restore, test.snapshot
-		if kind, holder := Holder(vm, "mine"); kind != test.kind || holder != test.holder {
-			t.Errorf("%s: %s %s", name, kind, holder)
 		}
 	}
 }

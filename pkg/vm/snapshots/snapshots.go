@@ -1,7 +1,7 @@
 // Package snapshots has the rules of VirtualMachineSnapshots: the names of their parts, their progress, which volumes
-// of a VM they have and why others are left out (volumes.go), what they report about the guest (indications.go), and
-// how far a restore is (restores.go). It is pure. Names, texts of conditions and states are KubeVirt's, whose clients
-// read them.
+// of a VM they have and why others are left out (volumes.go), what they report about the guest (indications.go), what
+// holds a VM (holders.go), and how far a restore is (restores.go). It is pure. Names, texts of conditions and states
+// are KubeVirt's, whose clients read them.
 //
 //	VirtualMachineSnapshot ──► VirtualMachineSnapshotContent ──► VolumeSnapshot of each claim
 //	                           the VM's spec, the claims
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -49,19 +48,6 @@ func VolumeSnapshotName(snapshot types.UID, volume string) string {
 
 // StateVolume returns the name under which a VM's persistent state, which is no volume of its spec, is listed.
 func StateVolume(vm string) string { return names.Shorten(vmstate.Prefix+"-"+vm, names.MaxLabel) }
-
-// Locked reports whether a VM is locked by the snapshot of a name.
-func Locked(vm *v1.VirtualMachine, snapshot string) bool {
-	if vm.Status.SnapshotInProgress == nil || *vm.Status.SnapshotInProgress != snapshot {
-		return false
-	}
-	for _, finalizer := range vm.Finalizers {
-		if finalizer == SourceFinalizer {
-			return true
-		}
-	}
-	return false
-}
 
 func phase(snapshot *v1beta1.VirtualMachineSnapshot) v1beta1.VirtualMachineSnapshotPhase {
 	if snapshot.Status == nil {

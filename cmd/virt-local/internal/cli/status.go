@@ -63,8 +63,8 @@ func runStatus(ctx context.Context, w *which, output string, out io.Writer) erro
 	return nil
 }
 
-// printStatus prints tables by a writer of its own: virtctl's cli.Table would bring all of virtctl's packages into
-// virt-local.
+// printStatus prints tables by a writer of its own: cli.Table is virtctl's, and nothing but cmd/virtctl imports
+// pkg/client (tests/arch).
 func printStatus(out io.Writer, s cluster.Status) error {
 	tw := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintf(tw, "Instance\t%s\nServer\t%s\nState\t%s\n\n", s.Name, s.Server, s.StateDir)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/report/host"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
@@ -55,28 +56,26 @@ var containerd = regexp.MustCompile(`^containerd://(\d+)\.(\d+)`)
 func (e *examination) kubelet(node *corev1.Node) {
 	describe := "kubectl describe node " + node.Name
 	info := node.Status.NodeInfo
-	for _, c := range node.Status.Conditions {
-		switch {
-		case c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue:
-			message := "the node is not ready: " + c.Message
-			if strings.Contains(c.Message, "cni") || strings.Contains(c.Message, "NetworkPluginNotReady") {
-				message = "the node has no pod network (CNI): " + c.Message
-			}
-			fixes := []string{describe}
-			if fencing.Silent(node) != nil && !fencing.Fenced(node) {
-				fixes = append(fixes,
-					"when the machine is off for certain, so that its VMs start elsewhere: "+
-						fencing.TaintCommand(node.Name))
-			}
-			e.add(Node, "ready", Failed, message, fixes...)
-			return
-		case c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue &&
-			strings.HasSuffix(string(c.Type), "Pressure"):
-			e.add(Node, "pressure", Warning, fmt.Sprintf("%s: the kubelet may evict VMs", c.Type), describe)
-		case c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue:
-			e.add(Node, "network", Failed, "the node's pod network is not set up: "+c.Message,
-				"the cluster's network plugin (CNI)")
+	if c := conditions.With(node.Status.Conditions, corev1.NodeNetworkUnavailable, corev1.ConditionTrue); c != nil {
+		e.add(Node, "network", Failed, "the node's pod network is not set up: "+c.Message,
+			"the cluster's network plugin (CNI)")
+	}
+	for _, pressure := range life.NodePressures(node) {
+		e.add(Node, "pressure", Warning, fmt.Sprintf("%s: the kubelet may evict VMs", pressure), describe)
+	}
+	if c := life.NodeNotReady(node); c != nil {
+		message := "the node is not ready: " + c.Message
+		if strings.Contains(c.Message, "cni") || strings.Contains(c.Message, "NetworkPluginNotReady") {
+			message = "the node has no pod network (CNI): " + c.Message
 		}
+		fixes := []string{describe}
+		if fencing.Silent(node) != nil && !fencing.Fenced(node) {
+			fixes = append(fixes,
+				"when the machine is off for certain, so that its VMs start elsewhere: "+
+					fencing.TaintCommand(node.Name))
+		}
+		e.add(Node, "ready", Failed, message, fixes...)
+		return
 	}
 	if m := containerd.FindStringSubmatch(info.ContainerRuntimeVersion); m != nil {
 		major, _ := strconv.Atoi(m[1]) // digits, as matched

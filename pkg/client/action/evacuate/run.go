@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 const (
@@ -252,9 +253,9 @@ func (e *evacuation) still(g *Guest, vmi *v1.VirtualMachineInstance) {
 	ms := vmi.Status.MigrationState
 	switch {
 	case ms == nil || ms.SourceNode != e.report.Node || ms.MigrationUID == migrationUID(g.vmi):
-	case ms.Failed:
+	case migrations.Failed(ms):
 		g.State, g.Reason = Asked, "its last migration failed: "+ms.FailureReason
-	case !ms.Completed:
+	case !migrations.Succeeded(ms):
 		g.State, g.Target, g.Reason = Moving, ms.TargetNode, ""
 	}
 }

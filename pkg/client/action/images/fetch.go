@@ -113,10 +113,13 @@ func (f *Fetcher) checksum(ctx context.Context, s *Source) ([]byte, error) {
 	return sum, nil
 }
 
-// get asks for a file, from a byte on. An address with https does not redirect to one without.
+// get asks for a file, from a byte on. An address with https does not redirect to one without. Reading the answer fails
+// when the server sends nothing for a while.
 func (f *Fetcher) get(ctx context.Context, address string, from int64) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	silence := newStall(ctx)
+	request, err := http.NewRequestWithContext(silence.ctx, http.MethodGet, address, nil)
 	if err != nil {
+		silence.stop()
 		return nil, fmt.Errorf("download %s: %w", address, err)
 	}
 	if from > 0 {
@@ -134,13 +137,16 @@ func (f *Fetcher) get(ctx context.Context, address string, from int64) (*http.Re
 		return nil
 	}
 	answer, err := secure.Do(request)
+	silence.timer.Stop()
 	if err != nil {
 		var outer *url.Error
-		if errors.As(err, &outer) {
+		if err = silence.why(err); errors.As(err, &outer) {
 			err = outer.Err // which has the address
 		}
+		silence.stop()
 		return nil, fmt.Errorf("download %s: %w", address, err)
 	}
+	answer.Body = &body{answer.Body, silence}
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
 		return answer, nil

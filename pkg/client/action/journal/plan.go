@@ -88,10 +88,11 @@ func restoreRefusal(m Machine, now State) string {
 				"`kubectl delete vmrestore %s -n %s`", r.Name, snapshot.RestoreStage(r), r.Name, m.Namespace)
 		}
 	}
+	if r, held := snapshots.RestoreOf(now.VM); held {
+		return fmt.Sprintf("restore %s of it is not done; `virtctl why restore/%[1]s -n %s` says what it waits for",
+			r, m.Namespace)
+	}
 	switch by := now.VM.Annotations[snapshots.LastAnnotation]; {
-	case now.VM.Status.RestoreInProgress != nil:
-		return fmt.Sprintf("restore %s of it is not done; `virtctl why restore/%s -n %s` says what it waits for",
-			*now.VM.Status.RestoreInProgress, *now.VM.Status.RestoreInProgress, m.Namespace)
 	case m.Restore == "" || !strings.HasPrefix(by, m.Restore+"-"):
 		why := "it was restored again since"
 		if now.Restore == nil {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
@@ -20,7 +19,7 @@ func Misfits(vmi *v1.VirtualMachineInstance, node *corev1.Node, added map[string
 	if !life.TakesVMs(node) {
 		out = append(out, "it takes no VMs: virt-handler does not run there, or has not said so (virtctl doctor)")
 	}
-	if c := conditions.Find(node.Status.Conditions, corev1.NodeReady); c != nil && c.Status != corev1.ConditionTrue {
+	if life.NodeNotReady(node) != nil {
 		out = append(out, "it is not ready")
 	}
 	if node.Spec.Unschedulable {

@@ -217,25 +217,24 @@ func (e *explanation) node(name string) *corev1.Node {
 func (e *explanation) nodeHealth(node *corev1.Node) {
 	object := "node/" + node.Name
 	describe := "kubectl describe node " + node.Name
-	for _, c := range node.Status.Conditions {
-		switch {
-		case c.Type == corev1.NodeReady && fencing.Fenced(node):
-			e.add(rankNode, LayerNode, object, Waiting, "NodeFenced", "node "+node.Name+
-				" is out of service: the VM starts elsewhere once its pod is removed",
-				"virtctl events "+e.Name+e.flag(),
-				"when the machine is back: "+fencing.UntaintCommand(node.Name))
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown:
-			e.add(rankNode, LayerNode, object, Broken, "NodeLost", "node "+node.Name+" has not answered for "+
-				age(e.Now, c.LastTransitionTime.Time), describe,
-				"when the machine is off for certain: "+fencing.TaintCommand(node.Name))
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse:
-			e.add(rankNode, LayerNode, object, Broken, "NodeNotReady", "node "+node.Name+" is not ready: "+
-				c.Message, describe)
-		case (c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodeDiskPressure ||
-			c.Type == corev1.NodePIDPressure) && c.Status == corev1.ConditionTrue:
-			e.add(rankRemark, LayerNode, object, OK, string(c.Type),
-				fmt.Sprintf("node %s is under pressure (%s): it may evict the VM", node.Name, c.Type), describe)
-		}
+	switch c := life.NodeNotReady(node); {
+	case c == nil:
+	case fencing.Fenced(node):
+		e.add(rankNode, LayerNode, object, Waiting, "NodeFenced", "node "+node.Name+
+			" is out of service: the VM starts elsewhere once its pod is removed",
+			"virtctl events "+e.Name+e.flag(),
+			"when the machine is back: "+fencing.UntaintCommand(node.Name))
+	case fencing.Silent(node) != nil:
+		e.add(rankNode, LayerNode, object, Broken, "NodeLost", "node "+node.Name+" has not answered for "+
+			age(e.Now, c.LastTransitionTime.Time), describe,
+			"when the machine is off for certain: "+fencing.TaintCommand(node.Name))
+	default:
+		e.add(rankNode, LayerNode, object, Broken, "NodeNotReady", "node "+node.Name+" is not ready: "+
+			c.Message, describe)
+	}
+	for _, pressure := range life.NodePressures(node) {
+		e.add(rankRemark, LayerNode, object, OK, string(pressure),
+			fmt.Sprintf("node %s is under pressure (%s): it may evict the VM", node.Name, pressure), describe)
 	}
 	if node.Spec.Unschedulable {
 		e.add(rankRemark, LayerNode, object, OK, "Cordoned", "node "+node.Name+

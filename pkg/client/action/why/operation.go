@@ -227,23 +227,23 @@ func (e *explanation) partsOf(c *clonev1beta1.VirtualMachineClone) (out []string
 
 // underWay adds a snapshot or restore of the VM that is under way, and restores that wait for its end.
 func (e *explanation) underWay(vm *v1.VirtualMachine) {
-	held := vm.Status.RestoreInProgress
-	if held != nil {
+	restore, held := vmsnapshots.RestoreOf(vm)
+	if held {
 		e.add(rankIntent, LayerVM, e.vmObject(), Waiting, "RestoreInProgress",
 			fmt.Sprintf("restore %s of it is in progress; it does not start before that is complete",
-				cmp.Or(*held, "(unnamed)")),
-			"virtctl why restore/"+*held+e.flag())
+				cmp.Or(restore, "(unnamed)")),
+			"virtctl why restore/"+restore+e.flag())
 	}
 	for i := range e.Restores {
-		if name := e.Restores[i].Name; held == nil || *held != name {
+		if name := e.Restores[i].Name; !held || restore != name {
 			e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestoreWaits",
 				fmt.Sprintf("restore %s waits for it to be stopped, and then replaces it", name),
 				"virtctl why restore/"+name+e.flag(), "kubectl delete vmrestore "+name+e.flag())
 		}
 	}
-	if name := vm.Status.SnapshotInProgress; name != nil {
+	if name, held := vmsnapshots.SnapshotOf(vm); held {
 		e.add(rankRemark, LayerVM, e.vmObject(), OK, "SnapshotInProgress",
-			fmt.Sprintf("snapshot %s of it is being taken", cmp.Or(*name, "(unnamed)")),
-			"virtctl why snapshot/"+*name+e.flag())
+			fmt.Sprintf("snapshot %s of it is being taken", cmp.Or(name, "(unnamed)")),
+			"virtctl why snapshot/"+name+e.flag())
 	}
 }

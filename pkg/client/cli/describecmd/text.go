@@ -1,14 +1,12 @@
 package describecmd
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,22 +16,21 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/action/events"
-	"github.com/virtkit/virtkit/pkg/client/printable"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// page is a description being written, in the style of kubectl describe, which pads columns by two blanks and mixes
-// fields and tables: so it is no cli.Table, which is kubectl get's. What a guest or another program said has been made
-// one line of printable text in it.
+// page is a description being written, in the style of kubectl describe.
 type page struct {
-	table *tabwriter.Writer
+	table *cli.Table
 	now   time.Time
 }
 
 func write(w io.Writer, r *describe.Report, now time.Time, more bool) error {
-	var b bytes.Buffer
-	p := &page{table: tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0), now: now}
+	p := &page{table: cli.NewDescription(w), now: now}
 	if more {
-		fmt.Fprintln(&b, "\n---")
+		p.table.Row()
+		p.table.Row("---")
 	}
 	p.head(r)
 	if r.VMI != nil {
@@ -55,46 +52,35 @@ func write(w io.Writer, r *describe.Report, now time.Time, more bool) error {
 	p.interfaces(r)
 	p.conditions(r)
 	p.events(r.Events)
-	if err := p.table.Flush(); err != nil {
-		return err
-	}
-	var text strings.Builder
-	for line := range strings.Lines(b.String()) {
-		text.WriteString(strings.TrimRight(line, " \n") + "\n") // a cell may be empty, and a line ends in no blanks
-	}
-	_, err := io.WriteString(w, text.String())
-	return err
+	return p.table.Flush()
 }
 
 func (p *page) line(depth int, name, value string) {
-	fmt.Fprintf(p.table, "%s%s:\t%s\n", strings.Repeat("  ", depth), name, cmp.Or(printable.Line(value), "<none>"))
+	p.table.Row(strings.Repeat("  ", depth)+name+":", cmp.Or(value, "<none>"))
 }
 
 // section writes a table of its own.
 func (p *page) section(title string, header []string, rows [][]string) {
-	fmt.Fprintf(p.table, "%s:", title)
 	if len(rows) == 0 {
-		fmt.Fprintf(p.table, "\t<none>\n")
+		p.line(0, title, "")
 		return
 	}
-	// A tabwriter ends a table at a line without cells, so that each section has its own widths.
-	fmt.Fprintf(p.table, "\n")
-	fmt.Fprintf(p.table, "  %s\n", strings.Join(header, "\t"))
-	var rules []string
-	for _, h := range header {
-		rules = append(rules, strings.Repeat("-", len(h)))
+	p.table.Row(title + ":")
+	rules := make([]string, len(header))
+	for i, h := range header {
+		rules[i] = strings.Repeat("-", len(h))
 	}
-	fmt.Fprintf(p.table, "  %s\n", strings.Join(rules, "\t"))
-	for _, row := range rows {
+	for _, row := range append([][]string{header, rules}, rows...) {
 		for i := range row {
 			row[i] = words(row[i])
 		}
-		fmt.Fprintf(p.table, "  %s\n", strings.Join(row, "\t"))
+		row[0] = "  " + row[0]
+		p.table.Row(row...)
 	}
 }
 
 // words returns a text of any number of lines as one line.
-func words(text string) string { return printable.Line(strings.Join(strings.Fields(text), " ")) }
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func (p *page) age(at time.Time) string {
 	if at.IsZero() {
@@ -153,7 +139,7 @@ func (p *page) pairs(title string, pairs map[string]string) {
 		if first {
 			name = title + ":"
 		}
-		fmt.Fprintf(p.table, "%s\t%s=%s\n", name, printable.Line(key), words(pairs[key]))
+		p.table.Row(name, key+"="+words(pairs[key]))
 		first = false
 	}
 	if first {
@@ -162,7 +148,7 @@ func (p *page) pairs(title string, pairs map[string]string) {
 }
 
 func (p *page) instance(vmi *v1.VirtualMachineInstance) {
-	fmt.Fprintf(p.table, "Instance:\t\n")
+	p.table.Row("Instance:", "")
 	since := ""
 	for _, t := range vmi.Status.PhaseTransitionTimestamps {
 		if t.Phase == vmi.Status.Phase {
@@ -221,11 +207,11 @@ func topology(sockets, cores, threads uint32) string {
 // outcome returns how a migration is, or how it ended.
 func outcome(s *v1.VirtualMachineInstanceMigrationState) string {
 	switch {
-	case s.Failed && s.AbortRequested:
+	case migrations.Failed(s) && s.AbortRequested:
 		return "cancelled"
-	case s.Failed:
+	case migrations.Failed(s):
 		return "failed"
-	case s.Completed:
+	case migrations.Succeeded(s):
 		return "completed"
 	}
 	return "going on"

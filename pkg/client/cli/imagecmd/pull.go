@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,9 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/client/cli"
-	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
-	"github.com/virtkit/virtkit/pkg/vm/imageformat"
-	"github.com/virtkit/virtkit/pkg/vm/uploads"
+	"github.com/virtkit/virtkit/pkg/client/cli/imagefile"
 )
 
 // defaultArch is the architecture of most clusters.
@@ -31,18 +27,14 @@ type Options struct {
 	Factory *cli.Factory
 	Output  *cli.Output
 
-	Ref         string
-	File        string
-	Arch        string
-	Name        string
-	Claim       upload.Claim
-	Block       bool
-	Keep, Quiet bool
-	WaitSeconds uint
-	Image       images.Image
+	imagefile.Options
+	Ref   string
+	File  string
+	Arch  string
+	Name  string
+	Keep  bool
+	Image images.Image
 }
-
-var accessModes = []string{"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"}
 
 // NewCmdPull makes `virtctl image pull`.
 func NewCmdPull(f *cli.Factory) *cobra.Command {
@@ -118,16 +110,8 @@ func completeImport(f *cli.Factory) cobra.CompletionFunc {
 }
 
 func (o *Options) addFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&o.Name, "name", "", "Name of the claim; NAME-VERSION unless given")
-	flags.StringVar(&o.Claim.Size, "size", "", "Size of the claim, such as 10Gi; the catalogue's unless given")
-	flags.StringVar(&o.Claim.StorageClass, "storage-class", "",
-		"Storage class of the claim; the cluster's default unless given")
-	flags.StringVar(&o.Claim.AccessMode, "access-mode", "ReadWriteOnce", "Access mode of the claim")
-	flags.BoolVar(&o.Block, "block-volume", false, "Make a claim that is a block device")
-	flags.UintVar(&o.WaitSeconds, "wait-secs", 300, "Seconds to wait while the upload does not go on")
-	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
-	cli.CompleteFlag(cmd, "access-mode", accessModes...)
+	cmd.Flags().StringVar(&o.Name, "name", "", "Name of the claim; NAME-VERSION unless given")
+	o.AddFlags(cmd, imagefile.Help{Claim: "the claim", Size: "; the catalogue's unless given"})
 	o.Output.AddFlags(cmd)
 }
 
@@ -135,14 +119,11 @@ func (o *Options) validate() error {
 	if err := o.Output.Validate(); err != nil {
 		return err
 	}
-	if !slices.Contains(accessModes, o.Claim.AccessMode) {
-		return cli.UsageErrorf("--access-mode: %q is not one of %s", o.Claim.AccessMode,
-			strings.Join(accessModes, ", "))
+	if err := o.ValidateAccessMode(); err != nil {
+		return err
 	}
-	if o.Claim.Size != "" {
-		if size, err := resource.ParseQuantity(o.Claim.Size); err != nil || size.Sign() <= 0 {
-			return cli.UsageErrorf("--size: %q is not a size; write one such as 10Gi", o.Claim.Size)
-		}
+	if err := o.ValidateSize(); err != nil {
+		return err
 	}
 	if _, _, err := images.ParseRef(o.Ref); err != nil {
 		return cli.UsageErrorf("%s", err)
@@ -267,8 +248,7 @@ func (o *Options) fetch(
 	ctx context.Context, dir string, image *images.Image, source *images.Source,
 ) (*images.File, error) {
 	fetcher := &images.Fetcher{HTTP: http.DefaultClient, Dir: dir}
-	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)
+	if bar := o.Bar(o.Factory); bar != nil {
 		defer bar.End()
 		began := false
 		fetcher.Show = func(have, size int64) {
@@ -287,55 +267,20 @@ func (o *Options) fetch(
 
 // send uploads a file to the claim.
 func (o *Options) send(ctx context.Context, c *client.Client, t cli.Target, path, name string) error {
-	file, err := os.Open(path)
+	file, err := imagefile.Open(path, name, "")
 	if err != nil {
-		var of *os.PathError
-		if errors.As(err, &of) {
-			return &cli.ExitError{Code: cli.ExitUsage, Err: errors.New(cli.WhyUnreadable(path, of.Err))}
-		}
 		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return fmt.Errorf("read the image: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return cli.UsageErrorf("%s is not a regular file; name one with an image", path)
-	}
-	image := upload.Image{ReaderAt: file, Size: info.Size()}
-	if strings.HasSuffix(strings.ToLower(name), ".vhd") {
-		image.Format = imageformat.VHD
-	}
-	found, err := image.Check()
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
 	size := resource.MustParse(o.Claim.Size)
-	if found.VirtualSize > size.Value() {
+	if found := file.Found; found.VirtualSize > size.Value() {
 		return cli.UsageErrorf("--size: the image's disk has %d bytes, which do not fit into %s", found.VirtualSize,
 			o.Claim.Size)
 	}
-	options := upload.Options{
-		Namespace: t.Namespace, Claim: t.Name, Image: image, Create: &o.Claim, Labels: o.Image.Labels(),
-		Session: upload.NewSession(), Patience: time.Duration(o.WaitSeconds) * time.Second,
-	}
-	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)
-		defer bar.End()
-		bar.Show("upload "+o.Image.Ref(), 0, image.Size)
-		options.Show = func(s uploads.State) {
-			if s.Received > 0 {
-				bar.Show("upload "+o.Image.Ref(), s.Received, image.Size)
-			}
-		}
-	}
-	state, err := upload.Run(ctx, c, options)
+	_, err = o.Send(ctx, o.Factory, c, "upload "+o.Image.Ref(), "", upload.Options{
+		Namespace: t.Namespace, Claim: t.Name, Image: file.Image, Create: &o.Claim, Labels: o.Image.Labels(),
+	})
 	if err != nil {
-		if state.Phase == uploads.Receiving {
-			o.Factory.IO.Interrupted(err, "the upload goes on where it is when the command is repeated within ten "+
-				"minutes")
-		}
 		return err
 	}
 	if o.Output.Given() {

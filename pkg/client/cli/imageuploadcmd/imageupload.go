@@ -3,9 +3,7 @@ package imageuploadcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
-	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
+	"github.com/virtkit/virtkit/pkg/client/cli/imagefile"
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
@@ -30,16 +28,14 @@ type Options struct {
 	Factory *cli.Factory
 	Output  *cli.Output
 
+	imagefile.Options
 	Kind, Name      string
 	Image, Archive  string
 	Format          string
-	Claim           upload.Claim
-	Block           bool
 	NoCreate        bool
 	DataSource      bool
 	Proxy           string
-	Cancel, Quiet   bool
-	WaitSeconds     uint
+	Cancel          bool
 	Instancetype    string
 	InstancetypeOf  string
 	Preference      string
@@ -47,10 +43,7 @@ type Options struct {
 	insecure, force bool
 }
 
-var (
-	accessModes = []string{"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"}
-	volumeModes = []string{"filesystem", "block"}
-)
+var volumeModes = []string{"filesystem", "block"}
 
 // NewCmdImageUpload makes the command.
 func NewCmdImageUpload(f *cli.Factory) *cobra.Command {
@@ -83,30 +76,23 @@ this command does not use.`,
 			return Run(cmd.Context(), o)
 		},
 	}
+	o.AddFlags(cmd, imagefile.Help{Claim: "a claim that is made", Block: "; --volume-mode=block"})
 	flags := cmd.Flags()
 	flags.StringVar(&o.Image, "image-path", "", "The file with the image")
 	flags.StringVar(&o.Format, "format", "", "What the image is: "+formats()+"; found out unless given")
-	flags.StringVar(&o.Claim.Size, "size", "", "Size of a claim that is made, such as 10Gi")
-	flags.StringVar(&o.Claim.StorageClass, "storage-class", "",
-		"Storage class of a claim that is made; the cluster's default unless given")
-	flags.StringVar(&o.Claim.AccessMode, "access-mode", "ReadWriteOnce", "Access mode of a claim that is made")
 	flags.StringVar(&o.Claim.VolumeMode, "volume-mode", "filesystem",
 		"Volume mode of a claim that is made: filesystem or block")
-	flags.BoolVar(&o.Block, "block-volume", false, "Make a claim that is a block device; --volume-mode=block")
 	flags.BoolVar(&o.NoCreate, "no-create", false, "Do not make the claim; it must be there")
 	flags.StringVar(&o.Instancetype, "default-instancetype", "", "Instance type of VMs that boot from the claim")
 	flags.StringVar(&o.InstancetypeOf, "default-instancetype-kind", "", "Kind of that instance type")
 	flags.StringVar(&o.Preference, "default-preference", "", "Preference of VMs that boot from the claim")
 	flags.StringVar(&o.PreferenceOf, "default-preference-kind", "", "Kind of that preference")
-	flags.UintVar(&o.WaitSeconds, "wait-secs", 300, "Seconds to wait while the upload does not go on")
 	flags.BoolVar(&o.Cancel, "cancel", false, "End the upload to the claim that is under way")
-	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
 	flags.StringVar(&o.Archive, "archive-path", "", "Needs CDI, which this command does not use")
 	flags.BoolVar(&o.DataSource, "datasource", false, "Needs CDI, which this command does not use")
 	flags.StringVar(&o.Proxy, "uploadproxy-url", "", "Not needed: the upload goes through the API server")
 	flags.BoolVar(&o.insecure, "insecure", false, "Not needed: the connection is the kubeconfig's")
 	flags.BoolVar(&o.force, "force-bind", false, "Not needed: the upload binds the claim")
-	cli.CompleteFlag(cmd, "access-mode", accessModes...)
 	cli.CompleteFlag(cmd, "volume-mode", volumeModes...)
 	cli.CompleteFlag(cmd, "format", strings.Split(formats(), ", ")...)
 	o.Output.AddFlags(cmd)
@@ -168,9 +154,11 @@ func (o *Options) validate() error {
 	case !slices.Contains(volumeModes, o.Claim.VolumeMode):
 		return cli.UsageErrorf("--volume-mode: %q is not one of %s", o.Claim.VolumeMode,
 			strings.Join(volumeModes, ", "))
-	case !slices.Contains(accessModes, o.Claim.AccessMode):
-		return cli.UsageErrorf("--access-mode: %q is not one of %s", o.Claim.AccessMode,
-			strings.Join(accessModes, ", "))
+	}
+	if err := o.ValidateAccessMode(); err != nil {
+		return err
+	}
+	switch {
 	case o.Format != "" && !slices.Contains(imageformat.Formats, imageformat.Format(o.Format)):
 		return cli.UsageErrorf("--format: %q is not one of %s", o.Format, formats())
 	case o.InstancetypeOf != "" && o.Instancetype == "":
@@ -179,12 +167,7 @@ func (o *Options) validate() error {
 	case o.PreferenceOf != "" && o.Preference == "":
 		return cli.UsageErrorf("--default-preference-kind is of a preference; name it with --default-preference")
 	}
-	if o.Claim.Size != "" {
-		if size, err := resource.ParseQuantity(o.Claim.Size); err != nil || size.Sign() <= 0 {
-			return cli.UsageErrorf("--size: %q is not a size; write one such as 10Gi", o.Claim.Size)
-		}
-	}
-	return nil
+	return o.ValidateSize()
 }
 
 // Run uploads.
@@ -204,39 +187,22 @@ func Run(ctx context.Context, o *Options) error {
 		_, err := fmt.Fprintf(o.Factory.IO.Out, "upload to claim %s is being cancelled\n", t.Name)
 		return err
 	}
-	file, err := os.Open(o.Image)
+	file, err := imagefile.Open(o.Image, o.Image, imageformat.Format(o.Format))
 	if err != nil {
-		return o.unreadable(err)
+		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return o.unreadable(err)
-	}
-	if !info.Mode().IsRegular() {
-		return cli.UsageErrorf("%s is not a regular file; name one with an image", o.Image)
-	}
-	image := upload.Image{ReaderAt: file, Size: info.Size(), Format: o.format()}
-	found, err := image.Check()
-	if err != nil {
-		return fmt.Errorf("%s: %w", o.Image, err)
-	}
-	create, err := o.create(ctx, c, t, found)
+	create, err := o.create(ctx, c, t, file.Found)
 	if err != nil {
 		return err
 	}
 	began := o.Factory.Now()
-	options := upload.Options{
-		Namespace: t.Namespace, Claim: t.Name, Image: image, Create: create, Labels: o.labels(),
-		Session: upload.NewSession(), Patience: time.Duration(o.WaitSeconds) * time.Second,
-	}
-	state, err := o.upload(ctx, c, options)
+	cancel := fmt.Sprintf("; `%s image-upload pvc %s%s --cancel` ends it", o.Factory.Program, t.Name,
+		o.Factory.InNamespace(t.Namespace))
+	state, err := o.Send(ctx, o.Factory, c, filepath.Base(o.Image), cancel, upload.Options{
+		Namespace: t.Namespace, Claim: t.Name, Image: file.Image, Create: create, Labels: o.labels(),
+	})
 	if err != nil {
-		if state.Phase == uploads.Receiving {
-			o.Factory.IO.Interrupted(err, "the upload goes on where it is when the command is repeated within ten "+
-				"minutes; `%s image-upload pvc %s%s --cancel` ends it", o.Factory.Program, t.Name,
-				o.Factory.InNamespace(t.Namespace))
-		}
 		return err
 	}
 	took := o.Factory.Now().Sub(began)
@@ -246,38 +212,6 @@ func Run(ctx context.Context, o *Options) error {
 	_, err = fmt.Fprintf(o.Factory.IO.Out, "claim %s has the disk of %s: %d bytes (%s) were sent in %s\n", t.Name,
 		filepath.Base(o.Image), state.Received, state.Format, took.Round(time.Second/10))
 	return err
-}
-
-// upload shows how far it is, on a terminal.
-func (o *Options) upload(ctx context.Context, api upload.API, options upload.Options) (uploads.State, error) {
-	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now, o.Factory.IO.LineWidth)
-		defer bar.End()
-		bar.Show(filepath.Base(o.Image), 0, options.Image.Size)
-		options.Show = func(s uploads.State) {
-			if s.Received > 0 {
-				bar.Show(filepath.Base(o.Image), s.Received, options.Image.Size)
-			}
-		}
-	}
-	return upload.Run(ctx, api, options)
-}
-
-func (o *Options) unreadable(err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
-		return &cli.ExitError{Code: cli.ExitUsage, Err: errors.New(cli.WhyUnreadable(o.Image, path.Err))}
-	}
-	return err
-}
-
-// format returns the format that the user names for the image, or VHD for a file of that extension, since it may have
-// no header.
-func (o *Options) format() imageformat.Format {
-	if o.Format == "" && strings.HasSuffix(strings.ToLower(o.Image), ".vhd") {
-		return imageformat.VHD
-	}
-	return imageformat.Format(o.Format)
 }
 
 // create returns the claim that is to be made; nil when it must exist already. It fails when the claim is not there and

@@ -260,20 +260,6 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestFormat has what the image is said to be: by its name only where it cannot be found out.
-func TestFormat(t *testing.T) {
-	for name, want := range map[string]imageformat.Format{
-		"disk.vhd": imageformat.VHD, "DISK.VHD": imageformat.VHD, "disk.qcow2": "", "disk.vhd.gz": "", "disk": "",
-	} {
-		if got := (&Options{Image: name}).format(); got != want {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-	if got := (&Options{Image: "disk.vhd", Format: "raw"}).format(); got != imageformat.Raw {
-		t.Errorf("--format=raw: %q", got)
-	}
-}
-
 // An upload that failed in the cluster fails here, for the same reason.
 func TestFailed(t *testing.T) {
 	s := newServer(t, uploads.State{Phase: uploads.Failed, Message: "the image refers to /etc/shadow"}).withClaim()

@@ -1,0 +1,157 @@
+// Package imagefile sends a file with an image to a claim, for `virtctl image-upload`, `image pull` and `image import`:
+// the flags that they share, the look at the file, and the progress of the upload.
+package imagefile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtkit/virtkit/pkg/client/action/upload"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
+	"github.com/virtkit/virtkit/pkg/vm/imageformat"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+// Options of every command that sends an image.
+type Options struct {
+	Claim       upload.Claim
+	Block       bool
+	Quiet       bool
+	WaitSeconds uint
+}
+
+var accessModes = []string{"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"}
+
+// Help is what the flags' help says where the commands differ.
+type Help struct {
+	// Claim is the claim that the flags are of, with its article.
+	Claim string
+	// Size and Block are appended to the help of --size and --block-volume.
+	Size, Block string
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(cmd *cobra.Command, help Help) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.Claim.Size, "size", "", "Size of "+help.Claim+", such as 10Gi"+help.Size)
+	flags.StringVar(&o.Claim.StorageClass, "storage-class", "",
+		"Storage class of "+help.Claim+"; the cluster's default unless given")
+	flags.StringVar(&o.Claim.AccessMode, "access-mode", "ReadWriteOnce", "Access mode of "+help.Claim)
+	flags.BoolVar(&o.Block, "block-volume", false, "Make a claim that is a block device"+help.Block)
+	flags.UintVar(&o.WaitSeconds, "wait-secs", 300, "Seconds to wait while the upload does not go on")
+	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
+	cli.CompleteFlag(cmd, "access-mode", accessModes...)
+}
+
+// ValidateAccessMode reports an access mode that there is not.
+func (o *Options) ValidateAccessMode() error {
+	if !slices.Contains(accessModes, o.Claim.AccessMode) {
+		return cli.UsageErrorf("--access-mode: %q is not one of %s", o.Claim.AccessMode,
+			strings.Join(accessModes, ", "))
+	}
+	return nil
+}
+
+// ValidateSize reports a size, if there is one, that is none.
+func (o *Options) ValidateSize() error {
+	if o.Claim.Size == "" {
+		return nil
+	}
+	if size, err := resource.ParseQuantity(o.Claim.Size); err != nil || size.Sign() <= 0 {
+		return cli.UsageErrorf("--size: %q is not a size; write one such as 10Gi", o.Claim.Size)
+	}
+	return nil
+}
+
+// File is an open file with an image.
+type File struct {
+	*os.File
+	Image upload.Image
+	// Found is what the file says of its disk.
+	Found imageformat.Info
+}
+
+// Open opens the file at path and looks at it, so that one which would be refused is not sent. name is what the user
+// calls it. format is what the image is, or empty to find it out; a VHD without a header is known by its name alone.
+func Open(path, name string, format imageformat.Format) (*File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	opened, err := look(file, path, name, formatOf(name, format))
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return opened, nil
+}
+
+// formatOf returns what an image of that name is said to be.
+func formatOf(name string, format imageformat.Format) imageformat.Format {
+	if format == "" && strings.HasSuffix(strings.ToLower(name), ".vhd") {
+		return imageformat.VHD
+	}
+	return format
+}
+
+func look(file *os.File, path, name string, format imageformat.Format) (*File, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, cli.UsageErrorf("%s is not a regular file; name one with an image", path)
+	}
+	out := &File{File: file, Image: upload.Image{ReaderAt: file, Size: info.Size(), Format: format}}
+	if out.Found, err = out.Image.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
+}
+
+func unreadable(path string, err error) error {
+	var of *os.PathError
+	if errors.As(err, &of) {
+		return &cli.ExitError{Code: cli.ExitUsage, Err: errors.New(cli.WhyUnreadable(path, of.Err))}
+	}
+	return err
+}
+
+// Send uploads as how says, and shows on a terminal how far the upload of title is. cancel is what the user is told
+// about ending an upload that was interrupted; it may be empty.
+func (o *Options) Send(
+	ctx context.Context, f *cli.Factory, api upload.API, title, cancel string, how upload.Options,
+) (uploads.State, error) {
+	how.Session, how.Patience = upload.NewSession(), time.Duration(o.WaitSeconds)*time.Second
+	if bar := o.Bar(f); bar != nil {
+		defer bar.End()
+		bar.Show(title, 0, how.Image.Size)
+		how.Show = func(s uploads.State) {
+			if s.Received > 0 {
+				bar.Show(title, s.Received, how.Image.Size)
+			}
+		}
+	}
+	state, err := upload.Run(ctx, api, how)
+	if err != nil && state.Phase == uploads.Receiving {
+		f.IO.Interrupted(err, "the upload goes on where it is when the command is repeated within ten minutes%s",
+			cancel)
+	}
+	return state, err
+}
+
+// Bar returns what shows how far a copy is; nil where nobody watches.
+func (o *Options) Bar(f *cli.Factory) *copybar.Bar {
+	if !f.IO.ErrIsTTY || o.Quiet {
+		return nil
+	}
+	return copybar.New(f.IO.RawErr(), f.Now, f.IO.LineWidth)
+}
