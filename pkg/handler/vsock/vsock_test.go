@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mdlayher/socket"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
@@ -24,8 +25,11 @@ func pair(t *testing.T) (c *Conn, guest *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, guest = &Conn{File: os.NewFile(uintptr(fds[0]), "vsock"), remote: Address{7, 22}},
-		os.NewFile(uintptr(fds[1]), "guest")
+	s, err := socket.New(fds[0], "vsock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, guest = &Conn{Conn: s, remote: Address{7, 22}}, os.NewFile(uintptr(fds[1]), "guest")
 	t.Cleanup(func() { _ = c.Close(); _ = guest.Close() })
 	return c, guest
 }
@@ -53,30 +57,6 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// TestEstablished is of a socket that is connected already, and of one that never will be.
-func TestEstablished(t *testing.T) {
-	c, _ := pair(t)
-	if err := c.established(t.Context()); err != nil {
-		t.Error(err)
-	}
-	for { // until the guest takes no more
-		if err := c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Write(make([]byte, 1<<20)); err != nil {
-			break
-		}
-	}
-	if err := c.SetWriteDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := c.established(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-}
-
 // TestNoGuest: whatever this machine knows of vsock, there is no such guest.
 func TestNoGuest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -84,5 +64,15 @@ func TestNoGuest(t *testing.T) {
 	if c, err := Dial(ctx, Address{CID: 0xfffffff0, Port: 1024}); err == nil {
 		_ = c.Close()
 		t.Error("connected to nobody")
+	}
+}
+
+// TestContext: no guest is asked for longer than the caller wants.
+func TestContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Dial(ctx, Address{CID: 0xfffffff0, Port: 1024})
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, unix.EAFNOSUPPORT) {
+		t.Errorf("got %v", err)
 	}
 }

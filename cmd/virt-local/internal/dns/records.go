@@ -2,9 +2,11 @@
 // (version 1.1.0, https://github.com/kubernetes/dns/blob/master/docs/specification.md) has them, from
 // what the API says; any other name is asked of the machine's own name servers.
 //
-// Messages are read and written by golang.org/x/net/dns/dnsmessage. CoreDNS was read, not tried: its kubernetes plugin
-// makes a client and caches of its own, has its requests and answers in the types of miekg/dns, and is set up by a
-// Corefile; virt-local has the informers already (Cluster).
+// Messages are read and written by golang.org/x/net/dns/dnsmessage. CoreDNS with four plugins (kubernetes, forward,
+// cache, errors) was built: 55 MB, and its kubernetes plugin has a client and caches of its own, where virt-local has
+// informers already (Cluster). server.go on miekg/dns was tried: 156 lines instead of 273, and the tests pass. But
+// 5,000 questions that wait for an upstream are 5,000 goroutines instead of 256, an idle TCP client holds the end of
+// Serve for ten seconds, and version 1 gets fixes only.
 package dns
 
 import (

@@ -28,7 +28,7 @@ func (s Scope) validate() error {
 	return nil
 }
 
-// meta is the object's kind and metadata; kind has %s where the cluster's kind has Cluster.
+// meta returns the object's kind and metadata; in kind, %s stands where the cluster's kind has Cluster.
 func (s Scope) meta(kind string) (metav1.TypeMeta, metav1.ObjectMeta) {
 	of, object := "Cluster", metav1.ObjectMeta{Name: s.Name}
 	if s.Namespaced {
@@ -140,7 +140,7 @@ func Preference(o PreferenceOptions) (*unstructured.Unstructured, error) {
 	return object(&v1beta1.VirtualMachinePreference{TypeMeta: kind, ObjectMeta: meta, Spec: spec})
 }
 
-// object is a typed object as a user would write it.
+// object returns a typed object as a user would write it.
 func object(typed any) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {

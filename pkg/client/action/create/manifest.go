@@ -9,7 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Manifest is vm as a user would write it: no status, and no null creation timestamps.
+// Manifest returns vm as a user would write it: without status and null creation timestamps.
 func Manifest(vm *v1.VirtualMachine) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vm)
 	if err != nil {

@@ -37,20 +37,20 @@ func (p *Parameters) Fail(format string, args ...any) {
 	}
 }
 
-// Take is a parameter that is then no longer unknown.
+// Take returns a parameter, and takes it off the unknown ones.
 func (p *Parameters) Take(key string) (string, bool) {
 	value, ok := p.values[key]
 	delete(p.values, key)
 	return value, ok
 }
 
-// Text is a parameter, or "".
+// Text returns a parameter, or "".
 func (p *Parameters) Text(key string) string {
 	value, _ := p.Take(key)
 	return value
 }
 
-// Must is a parameter that has to be there.
+// Must returns a parameter, and fails if it is missing.
 func (p *Parameters) Must(key string) string {
 	value, ok := p.Take(key)
 	if !ok {
@@ -59,7 +59,7 @@ func (p *Parameters) Must(key string) string {
 	return value
 }
 
-// BootOrder is a place in the order to boot in; 0 where none is given.
+// BootOrder returns a disk's place in the boot order; 0 where none is given.
 func (p *Parameters) BootOrder() uint {
 	value, ok := p.Take("bootorder")
 	if !ok {
@@ -72,7 +72,7 @@ func (p *Parameters) BootOrder() uint {
 	return uint(order)
 }
 
-// Yes is a parameter that is true or false.
+// Yes returns a parameter that is true or false.
 func (p *Parameters) Yes(key string) bool {
 	value, ok := p.Take(key)
 	if !ok {

@@ -22,7 +22,7 @@ type Inference struct {
 	From string
 }
 
-// field is the option that asks for the inference: the one that names a volume, where one is named.
+// field returns the option that asks for the inference: the one that names a volume, where one is named.
 func (i Inference) field(whether string) string {
 	if i.From != "" {
 		return whether + "-from"
@@ -65,7 +65,7 @@ func refer(vm *v1.VirtualMachine, o Options) error {
 	return nil
 }
 
-// infer has the server take the instance type and preference that a volume is labelled with.
+// infer sets in vm from which volume's labels the server infers the instance type and the preference.
 func infer(vm *v1.VirtualMachine, o Options) error {
 	policy := func(i Inference) *v1.InferFromVolumeFailurePolicy {
 		if i.Explicit {
@@ -99,7 +99,7 @@ func infer(vm *v1.VirtualMachine, o Options) error {
 	return nil
 }
 
-// inferable is the volume to infer from, or why there is none.
+// inferable returns the volume to infer from, or an error that says why there is none.
 func inferable(vm *v1.VirtualMachine, o Options, i Inference) (string, error) {
 	spec := &vm.Spec.Template.Spec
 	name := i.From

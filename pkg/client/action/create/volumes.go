@@ -169,7 +169,7 @@ func volumeSource(vm *v1.VirtualMachine, field string, v Volume) (v1.VolumeSourc
 	return source, nil
 }
 
-// dataVolume is the template of the DataVolume that CDI makes for the VM.
+// dataVolume returns the template of the DataVolume that CDI makes for the VM.
 func dataVolume(field string, v Volume) (v1.DataVolumeTemplateSpec, error) {
 	template := v1.DataVolumeTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
 	if err := v.Import.fill(field, &template.Spec); err != nil {
@@ -190,8 +190,9 @@ func dataVolume(field string, v Volume) (v1.DataVolumeTemplateSpec, error) {
 	return template, nil
 }
 
-// generatedName is KubeVirt's: <vm>-containerdisk-0, the name of a claim, <vm>-ds-<source>, <vm>-pvc-<source>; the
-// VM's part is cut where the whole would be over the 63 characters of a label.
+// generatedName returns the name that KubeVirt gives to a volume without one: <vm>-containerdisk-0, the name of a
+// claim, <vm>-ds-<source>, <vm>-pvc-<source>; the VM's part is cut where the whole would be over the 63 characters of a
+// label.
 func generatedName(vm string, v Volume, n int) string {
 	suffix := fmt.Sprintf("-%s-%d", v.Kind, n)
 	switch {

@@ -65,7 +65,8 @@ func (e *examination) client() {
 	}
 }
 
-// unanswered says that the cluster does not answer. What is said of a connection that fails names the server.
+// unanswered returns the sentence that the cluster at where does not answer; an error that names the server already
+// says so itself.
 func (e *examination) unanswered(where string, err error) string {
 	if said := e.say(err); strings.Contains(said, e.Program.Server) && e.Program.Server != "" {
 		return said
@@ -80,7 +81,7 @@ func ahead(behind time.Duration) string {
 	return spell(-behind) + " behind"
 }
 
-// spell is a time span for people: 45s, 12m, 3h, 5d.
+// spell returns a time span for people: 45s, 12m, 3h, 5d.
 func spell(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:

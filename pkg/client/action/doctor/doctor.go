@@ -56,7 +56,7 @@ type Report struct {
 	Checks []Check `json:"checks"`
 }
 
-// RowLists are the keys of the checks.
+// RowLists returns the key of the checks.
 func (r *Report) RowLists() []string { return []string{"checks"} }
 
 // Check is one thing that was looked at.
@@ -166,12 +166,12 @@ func (e *examination) add(area Area, name string, status Status, message string,
 	e.checks = append(e.checks, Check{Area: area, Name: name, Status: status, Message: message, Fixes: fixes})
 }
 
-// skip says what is not looked at, as its facts could not be read, and why: which right is missing, say.
+// skip adds a skipped check: its facts could not be read, and err says why, such as a missing right.
 func (e *examination) skip(area Area, name, what string, err error) {
 	e.add(area, name, Skipped, what+" not looked at: "+e.say(err))
 }
 
-// say is an error in words for the user, on one line.
+// say returns an error in words for the user, on one line.
 func (f *Facts) say(err error) string {
 	text := err.Error()
 	if f.Explain != nil {

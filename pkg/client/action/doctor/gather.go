@@ -103,7 +103,7 @@ func Gather(
 	return f
 }
 
-// snapshotDrivers are those of the VolumeSnapshotClasses.
+// snapshotDrivers returns the drivers of the VolumeSnapshotClasses, each once.
 func snapshotDrivers(ctx context.Context, c *client.Client) ([]string, error) {
 	var list struct {
 		Items []struct {
@@ -179,7 +179,7 @@ func parseVersion(data []byte) (apiversion.Info, error) {
 	return info, nil
 }
 
-// plainVM is the least VM there is, halted.
+// plainVM returns the smallest valid VM, halted.
 func plainVM() *v1.VirtualMachine {
 	halted := v1.RunStrategyHalted
 	memory := resource.MustParse("128Mi")

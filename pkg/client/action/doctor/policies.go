@@ -39,7 +39,7 @@ func newPolicies() Policies {
 	}
 }
 
-// shipped are the policies of the manifests: every base/policy-*.yaml.
+// shipped returns the policies of the manifests: every base/policy-*.yaml.
 func shipped() (Policies, error) {
 	out := newPolicies()
 	files, err := fs.Glob(manifests.FS, "base/policy-*.yaml")

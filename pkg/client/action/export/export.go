@@ -83,7 +83,8 @@ func (s Source) Look(ctx context.Context, api API, namespace string) error {
 	return fmt.Errorf("look at what is to be exported: %w", err)
 }
 
-// New is an export, as it is asked for. The Secret of its token is named as KubeVirt's client names it.
+// New returns the export that a request asks for; it is not created yet. The Secret of its token is named as KubeVirt's
+// client names it.
 func New(r Request) *v1beta1.VirtualMachineExport {
 	out := &v1beta1.VirtualMachineExport{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: exports.Kind},
@@ -146,7 +147,7 @@ func Delete(ctx context.Context, api API, namespace, name string, dryRun bool) e
 	return nil
 }
 
-// Get is an export.
+// Get reads an export.
 func Get(ctx context.Context, api API, namespace, name string) (*v1beta1.VirtualMachineExport, error) {
 	out := &v1beta1.VirtualMachineExport{}
 	path := exports.Path + "/namespaces/" + url.PathEscape(namespace) + "/" + exports.Resource + "/" +
@@ -231,7 +232,7 @@ func readiness(export *v1beta1.VirtualMachineExport) (ready bool, why string) {
 	return false, why
 }
 
-// Token is the token of an export.
+// Token reads the token of an export from its Secret.
 func Token(ctx context.Context, api API, export *v1beta1.VirtualMachineExport) (string, error) {
 	ref := export.Status.TokenSecretRef
 	if ref == nil || *ref == "" {

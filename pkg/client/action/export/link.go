@@ -86,7 +86,7 @@ func reach(ctx context.Context, api API, export *v1beta1.VirtualMachineExport, r
 
 func (s *server) close() { s.client.CloseIdleConnections() }
 
-// forwarded is a connection to the export's pod, through the API server.
+// forwarded returns a connection to the export's pod, through the API server.
 func forwarded(ctx context.Context, api API, export *v1beta1.VirtualMachineExport) (net.Conn, error) {
 	service, base := &corev1.Service{}, "/api/v1/namespaces/"+url.PathEscape(export.Namespace)
 	if err := api.Read(ctx, base+"/services/"+url.PathEscape(export.Status.ServiceName), nil, service); err != nil {
@@ -135,7 +135,7 @@ func (s *server) get(ctx context.Context, address string, header http.Header) (*
 	return s.client.Do(request)
 }
 
-// choose is the address of a volume, and whether what is there is a disk. Compressed is chosen before raw.
+// choose returns the address and the format of a volume. Compressed is chosen before raw.
 func choose(link *v1beta1.VirtualMachineExportLink, volume string) (address string, format v1beta1.ExportVolumeFormat,
 	err error,
 ) {

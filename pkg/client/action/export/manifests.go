@@ -26,7 +26,8 @@ type Manifests struct {
 	Service string
 }
 
-// Manifests are the manifests of an export's VM, as JSON or YAML, with the Secret that CDI needs if that is wanted.
+// Manifests downloads the manifests of an export's VM, as JSON or YAML, with the Secret that CDI needs if that is
+// wanted.
 func (d Download) Manifests(ctx context.Context, api API, asJSON, withSecret bool) (*Manifests, error) {
 	export, err := Wait(ctx, api, d.Namespace, d.Name, d.Readiness, d.Report)
 	if err != nil {

@@ -37,7 +37,7 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, r.bounded(err)
 }
 
-// ReadByte has the decompression take no byte more than it needs.
+// ReadByte keeps the decompressor from reading ahead: it takes no byte more than it needs.
 func (r *recorder) ReadByte() (byte, error) {
 	b, err := r.Reader.ReadByte()
 	if err == nil {

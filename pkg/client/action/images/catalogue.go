@@ -79,7 +79,7 @@ func (c *Catalogue) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Ref is the reference of an image: NAME/VERSION.
+// Ref returns the reference of an image: NAME/VERSION.
 func (i *Image) Ref() string { return i.Name + "/" + i.Version }
 
 // Builtin returns the catalogue of the program.

@@ -84,7 +84,7 @@ func once(
 	return out, err
 }
 
-// plain has the numbers of an object as JSON's decoder makes them.
+// plain returns a copy of an object in which numbers are as JSON's decoder makes them.
 func plain(object map[string]any) (map[string]any, error) {
 	data, err := json.Marshal(object)
 	if err != nil {

@@ -76,7 +76,7 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 	}
 }
 
-// tooLong says for what it was waited in vain.
+// tooLong returns the error of an upload that has not gone on for too long, with what it waited for.
 func (s *sending) tooLong() error {
 	why := s.state.Message
 	if why == "" && s.cause != nil {

@@ -103,7 +103,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// NewReport is the report of an upload.
+// NewReport returns the report of an upload.
 func NewReport(namespace, claim string, state uploads.State, took time.Duration) *Report {
 	return &Report{
 		TypeMeta:   metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "UploadReport"},
@@ -137,7 +137,7 @@ func (i Image) Check() (imageformat.Info, error) {
 	return imageformat.Check(i, i.Size, format)
 }
 
-// ID is the name of an upload of the image: another run of the program goes on with it.
+// ID returns the name of an upload of the image: another run of the program goes on with it.
 func (i Image) ID() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%d %s ", i.Size, i.Format)

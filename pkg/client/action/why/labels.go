@@ -30,7 +30,7 @@ var labelled = []struct{ prefix, fix string }{
 		"spec.template.spec.domain.cpu.dedicatedCpuPlacement"},
 }
 
-// missingLabels are those of a pod's nodeSelector that no node has which VMs can be on, sorted. What cannot be known
+// missingLabels returns those labels of a pod's nodeSelector that no node for VMs has, sorted. What cannot be known
 // counts as there.
 func (e *explanation) missingLabels(pod *corev1.Pod) []string {
 	if !e.readable("nodes") {
@@ -56,7 +56,7 @@ func (e *explanation) missingLabels(pod *corev1.Pod) []string {
 	return out
 }
 
-// labelFixes says what asks for labels that are missing.
+// labelFixes returns what in the VM asks for the missing labels, as fixes.
 func labelFixes(missing []string) []string {
 	var out []string
 	for _, l := range labelled {

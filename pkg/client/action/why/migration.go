@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// migration says whether the guest could move now, with all reasons why not at once.
+// migration reports whether the guest could move now, with all reasons why not at once.
 func (e *explanation) migration() *Migration {
 	vmi := e.VMI
 	if !life.Alive(vmi) {
@@ -42,7 +42,7 @@ func (e *explanation) migration() *Migration {
 	return m
 }
 
-// nodesElsewhere says why there is no other node that takes the guest, by what `migrate --plan` says of each.
+// nodesElsewhere adds why no other node takes the guest, by what `migrate --plan` says of each.
 func (e *explanation) nodesElsewhere(add obstacle) {
 	if e.Nodes == nil || !e.readable("nodes") {
 		return
@@ -106,8 +106,8 @@ func (e *explanation) migrationUnderWay(add obstacle) {
 	}
 }
 
-// target is the pod that a migration waits for because no node can take it; nil when there is none. By its label: the
-// VMI's status does not record a target pod without a node, and nothing is done by what this one says.
+// target returns the pod that a migration waits for because no node can take it; nil when there is none. It is found by
+// its label: the VMI's status does not record a target pod without a node, and this one is only reported.
 func (e *explanation) target(migration *v1.VirtualMachineInstanceMigration) *corev1.Pod {
 	for i := range e.Pods {
 		pod := &e.Pods[i]
@@ -120,7 +120,8 @@ func (e *explanation) target(migration *v1.VirtualMachineInstanceMigration) *cor
 	return nil
 }
 
-// obstacleReason is the reason of one obstacle of several; first is the condition's, which is that of the first.
+// obstacleReason returns the reason of one obstacle of several; first is the condition's reason, which is that of the
+// first obstacle.
 func obstacleReason(o migrations.Obstacle, first string) string {
 	switch {
 	case o.Kind == migrations.Claim, o.Kind == migrations.HostDisk, o.Kind == migrations.State:

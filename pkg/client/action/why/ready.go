@@ -47,8 +47,8 @@ func gated(pod *corev1.Pod) bool {
 		func(g corev1.PodReadinessGate) bool { return g.ConditionType == v1.VirtualMachineUnpaused })
 }
 
-// notReady is the condition by which a guest that runs is not Ready, nil when it is. Of one that is paused another
-// condition says why.
+// notReady returns the condition by which a running guest is not Ready, nil when it is Ready. For a paused guest it
+// returns nil: another condition says so.
 func (e *explanation) notReady() *v1.VirtualMachineInstanceCondition {
 	if e.VMI == nil || e.VMI.Status.Phase != v1.Running {
 		return nil
@@ -60,7 +60,7 @@ func (e *explanation) notReady() *v1.VirtualMachineInstanceCondition {
 	return c
 }
 
-// probeFailed is what the kubelet said last of a readiness probe of the guest's pods that failed.
+// probeFailed returns the kubelet's last event of a failed readiness probe of the guest's pods.
 func (e *explanation) probeFailed() string {
 	for _, event := range slices.Backward(e.Events) {
 		if event.Reason == "Unhealthy" && event.InvolvedObject.Kind == "Pod" &&
@@ -71,7 +71,7 @@ func (e *explanation) probeFailed() string {
 	return ""
 }
 
-// readiness says when the pod of a guest that runs is not Ready, and so gets no traffic from Services.
+// readiness adds a cause when the pod of a running guest is not Ready, and so gets no traffic from Services.
 func (e *explanation) readiness(pod *corev1.Pod) {
 	if e.VMI.Status.Phase != v1.Running || pod.Spec.NodeName != e.VMI.Status.NodeName || !gated(pod) {
 		return
@@ -90,12 +90,12 @@ func (e *explanation) readiness(pod *corev1.Pod) {
 	}
 }
 
-// moving is the migration that is under way, nil when there is none.
+// moving returns the migration that is under way, nil when there is none.
 func (e *explanation) moving() *v1.VirtualMachineInstanceMigration {
 	return migrate.UnderWay(e.Migrations)
 }
 
-// onItsWay says of a guest that moves how far it is.
+// onItsWay adds how far a guest's migration is.
 func (e *explanation) onItsWay() {
 	if m := e.moving(); m != nil {
 		e.add(rankRemark, LayerVMI, "vmim/"+m.Name, OK, "Migrating",

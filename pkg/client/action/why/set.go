@@ -29,7 +29,7 @@ type SetFacts struct {
 	Unreadable []string
 }
 
-// ExplainSet says why a pool or replica set has not as many ready machines as it is to have. Its chain has the set, and
+// ExplainSet reports why a pool or replica set has fewer ready machines than it is to have. Its chain has the set, and
 // then its machines beside each other.
 func ExplainSet(f SetFacts) *Report {
 	row, object := f.Set, f.Kind+"/"+f.Set.Name
@@ -114,7 +114,7 @@ func ExplainSet(f SetFacts) *Report {
 	return r
 }
 
-// firstOf is what to fix first of a machine.
+// firstOf returns what to fix first of a machine.
 func firstOf(r *Report) Cause {
 	for _, c := range r.Causes {
 		if c.State != OK {

@@ -268,7 +268,7 @@ func (e *explanation) refused(name string) bool {
 	})
 }
 
-// lastEvent is the youngest event of a type about an object.
+// lastEvent returns the youngest event of a type about an object.
 func (e *explanation) lastEvent(kind, name, eventType string) *corev1.Event {
 	for i := len(e.Events) - 1; i >= 0; i-- {
 		event := &e.Events[i]

@@ -117,7 +117,7 @@ type Report struct {
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 
-// ReportName is the machine's.
+// ReportName returns the machine's name.
 func (r *Report) ReportName() string { return r.Metadata.Name }
 
 // Metadata names the virtual machine.
@@ -290,5 +290,5 @@ func (e *explanation) has(least rank) bool {
 func (e *explanation) vmObject() string  { return "vm/" + e.Name }
 func (e *explanation) vmiObject() string { return "vmi/" + e.Name }
 
-// flag is the namespace for a command line.
+// flag returns the option that selects the namespace, for a command line.
 func (e *explanation) flag() string { return " -n " + e.Namespace }
