@@ -19,8 +19,8 @@ const (
 	reasonBoots   = "MemoryNotRestored"
 )
 
-// resume makes the guest of the restored VM resume from the memory in the snapshot, if there is one and the guest is the
-// same. It removes the annotation in which an earlier restore asked for that.
+// resume makes the guest of the restored VM resume from the memory in the snapshot, if there is one and the guest is
+// the same. It removes the annotation in which an earlier restore asked for that.
 func (v *View) resume(vm *v1.VirtualMachine, step *Step) error {
 	delete(vm.Annotations, savedmemory.ResumeAnnotation)
 	memory := savedmemory.MemoryOf(v.Content.Annotations)
