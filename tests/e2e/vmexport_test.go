@@ -36,18 +36,7 @@ func TestVMExport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g := c.create(t, newVM(ns, "vm", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
-		spec := &vm.Spec.Template.Spec
-		for _, name := range []string{"disk", "block"} {
-			source := &v1.PersistentVolumeClaimVolumeSource{}
-			source.ClaimName = name
-			spec.Volumes = append(spec.Volumes,
-				v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}})
-			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
-				Name: name, Serial: name, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
-			})
-		}
-	}))
+	g := c.create(t, newVM(ns, "vm", v1.RunStrategyAlways, withDisks("disk", "block")))
 	g.waitLogin(t)
 	con := g.shell(t, "")
 	for _, name := range []string{"disk", "block"} {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/backup"
 	"github.com/virtkit/virtkit/pkg/client/action/credentials"
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
@@ -46,6 +47,7 @@ import (
 // kinds are all reports. The generator finds them in the code; one that is missing here fails the test.
 func kinds() map[string]runtime.Object {
 	return map[string]runtime.Object{
+		"BackupReport":       &backup.Report{},
 		"CopyReport":         &guest.CopyReport{},
 		"CredentialChange":   &credentials.Change{},
 		"DashboardReport":    &overview.Report{},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/backup"
 	"github.com/virtkit/virtkit/pkg/client/action/credentials"
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
@@ -110,6 +111,7 @@ func TestCustomColumnsOfReports(t *testing.T) {
 		"ExpectTranscript": {{&expect.Transcript{ExitCode: 3}, "CODE:.exitCode", "CODE\n3"}},
 		"Screenshot":       {{&vnc.ScreenshotReport{Width: 640}, "W:.width", "W\n640"}},
 		"VNCSession":       {{&vnc.SessionReport{Port: 5900}, "PORT:.port", "PORT\n5900"}},
+		"BackupReport":     {{&backup.Report{ObjectMeta: meta, Bytes: 9}, "BYTES:.bytes", "BYTES\n9"}},
 		"UploadReport":     {{&upload.Report{ObjectMeta: meta, Bytes: 9}, "BYTES:.bytes", "BYTES\n9"}},
 		"ImageCatalogue": {{
 			&images.Catalogue{Images: []images.Image{{Name: "a", Size: "1Gi"}, {Name: "b", Size: "2Gi"}}},

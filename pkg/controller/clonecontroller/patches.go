@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -44,11 +45,13 @@ func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCl
 	if spec.NewSMBiosSerial != nil {
 		serial = *spec.NewSMBiosSerial
 	}
+	fresh := template.Spec.DeepCopy()
+	clones.Fresh(fresh, nil, serial)
 	switch {
 	case template.Spec.Domain.Firmware != nil:
-		replace(firmware+"/serial", serial)
-	case serial != "":
-		patches = append(patches, operation{"add", firmware, v1.Firmware{Serial: serial}})
+		replace(firmware+"/serial", fresh.Domain.Firmware.Serial)
+	case fresh.Domain.Firmware != nil:
+		patches = append(patches, operation{"add", firmware, fresh.Domain.Firmware})
 	}
 	left := func(of map[string]string, filters []string, path string) {
 		for _, key := range leftOut(of, filters) {
@@ -60,7 +63,7 @@ func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCl
 	left(template.ObjectMeta.Labels, spec.Template.LabelFilters, "/spec/template/metadata/labels")
 	left(template.ObjectMeta.Annotations, spec.Template.AnnotationFilters, "/spec/template/metadata/annotations")
 	if template.Spec.Domain.Firmware != nil {
-		replace(firmware+"/uuid", "")
+		replace(firmware+"/uuid", string(fresh.Domain.Firmware.UUID))
 	}
 	var out []string
 	for _, patch := range patches {
@@ -88,9 +91,9 @@ func addresses(source *v1beta1.VirtualMachine, wanted map[string]string) ([]oper
 			return nil, fmt.Errorf("spec.newMacAddresses: VM %s has no interface %s", source.Name, name)
 		}
 	}
+	clones.Fresh(guest, wanted, "")
 	var patches []operation
 	for i := range interfaces {
-		interfaces[i].MacAddress = wanted[interfaces[i].Name]
 		if named {
 			patches = append(patches,
 				operation{"replace", fmt.Sprintf("%s/%d/macAddress", devices, i), interfaces[i].MacAddress})

@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
+	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -76,17 +77,11 @@ func contentOf(
 	return exports.Files
 }
 
-// isDisk reports whether a VM has a claim as a disk: of its volumes, the file systems and dumps are none.
+// isDisk reports whether a VM has a claim as a disk.
 func isDisk(spec *v1.VirtualMachineInstanceSpec, claim string) bool {
 	for i := range spec.Volumes {
-		volume := &spec.Volumes[i]
-		if claims.Name(volume) != claim || volume.MemoryDump != nil {
-			continue
-		}
-		for j := range spec.Domain.Devices.Disks {
-			if spec.Domain.Devices.Disks[j].Name == volume.Name {
-				return true
-			}
+		if volume := &spec.Volumes[i]; claims.Name(volume) == claim && filesystems.Disk(spec, volume) {
+			return true
 		}
 	}
 	return false

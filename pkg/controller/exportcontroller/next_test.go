@@ -396,10 +396,11 @@ func TestContentOf(t *testing.T) {
 		source.ClaimName = claim
 		return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}}
 	}
-	spec.Volumes = []v1.Volume{volume("root", "a"), volume("share", "b")}
+	spec.Volumes = []v1.Volume{volume("root", "a"), volume("share", "b"), volume("more", "d")}
 	spec.Domain.Devices.Disks = []v1.Disk{{Name: "root"}}
-	if !isDisk(spec, "a") || isDisk(spec, "b") || isDisk(spec, "c") {
-		t.Error("the VM's disk is a, its share b")
+	spec.Domain.Devices.Filesystems = []v1.Filesystem{{Name: "share", Virtiofs: &v1.FilesystemVirtiofs{}}}
+	if !isDisk(spec, "a") || isDisk(spec, "b") || isDisk(spec, "c") || !isDisk(spec, "d") {
+		t.Error("the VM's disks are a and d, which is not listed, its share b")
 	}
 }
 

@@ -21,8 +21,6 @@ const (
 	lifetime = 24 * 60 * 60
 	// grace is the pod's termination grace period, seconds, in which the server says why it ended.
 	grace = 10
-	// overhead is the share of a claim that its file system needs; CDI's default.
-	overhead = "0.06"
 	// scratchMore is the size by which an image may exceed its disk.
 	scratchMore = 64 << 20
 
@@ -90,7 +88,8 @@ func Pod(claim *corev1.PersistentVolumeClaim, request *uploads.Request, facts Fa
 			}})
 		}
 	} else {
-		container.Args = append(container.Args, "--directory="+names.UploadDir, "--overhead="+overhead)
+		container.Args = append(container.Args, "--directory="+names.UploadDir,
+			"--overhead="+strconv.FormatFloat(uploads.Overhead, 'g', -1, 64))
 		container.VolumeMounts = append(container.VolumeMounts,
 			corev1.VolumeMount{Name: volumeClaim, MountPath: names.UploadDir})
 	}

@@ -28,6 +28,12 @@ func Of(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.Filesystem {
 	return &list[i]
 }
 
+// Disk reports a volume that a guest has as a disk: a volume for which the spec lists no disk gets one, unless it is a
+// file system. A memory dump is neither.
+func Disk(spec *v1.VirtualMachineInstanceSpec, volume *v1.Volume) bool {
+	return volume.MemoryDump == nil && Of(spec, volume.Name) == nil
+}
+
 // Any reports a guest that has a file system.
 func Any(domain *v1.DomainSpec) bool {
 	return slices.ContainsFunc(domain.Devices.Filesystems, func(f v1.Filesystem) bool { return f.Virtiofs != nil })

@@ -65,6 +65,10 @@ type Result struct {
 	Bytes int64
 	// Format is what came.
 	Format v1beta1.ExportVolumeFormat
+	// Size is the size of the disk, as the server says it; below 0 when it does not.
+	Size int64
+	// Export is the export as it was then.
+	Export *v1beta1.VirtualMachineExport
 }
 
 // final is an error that no other try mends.
@@ -95,7 +99,7 @@ func (d Download) Run(ctx context.Context, api API, out Output) (Result, error) 
 		before := f.done
 		err := f.try(ctx)
 		if err == nil {
-			return Result{Bytes: f.done, Format: f.format}, nil
+			return Result{Bytes: f.done, Format: f.format, Size: f.size, Export: f.export}, nil
 		}
 		var end final
 		if ctx.Err() != nil {
@@ -340,21 +344,24 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stillReady fails when the export has stopped meanwhile, which it does when somebody starts to use the disk. What a
-// snapshot is restored to is nobody's.
-func (f *fetch) stillReady(ctx context.Context) error {
-	if f.export.Spec.Source.Kind == exports.KindSnapshot {
+// stillReady fails when the export has stopped meanwhile.
+func (f *fetch) stillReady(ctx context.Context) error { return Unbroken(ctx, f.api, f.export) }
+
+// Unbroken fails when an export has stopped since it was as was, which it does when somebody starts to use the disk.
+// What a snapshot is restored to is nobody's.
+func Unbroken(ctx context.Context, api API, was *v1beta1.VirtualMachineExport) error {
+	if was.Spec.Source.Kind == exports.KindSnapshot {
 		return nil
 	}
-	now, err := Get(ctx, f.api, f.Namespace, f.Name)
+	now, err := Get(ctx, api, was.Namespace, was.Name)
 	if err != nil {
 		return final{fmt.Errorf("whether the disk was the same all the time cannot be said: %w", err)}
 	}
-	was := conditions.Find(f.export.Status.Conditions, v1beta1.ConditionReady)
-	is := now.Status != nil && now.UID == f.export.UID && now.Status.Phase == v1beta1.Ready
-	if is && was != nil {
+	before := conditions.Find(was.Status.Conditions, v1beta1.ConditionReady)
+	is := now.Status != nil && now.UID == was.UID && now.Status.Phase == v1beta1.Ready
+	if is && before != nil {
 		condition := conditions.Find(now.Status.Conditions, v1beta1.ConditionReady)
-		is = condition != nil && condition.LastTransitionTime.Equal(&was.LastTransitionTime)
+		is = condition != nil && condition.LastTransitionTime.Equal(&before.LastTransitionTime)
 	}
 	if !is {
 		return final{errors.New("the export has stopped meanwhile, so the disk may have changed while it was read; " +

@@ -37,11 +37,13 @@ var irreversible = map[lifecycle.Verb]string{
 	"uncordon":                   "kubectl cordon keeps VMs from the node again",
 	"evacuate": "guests have left the node, or are on their way; evacuate-cancel cancels what has not begun, " +
 		"kubectl uncordon lets the node have VMs again",
+	"export":             "what it has written is a file; delete that",
 	"expose":             "delete the Service that it made",
 	"image add":          "image rm --own removes it again",
 	"image import":       "image rm deletes it",
 	"image pull":         "image rm deletes it",
 	"image rm":           "what is deleted is gone; pull it again",
+	"import":             "delete the VM and the claims that it made",
 	"image-upload":       "what was on the claim is gone; delete the claim",
 	"install":            "uninstall removes what it installed",
 	"memory-dump get":    "memory-dump remove takes the claim from the VM",

@@ -81,6 +81,7 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		"userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
 		"wait": reads, "why": reads,
 		"vmexport download": "the export that it makes is there for the download and goes with it",
+		"export":            "what it makes is there for the file, and is deleted",
 	})
 }
 

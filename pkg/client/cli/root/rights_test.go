@@ -22,6 +22,7 @@ var withoutRights = map[string]string{
 	"port-forward list": "of this machine", "port-forward stop --all": "of this machine",
 	"undo --list":                       "of this machine",
 	"image show debian":                 "of this machine",
+	"import FILE":                       "the file is none, which is seen before the cluster is asked",
 	"image pull debian/13 --arch s390x": "it is refused before the cluster is asked",
 	"image add golden/1 --size 1Gi --url https://example.com/x --checksums https://example.com/y": "of this machine",
 	"doctor": "it goes on, and says of each check that it may not be made", "doctor --quiet": "as doctor",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/admcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/backupcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/clonecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/consolecmd"
@@ -271,6 +272,8 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		imagecmd.NewCmdImage(f),
 		imageuploadcmd.NewCmdImageUpload(f),
 		vmexportcmd.NewCmdVMExport(f),
+		backupcmd.NewCmdExport(f),
+		backupcmd.NewCmdImport(f),
 		snapshotcmd.NewCmdSnapshot(f),
 		clonecmd.NewCmdClone(f),
 	)

@@ -1,0 +1,242 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/export/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/export"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
+)
+
+// LabelExport is on the snapshot and the export that are there for a file alone: the VM's name.
+const LabelExport = "backup.virtkit.io/export"
+
+// deleting is how long the deletion of what was made may take, also of a user who has ended the program meanwhile.
+const deleting = 30 * time.Second
+
+// ExportOptions are the options of an export.
+type ExportOptions struct {
+	Namespace string
+	// Kind is exports.KindVM or KindSnapshot, Name the name of one.
+	Kind, Name string
+	// Temporary is the name of the export that is made, and of the snapshot.
+	Temporary string
+	// Lifetime is the longest that they stay if nobody deletes them.
+	Lifetime time.Duration
+	// Readiness is how long to wait for the export's pod, Taking how long for the snapshot.
+	Readiness, Taking time.Duration
+	// Pause is between two tries of a request.
+	Pause time.Duration
+	// Now is when the file is begun.
+	Now time.Time
+	// Report is told what is waited for, Show how far a disk is, and Note what a user should know.
+	Report, Note func(string)
+	Show         func(name string, done, total int64)
+}
+
+// Exported is a file that was written.
+type Exported struct {
+	Index Index
+	Bytes int64
+	// Needs are objects that the VM names and the file does not have, as KIND NAME.
+	Needs []string
+}
+
+// Export writes a VM and its disks. Nothing that it made stays in the cluster, whatever happens: what cannot be deleted
+// is named, and goes when its time is over.
+func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) (out *Exported, err error) {
+	s, err := look(ctx, c, o.Namespace, o.Kind, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.noteLeft(ctx, c, s.vm.Name); err != nil {
+		return nil, err
+	}
+	vm, err := s.expanded(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	disks, left, err := s.disks(ctx, c, vm)
+	if err != nil {
+		return nil, err
+	}
+	from := &exporting{ExportOptions: o, c: c}
+	if len(disks) > 0 {
+		defer func() { err = errors.Join(err, from.remove(ctx)) }()
+		taken, err := from.make(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if taken != s { // the VM may have changed before the snapshot was taken
+			if s = taken; err == nil {
+				vm, err = s.expanded(ctx, c)
+			}
+			if err == nil {
+				disks, left, err = s.disks(ctx, c, vm)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	index := Index{Namespace: o.Namespace, Name: vm.Name, NotIncluded: left}
+	if s.taken != nil {
+		index.Snapshot, index.Indications = s.taken.Name, snapshot.Indications(s.taken)
+	}
+	w := NewWriter(to, o.Now, len(disks)+len(left))
+	if index.VM, err = writeVM(w, vm); err != nil {
+		return nil, err
+	}
+	if index.Disks, err = from.read(ctx, w, disks); err != nil {
+		return nil, err
+	}
+	size, err := w.Finish(&index)
+	if err != nil {
+		return nil, err
+	}
+	return &Exported{Index: index, Bytes: size, Needs: needs(vm)}, nil
+}
+
+func writeVM(w *Writer, vm *v1.VirtualMachine) (Member, error) {
+	text, err := json.MarshalIndent(vm, "", "  ")
+	if err != nil {
+		return Member{}, fmt.Errorf("encode the VM: %w", err)
+	}
+	return w.whole(vmFile, append(text, '\n'))
+}
+
+// noteLeft says of snapshots that another export has made: it is under way, or was killed.
+func (o *ExportOptions) noteLeft(ctx context.Context, c *client.Client, vm string) error {
+	list, err := snapshot.List(ctx, c, o.Namespace, LabelExport+"="+names.LabelValue(vm), vm)
+	switch {
+	case errors.Is(err, snapshot.ErrNoKinds):
+		return nil
+	case err != nil:
+		return err
+	}
+	for i := range list.Items {
+		name := list.Items[i].Name
+		o.Note(fmt.Sprintf("snapshot %s of VM %s/%s is another export's, which is under way or was killed; "+
+			"`virtctl vmexport delete %[1]s -n %[3]s` deletes it, and else it goes with its VirtualMachineExport",
+			name, vm, o.Namespace))
+	}
+	return nil
+}
+
+// exporting is what an export has made.
+type exporting struct {
+	ExportOptions
+	c *client.Client
+	// snapshot says that there may be one.
+	snapshot bool
+	made     bool
+	// served is the export as it was when the first disk was read.
+	served *v1beta1.VirtualMachineExport
+}
+
+// make makes the export, and of a VM that runs a snapshot. The snapshot belongs to the export: whoever is killed, both
+// go when the export's time is over. It returns what is exported.
+func (e *exporting) make(ctx context.Context, s *source) (*source, error) {
+	of := export.Source{Kind: e.Kind, Name: e.Name}
+	if s.runs {
+		of = export.Source{Kind: exports.KindSnapshot, Name: e.Temporary}
+	}
+	labels := map[string]string{LabelExport: names.LabelValue(s.vm.Name)}
+	e.made = true
+	made, err := export.Create(ctx, e.c, export.New(export.Request{
+		Namespace: e.Namespace, Name: e.Temporary, Source: of, TTL: e.Lifetime, Labels: labels,
+	}), false)
+	if apierrors.IsAlreadyExists(err) {
+		e.made = false // it is somebody else's
+	}
+	if err != nil || !s.runs {
+		return s, err
+	}
+	object := snapshot.New(e.Namespace, s.vm.Name, e.Temporary, snapshot.Options{})
+	object.Labels = labels
+	owner := metav1.OwnerReference{
+		APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: exports.Kind, Name: made.Name, UID: made.UID,
+	}
+	object.OwnerReferences = []metav1.OwnerReference{owner}
+	e.snapshot = true
+	if _, err := snapshot.Create(ctx, e.c, object, false); err != nil {
+		e.snapshot = !apierrors.IsAlreadyExists(err)
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, e.Taking)
+	defer cancel()
+	taken, err := snapshot.Wait(waiting, e.c, e.Namespace, e.Temporary, e.Report)
+	if err != nil {
+		return nil, err
+	}
+	return ofSnapshot(ctx, e.c, taken)
+}
+
+// remove deletes what was made.
+func (e *exporting) remove(ctx context.Context) error {
+	if !e.made {
+		return nil
+	}
+	interrupted := ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleting)
+	defer cancel()
+	var all error
+	gone := func(what string, err error) {
+		if err == nil || apierrors.IsNotFound(err) {
+			return
+		}
+		err = fmt.Errorf("%s %s/%s is left, at most for %s: %w", what, e.Namespace, e.Temporary, e.Lifetime, err)
+		if all = errors.Join(all, err); interrupted {
+			e.Note(err.Error()) // nobody prints the errors of what was interrupted
+		}
+	}
+	gone("VirtualMachineExport", export.Delete(ctx, e.c, e.Namespace, e.Temporary, false))
+	if e.snapshot {
+		gone("snapshot", snapshot.Delete(ctx, e.c, e.Namespace, e.Temporary, false))
+	}
+	return all
+}
+
+// read reads the disks, one after the other.
+func (e *exporting) read(ctx context.Context, w *Writer, disks []Disk) ([]Disk, error) {
+	for i := range disks {
+		disk := &disks[i]
+		entry := w.Entry(diskFile(disk.Volume))
+		download := export.Download{
+			Namespace: e.Namespace, Name: e.Temporary, Volume: disk.Claim, Pause: e.Pause, Readiness: e.Readiness,
+			Report: e.Report,
+			Show:   func(done, total int64) { e.Show(disk.Volume, done, total) },
+		}
+		result, err := download.Run(ctx, e.c, entry)
+		if err != nil {
+			return nil, fmt.Errorf("read volume %s: %w", disk.Volume, err)
+		}
+		if result.Format != v1beta1.KubeVirtGz || result.Size <= 0 {
+			return nil, fmt.Errorf("read volume %s: the export's server does not serve it as a disk of a known size",
+				disk.Volume)
+		}
+		if disk.Member, err = entry.End(); err != nil {
+			return nil, err
+		}
+		disk.DiskSize = result.Size
+		if e.served == nil {
+			e.served = result.Export
+		}
+	}
+	if len(disks) == 0 {
+		return nil, nil
+	}
+	// The disks are of one moment only when nobody used one meanwhile, also between two.
+	return disks, export.Unbroken(ctx, e.c, e.served)
+}

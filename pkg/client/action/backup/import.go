@@ -1,0 +1,239 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/upload"
+	"github.com/virtkit/virtkit/pkg/vm/imageformat"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+// ImportOptions are the options of an import.
+type ImportOptions struct {
+	// DryRun has the server check the claims and the VM, and keep nothing.
+	DryRun bool
+	// Patience is how long to wait while an upload does not go on.
+	Patience time.Duration
+	// Show is told how far a disk is, and Note what a user should know.
+	Show func(name string, done, total int64)
+	Note func(string)
+}
+
+// coreAPI is where claims are served.
+const coreAPI = "/api/v1"
+
+// Import makes what a file becomes. Whoever calls it has verified the file. When it fails, the claims that are there
+// for it are deleted and named.
+func Import(ctx context.Context, c *client.Client, f *File, made *Made, o ImportOptions) (err error) {
+	i := &importing{ImportOptions: o, c: c, file: f, made: made}
+	if err := i.check(ctx); err != nil {
+		return err
+	}
+	if !o.DryRun {
+		defer func() {
+			if err != nil && !i.done {
+				err = errors.Join(err, i.remove(ctx))
+			}
+		}()
+	}
+	for _, claim := range made.Claims {
+		if err := i.claim(ctx, claim); err != nil {
+			return err
+		}
+	}
+	if o.DryRun {
+		return nil
+	}
+	for n := range made.Claims {
+		if err := i.upload(ctx, n); err != nil {
+			return err
+		}
+	}
+	return i.machine(ctx)
+}
+
+// importing is an import under way.
+type importing struct {
+	ImportOptions
+	c    *client.Client
+	file *File
+	made *Made
+	// there are claims of an import of this file that was killed, and created all that are there for this one.
+	there   map[string]*corev1.PersistentVolumeClaim
+	created []*corev1.PersistentVolumeClaim
+	// done says that the VM is there, or may be: the claims are its own.
+	done bool
+}
+
+// check fails when the VM cannot be made, before anything is.
+func (i *importing) check(ctx context.Context) error {
+	vm := i.made.VM
+	_, err := i.c.VM(ctx, vm.Namespace, vm.Name)
+	switch {
+	case err == nil:
+		return fmt.Errorf("VM %s/%s is there already; give another name with --name", vm.Namespace, vm.Name)
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("look whether VM %s/%s is there: %w", vm.Namespace, vm.Name, err)
+	}
+	i.there = map[string]*corev1.PersistentVolumeClaim{}
+	for _, claim := range i.made.Claims {
+		there := &corev1.PersistentVolumeClaim{}
+		err := i.c.Read(ctx, claimPath(claim), nil, there)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("look whether claim %s/%s is there: %w", claim.Namespace, claim.Name, err)
+		case there.Labels[LabelImport] != claim.Labels[LabelImport] || there.DeletionTimestamp != nil:
+			return fmt.Errorf("claim %s/%s is there already, and not of an import of this file; give the VM another "+
+				"name with --name, or delete the claim", claim.Namespace, claim.Name)
+		}
+		i.there[claim.Name] = there
+		i.Note(fmt.Sprintf("claim %s/%s is of an import of this file that did not end; it is used", claim.Namespace,
+			claim.Name))
+	}
+	if _, err := i.c.CreateVM(ctx, vm.Namespace, vm, true); err != nil {
+		return fmt.Errorf("VM %s/%s: %w", vm.Namespace, vm.Name, err)
+	}
+	return nil
+}
+
+func claimPath(claim metav1.Object) string {
+	return coreAPI + "/namespaces/" + url.PathEscape(claim.GetNamespace()) + "/" + client.Claims + "/" +
+		url.PathEscape(claim.GetName())
+}
+
+// claim makes a claim.
+func (i *importing) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	if there := i.there[claim.Name]; there != nil {
+		i.created = append(i.created, there)
+		return nil
+	}
+	made := &corev1.PersistentVolumeClaim{}
+	err := i.c.CreateTyped(ctx, coreAPI, client.Claims, claim, made, i.DryRun)
+	switch {
+	case err == nil:
+		i.created = append(i.created, made)
+		return nil
+	case !answered(err):
+		i.created = append(i.created, claim) // it may be there
+	}
+	return fmt.Errorf("make claim %s/%s: %w", claim.Namespace, claim.Name, err)
+}
+
+// answered reports an error that is the server's refusal, rather than one after which nobody knows what it did.
+func answered(err error) bool { return apierrors.ReasonForError(err) != metav1.StatusReasonUnknown }
+
+// upload fills a claim.
+func (i *importing) upload(ctx context.Context, n int) error {
+	claim, disk := i.created[n], &i.file.Index.Disks[n]
+	if state := uploads.StateOf(claim.Annotations); uploads.RequestOf(claim.Annotations) == nil && state != nil &&
+		state.Phase == uploads.Succeeded && state.SHA256 == disk.SHA256 {
+		return nil // by the import that did not end
+	}
+	i.Show(disk.Volume, 0, disk.Bytes)
+	state, err := upload.Run(ctx, i.c, upload.Options{
+		Namespace: claim.Namespace, Claim: claim.Name,
+		// It is said to be raw: what a guest has written at its beginning may look like another format.
+		Image:   upload.Image{ReaderAt: i.file.disk(n), Size: disk.Bytes, Format: imageformat.Raw},
+		Session: upload.NewSession(), Patience: i.Patience,
+		Show: func(state uploads.State) {
+			if state.Received > 0 {
+				i.Show(disk.Volume, state.Received, disk.Bytes)
+			}
+		},
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("volume %s: %w", disk.Volume, err)
+	case state.SHA256 != disk.SHA256:
+		return fmt.Errorf("volume %s: %w", disk.Volume, altered(disk.File))
+	}
+	return nil
+}
+
+// machine makes the VM, and starts one that starts when it is asked to.
+func (i *importing) machine(ctx context.Context) error {
+	vm := i.made.VM
+	_, err := i.c.CreateVM(ctx, vm.Namespace, vm, false)
+	if err != nil && !answered(err) {
+		err = i.perhaps(ctx, err)
+	}
+	if err != nil {
+		return fmt.Errorf("make VM %s/%s: %w", vm.Namespace, vm.Name, err)
+	}
+	i.done = true
+	if !i.made.asked {
+		return nil
+	}
+	return lifecycle.Do(ctx, i.c, lifecycle.Start, lifecycle.Target{Namespace: vm.Namespace, Name: vm.Name},
+		lifecycle.Options{})
+}
+
+// perhaps finds out whether the VM was made although nobody said so.
+func (i *importing) perhaps(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleting)
+	defer cancel()
+	vm := i.made.VM
+	there, unknown := i.c.VM(ctx, vm.Namespace, vm.Name)
+	switch {
+	case apierrors.IsNotFound(unknown):
+		return err
+	case unknown != nil:
+		i.done = true
+		return fmt.Errorf("%w; whether it is there is not known (%w), so its claims stay: %s", err, unknown,
+			list(i.names()))
+	case there.Labels[LabelImport] == vm.Labels[LabelImport]:
+		return nil
+	}
+	return err
+}
+
+func (i *importing) names() []string {
+	var out []string
+	for _, claim := range i.created {
+		out = append(out, claim.Name)
+	}
+	return out
+}
+
+// remove deletes the claims, and names them.
+func (i *importing) remove(ctx context.Context) error {
+	interrupted := ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleting)
+	defer cancel()
+	var all error
+	var gone []string
+	for _, claim := range i.created {
+		options := metav1.DeleteOptions{}
+		if claim.UID != "" {
+			options.Preconditions = metav1.NewUIDPreconditions(string(claim.UID))
+		}
+		err := i.c.DeleteObject(ctx, coreAPI, claim.Namespace, client.Claims, claim.Name, options)
+		switch {
+		case err == nil:
+			gone = append(gone, claim.Name)
+		case !apierrors.IsNotFound(err):
+			err = fmt.Errorf("claim %s/%s is left; repeat the command, or delete it: %w", claim.Namespace, claim.Name,
+				err)
+			if all = errors.Join(all, err); interrupted {
+				i.Note(err.Error()) // nobody prints the errors of what was interrupted
+			}
+		}
+	}
+	if len(gone) > 0 {
+		i.Note(fmt.Sprintf("the claims that were made for VM %s/%s are deleted: %s", i.made.VM.Namespace,
+			i.made.VM.Name, list(gone)))
+	}
+	return all
+}
