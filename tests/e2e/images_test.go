@@ -96,7 +96,7 @@ func TestImages(t *testing.T) {
 		}
 	}
 	if _, errOut, err := virtctl("create", "vm", "--name", "one", "--image", "tiny", "--apply"); err == nil ||
-		!strings.Contains(errOut, "one-disk is there already") {
+		!strings.Contains(errOut, `virtualmachines.kubevirt.io "one" already exists`) {
 		t.Errorf("a second of the name: %v %s", err, errOut)
 	}
 	const at = " bs=512 seek=800000 count=1 conv=sync,notrunc 2>/dev/null; sync"

@@ -53,7 +53,8 @@ func (e *MismatchError) Error() string {
 }
 
 // Fetch downloads the file of a source, unless it is there, and verifies its checksum. What was cut off goes on where
-// it was. A file with the wrong checksum is removed.
+// it was. A file with the wrong checksum is removed. Of several programs that fetch the same file one does, and the
+// others wait for it.
 func (f *Fetcher) Fetch(ctx context.Context, s *Source) (*File, error) {
 	want, err := f.checksum(ctx, s)
 	if err != nil {
@@ -65,6 +66,14 @@ func (f *Fetcher) Fetch(ctx context.Context, s *Source) (*File, error) {
 	name := hex.EncodeToString(want)
 	done := filepath.Join(f.Dir, name[:32])
 	if sum, err := sumOf(done, len(want)); err == nil && sum == name {
+		return &File{Path: done, SHA: name}, nil
+	}
+	unlock, err := lock(ctx, done)
+	if err != nil {
+		return nil, fmt.Errorf("wait for another download of the image: %w", err)
+	}
+	defer unlock()
+	if sum, err := sumOf(done, len(want)); err == nil && sum == name { // another has brought it meanwhile
 		return &File{Path: done, SHA: name}, nil
 	}
 	part := done + ".part"

@@ -116,12 +116,13 @@ func TestFetchRefuses(t *testing.T) {
 	if _, err := f.Fetch(t.Context(), p.source()); !errors.As(err, &mismatch) {
 		t.Errorf("a file with another checksum: %v", err)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || !strings.HasSuffix(left[0].Name(), ".lock") {
 		t.Errorf("left: %v, %v", left, err)
 	}
 
 	p.sums = strings.Repeat("x", maxSums+1)
-	_, err := f.Fetch(t.Context(), p.source())
+	_, err = f.Fetch(t.Context(), p.source())
 	if err == nil || !strings.Contains(err.Error(), "is no file of checksums") {
 		t.Errorf("endless checksums: %v", err)
 	}

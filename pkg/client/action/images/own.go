@@ -69,13 +69,30 @@ func FromNamespace(ctx context.Context, r Reader, namespace string) (*Catalogue,
 	return c, nil
 }
 
-// WriteFile replaces a user's catalogue whole, also beside another program that does.
-func WriteFile(path string, c *Catalogue) error {
-	data, err := yaml.Marshal(c)
-	if err != nil {
+// ChangeFile changes a user's catalogue and replaces the file whole. Programs that do so at once do it one after the
+// other. An error of change leaves the file as it is.
+func ChangeFile(ctx context.Context, path string, change func(*Catalogue) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write the catalogue: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	unlock, err := lock(ctx, path)
+	if err != nil {
+		return fmt.Errorf("wait for another program that changes %s: %w", path, err)
+	}
+	defer unlock()
+	own, err := ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := change(own); err != nil {
+		return err
+	}
+	return writeFile(path, own)
+}
+
+func writeFile(path string, c *Catalogue) error {
+	data, err := yaml.Marshal(c)
+	if err != nil {
 		return fmt.Errorf("write the catalogue: %w", err)
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".images-*")

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/create"
@@ -138,11 +140,16 @@ func (o *VMOptions) makeClaim(
 	if err != nil {
 		return nil, err
 	}
+	// A VM that is there has a claim of that name, most likely, which is not to be deleted.
+	err = c.Read(ctx, client.YAMLPath(client.VMs, namespace, o.VM.Name), nil, &metav1.PartialObjectMetadata{})
+	if err == nil {
+		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Group: v1.GroupVersion.Group, Resource: client.VMs}, o.VM.Name)
+	}
 	created, err := c.CreateObject(ctx, "/api/v1", namespace, client.Claims, manifest, o.DryRun == cli.DryRunServer)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil, fmt.Errorf("claim %s/%s is there already, of an earlier VM perhaps; delete it, or choose another "+
-			"--name", namespace, claim.Name)
+		return nil, fmt.Errorf("claim %s/%s is there already; choose another --name, or, if no VM needs what is on it, "+
+			"delete it", namespace, claim.Name)
 	case err != nil:
 		return nil, fmt.Errorf("create claim %s/%s: %w", namespace, claim.Name, err)
 	}

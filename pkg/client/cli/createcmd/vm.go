@@ -304,7 +304,7 @@ func (o *VMOptions) apply(ctx context.Context, claim *corev1.PersistentVolumeCla
 	undo := func(error) error { return nil }
 	if claim != nil {
 		if undo, err = o.makeClaim(ctx, c, ns, claim); err != nil {
-			return err
+			return fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err)
 		}
 	}
 	created, err := c.CreateVM(ctx, ns, vm, o.DryRun == cli.DryRunServer)

@@ -1,6 +1,7 @@
 package imagecmd
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -33,12 +34,12 @@ version, also of the program's catalogue; another architecture of it is added. N
 			virtctl image add golden/2 --size 20Gi --url https://example.com/golden-2.img --checksum $SHA256`),
 		Args:              cli.Args(1, 1, "an image: NAME/VERSION"),
 		ValidArgsFunction: references(f),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Ref = args[0]
 			if err := o.Output.Validate(); err != nil {
 				return err
 			}
-			return Add(o)
+			return Add(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
@@ -57,7 +58,7 @@ version, also of the program's catalogue; another architecture of it is added. N
 }
 
 // Add writes the user's catalogue.
-func Add(o *AddOptions) error {
+func Add(ctx context.Context, o *AddOptions) error {
 	name, version, err := images.ParseRef(o.Ref)
 	if err != nil {
 		return cli.UsageErrorf("%s", err)
@@ -79,24 +80,14 @@ func Add(o *AddOptions) error {
 	if err != nil {
 		return err
 	}
-	own, err := images.ReadFile(path)
-	if err != nil {
-		return err
-	}
 	done := "added to"
-	at := slices.IndexFunc(own.Images, func(i images.Image) bool { return i.Ref() == image.Ref() })
-	if at >= 0 {
-		done = "replaced in"
-		for _, s := range own.Images[at].Sources {
-			if s.Arch != o.Source.Arch {
-				image.Sources = append(image.Sources, s)
-			}
+	err = images.ChangeFile(ctx, path, func(own *images.Catalogue) error {
+		if o.put(&image, own) {
+			done = "replaced in"
 		}
-		own.Images[at] = image
-	} else {
-		own.Images = append([]images.Image{image}, own.Images...)
-	}
-	if err := images.WriteFile(path, own); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	if o.Output.Given() {
@@ -106,4 +97,21 @@ func Add(o *AddOptions) error {
 	}
 	_, err = fmt.Fprintf(o.Factory.IO.Out, "image %s %s %s\n", image.Ref(), done, path)
 	return err
+}
+
+// put adds the image to a catalogue, or replaces the one of the same name and version, whose sources for other
+// architectures stay. It reports whether there was one.
+func (o *AddOptions) put(image *images.Image, own *images.Catalogue) (replaced bool) {
+	at := slices.IndexFunc(own.Images, func(i images.Image) bool { return i.Ref() == image.Ref() })
+	if at < 0 {
+		own.Images = append([]images.Image{*image}, own.Images...)
+		return false
+	}
+	for _, s := range own.Images[at].Sources {
+		if s.Arch != o.Source.Arch {
+			image.Sources = append(image.Sources, s)
+		}
+	}
+	own.Images[at] = *image
+	return true
 }

@@ -156,7 +156,7 @@ func TestCatalogues(t *testing.T) {
 		t.Errorf("the user's own: %q", got)
 	}
 	left, err := os.ReadDir(filepath.Join(w.dir, "virtkit"))
-	if err != nil || len(left) != 1 || left[0].Name() != "images.yaml" {
+	if err != nil || len(left) != 2 || left[0].Name() != "images.yaml" || left[1].Name() != "images.yaml.lock" {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

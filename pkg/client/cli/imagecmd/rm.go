@@ -49,7 +49,7 @@ With --own it is removed from your own catalogue, and no claim is deleted.`,
 				return err
 			}
 			if o.Own {
-				return removeOwn(o)
+				return removeOwn(cmd.Context(), o)
 			}
 			return Remove(cmd.Context(), o)
 		},
@@ -106,7 +106,7 @@ func Remove(ctx context.Context, o *RemoveOptions) error {
 }
 
 // removeOwn takes the image out of the user's catalogue.
-func removeOwn(o *RemoveOptions) error {
+func removeOwn(ctx context.Context, o *RemoveOptions) error {
 	path, err := ownFile(o.Factory)
 	if err != nil {
 		return err
@@ -122,8 +122,11 @@ func removeOwn(o *RemoveOptions) error {
 	gone, ref := images.Empty(), image.Ref()
 	gone.Images = []images.Image{*image}
 	if o.DryRun == cli.DryRunNone {
-		own.Images = slices.DeleteFunc(own.Images, func(i images.Image) bool { return i.Ref() == ref })
-		if err := images.WriteFile(path, own); err != nil {
+		err := images.ChangeFile(ctx, path, func(own *images.Catalogue) error {
+			own.Images = slices.DeleteFunc(own.Images, func(i images.Image) bool { return i.Ref() == ref })
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}

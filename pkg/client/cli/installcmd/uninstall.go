@@ -87,6 +87,9 @@ func RunUninstall(ctx context.Context, o *UninstallOptions) error {
 	options := action.UninstallOptions{DeleteVMs: o.DeleteVMs, Wait: o.Wait}
 	if o.DryRun != cli.DryRunNone {
 		options.DryRun = action.DryRun(o.DryRun)
+		if err := o.nameGuests(ctx, installer); err != nil {
+			return err
+		}
 	} else if err := o.confirm(ctx, installer); err != nil {
 		return err
 	}
@@ -117,6 +120,20 @@ func RunUninstall(ctx context.Context, o *UninstallOptions) error {
 		done = "is being uninstalled"
 	}
 	fmt.Fprintf(o.Factory.IO.Out, "virtkit %s: %d objects deleted%s\n", done, len(deleted), o.DryRun.Suffix())
+	return nil
+}
+
+// nameGuests says in a dry run which virtual machines --delete-vms would delete: they are not of the installation's
+// objects.
+func (o *UninstallOptions) nameGuests(ctx context.Context, installer *action.Installer) error {
+	if !o.DeleteVMs {
+		return nil
+	}
+	guests, err := installer.Guests(ctx)
+	if err != nil || len(guests) == 0 {
+		return err
+	}
+	fmt.Fprintf(o.Factory.IO.ErrOut, "note: these would be shut down and deleted first: %s\n", strings.Join(guests, ", "))
 	return nil
 }
 

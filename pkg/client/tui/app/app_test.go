@@ -1042,6 +1042,35 @@ func TestErrorsStayUntilRead(t *testing.T) {
 	}
 }
 
+// TestNewestAnswerIsShown: an error that was not read does not hide what is done after it, and is not read unseen.
+func TestNewestAnswerIsShown(t *testing.T) {
+	t.Parallel()
+	f := &fake{err: errors.New("the server says no")}
+	a := New(world(f))
+	drive(t, a, sizes[0])
+	shows := func(want, not string) {
+		t.Helper()
+		if s := ansi.Strip(a.screen()); !strings.Contains(s, want) || not != "" && strings.Contains(s, not) {
+			t.Errorf("it does not show %q, or shows %q:\n%s", want, not, s)
+		}
+	}
+	press(t, a, "down", "p", "y")
+	shows("the server says no", a.theme().Done+" ")
+	f.err = nil
+	press(t, a, "p", "y")
+	shows(a.theme().Done+" virtctl pause web", "the server says no")
+	shows("1 unread: esc", "")
+	press(t, a, "esc")
+	shows("the server says no", a.theme().Done+" ")
+	f.err = errors.New("not now either")
+	press(t, a, "p", "y")
+	shows("not now either", "the server says no")
+	press(t, a, "esc")
+	shows("the server says no", "not now either")
+	press(t, a, "esc")
+	shows("", "the server says no")
+}
+
 func TestLongErrorsAreShownWhole(t *testing.T) {
 	t.Parallel()
 	long := "admission webhook denied the request: spec.template.spec.domain.devices.disks[0].disk.bus: " +
