@@ -174,7 +174,7 @@ func (f *fetch) try(ctx context.Context) error {
 	return f.stillReady(ctx)
 }
 
-// from is an address with the place in the disk from which on it is wanted.
+// from returns an address with the offset in the disk at which the download is to go on.
 func from(address string, offset int64) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -200,7 +200,7 @@ func unreachable(err error) error {
 	return err
 }
 
-// refusal is what a server says instead of the volume.
+// refusal returns the error that a server answered instead of the volume, nil if it sends the volume.
 func refusal(r *http.Response) error {
 	if r.StatusCode == http.StatusOK {
 		return nil

@@ -93,7 +93,7 @@ func (f *Fetcher) Fetch(ctx context.Context, s *Source) (*File, error) {
 	return &File{Path: done, SHA: name}, nil
 }
 
-// checksum is the one that the catalogue has, or that is published.
+// checksum returns the checksum of the catalogue, or the published one.
 func (f *Fetcher) checksum(ctx context.Context, s *Source) ([]byte, error) {
 	if s.Checksum != "" {
 		return ParseChecksum(s.Checksum)
@@ -224,7 +224,7 @@ func (p *progress) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// sumOf is the checksum of a file, of a length in bytes.
+// sumOf returns the SHA-256 or SHA-512 of a file, in hex; length is that of the sum in bytes.
 func sumOf(file string, length int) (string, error) {
 	in, err := os.Open(file)
 	if err != nil {

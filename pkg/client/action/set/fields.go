@@ -72,7 +72,7 @@ func put(vm *unstructured.Unstructured, value any, path ...string) error {
 	return unstructured.SetNestedField(vm.Object, value, path...)
 }
 
-// number is a field of an object that JSON's decoder made, 0 where it is not set.
+// number returns a numeric field of an object that JSON's decoder made, 0 where it is not set.
 func number(vm *unstructured.Unstructured, path ...string) uint32 {
 	value, _, _ := unstructured.NestedFieldNoCopy(vm.Object, path...) // what is no number is none
 	switch n := value.(type) {
@@ -152,7 +152,7 @@ func SetEvictionStrategy(text string) (Change, error) {
 	}, err
 }
 
-// oneOf is the word that was meant, in whichever case.
+// oneOf returns the one of the words that text means, in whichever case it is written.
 func oneOf(text string, words []string) (string, error) {
 	for _, word := range words {
 		if strings.EqualFold(word, text) {

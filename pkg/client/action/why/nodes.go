@@ -152,7 +152,7 @@ func (e *explanation) hasLayer(layer Layer) bool {
 
 var number = regexp.MustCompile(`(\d+) (?:node\(s\) )?$`)
 
-// count is how many nodes a part of the verdict is about: "2 nodes: ", from the words before it.
+// count returns how many nodes a part of the verdict is about: "2 nodes: ", from the words before it.
 func count(verdict string, at int) string {
 	m := number.FindStringSubmatch(verdict[:at])
 	switch {
@@ -270,7 +270,7 @@ func (e *explanation) handler(node *corev1.Node) {
 		"kubectl -n "+names.Namespace+" describe daemonset "+names.VirtHandler, "virtctl doctor")
 }
 
-// noneSchedulable says when no node is offered to VMs at all, which the scheduler calls an affinity.
+// noneSchedulable adds a cause when no node takes VMs at all, which the scheduler calls an affinity.
 func (e *explanation) noneSchedulable() {
 	if e.Nodes == nil || !e.readable("nodes") {
 		return

@@ -34,7 +34,7 @@ type OperationFacts struct {
 	Unreadable []string
 }
 
-// ExplainOperation says what a snapshot, restore or clone waits for, or why it failed.
+// ExplainOperation reports what a snapshot, restore or clone waits for, or why it failed.
 func ExplainOperation(f OperationFacts) *Report {
 	e := &explanation{Facts: Facts{Namespace: f.Namespace, Name: f.Name, Unreadable: f.Unreadable}}
 	var state State

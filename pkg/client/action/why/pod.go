@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// launcher is the pod that the guest is in, else the instance's youngest launcher pod; nil when there is none.
+// launcher returns the pod that the guest is in, else the instance's youngest launcher pod; nil when there is none.
 func (e *explanation) launcher() *corev1.Pod {
 	if e.VMI == nil {
 		return nil

@@ -88,10 +88,10 @@ func (e *explanation) absent() {
 	e.add(rankAbsent, LayerVM, e.vmObject(), Broken, "NotFound", message, fixes...)
 }
 
-// nearest is the name that differs by the fewest letters, if by two at most or in a prefix.
-func nearest(name string, names []string) string {
+// nearest returns the name that differs by the fewest letters, if by two at most or in a prefix.
+func nearest(name string, all []string) string {
 	best, least := "", 3
-	for _, n := range names {
+	for _, n := range all {
 		d := distance(name, n)
 		if strings.HasPrefix(n, name) || strings.HasPrefix(name, n) {
 			d = min(d, 2)
@@ -103,7 +103,7 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance is Levenshtein's.
+// distance returns the Levenshtein distance of two names.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -195,7 +195,7 @@ func (e *explanation) backoff(vm *v1.VirtualMachine) bool {
 	return true
 }
 
-// again is how a guest that has failed is started once more; nothing where virt-controller does it.
+// again returns how a failed guest is started once more; nothing where virt-controller does it.
 func (e *explanation) again() []string {
 	if e.VM == nil {
 		return nil
@@ -212,7 +212,7 @@ func (e *explanation) again() []string {
 // runAgain is the remedy for a VM that has run once.
 const runAgain = "set spec.runStrategy to Manual or Always to run it again"
 
-// notWanted says why a VM without a guest is content with that.
+// notWanted reports whether a VM without a guest is meant to have none, and adds why.
 func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) bool {
 	off := func(reason, message string, fixes ...string) bool {
 		e.add(rankIntent, LayerVM, e.vmObject(), Off, reason, message, fixes...)
@@ -259,7 +259,7 @@ func (e *explanation) restartRequired(vm *v1.VirtualMachine) {
 		"virtctl restart "+e.Name+e.flag(), "virtctl expand --vm "+e.Name+e.flag()+" (what the next start will use)")
 }
 
-// after is what follows a marker, or the whole text.
+// after returns what follows a marker, or the whole text.
 func after(text, marker string) string {
 	if _, rest, ok := strings.Cut(text, marker); ok {
 		return strings.TrimSpace(rest)
@@ -267,7 +267,7 @@ func after(text, marker string) string {
 	return text
 }
 
-// age is a time span in two units at most: 5s, 3m, 2h5m.
+// age returns a time span in two units at most: 5s, 3m, 2h5m.
 func age(now, then time.Time) string {
 	d := max(0, now.Sub(then))
 	switch {

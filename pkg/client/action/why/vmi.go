@@ -240,7 +240,7 @@ func (e *explanation) paused(c *v1.VirtualMachineInstanceCondition) {
 		cmp.Or(said, "the guest is paused"), "virtctl unpause "+e.Name+e.flag())
 }
 
-// remarks are about a guest that runs.
+// remarks adds what is to be said of a guest that runs.
 func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 	object := "domain/" + e.Name
 	if c := e.notReady(); c != nil {
