@@ -53,7 +53,8 @@ func (k *stateSync) of(vmi *v1.VirtualMachineInstance) keptState {
 	if vmstate.TPM(&vmi.Spec) {
 		uuid := domain.UUID(vmi)
 		kept.tpm = &tpmstate.Store{
-			Claim: vmstate.TPMDir(k.claim, uuid), Former: vmstate.TPMDirs(k.claim), Local: k.local(uuid), Owner: k.owner,
+			Claim: vmstate.TPMDir(k.claim, uuid), Former: vmstate.TPMDirs(k.claim),
+			Local: k.local(uuid), Owner: k.owner,
 		}
 	}
 	return kept

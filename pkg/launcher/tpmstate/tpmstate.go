@@ -44,8 +44,8 @@ type Store struct {
 	Owner string
 }
 
-// Restore makes this launcher the owner and gives swtpm the last state, if there is one. Where Claim has none yet, it is
-// the newest of Former; that stays where it is.
+// Restore makes this launcher the owner and gives swtpm the last state, if there is one. Where Claim has none yet, it
+// is the newest of Former; that stays where it is.
 func (s Store) Restore(ctx context.Context) error {
 	if err := s.makeDirs(); err != nil {
 		return err

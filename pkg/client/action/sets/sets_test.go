@@ -47,9 +47,9 @@ func (s *server) MergeObject(_ context.Context, group, namespace, resource, name
 }
 
 const (
-	poolsPath = "/apis/pool.kubevirt.io/v1beta1/namespaces/ns/virtualmachinepools"
-	rss       = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancereplicasets"
-	three     = "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: db, namespace: ns, " +
+	poolPath = "/apis/pool.kubevirt.io/v1beta1/namespaces/ns/virtualmachinepools"
+	rss      = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancereplicasets"
+	three    = "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: db, namespace: ns, " +
 		"resourceVersion: '7'}, spec: {replicas: 3}, status: {replicas: 3, readyReplicas: 2}}"
 )
 
@@ -67,7 +67,7 @@ func TestScale(t *testing.T) {
 		"what it is not any": {&four, false, "", "vmpool ns/db: it asks for 3 replicas and not 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &server{objects: map[string]string{poolsPath + "/db": three}}
+			s := &server{objects: map[string]string{poolPath + "/db": three}}
 			before, err := Scale(t.Context(), s,
 				Request{Kind: Pool, Namespace: "ns", Name: "db", Replicas: 5, Current: tc.current, DryRun: tc.dryRun})
 			if tc.err != "" {
@@ -89,7 +89,7 @@ func TestScale(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	both := &server{objects: map[string]string{poolsPath + "/db": three, rss + "/db": three, rss + "/web": three}}
+	both := &server{objects: map[string]string{poolPath + "/db": three, rss + "/db": three, rss + "/web": three}}
 	for name, want := range map[string]string{
 		"web":  "vmirs",
 		"db":   "ns/db is a pool and a replica set; say vmpool/db or vmirs/db",
@@ -155,7 +155,7 @@ func TestKeepsExcess(t *testing.T) {
 	} {
 		pool := "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: db, " +
 			"namespace: ns}, spec: " + spec + ", status: {replicas: 2}}"
-		s := &server{objects: map[string]string{poolsPath + "/db": pool}}
+		s := &server{objects: map[string]string{poolPath + "/db": pool}}
 		set, err := Get(t.Context(), s, Pool, "ns", "db")
 		if err != nil {
 			t.Fatal(err)
@@ -192,7 +192,7 @@ func TestWait(t *testing.T) {
 		},
 		"not ready": {
 			Pool, "db", 3,
-			map[string]string{poolsPath + "/db": three, strings.Replace(vmis, "instances", "s", 1): "{items: []}"},
+			map[string]string{poolPath + "/db": three, strings.Replace(vmis, "instances", "s", 1): "{items: []}"},
 			"waiting for vmpool ns/db to have 3 replicas: it has 3 of 3, 2 of them ready",
 		},
 		"none left": {
@@ -252,7 +252,7 @@ func TestCanBeReady(t *testing.T) {
 		{"{running: false}", 3, false},
 		{"{runStrategy: Halted}", 2, true},
 	} {
-		s := &server{objects: map[string]string{poolsPath + "/db": with(tc.spec)}}
+		s := &server{objects: map[string]string{poolPath + "/db": with(tc.spec)}}
 		err := CanBeReady(t.Context(), s, Pool, "ns", "db", tc.replicas)
 		if (err == nil) != tc.ready || err != nil && !errors.Is(err, ErrNeverReady) {
 			t.Errorf("%+v: %v", tc, err)

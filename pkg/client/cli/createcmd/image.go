@@ -143,13 +143,14 @@ func (o *VMOptions) makeClaim(
 	// A VM that is there has a claim of that name, most likely, which is not to be deleted.
 	err = c.Read(ctx, client.YAMLPath(client.VMs, namespace, o.VM.Name), nil, &metav1.PartialObjectMetadata{})
 	if err == nil {
-		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Group: v1.GroupVersion.Group, Resource: client.VMs}, o.VM.Name)
+		resource := schema.GroupResource{Group: v1.GroupVersion.Group, Resource: client.VMs}
+		return nil, apierrors.NewAlreadyExists(resource, o.VM.Name)
 	}
 	created, err := c.CreateObject(ctx, "/api/v1", namespace, client.Claims, manifest, o.DryRun == cli.DryRunServer)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil, fmt.Errorf("claim %s/%s is there already; choose another --name, or, if no VM needs what is on it, "+
-			"delete it", namespace, claim.Name)
+		return nil, fmt.Errorf("claim %s/%s is there already; choose another --name, or delete it, if no VM "+
+			"needs what is on it", namespace, claim.Name)
 	case err != nil:
 		return nil, fmt.Errorf("create claim %s/%s: %w", namespace, claim.Name, err)
 	}

@@ -133,7 +133,8 @@ func (o *UninstallOptions) nameGuests(ctx context.Context, installer *action.Ins
 	if err != nil || len(guests) == 0 {
 		return err
 	}
-	fmt.Fprintf(o.Factory.IO.ErrOut, "note: these would be shut down and deleted first: %s\n", strings.Join(guests, ", "))
+	fmt.Fprintf(o.Factory.IO.ErrOut, "note: these would be shut down and deleted first: %s\n",
+		strings.Join(guests, ", "))
 	return nil
 }
 

@@ -302,8 +302,8 @@ func (g group) scale(n int32) tea.Cmd {
 	going := s.Current - n
 	switch {
 	case going > 0 && s.KeepsExcess != "":
-		ask.Question += fmt.Sprintf(" Its scaleInStrategy is %s: it deletes no VM; delete those that are too many with "+
-			"ctrl-d.", s.KeepsExcess)
+		ask.Question += fmt.Sprintf(" Its scaleInStrategy is %s: it deletes no VM; delete those that are too many "+
+			"with ctrl-d.", s.KeepsExcess)
 	case going > 0:
 		ask.Question += " " + capital(machines(going)) + " would go."
 		if going > manyTyped {
