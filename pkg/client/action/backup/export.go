@@ -79,13 +79,11 @@ func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) 
 			return nil, err
 		}
 		if taken != s { // the VM may have changed before the snapshot was taken
-			if s = taken; err == nil {
-				vm, err = s.expanded(ctx, c)
+			s = taken
+			if vm, err = s.expanded(ctx, c); err != nil {
+				return nil, err
 			}
-			if err == nil {
-				disks, left, err = s.disks(ctx, c, vm)
-			}
-			if err != nil {
+			if disks, left, err = s.disks(ctx, c, vm); err != nil {
 				return nil, err
 			}
 		}

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
@@ -32,10 +33,14 @@ type ImportOptions struct {
 // coreAPI is where claims are served.
 const coreAPI = "/api/v1"
 
-// Import makes what a file becomes. Whoever calls it has verified the file. When it fails, the claims that are there
-// for it are deleted and named.
+// Import makes what a file becomes. Whoever calls it has verified the file. When it fails, the claims that it has made
+// are deleted and named; one that another run, or a VM, has by then stays.
 func Import(ctx context.Context, c *client.Client, f *File, made *Made, o ImportOptions) (err error) {
-	i := &importing{ImportOptions: o, c: c, file: f, made: made}
+	i := &importing{ImportOptions: o, c: c, file: f, made: made, run: rand.Text()}
+	metav1.SetMetaDataAnnotation(&made.VM.ObjectMeta, AnnotationRun, i.run)
+	for _, claim := range made.Claims {
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, AnnotationRun, i.run)
+	}
 	if err := i.check(ctx); err != nil {
 		return err
 	}
@@ -59,6 +64,11 @@ func Import(ctx context.Context, c *client.Client, f *File, made *Made, o Import
 			return err
 		}
 	}
+	for _, claim := range i.created {
+		if err := i.finish(ctx, claim); err != nil {
+			return err
+		}
+	}
 	return i.machine(ctx)
 }
 
@@ -68,7 +78,9 @@ type importing struct {
 	c    *client.Client
 	file *File
 	made *Made
-	// there are claims of an import of this file that was killed, and created all that are there for this one.
+	// run is unlike any other run's.
+	run string
+	// there are the claims of a run that was killed, and created all that are this one's, or may be.
 	there   map[string]*corev1.PersistentVolumeClaim
 	created []*corev1.PersistentVolumeClaim
 	// done says that the VM is there, or may be: the claims are its own.
@@ -95,12 +107,25 @@ func (i *importing) check(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("look whether claim %s/%s is there: %w", claim.Namespace, claim.Name, err)
 		case there.Labels[LabelImport] != claim.Labels[LabelImport] || there.DeletionTimestamp != nil:
-			return fmt.Errorf("claim %s/%s is there already, and not of an import of this file; give the VM another "+
-				"name with --name, or delete the claim", claim.Namespace, claim.Name)
+			return fmt.Errorf("claim %s/%s is there already, and not of an import of this file as VM %s that did not "+
+				"end; give the VM another name with --name, or delete the claim if nobody needs what is on it",
+				claim.Namespace, claim.Name, vm.Name)
 		}
 		i.there[claim.Name] = there
 		i.Note(fmt.Sprintf("claim %s/%s is of an import of this file that did not end; it is used", claim.Namespace,
 			claim.Name))
+	}
+	if len(i.there) > 0 {
+		users, err := i.users(ctx)
+		if err != nil {
+			return err
+		}
+		for name := range i.there {
+			if user := users[name]; user != "" {
+				return fmt.Errorf("claim %s/%s is a volume of %s; give the VM another name with --name", vm.Namespace, name,
+					user)
+			}
+		}
 	}
 	if _, err := i.c.CreateVM(ctx, vm.Namespace, vm, true); err != nil {
 		return fmt.Errorf("VM %s/%s: %w", vm.Namespace, vm.Name, err)
@@ -116,8 +141,7 @@ func claimPath(claim metav1.Object) string {
 // claim makes a claim.
 func (i *importing) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if there := i.there[claim.Name]; there != nil {
-		i.created = append(i.created, there)
-		return nil
+		return i.take(ctx, there)
 	}
 	made := &corev1.PersistentVolumeClaim{}
 	err := i.c.CreateTyped(ctx, coreAPI, client.Claims, claim, made, i.DryRun)
@@ -125,14 +149,11 @@ func (i *importing) claim(ctx context.Context, claim *corev1.PersistentVolumeCla
 	case err == nil:
 		i.created = append(i.created, made)
 		return nil
-	case !answered(err):
+	case client.Unanswered(err):
 		i.created = append(i.created, claim) // it may be there
 	}
 	return fmt.Errorf("make claim %s/%s: %w", claim.Namespace, claim.Name, err)
 }
-
-// answered reports an error that is the server's refusal, rather than one after which nobody knows what it did.
-func answered(err error) bool { return apierrors.ReasonForError(err) != metav1.StatusReasonUnknown }
 
 // upload fills a claim.
 func (i *importing) upload(ctx context.Context, n int) error {
@@ -166,8 +187,8 @@ func (i *importing) upload(ctx context.Context, n int) error {
 func (i *importing) machine(ctx context.Context) error {
 	vm := i.made.VM
 	_, err := i.c.CreateVM(ctx, vm.Namespace, vm, false)
-	if err != nil && !answered(err) {
-		err = i.perhaps(ctx, err)
+	if err != nil && client.Unanswered(err) {
+		err = i.lookForVM(ctx, err)
 	}
 	if err != nil {
 		return fmt.Errorf("make VM %s/%s: %w", vm.Namespace, vm.Name, err)
@@ -176,12 +197,17 @@ func (i *importing) machine(ctx context.Context) error {
 	if !i.made.asked {
 		return nil
 	}
-	return lifecycle.Do(ctx, i.c, lifecycle.Start, lifecycle.Target{Namespace: vm.Namespace, Name: vm.Name},
+	err = lifecycle.Do(ctx, i.c, lifecycle.Start, lifecycle.Target{Namespace: vm.Namespace, Name: vm.Name},
 		lifecycle.Options{})
+	if err != nil {
+		return fmt.Errorf("VM %s/%s is made, with all of its claims, and does not start: %w", vm.Namespace, vm.Name,
+			err)
+	}
+	return nil
 }
 
-// perhaps finds out whether the VM was made although nobody said so.
-func (i *importing) perhaps(ctx context.Context, err error) error {
+// lookForVM finds out whether the VM was made although the server did not say so.
+func (i *importing) lookForVM(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleting)
 	defer cancel()
 	vm := i.made.VM
@@ -193,7 +219,7 @@ func (i *importing) perhaps(ctx context.Context, err error) error {
 		i.done = true
 		return fmt.Errorf("%w; whether it is there is not known (%w), so its claims stay: %s", err, unknown,
 			list(i.names()))
-	case there.Labels[LabelImport] == vm.Labels[LabelImport]:
+	case there.Annotations[AnnotationRun] == i.run:
 		return nil
 	}
 	return err
@@ -205,35 +231,4 @@ func (i *importing) names() []string {
 		out = append(out, claim.Name)
 	}
 	return out
-}
-
-// remove deletes the claims, and names them.
-func (i *importing) remove(ctx context.Context) error {
-	interrupted := ctx.Err() != nil
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleting)
-	defer cancel()
-	var all error
-	var gone []string
-	for _, claim := range i.created {
-		options := metav1.DeleteOptions{}
-		if claim.UID != "" {
-			options.Preconditions = metav1.NewUIDPreconditions(string(claim.UID))
-		}
-		err := i.c.DeleteObject(ctx, coreAPI, claim.Namespace, client.Claims, claim.Name, options)
-		switch {
-		case err == nil:
-			gone = append(gone, claim.Name)
-		case !apierrors.IsNotFound(err):
-			err = fmt.Errorf("claim %s/%s is left; repeat the command, or delete it: %w", claim.Namespace, claim.Name,
-				err)
-			if all = errors.Join(all, err); interrupted {
-				i.Note(err.Error()) // nobody prints the errors of what was interrupted
-			}
-		}
-	}
-	if len(gone) > 0 {
-		i.Note(fmt.Sprintf("the claims that were made for VM %s/%s are deleted: %s", i.made.VM.Namespace,
-			i.made.VM.Name, list(gone)))
-	}
-	return all
 }

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -11,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
@@ -22,67 +25,172 @@ const (
 	claimsPath   = "/api/v1/namespaces/ns/persistentvolumeclaims"
 )
 
-// target is a cluster into which exampleFile is imported.
+// target is a cluster into which exampleFile is imported. It keeps claims as an API server does: with UIDs and
+// preconditions.
 type target struct {
 	*clienttest.API
 	t    *testing.T
 	file *File
 	made *Made
 
-	mu sync.Mutex
-	// refuses is the answer to the creation of the VM.
+	// refuses is the answer to the creation of the VM, lost says that it is made nevertheless.
 	refuses error
-	created []string
-	deleted []string
-	notes   []string
+	lost    bool
+	// lostClaims has claims be made without an answer.
+	lostClaims bool
+	// uploads is what happens when an upload is asked for, which is refused after it.
+	uploads func()
+
+	mu       sync.Mutex
+	version  int
+	machines map[string]*v1.VirtualMachine
+	claims   map[string]*corev1.PersistentVolumeClaim
+	created  []string
+	deleted  []string
+	notes    []string
 }
 
 func newTarget(t *testing.T) *target {
 	t.Helper()
-	c := &target{API: clienttest.New(t), t: t, file: exampleFile(t)}
-	var err error
-	if c.made, err = c.file.Make(Wish{Namespace: "ns", Name: "new"}); err != nil {
-		t.Fatal(err)
+	c := &target{
+		API: clienttest.New(t), t: t, file: exampleFile(t), machines: map[string]*v1.VirtualMachine{},
+		claims: map[string]*corev1.PersistentVolumeClaim{}, uploads: func() {},
 	}
-	c.Put(machinesPath, http.HandlerFunc(c.machines))
-	c.Put(claimsPath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		claim := &corev1.PersistentVolumeClaim{}
-		c.decode(r, claim)
-		claim.UID = types.UID("uid-" + claim.Name)
-		c.note(&c.created, claim.Name)
-		c.answer(w, http.StatusCreated, claim)
-		c.claim(claim)
+	c.make()
+	c.Put(machinesPath, http.HandlerFunc(c.serveMachines))
+	c.Put(machinesPath+"/new", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c.mu.Lock()
+		vm := c.machines["new"]
+		c.mu.Unlock()
+		if vm == nil {
+			c.refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: "virtualmachines"}, "new"))
+			return
+		}
+		c.answer(w, http.StatusOK, vm)
 	}))
+	c.Put(claimsPath, http.HandlerFunc(c.makeClaim))
+	for _, claim := range c.made.Claims {
+		name := claim.Name
+		c.Put(claimsPath+"/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c.serveClaim(w, r, name)
+		}))
+		c.Put("/apis/subresources.kubevirt.io/v1/namespaces/ns/persistentvolumeclaims/"+name+"/upload",
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				c.uploads()
+				c.refuse(w, clienttest.Forbidden("persistentvolumeclaims/upload"))
+			}))
+	}
 	return c
 }
 
-func (c *target) machines(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("dryRun") == "" {
-		if c.refuses != nil {
-			status := c.refuses.(apierrors.APIStatus).Status()
-			c.answer(w, int(status.Code), &status)
-			return
-		}
-		c.note(&c.created, "VM")
+// make is what another run of the command begins with.
+func (c *target) make() {
+	c.t.Helper()
+	var err error
+	if c.made, err = c.file.Make(Wish{Namespace: "ns", Name: "new"}); err != nil {
+		c.t.Fatal(err)
 	}
-	c.answer(w, http.StatusCreated, c.made.VM)
 }
 
-// claim has a claim be there, and its uploads refused.
-func (c *target) claim(claim *corev1.PersistentVolumeClaim) {
-	c.Put(claimsPath+"/"+claim.Name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodDelete {
-			options := &metav1.DeleteOptions{}
-			c.decode(r, options)
-			if options.Preconditions == nil || *options.Preconditions.UID != claim.UID {
-				c.t.Errorf("claim %s is deleted whoever made it: %+v", claim.Name, options)
-			}
-			c.note(&c.deleted, claim.Name)
+func (c *target) serveMachines(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Method == http.MethodGet {
+		list := &v1.VirtualMachineList{}
+		for _, vm := range c.machines {
+			list.Items = append(list.Items, *vm)
 		}
-		c.answer(w, http.StatusOK, claim)
-	}))
-	c.Put("/apis/subresources.kubevirt.io/v1/namespaces/ns/persistentvolumeclaims/"+claim.Name+"/upload",
-		clienttest.Forbidden("persistentvolumeclaims/upload"))
+		c.answer(w, http.StatusOK, list)
+		return
+	}
+	vm := &v1.VirtualMachine{}
+	c.decode(r, vm)
+	if dry := r.URL.Query().Get("dryRun") != ""; !dry {
+		if c.refuses == nil || c.lost {
+			c.machines[vm.Name] = vm
+			c.created = append(c.created, "VM")
+		}
+		if c.refuses != nil {
+			c.refuse(w, c.refuses)
+			return
+		}
+	}
+	c.answer(w, http.StatusCreated, vm)
+}
+
+func (c *target) makeClaim(w http.ResponseWriter, r *http.Request) {
+	claim := &corev1.PersistentVolumeClaim{}
+	c.decode(r, claim)
+	if r.URL.Query().Get("dryRun") == "" {
+		c.add(claim)
+		c.note(&c.created, claim.Name)
+	}
+	if c.lostClaims {
+		c.refuse(w, apierrors.NewTimeoutError("the request has timed out", 0))
+		return
+	}
+	c.answer(w, http.StatusCreated, claim)
+}
+
+func (c *target) serveClaim(w http.ResponseWriter, r *http.Request, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	claim := c.claims[name]
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, name, nil)
+	switch {
+	case claim == nil:
+		c.refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: "persistentvolumeclaims"}, name))
+		return
+	case r.Method == http.MethodDelete:
+		options := &metav1.DeleteOptions{}
+		c.decode(r, options)
+		p := options.Preconditions
+		if p == nil || p.UID == nil || p.ResourceVersion == nil {
+			c.t.Errorf("claim %s is deleted whatever it is: %+v", name, options)
+			return
+		}
+		if *p.UID != claim.UID || *p.ResourceVersion != claim.ResourceVersion {
+			c.refuse(w, conflict)
+			return
+		}
+		delete(c.claims, name)
+		c.deleted = append(c.deleted, name)
+	case r.Method == http.MethodPatch:
+		var patch struct {
+			Metadata struct {
+				UID             types.UID
+				ResourceVersion string
+				Labels          map[string]*string
+				Annotations     map[string]string
+			}
+		}
+		c.decode(r, &patch)
+		if patch.Metadata.UID != claim.UID || patch.Metadata.ResourceVersion != claim.ResourceVersion {
+			c.refuse(w, conflict)
+			return
+		}
+		for key, value := range patch.Metadata.Labels {
+			if value != nil {
+				c.t.Errorf("label %s is %s", key, *value)
+			}
+			delete(claim.Labels, key)
+		}
+		for key, value := range patch.Metadata.Annotations {
+			claim.Annotations[key] = value
+		}
+		c.version++
+		claim.ResourceVersion = fmt.Sprint(c.version)
+	}
+	c.answer(w, http.StatusOK, claim)
+}
+
+// add has a claim be there.
+func (c *target) add(claim *corev1.PersistentVolumeClaim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	claim.UID, claim.ResourceVersion = types.UID(fmt.Sprintf("uid-%d", c.version)), fmt.Sprint(c.version)
+	c.claims[claim.Name] = claim.DeepCopy()
 }
 
 func (c *target) note(in *[]string, what string) {
@@ -97,6 +205,11 @@ func (c *target) decode(r *http.Request, into any) {
 	}
 }
 
+func (c *target) refuse(w http.ResponseWriter, err error) {
+	status := err.(apierrors.APIStatus).Status()
+	c.answer(w, int(status.Code), &status)
+}
+
 func (c *target) answer(w http.ResponseWriter, code int, with any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -106,6 +219,7 @@ func (c *target) answer(w http.ResponseWriter, code int, with any) {
 }
 
 func (c *target) run(dryRun bool) error {
+	c.make()
 	return Import(c.t.Context(), c.Client(), c.file, c.made, ImportOptions{
 		DryRun: dryRun, Patience: time.Second, Show: func(string, int64, int64) {},
 		Note: func(text string) { c.note(&c.notes, text) },
@@ -116,21 +230,43 @@ func (c *target) run(dryRun bool) error {
 func (c *target) filled() {
 	for i, claim := range c.made.Claims {
 		there := claim.DeepCopy()
-		there.UID = types.UID("uid-" + claim.Name)
-		there.Annotations = map[string]string{uploads.AnnotationState: uploads.Encode(uploads.State{
-			Phase: uploads.Succeeded, SHA256: c.file.Index.Disks[i].SHA256,
-		})}
-		c.claim(there)
+		there.Annotations = map[string]string{
+			AnnotationRun: "killed",
+			uploads.AnnotationState: uploads.Encode(uploads.State{
+				Phase: uploads.Succeeded, SHA256: c.file.Index.Disks[i].SHA256,
+			}),
+		}
+		c.add(there)
 	}
 }
+
+// uses has a VM be there with the file's claims.
+func (c *target) uses(name string) {
+	vm := c.made.VM.DeepCopy()
+	vm.Name = name
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.machines[name] = vm
+}
+
+func (c *target) expect(created string, deleted int) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if got := strings.Join(c.created, " "); got != created || len(c.deleted) != deleted {
+		c.t.Errorf("created %q, deleted %q; want %q and %d", got, c.deleted, created, deleted)
+	}
+}
+
+const bothClaims = "new-root new-data"
 
 // The claims of an import that fails are deleted, and named.
 func TestImportFails(t *testing.T) {
 	c := newTarget(t)
-	err := c.run(false)
-	if !apierrors.IsForbidden(err) || len(c.created) != 2 || len(c.deleted) != 2 {
-		t.Errorf("created %v, deleted %v: %v", c.created, c.deleted, err)
+	if err := c.run(false); !apierrors.IsForbidden(err) {
+		t.Error(err)
 	}
+	c.expect(bothClaims, 2)
 	if said := strings.Join(c.notes, "\n"); !strings.Contains(said, "are deleted: "+strings.Join(c.deleted, ", ")) {
 		t.Errorf("it says %q", said)
 	}
@@ -138,29 +274,103 @@ func TestImportFails(t *testing.T) {
 	c = newTarget(t)
 	c.filled()
 	c.refuses = clienttest.Forbidden("virtualmachines")
-	if err := c.run(false); !apierrors.IsForbidden(err) || len(c.created) != 0 || len(c.deleted) != 2 {
-		t.Errorf("created %v, deleted %v: %v", c.created, c.deleted, err)
+	if err := c.run(false); !apierrors.IsForbidden(err) {
+		t.Error(err)
 	}
+	c.expect("", 2)
 }
 
 // An import that was killed goes on with the claims that it has made; those that have their disk are not sent again.
+// Once the VM is there no import takes its claims for unfinished ones, also when the VM is gone or has another name.
 func TestImportGoesOn(t *testing.T) {
 	c := newTarget(t)
 	c.filled()
 	if err := c.run(false); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.created) != 1 || c.created[0] != "VM" || len(c.deleted) > 0 || len(c.notes) != 2 {
-		t.Errorf("created %v, deleted %v, said %q", c.created, c.deleted, c.notes)
+	c.expect("VM", 0)
+	if len(c.notes) != 2 {
+		t.Errorf("it says %q", c.notes)
 	}
+	for name, claim := range c.claims {
+		if claim.Labels[LabelImport] != "" {
+			t.Errorf("claim %s has the label still", name)
+		}
+	}
+	delete(c.machines, "new")
+	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "is there already, and not of an import") {
+		t.Errorf("with the claims of a VM that was deleted: %v", err)
+	}
+	c.expect("VM", 0)
+}
+
+// Claims that a VM has, whatever their labels say, are neither used nor deleted.
+func TestImportLeavesVolumesOfOthers(t *testing.T) {
+	c := newTarget(t)
+	c.filled()
+	c.uses("renamed")
+	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "is a volume of VM renamed") {
+		t.Error(err)
+	}
+	c.expect("", 0)
+
+	c = newTarget(t)
+	c.uploads = func() { c.uses("quick") }
+	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "is left: VM quick has it as a volume") {
+		t.Error(err)
+	}
+	c.expect(bothClaims, 0)
+}
+
+// Of two imports of one file and VM one goes on with the claims of the other, which deletes nothing then.
+func TestImportIsTakenOver(t *testing.T) {
+	c := newTarget(t)
+	c.uploads = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, claim := range c.claims {
+			claim.Annotations[AnnotationRun] = "another"
+		}
+	}
+	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "another import has taken it") {
+		t.Error(err)
+	}
+	c.expect(bothClaims, 0)
+}
+
+// When the server does not answer, what it has made is found out: its own is deleted, or used.
+func TestImportUnanswered(t *testing.T) {
+	c := newTarget(t)
+	c.lostClaims = true
+	if err := c.run(false); !apierrors.IsTimeout(err) {
+		t.Error(err)
+	}
+	c.expect("new-root", 1)
+
+	c = newTarget(t)
+	c.filled()
+	c.refuses, c.lost = apierrors.NewTimeoutError("the request has timed out", 0), true
+	if err := c.run(false); err != nil {
+		t.Errorf("the VM is there: %v", err)
+	}
+	c.expect("VM", 0)
+
+	c = newTarget(t)
+	c.filled()
+	c.refuses = apierrors.NewTimeoutError("the request has timed out", 0)
+	if err := c.run(false); !apierrors.IsTimeout(err) {
+		t.Errorf("the VM is not there: %v", err)
+	}
+	c.expect("", 2)
 }
 
 // What cannot be is seen before anything is made, and a dry run makes nothing.
 func TestImportIsRefused(t *testing.T) {
 	c := newTarget(t)
-	if err := c.run(true); err != nil || len(c.deleted) > 0 {
-		t.Errorf("a dry run deleted %v: %v", c.deleted, err)
+	if err := c.run(true); err != nil {
+		t.Error(err)
 	}
+	c.expect("", 0)
 	for _, r := range c.Asked("/persistentvolumeclaims") {
 		if r.URL.Query().Get("dryRun") != "All" {
 			t.Errorf("a dry run sends %s", r.URL)
@@ -170,16 +380,16 @@ func TestImportIsRefused(t *testing.T) {
 	c = newTarget(t)
 	other := c.made.Claims[1].DeepCopy()
 	other.Labels = nil
-	c.claim(other)
-	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "is there already, and not of an import") ||
-		len(c.created)+len(c.deleted) > 0 {
-		t.Errorf("beside the claim of another: created %v, deleted %v, %v", c.created, c.deleted, err)
+	c.add(other)
+	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "is there already, and not of an import") {
+		t.Errorf("beside the claim of another: %v", err)
 	}
+	c.expect("", 0)
 
 	c = newTarget(t)
-	c.Put(machinesPath+"/new", c.made.VM)
-	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "give another name with --name") ||
-		len(c.created) > 0 {
-		t.Errorf("with a VM of the name: created %v, %v", c.created, err)
+	c.uses("new")
+	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "give another name with --name") {
+		t.Errorf("with a VM of the name: %v", err)
 	}
+	c.expect("", 0)
 }

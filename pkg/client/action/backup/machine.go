@@ -24,8 +24,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
-// LabelImport is on what an import makes: which file it is of. Another run goes on with such claims.
-const LabelImport = "backup.virtkit.io/import"
+const (
+	// LabelImport is on the claims of an import that has not ended, and says of which file and VM. Another run of that
+	// import goes on with them. It is taken off before the VM is made: what a VM may have written is never taken for
+	// what the file has.
+	LabelImport = "backup.virtkit.io/import"
+	// AnnotationRun names the run of an import that a claim belongs to, or that has made a VM. No other run deletes
+	// the claim.
+	AnnotationRun = "backup.virtkit.io/run"
+)
 
 // apart are annotations about the VM's life in its cluster.
 var apart = []string{
@@ -93,8 +100,7 @@ func (f *File) Make(wish Wish) (*Made, error) {
 		Namespace: wish.Namespace, Name: name, Labels: maps.Clone(vm.Labels),
 		Annotations: withoutApart(vm.Annotations),
 	}
-	mark := map[string]string{LabelImport: names.LabelValue(f.id)}
-	metav1.SetMetaDataLabel(&vm.ObjectMeta, LabelImport, mark[LabelImport])
+	mark := names.LabelValue(f.id + "-" + name)
 	vm.Status = v1.VirtualMachineStatus{}
 	vm.Spec.DataVolumeTemplates = nil
 	out := &Made{VM: vm}
@@ -103,7 +109,7 @@ func (f *File) Make(wish Wish) (*Made, error) {
 		disk := &f.Index.Disks[i]
 		claim := disk.make(wish)
 		claim.Name = names.Shorten(name+"-"+disk.Volume, validation.DNS1123SubdomainMaxLength)
-		claim.Labels = mark
+		claim.Labels = map[string]string{LabelImport: mark}
 		renamed[disk.Claim] = claim.Name
 		out.Claims = append(out.Claims, claim)
 	}

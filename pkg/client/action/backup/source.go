@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
@@ -151,7 +152,7 @@ func (s *source) claim(
 ) (*corev1.PersistentVolumeClaimSpec, string, error) {
 	sizeOf := func(resources corev1.ResourceList) string {
 		size := resources[corev1.ResourceStorage]
-		return size.String()
+		return resource.NewQuantity(size.Value(), resource.BinarySI).String() // 1e9 is 1000000000 then
 	}
 	if s.content != nil {
 		for i := range s.content.Spec.VolumeBackups {

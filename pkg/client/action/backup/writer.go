@@ -151,12 +151,9 @@ type Part struct {
 	path string
 }
 
-// partSuffix is what a file is called by until it is whole.
-const partSuffix = ".part"
-
-// NewPart makes FILE.part for FILE, or begins one anew that was left. Only its owner may read it: the disks have what
-// their guests know.
-func NewPart(path string) (*Part, error) {
+// NewPart makes .FILE.random.part for FILE, so that two exports to one file do not meet. Only its owner may read it:
+// the disks have what their guests know.
+func NewPart(path, random string) (*Part, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
@@ -164,11 +161,8 @@ func NewPart(path string) (*Part, error) {
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	}
-	// One that is there is not followed or kept: it may be a link.
-	part := filepath.Clean(path) + partSuffix
-	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
+	directory, name := filepath.Split(filepath.Clean(path))
+	part := filepath.Join(directory, "."+name+"."+random+".part")
 	file, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err

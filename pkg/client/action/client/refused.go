@@ -13,6 +13,14 @@ func Refused(err error) bool {
 		apierrors.IsBadRequest(err)
 }
 
+// Unanswered reports whether err leaves open what the server did: it did not answer, or not in time, so that what was
+// asked for may have been done.
+func Unanswered(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+}
+
 // Passing reports whether err may go away by itself: anything but the server's own refusal.
 func Passing(err error) bool {
 	var status apierrors.APIStatus

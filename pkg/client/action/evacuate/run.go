@@ -128,7 +128,7 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 			g.State = Refused
 		}
 		return err
-	case ctx.Err() != nil || unanswered(err):
+	case ctx.Err() != nil || client.Unanswered(err):
 		g.State, g.Reason = Asked, notKnown
 		return err
 	}
@@ -138,14 +138,6 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 
 // notKnown is the reason of a guest whose eviction was asked for without an answer.
 const notKnown = "whether its eviction was granted is not known"
-
-// unanswered reports whether an error is that the API server did not answer, so that what was asked for may have been
-// done.
-func unanswered(err error) bool {
-	var status apierrors.APIStatus
-	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
-}
 
 // follow looks until all that is to go has gone.
 func (e *evacuation) follow(ctx context.Context) error {

@@ -52,8 +52,8 @@ the export fails or is interrupted. A VM that is stopped must not be started mea
 VM's manifest, with its instance type and preference written out, and its disks on claims. What it has besides is said:
 file systems on claims, the state of a TPM, and Secrets, ConfigMaps and networks that it names.
 
-The file is a tar with the disks as disks/VOLUME.img.gz, and checksums. It is FILE.part until it is whole; an export
-that was cut short begins anew.`,
+The file is a tar with the disks as disks/VOLUME.img.gz, and checksums. It is .FILE.xxxxx.part until it is whole; an
+export that was cut short begins anew.`,
 		Example: cli.Examples(f.Program, `
 			virtctl export demo demo.tar
 			virtctl export snapshot/before-upgrade demo.tar
@@ -125,9 +125,9 @@ func Export(ctx context.Context, o *ExportOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	part, err := backup.NewPart(o.file)
+	part, err := backup.NewPart(o.file, o.Factory.RandomName(5))
 	if err != nil {
-		return cli.UsageErrorf("%v", err)
+		return cli.UsageErrorf("%s", cli.WhyUnwritable(o.file, err))
 	}
 	whole := false
 	defer func() {

@@ -27,7 +27,7 @@ func TestUsage(t *testing.T) {
 		"web":                               "expect needs the name of one VM, and a script or -",
 		"web " + good + " --var 1x=a":       `--var: "1x" is not a variable's name`,
 		"web " + good + " --var SECRET":     "--var SECRET: there is no such variable in the environment",
-		"web " + good + " --var EMPTY":      "--var EMPTY: there is no such variable in the environment, or it is empty",
+		"web " + good + " --var EMPTY":      "--var EMPTY: there is no such variable",
 		"web " + good:                       "user",
 		"web " + good + " -o nope":          "nope",
 		"web " + good + " --tail -1":        "--tail",

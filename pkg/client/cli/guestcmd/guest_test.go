@@ -24,7 +24,8 @@ func TestAnswers(t *testing.T) {
 		command := clitest.Command{New: verb, Kubeconfig: api.Kubeconfig("team-a")}
 		out, errOut, err := command.Run(t, "web")
 		var found map[string]any
-		if err != nil || errOut != "" || json.Unmarshal([]byte(out), &found) != nil || !strings.HasPrefix(out, "{\n  \"") {
+		if err != nil || errOut != "" || json.Unmarshal([]byte(out), &found) != nil ||
+			!strings.HasPrefix(out, "{\n  \"") {
 			t.Errorf("%s: %q, %q, %v", subresource, out, errOut, err)
 		}
 		out, _, err = command.Run(t, "web", "-o", "name")
