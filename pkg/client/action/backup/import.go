@@ -122,8 +122,8 @@ func (i *importing) check(ctx context.Context) error {
 		}
 		for name := range i.there {
 			if user := users[name]; user != "" {
-				return fmt.Errorf("claim %s/%s is a volume of %s; give the VM another name with --name", vm.Namespace, name,
-					user)
+				return fmt.Errorf("claim %s/%s is a volume of %s; give the VM another name with --name", vm.Namespace,
+					name, user)
 			}
 		}
 	}
