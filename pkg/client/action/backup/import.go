@@ -112,8 +112,6 @@ func (i *importing) check(ctx context.Context) error {
 				claim.Namespace, claim.Name, vm.Name)
 		}
 		i.there[claim.Name] = there
-		i.Note(fmt.Sprintf("claim %s/%s is of an import of this file that did not end; it is used", claim.Namespace,
-			claim.Name))
 	}
 	if len(i.there) > 0 {
 		users, err := i.users(ctx)
@@ -141,6 +139,8 @@ func claimPath(claim metav1.Object) string {
 // claim makes a claim.
 func (i *importing) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if there := i.there[claim.Name]; there != nil {
+		i.Note(fmt.Sprintf("claim %s/%s is of an import of this file that did not end; it is used", claim.Namespace,
+			claim.Name))
 		return i.take(ctx, there)
 	}
 	made := &corev1.PersistentVolumeClaim{}

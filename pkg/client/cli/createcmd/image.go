@@ -140,7 +140,8 @@ func (o *VMOptions) makeClaim(
 	if err != nil {
 		return nil, err
 	}
-	// A VM that is there has a claim of that name, most likely, which is not to be deleted.
+	// A VM that is there has a claim of that name, most likely, which is not to be deleted. Where it cannot be read the
+	// server says so when the VM is made.
 	err = c.Read(ctx, client.YAMLPath(client.VMs, namespace, o.VM.Name), nil, &metav1.PartialObjectMetadata{})
 	if err == nil {
 		resource := schema.GroupResource{Group: v1.GroupVersion.Group, Resource: client.VMs}
