@@ -91,7 +91,8 @@ func example(t testing.TB, change func(*Index)) []byte {
 	if index.VM, err = writeVM(w, exampleVM()); err != nil {
 		t.Fatal(err)
 	}
-	for volume, claim := range map[string]string{"root": "demo-root", "data": "data"} {
+	for _, pair := range [][2]string{{"root", "demo-root"}, {"data", "data"}} {
+		volume, claim := pair[0], pair[1]
 		disk := Disk{
 			Volume: volume, Claim: claim, Format: FormatRaw, Compression: CompressionGzip, DiskSize: 60 << 20,
 			ClaimSize: "64Mi", AccessModes: []string{"ReadWriteMany"}, VolumeMode: "Block", StorageClass: "fast",
