@@ -24,7 +24,7 @@ func quiet(indications []string) string {
 	has := func(i snapshotv1beta1.Indication) bool { return slices.Contains(indications, string(i)) }
 	switch {
 	case has(vmsnapshots.WithMemory):
-		return "and the guest's memory, for which it stood still"
+		return "and the guest's memory; the guest stood still while it was saved"
 	case has(snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication):
 		return "and the guest wrote again before all were taken"
 	case has(snapshotv1beta1.VMSnapshotGuestAgentIndication):

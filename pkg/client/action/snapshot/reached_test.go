@@ -39,7 +39,7 @@ func TestReached(t *testing.T) {
 				snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, snapshotv1beta1.VMSnapshotPausedIndication,
 			},
 		},
-		"1 volume, and the guest's memory, for which it stood still": {
+		"1 volume, and the guest's memory; the guest stood still while it was saved": {
 			[]string{"a"},
 			[]snapshotv1beta1.Indication{snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, vmsnapshots.WithMemory},
 		},

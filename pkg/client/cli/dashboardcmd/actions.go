@@ -28,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/logs"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -165,7 +166,7 @@ func (a *actions) Evacuate(ctx context.Context, plan *evacuate.Report) error {
 	return errors.Join(err, a.noted(nil, "evacuate", plan.Node))
 }
 
-// Choices reads only names, and one list does not wait for another.
+// Choices reads only names, but for who uses the claims, and one list does not wait for another.
 func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
 	var out page.Choices
 	var all sync.WaitGroup
@@ -190,8 +191,16 @@ func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
 	read(&out.Namespaces, func() ([]string, error) { return a.client.Namespaces(ctx) })
 	read(&out.Instancetypes, scoped(store.ClusterInstancetypes, store.Instancetypes))
 	read(&out.Preferences, scoped(store.ClusterPreferences, store.Preferences))
-	read(&out.Claims,
-		func() ([]string, error) { return a.client.Names(ctx, "/api/v1", namespace, "persistentvolumeclaims") })
+	read(&out.Claims, func() ([]string, error) {
+		found, _, err := volume.Candidates(ctx, a.client, namespace)
+		out.UsedBy = map[string][]string{}
+		var names []string
+		for i := range found {
+			names = append(names, found[i].Name)
+			out.UsedBy[found[i].Name] = found[i].UsedBy
+		}
+		return names, err
+	})
 	all.Wait()
 	return out
 }

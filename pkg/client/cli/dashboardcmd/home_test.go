@@ -1,6 +1,7 @@
 package dashboardcmd
 
 import (
+	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -116,5 +117,30 @@ func TestNamespaceOfNewMachines(t *testing.T) {
 	}
 	if got := s.namespaceOf("nope"); got != "default" {
 		t.Errorf("the namespace of no context is %q", got)
+	}
+}
+
+// TestOnceOfNothing says on stderr that a namespace has no machines, as list does.
+func TestOnceOfNothing(t *testing.T) {
+	t.Parallel()
+	api := clienttest.New(t)
+	for _, path := range []string{
+		"/apis/kubevirt.io/v1/namespaces/prod/virtualmachines", "/apis/kubevirt.io/v1/namespaces/prod/virtualmachineinstances",
+		"/apis/kubevirt.io/v1/namespaces/prod/virtualmachineinstancemigrations", "/api/v1/nodes",
+	} {
+		api.Put(path, map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
+	}
+	var out, said bytes.Buffer
+	streams := cli.NoStreams()
+	streams.Out, streams.ErrOut = &out, &said
+	f := cli.NewFactory("virtctl", streams, func(string) string { return "" })
+	f.Flags.Kubeconfig = api.Kubeconfig("prod")
+	cmd := NewCmdDashboard(f)
+	cmd.SetArgs([]string{"--once"})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if said.String() != "No virtual machines found in namespace prod.\n" {
+		t.Errorf("stderr has %q, stdout %q", said.String(), out.String())
 	}
 }

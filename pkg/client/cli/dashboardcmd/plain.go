@@ -70,6 +70,9 @@ func (s *session) once(ctx context.Context, w *page.World) error {
 	if o.Output.Given() {
 		return o.Output.Print(r, o.Factory.IO.Out)
 	}
+	if w.Namespace != "" && len(r.Machines) == 0 {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "No virtual machines found in namespace %s.\n", w.Namespace)
+	}
 	out := cli.NewTable(o.Factory.IO.Out)
 	for _, row := range overview.Rows(r) {
 		out.Row(row...)

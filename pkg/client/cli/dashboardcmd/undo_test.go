@@ -130,3 +130,37 @@ func TestUndoOfTheLastVerb(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 }
+
+// TestCutOffIsCounted says how many machines a verb was done to when the server was lost amid it.
+func TestCutOffIsCounted(t *testing.T) {
+	t.Parallel()
+	api := clienttest.New(t)
+	var targets []lifecycle.Target
+	for i, name := range []string{"a", "b", "c"} {
+		targets = append(targets, lifecycle.Target{Namespace: "prod", Name: name})
+		path := "namespaces/prod/virtualmachineinstances/" + name
+		vmi := map[string]any{
+			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+			"metadata": map[string]any{"namespace": "prod", "name": name, "uid": name},
+			"status":   map[string]any{"phase": "Running"},
+		}
+		api.Put("/apis/kubevirt.io/v1/"+path, vmi)
+		api.Put("/apis/subresources.kubevirt.io/v1/"+path+"/pause",
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if i > 0 {
+					panic(http.ErrAbortHandler)
+				}
+				vmi["status"] = map[string]any{"phase": "Running", "conditions": []map[string]any{
+					{"type": "Paused", "status": "True"},
+				}}
+				api.Put("/apis/kubevirt.io/v1/"+path, vmi)
+			}))
+	}
+	state := t.TempDir()
+	a := &actions{client: api.Client(), factory: cli.NewFactory("virtctl", cli.NoStreams(),
+		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })}
+	said := cli.Explain(a.Do(t.Context(), lifecycle.Pause, targets...), cli.Connection{})
+	if !strings.HasSuffix(said, "pause was done to 1 of 3 machines") {
+		t.Errorf("it says %q", said)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
@@ -54,7 +55,22 @@ func Do(
 	if err := o.journal(requests, ""); err != nil {
 		errs = append(errs, fmt.Errorf("%s was done, and cannot be undone: %w", verb, err))
 	}
+	cut := func(err error) bool { return err != nil && client.Unanswered(err) }
+	if done := accepted(requests); len(targets) > 1 && slices.ContainsFunc(errs, cut) {
+		errs = append(errs, fmt.Errorf("%s was done to %d of %d machines", verb, done, len(targets)))
+	}
 	return utilerrors.NewAggregate(errs) // of which each is explained
+}
+
+// accepted returns how many requests the server took.
+func accepted(requests []*request) int {
+	n := 0
+	for _, r := range requests {
+		if r.accepted {
+			n++
+		}
+	}
+	return n
 }
 
 // record writes the requests that were accepted into the journal. undoes is the entry that they take back, if any. It

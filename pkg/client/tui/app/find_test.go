@@ -391,3 +391,43 @@ func TestPatternOfAName(t *testing.T) {
 		press(t, a, "esc")
 	}
 }
+
+// TestFilterBeginsAnew types a filter into a table that has one: the new one replaces it, up brings the old one, and who
+// types nothing keeps it.
+func TestFilterBeginsAnew(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		keys []string
+		want string
+	}{
+		"another":           {[]string{"/", "'web", "enter", "/", "'db", "enter"}, "db"},
+		"nothing":           {[]string{"/", "'web", "enter", "/", "enter"}, "web"},
+		"given up":          {[]string{"/", "'web", "enter", "/", "'db", "esc"}, "web"},
+		"the old, longer":   {[]string{"/", "'web", "enter", "/", "up", "'x", "enter"}, "webx"},
+		"the old, as it is": {[]string{"/", "'web", "enter", "/", "up", "down", "up", "enter"}, "web"},
+		"typed and removed": {[]string{"/", "'web", "enter", "/", "'d", "backspace", "enter"}, ""},
+	} {
+		a := New(world(&fake{}))
+		press(t, a, c.keys...)
+		if got := a.filterable().Filter().String(); got != c.want {
+			t.Errorf("%s: the filter is %q, not %q", name, got, c.want)
+		}
+		a.Close()
+	}
+}
+
+// TestFormNameTaken: the form of a new machine is not complete with the name of one that is there.
+func TestFormNameTaken(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	t.Cleanup(a.Close)
+	drive(t, a, sizes[1])
+	press(t, a, "+", "'web", "down")
+	for range len("default") {
+		press(t, a, "backspace")
+	}
+	press(t, a, "'prod", "down", "ctrl+s")
+	if s := ansi.Strip(a.screen()); !strings.Contains(s, "name: there is a VM prod/web") {
+		t.Errorf("nothing says that the name is taken:\n%s", s)
+	}
+}

@@ -112,8 +112,12 @@ func (p *prompt) key(a *App, m tea.KeyPressMsg) tea.Cmd {
 		if p.at < len(p.history) {
 			value = p.history[p.at]
 		}
+		before := p.input.Value()
 		p.input.SetValue(value)
 		p.input.CursorEnd()
+		if p.typed != nil && value != before {
+			return p.typed(value)
+		}
 		return nil
 	}
 	return p.update(a, m)
@@ -141,15 +145,19 @@ func (a *App) find() tea.Cmd {
 	return p.input.Focus()
 }
 
-// askFilter chooses rows while the filter is typed.
+// askFilter chooses rows while the filter is typed. The line begins empty, and the rows stay as they are until
+// something is typed; up brings the filter that there is.
 func (a *App) askFilter() tea.Cmd {
 	target := a.top().(page.Filterable)
 	was := target.Filter()
 	p := a.newPrompt("/")
 	p.input.SetWidth(max(10, a.width/3)) // what is wrong stands beside it
-	p.input.SetValue(was.String())
-	p.input.CursorEnd()
+	if text := was.String(); text != "" {
+		p.history, p.at, p.note = []string{text}, 1, "up: "+text
+	}
+	typed := false
 	p.typed = func(text string) tea.Cmd {
+		typed, p.note = true, ""
 		f, err := filter.Parse(text)
 		if p.err = err; err == nil {
 			target.SetFilter(f)
@@ -157,7 +165,7 @@ func (a *App) askFilter() tea.Cmd {
 		return nil
 	}
 	p.done = func(text string) tea.Cmd {
-		if _, err := filter.Parse(text); err != nil {
+		if _, err := filter.Parse(text); typed && err != nil {
 			a.notice = capital(err.Error())
 			target.SetFilter(was)
 		}

@@ -7,6 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
@@ -44,8 +45,16 @@ func (a *App) askUndo(m undoRead) {
 	w, id := m.world, m.last.ID
 	words := w.Line(w.Program, "undo", id)
 	a.ask = &question{Ask: page.Ask{
-		Question: fmt.Sprintf("Undo the %s of %s, asked %s ago?", m.last.Verb, m.last.Machines,
-			duration.HumanDuration(w.Now().Sub(m.last.At))),
-		Task: page.Task{Line: words, Do: func(ctx context.Context) error { return w.Actions.Undo(ctx, id) }},
+		Question: undoQuestion(m.last, duration.HumanDuration(w.Now().Sub(m.last.At))),
+		Task:     page.Task{Line: words, Do: func(ctx context.Context) error { return w.Actions.Undo(ctx, id) }},
 	}}
+}
+
+// undoQuestion returns what is asked before a verb is taken back.
+func undoQuestion(last *page.Undoable, ago string) string {
+	if last.Verb == lifecycle.RestoreKeep {
+		return fmt.Sprintf("Undo the restore of %s, asked %s ago? Its spec is as before, and its volumes are those that "+
+			"were kept.", last.Machines, ago)
+	}
+	return fmt.Sprintf("Undo the %s of %s, asked %s ago?", last.Verb, last.Machines, ago)
 }

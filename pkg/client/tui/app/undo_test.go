@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
 // TestUndo takes the last verb back by the palette, once it was asked.
@@ -33,5 +36,19 @@ func TestUndo(t *testing.T) {
 	press(t, a, ":", "'undo", "enter")
 	if a.ask != nil || !strings.Contains(a.notice, "--read-only") {
 		t.Errorf("read-only: asks %+v, says %q", a.ask, a.notice)
+	}
+}
+
+// TestUndoQuestion asks for a restore in the user's words, and says what becomes of the VM.
+func TestUndoQuestion(t *testing.T) {
+	t.Parallel()
+	for verb, want := range map[lifecycle.Verb]string{
+		lifecycle.Stop: "Undo the stop of VM prod/web, asked 3m ago?",
+		lifecycle.RestoreKeep: "Undo the restore of VM prod/web, asked 3m ago? Its spec is as before, and its volumes are " +
+			"those that were kept.",
+	} {
+		if got := undoQuestion(&page.Undoable{Verb: verb, Machines: "VM prod/web"}, "3m"); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -51,6 +52,8 @@ func (a *App) status(t *theme.Theme, footer int) []string {
 		return a.said(t, role, text, "", footer)
 	case a.prompt != nil:
 		return a.prompt.view(a, t)
+	case a.notice != "" && a.notice == a.goingOn():
+		return []string{a.running(t)}
 	case a.notice != "": // it is newer than what stands in trouble
 		return a.said(t, theme.Accent, a.notice, a.unread("  %d unread: esc", 0), footer)
 	case len(a.trouble) > 0:
@@ -104,12 +107,27 @@ func (a *App) said(t *theme.Theme, role theme.Role, text, key string, footer int
 	return append(lines, widget.Pad(t, strings.Repeat(" ", a.width-len(key)-1)+t.Paint(theme.Key, key), a.width))
 }
 
-// running returns the line about the command that runs now.
+// goingOn returns how the command that was started last is called, once it has run for so long that its time is worth
+// saying; empty when it has ended.
+func (a *App) goingOn() string {
+	if len(a.log) == 0 {
+		return ""
+	}
+	if e := a.log[len(a.log)-1]; !e.ended && a.World.Now().Sub(e.at) >= longFrom {
+		return e.brief
+	}
+	return ""
+}
+
+// longFrom is how long a command runs before its time is shown.
+const longFrom = 2 * time.Second
+
+// running returns the line about the command that runs now, and for how long it has.
 func (a *App) running(t *theme.Theme) string {
 	for i := len(a.log) - 1; i >= 0; i-- {
 		if e := a.log[i]; !e.ended {
 			took := a.World.Now().Sub(e.at).Round(time.Second)
-			return t.Paint(theme.Busy, widget.Pad(t, fmt.Sprintf(" %s (%s)", widget.Harmless(e.line), took), a.width))
+			return t.Paint(theme.Busy, widget.Pad(t, fmt.Sprintf(" Waiting %s for: %s", took, widget.Harmless(cmp.Or(e.brief, e.line))), a.width))
 		}
 	}
 	return strings.Repeat(" ", a.width)

@@ -21,8 +21,9 @@ func TestVolumesComeAndGo(t *testing.T) {
 		keys       []string
 		want, line string
 	}{
-		"asks first": {[]string{"down", "P", "'data", "ctrl+s"}, "", ""},
-		"not agreed": {[]string{"down", "P", "'data", "ctrl+s", "enter"}, "", ""},
+		"asks first":             {[]string{"down", "P", "'scratch", "ctrl+s"}, "", ""},
+		"not agreed":             {[]string{"down", "P", "'scratch", "ctrl+s", "enter"}, "", ""},
+		"a name that a disk has": {[]string{"down", "P", "'data", "ctrl+s", "y", "esc"}, "", ""},
 		"a claim that was typed": {
 			[]string{"down", "P", "'scratch", "ctrl+s", "y"},
 			plugged(volume.Options{Volume: "scratch"}),
@@ -45,9 +46,9 @@ func TestVolumesComeAndGo(t *testing.T) {
 				"writethrough --namespace prod",
 		},
 		"by the palette": {
-			[]string{"down", ":", "'plug", "enter", "'data", "ctrl+s", "y"},
-			plugged(volume.Options{Volume: "data"}),
-			"virtctl addvolume web --volume-name data --namespace prod",
+			[]string{"down", ":", "'plug", "enter", "'scratch", "ctrl+s", "y"},
+			plugged(volume.Options{Volume: "scratch"}),
+			"virtctl addvolume web --volume-name scratch --namespace prod",
 		},
 		"nothing chosen": {[]string{"down", "P", "ctrl+s", "y"}, "", ""},
 		"a disc on virtio": {
@@ -104,7 +105,7 @@ func TestVolumesAreNotChanged(t *testing.T) {
 	}
 	// What the server says is shown, and the form stays as it was.
 	a = New(world(f))
-	press(t, a, "down", "P", "'data")
+	press(t, a, "down", "P", "'scratch")
 	f.err = errors.New("the claim is of another kind")
 	press(t, a, "ctrl+s", "y")
 	drive(t, a, sizes[1])

@@ -7,11 +7,15 @@ import (
 	"time"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
 // Choices are the names that there are for a new machine. A nil list could not be read, an empty one has none.
 type Choices struct {
 	Namespaces, Instancetypes, Preferences, Claims []string
+	// UsedBy are the machines whose volumes the claims are, by claim; empty where that is not known.
+	UsedBy map[string][]string
 }
 
 // reference is a name in the form that the cluster must have.
@@ -54,12 +58,40 @@ func sizing(kind, name, own string) reference {
 	return reference{name: name}
 }
 
+// doubt returns what a form that has no mistake says instead of that it is complete, because the machine would not
+// start: a claim is not there, or is used already. It is empty when nothing is known to be in the way.
+func (p *Form) doubt(vm *v1.VirtualMachine) string {
+	if p.choices.Claims == nil || p.choicesOf != vm.Namespace {
+		return ""
+	}
+	for i := range vm.Spec.Template.Spec.Volumes {
+		v := &vm.Spec.Template.Spec.Volumes[i]
+		if v.PersistentVolumeClaim == nil {
+			continue
+		}
+		name := v.PersistentVolumeClaim.ClaimName
+		switch users := p.choices.UsedBy[name]; {
+		case !slices.Contains(p.choices.Claims, name):
+			p.lacks = true
+			return fmt.Sprintf("Complete, but there is no claim %s in namespace %s: the VM waits for it.", name,
+				vm.Namespace)
+		case len(users) > 0:
+			return fmt.Sprintf("Complete, but claim %s is used by %s.", name, strings.Join(users, ", "))
+		}
+	}
+	return ""
+}
+
 // rereadAfter is how long the choices are taken for what there is when they lack a name that was typed.
 const rereadAfter = 3 * time.Second
 
 // lookUp returns the first name in vm that the cluster does not have, and notes in p.unknown one that cannot be looked
 // up.
 func (p *Form) lookUp(vm *v1.VirtualMachine) *mistake {
+	key := store.Key{Namespace: vm.Namespace, Name: vm.Name}
+	if p.world.Machines != nil && p.world.Machines.Get(key) != nil {
+		return &mistake{fieldName, "there is a VM " + key.String()}
+	}
 	for _, r := range references(vm) {
 		list := r.list(p.choices)
 		switch {
@@ -75,6 +107,9 @@ func (p *Form) lookUp(vm *v1.VirtualMachine) *mistake {
 			p.lacks = true
 			return &mistake{r.field, fmt.Sprintf("there is no %s %q; %s", r.what, r.name, offered(list))}
 		}
+	}
+	if p.unknown == "" {
+		p.unknown = p.doubt(vm)
 	}
 	return nil
 }

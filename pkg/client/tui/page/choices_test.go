@@ -100,3 +100,41 @@ func TestFormReadsAgain(t *testing.T) {
 		t.Errorf("wrong: %v, and it is read once more", p.wrong)
 	}
 }
+
+// TestFormDoubtsClaims: a claim that is not there or that another machine uses is said instead of that the form is
+// complete.
+func TestFormDoubtsClaims(t *testing.T) {
+	t.Parallel()
+	there := Choices{
+		Namespaces: []string{"prod"}, Claims: []string{"free", "used"},
+		UsedBy: map[string][]string{"used": {"web", "db"}},
+	}
+	for name, c := range map[string]struct {
+		claims  string
+		choices Choices
+		says    string
+	}{
+		"free":             {"free", there, "Complete."},
+		"used":             {"used", there, "Complete, but claim used is used by web, db."},
+		"the second":       {"free src:used", there, "Complete, but claim used is used by web, db."},
+		"not there":        {"new", there, "Complete, but there is no claim new in namespace prod: the VM waits for it."},
+		"not readable":     {"new", Choices{Namespaces: []string{"prod"}}, "Complete."},
+		"users not known":  {"used", Choices{Namespaces: []string{"prod"}, Claims: []string{"used"}}, "Complete."},
+		"a container disk": {"", there, "Complete."},
+	} {
+		w := &World{Theme: theme.New(theme.Options{}), Actions: allowing{}, Now: time.Now}
+		p := NewForm(w)
+		p.inputs[fieldName].SetValue("web")
+		p.inputs[fieldNamespace].SetValue("prod")
+		p.inputs[fieldClaim].SetValue(c.claims)
+		p.inputs[fieldImage].SetValue("image:1")
+		p.begun, p.chosenOf = true, "prod"
+		p.leaveAll()
+		p.changed()
+		p.Update(choicesRead{p, "prod", c.choices})
+		said := strings.Join(strings.Fields(ansi.Strip(strings.Join(p.viewVerdict(60), " "))), " ")
+		if !strings.Contains(said, c.says) {
+			t.Errorf("%s: says %q, nothing of %q", name, said, c.says)
+		}
+	}
+}

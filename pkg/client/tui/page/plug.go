@@ -8,6 +8,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -56,6 +57,8 @@ type Plug struct {
 	claims []*volume.Claim
 	users  bool // whether it is known who uses the claims
 	list   reading[string]
+	disks  []string // the names of the machine's disks and volumes
+	object reading[string]
 	keys   keymap.Map[*Plug]
 }
 
@@ -64,6 +67,13 @@ type claimsRead struct {
 	claims []volume.Claim
 	users  bool
 	err    error
+}
+
+// disksRead is what the machine has already.
+type disksRead struct {
+	page    *Plug
+	details *Details
+	err     error
 }
 
 // NewPlug makes the page.
@@ -171,8 +181,28 @@ func (p *Plug) columns() []widget.Column[*volume.Claim] {
 // Start reads the claims.
 func (p *Plug) Start() tea.Cmd { return tea.Batch(p.inputs[p.at].Focus(), p.Wants()) }
 
-// Wants reads the claims, and again after a while when that has failed.
-func (p *Plug) Wants() tea.Cmd {
+// claimsEvery is how old the claims may be that are chosen from.
+const claimsEvery = 5 * time.Second
+
+// Wants reads the claims, and again after a while: others make, use and delete them meanwhile.
+func (p *Plug) Wants() tea.Cmd { return tea.Batch(p.wantClaims(), p.wantDisks()) }
+
+// wantDisks reads the machine when it has changed.
+func (p *Plug) wantDisks() tea.Cmd {
+	row, actions := p.row, p.world.Actions
+	if !p.object.wanted(row.Revision+" of "+row.Key().String(), p.world.Now()) {
+		return nil
+	}
+	return limited(func(ctx context.Context) tea.Msg {
+		details, err := actions.Machine(ctx, row.Key(), row.Instance)
+		return disksRead{p, details, err}
+	})
+}
+
+func (p *Plug) wantClaims() tea.Cmd {
+	if !p.list.going && !p.list.at.IsZero() && p.list.err == nil && p.world.Now().Sub(p.list.at) >= claimsEvery {
+		p.list.of = ""
+	}
 	if !p.list.wanted("claims of "+p.row.Namespace, p.world.Now()) {
 		return nil
 	}
@@ -196,12 +226,22 @@ func (p *Plug) Update(msg tea.Msg) tea.Cmd {
 		if m.err != nil {
 			return nil
 		}
-		p.claims, p.users = nil, m.users
+		first := p.claims == nil
+		p.claims, p.users = []*volume.Claim{}, m.users
 		for i := range m.claims {
 			p.claims = append(p.claims, &m.claims[i])
 		}
 		p.table.SetRows(p.claims)
-		p.find()
+		if first {
+			p.find()
+		}
+	case disksRead:
+		if m.page != p {
+			return nil
+		}
+		if p.object.done(m.err, p.world.Now()); m.err == nil {
+			p.disks = diskNames(m.details)
+		}
 	}
 	return nil
 }
@@ -219,6 +259,26 @@ func (p *Plug) give(msg tea.Msg) tea.Cmd {
 		p.find()
 	}
 	return cmd
+}
+
+// diskNames returns the names that the disks and volumes of a machine have, of its VM and of its instance.
+func diskNames(d *Details) []string {
+	var names []string
+	of := func(s *v1.VirtualMachineInstanceSpec) {
+		for i := range s.Domain.Devices.Disks {
+			names = append(names, s.Domain.Devices.Disks[i].Name)
+		}
+		for i := range s.Volumes {
+			names = append(names, s.Volumes[i].Name)
+		}
+	}
+	if d.VM != nil && d.VM.Spec.Template != nil {
+		of(&d.VM.Spec.Template.Spec)
+	}
+	if d.VMI != nil {
+		of(&d.VMI.Spec)
+	}
+	return names
 }
 
 // find shows the claims that match what was typed, with the cursor on the one of that name, or on the first.

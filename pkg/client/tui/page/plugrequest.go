@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -31,6 +32,9 @@ func (p *Plug) refusal() string {
 		return "claim: choose one"
 	case o.Instance && !p.row.Alive():
 		return "lasts: the machine does not run, so there is nothing that ends with a restart"
+	}
+	if name := o.Name(); slices.Contains(p.disks, name) {
+		return "disk name: the machine has a disk or volume " + name + "; give another"
 	}
 	if wrong := (*volume.FieldError)(nil); errors.As(o.CheckAdd(), &wrong) {
 		for _, f := range plugForm {

@@ -44,6 +44,8 @@ func (p *Plug) verdict(width int) []string {
 		text = fmt.Sprintf("There is no claim %s here, unless a DataVolume makes it.", p.value(plugClaim))
 	case claim != nil && len(claim.UsedBy) > 0:
 		role, text = theme.Warn, "It is used by "+strings.Join(claim.UsedBy, ", ")+"."
+	case p.row.Migrating:
+		role, text = theme.Warn, "Complete; the machine migrates, and the volume is plugged in when that has ended."
 	}
 	return paragraph(p.world.Theme, role, text, width)
 }

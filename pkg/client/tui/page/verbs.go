@@ -210,6 +210,8 @@ func Applies(verb lifecycle.Verb, m *store.Machine) string {
 		return ""
 	case m.Instance && !verb.TakesInstance():
 		return "it has no VirtualMachine"
+	case m.Deleting:
+		return "it is being deleted"
 	case verb == lifecycle.Start:
 		switch {
 		case m.Alive() && m.Paused:
@@ -260,8 +262,8 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	if verb == lifecycle.Unpause && len(s.machines) == 1 && s.hidden == 0 {
 		return Send(task) // the same key takes it back
 	}
-	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen)) + leftOut("machine", whys) +
-		unseen("machine", s.hidden)
+	question := fmt.Sprintf("%s %s?", asked(verb), described(chosen)) + consequence(verb, chosen) +
+		leftOut("machine", whys) + unseen("machine", s.hidden)
 	ask := Ask{Question: question, Task: task}
 	switch {
 	case verb == lifecycle.Delete && len(chosen) == 1:
@@ -270,6 +272,54 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 		ask.Typed = fmt.Sprint(len(chosen))
 	}
 	return Send(ask)
+}
+
+// asked returns how the question of a verb begins.
+func asked(verb lifecycle.Verb) string {
+	switch verb {
+	case lifecycle.MigrateCancel:
+		return "Cancel the migration of"
+	case lifecycle.SoftReboot:
+		return "Let the guest reboot in"
+	}
+	return capital(string(verb))
+}
+
+// consequence returns what the question of a delete says beyond the machines' names: which guests end with them, and
+// that claims can.
+func consequence(verb lifecycle.Verb, machines []*store.Machine) string {
+	if verb != lifecycle.Delete {
+		return ""
+	}
+	running, owners := 0, false
+	for _, m := range machines {
+		if m.Alive() {
+			running++
+		}
+		owners = owners || !m.Instance
+	}
+	var text string
+	switch {
+	case running == 0:
+	case len(machines) == 1:
+		text = " Its guest is running, and ends."
+	case running == 1:
+		text = " 1 of them runs, and its guest ends."
+	case running == len(machines):
+		text = " Their guests are running, and end."
+	default:
+		text = fmt.Sprintf(" %d of them are running, and their guests end.", running)
+	}
+	if slices.ContainsFunc(machines, func(m *store.Machine) bool { return m.Owner != "" }) {
+		text += " The pool or replica set may make new ones."
+	}
+	if owners {
+		text += " Claims that it owns are deleted, too."
+		if len(machines) > 1 {
+			text = strings.Replace(text, "that it owns", "that they own", 1)
+		}
+	}
+	return text
 }
 
 // task does a verb to machines.
