@@ -42,6 +42,15 @@ type Progress struct {
 	ExpectedDowntime time.Duration
 }
 
+// BeforeMemory returns an account in which a domain's memory, bytes, is still to be copied. libvirt counts memory only
+// from when it copies it, which is after the disks.
+func (p Progress) BeforeMemory(memory uint64) Progress {
+	p.DataTotal += memory
+	p.DataRemaining += memory
+	p.MemoryRemaining = memory
+	return p
+}
+
 // Migrated is the result of a migration.
 type Migrated struct {
 	// Downtime is the time in which no vCPU ran; zero when it is not known.

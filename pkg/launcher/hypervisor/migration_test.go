@@ -1,25 +1,17 @@
 package hypervisor
 
 import (
-	"errors"
-	"fmt"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhyFailed(t *testing.T) {
-	for _, tc := range []struct {
-		err  error
-		want string
-	}{
-		{
-			errors.New("internal error: client socket is closed"),
-			"the connection between the libvirtd of both nodes was lost (client socket is closed)",
-		},
-		{fmt.Errorf("migrate: %w", ErrNoDomain), "the guest's QEMU on the target node has ended"},
-		{errors.New("internal error: QEMU unexpectedly closed the monitor"), "QEMU unexpectedly closed the monitor"},
-	} {
-		if got := FailureReason(tc.err); got != tc.want {
-			t.Errorf("%v: %s", tc.err, got)
-		}
+// TestBeforeMemory counts memory among what is left while the disks are copied.
+func TestBeforeMemory(t *testing.T) {
+	t.Parallel()
+	got := Progress{DataTotal: 100, DataProcessed: 92, DataRemaining: 8, DiskRemaining: 8}.BeforeMemory(900)
+	want := Progress{DataTotal: 1000, DataProcessed: 92, DataRemaining: 908, DiskRemaining: 8, MemoryRemaining: 900}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -122,6 +122,13 @@ func (c *connection) MigrationProgress(context.Context) (hypervisor.Progress, er
 			return hypervisor.ErrNoMigration
 		}
 		out = account(info)
+		if info.DiskTotal > 0 && info.MemTotal == 0 {
+			memory, err := d.GetMaxMemory() // KiB
+			if err != nil {
+				return err
+			}
+			out = out.BeforeMemory(memory << 10)
+		}
 		return nil
 	})
 	return out, err
