@@ -10,7 +10,7 @@ import (
 // irreversible has, of each verb that changes the cluster and cannot be taken back, why. Those that are no lifecycle
 // verbs are the words of the command line.
 var irreversible = map[lifecycle.Verb]string{
-	lifecycle.Restore:        "what it replaced was not kept; restore with --keep to be able to take it back",
+	lifecycle.Restore:        "the spec that it replaced was not kept; restore with --keep to be able to take it back",
 	lifecycle.Restart:        booted,
 	lifecycle.Reset:          booted,
 	lifecycle.SoftReboot:     booted,

@@ -2,6 +2,7 @@ package dashboardcmd
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,9 +66,11 @@ func TestUndoOfSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"pause prod/web", "pause prod/db", "pause test/web", "unpause prod/db", "unpause prod/web", "unpause test/web",
+		"pause prod/db", "pause prod/web", "pause test/web", "unpause prod/db", "unpause prod/web", "unpause test/web",
 	}
-	slices.Sort(asked[min(3, len(asked)):])
+	for _, part := range [][]string{asked[:min(3, len(asked))], asked[min(3, len(asked)):]} { // side by side
+		slices.Sort(part)
+	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Error(diff)
 	}
@@ -163,4 +166,37 @@ func TestCutOffIsCounted(t *testing.T) {
 	if !strings.HasSuffix(said, "pause was done to 1 of 3 machines") {
 		t.Errorf("it says %q", said)
 	}
+}
+
+// TestManyAtOnce asks several machines side by side, and none more once the server has not answered.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	api := clienttest.New(t)
+	var targets []lifecycle.Target
+	var mu sync.Mutex
+	asked, together := 0, make(chan struct{})
+	const atOnce = 8
+	for i := range 100 {
+		name := fmt.Sprintf("vm-%02d", i)
+		targets = append(targets, lifecycle.Target{Namespace: "prod", Name: name})
+		api.Put("/apis/kubevirt.io/v1/namespaces/prod/virtualmachines/"+name,
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				mu.Lock()
+				if asked++; asked == atOnce {
+					close(together)
+				}
+				mu.Unlock()
+				<-together // one after the other would wait for ever
+				panic(http.ErrAbortHandler)
+			}))
+	}
+	a := &actions{client: api.Client(), factory: cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })}
+	said := cli.Explain(a.Do(t.Context(), lifecycle.Delete, targets...), cli.Connection{})
+	if !strings.HasSuffix(said, "delete was done to 0 of 100 machines") {
+		t.Errorf("it says %q", said)
+	}
+	if mu.Lock(); asked == 100 {
+		t.Error("all were asked of a server that does not answer")
+	}
+	mu.Unlock()
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
@@ -42,15 +45,11 @@ func remember(ctx context.Context, c *client.Client, verb lifecycle.Verb, t life
 func Do(
 	ctx context.Context, f *cli.Factory, c *client.Client, verb lifecycle.Verb, targets ...lifecycle.Target,
 ) error {
-	var errs []error
 	requests := make([]*request, len(targets))
 	for i, t := range targets {
 		requests[i] = newRequest(t)
-		remember(ctx, c, verb, t, &requests[i].before)
-		err := lifecycle.Do(ctx, c, verb, t, lifecycle.Options{})
-		requests[i].accepted = err == nil
-		errs = append(errs, err)
 	}
+	errs := askAll(ctx, c, verb, requests)
 	o := &Options{Factory: f, Verb: verb}
 	if err := o.journal(requests, ""); err != nil {
 		errs = append(errs, fmt.Errorf("%s was done, and cannot be undone: %w", verb, err))
@@ -60,6 +59,36 @@ func Do(
 		errs = append(errs, fmt.Errorf("%s was done to %d of %d machines", verb, done, len(targets)))
 	}
 	return utilerrors.NewAggregate(errs) // of which each is explained
+}
+
+// answerWithin is how long one machine's request may take.
+const answerWithin = time.Minute
+
+// askAll asks machines, many at once, and returns the error of each. Once the server has not answered, those that were
+// not asked yet are not: each would wait as long.
+func askAll(ctx context.Context, c *client.Client, verb lifecycle.Verb, requests []*request) []error {
+	errs := make([]error, len(requests))
+	var workers sync.WaitGroup
+	var lost atomic.Bool
+	room := make(chan struct{}, parallel)
+	for i, r := range requests {
+		room <- struct{}{}
+		if lost.Load() {
+			break
+		}
+		workers.Go(func() {
+			defer func() { <-room }()
+			ctx, cancel := context.WithTimeout(ctx, answerWithin)
+			defer cancel()
+			remember(ctx, c, verb, r.target, &r.before)
+			errs[i] = lifecycle.Do(ctx, c, verb, r.target, lifecycle.Options{})
+			if r.accepted = errs[i] == nil; !r.accepted && client.Unanswered(errs[i]) {
+				lost.Store(true)
+			}
+		})
+	}
+	workers.Wait()
+	return errs
 }
 
 // accepted returns how many requests the server took.

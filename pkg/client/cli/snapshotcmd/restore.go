@@ -35,9 +35,10 @@ func NewCmdRestore(f *cli.Factory) *cobra.Command {
 		Long: `Restore a snapshot over its VM, which must be stopped, or with --target as another VM. The VM's spec and volumes
 are replaced by those of the snapshot, after a question; what was written since is lost to the VM.
 
-With --keep the claims and the spec that the VM had stay, and "virtctl undo" gives them back to it; without,
-what belonged to the old VM alone is deleted. The claims that are kept have the label
-restore.virtkit.io/replaced-by until they are deleted or in use again.
+With --keep the claims and the spec that the VM had stay, and "virtctl undo" gives them back to it. The claims that
+are kept have the label restore.virtkit.io/replaced-by until they are deleted or in use again. Without --keep the old
+spec is lost, the DataVolumes of the VM's dataVolumeTemplates and the claim of its TPM and EFI variables are deleted,
+and all other claims stay; those of an earlier restore are deleted with the VM.
 
 A VM that the restore makes can be changed by JSON patches with --patch.`,
 		Example: cli.Examples(f.Program, `

@@ -4,7 +4,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"os/exec"
 	"time"
@@ -367,34 +366,6 @@ func (a *App) say(n page.Notice) {
 
 // fail shows an error, which stays until it is read.
 func (a *App) fail(text string) { a.trouble, a.notice = append(a.trouble, text), "" }
-
-// logged adds a line to the command log.
-func (a *App) logged(line string) int {
-	a.log = append(a.log, entry{at: a.World.Now(), line: line})
-	return len(a.log) - 1
-}
-
-// start does a task while the dashboard goes on.
-func (a *App) start(t page.Task) tea.Cmd {
-	index := a.logged(t.Line)
-	a.log[index].brief = cmp.Or(t.Brief, t.Line)
-	a.notice = a.log[index].brief
-	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		return taskEnded{index, t.Do(ctx), t.Then}
-	}
-}
-
-func (a *App) ended(index int, err error) {
-	a.log[index].ended, a.log[index].err = true, err
-	switch line := a.log[index].brief; {
-	case err != nil:
-		a.fail(line + ": " + a.World.Say(err))
-	case a.notice == "" || a.notice == line: // else another thing is said since
-		a.notice = a.theme().Done + " " + line
-	}
-}
 
 // theme returns how everything looks.
 func (a *App) theme() *theme.Theme { return a.World.Theme }

@@ -300,8 +300,9 @@ type Task struct {
 	Line string
 	// Brief is said instead of Line when it is done; empty for Line.
 	Brief string
-	// Do does it.
-	Do func(context.Context) error
+	// Do does it, within a minute unless Bounded says that it sees to its end itself.
+	Do      func(context.Context) error
+	Bounded bool
 	// Then makes the message that says that it has ended; nil makes none.
 	Then func(error) tea.Msg
 }

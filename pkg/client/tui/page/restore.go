@@ -38,7 +38,7 @@ func restoreForm() []formField {
 			{string(snapshotv1beta1.VolumeOwnershipPolicyNone), "when it is deleted"},
 		}},
 		restoreKeep: {title: "The old ones", flag: "keep", boolean: true, options: []option{
-			{"", "are not kept"}, {"keep", "stay, and undo gives them back"},
+			{"", "stay, but for those of DataVolumes"}, {"keep", "all stay, and undo gives them back"},
 		}},
 	}
 }

@@ -345,7 +345,7 @@ func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
 	if len(machines) > namedMost {
 		brief = fmt.Sprintf("%s %s of %d machines; L has the command", s.world.Program, verb, len(machines))
 	}
-	return Task{Line: strings.Join(lines, " && "), Brief: brief, Do: func(ctx context.Context) error {
+	return Task{Line: strings.Join(lines, " && "), Brief: brief, Bounded: true, Do: func(ctx context.Context) error {
 		targets := make([]lifecycle.Target, len(machines))
 		for i, m := range machines {
 			targets[i] = target(m)
