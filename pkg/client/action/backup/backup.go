@@ -24,7 +24,7 @@ type Report struct {
 	// File is the file, and Bytes its size.
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"`
-	// Created is when the file was begun.
+	// Created is when the file was begun, or changed last if it is none that export has written.
 	Created time.Time `json:"created"`
 	// Snapshot is the snapshot that the disks are of; empty for those of a stopped VM. Indications say what its guest
 	// did meanwhile, as the snapshot's status does.
@@ -32,7 +32,7 @@ type Report struct {
 	Indications []string `json:"indications,omitempty"`
 	// Disks are the VM's disks.
 	Disks []ReportedDisk `json:"disks"`
-	// NotIncluded says what the VM had that is not in the file.
+	// NotIncluded says what the VM had that is not in the file, or has no counterpart here.
 	NotIncluded []string `json:"notIncluded,omitempty"`
 	// Needs are objects that the VM names and the file does not have, as KIND NAME.
 	Needs []string `json:"needs,omitempty"`

@@ -103,7 +103,7 @@ func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) 
 	if err != nil {
 		return nil, err
 	}
-	return &Exported{Index: index, Bytes: size, Needs: needs(vm)}, nil
+	return &Exported{Index: index, Bytes: size, Needs: Needs(vm)}, nil
 }
 
 func writeVM(w *Writer, vm *v1.VirtualMachine) (Member, error) {

@@ -33,10 +33,35 @@ type ImportOptions struct {
 // coreAPI is where claims are served.
 const coreAPI = "/api/v1"
 
-// Import makes what a file becomes. Whoever calls it has verified the file. When it fails, the claims that it has made
-// are deleted and named; one that another run, or a VM, has by then stays.
-func Import(ctx context.Context, c *client.Client, f *File, made *Made, o ImportOptions) (err error) {
-	i := &importing{ImportOptions: o, c: c, file: f, made: made, run: rand.Text()}
+// Payload is what is uploaded to a claim.
+type Payload struct {
+	// Volume is the VM's name for the disk, File the file's.
+	Volume, File string
+	// Image has no bytes for a disk that is blank.
+	Image upload.Image
+	// SHA256 is the checksum of the image's bytes.
+	SHA256 string
+}
+
+// Payloads returns the disks as they are uploaded.
+func (f *File) Payloads() []Payload {
+	out := make([]Payload, len(f.Index.Disks))
+	for n := range f.Index.Disks {
+		disk := &f.Index.Disks[n]
+		out[n] = Payload{
+			Volume: disk.Volume, File: disk.File, SHA256: disk.SHA256,
+			// It is said to be raw: what a guest has written at its beginning may look like another format.
+			Image: upload.Image{ReaderAt: f.disk(n), Size: disk.Bytes, Format: imageformat.Raw},
+		}
+	}
+	return out
+}
+
+// Import makes what a file becomes; disks are those of its claims, in their order. Whoever calls it has verified the
+// file. When it fails, the claims that it has made are deleted and named; one that another run, or a VM, has by then
+// stays.
+func Import(ctx context.Context, c *client.Client, disks []Payload, made *Made, o ImportOptions) (err error) {
+	i := &importing{ImportOptions: o, c: c, disks: disks, made: made, run: rand.Text()}
 	metav1.SetMetaDataAnnotation(&made.VM.ObjectMeta, AnnotationRun, i.run)
 	for _, claim := range made.Claims {
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, AnnotationRun, i.run)
@@ -75,9 +100,9 @@ func Import(ctx context.Context, c *client.Client, f *File, made *Made, o Import
 // importing is an import under way.
 type importing struct {
 	ImportOptions
-	c    *client.Client
-	file *File
-	made *Made
+	c     *client.Client
+	disks []Payload
+	made  *Made
 	// run is unlike any other run's.
 	run string
 	// there are the claims of a run that was killed, and created all that are this one's, or may be.
@@ -157,20 +182,22 @@ func (i *importing) claim(ctx context.Context, claim *corev1.PersistentVolumeCla
 
 // upload fills a claim.
 func (i *importing) upload(ctx context.Context, n int) error {
-	claim, disk := i.created[n], &i.file.Index.Disks[n]
+	claim, disk := i.created[n], &i.disks[n]
+	if disk.Image.Size == 0 {
+		return nil
+	}
 	if state := uploads.StateOf(claim.Annotations); uploads.RequestOf(claim.Annotations) == nil && state != nil &&
 		state.Phase == uploads.Succeeded && state.SHA256 == disk.SHA256 {
 		return nil // by the import that did not end
 	}
-	i.Show(disk.Volume, 0, disk.Bytes)
+	i.Show(disk.Volume, 0, disk.Image.Size)
 	state, err := upload.Run(ctx, i.c, upload.Options{
 		Namespace: claim.Namespace, Claim: claim.Name,
-		// It is said to be raw: what a guest has written at its beginning may look like another format.
-		Image:   upload.Image{ReaderAt: i.file.disk(n), Size: disk.Bytes, Format: imageformat.Raw},
+		Image:   disk.Image,
 		Session: upload.NewSession(), Patience: i.Patience,
 		Show: func(state uploads.State) {
 			if state.Received > 0 {
-				i.Show(disk.Volume, state.Received, disk.Bytes)
+				i.Show(disk.Volume, state.Received, disk.Image.Size)
 			}
 		},
 	})

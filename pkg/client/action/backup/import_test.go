@@ -220,7 +220,7 @@ func (c *target) answer(w http.ResponseWriter, code int, with any) {
 
 func (c *target) run(dryRun bool) error {
 	c.make()
-	return Import(c.t.Context(), c.Client(), c.file, c.made, ImportOptions{
+	return Import(c.t.Context(), c.Client(), c.file.Payloads(), c.made, ImportOptions{
 		DryRun: dryRun, Patience: time.Second, Show: func(string, int64, int64) {},
 		Note: func(text string) { c.note(&c.notes, text) },
 	})

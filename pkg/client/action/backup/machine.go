@@ -100,7 +100,6 @@ func (f *File) Make(wish Wish) (*Made, error) {
 		Namespace: wish.Namespace, Name: name, Labels: maps.Clone(vm.Labels),
 		Annotations: withoutApart(vm.Annotations),
 	}
-	mark := names.LabelValue(f.id + "-" + name)
 	vm.Status = v1.VirtualMachineStatus{}
 	vm.Spec.DataVolumeTemplates = nil
 	out := &Made{VM: vm}
@@ -108,8 +107,7 @@ func (f *File) Make(wish Wish) (*Made, error) {
 	for i := range f.Index.Disks {
 		disk := &f.Index.Disks[i]
 		claim := disk.make(wish)
-		claim.Name = names.Shorten(name+"-"+disk.Volume, validation.DNS1123SubdomainMaxLength)
-		claim.Labels = map[string]string{LabelImport: mark}
+		claim.Name, claim.Labels = ClaimName(name, disk.Volume), labelsOf(f.id, name)
 		renamed[disk.Claim] = claim.Name
 		out.Claims = append(out.Claims, claim)
 	}
@@ -121,12 +119,33 @@ func (f *File) Make(wish Wish) (*Made, error) {
 	if err := out.strategy(wish.Start); err != nil {
 		return nil, err
 	}
-	out.Needs = needs(vm)
+	out.Needs = Needs(vm)
 	return out, nil
 }
 
-// needs returns the objects that a VM names, but its claims, as KIND NAME.
-func needs(vm *v1.VirtualMachine) []string {
+// ClaimName returns the name of the claim with a volume of a VM.
+func ClaimName(vm, volume string) string {
+	return names.Shorten(vm+"-"+volume, validation.DNS1123SubdomainMaxLength)
+}
+
+// labelsOf returns the labels of the claims of an import of a file that its ID tells from others.
+func labelsOf(file, vm string) map[string]string {
+	return map[string]string{LabelImport: names.LabelValue(file + "-" + vm)}
+}
+
+// Claim returns the claim for a disk of so many bytes, of a file that is no backup. The file's ID tells it from others.
+func (w Wish) Claim(name string, size int64, file, vm string) *corev1.PersistentVolumeClaim {
+	disk := Disk{
+		DiskSize: size, ClaimSize: "1", VolumeMode: string(corev1.PersistentVolumeFilesystem),
+		AccessModes: []string{string(corev1.ReadWriteOnce)},
+	}
+	claim := disk.make(w)
+	claim.Name, claim.Labels = name, labelsOf(file, vm)
+	return claim
+}
+
+// Needs returns the objects that a VM names, but its claims, as KIND NAME.
+func Needs(vm *v1.VirtualMachine) []string {
 	return slices.DeleteFunc(clones.Left(&vm.Spec),
 		func(object string) bool { return strings.HasPrefix(object, exports.KindClaim+" ") })
 }

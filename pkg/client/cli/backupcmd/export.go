@@ -152,7 +152,7 @@ func Export(ctx context.Context, o *ExportOptions) (err error) {
 	if err := part.Finish(); err != nil {
 		return err
 	}
-	shown.absent(done.Index.NotIncluded, done.Needs)
+	shown.absent("not in the file", done.Index.NotIncluded, done.Needs)
 	report := backup.NewReport(o.file, done.Bytes, &done.Index, nil, o.Factory.Now().Sub(began))
 	report.Needs = done.Needs
 	if o.Output.Given() {
@@ -211,13 +211,13 @@ func (p *progress) end() { p.bar.End() }
 
 func (p *progress) note(text string) {
 	p.bar.End()
-	fmt.Fprintf(p.factory.IO.ErrOut, "note: %s\n", text)
+	fmt.Fprintf(p.factory.IO.ErrOut, "note: %s\n", printable.Line(text))
 }
 
-// absent says what the VM had or needs that is not in the file.
-func (p *progress) absent(notIncluded, needs []string) {
+// absent says what the VM had or needs that is not in the file, or is otherwise; how begins each.
+func (p *progress) absent(how string, notIncluded, needs []string) {
 	for _, what := range notIncluded {
-		p.note("not in the file: " + printable.Line(what))
+		p.note(how + ": " + printable.Line(what))
 	}
 	if len(needs) > 0 {
 		p.note("not in the file, and the VM names them: " + printable.Line(strings.Join(needs, ", ")))
