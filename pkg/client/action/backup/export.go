@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/export/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/export"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
@@ -56,7 +57,7 @@ type Exported struct {
 // Export writes a VM and its disks. Nothing that it made stays in the cluster, whatever happens: what cannot be deleted
 // is named, and goes when its time is over.
 func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) (out *Exported, err error) {
-	s, err := look(ctx, c, o.Namespace, o.Kind, o.Name)
+	s, err := o.settled(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +105,30 @@ func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) 
 		return nil, err
 	}
 	return &Exported{Index: index, Bytes: size, Needs: Needs(vm)}, nil
+}
+
+// settled looks at what is exported once a VM runs or is stopped: a snapshot is taken of no guest that starts or stops.
+func (o *ExportOptions) settled(ctx context.Context, c *client.Client) (*source, error) {
+	began, noted := time.Now(), false
+	for {
+		s, err := look(ctx, c, o.Namespace, o.Kind, o.Name)
+		if err != nil || s.between == "" {
+			return s, err
+		}
+		of := fmt.Sprintf("VM %s/%s is %s", o.Namespace, o.Name, s.between)
+		if time.Since(began) >= o.Readiness {
+			return nil, fmt.Errorf("%w after %s: %s, and is exported when it runs or is stopped; `virtctl why %s -n %s` "+
+				"says what it waits for, `virtctl stop %[4]s -n %[5]s` stops it", action.ErrTimeout, o.Readiness, of,
+				o.Name, o.Namespace)
+		}
+		if !noted {
+			noted = true
+			o.Note(of + "; the export waits until it runs or is stopped")
+		}
+		if err := action.Sleep(ctx, o.Pause); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func writeVM(w *Writer, vm *v1.VirtualMachine) (Member, error) {

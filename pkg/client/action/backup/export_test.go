@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
@@ -124,6 +126,34 @@ func TestExportFails(t *testing.T) {
 	})
 	if err := c.export(ctx); !errors.Is(err, context.Canceled) || strings.Join(c.deleted, " ") != deleted {
 		t.Errorf("interrupted: deleted %v, %v", c.deleted, err)
+	}
+}
+
+// A VM that starts is waited for, and when it does not come up, its user hears what to do.
+func TestExportWaitsForTheGuest(t *testing.T) {
+	c := running(t, failed)
+	looks := 0
+	c.Put("/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances/demo",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo"}}
+			vmi.Status.Phase = v1.Scheduling
+			if looks++; looks > 2 {
+				vmi.Status.Phase = v1.Running
+			}
+			c.answer(w, http.StatusOK, vmi)
+		}))
+	if err := c.export(t.Context()); err == nil || !strings.Contains(err.Error(), "snapshot ns/backup-demo failed") {
+		t.Errorf("%v", err)
+	}
+	want := []string{"VM ns/demo is Starting; the export waits until it runs or is stopped"}
+	if !slices.Equal(c.notes, want) {
+		t.Errorf("it says %q", c.notes)
+	}
+	looks = -1000
+	o := ExportOptions{Namespace: "ns", Kind: exports.KindVM, Name: "demo"}
+	_, err := o.settled(t.Context(), c.Client())
+	if !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), "`virtctl why demo -n ns` says what") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -11,7 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
@@ -29,6 +32,10 @@ type ImportOptions struct {
 	Show func(name string, done, total int64)
 	Note func(string)
 }
+
+// selectedNode is the scheduler's annotation of a claim whose class waits for its first pod: the node of that pod.
+// Kubernetes' provisioners begin when they see it.
+const selectedNode = "volume.kubernetes.io/selected-node"
 
 // coreAPI is where claims are served.
 const coreAPI = "/api/v1"
@@ -88,6 +95,9 @@ func Import(ctx context.Context, c *client.Client, disks []Payload, made *Made, 
 		if err := i.upload(ctx, n); err != nil {
 			return err
 		}
+		if err := i.together(ctx, n); err != nil {
+			return err
+		}
 	}
 	for _, claim := range i.created {
 		if err := i.finish(ctx, claim); err != nil {
@@ -124,14 +134,13 @@ func (i *importing) check(ctx context.Context) error {
 	}
 	i.there = map[string]*corev1.PersistentVolumeClaim{}
 	for _, claim := range i.made.Claims {
-		there := &corev1.PersistentVolumeClaim{}
-		err := i.c.Read(ctx, claimPath(claim), nil, there)
+		there, err := i.present(ctx, claim)
 		switch {
-		case apierrors.IsNotFound(err):
-			continue
 		case err != nil:
-			return fmt.Errorf("look whether claim %s/%s is there: %w", claim.Namespace, claim.Name, err)
-		case there.Labels[LabelImport] != claim.Labels[LabelImport] || there.DeletionTimestamp != nil:
+			return err
+		case there == nil:
+			continue
+		case there.Labels[LabelImport] != claim.Labels[LabelImport]:
 			return fmt.Errorf("claim %s/%s is there already, and not of an import of this file as VM %s that did not "+
 				"end; give the VM another name with --name, or delete the claim if nobody needs what is on it",
 				claim.Namespace, claim.Name, vm.Name)
@@ -155,6 +164,41 @@ func (i *importing) check(ctx context.Context) error {
 	}
 	return nil
 }
+
+// present reads the claim of a name, nil for none. One that is being deleted, as those of an import that was interrupted
+// are, is waited for.
+func (i *importing) present(ctx context.Context, claim *corev1.PersistentVolumeClaim) (
+	*corev1.PersistentVolumeClaim, error,
+) {
+	began, noted := time.Now(), false
+	for {
+		there := &corev1.PersistentVolumeClaim{}
+		err := i.c.Read(ctx, claimPath(claim), nil, there)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("look whether claim %s/%s is there: %w", claim.Namespace, claim.Name, err)
+		case there.DeletionTimestamp == nil:
+			return there, nil
+		}
+		of := fmt.Sprintf("claim %s/%s is being deleted", claim.Namespace, claim.Name)
+		if time.Since(began) >= min(i.Patience, deleting) {
+			return nil, fmt.Errorf("%s, and somebody still has it; import again when it is gone, or give the VM another "+
+				"name with --name", of)
+		}
+		if !noted {
+			noted = true
+			i.Note(of + "; the import waits for that")
+		}
+		if err := action.Sleep(ctx, lookAgain); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lookAgain is the pause between two looks at a claim that is being deleted.
+const lookAgain = 250 * time.Millisecond
 
 func claimPath(claim metav1.Object) string {
 	return coreAPI + "/namespaces/" + url.PathEscape(claim.GetNamespace()) + "/" + client.Claims + "/" +
@@ -202,10 +246,47 @@ func (i *importing) upload(ctx context.Context, n int) error {
 		},
 	})
 	switch {
+	case errors.Is(err, action.ErrTimeout):
+		return fmt.Errorf("volume %s: %w; --storage-class and --access-mode choose another kind of claim", disk.Volume, err)
 	case err != nil:
 		return fmt.Errorf("volume %s: %w", disk.Volume, err)
 	case state.SHA256 != disk.SHA256:
 		return fmt.Errorf("volume %s: %w", disk.Volume, altered(disk.File))
+	}
+	return nil
+}
+
+// together has the claims after the n-th be provisioned on the node that its upload chose for that one, where their class
+// waits for the first pod that uses them: claims on two nodes leave none for the VM.
+func (i *importing) together(ctx context.Context, n int) error {
+	if n == len(i.created)-1 {
+		return nil
+	}
+	first, err := i.own(ctx, i.created[n])
+	if err != nil {
+		return fmt.Errorf("look at claim %s/%s: %w", i.created[n].Namespace, i.created[n].Name, err)
+	}
+	node := first.Annotations[selectedNode]
+	if node == "" {
+		return nil
+	}
+	for at := n + 1; at < len(i.created); at++ {
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			claim, err := i.own(ctx, i.created[at])
+			if err != nil || claim.Spec.VolumeName != "" || claim.Annotations[selectedNode] != "" ||
+				ptr.Deref(claim.Spec.StorageClassName, "") != ptr.Deref(first.Spec.StorageClassName, "") {
+				return err
+			}
+			changed, err := i.change(ctx, claim,
+				map[string]any{"annotations": map[string]any{selectedNode: node}})
+			if err == nil {
+				i.created[at] = changed
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("choose node %s for claim %s/%s: %w", node, i.created[at].Namespace, i.created[at].Name, err)
+		}
 	}
 	return nil
 }

@@ -38,6 +38,8 @@ type target struct {
 	lost    bool
 	// lostClaims has claims be made without an answer.
 	lostClaims bool
+	// leaves is how often a claim that is being deleted is seen before it is gone.
+	leaves int
 	// uploads is what happens when an upload is asked for, which is refused after it.
 	uploads func()
 
@@ -138,6 +140,9 @@ func (c *target) serveClaim(w http.ResponseWriter, r *http.Request, name string)
 	claim := c.claims[name]
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, name, nil)
 	switch {
+	case claim != nil && claim.DeletionTimestamp != nil && c.leaves == 0:
+		delete(c.claims, name)
+		fallthrough
 	case claim == nil:
 		c.refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: "persistentvolumeclaims"}, name))
 		return
@@ -180,6 +185,9 @@ func (c *target) serveClaim(w http.ResponseWriter, r *http.Request, name string)
 		}
 		c.version++
 		claim.ResourceVersion = fmt.Sprint(c.version)
+	}
+	if claim.DeletionTimestamp != nil {
+		c.leaves--
 	}
 	c.answer(w, http.StatusOK, claim)
 }
@@ -302,6 +310,61 @@ func TestImportGoesOn(t *testing.T) {
 		t.Errorf("with the claims of a VM that was deleted: %v", err)
 	}
 	c.expect("VM", 0)
+}
+
+// A claim that is being deleted, as after an import that was interrupted, is waited for, for a while.
+func TestImportWaitsForDeletion(t *testing.T) {
+	leaving := func(leaves int) *target {
+		c := newTarget(t)
+		c.leaves = leaves
+		c.filled()
+		for _, claim := range c.claims {
+			claim.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}
+		return c
+	}
+	c := leaving(2)
+	if err := c.run(false); !apierrors.IsForbidden(err) { // by the upload
+		t.Error(err)
+	}
+	c.expect(bothClaims, 2)
+	if len(c.notes) == 0 || c.notes[0] != "claim ns/new-root is being deleted; the import waits for that" {
+		t.Errorf("it says %q", c.notes)
+	}
+	c = leaving(1000)
+	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "is being deleted, and somebody still has it") {
+		t.Error(err)
+	}
+	c.expect("", 0)
+}
+
+// Claims of one class that waits for its first pod come onto one node; those that have a volume, or are of another
+// class, are left alone.
+func TestImportOntoOneNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		second func(*corev1.PersistentVolumeClaim)
+		want   string
+	}{
+		"of the same class":   {func(*corev1.PersistentVolumeClaim) {}, "node2"},
+		"of another class":    {func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = new("b") }, ""},
+		"with a volume":       {func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "pv" }, ""},
+		"with a node already": {func(p *corev1.PersistentVolumeClaim) { p.Annotations[selectedNode] = "node1" }, "node1"},
+	} {
+		to := newTarget(t)
+		to.filled()
+		first, second := to.claims[to.made.Claims[0].Name], to.claims[to.made.Claims[1].Name]
+		for _, claim := range to.claims {
+			claim.Spec.StorageClassName = new("a")
+		}
+		first.Annotations[selectedNode] = "node2"
+		c.second(second)
+		if err := to.run(false); err != nil {
+			t.Fatal(err)
+		}
+		if got := second.Annotations[selectedNode]; got != c.want {
+			t.Errorf("%s: the second is for node %q, not %q", name, got, c.want)
+		}
+	}
 }
 
 // Claims that a VM has, whatever their labels say, are neither used nor deleted.

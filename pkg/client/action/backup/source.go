@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,6 +31,8 @@ type source struct {
 	content *snapshotv1beta1.VirtualMachineSnapshotContent
 	// runs says that the VM's guest does, so that a snapshot is needed.
 	runs bool
+	// between is the status of a VM that starts or stops, of which no snapshot is taken; empty for others.
+	between string
 }
 
 // look returns what is to be exported.
@@ -54,6 +57,12 @@ func look(ctx context.Context, c *client.Client, namespace, kind, name string) (
 		return nil, fmt.Errorf("look whether VM %s/%s runs: %w", namespace, name, err)
 	}
 	if s.runs = err == nil && life.Alive(vmi); s.runs {
+		switch {
+		case vmi.DeletionTimestamp != nil:
+			s.between = string(v1.VirtualMachineStatusStopping)
+		case vmi.Status.Phase != v1.Running:
+			s.between = cmp.Or(string(vm.Status.PrintableStatus), string(v1.VirtualMachineStatusStarting))
+		}
 		_, err := snapshot.CheckWhole(vm, false, "stop the VM, and it is exported without a snapshot")
 		if err != nil {
 			return nil, err

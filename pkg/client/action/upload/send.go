@@ -9,11 +9,16 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net/url"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
@@ -66,7 +71,7 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 			s.moved = time.Now() // which takes as long as it takes, and ends by itself
 		}
 		if time.Since(s.moved) > s.Patience {
-			return s.state, s.tooLong()
+			return s.state, s.tooLong(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -77,8 +82,11 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 }
 
 // tooLong returns the error of an upload that has not gone on for too long, with what it waited for.
-func (s *sending) tooLong() error {
+func (s *sending) tooLong(ctx context.Context) error {
 	why := s.state.Message
+	if refused := s.refused(ctx); refused != "" {
+		why = refused
+	}
 	if why == "" && s.cause != nil {
 		why = s.cause.Error()
 	}
@@ -87,6 +95,23 @@ func (s *sending) tooLong() error {
 	}
 	return fmt.Errorf("upload to claim %s/%s: %w: it has not gone on for %s: %s", s.Namespace, s.Claim,
 		action.ErrTimeout, s.Patience, why)
+}
+
+// refused returns what the newest warning about the claim says: its class cannot make such a volume, say. It is empty when
+// there is none, or it cannot be read.
+func (s *sending) refused(ctx context.Context) string {
+	var list corev1.EventList
+	query := url.Values{"fieldSelector": {fields.Set{
+		"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": s.Claim, "type": corev1.EventTypeWarning,
+	}.String()}}
+	if err := s.api.Read(ctx, "/api/v1/namespaces/"+s.Namespace+"/events", query, &list); err != nil {
+		return "" // it is only for the reason, and there is another
+	}
+	if len(list.Items) == 0 {
+		return ""
+	}
+	newest := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return events.When(&a).Compare(events.When(&b)) })
+	return "the newest warning about the claim is: " + newest.Message
 }
 
 // permanent reports an error that another try does not mend.

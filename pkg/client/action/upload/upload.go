@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,7 @@ type API interface {
 		dryRun bool) (*unstructured.Unstructured, error)
 	UploadState(ctx context.Context, namespace, claim string) (uploads.State, error)
 	Upload(ctx context.Context, namespace, claim, session string) (*stream.Conn, error)
+	Read(ctx context.Context, path string, query url.Values, into any) error
 }
 
 // Image is a file with an image.

@@ -24,7 +24,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -53,6 +55,17 @@ type cluster struct {
 	cut    int64
 	cuts   int
 	ctx    context.Context
+	// warnings are the events of the claim.
+	warnings []corev1.Event
+}
+
+func (c *cluster) Read(_ context.Context, path string, query url.Values, into any) error {
+	want := "involvedObject.kind=PersistentVolumeClaim,involvedObject.name=c,type=Warning"
+	if got := query.Get("fieldSelector"); path != "/api/v1/namespaces/ns/events" || got != want {
+		c.t.Errorf("reads %s of %s", path, got)
+	}
+	into.(*corev1.EventList).Items = c.warnings
+	return nil
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -239,6 +252,19 @@ func TestRunFails(t *testing.T) {
 		c.socket, c.log = "/none", "/none" // an upload that is known, and has no pod
 		err := run(c, image, time.Millisecond)
 		if !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), "no pod yet") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("refused by the class", func(t *testing.T) {
+		c := newCluster(t)
+		c.socket, c.log = "/none", "/none"
+		for at, message := range []string{"older", "newest", "old"} {
+			c.warnings = append(c.warnings, corev1.Event{
+				LastTimestamp: metav1.Unix([]int64{1, 3, 2}[at], 0), Message: message,
+			})
+		}
+		err := run(c, image, time.Millisecond)
+		if !errors.Is(err, action.ErrTimeout) || !strings.HasSuffix(err.Error(), "about the claim is: newest") {
 			t.Errorf("%v", err)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -70,13 +71,32 @@ import (
 // Main runs virtctl with the process's arguments and streams and returns its exit code.
 func Main() int {
 	f := cli.NewFactory(cli.DisplayName(os.Args[0]), cli.SystemStreams(os.Getenv), os.Getenv)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	logTo(f.IO.ErrOut)
 	pingSoon()
-	// The first signal asks the command to end; the second ends the process.
-	context.AfterFunc(ctx, stop)
 	return Run(ctx, f, os.Args[1:])
+}
+
+// untilSignal returns a context that the first signal ends, which asks the command to end: it may have something to put
+// away. A later one ends the process.
+func untilSignal() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
+	context.AfterFunc(ctx, func() { time.AfterFunc(oneWish, stop) })
+	return ctx, stop
+}
+
+// oneWish is how long after a signal another one is the same wish: timeout(1) sends it to the process and to its group,
+// and fingers press ctrl-C twice.
+const oneWish = time.Second
+
+// endings are the signals that ask for an end. A hangup that the caller has us ignore, as nohup(1) does, stays ignored.
+func endings() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }
 
 // pingSoon makes client-go ping a silent connection after 10 s instead of 30 s, and give it up after 5 s instead of 15
