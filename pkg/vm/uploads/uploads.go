@@ -27,6 +27,8 @@ const (
 	AnnotationRequest = "upload.virtkit.io/request"
 	// AnnotationState says how the last upload ended, or why the one under way does not go on: JSON of State.
 	AnnotationState = "upload.virtkit.io/state"
+	// AnnotationImage is the image, NAME/VERSION, that a claim was made for: what it is known by until it has it.
+	AnnotationImage = "image.virtkit.io/wanted"
 )
 
 // Labels of a claim that say with which instance type and preference a VM boots from it; KubeVirt's.

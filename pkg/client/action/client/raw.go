@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,7 +44,14 @@ func decoded(result rest.Result) (map[string]any, error) {
 	}
 	var out map[string]any
 	if err := json.Unmarshal(data, &out); err != nil {
-		return nil, fmt.Errorf("read the server's answer: %w", err)
+		return nil, &AnswerError{err}
 	}
 	return out, nil
 }
+
+// AnswerError is an answer of the server that cannot be read.
+type AnswerError struct{ err error }
+
+func (e *AnswerError) Error() string { return "read the server's answer: " + e.err.Error() }
+
+func (e *AnswerError) Unwrap() error { return e.err }

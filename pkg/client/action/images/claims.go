@@ -23,6 +23,8 @@ const (
 	PhaseReady = "Ready"
 	// PhasePulling is being uploaded.
 	PhasePulling = "Pulling"
+	// PhaseIncomplete was to have the disk, and nobody uploads it: the pull was cancelled, or did not end.
+	PhaseIncomplete = "Incomplete"
 )
 
 // Pulled is an image in the cluster: a claim with its disk.
@@ -41,7 +43,7 @@ type Pulled struct {
 	Size string `json:"size"`
 	// StorageClass is the claim's.
 	StorageClass string `json:"storageClass,omitempty"`
-	// Phase is Ready or Pulling.
+	// Phase is Ready, Pulling or Incomplete.
 	Phase string `json:"phase"`
 }
 
@@ -75,6 +77,12 @@ func Of(claim *corev1.PersistentVolumeClaim) (Pulled, bool) {
 	labels, phase := claim.Labels, PhaseReady
 	if request := uploads.RequestOf(claim.Annotations); request != nil && request.Labels[uploads.LabelImage] != "" {
 		labels, phase = request.Labels, PhasePulling
+	}
+	wanted := claim.Annotations[uploads.AnnotationImage]
+	if name, version, err := ParseRef(wanted); phase == PhaseReady && labels[uploads.LabelImage] == "" && err == nil &&
+		wanted != "" {
+		labels = map[string]string{uploads.LabelImage: name, uploads.LabelImageVersion: version}
+		phase = PhaseIncomplete
 	}
 	if labels[uploads.LabelImage] == "" || labels[uploads.LabelImageVersion] == "" {
 		return Pulled{}, false
@@ -154,7 +162,8 @@ func (i *Image) Labels() map[string]string {
 	return out
 }
 
-// Find returns the image of a reference: of NAME alone the one that was made last. An alias is none here: a claim has
+// Find returns the image of a reference: of NAME alone the one that was made last, and one that is incomplete only
+// where there is no other. An alias is none here: a claim has
 // the version alone.
 func (l *PulledList) Find(ref string) (*Pulled, error) {
 	name, version, err := ParseRef(ref)
@@ -168,7 +177,7 @@ func (l *PulledList) Find(ref string) (*Pulled, error) {
 		if of != name || version != "" && has != version {
 			continue
 		}
-		if out == nil || out.CreationTimestamp.Before(&p.CreationTimestamp) {
+		if out == nil || p.before(out) {
 			out = p
 		}
 	}
@@ -176,4 +185,12 @@ func (l *PulledList) Find(ref string) (*Pulled, error) {
 		return nil, fmt.Errorf("image %s %w", ref, action.ErrNotFound)
 	}
 	return out, nil
+}
+
+// before reports whether p is meant rather than other.
+func (p *Pulled) before(other *Pulled) bool {
+	if lacks := p.Phase == PhaseIncomplete; lacks != (other.Phase == PhaseIncomplete) {
+		return !lacks
+	}
+	return other.CreationTimestamp.Before(&p.CreationTimestamp)
 }

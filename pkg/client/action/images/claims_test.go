@@ -47,6 +47,8 @@ func TestList(t *testing.T) {
 		claimOf("new", 3, debian.Labels(), nil),
 		claimOf("old", 2, debian.Labels(), nil),
 		claimOf("coming", 1, nil, map[string]string{uploads.AnnotationRequest: string(request)}),
+		claimOf("left", 9, nil, map[string]string{uploads.AnnotationImage: "debian/13"}),
+		claimOf("odd", 9, nil, map[string]string{uploads.AnnotationImage: "a/b/c"}),
 		claimOf("data", 1, map[string]string{"app": "web"}, nil),
 	}, "ns")
 	if err != nil {
@@ -59,6 +61,7 @@ func TestList(t *testing.T) {
 	}
 	want := []string{
 		"coming debian/13 debian u1.small debian 1Gi fast Pulling",
+		"left debian/13    1Gi fast Incomplete",
 		"new debian/13 debian u1.small debian 1Gi fast Ready",
 		"old debian/13 debian u1.small debian 1Gi fast Ready",
 	}

@@ -202,7 +202,12 @@ func (f *Fetcher) append(ctx context.Context, address string, out *os.File) erro
 		size = have + answer.ContentLength
 	}
 	shown := &progress{to: out, have: have, size: size, show: f.Show}
-	if _, err := io.Copy(shown, answer.Body); err != nil {
+	_, err = io.Copy(shown, answer.Body)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("download %s: the connection was lost after %d bytes (%w); repeat the command, which goes "+
+			"on from there", address, shown.have, err)
+	case err != nil:
 		return fmt.Errorf("download %s: %w", address, err)
 	}
 	return nil

@@ -72,7 +72,8 @@ func TestFetch(t *testing.T) {
 	var last int64
 	f := &Fetcher{HTTP: p.Client(), Dir: filepath.Join(t.TempDir(), "images")}
 	f.Show = func(have, _ int64) { last = have }
-	if _, err := f.Fetch(t.Context(), p.source()); err == nil || !strings.Contains(err.Error(), "unexpected EOF") {
+	if _, err := f.Fetch(t.Context(), p.source()); err == nil || !strings.Contains(err.Error(), "unexpected EOF") ||
+		!strings.Contains(err.Error(), "after 1000 bytes") || !strings.Contains(err.Error(), "repeat the command") {
 		t.Fatalf("an answer that was cut: %v", err)
 	}
 	file, err := f.Fetch(t.Context(), p.source())

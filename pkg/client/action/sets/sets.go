@@ -247,25 +247,32 @@ func Scale(ctx context.Context, c API, r Request) (before Row, err error) {
 var ErrNeverReady = errors.New("will never be ready")
 
 // CanBeReady returns an ErrNeverReady where more members than are ready now are waited for, and the set's template lets
-// none start.
+// none start. A set that gets fewer members has none to wait for.
 func CanBeReady(ctx context.Context, c API, kind Kind, namespace, name string, replicas int64) error {
 	set, err := Get(ctx, c, kind, namespace, name)
-	if err != nil || RowOf(set).Ready >= replicas {
+	if err != nil {
 		return err
 	}
-	spec, _, _ := unstructured.NestedMap(set.Object, "spec", "virtualMachineTemplate", "spec") // a replica set has none
-	if running, given := spec["running"].(bool); spec["runStrategy"] == "Halted" || given && !running {
+	if row := RowOf(set); row.Ready < replicas && row.Current <= replicas && startsNone(set) {
 		return fmt.Errorf("%s %s/%s: new machines %w, since its template has run strategy Halted", kind.Short,
 			namespace, name, ErrNeverReady)
 	}
 	return nil
 }
 
+// startsNone reports a set whose template starts none of its members.
+func startsNone(set *unstructured.Unstructured) bool {
+	spec, _, _ := unstructured.NestedMap(set.Object, "spec", "virtualMachineTemplate", "spec") // a replica set has none
+	running, given := spec["running"].(bool)
+	return spec["runStrategy"] == "Halted" || given && !running
+}
+
 // poll is how often Wait looks.
 const poll = time.Second
 
-// Wait waits until a set has as many members as were asked for, all of them are ready, and those that it had too many
-// are gone. The set is given as it was seen last; at ctx's deadline the error is an action.ErrTimeout.
+// Wait waits until a set has as many members as were asked for, all of them are ready, unless its template starts none,
+// and those that it had too many are gone. The set is given as it was seen last; at ctx's deadline the error is an
+// action.ErrTimeout.
 func Wait(
 	ctx context.Context, c API, kind Kind, namespace, name string, replicas int64,
 ) (*unstructured.Unstructured, error) {
@@ -289,7 +296,8 @@ func Wait(
 		if err == nil {
 			out.Answered()
 			row := RowOf(set)
-			if row.Desired == replicas && row.Current == replicas && row.Ready == replicas && left.all <= replicas {
+			ready := row.Ready == replicas || startsNone(set)
+			if row.Desired == replicas && row.Current == replicas && ready && left.all <= replicas {
 				return set, nil
 			}
 		}

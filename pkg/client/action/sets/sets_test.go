@@ -258,6 +258,12 @@ func TestCanBeReady(t *testing.T) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
+	s := &server{objects: map[string]string{
+		poolPath + "/db": strings.Replace(with("{runStrategy: Halted}"), "readyReplicas: 2", "readyReplicas: 0", 1),
+	}}
+	if err := CanBeReady(t.Context(), s, Pool, "ns", "db", 1); err != nil {
+		t.Errorf("fewer members, of which none is new: %v", err)
+	}
 }
 
 // hanging answers nothing.

@@ -47,6 +47,8 @@ type Image struct {
 type Claim struct {
 	Size                                 string
 	StorageClass, AccessMode, VolumeMode string
+	// Annotations are those of the claim.
+	Annotations map[string]string
 }
 
 // Options of an upload.
@@ -198,11 +200,18 @@ func (o Options) prepare(ctx context.Context, api API) error {
 	if o.Create.StorageClass != "" {
 		spec["storageClassName"] = o.Create.StorageClass
 	}
+	metadata := map[string]any{"name": o.Claim, "namespace": o.Namespace}
+	if len(o.Create.Annotations) > 0 {
+		annotations := map[string]any{}
+		for key, value := range o.Create.Annotations {
+			annotations[key] = value
+		}
+		metadata["annotations"] = annotations
+	}
 	_, err := api.CreateObject(ctx, "/api/v1", o.Namespace, client.Claims,
 		&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-			"metadata": map[string]any{"name": o.Claim, "namespace": o.Namespace},
-			"spec":     spec,
+			"metadata": metadata, "spec": spec,
 		}}, false)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make claim %s/%s: %w", o.Namespace, o.Claim, err)

@@ -24,7 +24,7 @@ func Convert(data []byte) (*unstructured.Unstructured, error) {
 		Parameters []Parameter      `json:"parameters"`
 	}
 	if err := yaml.Unmarshal(data, &in); err != nil {
-		return nil, fmt.Errorf("read the Template: %w", err)
+		return nil, fmt.Errorf("read the Template: %w", unreadable(err))
 	}
 	group, _, _ := strings.Cut(in.APIVersion, "/")
 	// OpenShift has served them as v1, too.

@@ -64,3 +64,15 @@ func typeName(t reflect.Type) string {
 	}
 	return "an object"
 }
+
+// unreadable returns what is wrong with a text that is no object, without the names of Go's types.
+func unreadable(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &wrong):
+		return err
+	case wrong.Field == "":
+		return fmt.Errorf("it is no YAML object, but a %s", wrong.Value)
+	}
+	return fmt.Errorf("%s is a %s, and it must be %s", wrong.Field, wrong.Value, typeName(wrong.Type))
+}

@@ -66,7 +66,7 @@ func Parse(data []byte) (*Template, error) {
 		} `json:"spec"`
 	}
 	if err := yaml.Unmarshal(data, &in); err != nil {
-		return nil, fmt.Errorf("read the template: %w", err)
+		return nil, fmt.Errorf("read the template: %w", unreadable(err))
 	}
 	group, _, _ := strings.Cut(in.APIVersion, "/")
 	switch {

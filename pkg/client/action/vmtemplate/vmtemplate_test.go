@@ -261,3 +261,18 @@ spec:
 		}
 	}
 }
+
+// What is no template is said without the names of Go's types.
+func TestUnreadable(t *testing.T) {
+	for text, want := range map[string]string{
+		"hello":                  "it is no YAML object, but a string",
+		"[1]":                    "it is no YAML object, but a array",
+		"metadata: a":            "metadata is a string, and it must be an object",
+		"spec: {parameters: 12}": "spec.parameters is a number, and it must be a list",
+	} {
+		_, err := Parse([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "struct") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -66,7 +66,12 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace s
 		return nil, fmt.Errorf("--image: %w in namespace %s; `%s image pull %s%s` brings it", err, namespace,
 			o.Factory.Program, o.Image, o.Factory.InNamespace(namespace))
 	}
-	if image.Phase != images.PhaseReady {
+	switch image.Phase {
+	case images.PhaseReady:
+	case images.PhaseIncomplete:
+		return nil, fmt.Errorf("--image: the pull of image %s to claim %s/%s did not end; `%s image pull %s%s` goes on",
+			image.Image, namespace, image.Name, o.Factory.Program, image.Image, o.Factory.InNamespace(namespace))
+	default:
 		return nil, fmt.Errorf("--image: image %s is still being pulled to claim %s/%s; try again when `%s image "+
 			"list` says %s", image.Image, namespace, image.Name, o.Factory.Program, images.PhaseReady)
 	}

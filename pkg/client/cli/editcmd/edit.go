@@ -211,7 +211,10 @@ func fixable(err error) (refused, other error) {
 	var changed *diff.ChangedError
 	var unreachable *url.Error
 	server := apierrors.APIStatus(nil)
+	var answer *client.AnswerError
 	switch {
+	case errors.As(err, &answer): // no other text makes it one that can be read
+		return nil, err
 	case errors.As(err, &changed), errors.As(err, &unreachable), errors.Is(err, context.Canceled):
 		return nil, err
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), !errors.As(err, &server):

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -40,6 +41,7 @@ func TestFixable(t *testing.T) {
 		"changed meanwhile":  {fmt.Errorf("store: %w", &diff.ChangedError{}), false},
 		"interrupted":        {context.Canceled, false},
 		"unreachable":        {&url.Error{Op: "Patch", URL: "https://a", Err: errors.New("refused")}, false},
+		"unreadable answer":  {fmt.Errorf("store: %w", &client.AnswerError{}), false},
 		"too many requests":  {apierrors.NewTooManyRequests("later", 1), false},
 		"server's own error": {apierrors.NewInternalError(errors.New("etcd")), false},
 	} {

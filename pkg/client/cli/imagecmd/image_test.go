@@ -114,6 +114,11 @@ func TestPullOfWhatIsThere(t *testing.T) {
 		out != "image debian/13 is there already: claim debian-13\n" {
 		t.Errorf("%v, %q", err, out)
 	}
+	const note = "note: image debian/13 is there already, so --name, --size has no effect; " +
+		"`virtctl image rm debian/13` deletes it\n"
+	if _, said, err := w.run("pull", "debian", "--name", "mine", "--size", "9Gi"); err != nil || said != note {
+		t.Errorf("flags that have no effect: %v, %q", err, said)
+	}
 	if out, _, err := w.run("pull", "debian", "-o", "jsonpath={.metadata.name}"); err != nil || out != "debian-13" {
 		t.Errorf("%v, %q", err, out)
 	}

@@ -44,7 +44,7 @@ func NewCmdList(f *cli.Factory) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.Available, "available", false, "List the catalogue: what `image pull` can bring")
+	flags.BoolVar(&o.Available, "available", false, "List the catalogue: what image pull can bring")
 	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "List the images of all namespaces")
 	o.Output.AddFlags(cmd)
 	return cmd

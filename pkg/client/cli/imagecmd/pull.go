@@ -17,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/imagefile"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // defaultArch is the architecture of most clusters.
@@ -34,6 +35,22 @@ type Options struct {
 	Name  string
 	Keep  bool
 	Image images.Image
+	// given are the flags that were given of those that say how the claim is to be.
+	given []string
+}
+
+// givenOf returns which flags were given that mean nothing for an image that is there.
+func givenOf(cmd *cobra.Command) []string {
+	var out []string
+	for _, name := range []string{
+		"name", "size", "storage-class", "access-mode", "block-volume", "user", "default-instancetype",
+		"default-preference",
+	} {
+		if cmd.Flags().Changed(name) {
+			out = append(out, "--"+name)
+		}
+	}
+	return out
 }
 
 // NewCmdPull makes `virtctl image pull`.
@@ -53,14 +70,14 @@ What was cut off goes on where it was when the command is repeated. The download
 		Args:              cli.Args(1, 1, "an image: NAME or NAME/VERSION"),
 		ValidArgsFunction: references(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Ref = args[0]
+			o.Ref, o.given = args[0], givenOf(cmd)
 			if err := o.validate(); err != nil {
 				return err
 			}
 			return Pull(cmd.Context(), o)
 		},
 	}
-	o.addFlags(cmd)
+	o.addFlags(cmd, "; the catalogue's unless given")
 	cmd.Flags().StringVar(&o.Arch, "arch", defaultArch, "Architecture of the guest: amd64, arm64 or s390x")
 	cmd.Flags().BoolVar(&o.Keep, "keep", false, "Keep the downloaded file, for other namespaces")
 	cli.CompleteFlag(cmd, "arch", "amd64", "arm64", "s390x")
@@ -80,14 +97,14 @@ qcow2, vmdk, vhd or vhdx, also compressed with gzip, xz or zstd.`,
 		Args:              cli.Args(2, 2, "a file and an image: FILE NAME/VERSION"),
 		ValidArgsFunction: completeImport(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.File, o.Ref = args[0], args[1]
+			o.File, o.Ref, o.given = args[0], args[1], givenOf(cmd)
 			if err := o.validate(); err != nil {
 				return err
 			}
 			return Import(cmd.Context(), o)
 		},
 	}
-	o.addFlags(cmd)
+	o.addFlags(cmd, ", for the disk and what its file system takes")
 	flags := cmd.Flags()
 	flags.StringVar(&o.Image.User, "user", "", "Account that cloud-init makes in it by default")
 	flags.StringVar(&o.Image.Instancetype, "default-instancetype", "", "Instance type of VMs that boot from it")
@@ -109,9 +126,9 @@ func completeImport(f *cli.Factory) cobra.CompletionFunc {
 	}
 }
 
-func (o *Options) addFlags(cmd *cobra.Command) {
+func (o *Options) addFlags(cmd *cobra.Command, size string) {
 	cmd.Flags().StringVar(&o.Name, "name", "", "Name of the claim; NAME-VERSION unless given")
-	o.AddFlags(cmd, imagefile.Help{Claim: "the claim", Size: "; the catalogue's unless given"})
+	o.AddFlags(cmd, imagefile.Help{Claim: "the claim", Size: size})
 	o.Output.AddFlags(cmd)
 }
 
@@ -211,6 +228,11 @@ func (o *Options) target(ctx context.Context) (t cli.Target, c *client.Client, t
 		return t, nil, false, err
 	}
 	if have, err := list.Find(o.Image.Ref()); err == nil && have.Phase == images.PhaseReady {
+		if len(o.given) > 0 {
+			fmt.Fprintf(o.Factory.IO.ErrOut, "note: image %s is there already, so %s has no effect; `%s image rm "+
+				"%s%s` deletes it\n", have.Image, strings.Join(o.given, ", "), o.Factory.Program, have.Image,
+				o.Factory.InNamespace(t.Namespace))
+		}
 		if o.Output.Given() {
 			return t, c, true, o.Output.Print(have, o.Factory.IO.Out)
 		}
@@ -277,6 +299,7 @@ func (o *Options) send(ctx context.Context, c *client.Client, t cli.Target, path
 		return cli.UsageErrorf("--size: the image's disk has %d bytes, which do not fit into %s", found.VirtualSize,
 			o.Claim.Size)
 	}
+	o.Claim.Annotations = map[string]string{uploads.AnnotationImage: o.Image.Ref()}
 	_, err = o.Send(ctx, o.Factory, c, "upload "+o.Image.Ref(), "", upload.Options{
 		Namespace: t.Namespace, Claim: t.Name, Image: file.Image, Create: &o.Claim, Labels: o.Image.Labels(),
 	})

@@ -131,8 +131,9 @@ func (o *Options) Send(
 	ctx context.Context, f *cli.Factory, api upload.API, title, cancel string, how upload.Options,
 ) (uploads.State, error) {
 	how.Session, how.Patience = upload.NewSession(), time.Duration(o.WaitSeconds)*time.Second
+	ended := func() {}
 	if bar := o.Bar(f); bar != nil {
-		defer bar.End()
+		ended = bar.End
 		bar.Show(title, 0, how.Image.Size)
 		how.Show = func(s uploads.State) {
 			if s.Received > 0 {
@@ -141,6 +142,7 @@ func (o *Options) Send(
 		}
 	}
 	state, err := upload.Run(ctx, api, how)
+	ended() // before anything else is said: the bar's line is open until then
 	if err != nil && state.Phase == uploads.Receiving {
 		f.IO.Interrupted(err, "the upload goes on where it is when the command is repeated within ten minutes%s",
 			cancel)

@@ -148,7 +148,7 @@ func Run(ctx context.Context, o *Options) error {
 	case o.Output.Given():
 		return o.Output.Print(set, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintln(o.Factory.IO.Out, o.reached())
+	_, err = fmt.Fprintln(o.Factory.IO.Out, o.reached(sets.RowOf(set).Ready))
 	return err
 }
 
@@ -166,13 +166,16 @@ func (o *Options) interrupted(err error, namespace string, accepted bool) {
 	o.Factory.IO.Requested(err, accepted, "scale of %s %s/%s to %d", o.Kind.Short, namespace, o.Name, o.Replicas)
 }
 
-// reached returns what is true after the wait.
-func (o *Options) reached() string {
+// reached returns what is true after the wait, of so many that are ready.
+func (o *Options) reached(ready int64) string {
 	name := o.Kind.Short + "/" + o.Name
-	switch o.Replicas {
-	case 0:
+	switch {
+	case ready < int64(o.Replicas):
+		return fmt.Sprintf("%s has %d replicas, of which %d are ready: its template starts none", name, o.Replicas,
+			ready)
+	case o.Replicas == 0:
 		return name + " has no replicas, and those that it had are gone"
-	case 1:
+	case o.Replicas == 1:
 		return name + " has 1 replica, and it is ready"
 	}
 	return fmt.Sprintf("%s has %d replicas, and all are ready", name, o.Replicas)

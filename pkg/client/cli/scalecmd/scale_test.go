@@ -58,9 +58,17 @@ func TestReached(t *testing.T) {
 		3: "vmirs/web has 3 replicas, and all are ready",
 	} {
 		o := &Options{Kind: &sets.ReplicaSet, Name: "web", Replicas: replicas}
-		if got := o.reached(); got != want {
+		if got := o.reached(int64(replicas)); got != want {
 			t.Errorf("%d: %q, want %q", replicas, got, want)
 		}
+	}
+}
+
+// A pool whose template starts none is as large as it was asked to be, and that is all.
+func TestReachedOfHalted(t *testing.T) {
+	o := &Options{Kind: &sets.Pool, Name: "web", Replicas: 2}
+	if got := o.reached(1); got != "vmpool/web has 2 replicas, of which 1 are ready: its template starts none" {
+		t.Error(got)
 	}
 }
 
