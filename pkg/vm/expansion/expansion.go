@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 // Condition is the condition of a VMI some of whose claims are expanded and not all of whose disks have the new size.
@@ -24,6 +26,11 @@ const (
 	// ReasonGuest: the claims have their sizes, and the guest's disks do not yet.
 	ReasonGuest = "GuestExpanding"
 )
+
+// ConditionOf returns the condition of a VMI; nil when nothing expands.
+func ConditionOf(vmi *v1.VirtualMachineInstance) *v1.VirtualMachineInstanceCondition {
+	return conditions.With(vmi.Status.Conditions, Condition, corev1.ConditionTrue)
+}
 
 // Claim is the state of a claim that is being expanded.
 type Claim struct {

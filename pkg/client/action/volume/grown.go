@@ -14,7 +14,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/expansion"
 )
 
@@ -78,7 +77,7 @@ func AwaitGrown(ctx context.Context, api GrownAPI, r *Resizable, name string, si
 		out.Disk = status.Size
 	}
 	if errors.Is(err, action.ErrTimeout) && state.VMI != nil {
-		if c := conditions.Find(state.VMI.Status.Conditions, expansion.Condition); c != nil {
+		if c := expansion.ConditionOf(state.VMI); c != nil {
 			err = fmt.Errorf("%w; %s", err, c.Message)
 		}
 	}
@@ -107,6 +106,6 @@ func HasSize(volume string, size resource.Quantity) wait.Condition {
 			return false, nil
 		}
 		has := status.PersistentVolumeClaimInfo.Capacity[corev1.ResourceStorage]
-		return has.Cmp(size) >= 0 && conditions.Find(s.VMI.Status.Conditions, expansion.Condition) == nil, nil
+		return has.Cmp(size) >= 0 && expansion.ConditionOf(s.VMI) == nil, nil
 	}}
 }

@@ -3,14 +3,12 @@ package why
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/expansion"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// expanding explains what volumes that are resized wait for: the storage, the node, the guest's next start, or its disk.
+// expanding explains what volumes that are resized wait for: the storage, the node, the guest's next start, or its
+// disk.
 func (e *explanation) expanding() {
 	runs := e.VMI != nil && life.Running(e.VMI)
 	for i := range e.Spec().Volumes {
@@ -38,8 +36,7 @@ func (e *explanation) expanding() {
 	if !runs {
 		return
 	}
-	c := conditions.With(e.VMI.Status.Conditions, expansion.Condition, corev1.ConditionTrue)
-	if c != nil && c.Reason == expansion.ReasonGuest {
+	if c := expansion.ConditionOf(e.VMI); c != nil && c.Reason == expansion.ReasonGuest {
 		e.add(rankProgress, LayerVolumes, e.vmiObject(), Waiting, "DiskExpanding",
 			"the claims have grown, and not the guest's disks: "+c.Message,
 			"virtctl logs "+e.Name+e.flag()+" --source launcher")
