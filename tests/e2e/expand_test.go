@@ -14,8 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/expansion"
 	"github.com/virtkit/virtkit/tests/guests"
 )
@@ -145,7 +146,7 @@ func (vm *expandingVM) settled(t *testing.T, sizes map[string]string) {
 				return fmt.Sprintf("volume %s: %+v, not %s", s.Name, info, want)
 			}
 		}
-		if c := conditions.Find(vmi.Status.Conditions, expansion.Condition); c != nil {
+		if c := expansion.ConditionOf(vmi); c != nil {
 			return c.Reason + ": " + c.Message
 		}
 		return ""
@@ -165,13 +166,13 @@ func sizesOf(files, device, plugged int64) (least, most map[string]int64) {
 func TestExpand(t *testing.T) {
 	t.Parallel()
 	vm := newExpandingVM(t, "grows")
-	begun := time.Now()
 	sizes := map[string]string{"files": "1300Mi", "device": "96Mi", "plugged": "1300Mi"}
 	for disk, size := range sizes {
-		vm.request(t, vm.ns, disk, size)
+		begun := time.Now()
+		vm.virtctl(t, nil, "-n", vm.ns, "volume", "resize", vm.name, disk, size, "--wait", "--timeout=3m")
+		t.Logf("%s has grown after %v", disk, time.Since(begun))
 	}
 	vm.settled(t, sizes)
-	t.Logf("grown after %v", time.Since(begun))
 	least, most := sizesOf(1300, 96, 1300)
 	vm.sees(t, least, most)
 
@@ -190,4 +191,54 @@ func TestExpand(t *testing.T) {
 	vm.con = vm.shell(t, "")
 	least, most = sizesOf(1500, 128, 1500)
 	vm.sees(t, least, most)
+}
+
+// Each component is killed between the growth of the claims and that of the guest's disks, and the guest moves to
+// another node meanwhile: the next one does what is left, and the guest's kernel knows of it.
+func TestExpandFaults(t *testing.T) {
+	if !*long {
+		t.Skip("only with -long")
+	}
+	vm := newExpandingVM(t, "survives")
+	next := int64(0)
+	grow := func(t *testing.T, amid func()) {
+		t.Helper()
+		next++
+		sizes := map[string]string{}
+		for disk, size := range map[string]int64{"files": 1100, "device": 64, "plugged": 1100} {
+			sizes[disk] = fmt.Sprintf("%dMi", size+next*40)
+			vm.request(t, vm.ns, disk, sizes[disk])
+		}
+		amid()
+		vm.settled(t, sizes)
+		vm.con = vm.again(t)
+		least, most := sizesOf(1100+next*40, 64+next*40, 1100+next*40)
+		vm.sees(t, least, most)
+	}
+	for _, component := range []string{names.VirtHandler, names.VirtController} {
+		t.Run(component, func(t *testing.T) {
+			grow(t, func() {
+				killed := map[types.UID]bool{}
+				for _, pod := range vm.componentPods(t, component) {
+					killed[pod.UID] = true
+				}
+				pods := []client.DeleteAllOfOption{
+					client.InNamespace(names.Namespace),
+					client.MatchingLabels{names.LabelComponent: component},
+					client.GracePeriodSeconds(0),
+				}
+				if err := vm.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, pods...); err != nil {
+					t.Fatal(err)
+				}
+				vm.waitComponents(t, vm.ns, killed)
+			})
+		})
+	}
+	t.Run("migration", func(t *testing.T) {
+		grow(t, func() { vm.waitMigration(t, vm.migrate(t, "amid"), v1.MigrationSucceeded) })
+	})
+	t.Run("migration before", func(t *testing.T) {
+		m := vm.migrate(t, "before")
+		grow(t, func() { vm.waitMigration(t, m, v1.MigrationSucceeded) })
+	})
 }

@@ -39,10 +39,8 @@ func (a *actions) Resize(
 	if err != nil {
 		return err
 	}
-	if _, err := volume.Resize(ctx, a.client, r, size, false); err != nil {
-		return err
-	}
-	return lifecyclecmd.RecordOther(a.factory, "volume resize", key.Name, name, size.String())
+	_, err = volume.Resize(ctx, a.client, r, size, false)
+	return a.noted(err, "volume resize", key.Name)
 }
 
 // record writes a change into the journal, as the commands do.
