@@ -72,9 +72,11 @@ func TestGrowVolumes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(l.memory.grown, step.asked) || got.Sizes["data"] != step.size || len(got.Sizes) != 1 ||
+		var asked []string
+		l.memory.change(func(*hypervisor.Domain) { asked = l.memory.grown })
+		if !slices.Equal(asked, step.asked) || got.Sizes["data"] != step.size || len(got.Sizes) != 1 ||
 			got.Failures["data"] != step.fails {
-			t.Errorf("%s: %v, asked %v; want %+v", step.capacity, got, l.memory.grown, step)
+			t.Errorf("%s: %v, asked %v; want %+v", step.capacity, got, asked, step)
 		}
 	}
 	image := filepath.Join(l.options.Disks.Claims, "data", disk.ClaimImage)
