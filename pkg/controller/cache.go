@@ -105,7 +105,7 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 // whether its launcher ends the guest by itself, and the taints that it tolerates.
 func slimPod(pod *corev1.Pod) {
 	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
-	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks)
+	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks, names.AnnotationExpanding)
 	var containers []corev1.Container
 	if len(pod.Spec.Containers) > 0 {
 		containers = []corev1.Container{{
@@ -138,8 +138,8 @@ func slimPod(pod *corev1.Pod) {
 	pod.Status = status
 }
 
-// slimClaim keeps what decides how a claim is mounted and whether it is bound, of which VM it was restored, and
-// whether an image was uploaded to it.
+// slimClaim keeps what decides how a claim is mounted and whether it is bound, how far its expansion is, of which VM it
+// was restored, and whether an image was uploaded to it.
 func slimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix, v1.MigrationNameLabel,
 		restorecontroller.SourceLabel, restorecontroller.NamespaceLabel),
@@ -148,7 +148,10 @@ func slimClaim(claim *corev1.PersistentVolumeClaim) {
 		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 		Resources: claim.Spec.Resources, StorageClassName: claim.Spec.StorageClassName,
 	}
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity}
+	claim.Status = corev1.PersistentVolumeClaimStatus{
+		Phase: claim.Status.Phase, Capacity: claim.Status.Capacity, Conditions: claim.Status.Conditions,
+		AllocatedResourceStatuses: claim.Status.AllocatedResourceStatuses,
+	}
 }
 
 // slimNode keeps virt-handler's marks, taints, whether the node answers, and whether it has KVM.

@@ -27,6 +27,8 @@ type observation struct {
 	Unsized string
 	// Unlinked is the reason why the guest's interfaces are not as its VMI says, or "" when nothing is wrong.
 	Unlinked string
+	// Growth says how the guest's disks got the sizes of their claims.
+	Growth vmistatus.Growth
 	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
 	LostAt time.Time
 	// Dead says that the process which served the launcher's socket has ended.

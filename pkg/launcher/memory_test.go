@@ -39,6 +39,10 @@ type memory struct {
 	attachErr error
 	clings    bool
 	agent     func(command string) (string, error)
+	// sizes are the sizes of disks for the guest, by target; grown what GrowDisk was asked, growErr makes it fail.
+	sizes   map[string]int64
+	grown   []string
+	growErr error
 	// resumeErr makes Resume fail.
 	resumeErr error
 	// onSave runs while memory is being saved.
@@ -351,6 +355,21 @@ func (c *memoryConnection) SetMedium(_ context.Context, alias, xml string) error
 		m.domain.Empty = empty
 		m.notify(hypervisor.Event{})
 		return nil
+	})
+}
+
+func (c *memoryConnection) DiskSize(_ context.Context, target string) (size int64, err error) {
+	err = c.use(func(m *memory) error { size = m.sizes[target]; return nil })
+	return size, err
+}
+
+func (c *memoryConnection) GrowDisk(_ context.Context, target string, bytes int64) error {
+	return c.use(func(m *memory) error {
+		m.grown = append(m.grown, fmt.Sprint(target, " ", bytes))
+		if m.growErr == nil {
+			m.sizes[target] = bytes
+		}
+		return m.growErr
 	})
 }
 

@@ -25,6 +25,8 @@ type service struct {
 	devices  exclusive
 	// plugging is held by what changes the guest's disks while it runs.
 	plugging sync.Mutex
+	// toldSize are the volumes whose disks' sizes the guest has been told here; plugging is held for it.
+	toldSize map[string]bool
 
 	credentials *credentialSync
 	freezer     *freezer
@@ -45,7 +47,7 @@ type service struct {
 
 func newService(life context.Context, o Options, g *guest, run disk.Run) *service {
 	return &service{
-		options: o, guest: g, run: run, life: life,
+		options: o, guest: g, run: run, life: life, toldSize: map[string]bool{},
 		credentials: newCredentialSync(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log),
 		state:    newStateSync(o, g),
 		reporter: newMetricsReporter(o, g), dumper: newDumper(o, g), fence: newFence(o),

@@ -110,6 +110,7 @@ type ingredients struct {
 func (s *service) assemble(
 	ctx context.Context, vmi, boot *v1.VirtualMachineInstance, plan network.Plan,
 ) (made ingredients, err error) {
+	s.growAtStart(boot)
 	if made.images, err = disk.Prepare(ctx, boot, s.options.Disks, s.run); err != nil {
 		return made, startError(vmi, made.images, err)
 	}

@@ -82,6 +82,10 @@ const (
 // AnnotationProgress is how far a migration is, on its VirtualMachineInstanceMigration: JSON of progress.Progress.
 const AnnotationProgress = "virtkit.io/migration-progress"
 
+// AnnotationExpanding names, on a pod, the claims whose file systems its kubelet was last asked to make larger. The
+// kubelet looks at a pod's claims when the pod changes, and else once in a minute or two.
+const AnnotationExpanding = "virtkit.io/expanding-claims"
+
 // ConditionSoftwareEmulation is the condition of a VMI that is True while its guest runs without hardware
 // virtualization.
 const ConditionSoftwareEmulation = "SoftwareEmulation"

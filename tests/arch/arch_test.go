@@ -62,6 +62,7 @@ var arrows = map[string][]string{
 		"pkg/vm/peripherals", "pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names",
 	},
 	"pkg/vm/eviction":     {"pkg/vm/conditions", "pkg/vm/migrations"},
+	"pkg/vm/expansion":    {"pkg/vm/conditions"},
 	"pkg/vm/fencing":      {},
 	"pkg/vm/filesystems":  {"pkg/names"},
 	"pkg/vm/hotplug":      {"pkg/names", "pkg/vm/claims"},
@@ -131,7 +132,7 @@ var pure = []string{
 	"pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems",
 	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
 	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life", "pkg/vm/imageformat", "pkg/vm/uploads",
-	"pkg/vm/exports", "pkg/vm/peripherals",
+	"pkg/vm/exports", "pkg/vm/peripherals", "pkg/vm/expansion",
 }
 
 var sideEffects = []string{

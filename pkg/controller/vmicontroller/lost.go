@@ -46,6 +46,7 @@ func (s *Step) watchOver(view View) {
 		}
 		if life.GuestPod(view.VMI, view.Pods) != nil {
 			s.gate(view)
+			s.expand(view)
 			s.plug(view)
 			s.leave(view)
 			s.prune(view)

@@ -121,6 +121,8 @@ type Step struct {
 	DeleteAttachments []*corev1.Pod
 	// Gates are readiness gates to be written.
 	Gates []GateChange
+	// Expansions are pods whose kubelets are asked to make file systems larger.
+	Expansions []PodExpansion
 	// Status is the VMI's status as it should be.
 	Status v1.VirtualMachineInstanceStatus
 	// NodeLabel is the value of the label kubevirt.io/nodeName as it should be; "" leaves it.

@@ -120,7 +120,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return nil
 }
 
-// waitingFor returns the VMIs that use a claim and have not reached phase Scheduled, or plug claims in.
+// waitingFor returns the VMIs that use a claim and have not ended: they wait for it, or it is expanded.
 func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reconcile.Request {
 	var vmis v1.VirtualMachineInstanceList
 	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()),
@@ -130,7 +130,7 @@ func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reco
 		return nil
 	}
 	out := frame.Requests(vmis.Items, func(vmi *v1.VirtualMachineInstance) bool {
-		return !Scheduled(vmi) || len(hotplug.Volumes(&vmi.Spec)) > 0
+		return !vmi.IsFinal()
 	})
 	if name := claim.GetLabels()[vmstate.Prefix]; name != "" {
 		out = append(out,
@@ -187,7 +187,9 @@ func (r *Reconciler) lookAround(ctx context.Context, vmi *v1.VirtualMachineInsta
 		return View{}, err
 	}
 	if Scheduled(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {
-		return view, nil
+		known, err := claimsOf(ctx, r.Client, vmi)
+		maps.Copy(view.Claims, known)
+		return view, err
 	}
 	known, err := Claims(ctx, r.Client, vmi)
 	if err != nil {
@@ -205,8 +207,19 @@ func (r *Reconciler) lookAround(ctx context.Context, vmi *v1.VirtualMachineInsta
 	return view, r.lookAtDataVolumes(ctx, &view)
 }
 
-// Claims returns the VMI's PersistentVolumeClaims that exist, by name.
+// Claims returns the VMI's PersistentVolumeClaims that exist, by name, with that of its persistent state.
 func Claims(
+	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
+) (map[string]*corev1.PersistentVolumeClaim, error) {
+	claims, err := claimsOf(ctx, from, vmi)
+	if err != nil {
+		return nil, err
+	}
+	return claims, lookAtState(ctx, from, vmi, claims)
+}
+
+// claimsOf returns those of the VMI's volumes that exist, by name.
+func claimsOf(
 	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
 ) (map[string]*corev1.PersistentVolumeClaim, error) {
 	claims := map[string]*corev1.PersistentVolumeClaim{}
@@ -220,7 +233,7 @@ func Claims(
 			claims[name] = &claim
 		}
 	}
-	return claims, lookAtState(ctx, from, vmi, claims)
+	return claims, nil
 }
 
 func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step *Step, now time.Time) {
@@ -270,6 +283,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	if err := r.applyGates(ctx, step.Gates); err != nil {
+		return err
+	}
+	if err := r.applyExpansions(ctx, step.Expansions); err != nil {
 		return err
 	}
 	attachErr := r.applyAttachments(ctx, view, step)

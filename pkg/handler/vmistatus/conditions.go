@@ -60,6 +60,7 @@ func running(in Input, c *conditionList) {
 	default:
 		c.remove(v1.VirtualMachineInstanceSynchronized)
 	}
+	expanding(in, c)
 	if in.Guest == nil {
 		return // not attached yet after a restart: what was known stays
 	}

@@ -49,6 +49,8 @@ type Input struct {
 	Unsized string
 	// Unlinked is the reason why a guest's interfaces are not as its VMI says, or "" when nothing is wrong.
 	Unlinked string
+	// Growth says how the guest's disks got the sizes of their claims.
+	Growth Growth
 	// NeverStarted: the VMI was deleted before its guest was started.
 	NeverStarted bool
 	// Gone says, when not empty, that the launcher vanished without a last message, and how that showed.
@@ -275,6 +277,7 @@ func fill(in Input, next *v1.VirtualMachineInstanceStatus) {
 		setQuantity(&next.Memory.GuestRequested, boot+max(in.Guest.MemoryRequested, 0))
 	}
 	next.VolumeStatus = plugged(in.Volumes, volumes(in, next.VolumeStatus))
+	sizes(in.Growth, next.VolumeStatus)
 	checksums(in.Guest.GetImageChecksums(), in.VMI, next.VolumeStatus)
 	kernelChecksums(in.Guest.GetImageChecksums(), next)
 	next.Interfaces = interfaces(in)

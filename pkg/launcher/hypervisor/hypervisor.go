@@ -38,6 +38,11 @@ type Connection interface {
 	// uses.
 	AddThread(ctx context.Context, id uint) error
 	RemoveThread(ctx context.Context, id uint) error
+	// DiskSize returns the size, bytes, that the disk of that name (vda, sdb, …) has for the guest.
+	DiskSize(ctx context.Context, target string) (int64, error)
+	// GrowDisk gives the disk of that name so many bytes, and tells the guest, also when it has that size already. The
+	// image is a file, which grows along, or a device of exactly this size.
+	GrowDisk(ctx context.Context, target string, bytes int64) error
 	// SetLink plugs the cable of the interface with the alias in, or pulls it.
 	SetLink(ctx context.Context, alias string, up bool) error
 	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it

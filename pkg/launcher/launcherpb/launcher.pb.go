@@ -2448,6 +2448,105 @@ func (*ResizeResponse) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
 }
 
+type GrowVolumesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The VirtualMachineInstance of now: kubevirt.io/v1 JSON. Its status has the capacities of the claims.
+	VmiJson       []byte `protobuf:"bytes,1,opt,name=vmi_json,json=vmiJson,proto3" json:"vmi_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrowVolumesRequest) Reset() {
+	*x = GrowVolumesRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrowVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrowVolumesRequest) ProtoMessage() {}
+
+func (x *GrowVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrowVolumesRequest.ProtoReflect.Descriptor instead.
+func (*GrowVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *GrowVolumesRequest) GetVmiJson() []byte {
+	if x != nil {
+		return x.VmiJson
+	}
+	return nil
+}
+
+type GrowVolumesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By volume: the size of its disk for the guest, bytes.
+	Sizes map[string]int64 `protobuf:"bytes,1,rep,name=sizes,proto3" json:"sizes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// By volume: why its disk does not have the size of its claim.
+	Failures      map[string]string `protobuf:"bytes,2,rep,name=failures,proto3" json:"failures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrowVolumesResponse) Reset() {
+	*x = GrowVolumesResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrowVolumesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrowVolumesResponse) ProtoMessage() {}
+
+func (x *GrowVolumesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrowVolumesResponse.ProtoReflect.Descriptor instead.
+func (*GrowVolumesResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *GrowVolumesResponse) GetSizes() map[string]int64 {
+	if x != nil {
+		return x.Sizes
+	}
+	return nil
+}
+
+func (x *GrowVolumesResponse) GetFailures() map[string]string {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
 type DetachVolumeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Volume string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
@@ -2459,7 +2558,7 @@ type DetachVolumeRequest struct {
 
 func (x *DetachVolumeRequest) Reset() {
 	*x = DetachVolumeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2570,7 @@ func (x *DetachVolumeRequest) String() string {
 func (*DetachVolumeRequest) ProtoMessage() {}
 
 func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2583,7 @@ func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeRequest.ProtoReflect.Descriptor instead.
 func (*DetachVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DetachVolumeRequest) GetVolume() string {
@@ -2509,7 +2608,7 @@ type DetachVolumeResponse struct {
 
 func (x *DetachVolumeResponse) Reset() {
 	*x = DetachVolumeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +2620,7 @@ func (x *DetachVolumeResponse) String() string {
 func (*DetachVolumeResponse) ProtoMessage() {}
 
 func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +2633,7 @@ func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeResponse.ProtoReflect.Descriptor instead.
 func (*DetachVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
 }
 
 type DumpMemoryRequest struct {
@@ -2546,7 +2645,7 @@ type DumpMemoryRequest struct {
 
 func (x *DumpMemoryRequest) Reset() {
 	*x = DumpMemoryRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2657,7 @@ func (x *DumpMemoryRequest) String() string {
 func (*DumpMemoryRequest) ProtoMessage() {}
 
 func (x *DumpMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2670,7 @@ func (x *DumpMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpMemoryRequest.ProtoReflect.Descriptor instead.
 func (*DumpMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DumpMemoryRequest) GetVolume() string {
@@ -2596,7 +2695,7 @@ type DumpMemoryResponse struct {
 
 func (x *DumpMemoryResponse) Reset() {
 	*x = DumpMemoryResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2707,7 @@ func (x *DumpMemoryResponse) String() string {
 func (*DumpMemoryResponse) ProtoMessage() {}
 
 func (x *DumpMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2720,7 @@ func (x *DumpMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpMemoryResponse.ProtoReflect.Descriptor instead.
 func (*DumpMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DumpMemoryResponse) GetStarted() *timestamppb.Timestamp {
@@ -2663,7 +2762,7 @@ type PrepareMigrationTargetRequest struct {
 
 func (x *PrepareMigrationTargetRequest) Reset() {
 	*x = PrepareMigrationTargetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2774,7 @@ func (x *PrepareMigrationTargetRequest) String() string {
 func (*PrepareMigrationTargetRequest) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2787,7 @@ func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetRequest.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PrepareMigrationTargetRequest) GetVmiJson() []byte {
@@ -2714,7 +2813,7 @@ type PrepareMigrationTargetResponse struct {
 
 func (x *PrepareMigrationTargetResponse) Reset() {
 	*x = PrepareMigrationTargetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2825,7 @@ func (x *PrepareMigrationTargetResponse) String() string {
 func (*PrepareMigrationTargetResponse) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2838,7 @@ func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetResponse.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
@@ -2761,7 +2860,7 @@ type MigrateRequest struct {
 
 func (x *MigrateRequest) Reset() {
 	*x = MigrateRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2872,7 @@ func (x *MigrateRequest) String() string {
 func (*MigrateRequest) ProtoMessage() {}
 
 func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2885,7 @@ func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateRequest.ProtoReflect.Descriptor instead.
 func (*MigrateRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{46}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MigrateRequest) GetUid() string {
@@ -2828,7 +2927,7 @@ type MigrationLimits struct {
 
 func (x *MigrationLimits) Reset() {
 	*x = MigrationLimits{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2939,7 @@ func (x *MigrationLimits) String() string {
 func (*MigrationLimits) ProtoMessage() {}
 
 func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +2952,7 @@ func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationLimits.ProtoReflect.Descriptor instead.
 func (*MigrationLimits) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{47}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *MigrationLimits) GetBandwidth() uint64 {
@@ -2920,7 +3019,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +3031,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3044,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{48}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{50}
 }
 
 type TakeOverRequest struct {
@@ -2958,7 +3057,7 @@ type TakeOverRequest struct {
 
 func (x *TakeOverRequest) Reset() {
 	*x = TakeOverRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3069,7 @@ func (x *TakeOverRequest) String() string {
 func (*TakeOverRequest) ProtoMessage() {}
 
 func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2983,7 +3082,7 @@ func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{49}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TakeOverRequest) GetPaused() bool {
@@ -3001,7 +3100,7 @@ type TakeOverResponse struct {
 
 func (x *TakeOverResponse) Reset() {
 	*x = TakeOverResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3112,7 @@ func (x *TakeOverResponse) String() string {
 func (*TakeOverResponse) ProtoMessage() {}
 
 func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3125,7 @@ func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{50}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{52}
 }
 
 type CancelMigrationRequest struct {
@@ -3038,7 +3137,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3149,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3162,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{51}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -3081,7 +3180,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3192,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3205,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{52}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{54}
 }
 
 // Migration is the last one that this launcher was asked to make.
@@ -3132,7 +3231,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3144,7 +3243,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3157,7 +3256,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{53}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Migration) GetUid() string {
@@ -3254,7 +3353,7 @@ type MigrationProgress struct {
 
 func (x *MigrationProgress) Reset() {
 	*x = MigrationProgress{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3365,7 @@ func (x *MigrationProgress) String() string {
 func (*MigrationProgress) ProtoMessage() {}
 
 func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3378,7 @@ func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationProgress.ProtoReflect.Descriptor instead.
 func (*MigrationProgress) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{54}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MigrationProgress) GetElapsed() *durationpb.Duration {
@@ -3372,7 +3471,7 @@ type SetInterfacesRequest struct {
 
 func (x *SetInterfacesRequest) Reset() {
 	*x = SetInterfacesRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3483,7 @@ func (x *SetInterfacesRequest) String() string {
 func (*SetInterfacesRequest) ProtoMessage() {}
 
 func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3496,7 @@ func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{55}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetInterfacesRequest) GetVmiJson() []byte {
@@ -3422,7 +3521,7 @@ type SetInterfacesResponse struct {
 
 func (x *SetInterfacesResponse) Reset() {
 	*x = SetInterfacesResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3434,7 +3533,7 @@ func (x *SetInterfacesResponse) String() string {
 func (*SetInterfacesResponse) ProtoMessage() {}
 
 func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3447,7 +3546,7 @@ func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{56}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{58}
 }
 
 type GuestState struct {
@@ -3499,7 +3598,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3511,7 +3610,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3524,7 +3623,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{57}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -3691,7 +3790,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3802,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3815,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{58}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -3743,7 +3842,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3854,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +3950,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +3962,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4055,7 @@ type StatsResponse_VCPU struct {
 
 func (x *StatsResponse_VCPU) Reset() {
 	*x = StatsResponse_VCPU{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4067,7 @@ func (x *StatsResponse_VCPU) String() string {
 func (*StatsResponse_VCPU) ProtoMessage() {}
 
 func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4292,19 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x06target\x18\x01 \x01(\tR\x06target\"*\n" +
 	"\rResizeRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x10\n" +
-	"\x0eResizeResponse\"C\n" +
+	"\x0eResizeResponse\"/\n" +
+	"\x12GrowVolumesRequest\x12\x19\n" +
+	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\xab\x02\n" +
+	"\x13GrowVolumesResponse\x12I\n" +
+	"\x05sizes\x18\x01 \x03(\v23.virtkit.launcher.v1.GrowVolumesResponse.SizesEntryR\x05sizes\x12R\n" +
+	"\bfailures\x18\x02 \x03(\v26.virtkit.launcher.v1.GrowVolumesResponse.FailuresEntryR\bfailures\x1a8\n" +
+	"\n" +
+	"SizesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a;\n" +
+	"\rFailuresEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
 	"\x13DetachVolumeRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x14\n" +
 	"\x05eject\x18\x02 \x01(\bR\x05eject\"\x16\n" +
@@ -4323,7 +4434,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\rMigrationMode\x12\x1b\n" +
 	"\x17MIGRATION_MODE_PRE_COPY\x10\x00\x12\x1c\n" +
 	"\x18MIGRATION_MODE_POST_COPY\x10\x01\x12\x19\n" +
-	"\x15MIGRATION_MODE_PAUSED\x10\x022\x8b\x11\n" +
+	"\x15MIGRATION_MODE_PAUSED\x10\x022\xed\x11\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -4350,7 +4461,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\rSetInterfaces\x12).virtkit.launcher.v1.SetInterfacesRequest\x1a*.virtkit.launcher.v1.SetInterfacesResponse\x12]\n" +
 	"\n" +
 	"DumpMemory\x12&.virtkit.launcher.v1.DumpMemoryRequest\x1a'.virtkit.launcher.v1.DumpMemoryResponse\x12Q\n" +
-	"\x06Resize\x12\".virtkit.launcher.v1.ResizeRequest\x1a#.virtkit.launcher.v1.ResizeResponse\x12N\n" +
+	"\x06Resize\x12\".virtkit.launcher.v1.ResizeRequest\x1a#.virtkit.launcher.v1.ResizeResponse\x12`\n" +
+	"\vGrowVolumes\x12'.virtkit.launcher.v1.GrowVolumesRequest\x1a(.virtkit.launcher.v1.GrowVolumesResponse\x12N\n" +
 	"\x05Renew\x12!.virtkit.launcher.v1.RenewRequest\x1a\".virtkit.launcher.v1.RenewResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
@@ -4366,7 +4478,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Quiesced)(0),                          // 0: virtkit.launcher.v1.Quiesced
 	(Lifecycle)(0),                         // 1: virtkit.launcher.v1.Lifecycle
@@ -4412,127 +4524,135 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*AttachVolumeResponse)(nil),           // 41: virtkit.launcher.v1.AttachVolumeResponse
 	(*ResizeRequest)(nil),                  // 42: virtkit.launcher.v1.ResizeRequest
 	(*ResizeResponse)(nil),                 // 43: virtkit.launcher.v1.ResizeResponse
-	(*DetachVolumeRequest)(nil),            // 44: virtkit.launcher.v1.DetachVolumeRequest
-	(*DetachVolumeResponse)(nil),           // 45: virtkit.launcher.v1.DetachVolumeResponse
-	(*DumpMemoryRequest)(nil),              // 46: virtkit.launcher.v1.DumpMemoryRequest
-	(*DumpMemoryResponse)(nil),             // 47: virtkit.launcher.v1.DumpMemoryResponse
-	(*PrepareMigrationTargetRequest)(nil),  // 48: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 49: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 50: virtkit.launcher.v1.MigrateRequest
-	(*MigrationLimits)(nil),                // 51: virtkit.launcher.v1.MigrationLimits
-	(*MigrateResponse)(nil),                // 52: virtkit.launcher.v1.MigrateResponse
-	(*TakeOverRequest)(nil),                // 53: virtkit.launcher.v1.TakeOverRequest
-	(*TakeOverResponse)(nil),               // 54: virtkit.launcher.v1.TakeOverResponse
-	(*CancelMigrationRequest)(nil),         // 55: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 56: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 57: virtkit.launcher.v1.Migration
-	(*MigrationProgress)(nil),              // 58: virtkit.launcher.v1.MigrationProgress
-	(*SetInterfacesRequest)(nil),           // 59: virtkit.launcher.v1.SetInterfacesRequest
-	(*SetInterfacesResponse)(nil),          // 60: virtkit.launcher.v1.SetInterfacesResponse
-	(*GuestState)(nil),                     // 61: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 62: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 63: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 64: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 65: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 66: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 67: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	nil,                                    // 68: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	(*durationpb.Duration)(nil),            // 69: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 70: google.protobuf.Timestamp
+	(*GrowVolumesRequest)(nil),             // 44: virtkit.launcher.v1.GrowVolumesRequest
+	(*GrowVolumesResponse)(nil),            // 45: virtkit.launcher.v1.GrowVolumesResponse
+	(*DetachVolumeRequest)(nil),            // 46: virtkit.launcher.v1.DetachVolumeRequest
+	(*DetachVolumeResponse)(nil),           // 47: virtkit.launcher.v1.DetachVolumeResponse
+	(*DumpMemoryRequest)(nil),              // 48: virtkit.launcher.v1.DumpMemoryRequest
+	(*DumpMemoryResponse)(nil),             // 49: virtkit.launcher.v1.DumpMemoryResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 50: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 51: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 52: virtkit.launcher.v1.MigrateRequest
+	(*MigrationLimits)(nil),                // 53: virtkit.launcher.v1.MigrationLimits
+	(*MigrateResponse)(nil),                // 54: virtkit.launcher.v1.MigrateResponse
+	(*TakeOverRequest)(nil),                // 55: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 56: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 57: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 58: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 59: virtkit.launcher.v1.Migration
+	(*MigrationProgress)(nil),              // 60: virtkit.launcher.v1.MigrationProgress
+	(*SetInterfacesRequest)(nil),           // 61: virtkit.launcher.v1.SetInterfacesRequest
+	(*SetInterfacesResponse)(nil),          // 62: virtkit.launcher.v1.SetInterfacesResponse
+	(*GuestState)(nil),                     // 63: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 64: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 65: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 66: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 67: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 68: virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
+	nil,                                    // 69: virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
+	nil,                                    // 70: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 71: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 72: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 73: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 74: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	69, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
-	69, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
-	61, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	69, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	63, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	64, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	65, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	73, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
+	73, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
+	63, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	73, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	65, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	66, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	67, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
 	13, // 7: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	69, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	73, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	0,  // 9: virtkit.launcher.v1.FreezeResponse.quiesced:type_name -> virtkit.launcher.v1.Quiesced
 	26, // 10: virtkit.launcher.v1.FreezeResponse.memory:type_name -> virtkit.launcher.v1.SavedMemory
-	70, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
-	70, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
+	74, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
+	74, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
 	31, // 13: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
 	33, // 14: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
 	34, // 15: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
 	36, // 16: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
 	37, // 17: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
-	70, // 18: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
-	70, // 19: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
-	61, // 20: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	51, // 21: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	69, // 22: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	69, // 23: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
-	2,  // 24: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	70, // 25: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	70, // 26: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	69, // 27: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	3,  // 28: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
-	58, // 29: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	69, // 30: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	69, // 31: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
-	1,  // 32: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	70, // 33: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	66, // 34: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	62, // 35: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	57, // 36: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	67, // 37: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	68, // 38: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	6,  // 39: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	8,  // 40: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	10, // 41: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	11, // 42: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	14, // 43: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	16, // 44: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	18, // 45: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	20, // 46: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	22, // 47: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	24, // 48: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	27, // 49: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	29, // 50: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	32, // 51: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
-	38, // 52: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	48, // 53: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	50, // 54: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	55, // 55: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	53, // 56: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	40, // 57: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	44, // 58: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	59, // 59: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
-	46, // 60: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
-	42, // 61: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
-	4,  // 62: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
-	7,  // 63: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	9,  // 64: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	61, // 65: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	12, // 66: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	15, // 67: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	17, // 68: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	19, // 69: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	21, // 70: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	23, // 71: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	25, // 72: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	28, // 73: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	30, // 74: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	35, // 75: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
-	39, // 76: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	49, // 77: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	52, // 78: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	56, // 79: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	54, // 80: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	41, // 81: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	45, // 82: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	60, // 83: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
-	47, // 84: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
-	43, // 85: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
-	5,  // 86: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
-	63, // [63:87] is the sub-list for method output_type
-	39, // [39:63] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	68, // 18: virtkit.launcher.v1.GrowVolumesResponse.sizes:type_name -> virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
+	69, // 19: virtkit.launcher.v1.GrowVolumesResponse.failures:type_name -> virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
+	74, // 20: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
+	74, // 21: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
+	63, // 22: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	53, // 23: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	73, // 24: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	73, // 25: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	2,  // 26: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	74, // 27: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	74, // 28: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	73, // 29: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	3,  // 30: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
+	60, // 31: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	73, // 32: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	73, // 33: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	1,  // 34: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	74, // 35: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	70, // 36: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	64, // 37: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	59, // 38: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	71, // 39: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	72, // 40: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	6,  // 41: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	8,  // 42: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	10, // 43: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	11, // 44: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	14, // 45: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	16, // 46: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	18, // 47: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	20, // 48: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	22, // 49: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	24, // 50: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	27, // 51: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	29, // 52: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	32, // 53: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
+	38, // 54: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	50, // 55: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	52, // 56: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	57, // 57: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	55, // 58: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	40, // 59: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	46, // 60: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	61, // 61: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
+	48, // 62: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
+	42, // 63: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
+	44, // 64: virtkit.launcher.v1.Launcher.GrowVolumes:input_type -> virtkit.launcher.v1.GrowVolumesRequest
+	4,  // 65: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
+	7,  // 66: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	9,  // 67: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	63, // 68: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	12, // 69: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	15, // 70: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	17, // 71: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	19, // 72: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	21, // 73: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	23, // 74: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	25, // 75: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	28, // 76: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	30, // 77: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	35, // 78: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
+	39, // 79: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	51, // 80: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	54, // 81: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	58, // 82: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	56, // 83: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	41, // 84: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	47, // 85: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	62, // 86: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	49, // 87: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
+	43, // 88: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
+	45, // 89: virtkit.launcher.v1.Launcher.GrowVolumes:output_type -> virtkit.launcher.v1.GrowVolumesResponse
+	5,  // 90: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
+	66, // [66:91] is the sub-list for method output_type
+	41, // [41:66] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -4559,14 +4679,14 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		(*CopyFileResponse_Result)(nil),
 	}
 	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32].OneofWrappers = []any{}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   65,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

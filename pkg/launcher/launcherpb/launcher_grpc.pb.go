@@ -45,6 +45,7 @@ const (
 	Launcher_SetInterfaces_FullMethodName          = "/virtkit.launcher.v1.Launcher/SetInterfaces"
 	Launcher_DumpMemory_FullMethodName             = "/virtkit.launcher.v1.Launcher/DumpMemory"
 	Launcher_Resize_FullMethodName                 = "/virtkit.launcher.v1.Launcher/Resize"
+	Launcher_GrowVolumes_FullMethodName            = "/virtkit.launcher.v1.Launcher/GrowVolumes"
 	Launcher_Renew_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Renew"
 )
 
@@ -124,6 +125,10 @@ type LauncherClient interface {
 	// GuestState shows it. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
 	Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error)
+	// GrowVolumes gives the disks of claims that have grown their new size, and tells the running guest. It returns the sizes
+	// of all disks that the guest has. It is idempotent and never makes a disk smaller. Errors: INVALID_ARGUMENT,
+	// FAILED_PRECONDITION (worth trying again); one disk's failure is in the answer.
+	GrowVolumes(ctx context.Context, in *GrowVolumesRequest, opts ...grpc.CallOption) (*GrowVolumesResponse, error)
 	// Renew passes to the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
 	// its guest when that was so long ago; the answer says how long that is. It is idempotent.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
@@ -397,6 +402,16 @@ func (c *launcherClient) Resize(ctx context.Context, in *ResizeRequest, opts ...
 	return out, nil
 }
 
+func (c *launcherClient) GrowVolumes(ctx context.Context, in *GrowVolumesRequest, opts ...grpc.CallOption) (*GrowVolumesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GrowVolumesResponse)
+	err := c.cc.Invoke(ctx, Launcher_GrowVolumes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *launcherClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RenewResponse)
@@ -483,6 +498,10 @@ type LauncherServer interface {
 	// GuestState shows it. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
 	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
+	// GrowVolumes gives the disks of claims that have grown their new size, and tells the running guest. It returns the sizes
+	// of all disks that the guest has. It is idempotent and never makes a disk smaller. Errors: INVALID_ARGUMENT,
+	// FAILED_PRECONDITION (worth trying again); one disk's failure is in the answer.
+	GrowVolumes(context.Context, *GrowVolumesRequest) (*GrowVolumesResponse, error)
 	// Renew passes to the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
 	// its guest when that was so long ago; the answer says how long that is. It is idempotent.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
@@ -564,6 +583,9 @@ func (UnimplementedLauncherServer) DumpMemory(context.Context, *DumpMemoryReques
 }
 func (UnimplementedLauncherServer) Resize(context.Context, *ResizeRequest) (*ResizeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Resize not implemented")
+}
+func (UnimplementedLauncherServer) GrowVolumes(context.Context, *GrowVolumesRequest) (*GrowVolumesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GrowVolumes not implemented")
 }
 func (UnimplementedLauncherServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
@@ -971,6 +993,24 @@ func _Launcher_Resize_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_GrowVolumes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GrowVolumesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).GrowVolumes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_GrowVolumes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).GrowVolumes(ctx, req.(*GrowVolumesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Launcher_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RenewRequest)
 	if err := dec(in); err != nil {
@@ -1071,6 +1111,10 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Resize",
 			Handler:    _Launcher_Resize_Handler,
+		},
+		{
+			MethodName: "GrowVolumes",
+			Handler:    _Launcher_GrowVolumes_Handler,
 		},
 		{
 			MethodName: "Renew",

@@ -186,9 +186,9 @@ const (
 // imageMetadata is the part of a claim's free space that a new disk.img leaves for the map of its own blocks.
 const imageMetadata = 128
 
-// claimSize returns the size of a new disk.img: the claim's capacity less the share that the file system itself needs
-// (as the VMI's status has it), but no more than what is free, for a guest must not find its disk full below it; else
-// what is free; whole MiB.
+// claimSize returns the size that a claim's disk.img is made with, or is to grow to: the claim's capacity less the
+// share that the file system itself needs (as the VMI's status has it), but no more than what is free or the image has
+// already, for a guest must not find its disk full below it; else that alone; whole MiB.
 func claimSize(vmi *v1.VirtualMachineInstance, volume string, free int64) int64 {
 	size := free
 	for _, s := range vmi.Status.VolumeStatus {

@@ -41,6 +41,7 @@ var gates = []string{
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{
 	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes",
+	"ExpandDisks",
 	"ExperimentalIgnitionSupport",
 	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NetworkBindingPlugins", "NonRoot",
 	"ObjectGraph", "PSA", "PanicDevices", "RebootPolicy", "ReservedOverheadMemlock", "VMLiveUpdateFeatures",

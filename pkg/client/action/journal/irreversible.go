@@ -55,6 +55,7 @@ var irreversible = map[lifecycle.Verb]string{
 	"template create":    made,
 	"undo":               "it did not come to its end",
 	"uninstall":          "install installs it again",
+	"volume resize":      "a volume never shrinks",
 	"vmexport create":    "vmexport delete deletes it",
 	"vmexport delete":    "what is deleted is gone; make another export",
 	"vmexport download":  "what it has downloaded is a file; delete that",

@@ -194,3 +194,14 @@ func Names(spec *v1.VirtualMachineInstanceSpec) []string {
 	}
 	return out
 }
+
+// OnClaims returns the volumes of an instance or a template that are on claims of its own, whether plugged in or not.
+func OnClaims(spec *v1.VirtualMachineInstanceSpec) []string {
+	var out []string
+	for i := range spec.Volumes {
+		if claims.Storage(&spec.Volumes[i]) {
+			out = append(out, spec.Volumes[i].Name)
+		}
+	}
+	return out
+}

@@ -41,6 +41,7 @@ func (e *explanation) volumes() {
 		}
 	}
 	e.unattached()
+	e.expanding()
 	e.references()
 	if count == 0 {
 		return

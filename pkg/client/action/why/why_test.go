@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/expansion"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -290,6 +292,17 @@ func claimOf(p corev1.PersistentVolumeClaimPhase, class *string, age time.Durati
 	}
 }
 
+// expanding is the claim while it grows, with a condition of a kind.
+func expanding(message string, kind corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaim {
+	claim := claimOf(corev1.ClaimBound, nil, time.Hour)
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
+		{Type: kind, Status: corev1.ConditionTrue, Message: message},
+	}
+	return claim
+}
+
 func vmFailure(reason, message string) situation {
 	return func(f *Facts) {
 		f.VM.Status.Conditions = append(f.VM.Status.Conditions, v1.VirtualMachineCondition{
@@ -359,6 +372,29 @@ func TestSituations(t *testing.T) {
 			}), "VolumeAttachFailed", Broken, LayerVolumes,
 			`volume "data" is not attached: PersistentVolumeClaim data is in use by another virtual machine; ` +
 				`claim data is in use by web`, "virtctl stop web -n default",
+		},
+		{
+			"a claim that grows", withClaim(expanding("", corev1.PersistentVolumeClaimResizing)),
+			"VolumeExpanding", Waiting, LayerVolumes,
+			`volume "data": claim data grows from 1Gi to 2Gi: the storage works on it`,
+			"kubectl describe pvc data -n default",
+		},
+		{
+			"a claim that cannot grow",
+			withClaim(expanding("the pool is full", corev1.PersistentVolumeClaimControllerResizeError)),
+			"VolumeExpansionFailed", Broken, LayerVolumes,
+			`volume "data": claim data grows from 1Gi to 2Gi: the storage cannot yet: the pool is full`,
+			"kubectl describe pvc data -n default",
+		},
+		{
+			"a disk that cannot grow", withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) {
+				f.VMI.Status.Conditions = append(f.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{
+					Type: expansion.Condition, Status: corev1.ConditionTrue, Reason: expansion.ReasonGuest,
+					Message: `volume "data": no room`,
+				})
+			}), "DiskExpanding", Waiting, LayerVolumes,
+			`the claims have grown, and not the guest's disks: volume "data": no room`,
+			"virtctl logs demo -n default --source launcher",
 		},
 		{
 			"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }),

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
@@ -21,8 +22,26 @@ func flagNames(
 	}
 }
 
+// MachineVolumes completes the name of a VM, and then that of one of its volumes on claims.
+func MachineVolumes(f *cli.Factory) cobra.CompletionFunc {
+	machines := VMs(f, 1)
+	volumes := volumesOf(f, volume.OnClaims)
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			return machines(cmd, args, toComplete)
+		case 1:
+			return volumes(cmd, args, toComplete)
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // Hotplugged completes a flag with the hotplugged volumes of the machine that is the first argument.
-func Hotplugged(f *cli.Factory) cobra.CompletionFunc {
+func Hotplugged(f *cli.Factory) cobra.CompletionFunc { return volumesOf(f, volume.Names) }
+
+// volumesOf completes with volumes of the machine that is the first argument.
+func volumesOf(f *cli.Factory, of func(*v1.VirtualMachineInstanceSpec) []string) cobra.CompletionFunc {
 	return flagNames(f, func(ctx context.Context, c *client.Client, namespace string, args []string) ([]string, error) {
 		if len(args) == 0 {
 			return nil, nil
@@ -33,12 +52,12 @@ func Hotplugged(f *cli.Factory) cobra.CompletionFunc {
 		}
 		vmi, err := c.VMI(ctx, t.Namespace, t.Name)
 		if err == nil {
-			return volume.Names(&vmi.Spec), nil
+			return of(&vmi.Spec), nil
 		}
 		vm, err := c.VM(ctx, t.Namespace, t.Name)
 		if err != nil || vm.Spec.Template == nil {
 			return nil, err
 		}
-		return volume.Names(&vm.Spec.Template.Spec), nil
+		return of(&vm.Spec.Template.Spec), nil
 	})
 }

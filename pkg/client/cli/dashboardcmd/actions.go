@@ -294,6 +294,8 @@ func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
 			return "you may not " + verb + " " + resource + " of the cluster"
 		}
 		return ""
+	case plural == client.Claims:
+		group = corev1.GroupName
 	case plural == store.Pools:
 		group = poolv1beta1.SchemeGroupVersion.Group
 	case snapshotGroup(plural) != "":

@@ -3,6 +3,8 @@ package dashboardcmd
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
@@ -25,6 +27,20 @@ func (a *actions) Unplug(ctx context.Context, key store.Key, o volume.Options) e
 		return err
 	}
 	return a.record(lifecycle.RemoveVolume, key, o.Instance)
+}
+
+func (a *actions) Resize(
+	ctx context.Context, key store.Key, instance bool, name string, size resource.Quantity,
+) error {
+	r, err := volume.Look(ctx, a.client, key.Namespace, key.Name, name, instance)
+	if err == nil {
+		err = r.Check(size)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = volume.Resize(ctx, a.client, r, size, false)
+	return a.noted(err, "volume resize", key.Name)
 }
 
 // record writes a change into the journal, as the commands do.

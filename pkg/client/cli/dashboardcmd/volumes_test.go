@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
@@ -74,5 +75,54 @@ func TestVolumesArePluggedAndUnplugged(t *testing.T) {
 	}
 	if a.ForbiddenTo("prod", "update", "virtualmachines/removevolume") == "" {
 		t.Error("what is not allowed is not refused")
+	}
+}
+
+// TestVolumesAreResized: the claim gets the size, and the journal has it; a smaller one is refused.
+func TestVolumesAreResized(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	api := clienttest.New(t)
+	const claim = `{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "prod"},
+		"spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "2Gi"}}},
+		"status": {"phase": "Bound", "capacity": {"storage": "2Gi"}}}`
+	api.Put("/api/v1/namespaces/prod/persistentvolumeclaims/data", http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPatch {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				asked = append(asked, string(body))
+			}
+			w.Header().Set("Content-Type", "application/json")
+			if _, err := io.WriteString(w, claim); err != nil {
+				t.Error(err)
+			}
+		}))
+	api.Put("/apis/storage.k8s.io/v1/storageclasses/fast", map[string]any{"allowVolumeExpansion": true})
+	api.Put("/apis/kubevirt.io/v1/namespaces/prod/virtualmachines/web", map[string]any{
+		"metadata": map[string]any{"name": "web", "namespace": "prod"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"volumes": []any{map[string]any{
+			"name": "data", "persistentVolumeClaim": map[string]any{"claimName": "data"},
+		}}}}},
+	})
+	state := t.TempDir()
+	f := cli.NewFactory("virtctl", cli.NoStreams(),
+		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })
+	a := &actions{factory: f, client: api.Client()}
+	key := store.Key{Namespace: "prod", Name: "web"}
+	if err := a.Resize(t.Context(), key, false, "data", resource.MustParse("4Gi")); err != nil {
+		t.Error(err)
+	}
+	if err := a.Resize(t.Context(), key, false, "data", resource.MustParse("1Gi")); err == nil {
+		t.Error("it shrinks")
+	}
+	if diff := cmp.Diff([]string{`{"spec":{"resources":{"requests":{"storage":"4Gi"}}}}`}, asked); diff != "" {
+		t.Error(diff)
+	}
+	entries, err := journal.File{Path: filepath.Join(state, "virtkit", "journal.jsonl")}.Read()
+	if err != nil || len(entries) != 1 || entries[0].Verb != "volume resize" {
+		t.Errorf("journal %+v, %v", entries, err)
 	}
 }

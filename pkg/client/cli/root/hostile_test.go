@@ -63,6 +63,7 @@ var commandLines = map[string][]string{
 	"objectgraph":       {"objectgraph demo -o name"},
 	"addvolume":         {"addvolume demo --volume-name disk --dry-run"},
 	"removevolume":      {"removevolume demo --volume-name disk"},
+	"resize":            {"volume resize demo disk 20Gi --dry-run", "volume resize demo disk 20Gi"},
 	"get":               {"memory-dump get demo --claim-name disk"},
 	"remove":            {"memory-dump remove demo"},
 	"image-upload":      {"image-upload pvc disk --image-path FILE --wait-secs 1", "image-upload pvc disk --cancel"},
@@ -124,7 +125,8 @@ var commandLines = map[string][]string{
 
 // silent are commands that write nothing of a cluster's.
 var silent = []string{
-	"create", "set", "template", "credentials", "memory-dump", "snapshot", "adm", "completion", "options", "help",
+	"create", "set", "template", "credentials", "memory-dump", "snapshot", "volume", "adm", "completion", "options",
+	"help",
 }
 
 // TestHostileTextReachesNoTerminal runs every command against a server whose objects have hostile text in each string

@@ -288,6 +288,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		whycmd.NewCmdWhy(f),
 		volumecmd.NewCmdAddVolume(f),
 		volumecmd.NewCmdRemoveVolume(f),
+		volumecmd.NewCmdVolume(f),
 		memorydumpcmd.NewCmdMemoryDump(f),
 		imagecmd.NewCmdImage(f),
 		imageuploadcmd.NewCmdImageUpload(f),

@@ -274,6 +274,11 @@ func (f *fake) Unplug(_ context.Context, key store.Key, o volume.Options) error 
 	return f.err
 }
 
+func (f *fake) Resize(_ context.Context, key store.Key, _ bool, name string, size resource.Quantity) error {
+	f.done = append(f.done, fmt.Sprintf("resize %s of %s to %s", name, key, &size))
+	return f.err
+}
+
 func (f *fake) TakeSnapshot(_ context.Context, machine store.Key, name string, o snapshot.Options) error {
 	deadline := ""
 	if o.Deadline != nil {
@@ -745,6 +750,8 @@ func TestFrames(t *testing.T) {
 		"plug-asked":     {"down", "P", "'iso", "enter", "down", "right", "down", "down", "'installer", "ctrl+s"},
 		"unplug":         {"down", "U"},
 		"unplug-asked":   {"down", "U", "enter"},
+		"resize":         {"down", "Z"},
+		"resize-asked":   {"down", "Z", "down", "'20Gi", "ctrl+s"},
 		"snapshots":      {"8", "down", "down", "down"},
 		"snapshots-of":   {"down", "T", "down"},
 		"snapshot":       {"down", "T", "down", "enter"},

@@ -126,6 +126,12 @@ func volumeBindings() keymap.Map[subject] {
 			Do:      func(s subject) tea.Cmd { return Send(Open{NewUnplug(s.world, s.machines[0])}) },
 		},
 		{
+			Keys: []string{"Z"}, Name: "resize", Help: "make a volume on a claim larger; shows their sizes",
+			Allowed: func(s subject) string {
+				return oneMachine(func(m *store.Machine) string { return resizeRefusal(s.world, m) })(s)
+			}, Do: func(s subject) tea.Cmd { return Send(Open{NewResize(s.world, s.machines[0])}) },
+		},
+		{
 			Keys: []string{"t"}, Name: takeName, Help: takeHelp,
 			Allowed: func(s subject) string {
 				return oneMachine(func(m *store.Machine) string { return takeRefusal(s.world, m) })(s)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
@@ -208,6 +209,8 @@ type Actions interface {
 	// Plug and Unplug ask for a volume to be plugged into a machine or unplugged.
 	Plug(ctx context.Context, key store.Key, o volume.Options) error
 	Unplug(ctx context.Context, key store.Key, o volume.Options) error
+	// Resize asks for a volume of a machine, or of an instance that no VM has, to be made larger.
+	Resize(ctx context.Context, key store.Key, instance bool, volume string, size resource.Quantity) error
 	// TakeSnapshot takes one of a machine. RestorePlan says what a restore of a snapshot to a machine would replace.
 	// Restore and Clone begin one, and return the name of the object that is followed.
 	TakeSnapshot(ctx context.Context, machine store.Key, name string, o snapshot.Options) error
