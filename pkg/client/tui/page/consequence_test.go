@@ -23,23 +23,28 @@ func TestConsequence(t *testing.T) {
 		"off":      {lifecycle.Delete, []*store.Machine{off}, " Claims that it owns are deleted, too."},
 		"instance": {lifecycle.Delete, []*store.Machine{instance}, " Its guest is running, and ends."},
 		"on": {
-			lifecycle.Delete, []*store.Machine{on},
+			lifecycle.Delete,
+			[]*store.Machine{on},
 			" Its guest is running, and ends. Claims that it owns are deleted, too.",
 		},
 		"all run": {
-			lifecycle.Delete, []*store.Machine{on, instance},
+			lifecycle.Delete,
+			[]*store.Machine{on, instance},
 			" Their guests are running, and end. Claims that they own are deleted, too.",
 		},
 		"one of two runs": {
-			lifecycle.Delete, []*store.Machine{on, off},
+			lifecycle.Delete,
+			[]*store.Machine{on, off},
 			" 1 of them runs, and its guest ends. Claims that they own are deleted, too.",
 		},
 		"two of three run": {
-			lifecycle.Delete, []*store.Machine{on, off, instance},
+			lifecycle.Delete,
+			[]*store.Machine{on, off, instance},
 			" 2 of them are running, and their guests end. Claims that they own are deleted, too.",
 		},
 		"of a pool": {
-			lifecycle.Delete, []*store.Machine{pooled},
+			lifecycle.Delete,
+			[]*store.Machine{pooled},
 			" The pool or replica set may make new ones. Claims that it owns are deleted, too.",
 		},
 	} {
