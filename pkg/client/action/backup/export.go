@@ -117,9 +117,9 @@ func (o *ExportOptions) settled(ctx context.Context, c *client.Client) (*source,
 		}
 		of := fmt.Sprintf("VM %s/%s is %s", o.Namespace, o.Name, s.between)
 		if time.Since(began) >= o.Readiness {
-			return nil, fmt.Errorf("%w after %s: %s, and is exported when it runs or is stopped; `virtctl why %s -n %s` "+
-				"says what it waits for, `virtctl stop %[4]s -n %[5]s` stops it", action.ErrTimeout, o.Readiness, of,
-				o.Name, o.Namespace)
+			return nil, fmt.Errorf("%w after %s: %s, and is exported when it runs or is stopped; `virtctl why %s "+
+				"-n %s` says what it waits for, `virtctl stop %[4]s -n %[5]s` stops it", action.ErrTimeout, o.Readiness,
+				of, o.Name, o.Namespace)
 		}
 		if !noted {
 			noted = true

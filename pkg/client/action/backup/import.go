@@ -165,8 +165,8 @@ func (i *importing) check(ctx context.Context) error {
 	return nil
 }
 
-// present reads the claim of a name, nil for none. One that is being deleted, as those of an import that was interrupted
-// are, is waited for.
+// present reads the claim of a name, nil for none. One that is being deleted, as those of an import that was
+// interrupted are, is waited for.
 func (i *importing) present(ctx context.Context, claim *corev1.PersistentVolumeClaim) (
 	*corev1.PersistentVolumeClaim, error,
 ) {
@@ -184,8 +184,8 @@ func (i *importing) present(ctx context.Context, claim *corev1.PersistentVolumeC
 		}
 		of := fmt.Sprintf("claim %s/%s is being deleted", claim.Namespace, claim.Name)
 		if time.Since(began) >= min(i.Patience, deleting) {
-			return nil, fmt.Errorf("%s, and somebody still has it; import again when it is gone, or give the VM another "+
-				"name with --name", of)
+			return nil, fmt.Errorf("%s, and somebody still has it; import again when it is gone, or give the VM "+
+				"another name with --name", of)
 		}
 		if !noted {
 			noted = true
@@ -247,7 +247,8 @@ func (i *importing) upload(ctx context.Context, n int) error {
 	})
 	switch {
 	case errors.Is(err, action.ErrTimeout):
-		return fmt.Errorf("volume %s: %w; --storage-class and --access-mode choose another kind of claim", disk.Volume, err)
+		return fmt.Errorf("volume %s: %w; --storage-class and --access-mode choose another kind of claim",
+			disk.Volume, err)
 	case err != nil:
 		return fmt.Errorf("volume %s: %w", disk.Volume, err)
 	case state.SHA256 != disk.SHA256:
@@ -256,8 +257,8 @@ func (i *importing) upload(ctx context.Context, n int) error {
 	return nil
 }
 
-// together has the claims after the n-th be provisioned on the node that its upload chose for that one, where their class
-// waits for the first pod that uses them: claims on two nodes leave none for the VM.
+// together has the claims after the n-th be provisioned on the node that its upload chose for that one, where their
+// class waits for the first pod that uses them: claims on two nodes leave none for the VM.
 func (i *importing) together(ctx context.Context, n int) error {
 	if n == len(i.created)-1 {
 		return nil
@@ -285,7 +286,8 @@ func (i *importing) together(ctx context.Context, n int) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("choose node %s for claim %s/%s: %w", node, i.created[at].Namespace, i.created[at].Name, err)
+			return fmt.Errorf("choose node %s for claim %s/%s: %w", node, i.created[at].Namespace,
+				i.created[at].Name, err)
 		}
 	}
 	return nil

@@ -332,7 +332,8 @@ func TestImportWaitsForDeletion(t *testing.T) {
 		t.Errorf("it says %q", c.notes)
 	}
 	c = leaving(1000)
-	if err := c.run(false); err == nil || !strings.Contains(err.Error(), "is being deleted, and somebody still has it") {
+	err := c.run(false)
+	if err == nil || !strings.Contains(err.Error(), "is being deleted, and somebody still has it") {
 		t.Error(err)
 	}
 	c.expect("", 0)
@@ -345,10 +346,10 @@ func TestImportOntoOneNode(t *testing.T) {
 		second func(*corev1.PersistentVolumeClaim)
 		want   string
 	}{
-		"of the same class":   {func(*corev1.PersistentVolumeClaim) {}, "node2"},
-		"of another class":    {func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = new("b") }, ""},
-		"with a volume":       {func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "pv" }, ""},
-		"with a node already": {func(p *corev1.PersistentVolumeClaim) { p.Annotations[selectedNode] = "node1" }, "node1"},
+		"of the same class": {func(*corev1.PersistentVolumeClaim) {}, "node2"},
+		"of another class":  {func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = new("b") }, ""},
+		"with a volume":     {func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "pv" }, ""},
+		"with a node":       {func(p *corev1.PersistentVolumeClaim) { p.Annotations[selectedNode] = "node1" }, "node1"},
 	} {
 		to := newTarget(t)
 		to.filled()

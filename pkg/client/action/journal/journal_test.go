@@ -289,7 +289,7 @@ func TestPlanRestore(t *testing.T) {
 			"it has an instance; stop it first",
 		},
 		"gone":         {lifecycle.RestoreKeep, State{}, "it does not exist any more"},
-		"nothing kept": {lifecycle.Restore, State{VM: restored("r-uid", nil)}, "the spec that it replaced was not kept"},
+		"nothing kept": {lifecycle.Restore, State{VM: restored("r-uid", nil)}, "the spec that it replaced was not"},
 	} {
 		if got := Plan(test.verb, m, test.now).Refusal; !strings.HasPrefix(got, test.want) ||
 			test.want == "" && got != "" {

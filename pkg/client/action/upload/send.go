@@ -97,8 +97,8 @@ func (s *sending) tooLong(ctx context.Context) error {
 		action.ErrTimeout, s.Patience, why)
 }
 
-// refused returns what the newest warning about the claim says: its class cannot make such a volume, say. It is empty when
-// there is none, or it cannot be read.
+// refused returns what the newest warning about the claim says: its class cannot make such a volume, say. It is empty
+// when there is none, or it cannot be read.
 func (s *sending) refused(ctx context.Context) string {
 	var list corev1.EventList
 	query := url.Values{"fieldSelector": {fields.Set{
@@ -110,7 +110,9 @@ func (s *sending) refused(ctx context.Context) string {
 	if len(list.Items) == 0 {
 		return ""
 	}
-	newest := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return events.When(&a).Compare(events.When(&b)) })
+	newest := slices.MaxFunc(list.Items, func(a, b corev1.Event) int {
+		return events.When(&a).Compare(events.When(&b))
+	})
 	return "the newest warning about the claim is: " + newest.Message
 }
 

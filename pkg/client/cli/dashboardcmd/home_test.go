@@ -125,7 +125,8 @@ func TestOnceOfNothing(t *testing.T) {
 	t.Parallel()
 	api := clienttest.New(t)
 	for _, path := range []string{
-		"/apis/kubevirt.io/v1/namespaces/prod/virtualmachines", "/apis/kubevirt.io/v1/namespaces/prod/virtualmachineinstances",
+		"/apis/kubevirt.io/v1/namespaces/prod/virtualmachines",
+		"/apis/kubevirt.io/v1/namespaces/prod/virtualmachineinstances",
 		"/apis/kubevirt.io/v1/namespaces/prod/virtualmachineinstancemigrations", "/api/v1/nodes",
 	} {
 		api.Put(path, map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})

@@ -190,7 +190,8 @@ func TestManyAtOnce(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}))
 	}
-	a := &actions{client: api.Client(), factory: cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })}
+	f := cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })
+	a := &actions{client: api.Client(), factory: f}
 	said := cli.Explain(a.Do(t.Context(), lifecycle.Delete, targets...), cli.Connection{})
 	if !strings.HasSuffix(said, "delete was done to 0 of 100 machines") {
 		t.Errorf("it says %q", said)

@@ -392,8 +392,8 @@ func TestPatternOfAName(t *testing.T) {
 	}
 }
 
-// TestFilterBeginsAnew types a filter into a table that has one: the new one replaces it, up brings the old one, and who
-// types nothing keeps it.
+// TestFilterBeginsAnew types a filter into a table that has one: the new one replaces it, up brings the old one, and
+// who types nothing keeps it.
 func TestFilterBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -53,8 +53,8 @@ func (a *App) askUndo(m undoRead) {
 // undoQuestion returns what is asked before a verb is taken back.
 func undoQuestion(last *page.Undoable, ago string) string {
 	if last.Verb == lifecycle.RestoreKeep {
-		return fmt.Sprintf("Undo the restore of %s, asked %s ago? Its spec is as before, and its volumes are those that "+
-			"were kept.", last.Machines, ago)
+		return fmt.Sprintf("Undo the restore of %s, asked %s ago? Its spec is as before, and its volumes are those "+
+			"that were kept.", last.Machines, ago)
 	}
 	return fmt.Sprintf("Undo the %s of %s, asked %s ago?", last.Verb, last.Machines, ago)
 }

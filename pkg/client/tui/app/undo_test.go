@@ -44,8 +44,8 @@ func TestUndoQuestion(t *testing.T) {
 	t.Parallel()
 	for verb, want := range map[lifecycle.Verb]string{
 		lifecycle.Stop: "Undo the stop of VM prod/web, asked 3m ago?",
-		lifecycle.RestoreKeep: "Undo the restore of VM prod/web, asked 3m ago? Its spec is as before, and its volumes are " +
-			"those that were kept.",
+		lifecycle.RestoreKeep: "Undo the restore of VM prod/web, asked 3m ago? Its spec is as before, and its " +
+			"volumes are those that were kept.",
 	} {
 		if got := undoQuestion(&page.Undoable{Verb: verb, Machines: "VM prod/web"}, "3m"); got != want {
 			t.Errorf("%q, not %q", got, want)

@@ -127,7 +127,8 @@ func (a *App) running(t *theme.Theme) string {
 	for i := len(a.log) - 1; i >= 0; i-- {
 		if e := a.log[i]; !e.ended {
 			took := a.World.Now().Sub(e.at).Round(time.Second)
-			return t.Paint(theme.Busy, widget.Pad(t, fmt.Sprintf(" Waiting %s for: %s", took, widget.Harmless(cmp.Or(e.brief, e.line))), a.width))
+			text := fmt.Sprintf(" Waiting %s for: %s", took, widget.Harmless(cmp.Or(e.brief, e.line)))
+			return t.Paint(theme.Busy, widget.Pad(t, text, a.width))
 		}
 	}
 	return strings.Repeat(" ", a.width)

@@ -117,7 +117,7 @@ func TestFormDoubtsClaims(t *testing.T) {
 		"free":             {"free", there, "Complete."},
 		"used":             {"used", there, "Complete, but claim used is used by web, db."},
 		"the second":       {"free src:used", there, "Complete, but claim used is used by web, db."},
-		"not there":        {"new", there, "Complete, but there is no claim new in namespace prod: the VM waits for it."},
+		"not there":        {"new", there, "Complete, but there is no claim new in namespace prod: the VM waits"},
 		"not readable":     {"new", Choices{Namespaces: []string{"prod"}}, "Complete."},
 		"users not known":  {"used", Choices{Namespaces: []string{"prod"}, Claims: []string{"used"}}, "Complete."},
 		"a container disk": {"", there, "Complete."},
