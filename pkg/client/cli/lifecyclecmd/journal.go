@@ -2,6 +2,7 @@ package lifecyclecmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -82,7 +84,8 @@ func askAll(ctx context.Context, c *client.Client, verb lifecycle.Verb, requests
 			defer cancel()
 			remember(ctx, c, verb, r.target, &r.before)
 			errs[i] = lifecycle.Do(ctx, c, verb, r.target, lifecycle.Options{})
-			if r.accepted = errs[i] == nil; !r.accepted && client.Unanswered(errs[i]) {
+			var answer apierrors.APIStatus
+			if r.accepted = errs[i] == nil; !r.accepted && !errors.As(errs[i], &answer) {
 				lost.Store(true)
 			}
 		})
