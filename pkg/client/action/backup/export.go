@@ -151,8 +151,8 @@ func (o *ExportOptions) noteLeft(ctx context.Context, c *client.Client, vm strin
 	for i := range list.Items {
 		name := list.Items[i].Name
 		o.Note(fmt.Sprintf("snapshot %s of VM %s/%s is another export's, which is under way or was killed; "+
-			"`virtctl vmexport delete %[1]s -n %[3]s` deletes it, and else it goes with its VirtualMachineExport",
-			name, vm, o.Namespace))
+			"`virtctl vmexport delete %[1]s -n %[2]s` deletes it, and else it goes with its VirtualMachineExport",
+			name, o.Namespace, vm))
 	}
 	return nil
 }

@@ -36,16 +36,19 @@ func flagError(cmd *cobra.Command, err error) error {
 }
 
 // strconvs is how Go says that a text is no number, or a number too large.
-var strconvs = regexp.MustCompile(`strconv\.Parse\w+: parsing ("(?:[^"\\]|\\.)*"): (invalid syntax|value out of range)`)
+var strconvs = regexp.MustCompile(`strconv\.Parse(\w+): parsing ("(?:[^"\\]|\\.)*"): (invalid syntax|value out of range)`)
 
-// plainNumber replaces Go's words in an error about a flag's value that is no number by plain ones.
+// plainNumber replaces Go's words in an error about a flag's value that is no number, or no truth value, by plain ones.
 func plainNumber(text string) string {
 	return strconvs.ReplaceAllStringFunc(text, func(found string) string {
 		parts := strconvs.FindStringSubmatch(found)
-		if parts[2] == "invalid syntax" {
-			return parts[1] + " is not a whole number"
+		switch {
+		case parts[1] == "Bool":
+			return parts[2] + " is neither true nor false"
+		case parts[3] == "invalid syntax":
+			return parts[2] + " is not a whole number"
 		}
-		return parts[1] + " is out of range"
+		return parts[2] + " is out of range"
 	})
 }
 

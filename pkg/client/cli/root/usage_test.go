@@ -193,3 +193,17 @@ func TestHelpIsNarrow(t *testing.T) {
 		t.Errorf("only %d lines were looked at", helped)
 	}
 }
+
+// TestPlainNumber has no word of Go's in an error about a flag's value.
+func TestPlainNumber(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`strconv.ParseInt: parsing "x": invalid syntax`:          `"x" is not a whole number`,
+		`strconv.ParseUint: parsing "99999": value out of range`: `"99999" is out of range`,
+		`strconv.ParseBool: parsing "maybe": invalid syntax`:     `"maybe" is neither true nor false`,
+	} {
+		if got := plainNumber("flag: " + text); got != "flag: "+want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}

@@ -1090,7 +1090,7 @@ func TestLongErrorsAreShownWhole(t *testing.T) {
 	golden(t, "long-error-narrow", a)
 	press(t, a, "L")
 	drive(t, a, sizes[1])
-	if s := a.screen(); !strings.Contains(strings.Join(strings.Fields(s), " "), "END and a second line") {
+	if s := ansi.Strip(a.screen()); !strings.Contains(strings.Join(strings.Fields(s), " "), "END and a second line") {
 		t.Errorf("the log has not all of it:\n%s", s)
 	}
 	press(t, a, "esc", "esc")

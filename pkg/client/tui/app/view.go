@@ -184,7 +184,10 @@ func (a *App) logLines() []widget.Line {
 		lines = append(lines, widget.Line{
 			Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line,
 			Role: theme.Accent,
-		}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
+		})
+		for part := range strings.SplitSeq(outcome, "\n") {
+			lines = append(lines, widget.Line{Text: "            " + part, Role: role, Hang: 12})
+		}
 	}
 	if len(lines) == 0 {
 		lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the " +

@@ -229,10 +229,21 @@ func (p *Edit) took(text string, err error) tea.Cmd {
 	})
 }
 
+// words begin the command line that edits the same.
+func (p *Edit) words() []string {
+	switch p.resource {
+	case "virtualmachines":
+		return []string{p.world.Program, "edit", p.key.Name}
+	case "virtualmachineinstances":
+		return []string{p.world.Program, "edit", "vmi/" + p.key.Name}
+	}
+	return []string{"kubectl edit", p.resource, p.key.Name}
+}
+
 func (p *Edit) apply() tea.Cmd {
 	actions, before, after := p.world.Actions, p.before, p.after
 	task := Task{
-		Line: p.world.Line("kubectl edit", p.resource, p.key.Name, "--namespace", p.key.Namespace),
+		Line: p.world.Line(append(p.words(), "--namespace", p.key.Namespace)...),
 		Do:   func(ctx context.Context) error { return actions.Apply(ctx, before, after) },
 		Then: func(err error) tea.Msg { return editApplied{p, err} },
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -192,7 +193,10 @@ func (s saved) askDelete() tea.Cmd {
 	if more := len(chosen) - namedMost; more > 0 {
 		ask.Question += fmt.Sprintf(" and %d more", more)
 	}
-	ask.Question += "? What snapshots have of volumes goes with them unless it is to stay."
+	ask.Question += "?"
+	if slices.ContainsFunc(chosen, func(row *store.Snapshot) bool { return row.Resource == store.Snapshots }) {
+		ask.Question += " What snapshots have of volumes goes with them unless it is to stay."
+	}
 	if kept > 0 {
 		ask.Question += fmt.Sprintf(" Restores among them that cannot be undone any more: %d.", kept)
 	}
