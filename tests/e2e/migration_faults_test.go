@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -179,7 +180,10 @@ func (f *faulty) overtaken(t *testing.T, stage string) bool {
 	case "preparing":
 		return ms != nil && ms.MigrationUID == f.m.UID && ms.TargetNodeAddress != ""
 	case "copying", "finishing":
-		return len(named(processes(t, string(f.source.UID)), processQEMU)) == 0
+		return !slices.ContainsFunc(named(processes(t, string(f.source.UID)), processQEMU), func(pid int) bool {
+			_, there := cpuTicks(pid)
+			return there
+		})
 	}
 	return false
 }
@@ -386,13 +390,17 @@ func (f *faulty) runsAtSource(t *testing.T) bool {
 	return there && after-before > 2
 }
 
-// cpuTicks is the CPU time that a process has used, in hundredths of a second; false when it has ended.
+// cpuTicks is the CPU time that a process has used, in hundredths of a second; false when it has ended, also when its
+// parent has yet to hear of it.
 func cpuTicks(pid int) (int, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, false
 	}
 	fields := strings.Fields(string(stat))
+	if fields[2] == "Z" || fields[2] == "X" {
+		return 0, false
+	}
 	user, _ := strconv.Atoi(fields[13])
 	system, _ := strconv.Atoi(fields[14])
 	return user + system, true

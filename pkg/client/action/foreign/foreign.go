@@ -58,6 +58,13 @@ type image struct {
 	// disk is the size of the disk in it, bytes, and sha256 its checksum, once Verify has read it.
 	disk   int64
 	sha256 string
+	// staged is what the image itself takes on the claim until it is converted, bytes; 0 for a raw one.
+	staged int64
+}
+
+// needs returns the room that an image needs on its claim, bytes: that of its disk and, until it is converted, its own.
+func (i *image) needs() int64 {
+	return i.disk + i.staged
 }
 
 // UnknownError says that a file is nothing that is known.
@@ -167,7 +174,11 @@ func (f *File) add(disk *Disk, file string, in content) error {
 	if found.VirtualSize == 0 {
 		return fmt.Errorf("disk %s: it is compressed, so how large it is cannot be seen; decompress it first", file)
 	}
-	f.images = append(f.images, image{content: in, file: file, format: format, disk: found.VirtualSize})
+	of := image{content: in, file: file, format: format, disk: found.VirtualSize}
+	if found.Format != imageformat.Raw {
+		of.staged = in.size
+	}
+	f.images = append(f.images, of)
 	return nil
 }
 

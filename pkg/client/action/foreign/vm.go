@@ -55,7 +55,7 @@ func (f *File) Make(wish Wish) (*backup.Made, error) {
 	out := &backup.Made{VM: vm, NotIncluded: said, Needs: backup.Needs(vm)}
 	for i, disk := range f.Machine.withClaims() {
 		name := backup.ClaimName(vm.Name, disk.volume)
-		out.Claims = append(out.Claims, wish.Claim(name, f.images[i].disk, id, vm.Name))
+		out.Claims = append(out.Claims, wish.Claim(name, f.images[i].needs(), id, vm.Name))
 	}
 	return out, nil
 }
