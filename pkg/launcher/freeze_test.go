@@ -258,7 +258,7 @@ func TestLyingAgent(t *testing.T) {
 // The next freeze comes after that.
 func TestPausedGuestDoesNotWaitForItsAgent(t *testing.T) {
 	l := begin(t)
-	asked, answer := make(chan struct{}), make(chan struct{})
+	asked, answer := make(chan struct{}, 2), make(chan struct{})
 	freezes := make(chan struct{}, 2)
 	l.memory.agent = func(command string) (string, error) {
 		switch {
@@ -294,7 +294,6 @@ func TestPausedGuestDoesNotWaitForItsAgent(t *testing.T) {
 	if err := <-again; err != nil || !l.isPaused() {
 		t.Errorf("the next freeze: %v, paused %t", err, l.isPaused())
 	}
-	go func() { <-asked }()
 	l.mustUnfreeze()
 	l.end(t)
 }
