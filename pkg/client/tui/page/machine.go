@@ -59,6 +59,14 @@ func (r *reading[T]) wanted(of T, now time.Time) bool {
 	return true
 }
 
+// expire has what was read well be wanted again once it is so old.
+func (r *reading[T]) expire(after time.Duration, now time.Time) {
+	if !r.going && r.err == nil && now.Sub(r.at) >= after {
+		var nothing T
+		r.of = nothing
+	}
+}
+
 func (r *reading[T]) done(err error, now time.Time) { r.going, r.err, r.at = false, err, now }
 
 // guestOf is which answer of an agent is wanted: of which instance, and how often it was asked for by hand.

@@ -200,9 +200,7 @@ func (p *Plug) wantDisks() tea.Cmd {
 }
 
 func (p *Plug) wantClaims() tea.Cmd {
-	if !p.list.going && !p.list.at.IsZero() && p.list.err == nil && p.world.Now().Sub(p.list.at) >= claimsEvery {
-		p.list.of = ""
-	}
+	p.list.expire(claimsEvery, p.world.Now())
 	if !p.list.wanted("claims of "+p.row.Namespace, p.world.Now()) {
 		return nil
 	}
