@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,28 +67,19 @@ const answerWithin = time.Minute
 // askAll asks machines, many at once, and returns the error of each. Once the server has not answered, those that were
 // not asked yet are not: each would wait as long.
 func askAll(ctx context.Context, c *client.Client, verb lifecycle.Verb, requests []*request) []error {
+	each(requests, func(r *request) (answered bool) {
+		ctx, cancel := context.WithTimeout(ctx, answerWithin)
+		defer cancel()
+		remember(ctx, c, verb, r.target, &r.before)
+		r.err = lifecycle.Do(ctx, c, verb, r.target, lifecycle.Options{})
+		var answer apierrors.APIStatus
+		r.accepted = r.err == nil
+		return r.accepted || errors.As(r.err, &answer)
+	})
 	errs := make([]error, len(requests))
-	var workers sync.WaitGroup
-	var lost atomic.Bool
-	room := make(chan struct{}, parallel)
 	for i, r := range requests {
-		room <- struct{}{}
-		if lost.Load() {
-			break
-		}
-		workers.Go(func() {
-			defer func() { <-room }()
-			ctx, cancel := context.WithTimeout(ctx, answerWithin)
-			defer cancel()
-			remember(ctx, c, verb, r.target, &r.before)
-			errs[i] = lifecycle.Do(ctx, c, verb, r.target, lifecycle.Options{})
-			var answer apierrors.APIStatus
-			if r.accepted = errs[i] == nil; !r.accepted && !errors.As(errs[i], &answer) {
-				lost.Store(true)
-			}
-		})
+		errs[i] = r.err
 	}
-	workers.Wait()
 	return errs
 }
 

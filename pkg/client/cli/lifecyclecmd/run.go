@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -208,19 +209,13 @@ func (o *Options) ask(ctx context.Context, c *client.Client, requests []*request
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() {
-		var workers sync.WaitGroup
-		defer workers.Wait()
-		room := make(chan struct{}, parallel)
-		for _, r := range requests {
-			room <- struct{}{}
-			workers.Go(func() {
-				defer close(r.done)
-				defer func() { <-room }()
-				if r.err = ctx.Err(); r.err == nil {
-					r.err = o.one(ctx, c, r)
-				}
-			})
-		}
+		each(requests, func(r *request) bool {
+			defer close(r.done)
+			if r.err = ctx.Err(); r.err == nil {
+				r.err = o.one(ctx, c, r)
+			}
+			return true
+		})
 	})
 	var errs []error
 	for _, r := range requests {
@@ -234,6 +229,27 @@ func (o *Options) ask(ctx context.Context, c *client.Client, requests []*request
 		}
 	}
 	return errs
+}
+
+// each hands the requests to do in their order, at most parallel at once, and none more once do has returned false. It
+// returns when all that were handed on are over.
+func each(requests []*request, do func(*request) bool) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	var enough atomic.Bool
+	room := make(chan struct{}, parallel)
+	for _, r := range requests {
+		room <- struct{}{}
+		if enough.Load() {
+			return
+		}
+		workers.Go(func() {
+			defer func() { <-room }()
+			if !do(r) {
+				enough.Store(true)
+			}
+		})
+	}
 }
 
 // one asks one machine.
