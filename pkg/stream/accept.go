@@ -21,7 +21,7 @@ func Accept(w http.ResponseWriter, r *http.Request, opts Options) (*Conn, error)
 		ReadBufferSize:  frameBuffer,
 		WriteBufferSize: frameBuffer,
 		WriteBufferPool: &writeBuffers,
-		Subprotocols:    []string{Subprotocol},
+		Subprotocols:    opts.withDefaults().subprotocols(),
 		CheckOrigin:     func(*http.Request) bool { return true },
 		Error: func(w http.ResponseWriter, _ *http.Request, code int, reason error) {
 			WriteStatus(w, statusFor(code, reason))

@@ -61,8 +61,18 @@ type Options struct {
 	Stall time.Duration
 	// Linger is the time that Close waits for the peer to close too, 1 s unless set.
 	Linger time.Duration
-	// Subprotocol is the websocket's, ours unless set.
+	// Subprotocol is the websocket's, KubeVirt's unless set.
 	Subprotocol string
+	// Standby has Dial offer, and Accept take, StandbySubprotocol too.
+	Standby bool
+}
+
+// subprotocols are those that are offered or taken, the preferred one first.
+func (o Options) subprotocols() []string {
+	if o.Standby {
+		return []string{StandbySubprotocol, o.Subprotocol}
+	}
+	return []string{o.Subprotocol}
 }
 
 func (o Options) withDefaults() Options {

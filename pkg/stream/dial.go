@@ -166,7 +166,7 @@ func (u *upgradeRoundTripper) RoundTrip(req *http.Request) (*http.Response, erro
 		ReadBufferSize:  frameBuffer,
 		WriteBufferSize: frameBuffer,
 		WriteBufferPool: &writeBuffers,
-		Subprotocols:    []string{u.opts.withDefaults().Subprotocol},
+		Subprotocols:    u.opts.withDefaults().subprotocols(),
 		NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dial(ctx, network, address)
 			if err == nil {

@@ -224,10 +224,15 @@ func (c *cluster) do(method, path, body string) (int, string) {
 // dial opens a stream as a client does.
 func (c *cluster) dial(path string, query url.Values) (*stream.Conn, error) {
 	c.t.Helper()
+	return c.dialWith(path, query, stream.Options{})
+}
+
+func (c *cluster) dialWith(path string, query url.Values, opts stream.Options) (*stream.Conn, error) {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	conn, err := stream.Dial(ctx, &rest.Config{Host: c.url},
-		"/apis/subresources.kubevirt.io/v1/namespaces/default/"+path, query, stream.Options{})
+		"/apis/subresources.kubevirt.io/v1/namespaces/default/"+path, query, opts)
 	if err == nil {
 		c.t.Cleanup(func() { conn.Close() })
 	}

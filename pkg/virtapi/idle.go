@@ -55,20 +55,22 @@ func (s *streams) dropHandlers() {
 }
 
 // dial opens a stream at the virt-handler of a node, over an idle connection to it if one still works.
-func (s *streams) dial(ctx context.Context, target *url.URL, node string, header http.Header) (*stream.Conn, error) {
+func (s *streams) dial(
+	ctx context.Context, target *url.URL, node string, header http.Header, opts stream.Options,
+) (*stream.Conn, error) {
 	s.mu.Lock()
 	h := s.handler(handlerKey{node, target.Host})
 	idle := h.idle
 	h.idle = nil
 	s.mu.Unlock()
 	if idle != nil {
-		conn, err := stream.DialOver(ctx, idle, target, header, stream.Options{})
+		conn, err := stream.DialOver(ctx, idle, target, header, opts)
 		if err == nil || answered(err) || ctx.Err() != nil {
 			return conn, err
 		}
 		// virt-handler has closed it meanwhile.
 	}
-	return stream.DialURL(ctx, target, h.tls, header, stream.Options{})
+	return stream.DialURL(ctx, target, h.tls, header, opts)
 }
 
 // prepare opens an idle connection in the background, after one to that virt-handler was used: who forwards ports opens

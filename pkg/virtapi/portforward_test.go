@@ -1,12 +1,14 @@
 package virtapi
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,5 +147,48 @@ func TestVSOCKIsAttached(t *testing.T) {
 	if !apierrors.IsBadRequest(err) ||
 		!strings.Contains(err.Error(), "VSOCK is not attached: spec.domain.devices.autoattachVSOCK is not set") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestStandby: whether a stream is on standby is virt-handler's to say; one that does not know of it is used as ever.
+func TestStandby(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		t.Run(fmt.Sprint(known), func(t *testing.T) {
+			c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)),
+				func(w http.ResponseWriter, r *http.Request) {
+					conn, err := stream.Accept(w, r, stream.Options{Standby: known})
+					if err != nil {
+						return
+					}
+					defer conn.Close()
+					if known {
+						if err := errors.Join(conn.AwaitAsk(r.Context(), time.Minute), conn.Answer()); err != nil {
+							t.Error(err)
+						}
+					}
+					_, _ = io.Copy(conn, conn)
+				})
+			conn, err := c.dialWith("virtualmachines/vm/portforward/22", nil, stream.Options{Standby: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if conn.Standby() != known {
+				t.Errorf("on standby %v", conn.Standby())
+			}
+			if known {
+				if err := errors.Join(conn.Ask(), conn.AwaitAnswer()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := io.WriteString(conn, "bytes"); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(conn); err != nil || string(got) != "bytes" {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 }

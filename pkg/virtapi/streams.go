@@ -87,7 +87,8 @@ func (s *streams) spliceAs(
 	if printable(user) {
 		header.Set("X-Remote-User", user)
 	}
-	backend, err := s.dial(ctx, target, node, header)
+	// Whether virt-handler takes what the client offers is virt-handler's to say.
+	backend, err := s.dial(ctx, target, node, header, stream.Options{Standby: stream.OffersStandby(r)})
 	if err != nil {
 		if answered(err) {
 			return err
@@ -99,7 +100,7 @@ func (s *streams) spliceAs(
 		return apierrors.NewServiceUnavailable("this virt-api is shutting down; try again")
 	}
 	defer s.open.Done()
-	client, err := stream.Accept(w, r, stream.Options{})
+	client, err := stream.Accept(w, r, stream.Options{Standby: backend.Standby()})
 	if err != nil {
 		_ = backend.Close() // Accept has answered
 		return nil

@@ -25,6 +25,10 @@ import (
 // network does not even refuse.
 const guestTimeout = 5 * time.Second
 
+// standbyLife is how long a stream on standby waits for its client to ask for the guest. virtctl closes those that it
+// does not use earlier.
+const standbyLife = time.Minute
+
 // portForward joins a websocket to a port of the guest: bytes for tcp, a datagram a message for udp. A port that
 // does not take the connection is an error before the upgrade.
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
@@ -39,6 +43,10 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	life := s.life(name(r)) // before it is dialed, lest it be another's by then
+	if protocol == "tcp" && stream.OffersStandby(r) {
+		s.standBy(w, r, life, port)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), guestTimeout)
 	defer cancel()
 	guest, err := s.Dial(ctx, name(r), protocol, port)
@@ -47,6 +55,51 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.forward(w, r, life, guest, protocol, uint32(port))
+}
+
+// standBy accepts a stream whose client asks later for the port of the guest, which is dialed then. One that cannot be
+// reached ends the stream: the client opens another, and is told the reason.
+func (s *Server) standBy(w http.ResponseWriter, r *http.Request, life context.Context, port uint16) {
+	s.active.Add(1)
+	defer s.active.Done()
+	conn, err := stream.Accept(w, r, stream.Options{Standby: true})
+	if err != nil {
+		return // Accept has answered
+	}
+	defer untilGone(life, conn)()
+	guest, err := s.asked(life, conn, name(r), port)
+	if err != nil {
+		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			s.Log.Debug("stream on standby ended", "vmi", name(r).String(), "port", port, "err", err)
+		}
+		_ = conn.CloseWithReason(stream.CodeInternal, "the guest was not reached") // the stream is over either way
+		return
+	}
+	s.join(r, conn, stream.AsSocket(guest), "tcp", uint32(port))
+}
+
+// asked waits until the client of a stream on standby asks for the port, connects to it, and says so.
+func (s *Server) asked(
+	life context.Context, conn *stream.Conn, vmi types.NamespacedName, port uint16,
+) (net.Conn, error) {
+	if err := conn.AwaitAsk(s.ctx, standbyLife); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, guestTimeout)
+	defer cancel()
+	guest, err := s.Dial(ctx, vmi, "tcp", port)
+	if err != nil {
+		return nil, err
+	}
+	err = life.Err() // lest it is another guest of that name
+	if err == nil {
+		err = conn.Answer()
+	}
+	if err != nil {
+		guest.Close() // nothing was sent over it
+		return nil, err
+	}
+	return guest, nil
 }
 
 // forward accepts a stream and joins it with a connection to the guest, which it closes, for as long as the guest is
@@ -66,9 +119,14 @@ func (s *Server) forward(
 		client, target = stream.Packets{Conn: conn}, &datagrams{Conn: guest}
 	}
 	defer untilGone(life, conn)()
-	if err := stream.Splice(s.ctx, client, target); err != nil {
-		s.Log.Debug("forwarded connection ended", "vmi", name(r).
-			String(), "protocol", protocol, "port", port, "err", err)
+	s.join(r, client, target, protocol, port)
+}
+
+// join copies between a client and a guest until both directions have ended.
+func (s *Server) join(r *http.Request, client, guest io.ReadWriteCloser, protocol string, port uint32) {
+	if err := stream.Splice(s.ctx, client, guest); err != nil {
+		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "protocol", protocol, "port", port,
+			"err", err)
 	}
 }
 

@@ -122,11 +122,15 @@ func (s *setup) device(name string) <-chan net.Conn {
 }
 
 func (s *setup) dialName(name, query string) (*stream.Conn, error) {
+	return s.dialWith(name, query, stream.Options{})
+}
+
+func (s *setup) dialWith(name, query string, opts stream.Options) (*stream.Conn, error) {
 	target, err := url.Parse(s.http.URL + "/v1/namespaces/default/virtualmachineinstances/" + name + query)
 	if err != nil {
 		return nil, err
 	}
-	return stream.DialURL(context.Background(), target, nil, nil, stream.Options{})
+	return stream.DialURL(context.Background(), target, nil, nil, opts)
 }
 
 func (s *setup) dial(path string) *stream.Conn {

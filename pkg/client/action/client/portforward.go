@@ -15,8 +15,22 @@ import (
 func (c *Client) PortForward(
 	ctx context.Context, resource, namespace, name string, port uint16, protocol string,
 ) (*stream.Conn, error) {
+	return c.portForward(ctx, resource, namespace, name, port, protocol, stream.Options{})
+}
+
+// StandbyForward opens a stream to a port of a guest that the server connects to when it is asked, see
+// stream.StandbySubprotocol. A server without such streams gives one that is connected already.
+func (c *Client) StandbyForward(
+	ctx context.Context, resource, namespace, name string, port uint16,
+) (*stream.Conn, error) {
+	return c.portForward(ctx, resource, namespace, name, port, "tcp", stream.Options{Standby: true})
+}
+
+func (c *Client) portForward(
+	ctx context.Context, resource, namespace, name string, port uint16, protocol string, opts stream.Options,
+) (*stream.Conn, error) {
 	group := v1.SubresourceStorageGroupVersion
 	path := "/apis/" + group.Group + "/" + group.Version + "/namespaces/" + namespace + "/" + resource + "/" + name +
 		"/portforward/" + strconv.Itoa(int(port)) + "/" + protocol
-	return c.dialer.Dial(ctx, path, nil, stream.Options{})
+	return c.dialer.Dial(ctx, path, nil, opts)
 }

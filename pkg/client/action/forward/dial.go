@@ -4,7 +4,7 @@
 //
 //	program ──► local port ──► websocket ──► API server ──► virt-api ──► virt-handler ──► guest
 //
-// Each connection is one websocket of its own. So a connection ends with the guest, the node or a virt-api that it
+// Each connection is one websocket of its own; those of a busy port are opened ahead (standbys). So a connection ends with the guest, the node or a virt-api that it
 // goes through, but the local port stays: the next connection finds the guest where it is by then.
 package forward
 
@@ -46,18 +46,24 @@ type Opener interface {
 // protocol udp use it through stream.Packets. Errors of the server are API errors: no such machine (404), it does not
 // run (409); see also Refused and Unreachable.
 func Dial(ctx context.Context, c Opener, t Target, port uint16, protocol string) (*stream.Conn, error) {
+	conn, err := ofTarget(t, func(resource string) (*stream.Conn, error) {
+		return c.PortForward(ctx, resource, t.Namespace, t.Name, port, protocol)
+	})
+	return conn, failed(t, port, protocol, err)
+}
+
+// ofTarget opens a stream of a target's resource: a VM's, or that of an instance without one.
+func ofTarget(t Target, open func(resource string) (*stream.Conn, error)) (*stream.Conn, error) {
 	if t.Instance {
-		conn, err := c.PortForward(ctx, client.VMIs, t.Namespace, t.Name, port, protocol)
-		return conn, failed(t, port, protocol, err)
+		return open(client.VMIs)
 	}
-	conn, err := c.PortForward(ctx, client.VMs, t.Namespace, t.Name, port, protocol)
+	conn, err := open(client.VMs)
 	if apierrors.IsNotFound(err) {
-		instance, ierr := c.PortForward(ctx, client.VMIs, t.Namespace, t.Name, port, protocol)
-		if !apierrors.IsNotFound(ierr) {
-			conn, err = instance, ierr
+		if instance, ierr := open(client.VMIs); !apierrors.IsNotFound(ierr) {
+			return instance, ierr
 		}
 	}
-	return conn, failed(t, port, protocol, err)
+	return conn, err
 }
 
 func failed(t Target, port uint16, protocol string, err error) error {

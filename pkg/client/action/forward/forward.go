@@ -33,6 +33,8 @@ func To(c Opener, t Target) Dialer {
 // Forwarder serves local ports. Its methods may run at the same time; what happens to one connection touches no other.
 type Forwarder struct {
 	Dial Dialer
+	// Standby opens streams on standby, so that connections after the first are quick; nil opens none. See StandbyTo.
+	Standby func(ctx context.Context, port uint16) (*stream.Conn, error)
 	// Patience is how long a new connection waits for a guest that restarts, moves, or has not set up its
 	// network, and for a cluster that does not answer; 30 s unless set. A port that the guest refuses is not waited
 	// for.

@@ -18,7 +18,18 @@ const acceptAgain = 100 * time.Millisecond
 // connections, and returns nil once all are gone. Whatever becomes of a connection, the next one is accepted. An error
 // is one of l that does not pass.
 func (f *Forwarder) ServeTCP(ctx context.Context, l net.Listener, port uint16) error {
-	return serve(ctx, l, func(ctx context.Context, local net.Conn) { f.forward(ctx, local, port) })
+	ctx, cancel := context.WithCancel(ctx)
+	spare := f.standbys(ctx, port)
+	defer spare.wait()
+	defer cancel()
+	return serve(ctx, l, func(ctx context.Context, local net.Conn) { f.forward(ctx, local, port, spare) })
+}
+
+func (f *Forwarder) standbys(ctx context.Context, port uint16) *standbys {
+	if f.Standby == nil {
+		return newStandbys(ctx, nil)
+	}
+	return newStandbys(ctx, func(ctx context.Context) (*stream.Conn, error) { return f.Standby(ctx, port) })
 }
 
 // serve accepts until ctx ends, and waits for what handle does with the connections.
@@ -50,10 +61,14 @@ func serve(ctx context.Context, l net.Listener, handle func(context.Context, net
 }
 
 // forward serves one connection.
-func (f *Forwarder) forward(ctx context.Context, local net.Conn, port uint16) {
+func (f *Forwarder) forward(ctx context.Context, local net.Conn, port uint16, spare *standbys) {
 	e := Event{Protocol: TCP, Local: local.LocalAddr().String(), Client: local.RemoteAddr().String(), Port: port}
 	socket := stream.AsSocket(local)
-	remote, err := f.connect(ctx, e)
+	var err error
+	remote := spare.take(ctx)
+	if remote == nil {
+		remote, err = f.connect(ctx, e)
+	}
 	if err != nil {
 		reset(socket)
 		if ctx.Err() == nil {
@@ -62,6 +77,7 @@ func (f *Forwarder) forward(ctx context.Context, local net.Conn, port uint16) {
 		}
 		return
 	}
+	spare.fill()
 	f.join(ctx, e, socket, remote)
 }
 

@@ -137,7 +137,9 @@ func (o *Options) open(c *client.Client, t forward.Target) (*session, error) {
 	if s.id == "" {
 		s.id = o.Factory.RandomName(5)
 	}
-	s.forwarder = &forward.Forwarder{Dial: forward.To(c, t), Patience: o.Wait.Duration, Notify: s.notify}
+	s.forwarder = &forward.Forwarder{
+		Dial: forward.To(c, t), Standby: forward.StandbyTo(c, t), Patience: o.Wait.Duration, Notify: s.notify,
+	}
 	s.socks = &forward.Socks{Opener: c, Namespace: t.Namespace, Patience: o.Wait.Duration, Notify: s.notify}
 	var err error
 	if s.locals, err = o.listen(expand(o.Addresses)); err != nil {
