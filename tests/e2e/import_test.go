@@ -56,6 +56,24 @@ func TestImportOVA(t *testing.T) {
 	(&guest{cluster: c, ns: ns, name: "tiny-guest"}).waitLogin(t)
 }
 
+// TestImportRaw: the claim that is made for a raw disk has room for it, whatever its file system needs for itself.
+func TestImportRaw(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	for _, mebibytes := range []int64{10, 330} { // an ext4 and an XFS
+		name := fmt.Sprintf("raw-%d", mebibytes)
+		disk := filepath.Join(t.TempDir(), name+".img")
+		if err := os.WriteFile(disk, []byte("a disk"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(disk, mebibytes<<20); err != nil {
+			t.Fatal(err)
+		}
+		c.virtctl(t, nil, "-n", ns, "import", disk, "--name", name)
+	}
+}
+
 // packOVA writes an archive of names and bodies.
 func packOVA(t *testing.T, path string, members ...any) {
 	t.Helper()

@@ -52,6 +52,29 @@ func (f *Factory) CheckReferent(ctx context.Context, c *client.Client, namespace
 	return fmt.Errorf("%w%s", err, f.meant(r.Name, all))
 }
 
+// storageClasses is where StorageClasses are served.
+const storageClasses = "/apis/storage.k8s.io/v1"
+
+// CheckStorageClass returns an error if there is no StorageClass of the name, with the names that may have been meant:
+// the server takes a claim of a class that may come later, and the claim would wait. Empty is the cluster's default.
+// What the user may not read is left to the server.
+func (f *Factory) CheckStorageClass(ctx context.Context, c *client.Client, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := c.ReadMetadata(ctx, storageClasses+"/storageclasses/"+url.PathEscape(name))
+	if !apierrors.IsNotFound(err) || client.Unserved(err) {
+		return nil
+	}
+	meant := "; there are none"
+	if names, err := c.Names(ctx, storageClasses, "", "storageclasses"); err != nil {
+		meant = ""
+	} else if len(names) > 0 {
+		meant = f.meant(name, names)
+	}
+	return fmt.Errorf("--storage-class: %w%s", err, meant)
+}
+
 // mostMeant is how many names are offered for one that is not there.
 const mostMeant = 5
 

@@ -135,8 +135,9 @@ func labelsOf(file, vm string) map[string]string {
 
 // Claim returns the claim for a disk of so many bytes, of a file that is no backup. The file's ID tells it from others.
 func (w Wish) Claim(name string, size int64, file, vm string) *corev1.PersistentVolumeClaim {
+	room := resource.NewQuantity(uploads.Room(size), resource.BinarySI)
 	disk := Disk{
-		DiskSize: size, ClaimSize: "1", VolumeMode: string(corev1.PersistentVolumeFilesystem),
+		DiskSize: size, ClaimSize: room.String(), VolumeMode: string(corev1.PersistentVolumeFilesystem),
 		AccessModes: []string{string(corev1.ReadWriteOnce)},
 	}
 	claim := disk.make(w)
@@ -155,7 +156,7 @@ func (d *Disk) make(wish Wish) *corev1.PersistentVolumeClaim {
 	mode := corev1.PersistentVolumeMode(d.VolumeMode)
 	size, least := *d.size(), d.DiskSize
 	if mode == corev1.PersistentVolumeFilesystem {
-		least = uploads.Room(d.DiskSize)
+		least = uploads.Least(d.DiskSize)
 	}
 	if size.CmpInt64(least) < 0 {
 		size = *resource.NewQuantity(least, resource.BinarySI)

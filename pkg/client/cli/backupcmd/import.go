@@ -339,6 +339,9 @@ func (o *ImportOptions) run(ctx context.Context, file *made, shown *progress) er
 	if err != nil {
 		return err
 	}
+	if err := o.Factory.CheckStorageClass(ctx, c, o.Wish.StorageClass); err != nil {
+		return err
+	}
 	if o.DryRun == cli.DryRunNone {
 		if err := file.verify(ctx, shown.show); err != nil {
 			return fmt.Errorf("%s: %w", o.file, err)

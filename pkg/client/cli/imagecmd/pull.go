@@ -239,6 +239,9 @@ func (o *Options) target(ctx context.Context) (t cli.Target, c *client.Client, t
 		_, err := fmt.Fprintf(o.Factory.IO.Out, "image %s is there already: claim %s\n", have.Image, have.Name)
 		return t, c, true, err
 	}
+	if err := o.Factory.CheckStorageClass(ctx, c, o.Claim.StorageClass); err != nil {
+		return t, nil, false, err
+	}
 	o.checkDefaults(ctx, c, t.Namespace)
 	if o.Claim.Size == "" {
 		o.Claim.Size = o.Image.Size

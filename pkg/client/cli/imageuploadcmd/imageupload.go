@@ -233,21 +233,21 @@ func (o *Options) create(
 	}
 	claim := o.Claim
 	claim.VolumeMode = strings.ToUpper(claim.VolumeMode[:1]) + claim.VolumeMode[1:]
-	o.noteThere(ctx, c, t, claim)
-	return &claim, nil
+	return &claim, o.noteThere(ctx, c, t, claim)
 }
 
-// noteThere prints how an existing claim differs from the one that was asked for. One that may not be read is left to
-// the server.
-func (o *Options) noteThere(ctx context.Context, c *client.Client, t cli.Target, asked upload.Claim) {
+// noteThere prints how an existing claim differs from the one that was asked for. Of one that is not there the
+// StorageClass must be. One that may not be read is left to the server.
+func (o *Options) noteThere(ctx context.Context, c *client.Client, t cli.Target, asked upload.Claim) error {
 	var there corev1.PersistentVolumeClaim
 	if err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there); err != nil {
-		return // mostly that there is none
+		return o.Factory.CheckStorageClass(ctx, c, asked.StorageClass)
 	}
 	if said := differences(&there, asked, o.Block); said != "" {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "note: claim %s/%s is there already and stays as it is: %s\n", t.Namespace,
 			t.Name, said)
 	}
+	return nil
 }
 
 // differences returns how an existing claim differs from the one that is asked for: it is smaller, no block device
@@ -271,10 +271,7 @@ func differences(there *corev1.PersistentVolumeClaim, asked upload.Claim, block 
 }
 
 // fitting returns the size of a claim with a file system on which a disk fits, in MiB.
-func fitting(disk int64) string {
-	const mebibyte = 1 << 20
-	return fmt.Sprintf("%dMi", (disk+disk/16)/mebibyte+1)
-}
+func fitting(disk int64) string { return fmt.Sprintf("%dMi", uploads.Room(disk)>>20) }
 
 func (o *Options) labels() map[string]string {
 	out := map[string]string{}

@@ -43,6 +43,10 @@ func newServer(t *testing.T, state uploads.State) *server {
 	s := &server{API: clienttest.New(t), t: t, state: state}
 	s.Put(uploadPath, http.HandlerFunc(s.upload))
 	s.Put(claimsPath, http.HandlerFunc(s.claims))
+	const classes = "/apis/storage.k8s.io/v1/storageclasses"
+	fast := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}
+	s.Put(classes, &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{fast}})
+	s.Put(classes+"/fast", &fast)
 	return s
 }
 
@@ -199,9 +203,18 @@ func TestClaim(t *testing.T) {
 		"there":           {there: true},
 		"to be there":     {args: "--no-create", there: true},
 		"there, not said": {args: "", want: "claim team-a/disk is not there; give --size to have it made", code: 2},
+		"of no class": {
+			args: "--size=1Gi --storage-class=fats", code: 3,
+			want: `--storage-class: storageclasses "fats" not found; did you mean fast?`,
+		},
+		"there, whatever its class": {
+			args: "--size=1Gi --storage-class=fats", there: true,
+			want: `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},` +
+				`"storageClassName":"fats","volumeMode":"Filesystem"}`,
+		},
 		"too small": {
 			args: "--size=16Mi", code: 2,
-			want: "--size: the image's disk has 33554432 bytes, which do not fit into 16Mi; give --size=35Mi or more",
+			want: "--size: the image's disk has 33554432 bytes, which do not fit into 16Mi; give --size=100Mi or more",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +310,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestFitting(t *testing.T) {
-	for size, want := range map[int64]string{1: "1Mi", 1 << 20: "2Mi", 16 << 20: "18Mi", 10 << 30: "10881Mi"} {
+	for size, want := range map[int64]string{1: "65Mi", 16 << 20: "82Mi", 10 << 30: "11328Mi"} {
 		if got := fitting(size); got != want {
 			t.Errorf("%d: %s", size, got)
 		}

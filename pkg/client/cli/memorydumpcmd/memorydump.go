@@ -144,6 +144,9 @@ func Run(ctx context.Context, o *Options) error {
 	} else {
 		var create *memorydump.Claim
 		if o.Create {
+			if err := o.Factory.CheckStorageClass(ctx, c, o.Make.StorageClass); err != nil {
+				return err
+			}
 			create = &o.Make
 		}
 		err = o.unnamed(memorydump.Get(ctx, c, t.Namespace, t.Name, o.Claim, create))

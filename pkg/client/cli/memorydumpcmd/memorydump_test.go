@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,7 @@ func server(t *testing.T, phase v1.VirtualMachineInstancePhase) (api *clienttest
 		}},
 	}
 	api.Put(machines+"virtualmachines/demo", vm)
+	api.Put("/apis/storage.k8s.io/v1/storageclasses/fast", &metav1.PartialObjectMetadata{})
 	api.Put(machines+"virtualmachines", &v1.VirtualMachineList{Items: []v1.VirtualMachine{*vm}})
 	api.Put(machines+"virtualmachineinstances/demo", &v1.VirtualMachineInstance{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachineInstance"},
@@ -108,6 +110,11 @@ func TestCreateClaim(t *testing.T) {
 		*claim.Spec.StorageClassName != "fast" ||
 		claim.Spec.AccessModes[0] != corev1.ReadWriteMany || size.Cmp(least) < 0 {
 		t.Errorf("%+v", claim)
+	}
+
+	unknown := append(slices.Clone(line), "--storage-class=slow")
+	if _, _, err := dump.Run(t, unknown...); cli.ExitCode(err) != cli.ExitNotFound || len(*sent) != 2 {
+		t.Errorf("a class that there is not: %v, sent %q", err, *sent)
 	}
 
 	api, sent = server(t, v1.Scheduling)
