@@ -37,9 +37,10 @@ type Claim struct {
 	Name string
 	// Has and Wants are the capacity and the request.
 	Has, Wants resource.Quantity
-	// OnNode: the storage has the size, and the kubelet of a node on which a pod uses the claim is to make the file
-	// system larger.
+	// OnNode: the storage has the size To, and the kubelet of a node on which a pod uses the claim is to make the file
+	// system larger. To is less than Wants when an earlier expansion got so far; the storage goes on after it.
 	OnNode bool
+	To     resource.Quantity
 	// Failure is the last failure, in the storage's words; empty when none is known.
 	Failure string
 }
@@ -52,11 +53,14 @@ func Of(claim *corev1.PersistentVolumeClaim) *Claim {
 	if !known || !asked || wants.Cmp(has) <= 0 {
 		return nil
 	}
-	out := &Claim{Name: claim.Name, Has: has, Wants: wants}
+	out := &Claim{Name: claim.Name, Has: has, Wants: wants, To: wants}
 	switch claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] {
 	case corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress,
 		corev1.PersistentVolumeClaimNodeResizeInfeasible:
 		out.OnNode = true
+	}
+	if allocated, known := claim.Status.AllocatedResources[corev1.ResourceStorage]; known && allocated.Cmp(wants) < 0 {
+		out.To = allocated
 	}
 	for _, c := range claim.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
@@ -72,12 +76,18 @@ func Of(claim *corev1.PersistentVolumeClaim) *Claim {
 	return out
 }
 
+// Earlier reports whether an earlier expansion, to less, has to be over first.
+func (c *Claim) Earlier() bool { return c.OnNode && c.To.Cmp(c.Wants) < 0 }
+
 // String says what the claim waits for.
 func (c *Claim) String() string {
 	text := fmt.Sprintf("claim %s grows from %s to %s: ", c.Name, &c.Has, &c.Wants)
 	switch {
 	case c.Failure != "":
 		return text + "the storage cannot yet: " + c.Failure
+	case c.Earlier():
+		return text + fmt.Sprintf("an earlier expansion to %s comes first, for which the node is to make its file system "+
+			"larger", &c.To)
 	case c.OnNode:
 		return text + "the node is to make its file system larger"
 	}

@@ -35,7 +35,8 @@ type Grown struct {
 	AtStart bool
 }
 
-// AwaitGrown waits until the storage has given a claim its size, and the disk of the guest that runs has it.
+// AwaitGrown waits until the storage has given a claim its size, and the disk of the guest that runs has it. When no
+// guest runs, and the storage waits for one before it begins, that is an error.
 func AwaitGrown(ctx context.Context, api GrownAPI, r *Resizable, name string, size resource.Quantity) (Grown, error) {
 	namespace, claim, volume := r.Claim.Namespace, r.Claim.Name, r.Volume.Name
 	var out Grown
@@ -55,6 +56,10 @@ func AwaitGrown(ctx context.Context, api GrownAPI, r *Resizable, name string, si
 			under := expansion.Of(&at)
 			out.Claim, _ = Sizes(&at)
 			if out.AtStart = !runs && under != nil && under.OnNode; out.AtStart {
+				if under.To.Cmp(size) < 0 {
+					return out, fmt.Errorf("claim %s was to grow to %s before, which its node does when a guest starts "+
+						"with it; the storage goes on to %s only then", claim, &under.To, &size)
+				}
 				return out, nil
 			}
 			if out.Claim.Cmp(size) >= 0 {

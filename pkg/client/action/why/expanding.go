@@ -29,7 +29,10 @@ func (e *explanation) expanding() {
 		case under.OnNode && !runs:
 			rank, state = rankRemark, OK
 			message = fmt.Sprintf("volume %q: claim %s grows from %s to %s when a guest starts with it", volume, name,
-				&under.Has, &under.Wants)
+				&under.Has, &under.To)
+			if under.Earlier() {
+				message += fmt.Sprintf("; the storage goes on to %s only then", &under.Wants)
+			}
 		}
 		e.add(rank, LayerVolumes, "pvc/"+name, state, reason, message, describe)
 	}

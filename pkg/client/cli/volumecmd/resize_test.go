@@ -156,6 +156,18 @@ func TestResize(t *testing.T) {
 			out: grows +
 				"volume data of demo: the storage has 4Gi, and the disk grows when demo starts\n",
 		},
+		"waited for, behind an earlier one": {
+			args: "demo data 4Gi --wait", patches: asked, code: 1,
+			change: func(g *growing) {
+				g.vmi, g.grows = nil, false
+				g.claim.Status.AllocatedResources = has("3Gi")
+				g.claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
+					{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue},
+				}
+			},
+			out:  grows,
+			errs: "was to grow to 3Gi before, which its node does when a guest starts with it; the storage goes on to 4Gi",
+		},
 		"waited for, in vain": {
 			args: "demo data 4Gi --wait --timeout=10ms", patches: asked, code: cli.ExitTimeout,
 			change: func(g *growing) {
