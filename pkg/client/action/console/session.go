@@ -46,6 +46,8 @@ type Session struct {
 	// Panicked is called before a panic in one of the session's goroutines ends the program, to put a
 	// terminal right; nil is fine.
 	Panicked func()
+	// Left is set by Run when the user has left; else the stream has ended, or could not be opened.
+	Left bool
 }
 
 // Event is something that happened to a session.
@@ -82,7 +84,7 @@ func (s *Session) Run(ctx context.Context) error {
 	for {
 		conn, err := s.dial(ctx, in)
 		if err != nil {
-			return left(err)
+			return s.left(err)
 		}
 		s.notify(Connected, nil)
 		err = s.attach(ctx, conn, in)
@@ -90,14 +92,14 @@ func (s *Session) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !s.Reconnect || final(err):
-			return left(err)
+			return s.left(err)
 		}
 		s.notify(Lost, err)
 	}
 }
 
-func left(err error) error {
-	if errors.Is(err, errLeft) {
+func (s *Session) left(err error) error {
+	if s.Left = errors.Is(err, errLeft); s.Left {
 		return nil
 	}
 	return err

@@ -80,7 +80,7 @@ type Node struct {
 	Schedulable bool `json:"schedulable"`
 	// Cordoned is whether nothing new is placed there.
 	Cordoned bool `json:"cordoned,omitempty"`
-	// Machines is how many guests run there.
+	// Machines is how many of the report's machines run there, which are those of its namespace where it has one.
 	Machines int `json:"machines"`
 	// Heartbeat is when virt-handler was last heard; absent when never.
 	Heartbeat *time.Time `json:"heartbeat,omitempty"`
@@ -177,7 +177,11 @@ func Rows(r *Report) [][]string {
 			cmp.Or(ip, "<none>"),
 		})
 	}
-	rows = append(rows, nil, []string{"NODE", "STATE", "VMS"})
+	vms := "VMS"
+	if r.Namespace != "" {
+		vms += " IN " + r.Namespace
+	}
+	rows = append(rows, nil, []string{"NODE", "STATE", vms})
 	for _, n := range r.Nodes {
 		rows = append(rows, []string{n.Name, n.line(), strconv.Itoa(n.Machines)})
 	}

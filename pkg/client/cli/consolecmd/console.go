@@ -131,7 +131,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	}
 	err = session.Run(ctx)
 	term.Restore()
-	return o.ending(term, target, err)
+	return o.ending(term, target, session.Left, err)
 }
 
 // dialer opens the console and knows whether it has been open before.
@@ -153,7 +153,7 @@ func (o *Options) dialer(
 }
 
 // ending prints how a session ended, or returns the error that it ended with.
-func (o *Options) ending(term *screen, t cli.Target, err error) error {
+func (o *Options) ending(term *screen, t cli.Target, left bool, err error) error {
 	var closed *stream.CloseError
 	switch {
 	case errors.Is(err, syscall.EPIPE):
@@ -171,5 +171,8 @@ func (o *Options) ending(term *screen, t cli.Target, err error) error {
 		return err
 	}
 	term.say("\nThe session with %s has ended.\n", t.Name)
+	if !left && term.interactive {
+		return o.Factory.EndedByItself()
+	}
 	return nil
 }

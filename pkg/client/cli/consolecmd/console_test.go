@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/console"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/stream"
@@ -65,7 +66,7 @@ func TestEnding(t *testing.T) {
 		o := options(&out)
 		o.Reconnect = test.reconnect
 		target := cli.Target{Namespace: "default", Name: "demo"}
-		err := o.ending(newScreen(o.Factory.IO, "demo", true), target, test.err)
+		err := o.ending(newScreen(o.Factory.IO, "demo", true), target, false, test.err)
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -76,6 +77,27 @@ func TestEnding(t *testing.T) {
 		}
 		if (test.want == "") != (got == "") || !strings.HasSuffix(got, test.want) || out.Len() > 0 {
 			t.Errorf("%s: %q, output %q; want %q", name, got, &out, test.want)
+		}
+	}
+}
+
+// The dashboard is told that the guest has ended the session: the user may still be typing.
+func TestEndingOfTheDashboards(t *testing.T) {
+	for name, test := range map[string]struct {
+		handed string
+		left   bool
+		code   int
+	}{
+		"the guest has ended it":                 {"1", false, action.EndedByItself},
+		"the user has left":                      {"1", true, cli.ExitOK},
+		"the guest has ended it, in another way": {"", false, cli.ExitOK},
+	} {
+		o := options(&bytes.Buffer{})
+		o.Factory.Getenv = func(name string) string { return map[string]string{action.Handed: test.handed}[name] }
+		term := newScreen(o.Factory.IO, "demo", true)
+		term.interactive = true
+		if err := o.ending(term, cli.Target{Name: "demo"}, test.left, nil); cli.ExitCode(err) != test.code {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

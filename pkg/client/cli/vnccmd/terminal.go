@@ -126,7 +126,7 @@ func (s *session) terminal(ctx context.Context) error {
 		return s.explain(err)
 	}
 	s.say("The session with %s has ended.\n", s.target.Name)
-	return nil
+	return s.Factory.EndedByItself()
 }
 
 // ended returns how a stream's end ends the session: when the guest ends it, that is no error.

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
@@ -19,6 +20,7 @@ const interrupted = 130
 func (a *App) run(r page.Run) tea.Cmd {
 	index := a.logged(a.World.Program + " " + strings.Join(page.Shown(r.Args), " "))
 	program := &handed{Cmd: a.Command(a.Self, r.Args...), leave: r.Leave}
+	program.Env = append(program.Environ(), action.Handed+"=1")
 	return tea.Exec(program, func(err error) tea.Msg { return runEnded{index, err} })
 }
 
@@ -41,6 +43,11 @@ func (h *handed) Run() error {
 	err := h.Cmd.Run()
 	var exit *exec.ExitError
 	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == action.EndedByItself:
+		// What the user types was meant for the guest.
+		fmt.Fprint(h.Stdout, "Enter goes back to the dashboard. ")
+		enter(h.Stdin)
+		return nil
 	case err == nil, errors.As(err, &exit) && exit.ExitCode() == interrupted:
 		return nil
 	case errors.As(err, &exit) && !exit.Exited(): // a signal: nobody waits for an answer

@@ -15,6 +15,7 @@ func TestHandover(t *testing.T) {
 		asks   bool
 	}{
 		"ends":           {"exit 0", false, false},
+		"ends by itself": {"exit 79", false, true},
 		"is interrupted": {"exit 130", false, false},
 		"fails":          {"echo why; exit 3", true, true},
 		"is killed":      {"kill -TERM $$", true, false},

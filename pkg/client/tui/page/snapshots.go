@@ -43,7 +43,7 @@ func newSnapshots(w *World, title string, machine *store.Key) *Snapshots {
 		state: func() store.State { return w.Snapshots.Snapshots.State() }, read: p.some, marks: true,
 	}
 	if machine != nil {
-		p.advice = "t takes one"
+		p.advice = "the key t takes one"
 	}
 	p.table = widget.Table[*store.Snapshot]{
 		Columns: p.columns(), Key: (*store.Snapshot).Key, Now: w.Now, Theme: w.Theme,
