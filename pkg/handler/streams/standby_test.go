@@ -28,7 +28,8 @@ func (s *setup) standBy(port int, protocol string) *stream.Conn {
 func (s *setup) counting() *int {
 	s.loopback()
 	count, dial := new(int), s.server.Dial
-	s.server.Dial = func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error) {
+	s.server.Dial = func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16,
+	) (net.Conn, error) {
 		*count++
 		return dial(ctx, vmi, protocol, port)
 	}

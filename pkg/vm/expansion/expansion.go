@@ -86,8 +86,8 @@ func (c *Claim) String() string {
 	case c.Failure != "":
 		return text + "the storage cannot yet: " + c.Failure
 	case c.Earlier():
-		return text + fmt.Sprintf("an earlier expansion to %s comes first, for which the node is to make its file system "+
-			"larger", &c.To)
+		return text + fmt.Sprintf("an earlier expansion to %s comes first, for which the node is to make its file "+
+			"system larger", &c.To)
 	case c.OnNode:
 		return text + "the node is to make its file system larger"
 	}

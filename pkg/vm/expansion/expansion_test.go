@@ -59,8 +59,8 @@ func TestOf(t *testing.T) {
 			corev1.PersistentVolumeClaimStatus{
 				Capacity: storage("1Gi"), AllocatedResources: storage("2Gi"), AllocatedResourceStatuses: pending,
 			},
-			"claim data grows from 1Gi to 4Gi: an earlier expansion to 2Gi comes first, for which the node is to make " +
-				"its file system larger",
+			"claim data grows from 1Gi to 4Gi: an earlier expansion to 2Gi comes first, for which the node is to " +
+				"make its file system larger",
 		},
 		"refused": {
 			"2Gi",

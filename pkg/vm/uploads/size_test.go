@@ -3,15 +3,17 @@ package uploads
 import "testing"
 
 // sizes are disks of which no claim is known, bytes.
-var sizes = []int64{1, 1 << 20, 31 << 20, 63083380, 200 << 20, 500 << 20, 900 << 20, 1100 << 20, 3 << 30, 10 << 30, 1 << 40}
+var sizes = []int64{
+	1, 1 << 20, 31 << 20, 63083380, 200 << 20, 500 << 20, 900 << 20, 1100 << 20, 3 << 30, 10 << 30, 1 << 40,
+}
 
 // leftOn returns what file systems as their tools make them leave of a claim, bytes; that of XFS was measured.
 var leftOn = map[string]func(claim int64) int64{
 	"ext4": func(claim int64) int64 {
 		journal := int64(4 << 20)
 		for _, step := range []struct{ from, journal int64 }{
-			{128 << 20, 16 << 20}, {1 << 30, 32 << 20}, {2 << 30, 64 << 20}, {16 << 30, 128 << 20}, {32 << 30, 256 << 20},
-			{64 << 30, 512 << 20}, {128 << 30, 1 << 30},
+			{128 << 20, 16 << 20}, {1 << 30, 32 << 20}, {2 << 30, 64 << 20}, {16 << 30, 128 << 20},
+			{32 << 30, 256 << 20}, {64 << 30, 512 << 20}, {128 << 30, 1 << 30},
 		} {
 			if claim >= step.from {
 				journal = step.journal

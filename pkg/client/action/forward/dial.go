@@ -4,8 +4,9 @@
 //
 //	program ──► local port ──► websocket ──► API server ──► virt-api ──► virt-handler ──► guest
 //
-// Each connection is one websocket of its own; those of a busy port are opened ahead (standbys). So a connection ends with the guest, the node or a virt-api that it
-// goes through, but the local port stays: the next connection finds the guest where it is by then.
+// Each connection is one websocket of its own; those of a busy port are opened ahead (standbys). So a connection ends
+// with the guest, the node or a virt-api that it goes through, but the local port stays: the next connection finds the
+// guest where it is by then.
 package forward
 
 import (

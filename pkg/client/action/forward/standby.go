@@ -13,7 +13,7 @@ import (
 const (
 	// maxStandby is how many streams of a port are on standby at most.
 	maxStandby = 4
-	// standbyLife is how long one waits for its use; virt-handler waits longer. A port that nobody connects to has none.
+	// standbyLife is how long one waits for its use; virt-handler waits longer. An idle port has none.
 	standbyLife = 30 * time.Second
 	// answerWithin is how long the answer of a stream on standby is waited for. After that another stream finds out why
 	// there is none.

@@ -57,8 +57,8 @@ func AwaitGrown(ctx context.Context, api GrownAPI, r *Resizable, name string, si
 			out.Claim, _ = Sizes(&at)
 			if out.AtStart = !runs && under != nil && under.OnNode; out.AtStart {
 				if under.To.Cmp(size) < 0 {
-					return out, fmt.Errorf("claim %s was to grow to %s before, which its node does when a guest starts "+
-						"with it; the storage goes on to %s only then", claim, &under.To, &size)
+					return out, fmt.Errorf("claim %s was to grow to %s before, which its node does when a guest "+
+						"starts with it; the storage goes on to %s only then", claim, &under.To, &size)
 				}
 				return out, nil
 			}
