@@ -54,6 +54,10 @@ func (a *admission) validateClone(
 			Detail: fmt.Sprintf("VolumeNamePolicy %q is not supported", *p),
 		})
 	}
+	if trouble := clones.KeepTrouble(clone); trouble != "" {
+		errs = append(errs, field.Invalid(crossingField(clones.KeepAnnotation),
+			clone.Annotations[clones.KeepAnnotation], trouble))
+	}
 	if old != nil {
 		errs = append(errs, validateCrossingChange(clone, old, surface.ActorOf(request.UserInfo.Username))...)
 	}

@@ -28,6 +28,12 @@ func cloneWith(more string) string {
 	return `{metadata: {name: c}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}` + more + `}}`
 }
 
+// keeping is a clone that keeps parts of its source's identity.
+func keeping(parts, more string) string {
+	return strings.Replace(cloneWith(more), "name: c",
+		`name: c, annotations: {virtkit.io/keep-identity: "`+parts+`"}`, 1)
+}
+
 func heldMachine(status, strategy string) string {
 	return strings.Replace(goodMachine, "runStrategy: Always", "runStrategy: "+strategy, 1) + "status: {" + status +
 		"}\n"
@@ -210,6 +216,21 @@ func TestValidateSnapshots(t *testing.T) {
 		},
 		"clone with a patch": {
 			clonesPath, "", cloneWith(", patches: [x]"), "", "spec.patches[0]: patch is not valid JSON (x)",
+		},
+		"clone that keeps": {
+			clonesPath, "", keeping("mac, uuid,serial,instance-id,hostname", ""), "", "",
+		},
+		"clone that keeps what there is not": {
+			clonesPath, "", keeping("name", ""), "",
+			`metadata.annotations[virtkit.io/keep-identity]: "name" is not one of mac`,
+		},
+		"clone that keeps a serial and has another": {
+			clonesPath, "", keeping("serial", ", newSMBiosSerial: s"), "",
+			"metadata.annotations[virtkit.io/keep-identity]: the serial number is to be kept, and there is a new one",
+		},
+		"clone that keeps later": {
+			clonesPath, "", keeping("mac", ""), cloneWith(""),
+			"metadata.annotations[virtkit.io/keep-identity]: cannot be changed after creation; make another clone",
 		},
 		"clone with names": {
 			clonesPath, "", cloneWith(", volumeNamePolicy: x"), "",
