@@ -2,6 +2,7 @@ package virtapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,6 +290,31 @@ func TestValidateSnapshots(t *testing.T) {
 				t.Errorf("allowed %v: %+v", got.Allowed, got.Result)
 			}
 		})
+	}
+}
+
+// Who takes a snapshot of a VM, or clones it, is told which of its volumes are left out, and why.
+func TestWarnsOfWhatIsLeftOut(t *testing.T) {
+	const snapshot = `{metadata: {name: s},
+  spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: leaving}}}`
+	clone := strings.Replace(cloneWith(""), "name: vm", "name: leaving", 1)
+	const want = "volumes of VM default/leaving that cannot be snapshotted: a (no class); they are left out"
+	for name, tc := range map[string]struct {
+		path, object, old string
+		warns             bool
+	}{
+		"snapshot":                   {snapshotPath, snapshot, "", true},
+		"clone":                      {clonesPath, clone, "", true},
+		"snapshot of another":        {snapshotPath, strings.Replace(snapshot, "leaving", "safe", 1), "", false},
+		"snapshot of what is not":    {snapshotPath, strings.Replace(snapshot, "leaving", "none", 1), "", false},
+		"a snapshot that is changed": {snapshotPath, snapshot, snapshot, false},
+		"a clone that is changed":    {clonesPath, clone, clone, false},
+	} {
+		got := ask(t, tc.path, "", tc.object, tc.old)
+		if !got.Allowed || tc.warns != slices.Equal(got.Warnings, []string{want}) ||
+			!tc.warns && len(got.Warnings) > 0 {
+			t.Errorf("%s: allowed %t, warnings %q", name, got.Allowed, got.Warnings)
+		}
 	}
 }
 

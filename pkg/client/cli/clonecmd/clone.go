@@ -221,7 +221,7 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		return err
 	}
 	if warning != "" {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
+		o.Factory.Warn(warning)
 	}
 	return o.free(ctx, c, o.target(namespace))
 }
