@@ -14,6 +14,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -54,6 +55,10 @@ func (a *admission) validateClone(
 			Detail: fmt.Sprintf("VolumeNamePolicy %q is not supported", *p),
 		})
 	}
+	if trouble := clones.KeepTrouble(clone); trouble != "" {
+		errs = append(errs, field.Invalid(crossingField(clones.KeepAnnotation),
+			clone.Annotations[clones.KeepAnnotation], trouble))
+	}
 	if old != nil {
 		errs = append(errs, validateCrossingChange(clone, old, surface.ActorOf(request.UserInfo.Username))...)
 	}
@@ -69,14 +74,16 @@ func (a *admission) validateClone(
 			return nil, err
 		}
 	}
-	stateful, err := a.validateState(ctx, request.Namespace, clone)
+	stateful, leftOut, err := a.validateSource(ctx, request.Namespace, clone)
 	if err != nil {
 		return nil, err
 	}
 	errs = append(errs, stateful...)
 	response := verdict(request.Kind.Kind, clone.Name, errs)
-	if warning != "" {
-		response.Warnings = []string{warning}
+	for _, warning := range []string{warning, leftOut} {
+		if warning != "" {
+			response.Warnings = append(response.Warnings, warning)
+		}
 	}
 	return response, nil
 }
@@ -96,13 +103,13 @@ func (a *admission) validateFree(ctx context.Context, namespace, name string) (f
 	}}, nil
 }
 
-// validateState refuses a copy of a VM whose persistent state it could not have, before anything is made for it. One of
-// a snapshot is refused by its restore.
-func (a *admission) validateState(
+// validateSource refuses a copy of a VM whose persistent state it could not have, before anything is made for it, and
+// warns of the volumes that the copy will not have. One of a snapshot is refused by its restore.
+func (a *admission) validateSource(
 	ctx context.Context, namespace string, clone *clonev1beta1.VirtualMachineClone,
-) (field.ErrorList, error) {
+) (errs field.ErrorList, warning string, err error) {
 	if clone.Spec.Source.Kind != kindMachine {
-		return nil, nil
+		return nil, "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
@@ -111,20 +118,21 @@ func (a *admission) validateState(
 		namespace = clones.SourceNamespace(clone)
 	}
 	if err := a.read(ctx, namespace, clone.Spec.Source.Name, vm); err != nil {
-		return nil, err
+		return nil, "", err
 	}
+	warning = snapshots.LeftOutWarning(vm)
 	if clone.Spec.Target != nil {
 		target = clone.Spec.Target.Name
 	}
 	if vm.Spec.Preference != nil && vm.Spec.Template != nil {
 		if err := a.expand(ctx, vm); err != nil { // the preference may ask for the state
-			return nil, err
+			return nil, "", err
 		}
 	}
 	if trouble := clones.StateTrouble(vm.Name, clones.KeepsState(vm), target); trouble != "" {
-		return field.ErrorList{field.Invalid(specField.Child("source"), clone.Spec.Source.Name, trouble)}, nil
+		errs = append(errs, field.Invalid(specField.Child("source"), clone.Spec.Source.Name, trouble))
 	}
-	return nil, nil
+	return errs, warning, nil
 }
 
 // validateFilters lets a filter begin with "!" and end with "*".

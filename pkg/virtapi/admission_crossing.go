@@ -27,8 +27,8 @@ import (
 // whether who makes one may. What was decided on is written into the clone, and does not change: the namespace, and the
 // UID of what is cloned. A clone without both is refused by virt-controller, too.
 
-// crossing are the annotations that are decided on.
-var crossing = []string{clones.NamespaceAnnotation, clones.UIDAnnotation}
+// crossing are the annotations that are decided on; what a clone keeps of its source is, too.
+var crossing = []string{clones.NamespaceAnnotation, clones.UIDAnnotation, clones.KeepAnnotation}
 
 func crossingField(key string) *field.Path { return field.NewPath("metadata", "annotations").Key(key) }
 

@@ -247,6 +247,16 @@ func TestCloneAcrossChanges(t *testing.T) {
 			controller, admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Annotations = nil },
 			"cannot be changed",
 		},
+		"keeps its MAC addresses, too": {
+			"ann", admitted,
+			func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.KeepAnnotation] = "mac" },
+			"cannot be changed",
+		},
+		"keeps its instance-id": {
+			"ann", admitted,
+			func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.KeepAnnotation] = "instance-id" },
+			"a copy in another namespace has its own",
+		},
 		"another source": {
 			"ann", admitted, func(c *clonev1beta1.VirtualMachineClone) { c.Spec.Source.Name = "ledger" },
 			"for a source in another namespace",

@@ -63,7 +63,7 @@ func (a *admission) defaultSnapshot(
 }
 
 func (a *admission) validateSnapshot(
-	_ context.Context, request *admissionv1.AdmissionRequest,
+	ctx context.Context, request *admissionv1.AdmissionRequest,
 ) (*admissionv1.AdmissionResponse, error) {
 	snapshot, old, err := objects[v1beta1.VirtualMachineSnapshot](request)
 	if err != nil {
@@ -79,7 +79,20 @@ func (a *admission) validateSnapshot(
 	case !equality.Semantic.DeepEqual(snapshot.Spec, old.Spec):
 		errs = immutable()
 	}
-	return verdict(request.Kind.Kind, snapshot.Name, errs), nil
+	response := verdict(request.Kind.Kind, snapshot.Name, errs)
+	if old != nil || len(errs) > 0 {
+		return response, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	vm := &v1.VirtualMachine{}
+	if err := a.read(ctx, request.Namespace, snapshot.Spec.Source.Name, vm); err != nil {
+		return nil, err
+	}
+	if warning := snapshots.LeftOutWarning(vm); warning != "" {
+		response.Warnings = []string{warning}
+	}
+	return response, nil
 }
 
 // ofMachine checks a reference to a VirtualMachine.

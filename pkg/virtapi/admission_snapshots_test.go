@@ -2,6 +2,7 @@ package virtapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,12 @@ func annotated(annotation, more string) string {
 
 func cloneWith(more string) string {
 	return `{metadata: {name: c}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}` + more + `}}`
+}
+
+// keeping is a clone that keeps parts of its source's identity.
+func keeping(parts, more string) string {
+	return strings.Replace(cloneWith(more), "name: c",
+		`name: c, annotations: {virtkit.io/keep-identity: "`+parts+`"}`, 1)
 }
 
 func heldMachine(status, strategy string) string {
@@ -211,6 +218,21 @@ func TestValidateSnapshots(t *testing.T) {
 		"clone with a patch": {
 			clonesPath, "", cloneWith(", patches: [x]"), "", "spec.patches[0]: patch is not valid JSON (x)",
 		},
+		"clone that keeps": {
+			clonesPath, "", keeping("mac, uuid,serial,instance-id,hostname", ""), "", "",
+		},
+		"clone that keeps what there is not": {
+			clonesPath, "", keeping("name", ""), "",
+			`metadata.annotations[virtkit.io/keep-identity]: "name" is not one of mac`,
+		},
+		"clone that keeps a serial and has another": {
+			clonesPath, "", keeping("serial", ", newSMBiosSerial: s"), "",
+			"metadata.annotations[virtkit.io/keep-identity]: the serial number is to be kept, and there is a new one",
+		},
+		"clone that keeps later": {
+			clonesPath, "", keeping("mac", ""), cloneWith(""),
+			"metadata.annotations[virtkit.io/keep-identity]: cannot be changed after creation; make another clone",
+		},
 		"clone with names": {
 			clonesPath, "", cloneWith(", volumeNamePolicy: x"), "",
 			`spec.volumeNamePolicy: VolumeNamePolicy "x" is not supported`,
@@ -268,6 +290,31 @@ func TestValidateSnapshots(t *testing.T) {
 				t.Errorf("allowed %v: %+v", got.Allowed, got.Result)
 			}
 		})
+	}
+}
+
+// Who takes a snapshot of a VM, or clones it, is told which of its volumes are left out, and why.
+func TestWarnsOfWhatIsLeftOut(t *testing.T) {
+	const snapshot = `{metadata: {name: s},
+  spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: leaving}}}`
+	clone := strings.Replace(cloneWith(""), "name: vm", "name: leaving", 1)
+	const want = "volumes of VM default/leaving that cannot be snapshotted: a (no class); they are left out"
+	for name, tc := range map[string]struct {
+		path, object, old string
+		warns             bool
+	}{
+		"snapshot":                   {snapshotPath, snapshot, "", true},
+		"clone":                      {clonesPath, clone, "", true},
+		"snapshot of another":        {snapshotPath, strings.Replace(snapshot, "leaving", "safe", 1), "", false},
+		"snapshot of what is not":    {snapshotPath, strings.Replace(snapshot, "leaving", "none", 1), "", false},
+		"a snapshot that is changed": {snapshotPath, snapshot, snapshot, false},
+		"a clone that is changed":    {clonesPath, clone, clone, false},
+	} {
+		got := ask(t, tc.path, "", tc.object, tc.old)
+		if !got.Allowed || tc.warns != slices.Equal(got.Warnings, []string{want}) ||
+			!tc.warns && len(got.Warnings) > 0 {
+			t.Errorf("%s: allowed %t, warnings %q", name, got.Allowed, got.Warnings)
+		}
 	}
 }
 

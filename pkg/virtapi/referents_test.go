@@ -37,9 +37,12 @@ func (stored) Read(_ context.Context, _, name string, into runtime.Object) error
 		"*v1beta1.VirtualMachineSnapshotContent/preferred": `{
       spec: {volumeBackups: [{volumeName: root}, {volumeName: persistent-state-for-safe}], source: {virtualMachine: {
       metadata: {name: safe}, spec: {preference: {name: tpm}, template: {spec: {domain: {devices: {}}}}}}}}}`,
-		"*v1.VirtualMachine/preferring":   `{metadata: {name: preferring}, spec: {preference: {name: tpm}, template: {spec: {domain: {devices: {}}}}}}`,
-		"*v1.VirtualMachine/there":        `{metadata: {name: there}}`,
-		"*v1.VirtualMachine/safe":         `{metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}`,
+		"*v1.VirtualMachine/preferring": `{metadata: {name: preferring}, spec: {preference: {name: tpm}, template: {spec: {domain: {devices: {}}}}}}`,
+		"*v1.VirtualMachine/there":      `{metadata: {name: there}}`,
+		"*v1.VirtualMachine/safe":       `{metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}`,
+		"*v1.VirtualMachine/leaving": `{metadata: {name: leaving, namespace: default}, spec: {template: {spec: {volumes: [
+      {name: a, persistentVolumeClaim: {claimName: a}}, {name: b, persistentVolumeClaim: {claimName: b}}]}}},
+      status: {volumeSnapshotStatuses: [{name: a, enabled: false, reason: no class}, {name: b, enabled: true}]}}`,
 		"*v1.PersistentVolumeClaim/plain": `{metadata: {}}`,
 	}[fmt.Sprintf("%T/%s", into, name)]
 	if text == "" {

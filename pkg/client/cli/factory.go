@@ -28,7 +28,8 @@ type Factory struct {
 	RandomName func(n int) string
 	Getenv     func(string) string
 
-	changes *changes
+	changes  *changes
+	warnings shownWarnings
 
 	once    sync.Once
 	client  *client.Client
@@ -60,7 +61,7 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 	}
 	c.UserAgent = fmt.Sprintf("virtctl/%s (%s)", version.Get().GitVersion, version.Get().Platform)
 	c.QPS = -1 // the server's fairness limits us, not our own guess
-	c.WarningHandler = warnings(f.IO)
+	c.WarningHandler = warnings(f.IO, &f.warnings)
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return noticing{next, f} })
 	return c, nil
 }

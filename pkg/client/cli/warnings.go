@@ -9,35 +9,49 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 
-// warnings shows an API server's warnings, each once. They quote objects and admission webhooks.
-func warnings(s *IOStreams) rest.WarningHandler {
-	return &serverWarnings{streams: s, said: map[string]bool{}}
-}
+// Warn shows a warning, unless it was shown before: the API server may give the same one.
+func (f *Factory) Warn(text string) { f.warnings.say(f.IO, text) }
 
+// serverWarnings shows an API server's warnings, which quote objects and admission webhooks.
 type serverWarnings struct {
 	streams *IOStreams
+	shown   *shownWarnings
+}
 
-	mu   sync.Mutex
-	said map[string]bool
+// warnings makes the handler of what API servers warn of.
+func warnings(s *IOStreams, shown *shownWarnings) rest.WarningHandler {
+	return serverWarnings{s, shown}
 }
 
 // miscellaneous is the code of the warnings that API servers give.
 const miscellaneous = 299
 
 // HandleWarningHeader implements rest.WarningHandler.
-func (w *serverWarnings) HandleWarningHeader(code int, _, text string) {
-	if code != miscellaneous || text == "" {
-		return
+func (w serverWarnings) HandleWarningHeader(code int, _, text string) {
+	if code == miscellaneous && text != "" {
+		w.shown.say(w.streams, text)
 	}
+}
+
+// shownWarnings are those that were shown: each is shown once.
+type shownWarnings struct {
+	mu   sync.Mutex
+	said map[string]bool
+}
+
+func (w *shownWarnings) say(to *IOStreams, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.said[text] {
 		return
 	}
+	if w.said == nil {
+		w.said = map[string]bool{}
+	}
 	w.said[text] = true
 	word := "warning"
-	if w.streams.ColourErr() {
+	if to.ColourErr() {
 		word = Yellow.paint(word)
 	}
-	fmt.Fprintf(w.streams.RawErr(), "%s: %s\n", word, printable.Line(text))
+	fmt.Fprintf(to.RawErr(), "%s: %s\n", word, printable.Line(text))
 }

@@ -6,8 +6,8 @@
 // When the source is in another namespace, a copy of the snapshot comes between the first two; see remote.go.
 //
 // The snapshot makes the clone of a running guest consistent. The restore's patches give the clone its own
-// identity: MAC addresses, firmware UUID and serial number; the guest's cloud-init sees another instance, since the
-// name by which the guest knows itself is not taken over. Both temporary objects belong to the clone, are named by
+// identity: MAC addresses, firmware UUID and serial number, host name; the guest's cloud-init sees another instance,
+// since the name by which the guest knows itself is not taken over. What clones.KeepAnnotation lists is kept. Both temporary objects belong to the clone, are named by
 // its UID, and are deleted once the claims of the new VM are bound.
 package clonecontroller
 

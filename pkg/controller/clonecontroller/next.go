@@ -11,6 +11,7 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -228,7 +229,7 @@ func (v *View) begin() Step {
 		step.RequeueAfter = again
 		return step
 	}
-	patches, err := Patches(v.Content.Spec.Source.VirtualMachine, &c.Spec)
+	patches, err := Patches(v.Content.Spec.Source.VirtualMachine, &c.Spec, clones.Kept(c))
 	if err != nil {
 		return v.fail(reasonRestoreFailed, err.Error())
 	}

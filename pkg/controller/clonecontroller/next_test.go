@@ -224,7 +224,7 @@ func TestPatches(t *testing.T) {
 		Template:        clonev1beta1.VirtualMachineCloneTemplateFilters{LabelFilters: []string{"other"}},
 		NewMacAddresses: map[string]string{"default": "02:00:00:00:00:09"},
 		Patches:         []string{`{"op":"add","path":"/metadata/labels/mine","value":"1"}`},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestPatchesOfAPlainVM(t *testing.T) {
 	const mac = "02:00:00:00:00:09"
 	ask := func(wanted map[string]string) (*v1.VirtualMachine, error) {
 		patches, err := Patches(source,
-			&clonev1beta1.VirtualMachineCloneSpec{NewMacAddresses: wanted, NewSMBiosSerial: new("new")})
+			&clonev1beta1.VirtualMachineCloneSpec{NewMacAddresses: wanted, NewSMBiosSerial: new("new")}, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
@@ -32,26 +34,15 @@ type operation struct {
 }
 
 // Patches returns the JSON patches, each an operation, that make of a snapshot's VM the clone: with an identity of its
-// own, without what the filters leave out, and with what the clone asks for.
-func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCloneSpec) ([]string, error) {
+// own but for the parts that are kept (clones.Parts), without what the filters leave out, and with what the clone asks
+// for.
+func Patches(
+	source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCloneSpec, kept []string,
+) ([]string, error) {
 	template := source.Spec.Template
-	patches, err := addresses(source, spec.NewMacAddresses)
+	patches, err := addresses(source, spec.NewMacAddresses, slices.Contains(kept, clones.KeepMAC))
 	if err != nil {
 		return nil, err
-	}
-	replace := func(path, value string) { patches = append(patches, operation{"replace", path, value}) }
-	const firmware = "/spec/template/spec/domain/firmware"
-	serial := ""
-	if spec.NewSMBiosSerial != nil {
-		serial = *spec.NewSMBiosSerial
-	}
-	fresh := template.Spec.DeepCopy()
-	clones.Fresh(fresh, nil, serial)
-	switch {
-	case template.Spec.Domain.Firmware != nil:
-		replace(firmware+"/serial", fresh.Domain.Firmware.Serial)
-	case fresh.Domain.Firmware != nil:
-		patches = append(patches, operation{"add", firmware, fresh.Domain.Firmware})
 	}
 	left := func(of map[string]string, filters []string, path string) {
 		for _, key := range leftOut(of, filters) {
@@ -62,9 +53,8 @@ func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCl
 	left(source.Annotations, spec.AnnotationFilters, "/metadata/annotations")
 	left(template.ObjectMeta.Labels, spec.Template.LabelFilters, "/spec/template/metadata/labels")
 	left(template.ObjectMeta.Annotations, spec.Template.AnnotationFilters, "/spec/template/metadata/annotations")
-	if template.Spec.Domain.Firmware != nil {
-		replace(firmware+"/uuid", string(fresh.Domain.Firmware.UUID))
-	}
+	patches = append(patches, firmware(source, spec.NewSMBiosSerial, kept)...)
+	patches = append(patches, guestNames(source, kept)...)
 	var out []string
 	for _, patch := range patches {
 		text, err := json.Marshal(patch)
@@ -76,9 +66,65 @@ func Patches(source *v1beta1.VirtualMachine, spec *clonev1beta1.VirtualMachineCl
 	return append(out, spec.Patches...), nil
 }
 
-// addresses returns the patches that give each interface the MAC address that is asked for, or none, so that it gets a
-// new one. A VM that names no interface has the one that its guest is given.
-func addresses(source *v1beta1.VirtualMachine, wanted map[string]string) ([]operation, error) {
+// firmware returns the patches of the firmware's UUID and serial number. A VM without a UUID has that of its name.
+func firmware(source *v1beta1.VirtualMachine, serial *string, kept []string) []operation {
+	const path = "/spec/template/spec/domain/firmware"
+	had := source.Spec.Template.Spec.Domain.Firmware
+	fresh := source.Spec.Template.Spec.DeepCopy()
+	wanted := ""
+	if serial != nil {
+		wanted = *serial
+	}
+	clones.Fresh(fresh, nil, wanted)
+	has := fresh.Domain.Firmware
+	if slices.Contains(kept, clones.KeepUUID) {
+		if has == nil {
+			has = &v1.Firmware{}
+		}
+		has.UUID = identity.UUID(source.Name)
+		if had != nil && had.UUID != "" {
+			has.UUID = had.UUID
+		}
+	}
+	if slices.Contains(kept, clones.KeepSerial) && had != nil {
+		has.Serial = had.Serial
+	}
+	switch {
+	case had != nil:
+		return []operation{{"replace", path + "/serial", has.Serial}, {"replace", path + "/uuid", string(has.UUID)}}
+	case has != nil:
+		return []operation{{"add", path, has}}
+	}
+	return nil
+}
+
+// guestNames returns the patches of the host name, and of the name by which the guest knows itself, which the restore
+// has taken away. One that is emptied stays in the document: patches of the clone's may replace it.
+func guestNames(source *v1beta1.VirtualMachine, kept []string) (patches []operation) {
+	const host, annotations = "/spec/template/spec/hostname", "/spec/template/metadata/annotations"
+	template := source.Spec.Template
+	switch keep := slices.Contains(kept, clones.KeepHostname); {
+	case keep && template.Spec.Hostname == "":
+		patches = append(patches, operation{"add", host, names.Host("", source.Name)})
+	case !keep && template.Spec.Hostname != "":
+		patches = append(patches, operation{"replace", host, ""})
+	}
+	if !slices.Contains(kept, clones.KeepInstanceID) {
+		return patches
+	}
+	known := identity.Name(&v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
+		Name: source.Name, Annotations: template.ObjectMeta.Annotations,
+	}})
+	others := maps.Clone(template.ObjectMeta.Annotations)
+	if delete(others, identity.KnownAs); len(others) == 0 {
+		return append(patches, operation{"add", annotations, map[string]string{identity.KnownAs: known}})
+	}
+	return append(patches, operation{"add", annotations + "/" + escape(identity.KnownAs), known})
+}
+
+// addresses returns the patches that give each interface the MAC address that is asked for, or that it has when they
+// are kept, or none, so that it gets a new one. A VM that names no interface has the one that its guest is given.
+func addresses(source *v1beta1.VirtualMachine, wanted map[string]string, keep bool) ([]operation, error) {
 	const devices = "/spec/template/spec/domain/devices/interfaces"
 	guest := source.Spec.Template.Spec.DeepCopy()
 	named := len(guest.Domain.Devices.Interfaces) > 0
@@ -94,7 +140,7 @@ func addresses(source *v1beta1.VirtualMachine, wanted map[string]string) ([]oper
 	clones.Fresh(guest, wanted, "")
 	var patches []operation
 	for i := range interfaces {
-		if named {
+		if _, asked := wanted[interfaces[i].Name]; named && (asked || !keep) {
 			patches = append(patches,
 				operation{"replace", fmt.Sprintf("%s/%d/macAddress", devices, i), interfaces[i].MacAddress})
 		}

@@ -33,7 +33,8 @@ const snapshotsByVM = "source-vm"
 // and copies of ControllerRevisions, and writes the snapshots' status and finalizer, and the lock of VMs.
 type Reconciler struct {
 	Client client.Client
-	// Live reads objects that the cache has not, or not completely: claims, pods, ControllerRevisions.
+	// Live reads objects that the cache has not, or not completely: claims, pods, ControllerRevisions, and the content
+	// of a snapshot that ends.
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Now      func() time.Time
@@ -125,15 +126,8 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 		!controllerutil.ContainsFinalizer(snapshot, snapshots.SnapshotFinalizer) {
 		return view, frame.ErrNothing // it was taken in another namespace
 	}
-	content := &v1beta1.VirtualMachineSnapshotContent{}
-	key := types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot)}
-	switch err := r.Client.Get(ctx, key, content); {
-	case err == nil && r.writes.Deleted(content):
-		return view, frame.ErrStale
-	case err == nil:
-		view.Content = content
-	case client.IgnoreNotFound(err) != nil:
-		return view, fmt.Errorf("get content: %w", err)
+	if err := r.lookAtContent(ctx, &view); err != nil {
+		return view, err
 	}
 	if err := r.lookAtVM(ctx, &view); err != nil || view.VM == nil {
 		return view, err
@@ -142,6 +136,27 @@ func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineS
 		return view, nil
 	}
 	return view, r.lookAtVolumes(ctx, &view)
+}
+
+// lookAtContent finds the content. A snapshot that ends deletes it, which nobody does later: one that was made a moment
+// before, which the cache does not show yet, is looked for past the cache.
+func (r *Reconciler) lookAtContent(ctx context.Context, view *View) error {
+	snapshot, content := view.Snapshot, &v1beta1.VirtualMachineSnapshotContent{}
+	key := types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot)}
+	err := r.Client.Get(ctx, key, content)
+	if apierrors.IsNotFound(err) && open(snapshot) && snapshots.Terminating(snapshot, view.Now) {
+		err = r.Live.Get(ctx, key, content)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get content: %w", err)
+	case r.writes.Deleted(content):
+		return frame.ErrStale
+	}
+	view.Content = content
+	return nil
 }
 
 // lookAtVM finds the VM and its VMI. One that was made anew under its name is another.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,9 @@ func errorOf(err error) error {
 	return err
 }
 
+// KeepUsage describes the flag --keep.
+var KeepUsage = "`PARTS` of the source's identity that the copy keeps: " + strings.Join(clones.Parts, ", ")
+
 // Options are the options of a clone.
 type Options struct {
 	// Source is the VM's name, or with FromSnapshot the snapshot's.
@@ -52,6 +56,16 @@ type Options struct {
 	Serial string
 	// Patches are JSON patches of the new VM.
 	Patches []string
+	// Keep are the parts of the source's identity that the new VM keeps, of clones.Parts.
+	Keep []string
+}
+
+// Trouble returns what is wrong with the parts that are kept, or "" for nothing.
+func (o *Options) Trouble() string {
+	if len(o.Keep) == 0 {
+		return ""
+	}
+	return clones.KeepTrouble(New("", "", *o))
 }
 
 // New returns the clone that the options ask for; it is not created yet.
@@ -77,7 +91,10 @@ func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 		},
 	}
 	if o.SourceNamespace != "" && o.SourceNamespace != namespace {
-		out.Annotations = map[string]string{clones.NamespaceAnnotation: o.SourceNamespace}
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, clones.NamespaceAnnotation, o.SourceNamespace)
+	}
+	if len(o.Keep) > 0 {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, clones.KeepAnnotation, strings.Join(o.Keep, ","))
 	}
 	if o.Serial != "" {
 		out.Spec.NewSMBiosSerial = &o.Serial

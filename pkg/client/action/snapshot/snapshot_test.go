@@ -57,13 +57,6 @@ func demo() *v1.VirtualMachine {
 	return vm
 }
 
-func TestLeftOut(t *testing.T) {
-	out := LeftOut(demo())
-	if len(out) != 1 || out[0] != (Volume{"logs", "no class"}) {
-		t.Errorf("%v", out)
-	}
-}
-
 func TestAnew(t *testing.T) {
 	if anew := Anew(demo()); !slices.Equal(anew, []string{"boot"}) {
 		t.Errorf("made anew: %v", anew)

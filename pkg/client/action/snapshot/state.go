@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -12,31 +11,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
-	"github.com/virtkit/virtkit/pkg/vm/claims"
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
-
-// Volume is one of a VM's volumes, and why it is not in a snapshot.
-type Volume struct{ Name, Reason string }
-
-// LeftOut returns the claims of a VM that cannot be snapshotted, as the VM's status has it. Volumes that are made of
-// the VM's spec, such as container disks, are none: they are made anew.
-func LeftOut(vm *v1.VirtualMachine) []Volume {
-	holds := map[string]bool{}
-	if vm.Spec.Template != nil {
-		for i := range vm.Spec.Template.Spec.Volumes {
-			volume := &vm.Spec.Template.Spec.Volumes[i]
-			holds[volume.Name] = claims.Storage(volume)
-		}
-	}
-	var out []Volume
-	for _, status := range vm.Status.VolumeSnapshotStatuses {
-		if holds[status.Name] && !status.Enabled {
-			out = append(out, Volume{status.Name, cmp.Or(status.Reason, "no reason is given")})
-		}
-	}
-	return out
-}
 
 // Anew returns the volumes of a VM that are no claims, so that no snapshot has them: they are made anew of the spec.
 func Anew(vm *v1.VirtualMachine) []string {
@@ -55,19 +31,10 @@ func Anew(vm *v1.VirtualMachine) []string {
 // CheckWhole names the volumes of a VM that cannot be snapshotted: in a warning where a partial snapshot will do, else
 // in an error, which ends with the remedy.
 func CheckWhole(vm *v1.VirtualMachine, partial bool, remedy string) (warning string, err error) {
-	var parts []string
-	for _, v := range LeftOut(vm) {
-		parts = append(parts, fmt.Sprintf("%s (%s)", v.Name, v.Reason))
-	}
-	text := fmt.Sprintf("volumes of VM %s/%s that cannot be snapshotted: %s", vm.Namespace, vm.Name,
-		strings.Join(parts, ", "))
-	switch {
-	case len(parts) == 0:
-		return "", nil
-	case !partial:
+	if text := vmsnapshots.LeftOutText(vm); text != "" && !partial {
 		return "", fmt.Errorf("%s; %s", text, remedy)
 	}
-	return text + "; they are left out", nil
+	return vmsnapshots.LeftOutWarning(vm), nil
 }
 
 // Phase returns the phase of a snapshot for a table.

@@ -47,8 +47,9 @@ func NewCmdClone(f *cli.Factory) *cobra.Command {
 		Use:   "clone SOURCE [NAME]",
 		Short: "Make a virtual machine that is a copy of another",
 		Long: `Make a virtual machine that is a copy of another, which may run, or with --from-snapshot of a snapshot.
-The new VM does not start by itself; it has its own MAC addresses, firmware UUID and serial number, and its own
-volumes. One without a name is given one, which -o jsonpath={.status.targetName} prints with --wait.
+The new VM does not start by itself; it has its own volumes, and its own identity: MAC addresses, firmware UUID and
+serial number, host name, and cloud-init's instance-id. --keep keeps what you list of it. One without a name is given
+one, which -o jsonpath={.status.targetName} prints with --wait.
 
 With --target-namespace the copy is made in another namespace. That takes the right to create
 virtualmachineclones/source in the namespace of the source, which edit and admin have, and the right to create
@@ -60,6 +61,7 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 			virtctl clone demo demo-copy --wait
 			virtctl clone before-upgrade demo-copy --from-snapshot
 			virtctl clone demo demo -n team-a --target-namespace team-b --wait
+			virtctl clone demo spare --keep mac,hostname
 			virtctl clone demo demo-copy --new-mac default=02:00:00:00:00:17 --label-filter '*' --label-filter '!app'`),
 		Args:              cli.Args(1, 2, "the name of a VM, and that of its copy"),
 		ValidArgsFunction: complete(f, o),
@@ -79,8 +81,10 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 	flags.StringArrayVar(&o.AnnotationFilters, "annotation-filter", nil,
 		"`FILTER` of the VM's annotations (can be repeated)")
 	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the copy")
+	flags.StringSliceVar(&o.Keep, "keep", nil, clone.KeepUsage)
 	flags.StringArrayVar(&o.Patches, "patch", nil, "JSON `PATCH` of the copy (can be repeated)")
 	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
+	cli.CompleteFlag(cmd, "keep", clones.Parts...)
 	completioncmd.Flag(cmd, "target-namespace", completioncmd.Namespaces(f))
 	o.AddFlags(cmd, "the copy is there", 10*time.Minute)
 	return cmd
@@ -120,6 +124,9 @@ func (o *Options) complete(args []string) error {
 		}
 	}
 	o.Options.MACs = o.MACs
+	if trouble := o.Trouble(); trouble != "" {
+		return cli.UsageErrorf("--keep: %s", trouble)
+	}
 	return o.Validate()
 }
 
@@ -214,7 +221,7 @@ func (o *Options) check(ctx context.Context, c *client.Client, namespace string)
 		return err
 	}
 	if warning != "" {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
+		o.Factory.Warn(warning)
 	}
 	return o.free(ctx, c, o.target(namespace))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // TestReached has what is said at the end of --wait.
@@ -41,6 +42,12 @@ func TestCompleteRefuses(t *testing.T) {
 		`--new-mac: "=02:00:00:00:00:17"`: {[]string{"demo"}, func(o *Options) {
 			o.MACs = map[string]string{"": "02:00:00:00:00:17"}
 		}},
+		`--keep: "name" is not one of mac, uuid, serial, instance-id, hostname`: {
+			[]string{"demo"}, func(o *Options) { o.Keep = []string{"mac", "name"} },
+		},
+		"--keep: the serial number is to be kept, and there is a new one": {
+			[]string{"demo"}, func(o *Options) { o.Keep, o.Serial = []string{"serial"}, "S1" },
+		},
 		"--wait cannot be given with --dry-run": {
 			[]string{"demo"}, func(o *Options) { o.Wait, o.DryRun = true, cli.DryRunClient },
 		},
@@ -64,7 +71,12 @@ func TestComplete(t *testing.T) {
 		if err := o.complete([]string{arg, "copy"}); err != nil {
 			t.Fatal(err)
 		}
-		got := clone.New("ns", "c1", o.Options).Spec
+		o.Keep = []string{"mac", "hostname"}
+		made := clone.New("ns", "c1", o.Options)
+		if kept := made.Annotations[clones.KeepAnnotation]; kept != "mac,hostname" {
+			t.Errorf("%s: keeps %s", arg, kept)
+		}
+		got := made.Spec
 		if got.Source.Kind != want.kind || got.Source.Name != want.name || got.Target.Name != "copy" ||
 			got.NewMacAddresses["default"] != "02:00:00:00:00:17" || *got.NewSMBiosSerial != "S1" ||
 			len(got.LabelFilters) != 2 {

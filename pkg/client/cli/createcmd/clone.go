@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // CloneOptions are the options of `virtctl create clone`.
@@ -67,12 +68,14 @@ in the cluster. "virtctl clone" does the same in one step, and waits.`,
 	flags.StringArrayVar(&o.MACs, "new-mac-address", nil,
 		"`INTERFACE:MAC` of the new VM, the MAC with dashes (can be repeated)")
 	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the new VM")
+	flags.StringSliceVar(&o.Keep, "keep", nil, clone.KeepUsage)
 	flags.BoolVar(&o.Apply, "apply", false, "Create it in the cluster instead of printing its manifest")
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	flags.SortFlags = false
 	cli.CompleteFlag(cmd, "source-type", "vm", "snapshot")
 	cli.CompleteFlag(cmd, "target-type", "vm")
+	cli.CompleteFlag(cmd, "keep", clones.Parts...)
 	completioncmd.Flag(cmd, "source-name", completioncmd.VMs(f, -1))
 	completioncmd.Flag(cmd, "target-namespace", completioncmd.Namespaces(f))
 	return cmd
@@ -107,6 +110,9 @@ func (o *CloneOptions) complete(cmd *cobra.Command) error {
 			o.Options.MACs = map[string]string{}
 		}
 		o.Options.MACs[name] = address
+	}
+	if trouble := o.Trouble(); trouble != "" {
+		return cli.UsageErrorf("--keep: %s", trouble)
 	}
 	if o.Name == "" {
 		o.Name = "clone-" + o.Factory.RandomName(5)

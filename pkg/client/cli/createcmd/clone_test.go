@@ -15,7 +15,8 @@ func TestClone(t *testing.T) {
 		"clone-all.yaml": "--name c -n shop --source-name before --source-type vmsnapshot --target-name copy " +
 			"--target-type VirtualMachine" +
 			" --label-filter * --label-filter !app --annotation-filter a/* --new-smbios-serial s1" +
-			" --new-mac-address default:02-00-00-00-00-17 --new-mac-address other:02-00-00-00-00-18",
+			" --new-mac-address default:02-00-00-00-00-17 --new-mac-address other:02-00-00-00-00-18" +
+			" --keep uuid,hostname --keep instance-id",
 		"clone-across.yaml": "--name c -n team-a --source-name demo --target-name demo --target-namespace team-b",
 	} {
 		out, errOut, err := newCluster(t).create("", append([]string{"clone"}, strings.Fields(line)...)...)
@@ -55,6 +56,10 @@ func TestCloneRefused(t *testing.T) {
 		"--source-name=":                         `--source-name is missing; give the name of a VM or snapshot`,
 		"--source-name a --source-type disk":     `--source-type: "disk" is not one of vm, snapshot`,
 		"--source-name a --target-type snapshot": `--target-type: "snapshot" is not vm`,
+		"--source-name a --keep mac,name": `--keep: "name" is not one of mac, uuid, serial, instance-id, ` +
+			"hostname",
+		"--source-name a --keep serial --new-smbios-serial " +
+			"s": `--keep: the serial number is to be kept, and there is a new one`,
 		"--source-name a --new-mac-address " +
 			"02-00": `--new-mac-address: "02-00" is not INTERFACE:MAC, the MAC with dashes`,
 		"--source-name a --new-mac-address " +

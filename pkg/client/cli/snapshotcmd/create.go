@@ -215,7 +215,7 @@ func (o *CreateOptions) take(ctx context.Context, c *client.Client, vm *v1.Virtu
 		return nil, err
 	}
 	if warning != "" {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
+		o.Factory.Warn(warning)
 	}
 	if o.Memory {
 		vmi, err := c.VMI(ctx, vm.Namespace, vm.Name)

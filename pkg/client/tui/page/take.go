@@ -108,7 +108,7 @@ func (p *take) heard(msg tea.Msg) {
 }
 
 // volumes returns the volumes of the VM that a snapshot has, and those that it cannot have.
-func (p *take) volumes() (in []string, out []snapshot.Volume) {
+func (p *take) volumes() (in []string, out []snapshots.Omitted) {
 	if p.vm == nil {
 		return nil, nil
 	}
@@ -117,7 +117,7 @@ func (p *take) volumes() (in []string, out []snapshot.Volume) {
 			in = append(in, s.Name)
 		}
 	}
-	return in, snapshot.LeftOut(p.vm)
+	return in, snapshots.LeftOut(p.vm)
 }
 
 func (p *take) refusal() string {
@@ -162,7 +162,7 @@ func misnamed(name string) string {
 	return ""
 }
 
-func namesOf(volumes []snapshot.Volume) string {
+func namesOf(volumes []snapshots.Omitted) string {
 	var names []string
 	for _, v := range volumes {
 		names = append(names, v.Name)
