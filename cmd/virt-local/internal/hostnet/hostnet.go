@@ -94,6 +94,12 @@ func bridgeMAC(s instance.Slot) net.HardwareAddr {
 	return net.HardwareAddr{0x02, 'v', 'l', 'o', 'c', byte(s)}
 }
 
+// nodeMAC returns the hardware address of node k's end of its cable. A node that is started again has it again: its
+// neighbours would else for up to a minute send what is IPv6 to the one that it had.
+func nodeMAC(s instance.Slot, k int) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 'v', 'l', 'n', byte(s), byte(k)}
+}
+
 // Down removes all that Up and Connect made.
 func Down(in *instance.Instance) error {
 	links, err := netlink.LinkList()
@@ -143,7 +149,9 @@ func Connect(n instance.Node, pid int) error {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MasterIndex = port, bridge.Attrs().Index
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid)}
+	veth := &netlink.Veth{
+		LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid), PeerHardwareAddr: nodeMAC(n.Slot, n.Number),
+	}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("connect %s to the bridge: %w", n.NodeName(), err)
 	}

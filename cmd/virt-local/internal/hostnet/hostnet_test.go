@@ -2,6 +2,7 @@ package hostnet
 
 import (
 	"bytes"
+	"net"
 	"net/netip"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 )
 
-// The machine's links of all instances differ, and the kernel takes their names; so do hardware addresses of bridges.
+// The machine's links of all instances differ, and the kernel takes their names; so do hardware addresses.
 func TestLinks(t *testing.T) {
 	names, addresses := map[string]bool{}, map[string]bool{}
 	for slot := instance.Slot(0); slot < instance.MaxSlots; slot++ {
@@ -25,11 +26,16 @@ func TestLinks(t *testing.T) {
 			}
 			names[name] = true
 		}
-		mac := bridgeMAC(slot)
-		if len(mac) != 6 || mac[0]&3 != 2 || addresses[mac.String()] { // one device's, locally administered
-			t.Errorf("hardware address %s of slot %d", mac, slot)
+		macs := []net.HardwareAddr{bridgeMAC(slot)}
+		for k := 1; k <= instance.MaxNodes; k++ {
+			macs = append(macs, nodeMAC(slot, k))
 		}
-		addresses[mac.String()] = true
+		for _, mac := range macs {
+			if len(mac) != 6 || mac[0]&3 != 2 || addresses[mac.String()] { // one device's, locally administered
+				t.Errorf("hardware address %s of slot %d", mac, slot)
+			}
+			addresses[mac.String()] = true
+		}
 	}
 	if len(names) != instance.MaxSlots*(1+instance.MaxNodes+instance.LANs*(1+instance.MaxNodes)) {
 		t.Errorf("%d links", len(names))
