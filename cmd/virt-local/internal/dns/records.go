@@ -291,26 +291,23 @@ func lookupPod(c Cluster, name string, labels []string) Answer {
 
 // reversed returns the address that a name below in-addr.arpa or ip6.arpa, in lower case, stands for.
 func reversed(name string) (netip.Addr, bool) {
-	text, separator := "", ""
 	if four, ok := strings.CutSuffix(name, ".in-addr.arpa."); ok {
-		text, separator = four, "."
-	} else if six, ok := strings.CutSuffix(name, ".ip6.arpa."); ok && len(six) == 63 {
-		text = six
-	} else {
-		return netip.Addr{}, false
-	}
-	parts := strings.Split(text, ".")
-	slices.Reverse(parts)
-	text = strings.Join(parts, separator)
-	if separator != "" {
-		ip, err := netip.ParseAddr(text)
+		ip, err := netip.ParseAddr(backwards(four, "."))
 		return ip, err == nil
 	}
-	var bytes [16]byte
-	if n, err := hex.Decode(bytes[:], []byte(text)); err != nil || n != len(bytes) {
+	six, ok := strings.CutSuffix(name, ".ip6.arpa.")
+	bytes, err := hex.DecodeString(backwards(six, ""))
+	if !ok || len(six) != 63 || err != nil || len(bytes) != 16 {
 		return netip.Addr{}, false
 	}
-	return netip.AddrFrom16(bytes), true
+	return netip.AddrFromSlice(bytes)
+}
+
+// backwards returns the labels of a name from the last to the first, joined anew.
+func backwards(name, separator string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, separator)
 }
 
 // lookupReverse answers for cluster IPs; addresses that we do not know may be somebody else's.

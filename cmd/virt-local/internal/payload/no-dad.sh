@@ -7,7 +7,7 @@ case $CNI_COMMAND in
 ADD)
 	setting=/proc/sys/net/ipv6/conf/default/accept_dad
 	if ! out=$(nsenter --net="$CNI_NETNS" sh -c "echo 0 >$setting" 2>&1); then
-		out=$(printf %s "$out" | tr -d '"\\' | tr '\n\t' '  ')
+		out=$(printf %s "$out" | tr -cd 'A-Za-z0-9 /.,:-') # no character that JSON has to escape
 		printf '{"cniVersion": "1.0.0", "code": 100, "msg": "set %s: %s"}\n' "$setting" "$out"
 		exit 1
 	fi
