@@ -41,7 +41,8 @@ func TestIPv6(t *testing.T) {
 	m.must("up", "--ip-family", "ipv6", "--kubeconfig", m.kubeconfig, "--node-monitor-grace-period", "8s",
 		"--image", busybox(t))
 	m.connect()
-	if _, err := m.run("up", "--ip-family", "dual"); err == nil || !strings.Contains(err.Error(), "addresses cannot change") {
+	if _, err := m.run("up", "--ip-family", "dual"); err == nil ||
+		!strings.Contains(err.Error(), "addresses cannot change") {
 		t.Errorf("the family of a cluster is changed: %v", err)
 	}
 	up := m.status()
@@ -70,7 +71,8 @@ func (m *machine) families(up cluster.Status, want string) {
 	}
 	pods, everywhere := map[string][]string{}, []string{}
 	for _, node := range in.NodeList() {
-		p, err := m.client.CoreV1().Pods("default").Get(context.Background(), "pod-"+node.NodeName(), metav1.GetOptions{})
+		p, err := m.client.CoreV1().Pods("default").Get(context.Background(), "pod-"+node.NodeName(),
+			metav1.GetOptions{})
 		if err != nil {
 			m.Fatal(err)
 		}
@@ -79,8 +81,8 @@ func (m *machine) families(up cluster.Status, want string) {
 		}
 		everywhere = append(everywhere, pods[p.Name]...)
 		if len(p.Status.PodIPs) != len(in.Families()) || len(p.Status.HostIPs) != len(in.Families()) {
-			m.Errorf("%s has the addresses %v, its node %v; the cluster is of %s", p.Name, p.Status.PodIPs, p.Status.HostIPs,
-				in.IPFamily)
+			m.Errorf("%s has the addresses %v, its node %v; the cluster is of %s", p.Name, p.Status.PodIPs,
+				p.Status.HostIPs, in.IPFamily)
 		}
 	}
 	addresses := map[string][]string{"every": everywhere}

@@ -140,7 +140,8 @@ func traces(t *testing.T) map[string][]string {
 	}
 	found["cgroups"] = append(cgroups, more...)
 	for _, setting := range []string{
-		"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "fs/inotify/max_user_instances", "kernel/panic_on_oops", "vm/overcommit_memory",
+		"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "fs/inotify/max_user_instances", "kernel/panic_on_oops",
+		"vm/overcommit_memory",
 	} {
 		b, err := os.ReadFile("/proc/sys/" + setting)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

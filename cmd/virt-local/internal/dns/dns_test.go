@@ -21,8 +21,8 @@ import (
 
 // fakeCluster has: web (cluster IP 10.192.0.20, ports http/80 and dns/53 UDP), db (headless: db-0 at 10.128.1.5 ready,
 // 10.128.2.6 ready without a host name, 10.128.2.7 not ready), ext (alias of example.org), many (headless, 60
-// endpoints), and of both families: both (cluster IPs 10.192.0.21 and fd76::21, port http/80) and pair (headless: pair-0
-// at 10.128.1.5 and fd76:1::5, fd76:1::6 without a host name).
+// endpoints), and of both families: both (cluster IPs 10.192.0.21 and fd76::21, port http/80) and pair (headless:
+// pair-0 at 10.128.1.5 and fd76:1::5, fd76:1::6 without a host name).
 type fakeCluster struct{}
 
 func (fakeCluster) Namespace(name string) bool { return name == "default" }
@@ -157,7 +157,8 @@ func TestLookup(t *testing.T) {
 		{"0--1.default.pod.cluster.local.", "A 0--1.default.pod.cluster.local. ::1"},
 		{
 			"1.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.7.D.F.ip6.arpa.",
-			"PTR 1.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.7.D.F.ip6.arpa. both.default.svc.cluster.local.",
+			"PTR 1.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.7.D.F.ip6.arpa. " +
+				"both.default.svc.cluster.local.",
 		},
 		{"2.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.7.d.f.ip6.arpa.", "forward"},
 		{"d.f.ip6.arpa.", "forward"},

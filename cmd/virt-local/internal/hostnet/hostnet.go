@@ -150,7 +150,8 @@ func Connect(n instance.Node, pid int) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MasterIndex = port, bridge.Attrs().Index
 	veth := &netlink.Veth{
-		LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid), PeerHardwareAddr: nodeMAC(n.Slot, n.Number),
+		LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid),
+		PeerHardwareAddr: nodeMAC(n.Slot, n.Number),
 	}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("connect %s to the bridge: %w", n.NodeName(), err)

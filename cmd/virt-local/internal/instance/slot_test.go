@@ -74,8 +74,9 @@ func TestAddresses(t *testing.T) {
 		node := in.NodeList()[11]
 		got := map[string]string{
 			"server": in.Server(), "node12": List(node.IPs()), "pods": List(in.PodNets()),
-			"pods12": List(node.NodePodNets()), "services": List(in.ServiceNets()), "kubernetes": List(in.KubernetesIPs()),
-			"dns": List(in.DNSIPs()),
+			"pods12": List(node.NodePodNets()), "services": List(in.ServiceNets()),
+			"kubernetes": List(in.KubernetesIPs()),
+			"dns":        List(in.DNSIPs()),
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("family %q (-want +got):\n%s", test.family, diff)
