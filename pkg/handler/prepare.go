@@ -126,9 +126,11 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 		if pod.Links, err = apply.Links(ns); err != nil {
 			return nil, fmt.Errorf("read the pod's network: %w", err)
 		}
-		if pod.Search, err = process.Search(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		resolv, err := process.Resolv()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read the pod's resolv.conf: %w", err)
 		}
+		pod.Search, pod.Nameservers = resolv.Search, resolv.Nameservers
 		pod.Attachments, pod.Multus = network.Attachments(s.podAnnotations())
 		if s.node.Plugins != nil {
 			pod.Plugins = s.node.Plugins()
