@@ -32,7 +32,9 @@ func (s *session) start(
 ) error {
 	begun := time.Now()
 	vmi := s.latest()
-	plan, err := step(ctx, s, "network of the pod", func() (*network.Plan, error) { return s.connect(vmi, process) })
+	plan, err := step(ctx, s, "network of the pod", func() (*network.Plan, error) {
+		return s.connect(ctx, vmi, process)
+	})
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,9 @@ func (s *session) launch(
 
 // connect makes the pod's network. The plan is kept outside the pod, since what it was made from may
 // be gone once it is applied.
-func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process) (*network.Plan, error) {
+func (s *session) connect(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, process *podfs.Process,
+) (*network.Plan, error) {
 	ns, err := process.Netns()
 	if err != nil {
 		return nil, err
@@ -138,6 +142,9 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 		made, err := network.NewPlan(vmi, pod)
 		if err != nil {
 			return nil, fmt.Errorf("plan the pod's network: %w", err)
+		}
+		if err := apply.FindRouters(ctx, ns, &made); err != nil {
+			s.log.Warn("the guest gets no IPv6 default route", "err", err)
 		}
 		plan = &made
 		if err := s.node.plans.Save(s.target.Pod, plan); err != nil {

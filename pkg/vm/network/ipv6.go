@@ -35,10 +35,9 @@ func (nic *Interface) takeOver6(address netip.Prefix, link Link) {
 			nic.IPv6.Bits = address.Bits()
 		case r.Destination.Bits() == 0 && r.Via.IsLinkLocalUnicast():
 			nic.IPv6.Router = r.Via
+		case r.Destination.Bits() == 0 && r.Via.IsValid():
+			nic.IPv6.Gateway = r.Via
 		}
-	}
-	if !nic.IPv6.Router.IsValid() {
-		nic.IPv6.Router = link.Router6
 	}
 }
 

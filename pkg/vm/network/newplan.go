@@ -57,9 +57,6 @@ type Link struct {
 	Addresses []netip.Prefix
 	// Routes leave through the link. An invalid Via (the zero Addr) is on-link.
 	Routes []Route
-	// Router6 is the link-local address of the router that a default route through the link names by another address;
-	// invalid where there is none, or it was not found.
-	Router6 netip.Addr
 }
 
 // NewPlan says what must exist in the pod for the VMI's interfaces, in the order of the spec. The

@@ -76,7 +76,7 @@ func multusPod() Pod {
 	return pod
 }
 
-// dualPod is as a CNI plugin of two families makes it, with a router that Router6 is known of.
+// dualPod is as a CNI plugin of two families makes it.
 func dualPod() Pod {
 	pod := flannelPod()
 	link := &pod.Links[0]
@@ -84,7 +84,6 @@ func dualPod() Pod {
 	link.Routes = append(link.Routes,
 		Route{Destination: netip.MustParsePrefix("fd42:0:1::/64")},
 		Route{Destination: netip.MustParsePrefix("::/0"), Via: netip.MustParseAddr("fd42:0:1::1")})
-	link.Router6 = netip.MustParseAddr("fe80::58:aff:fe2a:101")
 	for _, a := range []string{"10.96.0.10", "fd96::a", "::1", "fe80::53"} {
 		pod.Nameservers = append(pod.Nameservers, netip.MustParseAddr(a))
 	}

@@ -258,6 +258,37 @@ func sendFrame6(guest *os.File, nic network.Interface, to netip.Addr, port uint1
 	})
 }
 
+// A router that the pod knows by a global address is found by the link-local one that its MAC stands for.
+func TestFindRouters(t *testing.T) {
+	pod, peer, _ := dualPod(t, true)
+	var router netip.Addr
+	run(t, peer, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		router = network.LinkLocal6(link.Attrs().HardwareAddr)
+		return nil
+	})
+	find := func(gateway string) netip.Addr {
+		t.Helper()
+		plan := network.Plan{Interfaces: []network.Interface{{
+			Name: "default", Binding: network.Bridge, PodLink: "eth0",
+			IPv6: &network.IPv6{Guest: netip.MustParseAddr("fd42::5"), Gateway: netip.MustParseAddr(gateway)},
+		}}}
+		if err := FindRouters(t.Context(), pod, &plan); err != nil {
+			t.Fatal(err)
+		}
+		return plan.Interfaces[0].IPv6.Router
+	}
+	if got := find("fd42::99"); got.IsValid() {
+		t.Errorf("found %s behind an address that nobody has", got)
+	}
+	if got := find("fd42::1"); got != router {
+		t.Errorf("found %s, want %s", got, router)
+	}
+}
+
 // With the bridge binding the guest has the pod's address, and is a host of its network; the pod's bridge has an
 // address for the guest alone.
 func TestBridgeDualStack(t *testing.T) {
