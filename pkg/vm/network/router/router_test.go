@@ -151,14 +151,24 @@ func run(t *testing.T, ns *os.File, f func() error) {
 	}
 }
 
-// wired returns the namespaces of a pod and its guest: a veth pair stands for the tap.
+// wired returns the namespaces of a pod and its guest: a veth pair stands for the tap, a port of the pod's bridge.
 func wired(t *testing.T) (pod, guest *os.File) {
 	t.Helper()
 	pod, guest = namespace(t), namespace(t)
 	run(t, pod, func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "tap0"
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(guest.Fd())})
+		tap := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(guest.Fd())}
+		if err := netlink.LinkAdd(tap); err != nil {
+			return err
+		}
+		attrs = netlink.NewLinkAttrs()
+		attrs.Name = "k6t-eth0"
+		bridge := &netlink.Bridge{LinkAttrs: attrs}
+		if err := netlink.LinkAdd(bridge); err != nil {
+			return err
+		}
+		return netlink.LinkSetMaster(tap, bridge)
 	})
 	up := func(name string) func() error {
 		return func() error {
@@ -175,6 +185,7 @@ func wired(t *testing.T) (pod, guest *os.File) {
 			return netlink.LinkSetUp(link)
 		}
 	}
+	run(t, pod, up("k6t-eth0"))
 	run(t, pod, up("tap0"))
 	run(t, guest, up("eth0"))
 	return pod, guest

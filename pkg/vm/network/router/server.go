@@ -138,7 +138,8 @@ func prepare(fd, link int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queued); err != nil {
 		return os.NewSyscallError("bound the queue", err)
 	}
-	protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_IPV6))
+	// What comes in at a bridge's port is the bridge's before it is of a protocol.
+	protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
 	return os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: link}))
 }
 
@@ -146,7 +147,9 @@ func prepare(fd, link int) error {
 func filter() (*unix.SockFprog, error) {
 	raw, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 7},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 9},
+		bpf.LoadAbsolute{Off: ethernetHeader - 2, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IPV6, SkipTrue: 7},
 		bpf.LoadAbsolute{Off: ethernetHeader + 6, Size: 1}, // the next header
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_ICMPV6, SkipTrue: 5},
 		bpf.LoadAbsolute{Off: ethernetHeader + 7, Size: 1},
