@@ -56,7 +56,8 @@ func (nic *Interface) resolve(pod Pod) {
 
 // ipv6 returns the link's first address that others reach.
 func (l Link) ipv6() (netip.Prefix, bool) {
-	i := slices.IndexFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsGlobalUnicast() })
+	i := slices.IndexFunc(l.Addresses,
+		func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsGlobalUnicast() })
 	if i < 0 {
 		return netip.Prefix{}, false
 	}

@@ -327,7 +327,8 @@ func TestBridgeDualStack(t *testing.T) {
 	if err := knock(t, guest, "fe80::a", nic); err != nil {
 		t.Errorf("the guest does not reach the bridge's link-local address: %v", err)
 	}
-	if err := knock(t, peer, "fe80::b", nic); !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, os.ErrDeadlineExceeded) {
+	err = knock(t, peer, "fe80::b", nic)
+	if !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the network reaches the bridge of the pod: %v", err)
 	}
 }

@@ -28,7 +28,8 @@ const (
 func FindRouters(ctx context.Context, ns *os.File, plan *network.Plan) error {
 	for i := range plan.Interfaces {
 		nic := &plan.Interfaces[i]
-		if nic.Binding != network.Bridge || nic.IPv6 == nil || nic.IPv6.Router.IsValid() || !nic.IPv6.Gateway.IsValid() {
+		if nic.Binding != network.Bridge || nic.IPv6 == nil || nic.IPv6.Router.IsValid() ||
+			!nic.IPv6.Gateway.IsValid() {
 			continue
 		}
 		err := In(ns, func() error {
@@ -69,7 +70,8 @@ func neighbour(ctx context.Context, link int, address netip.Addr) (net.HardwareA
 	if err := unix.Sendto(fd, nil, 0, to); err != nil {
 		return nil, os.NewSyscallError("sendto", err)
 	}
-	const known = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT
+	const known = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE |
+		netlink.NUD_PERMANENT
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	look := time.NewTicker(lookStep)

@@ -17,7 +17,7 @@ const (
 	noUpdates = 4
 )
 
-// Reply answers a message; nil means silence: another server's business, or a message that RFC 9915 wants to be dropped.
+// Reply answers a message; nil means silence: another server's business, or a message that RFC 9915 wants dropped.
 func (c Config6) Reply(req *dhcpv6.Message) (*dhcpv6.Message, error) {
 	if !c.addressed(req) {
 		return nil, nil

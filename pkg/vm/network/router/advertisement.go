@@ -2,7 +2,7 @@
 // give, the prefix that it reaches without a router, the MTU, name servers and search domains. virt-handler runs it,
 // since frames on the guest's tap take rights that the launcher has not.
 //
-// The advertisement is a pure function of the network plan (Frame); Server puts it on the tap, where no one but the guest
+// The advertisement is a pure function of the network plan (Frame); Server puts it on the tap, where the guest alone
 // hears it. Of what the guest sends the kernel hands over router solicitations alone, of which nothing is read: each is
 // the same question.
 package router

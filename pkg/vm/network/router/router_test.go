@@ -28,7 +28,8 @@ func masquerade() network.Interface {
 	}
 	nic.IPv6 = &network.IPv6{
 		Guest: netip.MustParseAddr("fd10:0:2::2"), Bits: 120, Gateway: netip.MustParseAddr("fd10:0:2::1"),
-		Router: nic.LinkLocal6(), DNS: []netip.Addr{netip.MustParseAddr("fd96::a")}, Search: []string{"svc.cluster.local"},
+		Router: nic.LinkLocal6(), DNS: []netip.Addr{netip.MustParseAddr("fd96::a")},
+		Search: []string{"svc.cluster.local"},
 	}
 	return nic
 }
@@ -68,7 +69,9 @@ func TestFrame(t *testing.T) {
 				PrefixLength: 120, OnLink: true, Prefix: netip.MustParseAddr("fd10:0:2::"), ValidLifetime: ndp.Infinity,
 				PreferredLifetime: ndp.Infinity,
 			},
-			&ndp.RecursiveDNSServer{Lifetime: 65535 * time.Second, Servers: []netip.Addr{netip.MustParseAddr("fd96::a")}},
+			&ndp.RecursiveDNSServer{
+				Lifetime: 65535 * time.Second, Servers: []netip.Addr{netip.MustParseAddr("fd96::a")},
+			},
 			&ndp.DNSSearchList{Lifetime: 65535 * time.Second, DomainNames: []string{"svc.cluster.local"}},
 		},
 	}
@@ -215,8 +218,8 @@ func routes(t *testing.T, ns *os.File) (out []netlink.Route) {
 	return out
 }
 
-// A guest whose kernel asks, as Linux does when its link comes up, learns its default route, its prefix and its MTU, and
-// makes itself no address.
+// A guest whose kernel asks, as Linux does when its link comes up, learns its default route, its prefix and its MTU,
+// and makes itself no address.
 func TestServer(t *testing.T) {
 	pod, guest := wired(t)
 	nic := masquerade()
