@@ -36,8 +36,8 @@ type Known struct {
 	Pod, Node []netip.Addr
 }
 
-// Guest connects to a port of the guest behind a plan, by IPv4 and, where that is refused or not there, by IPv6. pod and
-// node are the network namespaces of the guest's pod and of its node. Errors are syscall errors, that of ctx, or an
+// Guest connects to a port of the guest behind a plan, by IPv4 and, where that is refused or not there, by IPv6. pod
+// and node are the network namespaces of the guest's pod and of its node. Errors are syscall errors, that of ctx, or an
 // *AddressError.
 //
 // With the bridge binding the pod has no address left from which the guest could be reached; the guest has the pod's,
