@@ -73,6 +73,31 @@ func masqueradeFrom(from netip.Prefix, link string) []expr.Any {
 	}
 }
 
+// tryRules makes tables as kube-proxy's for Services of IPv6, which ask whether an address is the node's, and as those
+// of pods whose guests have the pod's address.
+func tryRules() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("open nftables: %w", err)
+	}
+	for _, f := range []nftables.TableFamily{nftables.TableFamilyIPv6, nftables.TableFamilyBridge} {
+		table := c.AddTable(&nftables.Table{Family: f, Name: "try"})
+		chain := c.AddChain(&nftables.Chain{
+			Name: "input", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput,
+			Priority: nftables.ChainPriorityFilter,
+		})
+		if f == nftables.TableFamilyIPv6 {
+			c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+				&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true},
+			}})
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("its kernel lacks rules for IPv6 that kube-proxy and guests need: %w", err)
+	}
+	return nil
+}
+
 func deleteTable(in *instance.Instance, f instance.Family) error {
 	c, err := nftables.New()
 	if err != nil {

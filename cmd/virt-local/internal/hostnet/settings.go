@@ -120,8 +120,8 @@ func sixSettings(bridge string) error {
 // that waits for its link-local address does not find the next hop of what it forwards.
 func nodeSixSettings() error {
 	return writeSettings(map[string]string{
-		"all/forwarding": "1", "default/accept_dad": "0", "default/accept_ra": "0", "eth0/accept_dad": "0",
-		"eth0/accept_ra": "0",
+		"all/disable_ipv6": "0", "all/forwarding": "1", "default/accept_dad": "0", "default/accept_ra": "0",
+		"eth0/accept_dad": "0", "eth0/accept_ra": "0",
 	})
 }
 
@@ -178,7 +178,8 @@ func Routed() ([]netip.Prefix, error) {
 	return routed, nil
 }
 
-// IPv6 returns why the machine can have no nodes with IPv6, or nil. It tries in a network namespace that nobody sees.
+// IPv6 returns why the machine can have no nodes with IPv6, or nil. It tries what the machine, kube-proxy and guests
+// need in a network namespace that nobody sees.
 func IPv6() error {
 	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
 		return errors.New("its kernel has no IPv6, or was booted without it")
@@ -189,13 +190,45 @@ func IPv6() error {
 	case off != 0:
 		return errors.New("IPv6 is switched off by the kernel setting net.ipv6.conf.all.disable_ipv6")
 	}
+	if err := changeable(forwardSix); err != nil {
+		return err
+	}
 	return onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}
-		if err := ensureTable(&instance.Instance{}, instance.V6); err != nil {
-			return fmt.Errorf("its kernel cannot masquerade IPv6: %w", err)
-		}
-		return nil
+		return tryIPv6()
 	})
+}
+
+// changeable returns an error for a setting that is neither 1 nor can be set.
+func changeable(name string) error {
+	value, err := readSetting(name)
+	if err != nil || value != 0 {
+		return err
+	}
+	if err := unix.Access(filepath.Join("/proc/sys", name), unix.W_OK); err != nil {
+		return fmt.Errorf("the kernel setting %s is off and cannot be changed: %w",
+			strings.ReplaceAll(name, "/", "."), err)
+	}
+	return nil
+}
+
+// tryIPv6 does in a network namespace of the thread what nodes and pods do.
+func tryIPv6() error {
+	if err := writeSettings(map[string]string{"all/disable_ipv6": "0", "all/forwarding": "1"}); err != nil {
+		return err
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find the loopback link: %w", err)
+	}
+	in := &instance.Instance{}
+	if err := netlink.AddrAdd(lo, address(in.Slot.HostIP(instance.V6), in.Slot.NodeNet(instance.V6))); err != nil {
+		return fmt.Errorf("a link can have no IPv6 address: %w", err)
+	}
+	if err := ensureTable(in, instance.V6); err != nil {
+		return fmt.Errorf("its kernel cannot masquerade IPv6: %w", err)
+	}
+	return tryRules()
 }

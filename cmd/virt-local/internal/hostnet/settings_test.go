@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -167,4 +168,47 @@ func TestUpDown(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// A machine on which IPv6 is switched off has none, and says by which setting.
+func TestIPv6SwitchedOff(t *testing.T) {
+	isolated(t, func() error {
+		if err := IPv6(); err != nil {
+			t.Errorf("where it is on: %v", err)
+		}
+		if err := writeSettings(map[string]string{"all/disable_ipv6": "1"}); err != nil {
+			return err
+		}
+		if err := IPv6(); err == nil || !strings.Contains(err.Error(), "net.ipv6.conf.all.disable_ipv6") {
+			t.Errorf("where it is off: %v", err)
+		}
+		return nil
+	})
+}
+
+// A node has IPv6 where new network namespaces begin without.
+func TestNodeSettings(t *testing.T) {
+	isolated(t, func() error {
+		if err := writeSettings(map[string]string{"all/disable_ipv6": "1", "default/disable_ipv6": "1"}); err != nil {
+			return err
+		}
+		link, err := bridge("eth0")
+		if err != nil {
+			return err
+		}
+		if err := nodeSixSettings(); err != nil {
+			return err
+		}
+		pod, err := bridge("pod")
+		if err != nil {
+			return err
+		}
+		for i, l := range []netlink.Link{link, pod} {
+			six := netip.AddrFrom16([16]byte{0xfd, 0x76, 2: byte(i), 15: 1})
+			if err := netlink.AddrAdd(l, address(six, netip.PrefixFrom(six, 64))); err != nil {
+				t.Errorf("%s: %v", l.Attrs().Name, err)
+			}
+		}
+		return nil
+	})
 }
