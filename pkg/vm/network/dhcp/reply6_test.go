@@ -114,7 +114,8 @@ func TestReply6(t *testing.T) {
 		{"rebind", dhcpv6.MessageTypeRebind, []dhcpv6.Modifier{clientID, wants6("fd10:0:2::2")}, 0, true},
 		{"confirm", dhcpv6.MessageTypeConfirm, []dhcpv6.Modifier{clientID, wants6("fd10:0:2::2")}, 0, false},
 		{
-			"confirm of elsewhere", dhcpv6.MessageTypeConfirm, []dhcpv6.Modifier{clientID, wants6("fd99::2")},
+			"confirm of elsewhere", dhcpv6.MessageTypeConfirm,
+			[]dhcpv6.Modifier{clientID, wants6("fd99::2")},
 			iana.StatusNotOnLink, false,
 		},
 		{"release", dhcpv6.MessageTypeRelease, []dhcpv6.Modifier{clientID, server, ia}, 0, false},

@@ -18,6 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// needIPv6 skips a test on a machine without.
+func needIPv6(t *testing.T) {
+	t.Helper()
+	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+	if err != nil || string(off) != "0\n" {
+		t.Skipf("this machine has no IPv6: %q, %v", off, err)
+	}
+}
+
 // address6 gives a link of the thread's namespace an address that is good at once, and returns its zone.
 func address6(t *testing.T, name, cidr string) string {
 	t.Helper()
@@ -69,6 +78,7 @@ func exchange6(t *testing.T, conn *net.UDPConn, zone string, m *dhcpv6.Message, 
 }
 
 func TestServer6(t *testing.T) {
+	needIPv6(t)
 	defer goleak.VerifyNone(t)
 	inNamespaces(t, func(t *testing.T, guest netns.NsHandle) {
 		nic := masquerade6()

@@ -17,9 +17,19 @@ import (
 
 var guestAddress6, nearAddress6 = netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("2001:db8::1")
 
+// needIPv6 skips a test on a machine without.
+func needIPv6(t *testing.T) {
+	t.Helper()
+	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+	if err != nil || string(off) != "0\n" {
+		t.Skipf("this machine has no IPv6: %q, %v", off, err)
+	}
+}
+
 // wire6 gives both ends of wire an IPv6 address, too.
 func wire6(t *testing.T) (near, guest *os.File) {
 	t.Helper()
+	needIPv6(t)
 	near, guest = wire(t)
 	for name, end := range map[string]struct {
 		ns      *os.File

@@ -154,9 +154,19 @@ func run(t *testing.T, ns *os.File, f func() error) {
 	}
 }
 
+// needIPv6 skips a test on a machine without.
+func needIPv6(t *testing.T) {
+	t.Helper()
+	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+	if err != nil || string(off) != "0\n" {
+		t.Skipf("this machine has no IPv6: %q, %v", off, err)
+	}
+}
+
 // wired returns the namespaces of a pod and its guest: a veth pair stands for the tap, a port of the pod's bridge.
 func wired(t *testing.T) (pod, guest *os.File) {
 	t.Helper()
+	needIPv6(t)
 	pod, guest = namespace(t), namespace(t)
 	run(t, pod, func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -315,8 +325,11 @@ func TestServerAnswersInMeasure(t *testing.T) {
 	for name, at := range map[string]int{"far away": ethernetHeader + 7, "another message": ethernetHeader + ipHeader} {
 		other := slices.Clone(question)
 		other[at]--
-		answers(1500*time.Millisecond, other) // answers to what was asked before
-		if n := answers(1500*time.Millisecond, other); n > 0 {
+		n := 1
+		for i := 0; i < 10 && n > 0; i++ { // what was asked before is answered first, late on a busy machine
+			n = answers(1500*time.Millisecond, other)
+		}
+		if n > 0 {
 			t.Errorf("%s: %d answers", name, n)
 		}
 	}
