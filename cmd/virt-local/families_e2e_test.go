@@ -95,7 +95,7 @@ func (m *machine) families(up cluster.Status, want string) {
 	for port, ips := range map[string][]string{"8080": everywhere, "80": addresses["families"]} {
 		for _, ip := range ips {
 			for pod := range pods {
-				m.await(pod+" reaches "+ip, 20*time.Second, func(context.Context) bool {
+				m.await(pod+" reaches "+ip, time.Minute, func(context.Context) bool {
 					out, err := m.get(pod, ip, port)
 					return err == nil && strings.HasPrefix(out, "node")
 				})
@@ -106,7 +106,7 @@ func (m *machine) families(up cluster.Status, want string) {
 	hosts, remove := elsewhere(m.T, in)
 	defer remove()
 	for _, ip := range hosts {
-		m.await("pod-node1 reaches "+ip.String()+" as the machine", 20*time.Second, func(context.Context) bool {
+		m.await("pod-node1 reaches "+ip.String()+" as the machine", time.Minute, func(context.Context) bool {
 			out, err := m.get("pod-node1", ip.String(), "80")
 			return err == nil && out == ip.Prev().String()
 		})
@@ -145,7 +145,7 @@ func (m *machine) names(in *instance.Instance, addresses map[string][]string) {
 		slices.Sort(want)
 		for _, server := range instance.Texts(in.DNSIPs()) {
 			var got []string
-			m.await(name+" has its addresses at "+server, 20*time.Second, func(context.Context) bool {
+			m.await(name+" has its addresses at "+server, time.Minute, func(context.Context) bool {
 				out, err := m.exec("pod-node1", "nslookup "+name+".default.svc.cluster.local "+server+
 					" | awk '/^Address: /{print $NF}'")
 				if err != nil {

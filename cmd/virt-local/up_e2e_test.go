@@ -226,7 +226,8 @@ func (m *machine) connect() {
 func TestCluster(t *testing.T) {
 	m := newMachine(t)
 	alone, before := isAlone(), traces(t)
-	m.must("up", "--kubeconfig", m.kubeconfig, "--node-monitor-grace-period", "8s", "--image", busybox(t))
+	m.must("up", "--ip-family", "auto", "--kubeconfig", m.kubeconfig, "--node-monitor-grace-period", "8s",
+		"--image", busybox(t))
 	m.connect()
 	up := m.status()
 	if !up.Ready || len(up.Nodes) != 2 || len(up.Components) != 12 {

@@ -27,7 +27,7 @@ import (
 func TestDecide(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k", ipv6: able}
+	o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k", family: auto, ipv6: able}
 	in, fresh, err := decide(o, dir, now)
 	if err != nil || !fresh || in.IPFamily != instance.Dual || in.Nodes != 2 || in.Kubeconfig != "/k" ||
 		in.StateDir != dir {
@@ -82,7 +82,7 @@ func TestDecide(t *testing.T) {
 func TestPatienceWithNodes(t *testing.T) {
 	for factor, want := range map[string]time.Duration{"": 0, "1": 0, "10": 500 * time.Second} {
 		t.Setenv(waits.Variable, factor)
-		o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k", ipv6: able}
+		o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k"}
 		in, _, err := decide(o, t.TempDir(), time.Now())
 		if err != nil || in.NodeMonitorGrace != want {
 			t.Errorf("%s=%s: a silent node stays Ready for %v, %v; want %v", waits.Variable, factor,
@@ -98,7 +98,7 @@ func TestPatienceWithNodes(t *testing.T) {
 // able is a machine that can have IPv6.
 func able() error { return nil }
 
-// An instance has both families where the machine can, and keeps what it has.
+// An instance has IPv4 unless it is asked for more, with auto where the machine can, and keeps what it has.
 func TestChooseFamily(t *testing.T) {
 	unable := func() error { return errors.New("its kernel has no IPv6") }
 	for _, c := range []struct {
@@ -107,8 +107,10 @@ func TestChooseFamily(t *testing.T) {
 		ipv6            func() error
 		want, problem   string
 	}{
-		{"new", "", "", true, able, instance.Dual, ""},
-		{"new, on a machine without", "", "", true, unable, instance.IPv4, ""},
+		{"new", "", "", true, nil, instance.IPv4, ""},
+		{"new, of what the machine can", "", "auto", true, able, instance.Dual, ""},
+		{"new, of what the machine can, without IPv6", "", "auto", true, unable, instance.IPv4, ""},
+		{"new, of both", "", "dual", true, able, instance.Dual, ""},
 		{"new, of one family", "", "ipv4", true, able, instance.IPv4, ""},
 		{"new, which asks for no more than it needs", "", "ipv4", true, nil, instance.IPv4, ""},
 		{"new, of the other family", "", "ipv6", true, able, instance.IPv6, ""},
@@ -116,9 +118,10 @@ func TestChooseFamily(t *testing.T) {
 			"new, by name, on a machine without", "", "dual", true, unable, "",
 			"this machine cannot have --ip-family dual: its kernel has no IPv6; without the flag the cluster has IPv4",
 		},
-		{"new, unknown", "", "both", true, able, "", `invalid --ip-family "both": ipv4, ipv6, dual are possible`},
+		{"new, unknown", "", "both", true, able, "", `invalid --ip-family "both": ipv4, ipv6, dual, auto are possible`},
 		{"again", "dual", "", false, unable, instance.Dual, ""},
 		{"again, by name", "dual", "dual", false, unable, instance.Dual, ""},
+		{"again, whatever it is", "ipv6", "auto", false, unable, instance.IPv6, ""},
 		{"from before", "", "", false, able, "", ""},
 		{"from before, by name", "", "ipv4", false, able, "", ""},
 		{

@@ -73,8 +73,8 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.StringVar(&o.storage, "storage", "", "where volumes come from: csi, or hostpath for directories without sizes, "+
 		"snapshots and clones, on a machine that the CSI driver cannot run on; for a new cluster, or csi for one that "+
 		"is down (default csi)")
-	f.StringVar(&o.family, "ip-family", "", "addresses of nodes, pods and Services: ipv4, ipv6, or dual for both; "+
-		"for a new cluster (default dual, or ipv4 on a machine that cannot have IPv6)")
+	f.StringVar(&o.family, "ip-family", "", "addresses of nodes, pods and Services: ipv4, ipv6, dual for both, or "+
+		"auto for dual where the machine can and else ipv4; for a new cluster (default ipv4)")
 	f.DurationVar(&o.timeout, "timeout", waits.Scaled(upTimeout), "give up after this time; "+waits.Variable+
 		"=10 in the environment makes it, and all such times, ten times as long")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
@@ -110,7 +110,7 @@ func runUp(ctx context.Context, o upOptions) error {
 	if err != nil {
 		return err
 	}
-	if fresh && o.family == "" && in.IPFamily == instance.IPv4 {
+	if fresh && o.family == auto && in.IPFamily == instance.IPv4 {
 		fmt.Fprintf(os.Stderr, "The cluster has IPv4 only, for this machine cannot have IPv6: %v.\n", o.ipv6())
 	}
 	if err := claim(in, fresh); err != nil {
@@ -234,30 +234,35 @@ func chooseStorage(o upOptions, in *instance.Instance, fresh bool) error {
 	return nil
 }
 
+// auto is the --ip-family of a machine that decides: both families, or IPv4 where it cannot have IPv6.
+const auto = "auto"
+
 // chooseFamily sets which addresses the instance has, once for all: nodes, pods and Services could not keep theirs.
 func chooseFamily(o upOptions, in *instance.Instance, fresh bool) error {
-	known := []string{instance.IPv4, instance.IPv6, instance.Dual}
+	known := []string{instance.IPv4, instance.IPv6, instance.Dual, auto}
 	if o.family != "" && !slices.Contains(known, o.family) {
 		return fmt.Errorf("invalid --ip-family %q: %s are possible", o.family, strings.Join(known, ", "))
 	}
 	if !fresh {
-		if has := cmp.Or(in.IPFamily, instance.IPv4); o.family != "" && o.family != has {
+		if has := cmp.Or(in.IPFamily, instance.IPv4); o.family != "" && o.family != has && o.family != auto {
 			return fmt.Errorf("instance %q has --ip-family %s, and a cluster's addresses cannot change: virt-local "+
 				"down%s first", in.Name, has, o.flags())
 		}
 		return nil
 	}
-	in.IPFamily = cmp.Or(o.family, instance.Dual)
+	in.IPFamily = cmp.Or(o.family, instance.IPv4)
 	if in.IPFamily == instance.IPv4 {
 		return nil
 	}
 	err := o.ipv6()
-	if err != nil && o.family != "" {
+	switch {
+	case o.family == auto && err != nil:
+		in.IPFamily = instance.IPv4
+	case o.family == auto:
+		in.IPFamily = instance.Dual
+	case err != nil:
 		return fmt.Errorf("this machine cannot have --ip-family %s: %w; without the flag the cluster has IPv4",
 			o.family, err)
-	}
-	if err != nil {
-		in.IPFamily = instance.IPv4
 	}
 	return nil
 }
