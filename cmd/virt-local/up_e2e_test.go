@@ -8,8 +8,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -22,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +35,8 @@ import (
 	"k8s.io/kubectl/pkg/scheme"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 )
 
 // instanceName is this run's own, so that the test can run twice on one machine.
@@ -107,6 +111,9 @@ func traces(t *testing.T) map[string][]string {
 	}
 	lines := func(s string) []string {
 		l := strings.Split(strings.TrimSpace(s), "\n")
+		for i := range l {
+			l[i] = strings.TrimSpace(l[i])
+		}
 		slices.Sort(l)
 		return l
 	}
@@ -115,7 +122,7 @@ func traces(t *testing.T) map[string][]string {
 		"$1"))
 	found["addresses"] = lines(regexp.MustCompile(`(?m)^\d+: |\\.*$`).ReplaceAllString(command("ip", "-o",
 		"-4", "addr"), ""))
-	found["routes"] = lines(command("ip", "route"))
+	found["routes"] = append(lines(command("ip", "route")), lines(command("ip", "-6", "route"))...)
 	found["firewall"] = lines(command("nft", "list", "ruleset"))
 	found["loops"] = lines(command("losetup", "-a"))
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -133,10 +140,11 @@ func traces(t *testing.T) map[string][]string {
 	}
 	found["cgroups"] = append(cgroups, more...)
 	for _, setting := range []string{
-		"net/ipv4/ip_forward", "fs/inotify/max_user_instances", "kernel/panic_on_oops", "vm/overcommit_memory",
+		"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "fs/inotify/max_user_instances", "kernel/panic_on_oops",
+		"vm/overcommit_memory",
 	} {
 		b, err := os.ReadFile("/proc/sys/" + setting)
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 		found["settings"] = append(found["settings"], setting+"="+strings.TrimSpace(string(b)))
@@ -167,7 +175,7 @@ func withoutOthers(found map[string][]string, ours ...string) map[string][]strin
 	isOurs := func(s string) bool {
 		return slices.ContainsFunc(ours, func(mark string) bool { return strings.Contains(s, mark) })
 	}
-	others := regexp.MustCompile(`vlocal\d+|virt-local[-/]|10\.99\.|10\.(12[89]|1[3-9]\d|2\d\d)\.|/mmdebstrap\.`)
+	others := regexp.MustCompile(`vlocal\d+|virt-local[-/]|fd76:6c6f:63|10\.99\.|10\.(12[89]|1[3-9]\d|2\d\d)\.|/mmdebstrap\.`)
 	for kind, all := range found {
 		if kind == "settings" || kind == "files" {
 			continue
@@ -180,7 +188,9 @@ func withoutOthers(found map[string][]string, ours ...string) map[string][]strin
 	return found
 }
 
-func TestCluster(t *testing.T) {
+// newMachine returns a machine without the instance, which dumps and removes it when the test ends.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("this test must run as root")
 	}
@@ -190,32 +200,47 @@ func TestCluster(t *testing.T) {
 	}
 	m := &machine{T: t, binary: binary, kubeconfig: filepath.Join(t.TempDir(), "config")}
 	m.must("down")
-	alone, before := isAlone(), traces(t)
-	wasUp := false
 	t.Cleanup(func() {
-		if t.Failed() && wasUp {
+		if t.Failed() && m.client != nil {
 			m.dump()
 		}
 		if _, err := m.run("down"); err != nil {
 			t.Error(err)
 		}
 	})
+	return m
+}
 
-	m.must("up", "--kubeconfig", m.kubeconfig, "--node-monitor-grace-period", "8s", "--image", busybox(t))
-	wasUp = true
+// connect makes the client of a cluster that is up.
+func (m *machine) connect() {
+	m.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", m.kubeconfig)
 	if err != nil {
-		t.Fatal(err)
+		m.Fatal(err)
 	}
 	if m.client, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
+		m.Fatal(err)
 	}
+}
+
+func TestCluster(t *testing.T) {
+	m := newMachine(t)
+	alone, before := isAlone(), traces(t)
+	m.must("up", "--ip-family", "auto", "--kubeconfig", m.kubeconfig, "--node-monitor-grace-period", "8s",
+		"--image", busybox(t))
+	m.connect()
 	up := m.status()
 	if !up.Ready || len(up.Nodes) != 2 || len(up.Components) != 12 {
 		t.Fatalf("status after up: %+v", up)
 	}
 	m.second(up)
 	m.pods("16Mi")
+	want := instance.Dual
+	if err := hostnet.IPv6(); err != nil {
+		t.Logf("with IPv4 alone, for this machine cannot have IPv6: %v", err)
+		want = instance.IPv4
+	}
+	m.families(up, want)
 	m.loseNode(up)
 	m.cutNode()
 	m.loseControlPlane()
@@ -223,8 +248,8 @@ func TestCluster(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	wasUp = false
 	m.must("down")
+	m.client = nil
 	if _, err := os.Stat(m.kubeconfig); !os.IsNotExist(err) {
 		t.Errorf("the kubeconfig that up made is left: %v", err)
 	}
@@ -242,13 +267,21 @@ func (m *machine) leftNothing(up cluster.Status, before map[string][]string, alo
 	m.Helper()
 	after := traces(m.T)
 	if !alone {
-		slot := strings.TrimSuffix(strings.TrimPrefix(up.Server, "https://10.99."), ".1:6443")
-		ours := []string{"vlocal" + slot, instanceName}
+		ours := []string{"vlocal" + slotOf(up), instanceName}
 		before, after = withoutOthers(before, ours...), withoutOthers(after, ours...)
 	}
-	if diff := cmp.Diff(before, after); diff != "" {
+	if diff := gocmp.Diff(before, after); diff != "" {
 		m.Errorf("down leaves traces (-before +after):\n%s", diff)
 	}
+}
+
+// slotOf returns the number of the instance's slot, by where its API server is.
+func slotOf(up cluster.Status) string {
+	if slot, ok := strings.CutPrefix(up.Server, "https://10.99."); ok {
+		return strings.TrimSuffix(slot, ".1:6443")
+	}
+	slot := strings.TrimSuffix(strings.TrimPrefix(up.Server, "https://[fd76:6c6f:63"), "::1]:6443")
+	return cmp.Or(strings.TrimLeft(slot, "0"), "0")
 }
 
 // second checks that up on a whole cluster does nothing, and that it knows its images.
@@ -485,7 +518,22 @@ func (m *machine) cutNode() {
 		pidOf(s, "kubelet", "node2") != pidOf(before, "kubelet", "node2") {
 		m.Errorf("status with a node that is cut off: %+v", s)
 	}
+	lost, err := m.client.CoreV1().Pods("default").Get(context.Background(), "pod-node2", metav1.GetOptions{})
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, ip := range lost.Status.PodIPs {
+		if out, err := m.get("pod-node1", ip.IP, "8080"); err != nil || out != "" {
+			m.Errorf("a pod of a node that is cut off answers at %s: %q, %v", ip.IP, out, err)
+		}
+	}
 	m.must("node", "heal", "node2")
+	for _, ip := range lost.Status.PodIPs {
+		m.await(ip.IP+" is reached again", 20*time.Second, func(context.Context) bool {
+			out, err := m.get("pod-node1", ip.IP, "8080")
+			return err == nil && out == "node2"
+		})
+	}
 	m.await("node2 is Ready again", time.Minute, func(ctx context.Context) bool {
 		return m.nodeReady(ctx, "node2") == corev1.ConditionTrue
 	})

@@ -32,7 +32,9 @@ func (s *session) start(
 ) error {
 	begun := time.Now()
 	vmi := s.latest()
-	plan, err := step(ctx, s, "network of the pod", func() (*network.Plan, error) { return s.connect(vmi, process) })
+	plan, err := step(ctx, s, "network of the pod", func() (*network.Plan, error) {
+		return s.connect(ctx, vmi, process)
+	})
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,9 @@ func (s *session) launch(
 
 // connect makes the pod's network. The plan is kept outside the pod, since what it was made from may
 // be gone once it is applied.
-func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process) (*network.Plan, error) {
+func (s *session) connect(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, process *podfs.Process,
+) (*network.Plan, error) {
 	ns, err := process.Netns()
 	if err != nil {
 		return nil, err
@@ -126,9 +130,11 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 		if pod.Links, err = apply.Links(ns); err != nil {
 			return nil, fmt.Errorf("read the pod's network: %w", err)
 		}
-		if pod.Search, err = process.Search(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		resolv, err := process.Resolv()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read the pod's resolv.conf: %w", err)
 		}
+		pod.Search, pod.Nameservers = resolv.Search, resolv.Nameservers
 		pod.Attachments, pod.Multus = network.Attachments(s.podAnnotations())
 		if s.node.Plugins != nil {
 			pod.Plugins = s.node.Plugins()
@@ -136,6 +142,9 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 		made, err := network.NewPlan(vmi, pod)
 		if err != nil {
 			return nil, fmt.Errorf("plan the pod's network: %w", err)
+		}
+		if err := apply.FindRouters(ctx, ns, &made); err != nil {
+			s.log.Warn("the guest gets no IPv6 default route", "err", err)
 		}
 		plan = &made
 		if err := s.node.plans.Save(s.target.Pod, plan); err != nil {

@@ -286,6 +286,7 @@ func (s *session) follow(
 			return err
 		}
 	}
+	working.Go(func() { s.advertise(ctx, process) })
 	watch, err := client.Watch(ctx, &launcherpb.WatchRequest{})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLost, err)

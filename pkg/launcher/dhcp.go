@@ -3,6 +3,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"google.golang.org/grpc/codes"
@@ -12,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network/dhcp"
 )
 
-// serveDHCP starts a server for every NIC that has an address coming, unless there is one.
+// serveDHCP starts the servers for every NIC that has an address coming, in both families, unless there are some.
 func (s *service) serveDHCP(plan network.Plan) error {
 	if len(plan.Interfaces) == 0 || len(s.dhcp) > 0 {
 		return nil
@@ -27,17 +28,31 @@ func (s *service) serveDHCP(plan network.Plan) error {
 			s.closeDHCP()
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
-		if !ok {
-			continue
+		c6, ok6, err := dhcp.NewConfig6(nic)
+		if err != nil {
+			s.closeDHCP()
+			return status.Error(codes.InvalidArgument, err.Error())
 		}
-		server, err := dhcp.Listen(c, s.options.Log)
+		if ok {
+			err = s.keepDHCP(dhcp.Listen(c, s.options.Log))
+		}
+		if ok6 && err == nil {
+			err = s.keepDHCP(dhcp.Listen6(c6, s.options.Log))
+		}
 		if err != nil {
 			s.closeDHCP()
 			return status.Errorf(codes.FailedPrecondition, "interface %q: %v", nic.Name, err)
 		}
-		s.dhcp = append(s.dhcp, server)
 	}
 	return nil
+}
+
+// keepDHCP has a server closed with the others.
+func (s *service) keepDHCP(server io.Closer, err error) error {
+	if err == nil {
+		s.dhcp = append(s.dhcp, server)
+	}
+	return err
 }
 
 func readResolv(path string) (dhcp.Resolv, error) {

@@ -2,12 +2,12 @@ package launcher
 
 import (
 	"context"
+	"io"
 	"sync"
 	"time"
 
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/vm/disk"
-	"github.com/virtkit/virtkit/pkg/vm/network/dhcp"
 )
 
 // service serves virt-handler's calls.
@@ -21,7 +21,7 @@ type service struct {
 
 	// starting is held by Start and by what must not come between.
 	starting sync.Mutex
-	dhcp     []*dhcp.Server
+	dhcp     []io.Closer
 	devices  exclusive
 	// plugging is held by what changes the guest's disks while it runs.
 	plugging sync.Mutex

@@ -50,6 +50,9 @@ func runTests(m *testing.M) (code int, err error) {
 		if storage := os.Getenv("VIRTKIT_E2E_STORAGE"); storage != "" {
 			flags = append(flags, "--storage", storage)
 		}
+		if family := os.Getenv("VIRTKIT_E2E_FAMILY"); family != "" {
+			flags = append(flags, "--ip-family", family)
+		}
 		i, err = instance.Start(ctx, "e2e", flags...)
 	}
 	if err != nil {

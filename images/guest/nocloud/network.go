@@ -223,11 +223,11 @@ func (i *Interface) commands(device string) [][]string {
 		}
 		c = append(c, words)
 	}
+	if i.DHCP6 { // in the background
+		add("/usr/lib/tiny/dhcp", "-6", device)
+	}
 	if i.DHCP4 {
 		add("/usr/lib/tiny/dhcp", device)
-	}
-	if i.DHCP6 {
-		add("/usr/lib/tiny/dhcp", "-6", device)
 	}
 	return c
 }

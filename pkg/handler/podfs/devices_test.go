@@ -69,7 +69,7 @@ func TestIrregularFilesAreNotOpened(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if _, err := p.Search(); !errors.Is(err, beneath.ErrNotRegular) {
+			if _, err := p.Resolv(); !errors.Is(err, beneath.ErrNotRegular) {
 				t.Errorf("resolv.conf is a %s: %v", what, err)
 			}
 			if _, err := run.Read("log", 100); !errors.Is(err, beneath.ErrNotRegular) {

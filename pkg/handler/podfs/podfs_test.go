@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -260,14 +261,15 @@ func TestGiveDevice(t *testing.T) {
 	}
 }
 
-func TestSearch(t *testing.T) {
+func TestResolv(t *testing.T) {
 	p, root := fakeProcess(t)
-	check(t,
-		os.WriteFile(filepath.Join(root, "etc/resolv.conf"),
-			[]byte("search a\nnameserver 10.0.0.1\nsearch ns.svc.cluster.local svc.cluster.local\n"), 0o644))
-	got, err := p.Search()
-	if err != nil || !slices.Equal(got, []string{"ns.svc.cluster.local", "svc.cluster.local"}) {
-		t.Errorf("%q, %v", got, err)
+	check(t, os.WriteFile(filepath.Join(root, "etc/resolv.conf"),
+		[]byte("search a\nnameserver 10.0.0.1\nnameserver x\nnameserver fd00::a\noptions\n"+
+			"search ns.svc.cluster.local svc.cluster.local\n"), 0o644))
+	got, err := p.Resolv()
+	if err != nil || !slices.Equal(got.Search, []string{"ns.svc.cluster.local", "svc.cluster.local"}) ||
+		!slices.Equal(got.Nameservers, []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::a")}) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path"
 	"strings"
@@ -113,27 +114,46 @@ func (p *Process) Stat(name string) (unix.Stat_t, error) {
 	return found.Stat(), nil
 }
 
-// Search reads the search domains from the pod's resolv.conf.
-func (p *Process) Search() ([]string, error) {
+// Resolv is what a pod's resolv.conf says.
+type Resolv struct {
+	Search      []string
+	Nameservers []netip.Addr
+}
+
+// Resolv reads the pod's resolv.conf.
+func (p *Process) Resolv() (Resolv, error) {
 	found, err := p.find("/etc/resolv.conf")
 	if err != nil {
-		return nil, err
+		return Resolv{}, err
 	}
 	defer found.Close()
 	f, _, err := found.Regular()
 	if err != nil {
-		return nil, err
+		return Resolv{}, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, 64<<10))
 	if err != nil {
-		return nil, err
+		return Resolv{}, err
 	}
-	var search []string
+	var out Resolv
 	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "search" {
-			search = fields[1:] // the last line counts
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		switch fields[0] {
+		case "search":
+			out.Search = fields[1:] // the last line counts
+		case "nameserver":
+			a, err := netip.ParseAddr(fields[1])
+			if err == nil && len(out.Nameservers) < maxNameservers {
+				out.Nameservers = append(out.Nameservers, a.Unmap())
+			}
 		}
 	}
-	return search, nil
+	return out, nil
 }
+
+// maxNameservers is how many resolvers use.
+const maxNameservers = 3

@@ -1,9 +1,11 @@
 package vmistatus
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/network"
@@ -59,7 +61,7 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 		if there || function || len(links) == 0 { // or a launcher that does not report it
 			sources = append(sources, sourceDomain)
 		}
-		for _, ip := range nic.PodIPs {
+		for _, ip := range ordered(nic, in.Pod) {
 			s.IPs = append(s.IPs, ip.String())
 		}
 		if i := slices.IndexFunc(agent, func(a v1.VirtualMachineInstanceNetworkInterface) bool {
@@ -89,6 +91,25 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 			a.IP = a.IPs[0]
 		}
 		out = append(out, a)
+	}
+	return out
+}
+
+// ordered returns the addresses of an interface's link, on the pod network in the order of the pod's own: the cluster's
+// first family is first. As in KubeVirt others than the pod's are left out there.
+func ordered(nic network.Interface, pod *corev1.Pod) []netip.Addr {
+	if nic.PodLink != network.PodLink || pod == nil {
+		return nic.PodIPs
+	}
+	var out []netip.Addr
+	for _, ip := range pod.Status.PodIPs {
+		a, err := netip.ParseAddr(ip.IP)
+		if err == nil && slices.Contains(nic.PodIPs, a.Unmap()) {
+			out = append(out, a.Unmap())
+		}
+	}
+	if len(out) == 0 {
+		return nic.PodIPs // the kubelet has not reported them yet, or another CNI plugin made the link
 	}
 	return out
 }

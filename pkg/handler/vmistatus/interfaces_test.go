@@ -120,3 +120,41 @@ func TestInterfaceComes(t *testing.T) {
 		t.Errorf("without a pod: %q", condition)
 	}
 }
+
+// A guest of two families has the pod's addresses in the pod's order, of which the first is the cluster's first family.
+func TestInterfacesDualStack(t *testing.T) {
+	four, six := netip.MustParseAddr("10.128.1.5"), netip.MustParseAddr("fd42::5")
+	for _, test := range []struct {
+		name      string
+		pod, want []string
+	}{
+		{"IPv4 first", []string{"10.128.1.5", "fd42::5"}, []string{"10.128.1.5", "fd42::5"}},
+		{"IPv6 first", []string{"fd42::5", "10.128.1.5"}, []string{"fd42::5", "10.128.1.5"}},
+		{"not reported yet", nil, []string{"10.128.1.5", "fd42::5"}},
+		{"of another link", []string{"192.0.2.1"}, []string{"10.128.1.5", "fd42::5"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pod := &corev1.Pod{}
+			for _, ip := range test.pod {
+				pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: ip})
+			}
+			got := interfaces(Input{
+				VMI: &v1.VirtualMachineInstance{Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{
+					Devices: v1.Devices{Interfaces: []v1.Interface{{Name: "default"}}},
+				}}},
+				Pod: pod,
+				Plan: &network.Plan{Interfaces: []network.Interface{{
+					Name: "default", Binding: network.Masquerade, PodLink: "eth0", MAC: "02:00:00:00:00:01",
+					PodIPs: []netip.Addr{four, six},
+				}}},
+				Guest: &launcherpb.GuestState{},
+			})
+			if len(got) != 1 || got[0].IP != test.want[0] {
+				t.Fatalf("%+v", got)
+			}
+			if diff := cmp.Diff(test.want, got[0].IPs); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -16,14 +16,18 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
-// defaultCIDR is KubeVirt's guest network behind masquerade.
-const defaultCIDR = "10.0.2.0/24"
+// defaultCIDR and defaultCIDR6 are KubeVirt's guest networks behind masquerade.
+const (
+	defaultCIDR  = "10.0.2.0/24"
+	defaultCIDR6 = "fd10:0:2::/120"
+)
 
 // Pod has the facts of a launcher pod that NewPlan needs; pkg/vm/network/apply reads it.
 type Pod struct {
 	Links []Link
-	// Search are the domains in the pod's resolv.conf.
-	Search []string
+	// Search are the domains in the pod's resolv.conf, Nameservers its name servers.
+	Search      []string
+	Nameservers []netip.Addr
 	// Multus says that Multus runs on the node: it has left its status in the pod.
 	Multus bool
 	// Attachments are the entries of that status.
@@ -131,6 +135,9 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 		if err != nil {
 			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
 		}
+		if nic.IPv6 != nil {
+			nic.resolve(pod)
+		}
 		plan.Interfaces = append(plan.Interfaces, nic)
 	}
 	return plan, nil
@@ -140,9 +147,26 @@ func (nic *Interface) masquerade(
 	vmi *v1.VirtualMachineInstance, spec v1.Interface, nw *v1.PodNetwork, link Link,
 ) error {
 	nic.Binding = Masquerade
-	if _, ok := link.ipv4(); !ok {
-		return fmt.Errorf("the pod's %s has no IPv4 address, which masquerade needs", link.Name)
+	_, v4 := link.ipv4()
+	_, v6 := link.ipv6()
+	if !v4 && !v6 {
+		return fmt.Errorf("the pod's %s has no IP address, which masquerade needs", link.Name)
 	}
+	var err error
+	if nic.MAC, err = macAddress(spec.MacAddress, StableMAC(string(vmi.UID), spec.Name)); err != nil {
+		return err
+	}
+	if v4 {
+		err = nic.behind(nw)
+	}
+	if err == nil && v6 {
+		err = nic.behind6(nw)
+	}
+	return err
+}
+
+// behind gives the guest its IPv4 address behind the pod's.
+func (nic *Interface) behind(nw *v1.PodNetwork) error {
 	cidr := nw.VMNetworkCIDR
 	if cidr == "" {
 		cidr = defaultCIDR
@@ -155,8 +179,7 @@ func (nic *Interface) masquerade(
 	gateway := prefix.Addr().Next()
 	nic.Gateway = netip.PrefixFrom(gateway, prefix.Bits())
 	nic.Guest, nic.Bits = gateway.Next(), prefix.Bits()
-	nic.MAC, err = macAddress(spec.MacAddress, StableMAC(string(vmi.UID), spec.Name))
-	return err
+	return nil
 }
 
 func (nic *Interface) bridge(vmi *v1.VirtualMachineInstance, spec v1.Interface, link Link) error {
@@ -167,12 +190,16 @@ func (nic *Interface) bridge(vmi *v1.VirtualMachineInstance, spec v1.Interface, 
 	if err != nil {
 		return err
 	}
-	address, ok := link.ipv4()
-	switch {
-	case ok:
+	address, v4 := link.ipv4()
+	address6, v6 := link.ipv6()
+	if !v4 && !v6 && link.Name == PodLink {
+		return fmt.Errorf("the pod's %s has no IP address for the guest to take", link.Name)
+	}
+	if v6 {
+		nic.takeOver6(address6, link)
+	}
+	if v4 {
 		return nic.takeOver(address, link)
-	case link.Name == PodLink:
-		return fmt.Errorf("the pod's %s has no IPv4 address for the guest to take", link.Name)
 	}
 	return nil // a network without address management: a link, and nothing else
 }

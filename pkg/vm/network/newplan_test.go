@@ -76,6 +76,28 @@ func multusPod() Pod {
 	return pod
 }
 
+// dualPod is as a CNI plugin of two families makes it.
+func dualPod() Pod {
+	pod := flannelPod()
+	link := &pod.Links[0]
+	link.Addresses = append(link.Addresses, netip.MustParsePrefix("fd42:0:1::5/64"))
+	link.Routes = append(link.Routes,
+		Route{Destination: netip.MustParsePrefix("fd42:0:1::/64")},
+		Route{Destination: netip.MustParsePrefix("::/0"), Via: netip.MustParseAddr("fd42:0:1::1")})
+	for _, a := range []string{"10.96.0.10", "fd96::a", "::1", "fe80::53"} {
+		pod.Nameservers = append(pod.Nameservers, netip.MustParseAddr(a))
+	}
+	return pod
+}
+
+// pod6 has no IPv4.
+func pod6() Pod {
+	pod := calicoPod()
+	pod.Links[0].Addresses = pod.Links[0].Addresses[1:]
+	pod.Links[0].Routes = pod.Links[0].Routes[2:]
+	return pod
+}
+
 const multusSpec = `
 domain: {devices: {interfaces: [{name: blue, bridge: {}, state: down}, {name: default, masquerade: {}}, {name: red, bridge: {}}, {name: gone, bridge: {}, state: absent}]}}
 networks: [{name: default, pod: {}}, {name: red, multus: {networkName: other/red-net}}, {name: blue, multus: {networkName: blue-net}}, {name: gone, multus: {networkName: x}}]
@@ -106,6 +128,14 @@ func TestNewPlan(t *testing.T) {
 		{"none", `domain: {devices: {autoattachPodInterface: false}}`, flannelPod()},
 		{"masquerade", masqueradeSpec, flannelPod()},
 		{"masquerade-dual-stack", masqueradeSpec, calicoPod()},
+		{"masquerade-dual-stack-cidr", `
+subdomain: shop
+domain: {devices: {interfaces: [{name: default, masquerade: {}}]}}
+networks: [{name: default, pod: {vmIPv6NetworkCIDR: "fd20::7/64"}}]
+`, dualPod()},
+		{"masquerade-ipv6", masqueradeSpec, pod6()},
+		{"bridge-dual-stack", strings.Replace(masqueradeSpec, "masquerade", "bridge", 1), dualPod()},
+		{"bridge-ipv6", strings.Replace(masqueradeSpec, "masquerade", "bridge", 1), pod6()},
 		{"masquerade-ports", `
 domain: {devices: {interfaces: [{name: default, masquerade: {}, ports: [{name: http, port: 80}, {port: 53, protocol: udp}]}]}}
 networks: [{name: default, pod: {}}]
@@ -175,8 +205,8 @@ networks: [{name: red, multus: {networkName: red-net, default: true}}]
 }
 
 func TestNewPlanErrors(t *testing.T) {
-	v6 := calicoPod()
-	v6.Links[0].Addresses = v6.Links[0].Addresses[1:]
+	none := calicoPod()
+	none.Links[0].Addresses = []netip.Prefix{netip.MustParsePrefix("fe80::9/64")}
 	noRoute := flannelPod()
 	noRoute.Links[0].Routes = nil
 	bridge := strings.Replace(masqueradeSpec, "masquerade", "bridge", 1)
@@ -201,12 +231,15 @@ func TestNewPlanErrors(t *testing.T) {
 domain: {devices: {interfaces: [{name: a}]}}
 networks: [{name: a, pod: {}}]`, "set masquerade", flannelPod()},
 		{"no link", masqueradeSpec, "no link eth0", Pod{}},
-		{"only IPv6", masqueradeSpec, "no IPv4", v6},
-		{"bridge only IPv6", bridge, "no IPv4", v6},
+		{"no address", masqueradeSpec, "no IP address", none},
+		{"bridge without address", bridge, "no IP address", none},
 		{"bridge without gateway", bridge, "no default route", noRoute},
 		{"bad CIDR", `
 domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}
 networks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/31}}]`, "vmNetworkCIDR", flannelPod()},
+		{"bad IPv6 CIDR", `
+domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}
+networks: [{name: a, pod: {vmIPv6NetworkCIDR: "fd10::/127"}}]`, "vmIPv6NetworkCIDR", dualPod()},
 		{"bad MAC", `
 domain: {devices: {interfaces: [{name: a, masquerade: {}, macAddress: "1:2"}]}}
 networks: [{name: a, pod: {}}]`, "macAddress", flannelPod()},

@@ -4,6 +4,7 @@
 package network
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 )
@@ -71,6 +72,48 @@ type Interface struct {
 	PCI string `json:"pci,omitempty"`
 	// DHCP holds further DHCP options; nil means none.
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`
+	// IPv6 is the guest's second family, or its only one; nil where the pod has no IPv6 address on PodLink.
+	IPv6 *IPv6 `json:"ipv6,omitempty"`
+}
+
+// IPv6 is a guest's IPv6 configuration: its one address by DHCPv6, all else also by router advertisements.
+type IPv6 struct {
+	// Guest is the address, Bits the length of the prefix that the guest reaches without a router.
+	Guest netip.Addr `json:"guest"`
+	Bits  int        `json:"bits"`
+	// Gateway is the pod's own address in the guest's network under masquerade: fd10:0:2::1 and fd10:0:2::2/120 unless
+	// the network's vmIPv6NetworkCIDR says otherwise. Under bridge it is the pod's router where the pod knows it by
+	// another address than Router.
+	Gateway netip.Addr `json:"gateway,omitzero"`
+	// Router is the link-local address of the guest's router, the source of router advertisements. Under masquerade it
+	// is the bridge's; under bridge the pod's own router's (pkg/vm/network/apply finds the one behind Gateway), and
+	// invalid where there is none.
+	Router netip.Addr `json:"router,omitzero"`
+	// DNS are the pod's name servers that are reached by IPv6, Search the domains to complete names with.
+	DNS    []netip.Addr `json:"dns,omitempty"`
+	Search []string     `json:"search,omitempty"`
+}
+
+// Prefix returns the guest's IPv6 address with its prefix's length.
+func (a IPv6) Prefix() netip.Prefix { return netip.PrefixFrom(a.Guest, a.Bits) }
+
+// LinkLocal6 returns the IPv6 link-local address that the bridge has: the same in each pod of a guest.
+func (i Interface) LinkLocal6() netip.Addr {
+	mac, err := net.ParseMAC(i.BridgeMAC())
+	if err != nil {
+		panic(err) // StableMAC writes one
+	}
+	return LinkLocal6(mac)
+}
+
+// BridgeMAC is the MAC of BridgeLink. It is the same in each pod of a guest, which keeps it in its caches.
+func (i Interface) BridgeMAC() string { return StableMAC(i.MAC, i.BridgeLink) }
+
+// LinkLocal6 returns the link-local address that most hosts make of a MAC of 6 bytes (RFC 4291, appendix A).
+func LinkLocal6(mac net.HardwareAddr) netip.Addr {
+	return netip.AddrFrom16([16]byte{
+		0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5],
+	})
 }
 
 // DHCPOptions are the options of DHCP that a VMI adds.

@@ -232,12 +232,13 @@ var examples = map[string]struct{ before, value string }{
 	"networks.name": {
 		before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: a, masquerade: {}}]}}", value: "a",
 	},
-	"networks.pod":                {before: "networks: [{name: default}]", value: "{}"},
-	"networks.pod.vmNetworkCIDR":  {value: "10.9.0.0/24"},
-	"networks.multus.networkName": {before: withMultus, value: "other/blue"},
-	"networks.multus.default":     {before: withMultus, value: "true"},
-	"dnsPolicy":                   {value: "Default"},
-	"dnsConfig":                   {value: "{nameservers: [1.1.1.1]}"},
+	"networks.pod":                   {before: "networks: [{name: default}]", value: "{}"},
+	"networks.pod.vmNetworkCIDR":     {value: "10.9.0.0/24"},
+	"networks.pod.vmIPv6NetworkCIDR": {value: "fd20::/120"},
+	"networks.multus.networkName":    {before: withMultus, value: "other/blue"},
+	"networks.multus.default":        {before: withMultus, value: "true"},
+	"dnsPolicy":                      {value: "Default"},
+	"dnsConfig":                      {value: "{nameservers: [1.1.1.1]}"},
 
 	"accessCredentials.sshPublicKey.source.secret.secretName": {
 		before: withKeys("qemuGuestAgent: {users: [a]}"), value: "other",
@@ -401,7 +402,7 @@ func produced(t *testing.T, spec map[string]any) string {
 	plan, err := network.NewPlan(object, network.Pod{
 		Links: []network.Link{{
 			Name: "eth0", MAC: "02:aa:bb:cc:dd:ee", MTU: 1450,
-			Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.5/24")},
+			Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.5/24"), netip.MustParsePrefix("fd42::5/64")},
 			Routes: []network.Route{
 				{Destination: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1")},
 			},

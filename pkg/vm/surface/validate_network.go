@@ -39,10 +39,8 @@ func validateInterfaces(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 		errs = append(errs, validatePorts(nic, here.Child("ports"))...)
 		errs = append(errs, validateState(nic, network, here.Child("state"))...)
 		errs = append(errs, validateDHCP(nic.DHCPOptions, here.Child("dhcpOptions"))...)
-		if nic.Bridge != nil && network != nil && network.Pod != nil && network.Pod.VMNetworkCIDR != "" {
-			errs = append(errs, field.Forbidden(root.Child("networks"), fmt.Sprintf(
-				"vmNetworkCIDR of %q has no meaning with bridge, where the guest has the pod's address; "+
-					"remove it", nic.Name)))
+		if nic.Bridge != nil && network != nil && network.Pod != nil {
+			errs = append(errs, uselessCIDRs(network.Pod, nic.Name, root.Child("networks"))...)
 		}
 	}
 	for i := range spec.Networks {
@@ -90,6 +88,8 @@ func validateNetworks(networks []v1.Network, byName map[string]*v1.Network, at *
 		}
 		if network.Pod != nil {
 			errs = append(errs, validateGuestNetwork(network.Pod.VMNetworkCIDR, here.Child("pod", "vmNetworkCIDR"))...)
+			errs = append(errs,
+				validateGuestNetwork6(network.Pod.VMIPv6NetworkCIDR, here.Child("pod", "vmIPv6NetworkCIDR"))...)
 		}
 	}
 	return errs
@@ -106,6 +106,32 @@ func validateGuestNetwork(cidr string, at *field.Path) field.ErrorList {
 		}
 	}
 	return nil
+}
+
+func validateGuestNetwork6(cidr string, at *field.Path) field.ErrorList {
+	if cidr == "" {
+		return nil
+	}
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil || !prefix.Addr().Is6() || prefix.Addr().Is4In6() || prefix.Bits() > 126 || prefix.Bits() < 8 ||
+		!prefix.Masked().Addr().IsGlobalUnicast() {
+		return field.ErrorList{field.Invalid(at, cidr,
+			fmt.Sprintf("%q is not an IPv6 network from /8 to /126, such as fd10:0:2::/120", cidr))}
+	}
+	return nil
+}
+
+// uselessCIDRs refuses guest networks of an interface that has none.
+func uselessCIDRs(network *v1.PodNetwork, name string, at *field.Path) (errs field.ErrorList) {
+	for _, f := range []struct{ name, value string }{
+		{"vmNetworkCIDR", network.VMNetworkCIDR}, {"vmIPv6NetworkCIDR", network.VMIPv6NetworkCIDR},
+	} {
+		if f.value != "" {
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf(
+				"%s of %q has no meaning with bridge, where the guest has the pod's address; remove it", f.name, name)))
+		}
+	}
+	return errs
 }
 
 // validateDefinition checks [NAMESPACE/]NAME of a NetworkAttachmentDefinition.

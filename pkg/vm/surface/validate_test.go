@@ -363,6 +363,23 @@ func TestValidateInstance(t *testing.T) {
 				"\nnetworks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/24}}]",
 			`spec.networks: vmNetworkCIDR of "a" has no meaning with bridge`,
 		},
+		"guest network of IPv6": {
+			devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a, pod: {vmIPv6NetworkCIDR: 'fd10::/127'}}]",
+			`spec.networks[0].pod.vmIPv6NetworkCIDR: "fd10::/127" is not an IPv6 network`,
+		},
+		"guest network of IPv6 that is IPv4": {
+			devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a, pod: {vmIPv6NetworkCIDR: 10.0.0.0/24}}]",
+			`spec.networks[0].pod.vmIPv6NetworkCIDR: "10.0.0.0/24" is not an IPv6 network`,
+		},
+		"guest network of link-local IPv6": {
+			devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a, pod: {vmIPv6NetworkCIDR: 'fe80::/64'}}]",
+			`spec.networks[0].pod.vmIPv6NetworkCIDR: "fe80::/64" is not an IPv6 network`,
+		},
+		"guest network of IPv6 of a bridge": {
+			devices("interfaces: [{name: a, bridge: {}}]") +
+				"\nnetworks: [{name: a, pod: {vmIPv6NetworkCIDR: 'fd20::/120'}}]",
+			`spec.networks: vmIPv6NetworkCIDR of "a" has no meaning with bridge`,
+		},
 
 		"grace too long": {
 			`terminationGracePeriodSeconds: 9223372037`,

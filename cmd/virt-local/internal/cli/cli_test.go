@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,9 +27,10 @@ import (
 func TestDecide(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k"}
+	o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k", family: auto, ipv6: able}
 	in, fresh, err := decide(o, dir, now)
-	if err != nil || !fresh || in.Nodes != 2 || in.Kubeconfig != "/k" || in.StateDir != dir {
+	if err != nil || !fresh || in.IPFamily != instance.Dual || in.Nodes != 2 || in.Kubeconfig != "/k" ||
+		in.StateDir != dir {
 		t.Fatalf("fresh: %+v, %v, %v", in, fresh, err)
 	}
 	if err := in.Save(); err != nil {
@@ -46,6 +48,11 @@ func TestDecide(t *testing.T) {
 		{
 			"shrink", func(o *upOptions) { o.nodes, o.nodesGiven = 1, true }, 0,
 			"cannot shrink: virt-local down --name test",
+		},
+		{"the family as it is", func(o *upOptions) { o.family = instance.Dual }, 2, ""},
+		{
+			"another family", func(o *upOptions) { o.family = instance.IPv4 }, 0,
+			"has --ip-family dual, and a cluster's addresses cannot change: virt-local down --name test first",
 		},
 		{
 			"another's directory", func(o *upOptions) { o.which = &which{name: "other"} }, 0,
@@ -85,6 +92,55 @@ func TestPatienceWithNodes(t *testing.T) {
 		if in, _, err = decide(o, t.TempDir(), time.Now()); err != nil || in.NodeMonitorGrace != time.Minute {
 			t.Errorf("%s=%s: the flag does not win: %v, %v", waits.Variable, factor, in.NodeMonitorGrace, err)
 		}
+	}
+}
+
+// able is a machine that can have IPv6.
+func able() error { return nil }
+
+// An instance has IPv4 unless it is asked for more, with auto where the machine can, and keeps what it has.
+func TestChooseFamily(t *testing.T) {
+	unable := func() error { return errors.New("its kernel has no IPv6") }
+	for _, c := range []struct {
+		name, has, flag string
+		fresh           bool
+		ipv6            func() error
+		want, problem   string
+	}{
+		{"new", "", "", true, nil, instance.IPv4, ""},
+		{"new, of what the machine can", "", "auto", true, able, instance.Dual, ""},
+		{"new, of what the machine can, without IPv6", "", "auto", true, unable, instance.IPv4, ""},
+		{"new, of both", "", "dual", true, able, instance.Dual, ""},
+		{"new, of one family", "", "ipv4", true, able, instance.IPv4, ""},
+		{"new, which asks for no more than it needs", "", "ipv4", true, nil, instance.IPv4, ""},
+		{"new, of the other family", "", "ipv6", true, able, instance.IPv6, ""},
+		{
+			"new, by name, on a machine without", "", "dual", true, unable, "",
+			"this machine cannot have --ip-family dual: its kernel has no IPv6; without the flag the cluster has IPv4",
+		},
+		{"new, unknown", "", "both", true, able, "", `invalid --ip-family "both": ipv4, ipv6, dual, auto are possible`},
+		{"again", "dual", "", false, unable, instance.Dual, ""},
+		{"again, by name", "dual", "dual", false, unable, instance.Dual, ""},
+		{"again, whatever it is", "ipv6", "auto", false, unable, instance.IPv6, ""},
+		{"from before", "", "", false, able, "", ""},
+		{"from before, by name", "", "ipv4", false, able, "", ""},
+		{
+			"from before, changed", "", "dual", false, able, "",
+			"has --ip-family ipv4, and a cluster's addresses cannot change: virt-local down --name test first",
+		},
+		{"changed", "dual", "ipv6", false, able, "", "has --ip-family dual"},
+		{"unknown", "dual", "x", false, able, "", `invalid --ip-family "x"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := &instance.Instance{Name: "test", IPFamily: c.has}
+			err := chooseFamily(upOptions{which: &which{name: "test"}, family: c.flag, ipv6: c.ipv6}, in, c.fresh)
+			if c.problem == "" && (err != nil || in.IPFamily != c.want) {
+				t.Errorf("%q, %v; want %q", in.IPFamily, err, c.want)
+			}
+			if c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)) {
+				t.Errorf("%v; want %q", err, c.problem)
+			}
+		})
 	}
 }
 
@@ -149,6 +205,11 @@ func TestStatusOutput(t *testing.T) {
 		},
 		Nodes: []cluster.NodeStatus{
 			{Name: "node1", IP: "10.99.0.11", PodNet: "10.128.1.0/24", Message: "it is not Ready: x"},
+			{
+				Name: "node2", IP: "10.99.0.12", PodNet: "10.128.2.0/24", Ready: true,
+				IPs:     []string{"10.99.0.12", "fd76:6c6f:6300::12"},
+				PodNets: []string{"10.128.2.0/24", "fd76:6c6f:6300:102::/64"},
+			},
 		},
 		Kept: []provision.Data{
 			{
@@ -165,8 +226,9 @@ func TestStatusOutput(t *testing.T) {
 Server     https://10.99.0.1:6443
 State      /state
 
-NODE    READY   IP           PODS            MESSAGE
-node1   false   10.99.0.11   10.128.1.0/24   it is not Ready: x
+NODE    READY   IP                              PODS                                    MESSAGE
+node1   false   10.99.0.11                      10.128.1.0/24                           it is not Ready: x
+node2   true    10.99.0.12,fd76:6c6f:6300::12   10.128.2.0/24,fd76:6c6f:6300:102::/64   
 
 COMPONENT       NODE    PID   AGE   MEMORY
 control-plane           10    90s   350 MiB
@@ -186,7 +248,9 @@ KEPT DATA              SIZE    REMOVE IT WITH
 	wantJSON :=
 		`{"name":"test","stateDir":"/state","server":"https://10.99.0.1:6443","kubeconfig":"/k","auditLog":"/state/audit.log","ready":false,` +
 			`"components":[{"name":"control-plane","running":true,"pid":10,"ageSeconds":90,"memoryBytes":367001600,"log":"/l"},{"name":"kubelet","node":"node1","running":false,"log":"/l2"}],` +
-			`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"}],"kept":[{"volume":"pvc-1","path":"/state/volumes/pvc-1","bytes":5242881,"remove":"sudo rm -rf '/state/volumes/pvc-1'"}]}`
+			`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"},` +
+			`{"name":"node2","ip":"10.99.0.12","podNetwork":"10.128.2.0/24","ips":["10.99.0.12","fd76:6c6f:6300::12"],` +
+			`"podNetworks":["10.128.2.0/24","fd76:6c6f:6300:102::/64"],"ready":true}],"kept":[{"volume":"pvc-1","path":"/state/volumes/pvc-1","bytes":5242881,"remove":"sudo rm -rf '/state/volumes/pvc-1'"}]}`
 	if diff := cmp.Diff(wantJSON, string(b)); diff != "" {
 		t.Error(diff)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -70,7 +71,8 @@ func printStatus(out io.Writer, s cluster.Status) error {
 	fmt.Fprintf(tw, "Instance\t%s\nServer\t%s\nState\t%s\n\n", s.Name, s.Server, s.StateDir)
 	fmt.Fprintln(tw, "NODE\tREADY\tIP\tPODS\tMESSAGE")
 	for _, n := range s.Nodes {
-		fmt.Fprintf(tw, "%s\t%v\t%s\t%s\t%s\n", n.Name, n.Ready, n.IP, n.PodNet, n.Message)
+		fmt.Fprintf(tw, "%s\t%v\t%s\t%s\t%s\n", n.Name, n.Ready, both(n.IP, n.IPs), both(n.PodNet, n.PodNets),
+			n.Message)
 	}
 	fmt.Fprintln(tw, "\nCOMPONENT\tNODE\tPID\tAGE\tMEMORY")
 	for _, p := range s.Components {
@@ -88,6 +90,14 @@ func printStatus(out io.Writer, s cluster.Status) error {
 		}
 	}
 	return tw.Flush()
+}
+
+// both returns what a node has of each family, or all it has.
+func both(one string, two []string) string {
+	if len(two) == 0 {
+		return one
+	}
+	return strings.Join(two, ",")
 }
 
 func newLogsCommand(w *which) *cobra.Command {

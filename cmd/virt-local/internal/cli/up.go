@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,15 +36,18 @@ type upOptions struct {
 	images     []string
 	multus     bool
 	storage    string
-	grace      time.Duration
-	timeout    time.Duration
+	family     string
+	// ipv6 returns why the machine can have no IPv6, if so.
+	ipv6    func() error
+	grace   time.Duration
+	timeout time.Duration
 }
 
 // upTimeout is when up gives up, and nodeGrace how long Kubernetes waits for a silent node, on a usual machine.
 const upTimeout, nodeGrace = 3 * time.Minute, 50 * time.Second
 
 func newUpCommand(w *which) *cobra.Command {
-	o := upOptions{which: w}
+	o := upOptions{which: w, ipv6: sync.OnceValue(hostnet.IPv6)}
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster, or what is missing of it",
@@ -66,6 +73,8 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.StringVar(&o.storage, "storage", "", "where volumes come from: csi, or hostpath for directories without sizes, "+
 		"snapshots and clones, on a machine that the CSI driver cannot run on; for a new cluster, or csi for one that "+
 		"is down (default csi)")
+	f.StringVar(&o.family, "ip-family", "", "addresses of nodes, pods and Services: ipv4, ipv6, dual for both, or "+
+		"auto for dual where the machine can and else ipv4; for a new cluster (default ipv4)")
 	f.DurationVar(&o.timeout, "timeout", waits.Scaled(upTimeout), "give up after this time; "+waits.Variable+
 		"=10 in the environment makes it, and all such times, ten times as long")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
@@ -100,6 +109,9 @@ func runUp(ctx context.Context, o upOptions) error {
 	in, fresh, err := decide(o, dir, time.Now())
 	if err != nil {
 		return err
+	}
+	if fresh && o.family == auto && in.IPFamily == instance.IPv4 {
+		fmt.Fprintf(os.Stderr, "The cluster has IPv4 only, for this machine cannot have IPv6: %v.\n", o.ipv6())
 	}
 	if err := claim(in, fresh); err != nil {
 		return err
@@ -159,7 +171,7 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	case o.nodesGiven:
 		in.Nodes = o.nodes
 	}
-	if err := chooseStorage(o, in, fresh); err != nil {
+	if err := errors.Join(chooseStorage(o, in, fresh), chooseFamily(o, in, fresh)); err != nil {
 		return nil, false, err
 	}
 	switch {
@@ -222,6 +234,39 @@ func chooseStorage(o upOptions, in *instance.Instance, fresh bool) error {
 	return nil
 }
 
+// auto is the --ip-family of a machine that decides: both families, or IPv4 where it cannot have IPv6.
+const auto = "auto"
+
+// chooseFamily sets which addresses the instance has, once for all: nodes, pods and Services could not keep theirs.
+func chooseFamily(o upOptions, in *instance.Instance, fresh bool) error {
+	known := []string{instance.IPv4, instance.IPv6, instance.Dual, auto}
+	if o.family != "" && !slices.Contains(known, o.family) {
+		return fmt.Errorf("invalid --ip-family %q: %s are possible", o.family, strings.Join(known, ", "))
+	}
+	if !fresh {
+		if has := cmp.Or(in.IPFamily, instance.IPv4); o.family != "" && o.family != has && o.family != auto {
+			return fmt.Errorf("instance %q has --ip-family %s, and a cluster's addresses cannot change: virt-local "+
+				"down%s first", in.Name, has, o.flags())
+		}
+		return nil
+	}
+	in.IPFamily = cmp.Or(o.family, instance.IPv4)
+	if in.IPFamily == instance.IPv4 {
+		return nil
+	}
+	err := o.ipv6()
+	switch {
+	case o.family == auto && err != nil:
+		in.IPFamily = instance.IPv4
+	case o.family == auto:
+		in.IPFamily = instance.Dual
+	case err != nil:
+		return fmt.Errorf("this machine cannot have --ip-family %s: %w; without the flag the cluster has IPv4",
+			o.family, err)
+	}
+	return nil
+}
+
 // claim gives the instance its slot, and the machine the settings that instances need.
 func claim(in *instance.Instance, fresh bool) (err error) {
 	routed, err := hostnet.Routed()
@@ -236,7 +281,16 @@ func claim(in *instance.Instance, fresh bool) (err error) {
 	if err := register.Claim(in, fresh, routed); err != nil {
 		return err
 	}
-	return register.RaiseSysctls(hostnet.Sysctls)
+	steps, err := hostnet.Settings(in)
+	if err != nil {
+		return err
+	}
+	for _, settings := range steps {
+		if err := register.RaiseSysctls(settings); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func openArchives(paths []string) ([]images.Archive, error) {

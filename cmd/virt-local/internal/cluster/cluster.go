@@ -51,7 +51,7 @@ func Up(ctx context.Context, in *instance.Instance, tools node.Tools, archives [
 		}
 	}
 	// The certificates first, and here, so that control plane and nodes need not wait for each other.
-	certs := pki.ControlPlane(in.Slot.HostIP().String(), in.Slot.KubernetesIP().String())
+	certs := pki.ControlPlane(append([]string{in.HostIPs()[0].String()}, instance.Texts(in.KubernetesIPs())...)...)
 	if err := (pki.Dir{Path: in.Path("pki")}).Ensure(certs); err != nil {
 		return err
 	}

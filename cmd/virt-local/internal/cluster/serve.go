@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,8 +44,8 @@ func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 	}
 	err := controlplane.Run(ctx, controlplane.Config{
 		Dir:              in.StateDir,
-		Address:          net.JoinHostPort(in.Slot.HostIP().String(), "6443"),
-		ServiceNet:       in.Slot.ServiceNet().String(),
+		Address:          in.Address(),
+		ServiceNet:       instance.List(in.ServiceNets()),
 		Controllers:      "*",
 		Scheduler:        true,
 		NodeMonitorGrace: in.NodeMonitorGrace,
@@ -81,7 +80,7 @@ func serveDNS(ctx context.Context, in *instance.Instance, admin kubeconfig.Crede
 	if err != nil {
 		return err
 	}
-	return dns.Run(ctx, client, in.Slot.HostIP(), in.Slot.DNSIP())
+	return dns.Run(ctx, client, in.HostIPs(), in.DNSIPs())
 }
 
 func serveVolumes(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentials) error {

@@ -37,7 +37,10 @@ type NodeStatus struct {
 	Name   string `json:"name"`
 	IP     string `json:"ip"`
 	PodNet string `json:"podNetwork"`
-	Ready  bool   `json:"ready"`
+	// IPs and PodNets are of both families; empty when there is one.
+	IPs     []string `json:"ips,omitempty"`
+	PodNets []string `json:"podNetworks,omitempty"`
+	Ready   bool     `json:"ready"`
 	// Cut says that `virt-local node cut` has taken it off the network.
 	Cut     bool   `json:"cut,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -96,7 +99,11 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 	s.Ready = !slices.ContainsFunc(s.Components, func(p ProcessStatus) bool { return !p.Running })
 	check := nodeReady(in)
 	for _, n := range in.NodeList() {
-		ns := NodeStatus{Name: n.NodeName(), IP: n.IP(), PodNet: n.Slot.NodePodNet(n.Number).String()}
+		ips, podNets := instance.Texts(n.IPs()), instance.Texts(n.NodePodNets())
+		ns := NodeStatus{Name: n.NodeName(), IP: ips[0], PodNet: podNets[0]}
+		if len(ips) > 1 {
+			ns.IPs, ns.PodNets = ips, podNets
+		}
 		if ns.Cut, err = hostnet.IsCut(n); err != nil {
 			return s, err
 		}

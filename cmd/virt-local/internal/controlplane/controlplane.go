@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/component"
@@ -32,7 +34,7 @@ type Config struct {
 	Dir string
 	// Address is where the API server listens; port 0 takes a free one.
 	Address string
-	// ServiceNet is the network of cluster IPs.
+	// ServiceNet is the network of cluster IPs; two networks, separated by a comma, for both families.
 	ServiceNet string
 	// Controllers are those kube-controller-manager is to run, as its --controllers flag has them; empty for
 	// no controller manager.
@@ -68,13 +70,13 @@ func Run(ctx context.Context, cfg Config, ready func(admin kubeconfig.Credential
 	if err := os.Chdir(cfg.Dir); err != nil {
 		return fmt.Errorf("enter directory: %w", err)
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", cfg.Address)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Address)
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
 	defer listener.Close()
 	address := listener.Addr().(*net.TCPAddr)
-	certs := pki.ControlPlane(address.IP.String(), firstIP(cfg.ServiceNet))
+	certs := pki.ControlPlane(append([]string{address.IP.String()}, firstIPs(cfg.ServiceNet)...)...)
 	if err := (pki.Dir{Path: "pki"}).Ensure(certs); err != nil {
 		return err
 	}
@@ -155,18 +157,15 @@ func (c Config) components(
 	return cs
 }
 
-// firstIP returns the first usable address of a network, the cluster IP of kubernetes.default.
-func firstIP(cidr string) string {
-	_, n, err := net.ParseCIDR(cidr)
-	if err != nil {
-		return ""
+// firstIPs returns the first usable address of each network, the cluster IP of kubernetes.default.
+func firstIPs(networks string) []string {
+	var first []string
+	for text := range strings.SplitSeq(networks, ",") {
+		if network, err := netip.ParsePrefix(text); err == nil {
+			first = append(first, network.Masked().Addr().Next().String())
+		}
 	}
-	ip := n.IP.To4()
-	if ip == nil {
-		return ""
-	}
-	ip[3]++
-	return ip.String()
+	return first
 }
 
 // auditPolicy records who does what for the service accounts of namespace kubevirt, and nobody else.

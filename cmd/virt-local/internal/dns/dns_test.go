@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,7 +21,8 @@ import (
 
 // fakeCluster has: web (cluster IP 10.192.0.20, ports http/80 and dns/53 UDP), db (headless: db-0 at 10.128.1.5 ready,
 // 10.128.2.6 ready without a host name, 10.128.2.7 not ready), ext (alias of example.org), many (headless, 60
-// endpoints).
+// endpoints), and of both families: both (cluster IPs 10.192.0.21 and fd76::21, port http/80) and pair (headless:
+// pair-0 at 10.128.1.5 and fd76:1::5, fd76:1::6 without a host name).
 type fakeCluster struct{}
 
 func (fakeCluster) Namespace(name string) bool { return name == "default" }
@@ -37,8 +39,12 @@ func (fakeCluster) Service(namespace, name string) *corev1.Service {
 			{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80},
 			{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
 		}
-	case "db", "many":
+	case "both":
+		svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "10.192.0.21", []string{"10.192.0.21", "fd76::21"}
+		svc.Spec.Ports = []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}
+	case "db", "many", "pair":
 		svc.Spec.ClusterIP = corev1.ClusterIPNone
+		svc.Spec.ClusterIPs = []string{corev1.ClusterIPNone}
 	case "ext":
 		svc.Spec.Type, svc.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.org"
 	default:
@@ -48,8 +54,11 @@ func (fakeCluster) Service(namespace, name string) *corev1.Service {
 }
 
 func (f fakeCluster) ByIP(ip string) *corev1.Service {
-	if ip == "10.192.0.20" {
+	switch ip {
+	case "10.192.0.20":
 		return f.Service("default", "web")
+	case "10.192.0.21", "fd76::21":
+		return f.Service("default", "both")
 	}
 	return nil
 }
@@ -68,6 +77,23 @@ func (fakeCluster) Endpoints(_, service string) []*discoveryv1.EndpointSlice {
 			{Addresses: []string{"10.128.1.5"}, Conditions: ready, Hostname: &host},
 			{Addresses: []string{"10.128.2.7"}, Conditions: unready},
 		}
+	case "pair":
+		host = "pair-0"
+		slice.Endpoints = []discoveryv1.Endpoint{
+			{Addresses: []string{"10.128.1.5"}, Conditions: ready, Hostname: &host},
+		}
+		six := &discoveryv1.EndpointSlice{
+			AddressType: discoveryv1.AddressTypeIPv6, Ports: slice.Ports,
+			Endpoints: []discoveryv1.Endpoint{
+				{Addresses: []string{"fd76:1::6"}, Conditions: ready},
+				{Addresses: []string{"fd76:1::5"}, Conditions: ready, Hostname: &host},
+			},
+		}
+		name := &discoveryv1.EndpointSlice{
+			AddressType: discoveryv1.AddressTypeFQDN, Ports: slice.Ports,
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: ready}},
+		}
+		return []*discoveryv1.EndpointSlice{slice, six, name}
 	case "many":
 		for i := range 60 {
 			slice.Endpoints = append(slice.Endpoints,
@@ -104,6 +130,39 @@ func TestLookup(t *testing.T) {
 			"SRV _sql._tcp.db.default.svc.cluster.local. db-0.db.default.svc.cluster.local.:5432, " +
 				"SRV _sql._tcp.db.default.svc.cluster.local. 10-128-2-6.db.default.svc.cluster.local.:5432",
 		},
+		{
+			"both.default.svc.cluster.local.",
+			"A both.default.svc.cluster.local. 10.192.0.21, A both.default.svc.cluster.local. fd76::21",
+		},
+		{
+			"_http._tcp.both.default.svc.cluster.local.",
+			"SRV _http._tcp.both.default.svc.cluster.local. both.default.svc.cluster.local.:80",
+		},
+		{
+			"pair.default.svc.cluster.local.",
+			"A pair.default.svc.cluster.local. 10.128.1.5, A pair.default.svc.cluster.local. fd76:1::5, " +
+				"A pair.default.svc.cluster.local. fd76:1::6",
+		},
+		{
+			"pair-0.pair.default.svc.cluster.local.",
+			"A pair-0.pair.default.svc.cluster.local. 10.128.1.5, A pair-0.pair.default.svc.cluster.local. fd76:1::5",
+		},
+		{"fd76-1--6.pair.default.svc.cluster.local.", "A fd76-1--6.pair.default.svc.cluster.local. fd76:1::6"},
+		{
+			"_sql._tcp.pair.default.svc.cluster.local.",
+			"SRV _sql._tcp.pair.default.svc.cluster.local. pair-0.pair.default.svc.cluster.local.:5432, " +
+				"SRV _sql._tcp.pair.default.svc.cluster.local. fd76-1--6.pair.default.svc.cluster.local.:5432",
+		},
+		{"fd76-1--6.default.pod.cluster.local.", "A fd76-1--6.default.pod.cluster.local. fd76:1::6"},
+		{"0--1.default.pod.cluster.local.", "A 0--1.default.pod.cluster.local. ::1"},
+		{
+			"1.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.7.D.F.ip6.arpa.",
+			"PTR 1.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.7.D.F.ip6.arpa. " +
+				"both.default.svc.cluster.local.",
+		},
+		{"2.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.7.d.f.ip6.arpa.", "forward"},
+		{"d.f.ip6.arpa.", "forward"},
+		{"12.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.7.d.f.ip6.arpa.", "forward"},
 		{"ext.default.svc.cluster.local.", "CNAME ext.default.svc.cluster.local. example.org."},
 		{"none.default.svc.cluster.local.", "nothing"},
 		{"default.svc.cluster.local.", "empty"},
@@ -241,6 +300,15 @@ func TestServer(t *testing.T) {
 			dnsmessage.TypeAAAA); m.RCode != dnsmessage.RCodeSuccess || len(m.Answers) != 0 {
 			t.Errorf("%s: AAAA: %v %v", network, m.RCode, m.Answers)
 		}
+		for typ, want := range map[dnsmessage.Type]dnsmessage.ResourceBody{
+			dnsmessage.TypeA:    &dnsmessage.AResource{A: [4]byte{10, 192, 0, 21}},
+			dnsmessage.TypeAAAA: &dnsmessage.AAAAResource{AAAA: netip.MustParseAddr("fd76::21").As16()},
+		} {
+			m := ask1(t, network, server, "both.default.svc.cluster.local.", typ)
+			if len(m.Answers) != 1 || m.Answers[0].Body.GoString() != want.GoString() {
+				t.Errorf("%s: %s of both families: %v", network, typ, m.Answers)
+			}
+		}
 		if m := ask1(t, network, server, "none.default.svc.cluster.local.",
 			dnsmessage.TypeA); m.RCode != dnsmessage.RCodeNameError || len(m.Authorities) != 1 {
 			t.Errorf("%s: unknown name: %v", network, m)
@@ -263,6 +331,43 @@ func TestServer(t *testing.T) {
 	m := ask1(t, "udp", server, "_http._tcp.web.default.svc.cluster.local.", dnsmessage.TypeSRV)
 	if len(m.Answers) != 1 || m.Answers[0].Body.(*dnsmessage.SRVResource).Port != 80 || len(m.Additionals) != 1 {
 		t.Errorf("SRV: %v", m)
+	}
+}
+
+// Targets of SRV records come with their addresses of both families, each once.
+func TestServerTargets(t *testing.T) {
+	server := serve(t)
+	for name, want := range map[string][]dnsmessage.Type{
+		"_http._tcp.both.default.svc.cluster.local.": {dnsmessage.TypeA, dnsmessage.TypeAAAA},
+		"_sql._tcp.pair.default.svc.cluster.local.":  {dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypeAAAA},
+	} {
+		var got []dnsmessage.Type
+		for _, r := range ask1(t, "tcp", server, name, dnsmessage.TypeSRV).Additionals {
+			got = append(got, r.Header.Type)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: additional records %v, want %v", name, got, want)
+		}
+	}
+}
+
+// The Service and its endpoints are of the cluster's families, and of one family what they were before there were two.
+func TestObjects(t *testing.T) {
+	four, six := netip.MustParseAddr("10.192.0.10"), netip.MustParseAddr("fd76::10")
+	if svc := serviceObject([]netip.Addr{four}); svc.Spec.ClusterIP != "10.192.0.10" || svc.Spec.ClusterIPs != nil ||
+		svc.Spec.IPFamilyPolicy != nil {
+		t.Errorf("of IPv4: %+v", svc.Spec)
+	}
+	svc := serviceObject([]netip.Addr{four, six})
+	if !slices.Equal(svc.Spec.ClusterIPs, []string{"10.192.0.10", "fd76::10"}) ||
+		!slices.Equal(svc.Spec.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}) ||
+		*svc.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyRequireDualStack {
+		t.Errorf("of both: %+v", svc.Spec)
+	}
+	a, b := endpointsObject(four), endpointsObject(six)
+	if a.Name == b.Name || a.AddressType != discoveryv1.AddressTypeIPv4 || b.AddressType !=
+		discoveryv1.AddressTypeIPv6 {
+		t.Errorf("endpoints %s of %s, %s of %s", a.Name, a.AddressType, b.Name, b.AddressType)
 	}
 }
 

@@ -11,6 +11,7 @@ package dns
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -38,9 +39,9 @@ type Cluster interface {
 // Record is an answer: of A, PTR, CNAME, SRV or TXT data those fields that the type has.
 type Record struct {
 	Name   string
-	A      netip.Addr
-	Target string // PTR, CNAME, SRV
-	Port   uint16 // SRV
+	A      netip.Addr // A, AAAA
+	Target string     // PTR, CNAME, SRV
+	Port   uint16     // SRV
 	Text   string
 }
 
@@ -50,6 +51,7 @@ type Answer struct {
 	Ours bool
 	// Exists is false when there is nothing of any type.
 	Exists bool
+	// A has addresses of both families, and Extra those of SRV's targets.
 	A, SRV, PTR, TXT,
 	CNAME, Extra []Record
 }
@@ -57,8 +59,8 @@ type Answer struct {
 // Lookup finds what is at a name, which ends with a dot.
 func Lookup(c Cluster, name string) Answer {
 	lower := strings.ToLower(name)
-	if reverse, ok := strings.CutSuffix(lower, ".in-addr.arpa."); ok {
-		return lookupReverse(c, name, reverse)
+	if ip, ok := reversed(lower); ok {
+		return lookupReverse(c, name, ip)
 	}
 	rest, ours := strings.CutSuffix("."+lower, "."+Domain)
 	if !ours {
@@ -126,8 +128,10 @@ func serviceAddresses(c Cluster, svc *corev1.Service, name string) Answer {
 		for _, e := range readyEndpoints(c, svc) {
 			answer.A = append(answer.A, Record{Name: name, A: e.ip})
 		}
-	} else if ip, err := netip.ParseAddr(svc.Spec.ClusterIP); err == nil && ip.Is4() {
-		answer.A = []Record{{Name: name, A: ip}}
+	} else {
+		for _, ip := range clusterIPs(svc) {
+			answer.A = append(answer.A, Record{Name: name, A: ip})
+		}
 	}
 	// A Service's ports can be asked for without naming one.
 	ports := allPorts(c, svc, name)
@@ -166,19 +170,20 @@ func portsWhere(c Cluster, svc *corev1.Service, name string, want func(port, pro
 	answer := Answer{Ours: true}
 	add := func(target string, ip netip.Addr, port int32) {
 		answer.Exists = true
-		answer.SRV = append(answer.SRV, Record{Name: name, Target: target, Port: uint16(port)})
+		// An endpoint of both families has one name.
+		if srv := (Record{Name: name, Target: target, Port: uint16(port)}); !slices.Contains(answer.SRV, srv) {
+			answer.SRV = append(answer.SRV, srv)
+		}
 		if extra := (Record{Name: target, A: ip}); ip.IsValid() && !slices.Contains(answer.Extra, extra) {
 			answer.Extra = append(answer.Extra, extra)
 		}
 	}
 	if !headless(svc) {
-		ip, err := netip.ParseAddr(svc.Spec.ClusterIP)
-		if err != nil || !ip.Is4() {
-			return answer
-		}
-		for _, p := range svc.Spec.Ports {
-			if want(p.Name, string(p.Protocol)) {
-				add(serviceName(svc), ip, p.Port)
+		for _, ip := range clusterIPs(svc) {
+			for _, p := range svc.Spec.Ports {
+				if want(p.Name, string(p.Protocol)) {
+					add(serviceName(svc), ip, p.Port)
+				}
 			}
 		}
 		return answer
@@ -199,11 +204,11 @@ type endpoint struct {
 	ports []discoveryv1.EndpointPort
 }
 
-// readyEndpoints returns a Service's IPv4 endpoints that take connections, each once, in order.
+// readyEndpoints returns a Service's endpoints that take connections, each once, in order.
 func readyEndpoints(c Cluster, svc *corev1.Service) []endpoint {
 	var endpoints []endpoint
 	for _, slice := range c.Endpoints(svc.Namespace, svc.Name) {
-		if slice.AddressType != discoveryv1.AddressTypeIPv4 {
+		if slice.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
 		}
 		for _, e := range slice.Endpoints {
@@ -217,7 +222,7 @@ func readyEndpoints(c Cluster, svc *corev1.Service) []endpoint {
 				}
 				host := value(e.Hostname)
 				if host == "" {
-					host = strings.ReplaceAll(address, ".", "-")
+					host = dashed(ip)
 				}
 				endpoints = append(endpoints, endpoint{ip, host, slice.Ports})
 			}
@@ -225,6 +230,45 @@ func readyEndpoints(c Cluster, svc *corev1.Service) []endpoint {
 	}
 	slices.SortFunc(endpoints, func(a, b endpoint) int { return a.ip.Compare(b.ip) })
 	return endpoints
+}
+
+// dashed returns an address as part of a name, which neither begins nor ends with a dash.
+func dashed(ip netip.Addr) string {
+	text := strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
+	if strings.HasPrefix(text, "-") {
+		text = "0" + text
+	}
+	if strings.HasSuffix(text, "-") {
+		text += "0"
+	}
+	return text
+}
+
+// undashed returns the address that dashed, or somebody else, made a name of.
+func undashed(name string) (netip.Addr, error) {
+	if ip, err := netip.ParseAddr(strings.ReplaceAll(name, "-", ".")); err == nil {
+		return ip, nil
+	}
+	return netip.ParseAddr(strings.ReplaceAll(name, "-", ":"))
+}
+
+// clusterIPs returns the addresses of a Service that has some.
+func clusterIPs(svc *corev1.Service) []netip.Addr {
+	var ips []netip.Addr
+	for _, text := range ipTexts(svc) {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+// ipTexts returns a Service's cluster IPs as it has them.
+func ipTexts(svc *corev1.Service) []string {
+	if len(svc.Spec.ClusterIPs) == 0 && svc.Spec.ClusterIP != "" {
+		return []string{svc.Spec.ClusterIP}
+	}
+	return svc.Spec.ClusterIPs
 }
 
 // lookupPod answers 10-0-0-1.NAMESPACE.pod: any address, without asking whether the pod exists, as the
@@ -238,19 +282,37 @@ func lookupPod(c Cluster, name string, labels []string) Answer {
 	case len(labels) == 1:
 		return Answer{Ours: true, Exists: true}
 	}
-	ip, err := netip.ParseAddr(strings.ReplaceAll(labels[1], "-", "."))
-	if err != nil || !ip.Is4() {
+	ip, err := undashed(labels[1])
+	if err != nil {
 		return Answer{Ours: true}
 	}
 	return Answer{Ours: true, Exists: true, A: []Record{{Name: name, A: ip}}}
 }
 
+// reversed returns the address that a name below in-addr.arpa or ip6.arpa, in lower case, stands for.
+func reversed(name string) (netip.Addr, bool) {
+	if four, ok := strings.CutSuffix(name, ".in-addr.arpa."); ok {
+		ip, err := netip.ParseAddr(backwards(four, "."))
+		return ip, err == nil
+	}
+	six, ok := strings.CutSuffix(name, ".ip6.arpa.")
+	bytes, err := hex.DecodeString(backwards(six, ""))
+	if !ok || len(six) != 63 || err != nil || len(bytes) != 16 {
+		return netip.Addr{}, false
+	}
+	return netip.AddrFromSlice(bytes)
+}
+
+// backwards returns the labels of a name from the last to the first, joined anew.
+func backwards(name, separator string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, separator)
+}
+
 // lookupReverse answers for cluster IPs; addresses that we do not know may be somebody else's.
-func lookupReverse(c Cluster, name, reverse string) Answer {
-	parts := strings.Split(reverse, ".")
-	slices.Reverse(parts)
-	ip := strings.Join(parts, ".")
-	if svc := c.ByIP(ip); svc != nil {
+func lookupReverse(c Cluster, name string, ip netip.Addr) Answer {
+	if svc := c.ByIP(ip.String()); svc != nil {
 		return Answer{Ours: true, Exists: true, PTR: []Record{{Name: name, Target: serviceName(svc)}}}
 	}
 	return Answer{}

@@ -176,6 +176,9 @@ func ednsSize(p *dnsmessage.Parser) int {
 func selectRecords(a Answer, t dnsmessage.Type) (answers, extra []dnsmessage.Resource) {
 	add := func(records []Record, typ dnsmessage.Type) (out []dnsmessage.Resource) {
 		for _, r := range records {
+			if r.A.IsValid() && r.A.Is4() != (typ == dnsmessage.TypeA) {
+				continue
+			}
 			if res, err := resource(r, typ); err == nil {
 				out = append(out, res)
 			}
@@ -186,10 +189,10 @@ func selectRecords(a Answer, t dnsmessage.Type) (answers, extra []dnsmessage.Res
 		return add(a.CNAME, dnsmessage.TypeCNAME), nil
 	}
 	switch t {
-	case dnsmessage.TypeA:
+	case dnsmessage.TypeA, dnsmessage.TypeAAAA:
 		return add(a.A, t), nil
 	case dnsmessage.TypeSRV:
-		return add(a.SRV, t), add(a.Extra, dnsmessage.TypeA)
+		return add(a.SRV, t), append(add(a.Extra, dnsmessage.TypeA), add(a.Extra, dnsmessage.TypeAAAA)...)
 	case dnsmessage.TypePTR:
 		return add(a.PTR, t), nil
 	case dnsmessage.TypeTXT:
@@ -215,6 +218,8 @@ func resource(r Record, t dnsmessage.Type) (dnsmessage.Resource, error) {
 	switch t {
 	case dnsmessage.TypeA:
 		res.Body = &dnsmessage.AResource{A: r.A.As4()}
+	case dnsmessage.TypeAAAA:
+		res.Body = &dnsmessage.AAAAResource{AAAA: r.A.As16()}
 	case dnsmessage.TypeSRV:
 		res.Body = &dnsmessage.SRVResource{Weight: 100, Port: r.Port, Target: target}
 	case dnsmessage.TypePTR:

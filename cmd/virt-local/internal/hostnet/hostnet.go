@@ -11,6 +11,9 @@
 //	   └───────────►  10.99.S.11        10.99.S.12
 //	                  pods 10.P.1.0/24  pods 10.P.2.0/24
 //
+// With IPv6 all of them have an address of that family, too, and the same routes. Nobody looks for duplicates of the
+// addresses, which follow from the slot: they are usable at once. Nobody there listens to router advertisements.
+//
 // Nodes reach each other's pods by routes of their own, over the bridge, without the machine's help.
 package hostnet
 
@@ -27,35 +30,6 @@ import (
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 )
-
-// Sysctls that the machine needs, as minimum values: forwarding for what leaves it, and enough
-// inotify instances for two nodes full of pods.
-var Sysctls = map[string]int{
-	"net/ipv4/ip_forward":           1,
-	"fs/inotify/max_user_instances": 8192,
-	"fs/inotify/max_user_watches":   524288,
-}
-
-// Routed returns the networks that the machine has addresses in or routes to, default routes and our own
-// bridges aside.
-func Routed() ([]netip.Prefix, error) {
-	routes, err := netlink.RouteList(nil, unix.AF_INET)
-	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
-	}
-	var routed []netip.Prefix
-	for _, r := range routes {
-		if r.Dst == nil {
-			continue
-		}
-		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
-		bits, _ := r.Dst.Mask.Size()
-		if ok && bits > 0 {
-			routed = append(routed, netip.PrefixFrom(addr, bits))
-		}
-	}
-	return routed, nil
-}
 
 // Up makes the bridge, the machine's address and the firewall table. It changes nothing that is
 // already right.
@@ -80,24 +54,50 @@ func Up(in *instance.Instance) error {
 			return fmt.Errorf("set hardware address of bridge %s: %w", name, err)
 		}
 	}
-	address := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(in.Slot.HostIP(), in.Slot.NodeNet().Bits()))}
-	if err := netlink.AddrReplace(link, address); err != nil {
-		return fmt.Errorf("set address of bridge %s: %w", name, err)
+	if in.Has(instance.V6) {
+		if err := sixSettings(name); err != nil {
+			return err
+		}
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set bridge %s up: %w", name, err)
+	}
+	for _, f := range in.Families() {
+		if err := netlink.AddrReplace(link, address(in.Slot.HostIP(f), in.Slot.NodeNet(f))); err != nil {
+			return fmt.Errorf("set address of bridge %s: %w", name, err)
+		}
 	}
 	if in.Multus {
 		if err := upLANs(in); err != nil {
 			return err
 		}
 	}
-	return ensureTable(in)
+	for _, f := range in.Families() {
+		if err := ensureTable(in, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// address returns an address within its network, usable at once.
+func address(ip netip.Addr, network netip.Prefix) *netlink.Addr {
+	a := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(ip, network.Bits()))}
+	if ip.Is6() {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	return a
 }
 
 // bridgeMAC returns the bridge's address, a locally administered one.
 func bridgeMAC(s instance.Slot) net.HardwareAddr {
 	return net.HardwareAddr{0x02, 'v', 'l', 'o', 'c', byte(s)}
+}
+
+// nodeMAC returns the hardware address of node k's end of its cable. A node that is started again has it again: its
+// neighbours would else for up to a minute send what is IPv6 to the one that it had.
+func nodeMAC(s instance.Slot, k int) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 'v', 'l', 'n', byte(s), byte(k)}
 }
 
 // Down removes all that Up and Connect made.
@@ -120,7 +120,12 @@ func Down(in *instance.Instance) error {
 			}
 		}
 	}
-	return deleteTable(in)
+	for _, f := range in.Families() {
+		if err := deleteTable(in, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func deleteLink(link netlink.Link) error {
@@ -144,7 +149,10 @@ func Connect(n instance.Node, pid int) error {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MasterIndex = port, bridge.Attrs().Index
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid)}
+	veth := &netlink.Veth{
+		LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid),
+		PeerHardwareAddr: nodeMAC(n.Slot, n.Number),
+	}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("connect %s to the bridge: %w", n.NodeName(), err)
 	}
@@ -155,9 +163,10 @@ func Connect(n instance.Node, pid int) error {
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set link %s up: %w", port, err)
 	}
-	route := &netlink.Route{Dst: ipNet(n.Slot.NodePodNet(n.Number)), Gw: net.IP(n.Slot.NodeIP(n.Number).AsSlice())}
-	if err := netlink.RouteReplace(route); err != nil {
-		return fmt.Errorf("add route to the pods of %s: %w", n.NodeName(), err)
+	for _, f := range n.Families() {
+		if err := netlink.RouteReplace(podRoute(n.Slot, f, n.Number)); err != nil {
+			return fmt.Errorf("add route to the pods of %s: %w", n.NodeName(), err)
+		}
 	}
 	if n.Multus {
 		if err := connectLANs(n, pid); err != nil {
@@ -211,35 +220,58 @@ func inside(n instance.Node, pid int) error {
 		return err
 	}
 	defer h.Close()
+	if n.Has(instance.V6) {
+		if err := within(n, pid, nodeSixSettings); err != nil {
+			return err
+		}
+	}
 	for _, name := range []string{"lo", "eth0"} {
 		link, err := h.LinkByName(name)
 		if err != nil {
 			return fmt.Errorf("find %s in %s: %w", name, n.NodeName(), err)
 		}
-		if name == "eth0" {
-			addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(n.Slot.NodeIP(n.Number), n.Slot.NodeNet().Bits()))}
-			if err := h.AddrReplace(link, addr); err != nil {
-				return fmt.Errorf("set address of %s: %w", n.NodeName(), err)
-			}
-		}
 		if err := h.LinkSetUp(link); err != nil {
 			return fmt.Errorf("set %s up in %s: %w", name, n.NodeName(), err)
 		}
-	}
-	routes := []*netlink.Route{{Dst: ipNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), Gw: net.IP(n.Slot.HostIP().
-		AsSlice())}}
-	for k := 1; k <= instance.MaxNodes; k++ {
-		if k != n.Number {
-			routes = append(routes, &netlink.Route{Dst: ipNet(n.Slot.NodePodNet(k)), Gw: net.IP(n.Slot.NodeIP(k).
-				AsSlice())})
+		if name == "lo" {
+			continue
+		}
+		for _, f := range n.Families() {
+			if err := h.AddrReplace(link, address(n.Slot.NodeIP(f, n.Number), n.Slot.NodeNet(f))); err != nil {
+				return fmt.Errorf("set address of %s: %w", n.NodeName(), err)
+			}
 		}
 	}
-	for _, r := range routes {
-		if err := h.RouteReplace(r); err != nil {
-			return fmt.Errorf("add route to %s in %s: %w", r.Dst, n.NodeName(), err)
+	for _, f := range n.Families() {
+		for _, r := range nodeRoutes(n, f) {
+			if err := h.RouteReplace(r); err != nil {
+				return fmt.Errorf("add route to %s in %s: %w", r.Dst, n.NodeName(), err)
+			}
 		}
 	}
 	return nil
+}
+
+// nodeRoutes returns a node's routes of a family: to the machine what is for nobody else, and to the other nodes what
+// is for their pods.
+func nodeRoutes(n instance.Node, f instance.Family) []*netlink.Route {
+	host := n.Slot.HostIP(f)
+	everything := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if f == instance.V6 {
+		everything = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	routes := []*netlink.Route{{Dst: ipNet(everything), Gw: net.IP(host.AsSlice())}}
+	for k := 1; k <= instance.MaxNodes; k++ {
+		if k != n.Number {
+			routes = append(routes, podRoute(n.Slot, f, k))
+		}
+	}
+	return routes
+}
+
+// podRoute returns the route to the pods of node k.
+func podRoute(s instance.Slot, f instance.Family, k int) *netlink.Route {
+	return &netlink.Route{Dst: ipNet(s.NodePodNet(f, k)), Gw: net.IP(s.NodeIP(f, k).AsSlice())}
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

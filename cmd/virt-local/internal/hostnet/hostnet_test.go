@@ -2,6 +2,7 @@ package hostnet
 
 import (
 	"bytes"
+	"net"
 	"net/netip"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 )
 
-// The machine's links of all instances differ, and the kernel takes their names; so do hardware addresses of bridges.
+// The machine's links of all instances differ, and the kernel takes their names; so do hardware addresses.
 func TestLinks(t *testing.T) {
 	names, addresses := map[string]bool{}, map[string]bool{}
 	for slot := instance.Slot(0); slot < instance.MaxSlots; slot++ {
@@ -25,11 +26,16 @@ func TestLinks(t *testing.T) {
 			}
 			names[name] = true
 		}
-		mac := bridgeMAC(slot)
-		if len(mac) != 6 || mac[0]&3 != 2 || addresses[mac.String()] { // one device's, locally administered
-			t.Errorf("hardware address %s of slot %d", mac, slot)
+		macs := []net.HardwareAddr{bridgeMAC(slot)}
+		for k := 1; k <= instance.MaxNodes; k++ {
+			macs = append(macs, nodeMAC(slot, k))
 		}
-		addresses[mac.String()] = true
+		for _, mac := range macs {
+			if len(mac) != 6 || mac[0]&3 != 2 || addresses[mac.String()] { // one device's, locally administered
+				t.Errorf("hardware address %s of slot %d", mac, slot)
+			}
+			addresses[mac.String()] = true
+		}
 	}
 	if len(names) != instance.MaxSlots*(1+instance.MaxNodes+instance.LANs*(1+instance.MaxNodes)) {
 		t.Errorf("%d links", len(names))
@@ -39,9 +45,12 @@ func TestLinks(t *testing.T) {
 // masquerades evaluates a rule as the kernel does, for a packet from an address that leaves by a link.
 func masquerades(t *testing.T, rule []expr.Any, from netip.Addr, link string) bool {
 	t.Helper()
-	ip := from.As4()
-	header := make([]byte, 20)
-	copy(header[12:], ip[:])
+	header := make([]byte, 40)
+	if from.Is4() {
+		copy(header[12:], from.AsSlice()) // RFC 791, section 3.1
+	} else {
+		copy(header[8:], from.AsSlice()) // RFC 8200, section 3
+	}
 	var register []byte
 	for _, e := range rule {
 		switch e := e.(type) {
@@ -84,6 +93,16 @@ func TestMasquerade(t *testing.T) {
 		{"10.96.0.0/16", []string{"10.96.0.0", "10.96.255.255"}, []string{"10.95.255.255", "10.97.0.0"}},
 		{"10.96.16.0/20", []string{"10.96.16.1", "10.96.31.255"}, []string{"10.96.15.255", "10.96.32.0"}},
 		{"10.1.2.3/20", []string{"10.1.0.1", "10.1.15.255"}, []string{"10.1.16.0"}},
+		{
+			"fd76:6c6f:6303::/64",
+			[]string{"fd76:6c6f:6303::", "fd76:6c6f:6303::11", "fd76:6c6f:6303:0:ffff:ffff:ffff:ffff"},
+			[]string{"fd76:6c6f:6303:1::", "fd76:6c6f:6302:ffff::11"},
+		},
+		{
+			"fd76:6c6f:6303:100::/56",
+			[]string{"fd76:6c6f:6303:100::", "fd76:6c6f:6303:164::2", "fd76:6c6f:6303:1ff::2"},
+			[]string{"fd76:6c6f:6303:200::10", "fd76:6c6f:6303::11", "fd76:6c6f:6304:101::2", "2001:db8::1"},
+		},
 		{"10.0.0.8/32", []string{"10.0.0.8"}, []string{"10.0.0.9", "10.0.0.7"}},
 	} {
 		rule := masqueradeFrom(netip.MustParsePrefix(test.network), "vlocal3")

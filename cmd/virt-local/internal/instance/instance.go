@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,6 +53,8 @@ type Instance struct {
 	// Storage is where volumes come from, CSI or HostPath. Empty is HostPath until `up` takes the instance over:
 	// virt-local had no CSI driver when it was made.
 	Storage string `json:"storage,omitempty"`
+	// IPFamily is IPv4, IPv6 or Dual. Empty is IPv4: virt-local had nothing else when the instance was made.
+	IPFamily string `json:"ipFamily,omitempty"`
 	// Kubeconfig is the file that `up` merged the context into, so that `down` can take it out again.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Kubeconfigs are other files that earlier calls of `up` merged the context into; `down` takes it out of them, too.
@@ -108,7 +111,10 @@ func (in *Instance) Path(elem ...string) string {
 }
 
 // Server returns the URL of the API server.
-func (in *Instance) Server() string { return fmt.Sprintf("https://%s:6443", in.Slot.HostIP()) }
+func (in *Instance) Server() string { return "https://" + in.Address() }
+
+// Address returns where the API server listens.
+func (in *Instance) Address() string { return netip.AddrPortFrom(in.HostIPs()[0], 6443).String() }
 
 // Cgroup returns the instance's cgroup below every hierarchy's root.
 func (in *Instance) Cgroup() string { return "/virt-local-" + in.Name }
@@ -131,9 +137,6 @@ type Node struct {
 
 // NodeName returns the name of the Node object and the host name inside.
 func (n Node) NodeName() string { return fmt.Sprintf("node%d", n.Number) }
-
-// IP returns the node's address, as text.
-func (n Node) IP() string { return n.Slot.NodeIP(n.Number).String() }
 
 // Dir returns a path below the node's part of the state directory.
 func (n Node) Dir(elem ...string) string {

@@ -215,7 +215,8 @@ func (r *Register) RestoreSysctls() error {
 		return err
 	}
 	for name, value := range before {
-		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(strconv.Itoa(value)), 0); err != nil {
+		err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(strconv.Itoa(value)), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it has gone with its link
 			return fmt.Errorf("restore kernel setting %s: %w", name, err)
 		}
 	}

@@ -127,3 +127,23 @@ func TestWriteFileKeepsEqualContent(t *testing.T) {
 		t.Errorf("got %q, %v", b, err)
 	}
 }
+
+// A setting of a link that has gone is not there to be put back; those of others are.
+func TestRestoreSysctls(t *testing.T) {
+	r, err := OpenRegister(filepath.Join(t.TempDir(), "register"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(r.sysctlFile(), []byte(`{"net/ipv6/conf/gone/accept_ra": 1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.RestoreSysctls(); err != nil {
+		t.Error(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(r.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the register is left: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"time"
 
@@ -50,7 +51,7 @@ func (c *Component) Init(ctx context.Context) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read the machine's resolv.conf: %w", err)
 	}
-	files, err := Files(c.Node, c.Tools, c.Path("pki"), ResolvConf(resolvConf, c.Slot.DNSIP().String()))
+	files, err := Files(c.Node, c.Tools, c.Path("pki"), ResolvConf(resolvConf, c.DNSIPs()))
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (c *Component) proxyHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("http://%s:%d/healthz", c.IP(), proxyHealthPort), nil)
+		"http://"+netip.AddrPortFrom(c.IPs()[0], proxyHealthPort).String()+"/healthz", nil)
 	if err != nil {
 		return component.Permanent(err)
 	}

@@ -13,6 +13,8 @@ package node
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/payload"
 )
 
 // Tools are programs of the machine that a node uses, by path.
@@ -97,7 +100,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 
 // pluginDirs returns the directories of CNI plugins, as containerd's configuration lists them.
 func pluginDirs(n instance.Node, tools Tools) string {
-	if n.Multus {
+	if n.Multus || n.Has(instance.V6) {
 		return fmt.Sprintf("%q, %q", tools.CNI, n.Path("bin"))
 	}
 	return fmt.Sprintf("%q", tools.CNI)
@@ -116,7 +119,7 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 		Authorization:     kubeletconfig.KubeletAuthorization{Mode: kubeletconfig.KubeletAuthorizationModeWebhook},
 		TLSCertFile:       pki + "/" + name + "-server.crt",
 		TLSPrivateKeyFile: pki + "/" + name + "-server.key",
-		Address:           n.IP(),
+		Address:           n.IPs()[0].String(),
 
 		ContainerRuntimeEndpoint: "unix://" + ContainerdSocket,
 		CgroupDriver:             "cgroupfs",
@@ -127,7 +130,7 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 		OOMScoreAdj:              new(int32),
 		MakeIPTablesUtilChains:   &no,
 
-		ClusterDNS:     []string{n.Slot.DNSIP().String()},
+		ClusterDNS:     instance.Texts(n.DNSIPs()),
 		ClusterDomain:  "cluster.local",
 		ResolverConfig: new(n.Dir("etc", "resolv.conf")),
 
@@ -155,6 +158,10 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 
 func proxyConfig(n instance.Node, pki string) *proxyconfig.KubeProxyConfiguration {
 	zero := int32(0)
+	everywhere := netip.IPv4Unspecified()
+	if !n.Has(instance.V4) {
+		everywhere = netip.IPv6Unspecified()
+	}
 	return &proxyconfig.KubeProxyConfiguration{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: "kubeproxy.config.k8s.io/v1alpha1",
@@ -163,10 +170,10 @@ func proxyConfig(n instance.Node, pki string) *proxyconfig.KubeProxyConfiguratio
 		ClientConnection: componentbaseconfig.ClientConnectionConfiguration{Kubeconfig: pki +
 			"/kube-proxy.kubeconfig", QPS: 50, Burst: 100},
 		Mode:               "nftables",
-		ClusterCIDR:        n.Slot.PodNet().String(),
+		ClusterCIDR:        instance.List(n.PodNets()),
 		HostnameOverride:   n.NodeName(),
-		BindAddress:        "0.0.0.0",
-		HealthzBindAddress: fmt.Sprintf("0.0.0.0:%d", proxyHealthPort),
+		BindAddress:        everywhere.String(),
+		HealthzBindAddress: netip.AddrPortFrom(everywhere, proxyHealthPort).String(),
 		MetricsBindAddress: "127.0.0.1:10249",
 		// Connection tracking is sized for the whole machine and not changeable from a network namespace.
 		Conntrack: proxyconfig.KubeProxyConntrackConfiguration{
@@ -182,22 +189,24 @@ func proxyConfig(n instance.Node, pki string) *proxyconfig.KubeProxyConfiguratio
 // With Multus it is what Multus delegates a pod's first link to.
 func cniConfig(n instance.Node, pki string) ([]byte, error) {
 	type object = map[string]any
-	config := object{
-		"cniVersion": "1.0.0",
-		"name":       "virt-local",
-		"plugins": []object{
-			{
-				"type": "ptp", "ipMasq": false,
-				"ipam": object{
-					"type":    "host-local",
-					"dataDir": "/run/cni-ipam",
-					"ranges":  [][]object{{{"subnet": n.Slot.NodePodNet(n.Number).String()}}},
-					"routes":  []object{{"dst": "0.0.0.0/0"}},
-				},
-			},
-			{"type": "portmap", "capabilities": object{"portMappings": true}},
-		},
+	var plugins, routes []object
+	var ranges [][]object
+	for _, network := range n.NodePodNets() {
+		ranges = append(ranges, []object{{"subnet": network.String()}})
+		everything := "0.0.0.0/0"
+		if network.Addr().Is6() {
+			everything = "::/0"
+		}
+		routes = append(routes, object{"dst": everything})
 	}
+	if n.Has(instance.V6) {
+		plugins = append(plugins, object{"type": payload.NoDAD})
+	}
+	plugins = append(plugins, object{
+		"type": "ptp", "ipMasq": false,
+		"ipam": object{"type": "host-local", "dataDir": "/run/cni-ipam", "ranges": ranges, "routes": routes},
+	}, object{"type": "portmap", "capabilities": object{"portMappings": true}})
+	config := object{"cniVersion": "1.0.0", "name": "virt-local", "plugins": plugins}
 	if n.Multus {
 		config = object{
 			"cniVersion": "1.0.0",
@@ -216,18 +225,23 @@ func cniConfig(n instance.Node, pki string) ([]byte, error) {
 }
 
 // ResolvConf makes the resolv.conf of nodes, which pods get with dnsPolicy Default, from the machine's.
-// Name servers on loopback (systemd-resolved's) are not there for a node: cluster DNS, which asks the
-// machine's own resolver, takes their place.
-func ResolvConf(machine []byte, dns string) []byte {
+// Name servers on loopback (systemd-resolved's) or at link-local addresses are not there for a node, nor are those of a
+// family that nodes have not: cluster DNS, which asks the machine's own resolver, takes their place.
+func ResolvConf(machine []byte, dns []netip.Addr) []byte {
 	var out strings.Builder
 	servers := 0
+	reachable := func(server string) bool {
+		ip, err := netip.ParseAddr(server)
+		return err == nil && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() &&
+			slices.ContainsFunc(dns, func(ours netip.Addr) bool { return ours.Is4() == ip.Is4() })
+	}
 	for line := range strings.Lines(string(machine)) {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) < 2 || strings.HasPrefix(fields[0], "#"):
 			continue
 		case fields[0] == "nameserver":
-			if strings.HasPrefix(fields[1], "127.") || strings.Contains(fields[1], ":") {
+			if !reachable(fields[1]) {
 				continue
 			}
 			servers++
@@ -237,7 +251,9 @@ func ResolvConf(machine []byte, dns string) []byte {
 		out.WriteString(strings.Join(fields, " ") + "\n")
 	}
 	if servers == 0 {
-		out.WriteString("nameserver " + dns + "\n")
+		for _, ip := range dns {
+			out.WriteString("nameserver " + ip.String() + "\n")
+		}
 	}
 	return []byte(out.String())
 }

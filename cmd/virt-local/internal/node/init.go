@@ -75,8 +75,8 @@ func runPrograms(ctx context.Context, n instance.Node, s *supervisor) error {
 	s.run(
 		ctx, "kubelet", "kubelet", "--config", n.Dir("etc", "kubelet.yaml"), "--kubeconfig",
 		n.Path("pki", name+".kubeconfig"),
-		"--hostname-override", name, "--node-ip", n.IP(), "--root-dir", "/var/lib/kubelet", "--cert-dir",
-		"/var/lib/kubelet/pki",
+		"--hostname-override", name, "--node-ip", instance.List(n.IPs()), "--root-dir", "/var/lib/kubelet",
+		"--cert-dir", "/var/lib/kubelet/pki",
 	)
 	if n.Storage == instance.CSI {
 		s.runProgram(ctx, csi.Node, csi.NodeProgram(n.Instance), csi.NodeArgs(n)...)
@@ -116,7 +116,7 @@ func apiReady(n instance.Node) func(context.Context) error {
 // Certificates makes the node's certificates and the kubeconfigs of its programs.
 func Certificates(n instance.Node) error {
 	dir := pki.Dir{Path: n.Path("pki")}
-	if err := dir.Ensure(pki.Node(n.NodeName(), n.IP())); err != nil {
+	if err := dir.Ensure(pki.Node(n.NodeName(), instance.Texts(n.IPs())...)); err != nil {
 		return err
 	}
 	for _, name := range []string{n.NodeName(), pki.Proxy, pki.Multus} {

@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
@@ -96,12 +97,12 @@ func ControlPlane(serverIPs ...string) []Certificate {
 }
 
 // Node returns the certificates of one node: its identity and what its kubelet serves with.
-func Node(name, ip string) []Certificate {
+func Node(name string, ips ...string) []Certificate {
 	return []Certificate{
 		{Name: name, Authority: CA, CommonName: "system:node:" + name, Organization: []string{"system:nodes"}},
 		{
 			Name: name + "-server", Authority: CA, CommonName: "system:node:" + name, Server: true,
-			DNSNames: []string{name}, IPs: []string{ip, "127.0.0.1"},
+			DNSNames: []string{name}, IPs: append(slices.Clone(ips), "127.0.0.1"),
 		},
 	}
 }

@@ -74,7 +74,8 @@ var programs = []struct{ name, pkg string }{
 	{"iptables", "iptables"}, // CNI portmap
 	{"mount", "mount"},       // kubelet
 	{"umount", "mount"},
-	{"losetup", "mount"}, // kubelet, block volumes
+	{"losetup", "mount"},      // kubelet, block volumes
+	{"nsenter", "util-linux"}, // virt-local-no-dad
 }
 
 // cniPlugins that nodes use.

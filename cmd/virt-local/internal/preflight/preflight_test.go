@@ -36,7 +36,8 @@ func TestCheck(t *testing.T) {
 		{"nothing installed", func(m *Machine) {
 			m.LookPath = func(string) (string, error) { return "", exec.ErrNotFound }
 			m.Exists = func(string) bool { return false }
-		}, []string{"apt-get install -y runc nftables iptables mount containernetworking-plugins", "the program runc"}},
+		}, []string{"apt-get install -y runc nftables iptables mount util-linux " +
+			"containernetworking-plugins", "the program runc"}},
 		{"an old set of CNI plugins", func(m *Machine) {
 			exists := m.Exists
 			m.Exists = func(path string) bool { return exists(path) && filepath.Base(path) != "ptp" }

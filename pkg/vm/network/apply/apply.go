@@ -92,21 +92,30 @@ func readLink(l netlink.Link) (network.Link, error) {
 			link.Addresses = append(link.Addresses, netip.PrefixFrom(ip.Unmap(), ones))
 		}
 	}
-	routes, err := netlink.RouteList(l, netlink.FAMILY_V4)
-	if err != nil {
-		return link, err
-	}
-	for _, r := range routes {
-		route := network.Route{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0)}
-		if r.Dst != nil {
-			ip, _ := netip.AddrFromSlice(r.Dst.IP)
-			ones, _ := r.Dst.Mask.Size()
-			route.Destination = netip.PrefixFrom(ip.Unmap(), ones)
+	for _, unspecified := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		family := netlink.FAMILY_V4
+		if unspecified.Is6() {
+			family = netlink.FAMILY_V6
 		}
-		if ip, ok := netip.AddrFromSlice(r.Gw); ok {
-			route.Via = ip.Unmap()
+		routes, err := netlink.RouteList(l, family)
+		if err != nil {
+			return link, err
 		}
-		link.Routes = append(link.Routes, route)
+		for _, r := range routes {
+			route := network.Route{Destination: netip.PrefixFrom(unspecified, 0)}
+			if r.Dst != nil {
+				ip, _ := netip.AddrFromSlice(r.Dst.IP)
+				ones, _ := r.Dst.Mask.Size()
+				route.Destination = netip.PrefixFrom(ip.Unmap(), ones)
+			}
+			if route.Destination.Addr().IsLinkLocalUnicast() && route.Destination.Addr().Is6() {
+				continue // each link has it
+			}
+			if ip, ok := netip.AddrFromSlice(r.Gw); ok {
+				route.Via = ip.Unmap()
+			}
+			link.Routes = append(link.Routes, route)
+		}
 	}
 	return link, nil
 }
@@ -126,8 +135,7 @@ func applyInterface(nic network.Interface) error {
 	if err != nil {
 		return err
 	}
-	// The kernel would give the bridge a link-local address and router solicitations that the guest sees.
-	if err := sysctl("ipv6/conf/"+nic.BridgeLink+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := applyIPv6(nic, bridge); err != nil {
 		return err
 	}
 	address := nic.Gateway
@@ -149,7 +157,7 @@ func applyInterface(nic network.Interface) error {
 	if err := ensureTap(nic, bridge); err != nil {
 		return err
 	}
-	if nic.Binding != network.Masquerade {
+	if nic.Binding != network.Masquerade || !nic.Guest.IsValid() {
 		return nil
 	}
 	// 127.0.0.1 of the pod reaches the guest through the bridge.
@@ -165,7 +173,7 @@ func ensureBridge(nic network.Interface) (netlink.Link, error) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = nic.BridgeLink, nic.MTU
 		// Set, or the bridge would take the lowest address of its ports and change it with them.
-		attrs.HardwareAddr, err = net.ParseMAC(network.StableMAC(nic.MAC, nic.BridgeLink))
+		attrs.HardwareAddr, err = net.ParseMAC(nic.BridgeMAC())
 		if err != nil {
 			return nil, err
 		}

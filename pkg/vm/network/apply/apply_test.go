@@ -141,7 +141,7 @@ func serve(t *testing.T, ns *os.File, port int) {
 	t.Helper()
 	var l net.Listener
 	run(t, ns, func() (err error) {
-		l, err = net.Listen("tcp4", fmt.Sprintf(":%d", port))
+		l, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
 		return err
 	})
 	done := make(chan struct{})
@@ -165,7 +165,7 @@ func ask(ns *os.File, address string) (string, error) {
 	var got []byte
 	err := In(ns, func() error {
 		// The kernel may take a second to see a carrier, and TCP as long to try again.
-		c, err := net.DialTimeout("tcp4", address, 10*time.Second)
+		c, err := net.DialTimeout("tcp", address, 10*time.Second)
 		if err != nil {
 			return err
 		}

@@ -17,10 +17,22 @@ import (
 // table is the nftables table in the pod. It is replaced as a whole, in one transaction.
 const table = "virtkit"
 
-// loopback is the address at which the pod's own processes, `kubectl port-forward` among them, reach the guest.
-var loopback = netip.MustParseAddr("127.0.0.1")
+// family is one of the two families of addresses, of which each has a table of its own.
+type family struct {
+	table nftables.TableFamily
+	proto uint32
+	// loopback is the address at which the pod's own processes, `kubectl port-forward` among them, reach the guest.
+	loopback netip.Addr
+	// source and destination are the offsets of the addresses in the header.
+	source, destination uint32
+}
 
-// chains of the table, in nft's words:
+var (
+	ipv4 = family{nftables.TableFamilyIPv4, unix.NFPROTO_IPV4, netip.MustParseAddr("127.0.0.1"), 12, 16}
+	ipv6 = family{nftables.TableFamilyIPv6, unix.NFPROTO_IPV6, netip.IPv6Loopback(), 8, 24}
+)
+
+// chains of a table, in nft's words:
 //
 //	prerouting:  iifname eth0 [tcp dport P] dnat to GUEST
 //	output:      ip daddr 127.0.0.1 tcp|udp [dport P] dnat to GUEST
@@ -29,6 +41,8 @@ var loopback = netip.MustParseAddr("127.0.0.1")
 //	forward:     iifname BRIDGE ip saddr != GUEST drop
 //	             iifname BRIDGE oifname != BRIDGE drop          (bridge binding)
 //	raw:         iifname BRIDGE ip daddr 127.0.0.0/8 drop
+//
+// and the same of ip6 with ::1, which the kernel takes from no link: raw is empty there.
 type chains struct {
 	prerouting, output, postrouting, forward, raw *nftables.Chain
 }
@@ -38,7 +52,21 @@ func applyRules(ns *os.File, plan network.Plan) error {
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
-	t := conn.AddTable(&nftables.Table{Name: table, Family: nftables.TableFamilyIPv4})
+	addTable(conn, ipv4, plan)
+	// A kernel without IPv6 has no such table, and no such guest.
+	if slices.ContainsFunc(plan.Interfaces, func(nic network.Interface) bool { return nic.IPv6 != nil }) {
+		addTable(conn, ipv6, plan)
+		addSilence(conn, plan)
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("nftables: %w", err)
+	}
+	return nil
+}
+
+// addTable replaces the table of a family.
+func addTable(conn *nftables.Conn, f family, plan network.Plan) {
+	t := conn.AddTable(&nftables.Table{Name: table, Family: f.table})
 	conn.DelTable(t)
 	conn.AddTable(t)
 	nat := func(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
@@ -68,36 +96,69 @@ func applyRules(ns *os.File, plan network.Plan) error {
 		if nic.Binding == network.Bridge {
 			// The pod may forward for masquerade; it does not join the guest's networks.
 			conn.AddRule(&nftables.Rule{Table: t, Chain: c.forward, Exprs: slices.Concat(
-				iif(nic.BridgeLink), link(expr.MetaKeyOIFNAME, expr.CmpOpNeq, nic.BridgeLink),
-				[]expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}},
+				iif(nic.BridgeLink), link(expr.MetaKeyOIFNAME, expr.CmpOpNeq, nic.BridgeLink), drop(),
 			)})
 			continue
 		}
-		for _, r := range rules(c, nic) {
+		for _, r := range f.rules(c, nic) {
 			r.Table = t
 			conn.AddRule(r)
 		}
 	}
-	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("nftables: %w", err)
-	}
-	return nil
 }
 
-func rules(c chains, nic network.Interface) []*nftables.Rule {
+// addSilence keeps the bridges of the bridge binding, which have a link-local address for the guest's DHCPv6, from
+// speaking to the network that the guest is on, and from hearing it:
+//
+//	input:  iifname PODLINK ether type ip6 drop
+//	output: oifname PODLINK ether type ip6 drop
+func addSilence(conn *nftables.Conn, plan network.Plan) {
+	var bridged []network.Interface
+	for _, nic := range plan.Interfaces {
+		if nic.Binding == network.Bridge && nic.IPv6 != nil {
+			bridged = append(bridged, nic)
+		}
+	}
+	if len(bridged) == 0 {
+		return
+	}
+	t := conn.AddTable(&nftables.Table{Name: table, Family: nftables.TableFamilyBridge})
+	conn.DelTable(t)
+	conn.AddTable(t)
+	chain := func(name string, hook *nftables.ChainHook) *nftables.Chain {
+		return conn.AddChain(&nftables.Chain{
+			Name: name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter,
+		})
+	}
+	input, output := chain("input", nftables.ChainHookInput), chain("output", nftables.ChainHookOutput)
+	for _, nic := range bridged {
+		conn.AddRule(&nftables.Rule{Table: t, Chain: input, Exprs: slices.Concat(iif(nic.PodLink), isIPv6(), drop())})
+		conn.AddRule(&nftables.Rule{Table: t, Chain: output, Exprs: slices.Concat(oif(nic.PodLink), isIPv6(), drop())})
+	}
+}
+
+// rules returns what a guest behind masquerade has in one family; none where it has no address in it.
+func (f family) rules(c chains, nic network.Interface) []*nftables.Rule {
+	guest, gateway := nic.Guest, nic.Gateway.Addr()
+	if f == ipv6 {
+		if nic.IPv6 == nil {
+			return nil
+		}
+		guest, gateway = nic.IPv6.Guest, nic.IPv6.Gateway
+	}
+	if !guest.IsValid() {
+		return nil
+	}
 	var out []*nftables.Rule
 	add := func(chain *nftables.Chain, parts ...[]expr.Any) {
-		var all []expr.Any
-		for _, p := range parts {
-			all = append(all, p...)
-		}
-		out = append(out, &nftables.Rule{Chain: chain, Exprs: all})
+		out = append(out, &nftables.Rule{Chain: chain, Exprs: slices.Concat(parts...)})
 	}
-	toGuest := nat(expr.NATTypeDestNAT, nic.Guest)
+	toLoopback := address(f.destination, expr.CmpOpEq, f.loopback)
+	toGuest := f.nat(expr.NATTypeDestNAT, guest)
 	if len(nic.Ports) == 0 {
 		add(c.prerouting, iif(nic.PodLink), toGuest)
-		add(c.output, destination(loopback), protocol(unix.IPPROTO_TCP), toGuest)
-		add(c.output, destination(loopback), protocol(unix.IPPROTO_UDP), toGuest)
+		add(c.output, toLoopback, protocol(unix.IPPROTO_TCP), toGuest)
+		add(c.output, toLoopback, protocol(unix.IPPROTO_UDP), toGuest)
 	}
 	for _, p := range nic.Ports {
 		proto := byte(unix.IPPROTO_TCP)
@@ -105,16 +166,17 @@ func rules(c chains, nic network.Interface) []*nftables.Rule {
 			proto = unix.IPPROTO_UDP
 		}
 		add(c.prerouting, iif(nic.PodLink), protocol(proto), port(p.Port), toGuest)
-		add(c.output, destination(loopback), protocol(proto), port(p.Port), toGuest)
+		add(c.output, toLoopback, protocol(proto), port(p.Port), toGuest)
 	}
-	add(c.postrouting, source(expr.CmpOpEq, nic.Guest), oif(nic.PodLink), []expr.Any{&expr.Masq{}})
-	add(c.postrouting, source(expr.CmpOpEq, loopback), oif(nic.BridgeLink),
-		nat(expr.NATTypeSourceNAT, nic.Gateway.Addr()))
+	add(c.postrouting, address(f.source, expr.CmpOpEq, guest), oif(nic.PodLink), []expr.Any{&expr.Masq{}})
+	add(c.postrouting, address(f.source, expr.CmpOpEq, f.loopback), oif(nic.BridgeLink),
+		f.nat(expr.NATTypeSourceNAT, gateway))
 	// A guest speaks for itself only; another source address would leave the pod untranslated.
-	add(c.forward, iif(nic.BridgeLink), source(expr.CmpOpNeq, nic.Guest),
-		[]expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
-	// route_localnet would let the guest's frames to 127.0.0.1 in, to what listens for the pod alone.
-	add(c.raw, iif(nic.BridgeLink), toLoopback(), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
+	add(c.forward, iif(nic.BridgeLink), address(f.source, expr.CmpOpNeq, guest), drop())
+	if f == ipv4 {
+		// route_localnet would let the guest's frames to 127.0.0.1 in, to what listens for the pod alone.
+		add(c.raw, iif(nic.BridgeLink), to127(), drop())
+	}
 	return out
 }
 
@@ -132,21 +194,29 @@ func link(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
 	}
 }
 
-func source(op expr.CmpOp, a netip.Addr) []expr.Any { return address(12, op, a) }
-func destination(a netip.Addr) []expr.Any           { return address(16, expr.CmpOpEq, a) }
-
-// toLoopback compares the first byte of the destination: 127.0.0.0/8.
-func toLoopback() []expr.Any {
+// to127 compares the first byte of the destination: 127.0.0.0/8.
+func to127() []expr.Any {
 	return []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 1},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: ipv4.destination, Len: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{127}},
 	}
 }
 
-// address compares four bytes of the IPv4 header.
+func isIPv6() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(unix.ETH_P_IPV6)},
+	}
+}
+
+func drop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
+
+// address compares an address of the IP header.
 func address(offset uint32, op expr.CmpOp, a netip.Addr) []expr.Any {
 	return []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
+		&expr.Payload{
+			DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(a.BitLen() / 8),
+		},
 		&expr.Cmp{Op: op, Register: 1, Data: a.AsSlice()},
 	}
 }
@@ -166,9 +236,9 @@ func port(p int32) []expr.Any {
 	}
 }
 
-func nat(kind expr.NATType, to netip.Addr) []expr.Any {
+func (f family) nat(kind expr.NATType, to netip.Addr) []expr.Any {
 	return []expr.Any{
 		&expr.Immediate{Register: 1, Data: to.AsSlice()},
-		&expr.NAT{Type: kind, Family: unix.NFPROTO_IPV4, RegAddrMin: 1},
+		&expr.NAT{Type: kind, Family: f.proto, RegAddrMin: 1},
 	}
 }

@@ -27,11 +27,11 @@ func (e *AddressError) Error() string {
 		e.Address, e.Reason)
 }
 
-// Allowed refuses an interface's address that could be another's than the guest's: loopback, link-local (where clouds
-// have their metadata) and multicast addresses, and the node's. But for masquerade, whose guest has the
+// Allowed refuses an address of an interface that could be another's than the guest's: loopback, link-local (where
+// clouds have their metadata) and multicast addresses, and the node's. But for masquerade, whose guest has the
 // address that its VMI says behind the pod's, it has to be one of the pod's.
-func Allowed(nic network.Interface, known Known) error {
-	a := nic.Guest.Unmap()
+func Allowed(nic network.Interface, a netip.Addr, known Known) error {
+	a = a.Unmap()
 	refuse := func(reason string) error {
 		return &AddressError{Interface: nic.Name, Address: a, Reason: reason}
 	}

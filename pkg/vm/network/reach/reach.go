@@ -36,8 +36,9 @@ type Known struct {
 	Pod, Node []netip.Addr
 }
 
-// Guest connects to a port of the guest behind a plan. pod and node are the network namespaces of the guest's pod and
-// of its node. Errors are syscall errors, that of ctx, or an *AddressError.
+// Guest connects to a port of the guest behind a plan, by IPv4 and, where that is refused or not there, by IPv6. pod
+// and node are the network namespaces of the guest's pod and of its node. Errors are syscall errors, that of ctx, or an
+// *AddressError.
 //
 // With the bridge binding the pod has no address left from which the guest could be reached; the guest has the pod's,
 // and is dialled from the node, as the kubelet dials any pod.
@@ -47,32 +48,61 @@ func Guest(
 	if protocol != TCP && protocol != UDP {
 		return nil, net.UnknownNetworkError(protocol)
 	}
+	failed := ErrNoAddress
 	for _, nic := range plan.Interfaces {
-		if !nic.Guest.Is4() || nic.PodLink != network.PodLink { // other networks may be out of the node's reach
+		if nic.PodLink != network.PodLink { // other networks may be out of the node's reach
 			continue
 		}
-		if err := Allowed(nic, known); err != nil {
-			return nil, err
-		}
-		address := netip.AddrPortFrom(nic.Guest, port)
-		if nic.Binding == network.Bridge {
-			if err := elsewhere(node, nic.Guest); err != nil {
-				return nil, err
+		for _, address := range addresses(nic) {
+			conn, err := guest(ctx, pod, node, nic, known, protocol, netip.AddrPortFrom(address, port))
+			// A program in the guest may listen in the other family only.
+			if err == nil || !errors.Is(err, unix.ECONNREFUSED) {
+				return conn, err
 			}
-			return In(ctx, node, protocol, address)
+			failed = err
 		}
-		return In(ctx, pod, protocol, address)
+		break
 	}
-	return nil, ErrNoAddress
+	return nil, failed
 }
 
-// In connects to an IPv4 address from a network namespace.
+// addresses returns the addresses that a guest has by its interface.
+func addresses(nic network.Interface) (out []netip.Addr) {
+	if nic.Guest.IsValid() {
+		out = append(out, nic.Guest)
+	}
+	if nic.IPv6 != nil {
+		out = append(out, nic.IPv6.Guest)
+	}
+	return out
+}
+
+func guest(
+	ctx context.Context, pod, node *os.File, nic network.Interface, known Known, protocol string, to netip.AddrPort,
+) (net.Conn, error) {
+	if err := Allowed(nic, to.Addr(), known); err != nil {
+		return nil, err
+	}
+	if nic.Binding != network.Bridge {
+		return In(ctx, pod, protocol, to)
+	}
+	if err := elsewhere(node, to.Addr()); err != nil {
+		return nil, err
+	}
+	return In(ctx, node, protocol, to)
+}
+
+// In connects to an address from a network namespace.
 func In(ctx context.Context, ns *os.File, protocol string, address netip.AddrPort) (net.Conn, error) {
 	kind := unix.SOCK_STREAM
 	if protocol == UDP {
 		kind = unix.SOCK_DGRAM
 	}
-	fd, err := socket(ns, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	family := unix.AF_INET
+	if address.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := socket(ns, family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +119,9 @@ func In(ctx context.Context, ns *os.File, protocol string, address netip.AddrPor
 }
 
 // socket makes a socket in the network namespace.
-func socket(ns *os.File, kind int) (fd int, err error) {
+func socket(ns *os.File, family, kind int) (fd int, err error) {
 	err = apply.In(ns, func() error {
-		fd, err = unix.Socket(unix.AF_INET, kind, 0)
+		fd, err = unix.Socket(family, kind, 0)
 		return os.NewSyscallError("socket", err)
 	})
 	return fd, err
@@ -108,7 +138,7 @@ func connect(ctx context.Context, file *os.File, address netip.AddrPort) error {
 	defer stop()
 	var outcome error
 	err = raw.Control(func(fd uintptr) {
-		outcome = unix.Connect(int(fd), &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()})
+		outcome = unix.Connect(int(fd), sockaddr(address))
 	})
 	if err != nil {
 		return err
@@ -136,4 +166,11 @@ func connect(ctx context.Context, file *os.File, address netip.AddrPort) error {
 		return err
 	}
 	return outcome
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is6() {
+		return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+	}
+	return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
 }
