@@ -7,8 +7,8 @@
 //
 // The snapshot makes the clone of a running guest consistent. The restore's patches give the clone its own
 // identity: MAC addresses, firmware UUID and serial number, host name; the guest's cloud-init sees another instance,
-// since the name by which the guest knows itself is not taken over. What clones.KeepAnnotation lists is kept. Both temporary objects belong to the clone, are named by
-// its UID, and are deleted once the claims of the new VM are bound.
+// since the name by which the guest knows itself is not taken over. What clones.KeepAnnotation lists is kept. Both
+// temporary objects belong to the clone, are named by its UID, and are deleted once the claims of the new VM are bound.
 package clonecontroller
 
 import (

@@ -166,8 +166,8 @@ func TestResize(t *testing.T) {
 				}
 			},
 			out:  grows,
-			errs: "was to grow to 3Gi before, which its node does when a guest starts with it; the storage goes on to " +
-				"4Gi",
+			errs: "was to grow to 3Gi before, which its node does when a guest starts with it; the storage goes on " +
+				"to 4Gi",
 		},
 		"waited for, in vain": {
 			args: "demo data 4Gi --wait --timeout=10ms", patches: asked, code: cli.ExitTimeout,
