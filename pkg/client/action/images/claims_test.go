@@ -118,7 +118,8 @@ func TestRow(t *testing.T) {
 	restored.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "s"}
 	data := claimOf("data", 1, nil, nil)
 	for claim, want := range map[*corev1.PersistentVolumeClaim]string{
-		&image: "ns/debian-13 debian/13 debian u1.small debian 1Gi fast Ready", &left: "ns/left debian/13    1Gi fast Incomplete",
+		&image:  "ns/debian-13 debian/13 debian u1.small debian 1Gi fast Ready",
+		&left:   "ns/left debian/13    1Gi fast Incomplete",
 		&copied: "ns/web-disk        of debian-13", &restored: "none", &data: "none",
 	} {
 		got := "none"

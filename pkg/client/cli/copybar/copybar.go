@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/client/action/rate"
+	"github.com/virtkit/virtkit/pkg/client/action/pace"
 	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 
@@ -27,7 +27,7 @@ type Bar struct {
 	w     io.Writer
 	width func() int
 	now   func() time.Time
-	meter *rate.Meter
+	meter *pace.Meter
 
 	mu    sync.Mutex
 	drawn time.Time
@@ -36,7 +36,7 @@ type Bar struct {
 
 // New makes one that draws on w, a terminal on which a line has width columns at most.
 func New(w io.Writer, now func() time.Time, width func() int) *Bar {
-	return &Bar{w: w, now: now, width: width, meter: rate.NewMeter(now)}
+	return &Bar{w: w, now: now, width: width, meter: pace.NewMeter(now)}
 }
 
 // Show takes how far the file is, in bytes; a file begins with 0 done, or with another name. A total below 0 is not
@@ -84,7 +84,7 @@ func (p *Bar) draw() {
 		rest -= ending
 	}
 	room := max(nameLeast, min(nameMost, rest))
-	text := fmt.Sprintf("%-*s %4s %10s %12s", room, clip(r.Name, room), r.Percent(), rate.Size(float64(r.Done)),
+	text := fmt.Sprintf("%-*s %4s %10s %12s", room, clip(r.Name, room), r.Percent(), pace.Size(float64(r.Done)),
 		r.Speed())
 	if timed {
 		left := ""

@@ -64,7 +64,8 @@ func TestBarGoesOn(t *testing.T) {
 	now = now.Add(time.Second)
 	bar.Show("disk", 9<<20, 10<<20)
 	bar.End()
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, " 90%    9.0 MiB    1.0 MiB/s      1s left") {
+	if got := out.String(); strings.Count(got, "\n") != 1 ||
+		!strings.Contains(got, " 90%    9.0 MiB    1.0 MiB/s      1s left") {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,6 +1,6 @@
-// Package rate measures how fast a transfer is, and how long the rest of it takes at that speed. Commands draw what it
+// Package pace measures how fast a transfer is, and how long the rest of it takes at that speed. Commands draw what it
 // says as a line, the dashboard as a row.
-package rate
+package pace
 
 import (
 	"fmt"
