@@ -37,6 +37,8 @@ type Machine struct {
 	ObjectUID types.UID
 	// Owner is the pool or replica set that made it; empty without one.
 	Owner types.UID
+	// Claims are the claims that its volumes are on.
+	Claims []string
 
 	// Phase is the instance's, empty without one; UID too. What follows is of the instance.
 	Phase v1.VirtualMachineInstancePhase
@@ -108,7 +110,7 @@ func join(vm, vmi *part) *Machine {
 	m := vmi.Machine
 	m.Status, m.Ready, m.RunStrategy, m.Created, m.Labels = vm.Status, vm.Ready, vm.RunStrategy, vm.Created, vm.Labels
 	m.Deleting, m.Revision, m.Owner = vm.Deleting, vm.Revision+"/"+vmi.Revision, vm.Owner
-	m.ObjectUID = vm.ObjectUID
+	m.ObjectUID, m.Claims = vm.ObjectUID, vm.Claims
 	m.Trouble, m.Saving, m.RestartRequired = cmp.Or(vm.Trouble, vmi.Trouble), vm.Saving, vm.RestartRequired
 	return &m
 }
@@ -135,6 +137,9 @@ func ofVM(vm *v1.VirtualMachine) *part {
 		Revision: vm.ResourceVersion, Owner: ownerOf(vm), ObjectUID: vm.UID,
 	}}
 	p.CPUs, p.Memory = SizeOf(vm)
+	if vm.Spec.Template != nil {
+		p.Claims = claimsOf(vm.Spec.Template.Spec.Volumes)
+	}
 	if _, held := snapshots.SnapshotOf(vm); held {
 		p.Saving = "snapshot under way"
 	}
@@ -169,6 +174,9 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 	}
 	p.CPUs, p.Memory = uint32(sizing.VCPUs(&vmi.Spec.Domain)), sizing.Current(vmi)
 	p.Migrating = migrations.UnderWay(vmi)
+	if !p.owned {
+		p.Claims = claimsOf(vmi.Spec.Volumes)
+	}
 	for _, c := range vmi.Status.Conditions {
 		is := c.Status == corev1.ConditionTrue
 		switch c.Type {
@@ -188,6 +196,20 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 	}
 	p.IPs = Addresses(vmi)
 	return p
+}
+
+// claimsOf returns the claims of volumes, those of DataVolumes too.
+func claimsOf(volumes []v1.Volume) []string {
+	var out []string
+	for i := range volumes {
+		switch v := &volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			out = append(out, v.PersistentVolumeClaim.ClaimName)
+		case v.DataVolume != nil:
+			out = append(out, v.DataVolume.Name)
+		}
+	}
+	return out
 }
 
 // Addresses returns all that an instance's interfaces have.

@@ -107,6 +107,20 @@ func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) 
 	return &Exported{Index: index, Bytes: size, Needs: Needs(vm)}, nil
 }
 
+// Write exports to a part, which becomes the file when all is in it, and else is removed.
+func Write(ctx context.Context, c *client.Client, part *Part, o ExportOptions) (*Exported, error) {
+	done, err := Export(ctx, c, part, o)
+	if err != nil {
+		return nil, errors.Join(err, part.Discard())
+	}
+	return done, part.Finish()
+}
+
+// Temporary returns the name of what is made for the export of a VM or snapshot.
+func Temporary(name, random string) string {
+	return "backup-" + names.Shorten(name, names.MaxLabel-14) + "-" + random
+}
+
 // settled looks at what is exported once a VM runs or is stopped: a snapshot is taken of no guest that starts or stops.
 func (o *ExportOptions) settled(ctx context.Context, c *client.Client) (*source, error) {
 	began, noted := time.Now(), false

@@ -11,9 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -107,6 +109,26 @@ func Of(claim *corev1.PersistentVolumeClaim) (Pulled, bool) {
 	return out, true
 }
 
+// Row returns what a table shows of a claim; nil for one that has no image and is no copy of another.
+func Row(claim *corev1.PersistentVolumeClaim) *store.Image {
+	row := &store.Image{
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, Created: claim.CreationTimestamp.Time,
+		Labels: claim.Labels, Deleting: claim.DeletionTimestamp != nil,
+	}
+	if from := claim.Spec.DataSource; from != nil && from.Kind == "PersistentVolumeClaim" {
+		row.Of = from.Name
+	}
+	p, ok := Of(claim)
+	if !ok && row.Of == "" {
+		return nil
+	}
+	if ok {
+		row.Ref, row.User, row.Instancetype, row.Preference = p.Image, p.User, p.Instancetype, p.Preference
+		row.Size, row.Class, row.Phase = p.Size, p.StorageClass, p.Phase
+	}
+	return row
+}
+
 // Reader is what List needs of a client.
 type Reader interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
@@ -146,6 +168,23 @@ func List(ctx context.Context, r Reader, namespace string) (*PulledList, error) 
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Image, b.Image), cmp.Compare(a.Name, b.Name))
 	})
 	return out, nil
+}
+
+// Deleter is what Remove needs of a client.
+type Deleter interface {
+	DeleteObject(ctx context.Context, group, namespace, resource, name string, options metav1.DeleteOptions) error
+}
+
+// Remove deletes the claim of an image, if it is the one with the UID. With dryRun the server says what it would do.
+func Remove(ctx context.Context, d Deleter, namespace, claim string, uid types.UID, dryRun bool) error {
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	if err := d.DeleteObject(ctx, "/api/v1", namespace, client.Claims, claim, options); err != nil {
+		return fmt.Errorf("delete claim %s/%s: %w", namespace, claim, err)
+	}
+	return nil
 }
 
 // Labels returns the labels of a claim with the image.

@@ -106,3 +106,34 @@ func TestClone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A row is made of a claim with an image, also of one that is being pulled, and of a copy.
+func TestRow(t *testing.T) {
+	debian := &Image{Name: "debian", Version: "13", User: "debian", Instancetype: "u1.small", Preference: "debian"}
+	image := claimOf("debian-13", 1, debian.Labels(), nil)
+	left := claimOf("left", 1, nil, map[string]string{uploads.AnnotationImage: "debian/13"})
+	copied := claimOf("web-disk", 1, nil, nil)
+	copied.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "debian-13"}
+	restored := claimOf("restored", 1, nil, nil)
+	restored.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "s"}
+	data := claimOf("data", 1, nil, nil)
+	for claim, want := range map[*corev1.PersistentVolumeClaim]string{
+		&image:  "ns/debian-13 debian/13 debian u1.small debian 1Gi fast Ready",
+		&left:   "ns/left debian/13    1Gi fast Incomplete",
+		&copied: "ns/web-disk        of debian-13", &restored: "none", &data: "none",
+	} {
+		got := "none"
+		if r := Row(claim); r != nil {
+			got = r.Key().String()
+			for _, word := range []string{r.Ref, r.User, r.Instancetype, r.Preference, r.Size, r.Class, r.Phase} {
+				got += " " + word
+			}
+			if r.Of != "" {
+				got += " of " + r.Of
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", claim.Name, got, want)
+		}
+	}
+}

@@ -22,7 +22,8 @@ type Fetcher struct {
 	HTTP *http.Client
 	// Dir is where files are kept while they are incomplete, and when they are complete.
 	Dir string
-	// Show, which may be nil, is told how many bytes are there, and of how many; 0 for not known.
+	// Show, which may be nil, is told how many bytes are there, and of how many; 0 for not known. It is told first of
+	// those that are there before the download goes on.
 	Show func(have, size int64)
 }
 
@@ -202,6 +203,9 @@ func (f *Fetcher) append(ctx context.Context, address string, out *os.File) erro
 		size = have + answer.ContentLength
 	}
 	shown := &progress{to: out, have: have, size: size, show: f.Show}
+	if f.Show != nil {
+		f.Show(have, size)
+	}
 	_, err = io.Copy(shown, answer.Body)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -3,7 +3,6 @@ package backupcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
 	"github.com/virtkit/virtkit/pkg/client/printable"
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
@@ -31,11 +29,16 @@ type ExportOptions struct {
 	kind, name, file string
 }
 
+// What the dashboard has of the command.
 const (
-	// pause is between two tries of a request.
-	pause = 2 * time.Second
-	// taking is how long to wait for a snapshot, which fails by itself before.
-	taking = 10 * time.Minute
+	// Pause is between two tries of a request.
+	Pause = 2 * time.Second
+	// Taking is how long to wait for a snapshot, which fails by itself before.
+	Taking = 10 * time.Minute
+	// DefaultLifetime is how long what is made for an export stays at most.
+	DefaultLifetime = 12 * time.Hour
+	// DefaultReadiness is how long to wait until the disks can be read.
+	DefaultReadiness = 2 * time.Minute
 )
 
 // NewCmdExport makes `virtctl export`.
@@ -70,9 +73,9 @@ export that was cut short begins anew.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
-	flags.DurationVar(&o.Lifetime, "ttl", 12*time.Hour,
+	flags.DurationVar(&o.Lifetime, "ttl", DefaultLifetime,
 		"The longest that the export may take; what is there for it is deleted then, whatever happens to this program")
-	flags.DurationVar(&o.Readiness, "readiness-timeout", 2*time.Minute,
+	flags.DurationVar(&o.Readiness, "readiness-timeout", DefaultReadiness,
 		"How long to wait until the disks can be read")
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -120,7 +123,7 @@ func (o *ExportOptions) complete(what string) error {
 }
 
 // Export writes the file.
-func Export(ctx context.Context, o *ExportOptions) (err error) {
+func Export(ctx context.Context, o *ExportOptions) error {
 	c, namespace, err := o.Factory.Scope()
 	if err != nil {
 		return err
@@ -129,27 +132,17 @@ func Export(ctx context.Context, o *ExportOptions) (err error) {
 	if err != nil {
 		return cli.UsageErrorf("%s", cli.WhyUnwritable(o.file, err))
 	}
-	whole := false
-	defer func() {
-		if !whole {
-			err = errors.Join(err, part.Discard())
-		}
-	}()
 	shown := newProgress(o.Factory, o.Quiet)
 	defer shown.end()
 	began := o.Factory.Now()
-	done, err := backup.Export(ctx, c, part, backup.ExportOptions{
+	done, err := backup.Write(ctx, c, part, backup.ExportOptions{
 		Namespace: namespace, Kind: o.kind, Name: o.name,
-		Temporary: "backup-" + names.Shorten(o.name, names.MaxLabel-14) + "-" + o.Factory.RandomName(5),
-		Lifetime:  o.Lifetime, Readiness: o.Readiness, Taking: taking, Pause: pause, Now: began,
+		Temporary: backup.Temporary(o.name, o.Factory.RandomName(5)),
+		Lifetime:  o.Lifetime, Readiness: o.Readiness, Taking: Taking, Pause: Pause, Now: began,
 		Report: shown.report, Show: shown.show, Note: shown.note,
 	})
 	shown.end()
 	if err != nil {
-		return err
-	}
-	whole = true
-	if err := part.Finish(); err != nil {
 		return err
 	}
 	shown.absent("not in the file", done.Index.NotIncluded, done.Needs)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/virtkit/virtkit/pkg/client/action/pace"
 	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 
@@ -15,38 +16,45 @@ const (
 	refresh = 100 * time.Millisecond
 	// nameMost and nameLeast bound how much of a file's name is shown, in characters.
 	nameMost, nameLeast = 40, 8
-	// figures is how wide the rest of the line is.
+	// figures is how wide the rest of the line is, and ending how wide the time that is left is, which is shown where
+	// there is room for half of a name beside it.
 	figures = len(" 100% 1023.9 MiB 1023.9 MiB/s")
+	ending  = len(" 100h59m left")
 )
 
 // Bar draws how far a copy is, a line a file. It may be used by several goroutines.
 type Bar struct {
 	w     io.Writer
-	now   func() time.Time
 	width func() int
+	now   func() time.Time
+	meter *pace.Meter
 
-	mu           sync.Mutex
-	name         string
-	began, drawn time.Time
-	done, total  int64
-	open         bool
+	mu    sync.Mutex
+	drawn time.Time
+	open  bool
 }
 
 // New makes one that draws on w, a terminal on which a line has width columns at most.
 func New(w io.Writer, now func() time.Time, width func() int) *Bar {
-	return &Bar{w: w, now: now, width: width}
+	return &Bar{w: w, now: now, width: width, meter: pace.NewMeter(now)}
 }
 
-// Show takes how far the file is, in bytes; the first of a file has 0 done. A total below 0 is not known.
-func (p *Bar) Show(name string, done, total int64) {
+// Show takes how far the file is, in bytes; a file begins with 0 done, or with another name. A total below 0 is not
+// known.
+func (p *Bar) Show(name string, done, total int64) { p.show(name, done, total, p.meter.Show) }
+
+// Begin is Show for a copy that goes on where it was cut off: what is done before it is no speed.
+func (p *Bar) Begin(name string, done, total int64) { p.show(name, done, total, p.meter.Begin) }
+
+func (p *Bar) show(name string, done, total int64, take func(name string, done, total int64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.now()
-	if done == 0 {
+	now, name := p.now(), printable.Line(name)
+	if before := p.meter.Reading(); done == 0 || !p.open || before.Name != name {
 		p.finish()
-		p.name, p.began, p.drawn, p.open = printable.Line(name), now, time.Time{}, true
+		p.drawn, p.open = time.Time{}, true
 	}
-	p.done, p.total = done, total
+	take(name, done, total)
 	if now.Sub(p.drawn) >= refresh {
 		p.drawn = now
 		p.draw()
@@ -69,21 +77,23 @@ func (p *Bar) finish() {
 }
 
 func (p *Bar) draw() {
-	percent := "100%"
-	switch {
-	case p.total > 0:
-		percent = fmt.Sprintf("%d%%", min(100, p.done*100/p.total))
-	case p.total < 0:
-		percent = ""
+	r, width := p.meter.Reading(), p.width()
+	rest := width - figures
+	timed := rest-ending >= nameMost/2
+	if timed {
+		rest -= ending
 	}
-	rate := 0.0
-	if took := p.now().Sub(p.began).Seconds(); took > 0 {
-		rate = float64(p.done) / took
+	room := max(nameLeast, min(nameMost, rest))
+	text := fmt.Sprintf("%-*s %4s %10s %12s", room, clip(r.Name, room), r.Percent(), pace.Size(float64(r.Done)),
+		r.Speed())
+	if timed {
+		left := ""
+		if r.Left > 0 {
+			left = r.Remaining() + " left"
+		}
+		text += fmt.Sprintf(" %*s", ending-1, left) // blanks take the time before away
 	}
-	width := p.width()
-	room := max(nameLeast, min(nameMost, width-figures))
-	line := []rune(fmt.Sprintf("%-*s %4s %10s %10s/s", room, clip(p.name, room), percent, size(float64(p.done)),
-		size(rate)))
+	line := []rune(text)
 	fmt.Fprintf(p.w, "\r%s", string(line[:min(len(line), width)]))
 }
 
@@ -93,17 +103,4 @@ func clip(name string, room int) string {
 		return string(runes[:room-1]) + "…"
 	}
 	return name
-}
-
-// size formats a number of bytes for people.
-func size(bytes float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for ; bytes >= 1024 && i < len(units)-1; i++ {
-		bytes /= 1024
-	}
-	if i == 0 {
-		return fmt.Sprintf("%.0f B", bytes)
-	}
-	return fmt.Sprintf("%.1f %s", bytes, units[i])
 }

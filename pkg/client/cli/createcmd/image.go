@@ -28,11 +28,9 @@ const imageDisk = "disk"
 
 // completeImage makes the claim of --image, a copy of the image's, and the VM's first disk of it. Where nothing says
 // how to log in, the caller's own SSH key does.
-func (o *VMOptions) completeImage(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
-	c, namespace, err := o.Factory.Scope()
-	if err != nil {
-		return nil, err
-	}
+func (o *VMOptions) completeImage(
+	ctx context.Context, c *client.Client, namespace string,
+) (*corev1.PersistentVolumeClaim, error) {
 	image, err := o.findImage(ctx, c, namespace)
 	if err != nil {
 		return nil, err
@@ -107,11 +105,62 @@ func (o *VMOptions) giveKey(user string) {
 			continue
 		}
 		o.VM.CloudInit.SSHKeys = keys
+		if o.note != nil {
+			o.note(fmt.Sprintf("%s lets you log in with %s", whose, path))
+			return
+		}
 		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s lets you log in with %s; --ssh-key names another key\n", whose, path)
+		return
+	}
+	if o.note != nil {
+		o.note("nobody can log in to the guest: there is no SSH key in " + filepath.Join(home, ".ssh"))
 		return
 	}
 	fmt.Fprintf(o.Factory.IO.ErrOut, "warning: nobody can log in to the guest: there is no SSH key in %s; --ssh-key "+
 		"names one\n", filepath.Join(home, ".ssh"))
+}
+
+// FromImage is a VM whose disk is a copy of a pulled image. What is empty is as `create vm --image` has it.
+type FromImage struct {
+	Namespace, Name string
+	// Image is NAME/VERSION, Size that of the copy.
+	Image, Size              string
+	Instancetype, Preference string
+	RunStrategy              string
+	// SSHKey is a public key; the caller's own unless given.
+	SSHKey string
+}
+
+// CreateFromImage creates it, as `create vm --image --apply` does. note is told how to log in to the guest.
+func CreateFromImage(ctx context.Context, f *cli.Factory, c *client.Client, v FromImage, note func(string)) error {
+	strategy := v.RunStrategy
+	if strategy == "" {
+		strategy = string(create.DefaultRunStrategy)
+	}
+	o := &VMOptions{
+		Factory: f.Silent(), Apply: true, Image: v.Image, ImageSize: v.Size, note: note,
+		VM: create.Options{
+			Name: v.Name, Namespace: v.Namespace, RunStrategy: strategy, Memory: create.DefaultMemory,
+			TerminationGracePeriodSeconds: create.DefaultTerminationGracePeriodSeconds,
+			Instancetype:                  v.Instancetype, Preference: v.Preference,
+		},
+	}
+	if v.SSHKey != "" {
+		o.VM.CloudInit.SSHKeys = []string{v.SSHKey}
+	}
+	claim, err := o.completeImage(ctx, c, v.Namespace)
+	if err != nil {
+		return err
+	}
+	vm, err := create.VM(o.VM)
+	if err != nil {
+		return err
+	}
+	if _, err := validate(vm); err != nil {
+		return err
+	}
+	_, err = o.make(ctx, c, v.Namespace, claim, vm)
+	return err
 }
 
 // manifestWith returns a list of the claim and the VM, in the order in which they are to be created.

@@ -37,6 +37,8 @@ type VMOptions struct {
 	Image, ImageSize string
 	Infer            bool
 	InferPreference  bool
+	// note is told how to log in to a guest of an image; nil prints it.
+	note func(string)
 }
 
 // NewCmdVM makes `virtctl create vm`.
@@ -243,8 +245,11 @@ func (o *VMOptions) completeReferences(cmd *cobra.Command) error {
 func RunVM(ctx context.Context, o *VMOptions) error {
 	var claim *corev1.PersistentVolumeClaim
 	if o.Image != "" {
-		var err error
-		if claim, err = o.completeImage(ctx); err != nil {
+		c, namespace, err := o.Factory.Scope()
+		if err != nil {
+			return err
+		}
+		if claim, err = o.completeImage(ctx, c, namespace); err != nil {
 			return err
 		}
 	}
@@ -298,20 +303,32 @@ func (o *VMOptions) apply(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil {
 		return err
 	}
-	if err := o.checkReferents(ctx, c, ns, vm); err != nil {
+	created, err := o.make(ctx, c, ns, claim, vm)
+	if err != nil {
 		return err
+	}
+	return o.Output.Created(o.DryRun, "virtualmachine.kubevirt.io", created, o.Factory.IO.Out)
+}
+
+// make creates the VM, and before it the claim of its image, if there is one.
+func (o *VMOptions) make(
+	ctx context.Context, c *client.Client, ns string, claim *corev1.PersistentVolumeClaim, vm *v1.VirtualMachine,
+) (*v1.VirtualMachine, error) {
+	err := o.checkReferents(ctx, c, ns, vm)
+	if err != nil {
+		return nil, err
 	}
 	undo := func(error) error { return nil }
 	if claim != nil {
 		if undo, err = o.makeClaim(ctx, c, ns, claim); err != nil {
-			return fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err)
+			return nil, fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err)
 		}
 	}
 	created, err := c.CreateVM(ctx, ns, vm, o.DryRun == cli.DryRunServer)
 	if err != nil {
-		return errors.Join(fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err), undo(err))
+		return nil, errors.Join(fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err), undo(err))
 	}
-	return o.Output.Created(o.DryRun, "virtualmachine.kubevirt.io", created, o.Factory.IO.Out)
+	return created, nil
 }
 
 // checkReferents refuses an instance type or preference that is not there, as `set` does.

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
+	exportv1beta1 "kubevirt.io/api/export/v1beta1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
@@ -114,6 +115,8 @@ func (a *actions) object(ctx context.Context, resource, namespace, name string) 
 		group = sets.Pool.Group
 	case snapshotGroup(resource) != "":
 		group = "/apis/" + snapshotGroup(resource) + "/" + snapshotv1beta1.SchemeGroupVersion.Version
+	case resource == client.Claims:
+		group = "/api/v1"
 	case !slices.Contains(sizings, resource):
 		return a.client.Raw(ctx, resource, namespace, name)
 	}
@@ -296,6 +299,8 @@ func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
 		return ""
 	case plural == client.Claims:
 		group = corev1.GroupName
+	case plural == page.Exports:
+		group = exportv1beta1.SchemeGroupVersion.Group
 	case plural == store.Pools:
 		group = poolv1beta1.SchemeGroupVersion.Group
 	case snapshotGroup(plural) != "":

@@ -36,6 +36,7 @@ type session struct {
 	home      string // the namespace that was shown last, or the kubeconfig's
 	look      *theme.Theme
 	changes   chan struct{}
+	transfers *page.Transfers
 
 	stop  context.CancelFunc // ends the feeds of the scope
 	feeds sync.WaitGroup
@@ -46,6 +47,7 @@ type session struct {
 
 func newSession(ctx context.Context, o *Options) (*session, error) {
 	s := &session{options: o, ctx: ctx, changes: make(chan struct{}, 1), stop: func() {}}
+	s.transfers = page.NewTransfers(o.Factory.Now, s.changed)
 	var err error
 	if s.look, err = o.theme(); err != nil {
 		return nil, err
@@ -116,7 +118,7 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 		Explain:  func(err error) string { return cli.Explain(err, f.Connection()) },
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed),
-		Usage: page.NewUsage(), Pulse: pulse, NamespacePhase: shown.state,
+		Usage: page.NewUsage(), Transfers: s.transfers, Pulse: pulse, NamespacePhase: shown.state,
 		Actions: &actions{
 			factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.release,
 			rules: map[string]*authorizationv1.SubjectRulesReviewStatus{},
@@ -138,6 +140,8 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	})
 	w.Snapshots = store.NewSnapshotTables(s.changed)
 	w.FollowSnapshots = sync.OnceFunc(func() { s.followSnapshots(ctx, c, w) })
+	w.Images = store.NewTable[store.Image](s.changed)
+	w.FollowImages = sync.OnceFunc(func() { s.followImages(ctx, c, w) })
 	w.FollowSizings = sync.OnceFunc(func() { s.followSizings(ctx, c, w) })
 	s.follow(func() { pulse.Run(ctx) })
 	s.follow(func() { w.Machines.Feed(ctx, sources[client.VMs], sources[client.VMIs]) })

@@ -46,7 +46,7 @@ version, also of the program's catalogue; another architecture of it is added. N
 	flags.StringVar(&o.Source.URL, "url", "", "`URL` of the file: raw, qcow2, vmdk, vhd or vhdx, also compressed")
 	flags.StringVar(&o.Source.Checksum, "checksum", "", "SHA-256 or SHA-512 checksum of the file, in `HEX`")
 	flags.StringVar(&o.Source.Checksums, "checksums", "", "`URL` of a file of checksums, as SHA256SUMS")
-	flags.StringVar(&o.Source.Arch, "arch", defaultArch, "Architecture of the guest: amd64, arm64 or s390x")
+	flags.StringVar(&o.Source.Arch, "arch", DefaultArch, "Architecture of the guest: amd64, arm64 or s390x")
 	flags.StringVar(&o.Image.Size, "size", "", "Size of the claim that it is pulled to, such as 10Gi")
 	flags.StringVar(&o.Image.Title, "title", "", "What people call it")
 	flags.StringVar(&o.Image.User, "user", "", "Account that cloud-init makes in it by default")

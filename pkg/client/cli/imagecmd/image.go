@@ -3,12 +3,14 @@ package imagecmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -52,30 +54,47 @@ func cacheDir(f *cli.Factory) (string, error) {
 	return filepath.Join(dir, "virtkit", "images"), nil
 }
 
-// catalogue returns the images that can be pulled: those of the program, the cluster, the namespace and the user, where
-// a later one replaces an earlier one. When the cluster does not answer, it prints a note and leaves out the cluster's.
+// catalogue returns the images that can be pulled to the namespace to work in. When the cluster does not answer, it
+// prints a note and leaves out the cluster's.
 func catalogue(ctx context.Context, f *cli.Factory) (*images.Catalogue, error) {
-	path, err := ownFile(f)
-	if err != nil {
-		return nil, err
-	}
-	own, err := images.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	all := []*images.Catalogue{images.Builtin()}
-	shared, err := clusterCatalogues(ctx, f)
-	if err != nil {
-		fmt.Fprintf(f.IO.ErrOut, "note: the cluster's own images are left out: %v\n", err)
-	}
-	return images.Merge(append(append(all, shared...), own)...), ctx.Err()
-}
-
-func clusterCatalogues(ctx context.Context, f *cli.Factory) ([]*images.Catalogue, error) {
 	c, namespace, err := f.Scope()
 	if err != nil {
-		return nil, err
+		c, namespace = nil, ""
 	}
+	all, shared, own := Catalogue(ctx, f, c, namespace)
+	if err = errors.Join(err, shared); err != nil {
+		fmt.Fprintf(f.IO.ErrOut, "note: the cluster's own images are left out: %v\n", err)
+	}
+	if own != nil {
+		return nil, own
+	}
+	return all, ctx.Err()
+}
+
+// Catalogue returns the images that can be pulled: those of the program, the cluster, the namespace and the user, where
+// a later one replaces an earlier one. shared is why the cluster's are left out, and own why there are none. Without a
+// client those of the cluster are left out.
+func Catalogue(
+	ctx context.Context, f *cli.Factory, c *client.Client, namespace string,
+) (found *images.Catalogue, shared, own error) {
+	path, err := ownFile(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	mine, err := images.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := []*images.Catalogue{images.Builtin()}
+	if c != nil {
+		var of []*images.Catalogue
+		of, shared = clusterCatalogues(ctx, c, namespace)
+		all = append(all, of...)
+	}
+	return images.Merge(append(all, mine)...), shared, nil
+}
+
+func clusterCatalogues(ctx context.Context, c *client.Client, namespace string) ([]*images.Catalogue, error) {
 	var out []*images.Catalogue
 	for _, ns := range []string{names.Namespace, namespace} {
 		found, err := images.FromNamespace(ctx, c, ns)

@@ -20,8 +20,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
-// defaultArch is the architecture of most clusters.
-const defaultArch = "amd64"
+// DefaultArch is the architecture of most clusters.
+const DefaultArch = "amd64"
 
 // Options of `virtctl image pull` and `virtctl image import`.
 type Options struct {
@@ -35,6 +35,8 @@ type Options struct {
 	Name  string
 	Keep  bool
 	Image images.Image
+	// note is told what the user should know; nil prints it.
+	note func(string)
 	// given are the flags that were given of those that say how the claim is to be.
 	given []string
 }
@@ -78,7 +80,7 @@ What was cut off goes on where it was when the command is repeated. The download
 		},
 	}
 	o.addFlags(cmd, "; the catalogue's unless given")
-	cmd.Flags().StringVar(&o.Arch, "arch", defaultArch, "Architecture of the guest: amd64, arm64 or s390x")
+	cmd.Flags().StringVar(&o.Arch, "arch", DefaultArch, "Architecture of the guest: amd64, arm64 or s390x")
 	cmd.Flags().BoolVar(&o.Keep, "keep", false, "Keep the downloaded file, for other namespaces")
 	cli.CompleteFlag(cmd, "arch", "amd64", "arm64", "s390x")
 	return cmd
@@ -158,20 +160,60 @@ func Pull(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	source, err := image.Source(o.Arch)
+	o.Image = *image
+	if _, err := o.Image.Source(o.Arch); err != nil {
+		return err
+	}
+	t, c, there, err := o.target(ctx)
+	if err != nil || there {
+		return err
+	}
+	if err := o.bring(ctx, c, t); err != nil {
+		return err
+	}
+	return o.report(ctx, c, t)
+}
+
+// PullTo brings an image of the catalogue to a claim of a namespace, as `image pull` does without flags. watcher is
+// told how far it is, and note what the user should know.
+func PullTo(
+	ctx context.Context, f *cli.Factory, c *client.Client, namespace string, image *images.Image,
+	watcher imagefile.Watcher, note func(string),
+) error {
+	o := &Options{Factory: f.Silent(), Arch: DefaultArch, Image: *image, note: note}
+	o.Watcher, o.WaitSeconds = watcher, imagefile.DefaultWaitSeconds
+	o.Claim.AccessMode, o.Claim.VolumeMode = imagefile.DefaultAccessMode, "Filesystem"
+	t := cli.Target{Namespace: namespace, Name: ClaimName(image)}
+	have, err := o.have(ctx, c, namespace)
 	if err != nil {
 		return err
 	}
-	o.Image = *image
-	t, c, there, err := o.target(ctx)
-	if err != nil || there {
+	if have != nil {
+		return fmt.Errorf("image %s is there already: claim %s/%s", have.Image, namespace, have.Name)
+	}
+	if err := o.complete(ctx, c, namespace); err != nil {
+		return err
+	}
+	return o.bring(ctx, c, t)
+}
+
+// ClaimName returns the name of the claim that an image is pulled to.
+func ClaimName(image *images.Image) string {
+	return strings.ReplaceAll(image.Name+"-"+image.Version, ".", "-")
+}
+
+// bring downloads the image and uploads it.
+func (o *Options) bring(ctx context.Context, c *client.Client, t cli.Target) error {
+	source, err := o.Image.Source(o.Arch)
+	if err != nil {
 		return err
 	}
 	dir, err := cacheDir(o.Factory)
 	if err != nil {
 		return err
 	}
-	file, err := o.fetch(ctx, dir, image, source)
+	fetcher := &images.Fetcher{HTTP: http.DefaultClient, Dir: dir}
+	file, err := o.Fetch(ctx, o.Factory, fetcher, "download "+o.Image.Ref(), source)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			o.Factory.IO.Interrupted(err, "the download goes on where it was when the command is repeated")
@@ -209,13 +251,16 @@ func Import(ctx context.Context, o *Options) error {
 	if there {
 		return nil
 	}
-	return o.send(ctx, c, t, o.File, filepath.Base(o.File))
+	if err := o.send(ctx, c, t, o.File, filepath.Base(o.File)); err != nil {
+		return err
+	}
+	return o.report(ctx, c, t)
 }
 
 // target returns the claim to be made. When the namespace has the image already, it prints that, and there is true.
 func (o *Options) target(ctx context.Context) (t cli.Target, c *client.Client, there bool, err error) {
 	if o.Name == "" {
-		o.Name = strings.ReplaceAll(o.Image.Name+"-"+o.Image.Version, ".", "-")
+		o.Name = ClaimName(&o.Image)
 	}
 	if t, err = o.Factory.Target(o.Name); err != nil {
 		return t, nil, false, err
@@ -223,30 +268,54 @@ func (o *Options) target(ctx context.Context) (t cli.Target, c *client.Client, t
 	if c, err = o.Factory.Client(); err != nil {
 		return t, nil, false, err
 	}
-	list, err := images.List(ctx, c, t.Namespace)
-	if err != nil {
+	have, err := o.have(ctx, c, t.Namespace)
+	switch {
+	case err != nil:
 		return t, nil, false, err
+	case have == nil:
+		return t, c, false, o.complete(ctx, c, t.Namespace)
+	case len(o.given) > 0:
+		o.say("image %s is there already, so %s has no effect; `%s image rm %s%s` deletes it", have.Image,
+			strings.Join(o.given, ", "), o.Factory.Program, have.Image, o.Factory.InNamespace(t.Namespace))
+	}
+	if o.Output.Given() {
+		return t, c, true, o.Output.Print(have, o.Factory.IO.Out)
+	}
+	_, err = fmt.Fprintf(o.Factory.IO.Out, "image %s is there already: claim %s\n", have.Image, have.Name)
+	return t, c, true, err
+}
+
+// have returns the image of the namespace, nil when that has none which is ready.
+func (o *Options) have(ctx context.Context, c *client.Client, namespace string) (*images.Pulled, error) {
+	list, err := images.List(ctx, c, namespace)
+	if err != nil {
+		return nil, err
 	}
 	if have, err := list.Find(o.Image.Ref()); err == nil && have.Phase == images.PhaseReady {
-		if len(o.given) > 0 {
-			fmt.Fprintf(o.Factory.IO.ErrOut, "note: image %s is there already, so %s has no effect; `%s image rm "+
-				"%s%s` deletes it\n", have.Image, strings.Join(o.given, ", "), o.Factory.Program, have.Image,
-				o.Factory.InNamespace(t.Namespace))
-		}
-		if o.Output.Given() {
-			return t, c, true, o.Output.Print(have, o.Factory.IO.Out)
-		}
-		_, err := fmt.Fprintf(o.Factory.IO.Out, "image %s is there already: claim %s\n", have.Image, have.Name)
-		return t, c, true, err
+		return have, nil
 	}
+	return nil, nil
+}
+
+// complete fills in what nobody has given. A StorageClass that was given must be there.
+func (o *Options) complete(ctx context.Context, c *client.Client, namespace string) error {
 	if err := o.Factory.CheckStorageClass(ctx, c, o.Claim.StorageClass); err != nil {
-		return t, nil, false, err
+		return err
 	}
-	o.checkDefaults(ctx, c, t.Namespace)
+	o.checkDefaults(ctx, c, namespace)
 	if o.Claim.Size == "" {
 		o.Claim.Size = o.Image.Size
 	}
-	return t, c, false, nil
+	return nil
+}
+
+// say tells the user a note.
+func (o *Options) say(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); o.note != nil {
+		o.note(text)
+	} else {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", text)
+	}
 }
 
 // checkDefaults leaves out an instance type and a preference that the cluster has not: a VM that names them would wait
@@ -263,31 +332,10 @@ func (o *Options) checkDefaults(ctx context.Context, c *client.Client, namespace
 		if err == nil {
 			continue
 		}
-		fmt.Fprintf(o.Factory.IO.ErrOut, "note: VMs of the image get no %s by default, since the cluster has no %s; "+
-			"`%s install --instancetypes` brings the common ones\n", d.field, *d.name, o.Factory.Program)
+		o.say("VMs of the image get no %s by default, since the cluster has no %s; `%s install --instancetypes` "+
+			"brings the common ones", d.field, *d.name, o.Factory.Program)
 		*d.name = ""
 	}
-}
-
-func (o *Options) fetch(
-	ctx context.Context, dir string, image *images.Image, source *images.Source,
-) (*images.File, error) {
-	fetcher := &images.Fetcher{HTTP: http.DefaultClient, Dir: dir}
-	if bar := o.Bar(o.Factory); bar != nil {
-		defer bar.End()
-		began := false
-		fetcher.Show = func(have, size int64) {
-			if size == 0 {
-				size = -1
-			}
-			if !began {
-				bar.Show("download "+image.Ref(), 0, size)
-				began = true
-			}
-			bar.Show("download "+image.Ref(), have, size)
-		}
-	}
-	return fetcher.Fetch(ctx, source)
 }
 
 // send uploads a file to the claim.
@@ -306,9 +354,11 @@ func (o *Options) send(ctx context.Context, c *client.Client, t cli.Target, path
 	_, err = o.Send(ctx, o.Factory, c, "upload "+o.Image.Ref(), "", upload.Options{
 		Namespace: t.Namespace, Claim: t.Name, Image: file.Image, Create: &o.Claim, Labels: o.Image.Labels(),
 	})
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// report prints the image of the claim.
+func (o *Options) report(ctx context.Context, c *client.Client, t cli.Target) error {
 	if o.Output.Given() {
 		have, err := images.Get(ctx, c, t.Namespace, t.Name)
 		if err != nil {
@@ -316,6 +366,6 @@ func (o *Options) send(ctx context.Context, c *client.Client, t cli.Target, path
 		}
 		return o.Output.Print(have, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "claim %s has image %s\n", t.Name, o.Image.Ref())
+	_, err := fmt.Fprintf(o.Factory.IO.Out, "claim %s has image %s\n", t.Name, o.Image.Ref())
 	return err
 }

@@ -6,10 +6,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
-	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
@@ -89,12 +87,9 @@ func Remove(ctx context.Context, o *RemoveOptions) error {
 		}
 	}
 	if o.DryRun != cli.DryRunClient {
-		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &image.UID}}
-		if o.DryRun == cli.DryRunServer {
-			options.DryRun = []string{metav1.DryRunAll}
-		}
-		if err := c.DeleteObject(ctx, "/api/v1", namespace, client.Claims, image.Name, options); err != nil {
-			return fmt.Errorf("delete claim %s/%s: %w", namespace, image.Name, err)
+		err := images.Remove(ctx, c, namespace, image.Name, image.UID, o.DryRun == cli.DryRunServer)
+		if err != nil {
+			return err
 		}
 	}
 	if o.Output.Given() {

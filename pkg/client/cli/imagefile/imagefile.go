@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
@@ -27,7 +28,25 @@ type Options struct {
 	Block       bool
 	Quiet       bool
 	WaitSeconds uint
+	// Watcher is told how far it is, instead of a terminal; nil tells the terminal.
+	Watcher Watcher
 }
+
+// Watcher is told how far a copy is, step after step.
+type Watcher interface {
+	// Begin takes where a step begins: what was done before is no speed.
+	Begin(step string, done, total int64)
+	// Show takes how far it is; a total below 0 is not known.
+	Show(step string, done, total int64)
+	// End ends the last step.
+	End()
+}
+
+// The values of flags that are not given.
+const (
+	DefaultAccessMode  = "ReadWriteOnce"
+	DefaultWaitSeconds = 300
+)
 
 var accessModes = []string{"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"}
 
@@ -45,9 +64,9 @@ func (o *Options) AddFlags(cmd *cobra.Command, help Help) {
 	flags.StringVar(&o.Claim.Size, "size", "", "Size of "+help.Claim+", such as 10Gi"+help.Size)
 	flags.StringVar(&o.Claim.StorageClass, "storage-class", "",
 		"Storage class of "+help.Claim+"; the cluster's default unless given")
-	flags.StringVar(&o.Claim.AccessMode, "access-mode", "ReadWriteOnce", "Access mode of "+help.Claim)
+	flags.StringVar(&o.Claim.AccessMode, "access-mode", DefaultAccessMode, "Access mode of "+help.Claim)
 	flags.BoolVar(&o.Block, "block-volume", false, "Make a claim that is a block device"+help.Block)
-	flags.UintVar(&o.WaitSeconds, "wait-secs", 300, "Seconds to wait while the upload does not go on")
+	flags.UintVar(&o.WaitSeconds, "wait-secs", DefaultWaitSeconds, "Seconds to wait while the upload does not go on")
 	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
 	cli.CompleteFlag(cmd, "access-mode", accessModes...)
 }
@@ -132,12 +151,14 @@ func (o *Options) Send(
 ) (uploads.State, error) {
 	how.Session, how.Patience = upload.NewSession(), time.Duration(o.WaitSeconds)*time.Second
 	ended := func() {}
-	if bar := o.Bar(f); bar != nil {
+	if bar := o.watcher(f); bar != nil {
 		ended = bar.End
 		bar.Show(title, 0, how.Image.Size)
+		take := bar.Begin
 		how.Show = func(s uploads.State) {
 			if s.Received > 0 {
-				bar.Show(title, s.Received, how.Image.Size)
+				take(title, s.Received, how.Image.Size)
+				take = bar.Show
 			}
 		}
 	}
@@ -150,10 +171,31 @@ func (o *Options) Send(
 	return state, err
 }
 
-// Bar returns what shows how far a copy is; nil where nobody watches.
-func (o *Options) Bar(f *cli.Factory) *copybar.Bar {
-	if !f.IO.ErrIsTTY || o.Quiet {
+// watcher returns what is told how far a copy is; nil where nobody watches.
+func (o *Options) watcher(f *cli.Factory) Watcher {
+	switch {
+	case o.Watcher != nil:
+		return o.Watcher
+	case !f.IO.ErrIsTTY || o.Quiet:
 		return nil
 	}
 	return copybar.New(f.IO.RawErr(), f.Now, f.IO.LineWidth)
+}
+
+// Fetch downloads a source, and shows how far the download of title is.
+func (o *Options) Fetch(
+	ctx context.Context, f *cli.Factory, fetcher *images.Fetcher, title string, source *images.Source,
+) (*images.File, error) {
+	if bar := o.watcher(f); bar != nil {
+		defer bar.End()
+		take := bar.Begin
+		fetcher.Show = func(have, size int64) {
+			if size == 0 {
+				size = -1
+			}
+			take(title, have, size)
+			take = bar.Show
+		}
+	}
+	return fetcher.Fetch(ctx, source)
 }

@@ -93,7 +93,7 @@ func TestOpen(t *testing.T) {
 func TestBar(t *testing.T) {
 	for _, test := range []struct{ tty, quiet, want bool }{{true, false, true}, {true, true, false}, {}} {
 		f := cli.NewFactory("virtctl", &cli.IOStreams{ErrOut: &bytes.Buffer{}, ErrIsTTY: test.tty}, os.Getenv)
-		if got := (&Options{Quiet: test.quiet}).Bar(f) != nil; got != test.want {
+		if got := (&Options{Quiet: test.quiet}).watcher(f) != nil; got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}

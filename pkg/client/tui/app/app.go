@@ -67,6 +67,8 @@ type entry struct {
 	brief string // the line, or what is said instead where that is long
 	ended bool
 	err   error
+	// progress says how far it is; nil says nothing.
+	progress func() string
 }
 
 type (
@@ -217,6 +219,9 @@ func (a *App) navigation(msg tea.Msg) (cmd tea.Cmd, heard bool) {
 	case page.Open:
 		return a.open(m.Page), true
 	case page.Replace:
+		if m.Notice != "" {
+			a.notice = m.Notice
+		}
 		if a.top() == m.Old {
 			a.leave(len(a.stack) - 1)
 			return a.open(m.Page), true

@@ -58,6 +58,8 @@ type fake struct {
 	nothing   bool   // there is nothing of anything
 	shown     []string
 	plan      *evacuate.Report // of an evacuation; nil is one of three guests
+	// held is closed when a transfer moves, which then goes on until it is cancelled; nil has it end.
+	held chan struct{}
 }
 
 // wait is how a call begins: it does not answer at all where nothing does.
@@ -503,6 +505,9 @@ func world(f *fake) *page.World {
 	}
 	web.OwnerReferences = []metav1.OwnerReference{{Kind: pool.Kind, Name: pool.Name, UID: pool.UID, Controller: &owned}}
 	off.OwnerReferences = web.OwnerReferences
+	web.Spec.Template.Spec.Volumes = []v1.Volume{{Name: "disk", VolumeSource: v1.VolumeSource{
+		DataVolume: &v1.DataVolumeSource{Name: "web-disk"},
+	}}}
 	cjk := vm("test", "名前-a-very-long-name-of-a-machine-that-somebody-once-made", v1.VirtualMachineStatusUnschedulable)
 	w := &page.World{
 		Scope: page.Scope{Context: "kind"}, Program: "virtctl", Theme: theme.New(theme.Options{NoColour: true}),
@@ -568,7 +573,8 @@ func world(f *fake) *page.World {
 	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](func() {}), store.NewTable[store.Set](func() {})}
 	w.Sets[0].Load(map[store.Key]*store.Set{pool.Key(): pool})
 	w.Sets[1].Load(map[store.Key]*store.Set{replicaSet.Key(): replicaSet})
-	w.Snapshots = savedWorld()
+	w.Snapshots, w.Images = savedWorld(), imageTable()
+	w.Transfers = page.NewTransfers(w.Now, func() {})
 	w.Events.Load(map[store.Key]*store.Event{
 		{Namespace: "prod", Name: "e1"}: {
 			Namespace: "prod", Name: "e1", Kind: "VirtualMachineInstance", Object: "web", Type: "Normal",
@@ -762,6 +768,16 @@ func TestFrames(t *testing.T) {
 		"restore-asked":  {"down", "T", "down", "b", "down", "right", "down", "right", "ctrl+s", "'we"},
 		"clone":          {"down", "T", "down", "D", "'web-copy"},
 		"delete-saved":   {"down", "T", "down", "ctrl+d", "'be"},
+		"images":         {"9", "down", "down"},
+		"image":          {"9", "down", "down", "enter"},
+		"image-vm":       {"9", "down", "down", "+", "'new"},
+		"image-vm-asked": {"9", "down", "down", "+", "'new", "ctrl+s"},
+		"pull-asked":     {"9", "f"},
+		"delete-image":   {"9", "down", "down", "ctrl+d", "'de"},
+		"export":         {"down", "x"},
+		"export-asked":   {"down", "x", "ctrl+s"},
+		"transfers":      {"down", "x", "ctrl+s", "y"},
+		"transfer":       {"down", "x", "ctrl+s", "y", "enter"},
 		"events":         {"4"},
 		"health":         {"5"},
 		"why":            {"w"},
@@ -1026,7 +1042,7 @@ func TestSetGoes(t *testing.T) {
 	golden(t, "pool-events", a)
 	w.Sets[0].Load(nil)
 	drive(t, a, Changed{})
-	press(t, a, "=", "'9", "enter", "ctrl+d", "'sites", "enter")
+	press(t, a, "=", "'0", "enter", "ctrl+d", "'sites", "enter")
 	if s := a.screen(); !strings.Contains(s, "It has been deleted") || len(f.done) > 0 {
 		t.Errorf("did %v\n%s", f.done, s)
 	}

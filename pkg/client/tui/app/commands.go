@@ -54,6 +54,12 @@ func (a *App) commands() []command {
 			func(w *page.World) page.Page { return page.NewSets(w, store.ReplicaSets) }),
 		open("snapshots", "snapshots, with the restores and clones of each", "8",
 			func(w *page.World) page.Page { return page.NewSnapshots(w) }),
+		open("images", "cloud images, those that are there and those that can be pulled", "9",
+			func(w *page.World) page.Page { return page.NewImages(w) }),
+		{
+			name: "transfers", help: "pulls and exports of this dashboard",
+			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: page.NewTransferList(a.World)}) },
+		},
 		{
 			name: "log", help: "what was done, as command lines",
 			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -34,6 +33,7 @@ func places() []place {
 			return page.NewSets(w, "")
 		}},
 		{"8", "Snaps", "the page of snapshots", func(w *page.World) page.Page { return page.NewSnapshots(w) }},
+		{"9", "Images", "the page of cloud images", func(w *page.World) page.Page { return page.NewImages(w) }},
 	}
 }
 
@@ -155,21 +155,35 @@ func (a *App) summaryOf(scope, gap string, room int) (line string, whole bool) {
 func (a *App) bar() string {
 	t := a.theme()
 	left := " "
+	gap := strings.Repeat(" ", a.barGap()-1)
 	for _, p := range places() {
 		if p.key == a.place {
-			left += t.Paint(theme.Selected, fmt.Sprintf(" %s %s ", p.key, p.name))
+			left += t.Paint(theme.Selected, " "+p.key+" "+p.name+gap)
 		} else {
-			left += " " + t.Paint(theme.Key, p.key) + " " + p.name + " "
+			left += " " + t.Paint(theme.Key, p.key) + " " + p.name + gap
 		}
 	}
 	return widget.Pad(t, left, a.width)
+}
+
+// barGap returns how many cells are between the names of the bar: fewer where there is little room.
+func (a *App) barGap() int {
+	const wide, narrow = 2, 1
+	width := 1
+	for _, p := range places() {
+		width += ansi.StringWidth(p.key+p.name) + 1 + wide
+	}
+	if width > a.width {
+		return narrow
+	}
+	return wide
 }
 
 // clickedBar goes to the page that the bar has at a column.
 func (a *App) clickedBar(x int) tea.Cmd {
 	left := 1
 	for _, p := range places() {
-		width := ansi.StringWidth(p.key+p.name) + 3
+		width := ansi.StringWidth(p.key+p.name) + 1 + a.barGap()
 		if x >= left && x < left+width {
 			return a.visit(&p)
 		}

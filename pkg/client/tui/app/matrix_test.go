@@ -49,6 +49,15 @@ var everyPage = map[string]func(*page.World) page.Page{
 	"take":       func(w *page.World) page.Page { return page.NewTake(w, web) },
 	"restore":    func(w *page.World) page.Page { return page.NewRestore(w, before) },
 	"clone":      func(w *page.World) page.Page { return page.NewClone(w, before) },
+	"images":     func(w *page.World) page.Page { return page.NewImages(w) },
+	"image": func(w *page.World) page.Page {
+		return page.NewImage(w, store.Key{Namespace: "prod", Name: "debian-13"}, "debian/13")
+	},
+	"image-vm": func(w *page.World) page.Page {
+		return page.NewImageVM(w, &store.Image{Namespace: "prod", Name: "debian-13", UID: "i1", Ref: "debian/13"})
+	},
+	"export":    func(w *page.World) page.Page { return page.NewExport(w, web) },
+	"transfers": func(w *page.World) page.Page { return page.NewTransferList(w) },
 }
 
 var sites = &store.Set{Namespace: "prod", Name: "sites", Resource: store.Pools}
@@ -80,6 +89,7 @@ var everyState = map[string]func(*page.World, *fake){
 		w.Sizings[0].Load(nil)
 		w.Sets[0].Load(nil)
 		loadSaved(w.Snapshots)
+		w.Images.Load(nil)
 		f.nothing = true
 	},
 	"loading": func(w *page.World, f *fake) {
@@ -108,6 +118,7 @@ func unread(w *page.World) {
 	w.Sizings = []*store.Table[store.Sizing]{store.NewTable[store.Sizing](func() {})}
 	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](func() {})}
 	w.Snapshots = store.NewSnapshotTables(func() {})
+	w.Images = store.NewTable[store.Image](func() {})
 }
 
 // lose takes the connection away, a minute and a half ago.
@@ -124,6 +135,7 @@ func lose(w *page.World, err error) {
 	w.Snapshots.Clones.Lost(at, err)
 	w.Snapshots.Contents.Lost(at, err)
 	w.Snapshots.Volumes.Lost(at, err)
+	w.Images.Lost(at, err)
 }
 
 // many has ten thousand rows of everything.
@@ -134,6 +146,7 @@ func many(w *page.World, _ *fake) {
 	nodes, moves := map[store.Key]*store.Node{}, map[store.Key]*store.Migration{}
 	sets := map[store.Key]*store.Set{}
 	var taken []*store.Snapshot
+	pulled := map[store.Key]*store.Image{}
 	events, sizings := map[store.Key]*store.Event{}, map[store.Key]*store.Sizing{}
 	for i := range rows {
 		meta := metav1.ObjectMeta{
@@ -187,6 +200,10 @@ func many(w *page.World, _ *fake) {
 				before.Name, web.Name
 		}
 		taken = append(taken, s)
+		pulled[key] = &store.Image{
+			Namespace: "prod", Name: key.Name, Created: at, Ref: fmt.Sprintf("golden/%05d", i), Size: "5Gi",
+			Phase: "Ready",
+		}
 		events[key] = &store.Event{
 			Namespace: "prod", Name: key.Name, Kind: "VirtualMachineInstance", Object: web.Name, Type: "Normal",
 			Reason: "Started", Message: fmt.Sprintf("for the %dth time", rows-i), Last: at, Count: 1,
@@ -203,6 +220,7 @@ func many(w *page.World, _ *fake) {
 	w.Sizings[0].Load(sizings)
 	w.Sets[0].Load(sets)
 	loadSaved(w.Snapshots, taken...)
+	w.Images.Load(pulled)
 }
 
 // TestEveryPageInEveryState draws them all, at each size one under the other.

@@ -53,6 +53,9 @@ func (a *App) answer(key, text string) tea.Cmd {
 		return nil
 	}
 	a.ask = nil
+	if q.Do != nil {
+		return q.Do()
+	}
 	return a.start(q.Task) // at once, so that a q that follows knows of it
 }
 

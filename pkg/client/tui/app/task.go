@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -20,8 +21,12 @@ func (a *App) logged(line string) int {
 func (a *App) start(t page.Task) tea.Cmd {
 	index := a.logged(t.Line)
 	a.log[index].brief = cmp.Or(t.Brief, t.Line)
+	a.log[index].progress = t.Progress
 	a.notice = a.log[index].brief
-	return func() tea.Msg {
+	if t.Begin != nil {
+		t.Begin()
+	}
+	do := func() tea.Msg {
 		ctx, cancel := context.Background(), context.CancelFunc(func() {})
 		if !t.Bounded {
 			ctx, cancel = context.WithTimeout(ctx, time.Minute)
@@ -29,11 +34,17 @@ func (a *App) start(t page.Task) tea.Cmd {
 		defer cancel()
 		return taskEnded{index, t.Do(ctx), t.Then}
 	}
+	if t.Began != nil {
+		return tea.Batch(page.Send(t.Began), do)
+	}
+	return do
 }
 
 func (a *App) ended(index int, err error) {
 	a.log[index].ended, a.log[index].err = true, err
 	switch line := a.log[index].brief; {
+	case errors.Is(err, page.ErrCancelled):
+		a.notice = "Cancelled: " + line
 	case err != nil:
 		a.fail(line + ": " + a.World.Say(err))
 	case a.notice == "" || a.notice == line: // else another thing is said since

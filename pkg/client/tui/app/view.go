@@ -128,6 +128,11 @@ func (a *App) running(t *theme.Theme) string {
 		if e := a.log[i]; !e.ended {
 			took := a.World.Now().Sub(e.at).Round(time.Second)
 			text := fmt.Sprintf(" Waiting %s for: %s", took, widget.Harmless(cmp.Or(e.brief, e.line)))
+			if e.progress != nil {
+				if far := e.progress(); far != "" {
+					text = fmt.Sprintf(" %s: %s", widget.Harmless(far), widget.Harmless(cmp.Or(e.brief, e.line)))
+				}
+			}
 			return t.Paint(theme.Busy, widget.Pad(t, text, a.width))
 		}
 	}

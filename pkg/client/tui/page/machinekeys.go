@@ -147,5 +147,11 @@ func volumeBindings() keymap.Map[subject] {
 			}),
 			Do: func(s subject) tea.Cmd { return Send(Open{NewSnapshotsOf(s.world, s.machines[0].Key())}) },
 		},
+		{
+			Keys: []string{exportKey}, Name: exportName, Help: exportHelp,
+			Allowed: func(s subject) string {
+				return oneMachine(func(m *store.Machine) string { return exportRefusal(s.world, m) })(s)
+			}, Do: func(s subject) tea.Cmd { return Send(Open{NewExport(s.world, s.machines[0])}) },
+		},
 	}
 }

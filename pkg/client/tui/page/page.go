@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
+	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
@@ -148,7 +149,12 @@ type World struct {
 	// Snapshots are those of VMs, with what was made of them. They are followed once FollowSnapshots was called.
 	Snapshots       *store.SnapshotTables
 	FollowSnapshots func()
-	Usage           *Usage
+	// Images are the claims with images, and copies. They are followed once FollowImages was called.
+	Images       *store.Table[store.Image]
+	FollowImages func()
+	// Transfers are those of the dashboard, whatever the scope.
+	Transfers *Transfers
+	Usage     *Usage
 	// Pulse says whether the server is silent; nil that it is not.
 	Pulse *store.Pulse
 	// NamespacePhase says whether the namespace that is shown is there; nil that it is.
@@ -220,6 +226,17 @@ type Actions interface {
 	// DeleteSnapshot deletes a snapshot, restore or clone, and WhySnapshot says what it waits for.
 	DeleteSnapshot(ctx context.Context, s *store.Snapshot) error
 	WhySnapshot(ctx context.Context, s *store.Snapshot) (*why.Report, error)
+	// Catalogue has the images that can be pulled to a namespace; note says why those of the cluster are left out.
+	Catalogue(ctx context.Context, namespace string) (found *images.Catalogue, note string, err error)
+	// PullImage brings one of them to a claim of a namespace, and RemoveImage deletes an image's claim.
+	PullImage(ctx context.Context, namespace string, image *images.Image, t *Transfer) error
+	RemoveImage(ctx context.Context, image *store.Image) error
+	// CreateFromImage makes a machine whose disk is a copy of an image. note says how to log in to its guest.
+	CreateFromImage(ctx context.Context, vm ImageVM) (note string, err error)
+	// ExportFile says which file of this machine a name is, and whether it is there; an error says why none is written.
+	ExportFile(name string) (path string, there bool, err error)
+	// Export writes a machine or a snapshot into a file.
+	Export(ctx context.Context, e Export, t *Transfer) error
 	// Undoable is what an undo would take back, or why there is nothing; Undo does that.
 	Undoable(ctx context.Context) (*Undoable, error)
 	Undo(ctx context.Context, id string) error
@@ -255,8 +272,11 @@ const MaxPicture = 16 << 20
 type (
 	// Open shows a page above this one.
 	Open struct{ Page Page }
-	// Replace shows a page instead of Old, if that is still looked at.
-	Replace struct{ Old, Page Page }
+	// Replace shows a page instead of Old, if that is still looked at, and says something.
+	Replace struct {
+		Old, Page Page
+		Notice    string
+	}
 	// Back goes to the page below Of, if that is still looked at, and says something.
 	Back struct {
 		Of     Page
@@ -274,6 +294,8 @@ type (
 		// Typed is what has to be typed to agree; with "" a y will do.
 		Typed string
 		Task  Task
+		// Do is done instead of Task: what asks nothing of the cluster.
+		Do func() tea.Cmd
 	}
 	// Input asks for a line of text.
 	Input struct {
@@ -308,6 +330,11 @@ type Task struct {
 	Bounded bool
 	// Then makes the message that says that it has ended; nil makes none.
 	Then func(error) tea.Msg
+	// Begin is called when it is begun, before Do; Began is a message of it. Either may be nil.
+	Begin func()
+	Began tea.Msg
+	// Progress says how far it is; nil, or an empty text, says nothing.
+	Progress func() string
 }
 
 // Line returns a command line with the flags that reach this cluster, except for secret ones, so that it does the same

@@ -35,7 +35,7 @@ func (s saved) one() (*store.Snapshot, string) {
 	return nil, "this is for one at a time"
 }
 
-// ready returns why the row cannot be restored or cloned by creating the resource, empty when it can.
+// ready returns why the row cannot be restored, cloned or exported by creating the resource, empty when it can.
 func (s saved) ready(resource string) string {
 	row, why := s.one()
 	switch {
@@ -102,6 +102,11 @@ func savedBindings() keymap.Map[saved] {
 			Keys: []string{"D"}, Name: "clone", Help: "make another VM of the snapshot, with an identity of its own",
 			Allowed: func(s saved) string { return s.ready(store.Clones) },
 			Do:      func(s saved) tea.Cmd { return Send(Open{NewClone(s.world, s.rows[0])}) },
+		},
+		{
+			Keys: []string{exportKey}, Name: exportName, Help: exportHelp,
+			Allowed: func(s saved) string { return s.ready(Exports) },
+			Do:      func(s saved) tea.Cmd { return Send(Open{newSavedExport(s.world, s.rows[0])}) },
 		},
 		{
 			Keys: []string{"w"}, Name: "why", Help: "what it waits for, or why it failed", Allowed: some,

@@ -1,0 +1,119 @@
+package dashboardcmd
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/backup"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/cli/backupcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/createcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/imagecmd"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
+)
+
+// followImages feeds the page of images, once somebody has looked at it.
+func (s *session) followImages(ctx context.Context, c *client.Client, w *page.World) {
+	s.follow(func() {
+		store.Feed(ctx, w.Images, client.Claims,
+			source(c, w.Pulse, corev1.SchemeGroupVersion, client.Claims, w.Namespace), images.Row)
+	})
+}
+
+// Catalogue returns the images that can be pulled to a namespace.
+func (a *actions) Catalogue(ctx context.Context, namespace string) (*images.Catalogue, string, error) {
+	found, shared, err := imagecmd.Catalogue(ctx, a.factory, a.client, namespace)
+	if shared != nil {
+		return found, shared.Error(), err
+	}
+	return found, "", err
+}
+
+// PullImage brings an image to a namespace.
+func (a *actions) PullImage(ctx context.Context, namespace string, image *images.Image, t *page.Transfer) error {
+	err := imagecmd.PullTo(ctx, a.factory, a.client, namespace, image, t, t.Note)
+	return a.noted(err, "image pull", namespace+"/"+image.Ref())
+}
+
+// RemoveImage deletes the claim of the image that was shown, not another of its name.
+func (a *actions) RemoveImage(ctx context.Context, image *store.Image) error {
+	err := images.Remove(ctx, a.client, image.Namespace, image.Name, image.UID, false)
+	return a.noted(err, "image rm", image.Namespace+"/"+image.Ref)
+}
+
+// CreateFromImage makes a machine whose disk is a copy of an image.
+func (a *actions) CreateFromImage(ctx context.Context, vm page.ImageVM) (note string, err error) {
+	say := func(text string) { note = text }
+	err = createcmd.CreateFromImage(ctx, a.factory, a.client, createcmd.FromImage(vm), say)
+	return note, a.noted(err, "create vm", vm.Namespace+"/"+vm.Name)
+}
+
+// ExportFile returns the path of a file that is to be written, and whether it is there.
+func (a *actions) ExportFile(name string) (path string, there bool, err error) {
+	switch name {
+	case "":
+		return "", false, errors.New("give one")
+	case "-":
+		return "", false, errors.New("a backup cannot be written to a pipe")
+	}
+	if path, err = filepath.Abs(name); err != nil {
+		return "", false, err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		info, err = os.Stat(filepath.Dir(path))
+		if err == nil && !info.IsDir() {
+			err = errors.New(filepath.Dir(path) + " is no directory")
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("there is no directory " + filepath.Dir(path))
+		}
+		return path, false, err
+	case err != nil:
+		return "", false, err
+	case !info.Mode().IsRegular():
+		return "", false, errors.New(path + " is no regular file; name one that is written anew")
+	}
+	return path, true, nil
+}
+
+// Export writes a machine or a snapshot into a file, as `virtctl export` does.
+func (a *actions) Export(ctx context.Context, e page.Export, t *page.Transfer) error {
+	path, _, err := a.ExportFile(e.File)
+	if err != nil {
+		return err
+	}
+	part, err := backup.NewPart(path, a.factory.RandomName(5))
+	if err != nil {
+		return err
+	}
+	kind := exports.KindVM
+	if e.Snapshot {
+		kind = exports.KindSnapshot
+	}
+	done, err := backup.Write(ctx, a.client, part, backup.ExportOptions{
+		Namespace: e.Key.Namespace, Kind: kind, Name: e.Key.Name,
+		Temporary: backup.Temporary(e.Key.Name, a.factory.RandomName(5)), Lifetime: backupcmd.DefaultLifetime,
+		Readiness: backupcmd.DefaultReadiness, Taking: backupcmd.Taking, Pause: backupcmd.Pause, Now: a.factory.Now(),
+		Report: t.Report, Show: t.Show, Note: t.Note,
+	})
+	if err != nil {
+		return err
+	}
+	for _, what := range done.Index.NotIncluded {
+		t.Note("not in the file: " + what)
+	}
+	for _, what := range done.Needs {
+		t.Note("not in the file, and the VM names it: " + what)
+	}
+	return a.noted(nil, "export", e.Key.String())
+}
