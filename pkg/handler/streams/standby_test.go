@@ -145,7 +145,7 @@ func TestStandbyOfAnotherGuest(t *testing.T) {
 	if err := client.AwaitAnswer(); err == nil {
 		t.Error("the guest is said to be reached")
 	}
-	if _, err := guest.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := guest.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection to the guest: %v", err)
 	}
 }

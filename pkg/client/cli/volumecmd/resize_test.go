@@ -165,7 +165,7 @@ func TestResize(t *testing.T) {
 					{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue},
 				}
 			},
-			out:  grows,
+			out: grows,
 			errs: "was to grow to 3Gi before, which its node does when a guest starts with it; the storage goes on " +
 				"to 4Gi",
 		},
