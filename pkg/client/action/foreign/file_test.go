@@ -164,7 +164,7 @@ func checkMade(t *testing.T, f *File, made *backup.Made) {
 	for i, want := range []struct {
 		name, size string
 		bytes      int64
-	}{{"box-disk1", "2Mi", 1 << 20}, {"box-disk2", "3Mi", 0}} {
+	}{{"box-disk1", "66Mi", 1 << 20}, {"box-disk2", "67Mi", 0}} {
 		claim := made.Claims[i]
 		size := claim.Spec.Resources.Requests["storage"]
 		if claim.Name != want.name || size.String() != want.size || claim.Namespace != "ns" ||
