@@ -75,6 +75,9 @@ func Next(view View) Step {
 	if !terminating && !slices.Contains(snapshot.Finalizers, snapshots.SnapshotFinalizer) {
 		return Step{AddFinalizer: true}
 	}
+	if left := view.settling(); left > 0 {
+		return Step{Requeue: frame.Requeue{RequeueAfter: left}}
+	}
 	var step Step
 	locked, waits := view.VM != nil && snapshots.Locked(view.VM, snapshot.Name), ""
 	switch {
@@ -137,6 +140,21 @@ func (view *View) young() time.Duration {
 		return max(left, 0)
 	}
 	return 0
+}
+
+// settle is how long after its deadline a snapshot waits for the guest to write again, which is when the content says
+// how it was quiesced.
+const settle = 2 * time.Second
+
+// settling returns for how long a snapshot whose deadline has passed waits still for its content to say how the guest
+// was quiesced: with the content that is lost.
+func (view *View) settling() time.Duration {
+	left, ok := snapshots.Left(view.Snapshot, view.Now)
+	if !ok || left >= 0 || view.Snapshot.DeletionTimestamp != nil || !snapshots.Progressing(view.Snapshot) ||
+		view.Content == nil || view.Content.DeletionTimestamp != nil || !recordOf(view.Content.Annotations).frozen() {
+		return 0
+	}
+	return settle + left
 }
 
 // holds reports whether the VM is locked by the snapshot, or half so.
