@@ -10,12 +10,18 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// parallelConnections is over how many connections memory is copied besides the first, where that is possible: one
-// alone is bound by one processor's TLS on either side.
-const parallelConnections = 4
+const (
+	// parallelConnections is over how many connections memory is copied besides the first, where that is possible: one
+	// alone is bound by one processor's TLS on either side.
+	parallelConnections = 4
+	// parallelFrom is the memory, bytes, of guests for which that pays. A smaller one is copied in a second or two, and
+	// stands still longer with several connections, which all have to be empty before it goes on.
+	parallelFrom = 2 << 30
+)
 
 // limits bound a migration; comparable, as a part of outgoing.
 type limits struct {
@@ -42,8 +48,9 @@ func limitsOf(vmi *v1.VirtualMachineInstance) limits {
 	// Threads that copy would take the time of a pod whose processors are limited from the guest; and QEMU before 10.1
 	// has either several connections or post-copy.
 	// And with several it does not keep to a bandwidth: what each has in hand is on top of it.
+	memory := sizing.Current(vmi)
 	_, bounded := vmi.Spec.Domain.Resources.Limits[corev1.ResourceCPU]
-	if !l.postCopy && !bounded && l.bandwidth == 0 {
+	if !l.postCopy && !bounded && l.bandwidth == 0 && memory.Value() >= parallelFrom {
 		l.connections = parallelConnections
 	}
 	return l

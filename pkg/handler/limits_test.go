@@ -11,12 +11,19 @@ import (
 
 func TestLimitsOf(t *testing.T) {
 	byDefault := limits{perGiB: 150 * time.Second, progress: 150 * time.Second, connections: parallelConnections}
+	sized := func(memory string) func(*v1.VirtualMachineInstance) {
+		return func(vmi *v1.VirtualMachineInstance) {
+			vmi.Status.Memory = &v1.MemoryStatus{GuestCurrent: new(resource.MustParse(memory))}
+		}
+	}
 	for name, tc := range map[string]struct {
 		set  func(*v1.MigrationConfiguration)
 		vmi  func(*v1.VirtualMachineInstance)
 		want func(*limits)
 	}{
-		"nothing": {},
+		"nothing":       {},
+		"a small guest": {vmi: sized("2047Mi"), want: func(l *limits) { l.connections = 0 }},
+		"a large guest": {vmi: sized("64Gi")},
 
 		"bandwidth": {
 			set:  func(c *v1.MigrationConfiguration) { c.BandwidthPerMigration = new(resource.MustParse("64Mi")) },
@@ -46,6 +53,7 @@ func TestLimitsOf(t *testing.T) {
 			vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
 				MigrationConfiguration: &v1.MigrationConfiguration{},
 			}
+			sized("2Gi")(vmi)
 			want := byDefault
 			if tc.set != nil {
 				tc.set(vmi.Status.MigrationState.MigrationConfiguration)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"libvirt.org/go/libvirtxml"
 
@@ -53,6 +54,8 @@ type memory struct {
 	// progress is what the migration's account says; nil is none. hurried are the means that were taken.
 	progress func() *hypervisor.Progress
 	hurried  []string
+	// downtimes are the limits that were set while it was under way.
+	downtimes []time.Duration
 	// silent keeps accounts of a migration waiting until it is closed; nil does not.
 	silent chan struct{}
 }
@@ -497,6 +500,13 @@ func (c *memoryConnection) MigrationProgress(context.Context) (out hypervisor.Pr
 			return hypervisor.ErrNoMigration
 		}
 		out = *p
+		return nil
+	})
+}
+
+func (c *memoryConnection) SetMaxDowntime(_ context.Context, limit time.Duration) error {
+	return c.use(func(m *memory) error {
+		m.downtimes = append(m.downtimes, limit)
 		return nil
 	})
 }

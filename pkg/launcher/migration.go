@@ -70,7 +70,7 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 			Held:         !l.GetPostCopy(),
 			Bandwidth:    l.GetBandwidth(),
 			AutoConverge: l.GetAutoConverge(), PostCopy: l.GetPostCopy(), Unsafe: l.GetUnsafe(),
-			Connections: int(l.GetConnections()),
+			Connections: int(l.GetConnections()), MaxDowntime: firstDowntime,
 		},
 	})
 }

@@ -21,7 +21,7 @@ const (
 
 // watchMove follows a migration until ctx ends: it reports how far it is, and sees to its end within its limits.
 func (g *guest) watchMove(ctx context.Context, l limits) {
-	m := &watched{guest: g, limits: l, began: time.Now()}
+	m := &watched{guest: g, limits: l, began: time.Now(), downtime: downtime{limit: firstDowntime}}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -56,6 +56,7 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 type watched struct {
 	*guest
 	seen     pace
+	downtime downtime
 	limits   limits
 	began    time.Time
 	reported time.Time
@@ -66,6 +67,11 @@ func (m *watched) take(ctx context.Context, conn hypervisor.Connection, account 
 	if now := time.Now(); account.DataTotal > 0 && now.Sub(m.reported) >= reportEvery {
 		m.reported = now
 		m.reportProgress(account)
+	}
+	if m.seen.mode == preCopy && m.downtime.raise(account) {
+		if err := conn.SetMaxDowntime(ctx, m.downtime.limit); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
+			m.log.Warn("cannot give the migration more time to stop the guest", "err", err)
+		}
 	}
 	switch verdict, why := m.seen.judge(m.limits, time.Since(m.began), account); verdict {
 	case switchToPostCopy:

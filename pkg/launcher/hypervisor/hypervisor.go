@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Connection is a connection to the daemon that runs the domain. It may be used by several goroutines.
@@ -76,6 +77,9 @@ type Connection interface {
 	Migrate(ctx context.Context, m Migration) (Migrated, error)
 	// MigrationProgress reports the migration under way; ErrNoMigration when there is none.
 	MigrationProgress(ctx context.Context) (Progress, error)
+	// SetMaxDowntime changes Migration.MaxDowntime of the migration under way: QEMU stops the domain once it expects to
+	// copy the rest in this time. With more time it is stopped earlier, and stands still longer.
+	SetMaxDowntime(ctx context.Context, limit time.Duration) error
 	// StartPostCopy lets the domain run on the target before all of its memory is there. It needs Migration.PostCopy,
 	// and there is no way back.
 	StartPostCopy(ctx context.Context) error

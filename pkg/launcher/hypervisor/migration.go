@@ -29,6 +29,9 @@ type Migration struct {
 	// Connections is over how many connections memory is copied besides the first. 0 is the first alone, and
 	// all that PostCopy allows.
 	Connections int
+	// MaxDowntime is how long the domain may stand still at the end, as QEMU estimates it; 0 is QEMU's own default,
+	// 300 ms. See Connection.SetMaxDowntime.
+	MaxDowntime time.Duration
 }
 
 // Progress is the progress of a migration: bytes, and bytes a second.

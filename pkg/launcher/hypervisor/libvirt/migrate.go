@@ -52,6 +52,11 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 		if err := limit(parameters, &flags, m); err != nil {
 			return err
 		}
+		if m.MaxDowntime > 0 {
+			if err := setMaxDowntime(d, m.MaxDowntime); err != nil {
+				return err
+			}
+		}
 		return d.MigrateToURI3("qemu+unix:///session?socket="+m.Peer, parameters, flags)
 	})
 	if err != nil {
@@ -148,6 +153,15 @@ func account(info *libvirt.DomainJobInfo) hypervisor.Progress {
 		p.Throttle = uint(info.AutoConvergeThrottle)
 	}
 	return p
+}
+
+// SetMaxDowntime implements hypervisor.Connection.
+func (c *connection) SetMaxDowntime(_ context.Context, limit time.Duration) error {
+	return c.with(func(d *libvirt.Domain) error { return setMaxDowntime(d, limit) })
+}
+
+func setMaxDowntime(d *libvirt.Domain, limit time.Duration) error {
+	return d.MigrateSetMaxDowntime(uint64(max(1, limit.Milliseconds())), 0)
 }
 
 // StartPostCopy implements hypervisor.Connection.
