@@ -12,8 +12,9 @@ import (
 
 // StandbySubprotocol is ours, for ports of guests: a stream that is opened ahead of its use. Its server connects to the
 // guest when the client asks, so that a new connection costs one round trip instead of the handshakes of three servers.
-// Both ends send one byte before the guest's bytes: the client to ask for the guest, the server once it is reached. A
-// server that does not reach it closes the stream with an error; who wants to know the reason opens another stream.
+// Both ends send one byte before the guest's bytes: the client to ask for the guest, the server once it is reached. The
+// client may send what is for the guest behind its question. A server that does not reach it says so with
+// CloseNotReached; who wants to know the reason opens another stream.
 //
 // A client offers it beside Subprotocol. A server that does not know it takes Subprotocol, and has connected to the
 // guest already.
@@ -21,6 +22,9 @@ const StandbySubprotocol = "standby.portforward.virtkit.io"
 
 // standbyByte is what the client asks with, and the server answers.
 const standbyByte = 1
+
+// notReached is the reason with which a server ends a stream on standby whose guest it did not reach.
+const notReached = "the guest was not reached"
 
 // errStandby is a peer that does not speak the protocol.
 var errStandby = errors.New("the peer of a stream on standby sent something else")
@@ -60,6 +64,16 @@ func (c *Conn) AwaitAsk(ctx context.Context, limit time.Duration) error {
 
 // Answer tells the client of a stream on standby that its guest is reached.
 func (c *Conn) Answer() error { return c.sendStandby() }
+
+// CloseNotReached tells the client of a stream on standby that its guest was not reached, and has got nothing of what
+// the client has sent behind its question.
+func (c *Conn) CloseNotReached() error { return c.CloseWithReason(CodeInternal, notReached) }
+
+// NotReached reports whether err is the end of a stream on standby whose guest has got nothing.
+func NotReached(err error) bool {
+	var closed *CloseError
+	return errors.As(err, &closed) && closed.Code == CodeInternal && closed.Reason == notReached
+}
 
 func (c *Conn) sendStandby() error {
 	_, err := c.Write([]byte{standbyByte})

@@ -72,7 +72,7 @@ func (s *Server) standBy(w http.ResponseWriter, r *http.Request, life context.Co
 		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
 			s.Log.Debug("stream on standby ended", "vmi", name(r).String(), "port", port, "err", err)
 		}
-		_ = conn.CloseWithReason(stream.CodeInternal, "the guest was not reached") // the stream is over either way
+		_ = conn.CloseNotReached() // the stream is over either way
 		return
 	}
 	s.join(r, conn, stream.AsSocket(guest), "tcp", uint32(port))

@@ -1,7 +1,10 @@
 package forward
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -66,20 +69,32 @@ func newStandbys(ctx context.Context, open func(ctx context.Context) (*stream.Co
 	return &standbys{ctx: ctx, open: open, life: standbyLife, answerWithin: answerWithin}
 }
 
-// take returns a stream that has reached the guest, nil when there is none.
-func (s *standbys) take(ctx context.Context) *stream.Conn {
+// errNoAnswer is a server that does not say whether the guest is reached.
+var errNoAnswer = errors.New("the server did not say whether the guest is reached")
+
+// take returns a stream that has reached the guest, nil when there is none. What the program sends meanwhile is sent
+// behind the question. An error is a stream that ended after that, so that nobody knows whether the guest has it.
+func (s *standbys) take(ctx context.Context, program *early) (*stream.Conn, error) {
 	first := s.next()
 	if first == nil {
 		s.missed()
+		return nil, nil
 	}
+	program.begin()
 	for one := first; one != nil; one = s.next() {
-		if s.use(ctx, one) {
-			return one.Conn
+		err := s.use(ctx, one, program)
+		if err == nil {
+			program.arrived()
+			return one.Conn, nil
 		}
-		// It was cut, by a guest that has moved or a virt-api that is gone: nothing was sent over it.
-		s.work.Go(func() { _ = one.Close() })
+		s.work.Go(func() { _ = one.Close() }) // it has ended
+		if program.sent && !stream.NotReached(err) {
+			return nil, fmt.Errorf("the connection was lost before the guest answered: %w", err)
+		}
+		// It was cut, by a guest that has moved or a virt-api that is gone: nothing was sent over it that the guest got.
+		program.sent = false
 	}
-	return nil
+	return nil, nil
 }
 
 // missed notes that a connection found none.
@@ -104,20 +119,32 @@ func (s *standbys) next() *standby {
 	return one
 }
 
-// use asks for the guest.
-func (s *standbys) use(ctx context.Context, one *standby) bool {
+// use asks for the guest, and sends what the program says. It returns nil when the guest is reached.
+func (s *standbys) use(ctx context.Context, one *standby, program *early) error {
 	if err := one.Ask(); err != nil {
-		return false
+		return err
 	}
 	timer := time.NewTimer(s.answerWithin)
 	defer timer.Stop()
-	select {
-	case err := <-one.answer:
-		return err == nil
-	case <-timer.C:
-	case <-ctx.Done():
+	got := program.got
+	var lost error
+	for {
+		select {
+		case err := <-one.answer:
+			return cmp.Or(err, lost)
+		case <-got:
+			got = nil
+			if len(program.bytes) > 0 {
+				program.sent = true // as far as anybody can know
+				_, lost = one.Write(program.bytes)
+				timer.Reset(attemptTimeout) // there is no other way any more
+			}
+		case <-timer.C:
+			return errNoAnswer
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return false
 }
 
 // fill opens as many as there should be, in the background, once a connection was made.

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +22,10 @@ type ahead struct {
 	http *httptest.Server
 	// plain serves them as a server that does not know them, silent never answers, and refuse reaches no guest.
 	plain, silent, refuse bool
-	opened, used          atomic.Int64
+	// after is what the program must have said before it answers or refuses; away has it shut down then instead.
+	after        string
+	away         bool
+	opened, used atomic.Int64
 
 	mu    sync.Mutex
 	conns map[*stream.Conn]struct{}
@@ -49,11 +53,31 @@ func newAhead(t testing.TB, port uint16) *ahead {
 		}()
 		a.opened.Add(1)
 		if !a.plain {
-			if err := conn.AwaitAsk(ctx, time.Minute); err != nil || a.refuse {
-				_ = conn.CloseWithReason(stream.CodeInternal, "no guest")
+			err := conn.AwaitAsk(ctx, time.Minute)
+			said := make([]byte, len(a.after))
+			if err == nil {
+				_, err = io.ReadFull(conn, said)
+			}
+			if err != nil || a.refuse {
+				_ = conn.CloseNotReached()
 				return
 			}
 			a.used.Add(1)
+			if a.away {
+				_ = conn.CloseWithReason(stream.CodeGoingAway, "the server is shutting down")
+				return
+			}
+			if a.after != "" {
+				if string(said) != a.after {
+					t.Errorf("the program said %q, not %q", said, a.after)
+				}
+				if err := conn.Answer(); err != nil {
+					t.Error(err)
+				}
+				_, _ = conn.Write(said) // the echo
+				_ = conn.Close()
+				return
+			}
 			if a.silent {
 				_, _ = conn.Read(make([]byte, 1))
 				_ = conn.Close()
@@ -137,6 +161,58 @@ func (a *ahead) waiting(want int) {
 	}
 }
 
+// quiet is the connection of a program that says nothing.
+func quiet(t testing.TB) *early {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	program, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &early{Socket: stream.AsSocket(program).(stream.Socket)}
+	t.Cleanup(func() { program.Close(); e.wait() })
+	return e
+}
+
+// TestFirstBytesGoWithTheQuestion: what a program says at once does not wait for the guest; a guest that was not reached
+// gets it over another stream, and one that may have it does not get it again.
+func TestFirstBytesGoWithTheQuestion(t *testing.T) {
+	const text = "GET / HTTP/1.0"
+	for name, tc := range map[string]struct {
+		server func(*ahead)
+		lost   bool
+		// dials are the streams without standby, of which the first connection is one.
+		dials int64
+	}{
+		"reached":      {server: func(*ahead) {}, dials: 1},
+		"not reached":  {server: func(a *ahead) { a.refuse = true }, dials: 2},
+		"nobody knows": {server: func(a *ahead) { a.away = true }, lost: true, dials: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, port := newGuest(t), echo(t)
+			a := newAhead(t, port)
+			a.after = text
+			tc.server(a)
+			address, s := a.forwarding(g, port)
+			s.answerWithin = time.Minute
+			if err := exchange(address, text); err != nil {
+				t.Fatal(err)
+			}
+			s.settled(t, 1)
+			if err := exchange(address, text); (err != nil) != tc.lost {
+				t.Errorf("lost %t: %v", tc.lost, err)
+			}
+			if got := g.dials.Load(); got != tc.dials {
+				t.Errorf("%d streams without standby, not %d", got, tc.dials)
+			}
+		})
+	}
+}
+
 func TestNextConnectionsAreOnStandby(t *testing.T) {
 	g, port := newGuest(t), echo(t)
 	a := newAhead(t, port)
@@ -203,7 +279,7 @@ func TestStandbyThatDoesNotAnswer(t *testing.T) {
 	s.fill()
 	a.waiting(1)
 	for end := time.Now().Add(time.Minute); a.used.Load() == 0; time.Sleep(time.Millisecond) {
-		if conn := s.take(ctx); conn != nil {
+		if conn, err := s.take(ctx, quiet(t)); conn != nil || err != nil {
 			t.Fatal("it has reached the guest")
 		}
 		if time.Now().After(end) {
@@ -227,7 +303,7 @@ func TestUnusedStandbysEnd(t *testing.T) {
 		}
 	}
 	a.waiting(0)
-	if s.take(ctx) != nil || a.opened.Load() != 1 || a.used.Load() != 0 {
+	if conn, err := s.take(ctx, quiet(t)); conn != nil || err != nil || a.opened.Load() != 1 || a.used.Load() != 0 {
 		t.Errorf("%d were opened, %d used", a.opened.Load(), a.used.Load())
 	}
 }

@@ -64,9 +64,15 @@ func serve(ctx context.Context, l net.Listener, handle func(context.Context, net
 func (f *Forwarder) forward(ctx context.Context, local net.Conn, port uint16, spare *standbys) {
 	e := Event{Protocol: TCP, Local: local.LocalAddr().String(), Client: local.RemoteAddr().String(), Port: port}
 	socket := stream.AsSocket(local)
+	var remote *stream.Conn
 	var err error
-	remote := spare.take(ctx)
-	if remote == nil {
+	if tcp, ok := socket.(stream.Socket); ok {
+		program := &early{Socket: tcp}
+		defer program.wait()
+		socket = program
+		remote, err = spare.take(ctx, program)
+	}
+	if remote == nil && err == nil {
 		remote, err = f.connect(ctx, e)
 	}
 	if err != nil {
@@ -91,7 +97,7 @@ func (f *Forwarder) join(ctx context.Context, e Event, local net.Conn, remote *s
 
 // reset closes a connection so that its peer sees an error and no empty answer.
 func reset(conn net.Conn) {
-	if socket, ok := conn.(stream.Socket); ok {
+	if socket, ok := conn.(interface{ CloseWithReason(int, string) error }); ok {
 		_ = socket.CloseWithReason(stream.CodeInternal, "") // the peer has gone already
 		return
 	}
