@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/virtkit/virtkit/tests/bench/report"
 )
 
 // virtctlVersion weighs the client's start beside that of kubectl, in turns.
@@ -29,18 +31,14 @@ func virtctlVersion(ctx context.Context, b *bench) ([]Row, error) {
 		}
 	}
 	ours := programs[0]
-	speed := Row{
-		Name: "virtctl-version", What: "virtctl version --client, median", Unit: "ms",
-		Value: percentile(ours.times, .5) * 1000,
-	}.limit(11)
+	speed := report.Timed("virtctl-version", "virtctl version --client, median", "ms", ours.times, .5).AtMost(9)
 	memory := Row{
 		Name: "virtctl-rss", What: "virtctl version --client, peak RSS", Unit: "MiB",
 		Value: mebibytes(ours.peak),
-	}.limit(37)
+	}.AtMost(21)
 	if len(programs) > 1 {
 		theirs := programs[1]
-		speed.Anchor, speed.Versus = percentile(theirs.times, .5)*1000, "kubectl"
-		speed.Ratio = speed.Value / speed.Anchor
+		speed = speed.Beside("kubectl", theirs.times, .5)
 		memory.Anchor, memory.Versus = mebibytes(theirs.peak), "kubectl"
 		memory.Ratio = memory.Value / memory.Anchor
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/tests/bench/report"
 )
 
 // cloneData is how much data a cloned disk has, bytes.
@@ -64,12 +66,9 @@ func clones(ctx context.Context, b *bench) (rows []Row, err error) {
 		took, most = append(took, one), max(most, after-before)
 	}
 	return []Row{
-		Row{
-			Name: "clone", Unit: "s",
-			What:  fmt.Sprintf("clone of a VM with 1 GiB of data in %d GiB: created → succeeded, median", size),
-			Value: percentile(took, .5),
-		}.limit(limit),
-		Row{Name: "clone-blocks", What: "… new blocks, at most", Unit: "MiB", Value: mebibytes(most)}.limit(blocks),
+		report.Timed("clone", fmt.Sprintf("clone of a VM with 1 GiB of data in %d GiB: created → succeeded, median", size),
+			"s", took, .5).AtMost(limit),
+		Row{Name: "clone-blocks", What: "… new blocks, at most", Unit: "MiB", Value: mebibytes(most)}.AtMost(blocks),
 	}, nil
 }
 

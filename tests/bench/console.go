@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/tests/bench/report"
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
@@ -95,14 +97,8 @@ func createLogin(ctx context.Context, b *bench) ([]Row, error) {
 			return nil, err
 		}
 	}
-	row := Row{
-		Name: "create-login", What: "create → login prompt, median", Unit: "s", Value: percentile(logins, .5),
-		Anchor: percentile(boots, .5), Versus: "reset → login, same guest",
-	}
-	row.Ratio = row.Value / row.Anchor
-	row.Goal = "≤ anchor + 1.5 s"
-	row.Reached = row.Value <= row.Anchor+1.5
-	return []Row{row}, nil
+	return []Row{report.Timed("create-login", "create → login prompt, median", "s", logins, .5).
+		Beside("reset → login, same guest", boots, .5).Beyond(.5)}, nil
 }
 
 // booted runs a guest up to its login prompt. gone deletes it, and is to be called in any case.
@@ -123,7 +119,8 @@ func (b *bench) booted(ctx context.Context, vmi *v1.VirtualMachineInstance) (gon
 }
 
 // consoleEcho compares the time for a typed character to come back through the API server, virt-api and virt-handler
-// with the same over the serial port's socket on the node.
+// with the same over the serial port's socket on the node, and with `kubectl attach` to a plain Pod's cat, which comes
+// back through the API server, the kubelet and containerd.
 func consoleEcho(ctx context.Context, b *bench) (rows []Row, err error) {
 	vmi := b.vmi("echo")
 	gone, err := b.booted(ctx, vmi)
@@ -135,12 +132,20 @@ func consoleEcho(ctx context.Context, b *bench) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var through, bare []time.Duration
+	cat := b.pod("cat")
+	cat.Spec.Containers[0].Command, cat.Spec.Containers[0].Stdin = []string{"cat"}, true
+	cat.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	if _, err := b.untilRunning(ctx, cat); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.remove(ctx, cat)) }()
+	var through, attaching, bare []time.Duration
 	for range 2 * b.rounds {
 		// The serial port takes one connection, so they alternate.
 		for samples, open := range map[*[]time.Duration]func() (net.Conn, error){
-			&through: func() (net.Conn, error) { return b.console(ctx, vmi, 0) },
-			&bare:    func() (net.Conn, error) { return net.Dial("unix", socket) },
+			&through:   func() (net.Conn, error) { return b.console(ctx, vmi, 0) },
+			&attaching: func() (net.Conn, error) { return b.attach(ctx, cat) },
+			&bare:      func() (net.Conn, error) { return net.Dial("unix", socket) },
 		} {
 			conn, err := open()
 			if err != nil {
@@ -153,11 +158,29 @@ func consoleEcho(ctx context.Context, b *bench) (rows []Row, err error) {
 			*samples = append(*samples, took...)
 		}
 	}
-	row := Row{
-		Name: "console-echo", What: "console echo, round trip, median", Unit: "ms",
-		Value: percentile(through, .5) * 1000, Anchor: percentile(bare, .5) * 1000, Versus: "serial socket on the node",
-	}
-	return []Row{row.ratio(1.8 / 1.3)}, nil
+	return []Row{
+		report.Timed("console-echo", "console echo, round trip, median", "ms", through, .5).
+			Beside("kubectl attach to cat", attaching, .5).Times(1),
+		report.Timed("console-socket", "… beside the serial port alone, median", "ms", through, .5).
+			Beside("serial socket on the node", bare, .5),
+	}, nil
+}
+
+// attach attaches to a pod's container as kubectl does.
+func (b *bench) attach(ctx context.Context, pod *corev1.Pod) (net.Conn, error) {
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/attach", pod.Namespace, pod.Name)
+	conn, err := stream.Dial(ctx, b.Config, path, url.Values{"stdin": {"true"}, "stdout": {"true"}},
+		stream.Options{Subprotocol: "v4.channel.k8s.io"})
+	return attached{conn}, err
+}
+
+// attached is a stream of which each message begins with the number of a channel: 0 is the input. Those of what is read
+// stay in it.
+type attached struct{ *stream.Conn }
+
+func (a attached) Write(p []byte) (int, error) {
+	n, err := a.Conn.Write(append([]byte{0}, p...))
+	return max(n-1, 0), err
 }
 
 // roundTrips types one character at a time at the login prompt, which takes short names only, and waits for each to be

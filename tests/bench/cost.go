@@ -161,11 +161,11 @@ func install(ctx context.Context, b *bench) ([]Row, error) {
 	made := after.since(before).without("leases")
 	b.explain("writes of the installation", made)
 	return []Row{
-		Row{Name: "install", What: "install → Available, images present", Unit: "s", Value: took.Seconds()}.limit(15),
+		Row{Name: "install", What: "install → Available, images present", Unit: "s", Value: took.Seconds()}.AtMost(5),
 		Row{
 			Name: "install-writes", What: "API writes of an installation, by all", Unit: "writes",
 			Value: made.total(),
-		}.limit(120),
+		}.AtMost(120),
 	}, nil
 }
 
@@ -197,10 +197,8 @@ func idle(ctx context.Context, b *bench) ([]Row, error) {
 		Row{
 			Name: "idle-writes", What: "API writes a second, idle, no VM", Unit: "/s",
 			Value: (after.total() - before.total()) / window.Seconds(),
-		}.limit(.5),
-		Row{Name: "idle-rss", What: "all components' RSS, idle, two nodes", Unit: "MiB", Value: mebibytes(rss)}.limit(
-			320,
-		),
+		}.AtMost(.2),
+		Row{Name: "idle-rss", What: "all components' RSS, idle, two nodes", Unit: "MiB", Value: mebibytes(rss)}.AtMost(280),
 		{Name: "idle-pss", What: "… shared pages counted once (PSS)", Unit: "MiB", Value: mebibytes(pss)},
 	}, nil
 }
@@ -286,14 +284,14 @@ func apiWrites(ctx context.Context, b *bench) ([]Row, error) {
 	b.explain(fmt.Sprintf("all writes of %d lives", lives), everybodys)
 	return []Row{
 		Row{
-			Name: "vmi-writes-own", What: "API writes in one VMI's life, own components", Unit: "writes",
+			Name: "vmi-writes-own", What: "API writes in one VMI's life, own components, with events", Unit: "writes",
 			Value: ours.total() / lives,
-		}.limit(8),
+		}.AtMost(10),
 		{Name: "vmi-events-own", What: "… of them events", Unit: "writes", Value: ours.total(" events") / lives},
 		Row{
 			Name: "vmi-writes-all", What: "API writes in one VMI's life, all", Unit: "writes",
 			Value: everybodys.total() / lives,
-		}.limit(26),
+		}.AtMost(26),
 	}, nil
 }
 
@@ -329,10 +327,10 @@ func memory(ctx context.Context, b *bench) (rows []Row, err error) {
 		requested += c.Resources.Requests.Memory().Value()
 	}
 	return []Row{
-		Row{Name: "pod-pss", What: "PSS in the VM's pod beyond QEMU", Unit: "MiB", Value: mebibytes(beside)}.limit(40),
+		Row{Name: "pod-pss", What: "PSS in the VM's pod beyond QEMU", Unit: "MiB", Value: mebibytes(beside)}.AtMost(36),
 		Row{
 			Name: "pod-request", What: "memory requested beyond the guest's", Unit: "MiB",
 			Value: mebibytes(requested - vmi.Spec.Domain.Memory.Guest.Value()),
-		}.limit(100),
+		}.AtMost(90),
 	}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
 	"github.com/virtkit/virtkit/pkg/vm/network/reach"
+	"github.com/virtkit/virtkit/tests/bench/report"
 )
 
 // forwardSize is how much is fetched through a forwarded port at once, MiB. The guest keeps it in memory.
@@ -86,31 +87,22 @@ func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
 			*samples = append(*samples, took)
 		}
 	}
-	opening := Row{
-		Name: "port-forward-connect", What: "port-forward, new connection, median", Unit: "ms",
-		Value: percentile(dials, .5) * 1000, Anchor: percentile(bareDials, .5) * 1000,
-		Versus: "TCP from the guest's pod",
+	const pod = "TCP from the guest's pod"
+	carrying := Row{
+		Name: "port-forward-throughput", What: fmt.Sprintf("port-forward, %d MiB from the guest, median", forwardSize),
+		Unit: "MiB/s", Value: forwardSize / percentile(fetches, .5), Anchor: forwardSize / percentile(bareFetches, .5),
+		Versus: pod,
 	}
-	opening.Ratio, opening.Goal = opening.Value/opening.Anchor, "≤ anchor + 4 ms"
-	opening.Reached = opening.Value <= opening.Anchor+4
-	following := Row{
-		Name: "port-forward-next", What: "port-forward, next connection to a local port, median", Unit: "ms",
-		Value: percentile(next.opened, .5) * 1000, Anchor: percentile(next.bareOpened, .5) * 1000,
-	}
-	answering := Row{
-		Name: "port-forward-answer", What: "… until the guest answers a request, median", Unit: "ms",
-		Value: percentile(next.answered, .5) * 1000, Anchor: percentile(next.bareAnswered, .5) * 1000,
-	}
-	for _, row := range []*Row{&following, &answering} {
-		row.Versus, row.Goal = opening.Versus, "≤ anchor + 1 ms"
-		row.Ratio, row.Reached = row.Value/row.Anchor, row.Value <= row.Anchor+1
-	}
-	carrying := Row{Name: "port-forward-throughput", What: fmt.Sprintf("port-forward, %d MiB from the guest, median",
-		forwardSize), Unit: "MiB/s", Value: forwardSize / percentile(fetches, .5), Anchor: forwardSize /
-		percentile(bareFetches, .5), Versus: "TCP from the guest's pod"}
-	carrying.Ratio, carrying.Goal = carrying.Value/carrying.Anchor, "≥ 0.85×"
-	carrying.Reached = carrying.Ratio >= 0.85
-	return []Row{opening, following, answering, carrying}, nil
+	carrying.Ratio = carrying.Value / carrying.Anchor
+	return []Row{
+		report.Timed("port-forward-connect", "port-forward, new connection, median", "ms", dials, .5).
+			Beside(pod, bareDials, .5).Beyond(4),
+		report.Timed("port-forward-next", "port-forward, next connection to a local port, median", "ms", next.opened, .5).
+			Beside(pod, next.bareOpened, .5).Beyond(1),
+		report.Timed("port-forward-answer", "… until the guest answers a request, median", "ms", next.answered, .5).
+			Beside(pod, next.bareAnswered, .5).Beyond(1),
+		carrying.AtLeast(.85),
+	}, nil
 }
 
 // between is the pause before a connection to a local port, in which its stream is opened ahead. The anchor has it too:

@@ -5,54 +5,36 @@
 //	go run ./tests/bench            a table
 //	go run ./tests/bench -o json    the same for programs
 //	go run ./tests/bench -rows create-running,delete
+//	go run ./tests/bench -compare old.json new.json
 //
 // Rows are measured one after the other, alternating with their anchor, so that drift hits both.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/tests/bench/report"
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
 // Row is one measured line.
-type Row struct {
-	Name    string  `json:"name"`
-	What    string  `json:"what"`
-	Unit    string  `json:"unit"`
-	Value   float64 `json:"value"`
-	Anchor  float64 `json:"anchor,omitempty"` // 0: the goal is absolute
-	Versus  string  `json:"versus,omitempty"` // what the anchor is
-	Ratio   float64 `json:"ratio,omitempty"`  // value / anchor
-	Goal    string  `json:"goal,omitempty"`   // empty: said for the understanding of another row
-	Reached bool    `json:"reached"`
-}
-
-// ratio fills in the ratio and compares it with its limit.
-func (r Row) ratio(limit float64) Row {
-	r.Ratio = r.Value / r.Anchor
-	r.Reached = r.Ratio <= limit
-	r.Goal = fmt.Sprintf("≤ %.3g×", limit)
-	return r
-}
-
-// limit compares the value itself.
-func (r Row) limit(most float64) Row {
-	r.Reached = r.Value <= most
-	r.Goal = fmt.Sprintf("≤ %g %s", most, r.Unit)
-	return r
-}
+type Row = report.Row
 
 // measurement makes one or more rows.
 type measurement struct {
@@ -96,16 +78,31 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"virtctl-version", virtctlVersion},
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	format := flags.String("o", "table", "output: table or json")
+	format := flags.String("o", "table", "output: table, json or markdown")
 	only := flags.String("rows", "", "measure only these, by name, separated by commas")
 	rounds := flags.Int("rounds", 10, "samples a row")
 	cluster := flags.String("cluster", "", "measure on this cluster, which has virtkit, instead of one of its own")
+	compare := flags.String("compare", "", "measure nothing, but say what has changed from this report (-o json) to the one that "+
+		"follows; exit 1 when something got worse beyond the noise")
+	page := flags.String("page", "", "write the results into this page, too, in place of those that it has")
 	verbose := flags.Bool("v", false, "say on standard error what the counted writes were")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *format != "table" && *format != "json" {
-		return fmt.Errorf("-o %s: use table or json", *format)
+	if *compare != "" {
+		if flags.NArg() != 1 {
+			return errors.New("-compare OLD.json NEW.json: name two reports")
+		}
+		return comparison(out, *compare, flags.Arg(0))
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%s: there are no arguments besides flags", flags.Arg(0))
+	}
+	write, ok := map[string]func(*report.Report, io.Writer) error{
+		"table": (*report.Report).Table, "json": (*report.Report).JSON, "markdown": (*report.Report).Markdown,
+	}[*format]
+	if !ok {
+		return fmt.Errorf("-o %s: use table, json or markdown", *format)
 	}
 	chosen := all
 	if *only != "" {
@@ -146,7 +143,84 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 		rows = append(rows, measured...)
 	}
-	return show(out, *format, rows)
+	result, err := describe(ctx, b, rows)
+	if err != nil {
+		return err
+	}
+	if *page != "" {
+		if err := rewrite(*page, result); err != nil {
+			return err
+		}
+	}
+	return write(result, out)
+}
+
+// describe says what was measured, and on what.
+func describe(ctx context.Context, b *bench, rows []Row) (*report.Report, error) {
+	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return nil, fmt.Errorf("which commit this is: %w", err)
+	}
+	machine, err := thisMachine(ctx, b)
+	return &report.Report{
+		Kind: report.Kind, At: time.Now().UTC(), Commit: strings.TrimSpace(string(commit)), Machine: machine,
+		Rounds: b.rounds, Rows: rows,
+	}, err
+}
+
+// kvm is the device that nodes have where guests are not emulated.
+const kvm = corev1.ResourceName(names.ResourceKVM)
+
+// thisMachine says what counts of the machine, and nothing that tells it from others like it.
+func thisMachine(ctx context.Context, b *bench) (string, error) {
+	var memory unix.Sysinfo_t
+	if err := unix.Sysinfo(&memory); err != nil {
+		return "", err
+	}
+	nodes, err := b.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	guests := "emulated guests"
+	if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return !n.Status.Allocatable.Name(kvm, "").IsZero() }) {
+		guests = "guests under KVM"
+	}
+	return fmt.Sprintf("%d cores, %d GiB, %s", runtime.NumCPU(), (memory.Totalram*uint64(memory.Unit)+1<<29)>>30, guests), nil
+}
+
+// rewrite puts a report into a page.
+func rewrite(path string, r *report.Report) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	page, err := r.Into(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(page), 0o644) //nolint:gosec // a page of the documentation
+}
+
+// errWorse is a run that is worse than another.
+var errWorse = errors.New("something has become worse")
+
+func comparison(out io.Writer, before, after string) error {
+	var reports [2]*report.Report
+	for i, path := range []string{before, after} {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		reports[i], err = report.Read(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	worse, err := report.Changes(out, report.Compare(reports[0], reports[1]))
+	if err == nil && worse {
+		err = errWorse
+	}
+	return err
 }
 
 // start makes a cluster to measure on, or takes one that is up: two that differ in what is measured can be compared in
@@ -167,36 +241,4 @@ func rowNames(all []measurement) string {
 		s = append(s, m.name)
 	}
 	return strings.Join(s, ", ")
-}
-
-func show(out io.Writer, format string, rows []Row) error {
-	if format == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
-			Kind string    `json:"kind"`
-			At   time.Time `json:"at"`
-			Rows []Row     `json:"rows"`
-		}{"BenchmarkReport", time.Now().UTC(), rows})
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MEASURE\tVALUE\tANCHOR\tRATIO\tGOAL\tREACHED")
-	for _, r := range rows {
-		anchor, ratio := "-", "-"
-		if r.Anchor > 0 {
-			anchor = fmt.Sprintf("%.3g %s (%s)", r.Anchor, r.Unit, r.Versus)
-		}
-		if r.Ratio > 0 {
-			ratio = fmt.Sprintf("%.2f×", r.Ratio)
-		}
-		goal, reached := r.Goal, "no"
-		switch {
-		case goal == "":
-			goal, reached = "-", "-"
-		case r.Reached:
-			reached = "yes"
-		}
-		fmt.Fprintf(w, "%s\t%.3g %s\t%s\t%s\t%s\t%s\n", r.What, r.Value, r.Unit, anchor, ratio, goal, reached)
-	}
-	return w.Flush()
 }

@@ -20,6 +20,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/tests/bench/report"
 )
 
 // scrapes measures what Prometheus costs: one answer of a virt-handler with guests, as Prometheus waits for it.
@@ -88,8 +89,7 @@ func scrapes(ctx context.Context, b *bench) (rows []Row, err error) {
 			}
 		}
 		rows = append(rows,
-			Row{Name: "scrape-" + from.component, What: from.what, Unit: "ms", Value: percentile(took, .5) *
-				1000}.limit(100))
+			report.Timed("scrape-"+from.component, from.what, "ms", took, .5).AtMost(100))
 	}
 	rss, err := b.componentsMemory(ctx, "Rss")
 	if err != nil {

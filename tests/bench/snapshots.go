@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/snapshotcontroller"
+	"github.com/virtkit/virtkit/tests/bench/report"
 )
 
 const (
@@ -51,42 +52,21 @@ func snapshots(ctx context.Context, b *bench) ([]Row, error) {
 			return nil, err
 		}
 	}
-	ready := Row{
-		Name: "snapshot", What: "snapshot of a running VM, 3 disks: created → ready, median", Unit: "s",
-		Value: percentile(s.taken, .5), Anchor: percentile(s.bare, .5), Versus: "bare VolumeSnapshot",
-	}
-	frozen := Row{
-		Name: "snapshot-frozen", What: "… its guest does not write for, median", Unit: "ms",
-		Value: percentile(s.frozen, .5) * 1000,
-	}
-	worst := Row{
-		Name: "snapshot-frozen-p95", What: "… p95", Unit: "ms", Value: percentile(s.frozen, .95) * 1000,
-	}
-	restored := Row{
-		Name: "restore-login", What: "restore in place → login prompt, median", Unit: "s",
-		Value: percentile(s.restored, .5), Anchor: percentile(s.logins, .5), Versus: "create → login",
-	}
-	restored.Ratio = restored.Value / restored.Anchor
-	restored.Goal = fmt.Sprintf("≤ anchor + %v", restoreLimit)
-	restored.Reached = restored.Value <= restored.Anchor+restoreLimit.Seconds()
 	// How much of that is not virtkit's: so many VolumeSnapshots of nobody, made at once, and a guest that is asked to
 	// freeze and to thaw, for nothing.
-	beside := Row{
-		Name: "snapshot-bare", What: "… and three bare VolumeSnapshots at once, median", Unit: "s",
-		Value: percentile(s.bareAll, .5), Anchor: ready.Anchor, Versus: ready.Versus,
-	}
-	beside.Ratio = beside.Value / beside.Anchor
-	asked := Row{
-		Name: "snapshot-freeze", What: "… and a freeze and a thaw alone, median", Unit: "s",
-		Value: percentile(s.asked, .5), Anchor: ready.Anchor, Versus: ready.Versus,
-	}
-	asked.Ratio = asked.Value / asked.Anchor
-	off := Row{
-		Name: "snapshot-off", What: "snapshot of a stopped VM, 3 disks: created → ready, median", Unit: "s",
-		Value: percentile(s.off, .5), Anchor: ready.Anchor, Versus: ready.Versus,
-	}
+	const bare = "bare VolumeSnapshot"
+	three := "three at once of " + bare + "s"
 	return []Row{
-		ready.ratio(snapshotLimit), beside, asked, off.ratio(snapshotLimit), frozen.limit(frozenLimit), worst, restored,
+		report.Timed("snapshot", "snapshot of a running VM, 3 disks: created → ready, median", "s", s.taken, .5).
+			Beside(three, s.bareAll, .5).Times(snapshotLimit),
+		report.Timed("snapshot-one", "… beside a single VolumeSnapshot, median", "s", s.taken, .5).Beside(bare, s.bare, .5),
+		report.Timed("snapshot-freeze", "… and a freeze and a thaw alone, median", "s", s.asked, .5).Beside(bare, s.bare, .5),
+		report.Timed("snapshot-off", "snapshot of a stopped VM, 3 disks: created → ready, median", "s", s.off, .5).
+			Beside(three, s.bareAll, .5).Times(snapshotLimit),
+		report.Timed("snapshot-frozen", "… its guest does not write for, median", "ms", s.frozen, .5).AtMost(frozenLimit),
+		report.Timed("snapshot-frozen-p95", "… p95", "ms", s.frozen, .95),
+		report.Timed("restore-login", "restore in place → login prompt, median", "s", s.restored, .5).
+			Beside("create → login", s.logins, .5).Beyond(restoreLimit.Seconds()),
 	}, nil
 }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/tests/bench/report"
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
@@ -24,9 +23,7 @@ const patience = 3 * time.Minute
 
 // percentile of samples, 0 < p ≤ 1, by the nearest rank.
 func percentile(samples []time.Duration, p float64) float64 {
-	sorted := slices.Sorted(slices.Values(samples))
-	rank := int(math.Ceil(p*float64(len(sorted)))) - 1
-	return sorted[max(rank, 0)].Seconds()
+	return report.Timed("", "", "s", samples, p).Value
 }
 
 // warmUp makes the namespace and runs one VM on each node, so that images are unpacked and caches are filled.
@@ -201,15 +198,11 @@ func createRunning(ctx context.Context, b *bench) ([]Row, error) {
 			}
 		}
 	}
-	row := Row{
-		Name: "create-running", What: "create → Running, median", Unit: "s", Value: percentile(vmis, .5),
-		Anchor: percentile(pods, .5), Versus: "plain Pod",
-	}
-	tail := Row{
-		Name: "create-running-p95", What: "create → Running, p95", Unit: "s", Value: percentile(vmis, .95),
-		Anchor: percentile(pods, .5), Versus: "plain Pod, median",
-	}
-	return []Row{row.ratio(2), tail.ratio(2.5)}, nil
+	return []Row{
+		report.Timed("create-running", "create → Running, median", "s", vmis, .5).Beside("plain Pod", pods, .5).Times(1.3),
+		report.Timed("create-running-p95", "create → Running, p95", "s", vmis, .95).
+			Beside("plain Pod, median", pods, .5).Times(1.5),
+	}, nil
 }
 
 func tenAtOnce(ctx context.Context, b *bench) ([]Row, error) {
@@ -251,15 +244,12 @@ func tenAtOnce(ctx context.Context, b *bench) ([]Row, error) {
 		}
 		vmis = append(vmis, took...)
 	}
-	p50 := Row{
-		Name: "ten-at-once", What: "ten at once → Running, median", Unit: "s", Value: percentile(vmis, .5),
-		Anchor: percentile(pods, .5), Versus: "ten plain Pods",
-	}
-	p95 := Row{
-		Name: "ten-at-once-p95", What: "ten at once → Running, p95", Unit: "s", Value: percentile(vmis, .95),
-		Anchor: percentile(pods, .95), Versus: "ten plain Pods",
-	}
-	return []Row{p50.ratio(2.5), p95.ratio(3)}, nil
+	return []Row{
+		report.Timed("ten-at-once", "ten at once → Running, median", "s", vmis, .5).
+			Beside("ten plain Pods", pods, .5).Times(2),
+		report.Timed("ten-at-once-p95", "ten at once → Running, p95", "s", vmis, .95).
+			Beside("ten plain Pods", pods, .95).Times(2.5),
+	}, nil
 }
 
 func deletion(ctx context.Context, b *bench) ([]Row, error) {
@@ -277,10 +267,6 @@ func deletion(ctx context.Context, b *bench) ([]Row, error) {
 			*into = append(*into, took)
 		}
 	}
-	row := Row{
-		Name: "delete", What: "delete, grace 0 → VMI and pod gone, median", Unit: "s",
-		Value: percentile(samples, .5), Anchor: percentile(pods, .5), Versus: "plain Pod",
-	}
-	row.Ratio = row.Value / row.Anchor
-	return []Row{row.limit(1)}, nil
+	return []Row{report.Timed("delete", "delete, grace 0 → VMI and pod gone, median", "s", samples, .5).
+		Beside("plain Pod", pods, .5).Times(1)}, nil
 }
