@@ -224,6 +224,9 @@ const (
 	// ReasonHandoff is a launcher's reason for a guest that stands still because another launcher was asked to start it
 	// and has not said yet that it runs.
 	ReasonHandoff = "handed over"
+	// ReasonMemoryMisfit is the reason of condition Failure of a VM whose guest must not go on from its memory in a
+	// snapshot.
+	ReasonMemoryMisfit = "MemoryDoesNotFit"
 	// ReasonPausedToMove is the reason of condition Paused of a VMI whose guest does so.
 	ReasonPausedToMove = "PausedToMove"
 )

@@ -204,7 +204,7 @@ func (a *admission) validateMachine(
 	if surface.Settled(vm, old) {
 		return allowed(), nil
 	}
-	if errs := validateHeld(vm, old, by); len(errs) > 0 {
+	if errs := append(validateHeld(vm, old, by), validateResuming(vm, old, by)...); len(errs) > 0 {
 		return verdict(request.Kind.Kind, vm.Name, errs), nil
 	}
 	errs, warnings, err := a.validateReferring(ctx, vm)

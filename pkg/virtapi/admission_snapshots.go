@@ -309,6 +309,29 @@ func validateResume[P interface {
 		"virt-controller writes it when a restore is to resume the guest; leave it out, and the guest boots")}
 }
 
+// validateResuming refuses changes of the guest of a VM that goes on from its memory at the next start: that has the
+// devices and sizes of the snapshot, whatever the template says.
+func validateResuming(vm, old *v1.VirtualMachine, by surface.Actor) field.ErrorList {
+	if old == nil || by.Component || vm.Spec.Template == nil || old.Spec.Template == nil ||
+		savedmemory.Pending(vm) == nil || savedmemory.Pending(old) == nil {
+		return nil
+	}
+	var changed *field.Path
+	switch {
+	case !equality.Semantic.DeepEqual(vm.Spec.Template.Spec.Domain, old.Spec.Template.Spec.Domain):
+		changed = specField.Child("template", "spec", "domain")
+	case !equality.Semantic.DeepEqual(vm.Spec.Instancetype, old.Spec.Instancetype):
+		changed = specField.Child("instancetype")
+	case !equality.Semantic.DeepEqual(vm.Spec.Preference, old.Spec.Preference):
+		changed = specField.Child("preference")
+	default:
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(changed, "the next start goes on from the guest's memory in a snapshot, with the "+
+		"devices and sizes that it has there; start the VM before you change it, or have it boot: "+
+		savedmemory.Forget(vm.Namespace, vm.Name))}
+}
+
 // validateHeld refuses changes of a VM that is being snapshotted or restored. virt-controller, which does both, may.
 func validateHeld(vm, old *v1.VirtualMachine, by surface.Actor) field.ErrorList {
 	if old == nil || by.Component {

@@ -45,6 +45,15 @@ func resuming(object, mark string) string {
 	return strings.Replace(object, "metadata: {", `metadata: {annotations: {virtkit.io/resume-memory: `+mark+`}, `, 1)
 }
 
+// pending is the mark of memory that the next start goes on from.
+const pending = `'{"claim":"m","restore":"r"}'`
+
+func larger(machine string) string { return strings.Replace(machine, "guest: 1Gi", "guest: 2Gi", 1) }
+
+func typed(machine string) string {
+	return strings.Replace(machine, "runStrategy:", "instancetype: {name: small}\n  runStrategy:", 1)
+}
+
 func TestDefaultSnapshot(t *testing.T) {
 	const finalizer = `"snapshot.kubevirt.io/vmsnapshot-protection"`
 	for name, tc := range map[string]struct{ metadata, want string }{
@@ -259,6 +268,24 @@ func TestValidateSnapshots(t *testing.T) {
 		},
 		"memory to resume, there already": {
 			"/validate/virtualmachines", "", resuming(goodMachine, "a"), resuming(goodMachine, "a"), "",
+		},
+		"more memory for a guest that resumes": {
+			"/validate/virtualmachines", "", resuming(larger(goodMachine), pending), resuming(goodMachine, pending),
+			`spec.template.spec.domain: the next start goes on from the guest's memory`,
+		},
+		"another instance type for a guest that resumes": {
+			"/validate/virtualmachines", "", resuming(typed(goodMachine), pending), resuming(goodMachine, pending),
+			`spec.instancetype: the next start goes on from the guest's memory`,
+		},
+		"more memory for a guest that is to boot": {
+			"/validate/virtualmachines", "", larger(goodMachine), resuming(goodMachine, pending), "",
+		},
+		"more memory for a guest that resumes, by virt-controller": {
+			"/validate/virtualmachines", controller, resuming(larger(goodMachine), pending), resuming(goodMachine, pending), "",
+		},
+		"start of a guest that resumes": {
+			"/validate/virtualmachines", "", resuming(strings.Replace(goodMachine, "Always", "Halted", 1), pending),
+			resuming(goodMachine, pending), "",
 		},
 		"memory to resume, taken away": {"/validate/virtualmachines", "", goodMachine, resuming(goodMachine, "a"), ""},
 		"an instance with memory to resume": {

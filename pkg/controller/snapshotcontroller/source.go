@@ -10,7 +10,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
@@ -91,13 +90,8 @@ func sourceOf(
 			out.Spec.Template.Spec.Domain.Devices.Disks = now.Template.Spec.Domain.Devices.Disks
 		}
 	}
-	// A volume that is plugged into the VMI only is in the snapshot, too.
-	for _, volume := range snapshots.Plugged(vm, vmi) {
-		spec := &out.Spec.Template.Spec
-		spec.Volumes = append(spec.Volumes, *volume.DeepCopy())
-		if disk := hotplug.Disk(&vmi.Spec, volume.Name); disk != nil {
-			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, *disk.DeepCopy())
-		}
+	if out.Spec.Template != nil {
+		snapshots.WithPlugged(&out.Spec.Template.Spec, vm, vmi)
 	}
 	if m, ref := out.Spec.Instancetype, vm.Status.InstancetypeRef; m != nil && m.RevisionName == "" {
 		m.RevisionName = revisionOf(ref)

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -22,19 +23,19 @@ const (
 	// reasonResumed is the reason of an event.
 	reasonResumed = "ResumedFromSnapshot"
 	// reasonNotResumed is the Failure reason, and that of an event, of a VM whose guest must not be resumed.
-	reasonNotResumed = "MemoryDoesNotFit"
+	reasonNotResumed = names.ReasonMemoryMisfit
 )
 
 // lookAtMemory finds out whether the disks of a VM that is about to start fit the memory from which its guest is to go
 // on.
 func (r *Reconciler) lookAtMemory(ctx context.Context, view *View) error {
 	vm := view.VM
-	mark, _ := savedmemory.ResumeOf(vm.Annotations) // The launcher says what is wrong with it.
+	mark := savedmemory.Pending(vm)
 	if mark == nil || view.VMI != nil || snapshots.Restoring(vm) {
 		return nil
 	}
 	found := map[string]*corev1.PersistentVolumeClaim{}
-	for _, name := range snapshots.ClaimNames(&vm.Spec) {
+	for _, name := range append(snapshots.ClaimNames(&vm.Spec), mark.Claim) {
 		claim := &corev1.PersistentVolumeClaim{}
 		// Live: the cache may not show yet what the restore has made.
 		err := r.Live.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: name}, claim)
@@ -47,7 +48,8 @@ func (r *Reconciler) lookAtMemory(ctx context.Context, view *View) error {
 	}
 	if trouble := snapshots.ResumeTrouble(vm, mark, found); trouble != "" {
 		view.Misfit = fmt.Sprintf("the guest cannot go on from the memory in claim %s: %s; to boot it from its disks "+
-			"instead, remove the VM's annotation %s", mark.Claim, trouble, savedmemory.ResumeAnnotation)
+			"instead, remove the VM's annotation %s: %s", mark.Claim, trouble, savedmemory.ResumeAnnotation,
+			savedmemory.Forget(vm.Namespace, vm.Name))
 	}
 	return nil
 }

@@ -115,6 +115,20 @@ func ResumeOf(annotations map[string]string) (*Resume, error) {
 	return out, nil
 }
 
+// Pending returns the memory from which the next guest of a VM goes on; nil for none, and for one that nobody can read.
+func Pending(vm metav1.Object) *Resume {
+	mark, err := ResumeOf(vm.GetAnnotations())
+	if err != nil {
+		return nil // The launcher says what is wrong with it.
+	}
+	return mark
+}
+
+// Forget returns the command that has a VM boot at its next start.
+func Forget(namespace, name string) string {
+	return fmt.Sprintf("kubectl annotate vm %s %s- -n %s", name, ResumeAnnotation, namespace)
+}
+
 // Encode returns the value of ResumeAnnotation.
 func (r *Resume) Encode() (string, error) { return encode(ResumeAnnotation, r) }
 

@@ -16,16 +16,17 @@ type Omitted struct{ Name, Reason string }
 // LeftOut returns the claims of a VM that cannot be snapshotted, as the VM's status has it. Volumes that are made of
 // the VM's spec, such as container disks, are none: they are made anew.
 func LeftOut(vm *v1.VirtualMachine) []Omitted {
-	holds := map[string]bool{}
+	made := map[string]bool{}
 	if vm.Spec.Template != nil {
 		for i := range vm.Spec.Template.Spec.Volumes {
 			volume := &vm.Spec.Template.Spec.Volumes[i]
-			holds[volume.Name] = claims.Storage(volume)
+			made[volume.Name] = !claims.Storage(volume)
 		}
 	}
 	var out []Omitted
 	for _, status := range vm.Status.VolumeSnapshotStatuses {
-		if holds[status.Name] && !status.Enabled {
+		// What the template does not have is a claim that is plugged in until the next start, or the persistent state.
+		if !made[status.Name] && !status.Enabled {
 			out = append(out, Omitted{status.Name, cmp.Or(status.Reason, "no reason is given")})
 		}
 	}

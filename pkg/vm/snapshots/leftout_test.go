@@ -25,12 +25,15 @@ func TestLeftOut(t *testing.T) {
 		{Name: "logs", Reason: "no class"},
 		{Name: "boot", Reason: "not supported"},
 		{Name: "mail"},
-		{Name: "gone", Reason: "no class"},
+		{Name: "plugged", Reason: "no class"}, // until the next start
 	}
-	if out := LeftOut(vm); !slices.Equal(out, []Omitted{{"logs", "no class"}, {"mail", "no reason is given"}}) {
+	if out := LeftOut(vm); !slices.Equal(out, []Omitted{
+		{"logs", "no class"}, {"mail", "no reason is given"}, {"plugged", "no class"},
+	}) {
 		t.Errorf("%v", out)
 	}
-	const text = "volumes of VM ns/demo that cannot be snapshotted: logs (no class), mail (no reason is given)"
+	const text = "volumes of VM ns/demo that cannot be snapshotted: logs (no class), mail (no reason is given), " +
+		"plugged (no class)"
 	if LeftOutText(vm) != text || LeftOutWarning(vm) != text+"; they are left out" {
 		t.Errorf("%q, %q", LeftOutText(vm), LeftOutWarning(vm))
 	}

@@ -139,6 +139,9 @@ func TestResumeTrouble(t *testing.T) {
 		"gone": {func(_ *v1.VirtualMachine, _ *savedmemory.Resume, found claims) {
 			delete(found, "a")
 		}, "claim a of volume one does not exist"},
+		"its snapshot is deleted": {func(_ *v1.VirtualMachine, _ *savedmemory.Resume, found claims) {
+			delete(found, "m")
+		}, "the claim does not exist any more"},
 		"without the volume": {func(vm *v1.VirtualMachine, _ *savedmemory.Resume, _ claims) {
 			vm.Spec.Template.Spec.Volumes = vm.Spec.Template.Spec.Volumes[1:]
 		}, "volume one, which the guest has a disk of"},
@@ -161,6 +164,7 @@ func TestResumeTrouble(t *testing.T) {
 			}
 			found := claims{
 				"a": {ObjectMeta: metav1.ObjectMeta{UID: "u1"}}, "b": {ObjectMeta: metav1.ObjectMeta{UID: "u2"}},
+				"m": {},
 			}
 			mark := &savedmemory.Resume{
 				Claim: "m", Restore: "1", Disks: map[string]types.UID{"one": "u1", "two": "u2"},

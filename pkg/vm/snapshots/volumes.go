@@ -150,6 +150,17 @@ func Plugged(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []*v1.Volume
 	return out
 }
 
+// WithPlugged adds to spec, a copy of the VM's template, the volumes that are plugged into its VMI only, with their disks:
+// a snapshot has them, too.
+func WithPlugged(spec *v1.VirtualMachineInstanceSpec, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) {
+	for _, volume := range Plugged(vm, vmi) {
+		spec.Volumes = append(spec.Volumes, *volume.DeepCopy())
+		if disk := hotplug.Disk(&vmi.Spec, volume.Name); disk != nil {
+			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, *disk.DeepCopy())
+		}
+	}
+}
+
 // Claim returns the name of the claim of a volume that a snapshot can have; empty for another. What a guest writes to
 // an ephemeral volume is not on its claim.
 func Claim(volume *v1.Volume) string {

@@ -164,6 +164,9 @@ func (o *ExportOptions) noteLeft(ctx context.Context, c *client.Client, vm strin
 	}
 	for i := range list.Items {
 		name := list.Items[i].Name
+		if list.Items[i].DeletionTimestamp != nil {
+			continue // of one that has just ended
+		}
 		o.Note(fmt.Sprintf("snapshot %s of VM %s/%s is another export's, which is under way or was killed; "+
 			"`virtctl vmexport delete %[1]s -n %[2]s` deletes it, and else it goes with its VirtualMachineExport",
 			name, o.Namespace, vm))

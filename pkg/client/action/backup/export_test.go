@@ -191,6 +191,33 @@ func TestDisks(t *testing.T) {
 	}
 }
 
+// A claim that is plugged in until the next start only is in the file, as it is in the snapshot.
+func TestPluggedIsExported(t *testing.T) {
+	c := running(t, failed)
+	volume := v1.Volume{Name: "more"}
+	volume.PersistentVolumeClaim = &v1.PersistentVolumeClaimVolumeSource{Hotpluggable: true}
+	volume.PersistentVolumeClaim.ClaimName = "data"
+	vmi := &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo"},
+		Status:     v1.VirtualMachineInstanceStatus{Phase: v1.Running},
+	}
+	vmi.Spec.Volumes = []v1.Volume{volume}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "more"}}
+	c.Put("/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances/demo", vmi)
+	bare := exampleVM()
+	bare.Namespace = "ns"
+	bare.Spec.Template.Spec.Volumes, bare.Spec.Template.Spec.Domain.Devices.Disks = nil, nil
+	c.Put(machinesPath+"/demo", bare)
+	s, err := look(t.Context(), c.Client(), "ns", exports.KindVM, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disks, left, err := s.disks(t.Context(), c.Client(), stored(s.vm))
+	if err != nil || len(disks) != 1 || disks[0].Volume != "more" || disks[0].Claim != "data" || len(left) != 0 {
+		t.Errorf("disks %+v, left out %v, %v", disks, left, err)
+	}
+}
+
 // A snapshot that an export has left is said.
 func TestLeftSnapshot(t *testing.T) {
 	c := running(t, failed)

@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // source is what is exported: a VM, or the VM of a snapshot.
@@ -67,6 +68,9 @@ func look(ctx context.Context, c *client.Client, namespace, kind, name string) (
 		if err != nil {
 			return nil, err
 		}
+		// The snapshot that is to be made has them, too.
+		s.vm = vm.DeepCopy()
+		vmsnapshots.WithPlugged(&s.vm.Spec.Template.Spec, vm, vmi)
 	}
 	return s, nil
 }

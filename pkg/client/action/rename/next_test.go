@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -209,7 +210,10 @@ func TestRefuse(t *testing.T) {
 		},
 		"part of snapshot s": func(vm *v1.VirtualMachine) { vm.Status.SnapshotInProgress = new("s") },
 		"restored by r":      func(vm *v1.VirtualMachine) { vm.Status.RestoreInProgress = new("r") },
-		"no spec.template":   func(vm *v1.VirtualMachine) { vm.Spec.Template = nil },
+		"goes on from the memory of a snapshot": func(vm *v1.VirtualMachine) {
+			metav1.SetMetaDataAnnotation(&vm.ObjectMeta, savedmemory.ResumeAnnotation, `{"claim":"m","restore":"1"}`)
+		},
+		"no spec.template": func(vm *v1.VirtualMachine) { vm.Spec.Template = nil },
 	} {
 		err := Refuse(halted("old", change), nil, nil)
 		var refused *RefusedError

@@ -85,6 +85,15 @@ func (e *RunsError) Error() string {
 		"or give --stop", e.Namespace, e.Name, e.Name, e.Namespace)
 }
 
+// OtherVMError is a VM that exists and is not the one that the snapshot was taken of: a restore replaces that one only.
+type OtherVMError struct{ Namespace, Name, Snapshot string }
+
+func (e *OtherVMError) Error() string {
+	return fmt.Sprintf("VM %[1]s/%[2]s exists, and is not the one that snapshot %[3]s was taken of, which alone a restore "+
+		"replaces; give --target with a name that is free, or delete it first: `virtctl delete %[2]s -n %[1]s`",
+		e.Namespace, e.Name, e.Snapshot)
+}
+
 // GetReady reads a snapshot that can be restored; for one that cannot, it returns a NotReadyError.
 func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
 	*snapshotv1beta1.VirtualMachineSnapshot, error,
@@ -96,7 +105,7 @@ func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
 	return s, err
 }
 
-// Look returns what a restore would do, or the error why it cannot be: a NotReadyError, a RunsError.
+// Look returns what a restore would do, or the error why it cannot be: a NotReadyError, an OtherVMError, a RunsError.
 func Look(ctx context.Context, c *client.Client, namespace, name string, o RestoreOptions) (*Plan, error) {
 	s, err := GetReady(ctx, c, namespace, name)
 	if err != nil {
@@ -112,6 +121,9 @@ func Look(ctx context.Context, c *client.Client, namespace, name string, o Resto
 		return p, nil
 	case err != nil:
 		return nil, fmt.Errorf("look at VM %s/%s: %w", namespace, p.Target, err)
+	}
+	if of := s.Status.SourceUID; of != nil && *of != vm.UID {
+		return nil, &OtherVMError{namespace, p.Target, name}
 	}
 	p.Exists, p.UID, p.Loses = true, vm.UID, lost(vm, p.Volumes)
 	p.Resumes = p.Target == s.Spec.Source.Name && slices.Contains(Indications(s), "Memory") &&

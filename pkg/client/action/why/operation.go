@@ -235,11 +235,19 @@ func (e *explanation) underWay(vm *v1.VirtualMachine) {
 			"virtctl why restore/"+restore+e.flag())
 	}
 	for i := range e.Restores {
-		if name := e.Restores[i].Name; !held || restore != name {
-			e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestoreWaits",
-				fmt.Sprintf("restore %s waits for it to be stopped, and then replaces it", name),
-				"virtctl why restore/"+name+e.flag(), "kubectl delete vmrestore "+name+e.flag())
+		name := e.Restores[i].Name
+		if held && restore == name {
+			continue
 		}
+		fixes := []string{"virtctl why restore/" + name + e.flag(), "kubectl delete vmrestore " + name + e.flag()}
+		if e.VMI == nil {
+			// It does not wait for the VM, then.
+			e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestoreStuck", fmt.Sprintf("restore %s of it does not go on: %s",
+				name, snapshot.RestoreStage(&e.Restores[i])), fixes...)
+			continue
+		}
+		e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestoreWaits",
+			fmt.Sprintf("restore %s waits for it to be stopped, and then replaces it", name), fixes...)
 	}
 	if name, held := vmsnapshots.SnapshotOf(vm); held {
 		e.add(rankRemark, LayerVM, e.vmObject(), OK, "SnapshotInProgress",

@@ -1,15 +1,18 @@
 package why
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 func TestExplainOperation(t *testing.T) {
@@ -162,7 +165,8 @@ func TestOperationUnderWay(t *testing.T) {
 		t.Errorf("%s: %+v", r.Verdict, r.Causes)
 	}
 	vm.Status.RestoreInProgress = nil
-	waits := Facts{Namespace: "default", Name: "demo", VM: vm, Stack: healthy().Stack}
+	vmi := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
+	waits := Facts{Namespace: "default", Name: "demo", VM: vm, VMI: vmi, Stack: healthy().Stack}
 	waits.Restores = append(waits.Restores,
 		*snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{}))
 	for _, c := range Explain(waits).Causes {
@@ -175,5 +179,47 @@ func TestOperationUnderWay(t *testing.T) {
 	}
 	if last := r.Causes[len(r.Causes)-1]; last.Reason != "SnapshotInProgress" || last.State != OK {
 		t.Errorf("%+v", last)
+	}
+}
+
+// A restore of a VM that is off does not wait for it: it says itself why it does not go on.
+func TestRestoreStuck(t *testing.T) {
+	vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: new(v1.RunStrategyHalted)}}
+	r := snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{})
+	r.Status = &snapshotv1beta1.VirtualMachineRestoreStatus{Conditions: []snapshotv1beta1.Condition{
+		{Type: snapshotv1beta1.ConditionProgressing, Status: corev1.ConditionFalse, Reason: "another VM is there"},
+	}}
+	f := Facts{Namespace: "default", Name: "demo", VM: vm, Stack: healthy().Stack}
+	f.Restores = append(f.Restores, *r)
+	causes := Explain(f).Causes
+	at := slices.IndexFunc(causes, func(c Cause) bool { return c.Reason == "RestoreStuck" })
+	if at < 0 || !strings.Contains(causes[at].Message, "restore back of it does not go on: InProgress: another VM is there") {
+		t.Errorf("%+v", causes)
+	}
+}
+
+// A VM that goes on from its memory is told of, with the way to have it boot; when the memory is gone nothing else helps.
+func TestSavedMemory(t *testing.T) {
+	vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{
+		RunStrategy: new(v1.RunStrategyHalted), Template: &v1.VirtualMachineInstanceTemplateSpec{},
+	}}
+	vm.Annotations = map[string]string{savedmemory.ResumeAnnotation: `{"claim":"m","restore":"1"}`}
+	const boot = "kubectl annotate vm demo virtkit.io/resume-memory- -n default, and it boots from its disks"
+	for reason, claims := range map[string]map[string]*corev1.PersistentVolumeClaim{
+		"Resumes": {"m": {}}, "SavedMemoryGone": {"m": nil},
+	} {
+		causes := Explain(Facts{Namespace: "default", Name: "demo", VM: vm, Claims: claims, Stack: healthy().Stack}).Causes
+		at := slices.IndexFunc(causes, func(c Cause) bool { return c.Reason == reason })
+		if at < 0 || causes[at].Fixes[0] != boot || (causes[at].State == Broken) != (claims["m"] == nil) {
+			t.Errorf("%s: %+v", reason, causes)
+		}
+	}
+	vm.Status.Conditions = []v1.VirtualMachineCondition{{
+		Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: "MemoryDoesNotFit", Message: "other disks",
+	}}
+	vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
+	causes := Explain(Facts{Namespace: "default", Name: "demo", VM: vm, Stack: healthy().Stack}).Causes
+	if causes[0].Reason != "MemoryDoesNotFit" || causes[0].Fixes[0] != boot {
+		t.Errorf("%+v", causes)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // vm looks at the VM: whether it is there, wants to run, and could be acted on.
@@ -167,6 +168,8 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 			"kubectl get virtualmachineclusterinstancetypes,virtualmachineclusterpreferences; kubectl get "+
 				"virtualmachineinstancetypes,virtualmachinepreferences"+e.flag(),
 			"spec.instancetype and spec.preference of the VM")
+	case c.Reason == names.ReasonMemoryMisfit:
+		return refuse(c.Reason, text, savedmemory.Forget(e.Namespace, e.Name)+", and it boots from its disks")
 	case strings.Contains(text, "denied the request"):
 		return refuse("AdmissionDenied", "the instance is refused: "+after(text, "denied the request:"),
 			"kubectl edit vm "+e.Name+e.flag()+", the field that the message names")

@@ -13,6 +13,7 @@ import (
 
 	volumes "github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // Spec returns the spec of the guest: the instance's, or what it would be; nil without either.
@@ -40,6 +41,7 @@ func (e *explanation) volumes() {
 			e.claim(spec.Volumes[i].Name, name, spec.Volumes[i].DataVolume != nil)
 		}
 	}
+	e.memory()
 	e.unattached()
 	e.expanding()
 	e.references()
@@ -60,6 +62,26 @@ func (e *explanation) volumes() {
 		state, message = Unknown, "you may not read them"
 	}
 	e.link(LayerVolumes, fmt.Sprintf("claims of %s", e.Name), state, message, time.Time{})
+}
+
+// memory says from which memory the guest of a VM that is off goes on, and whether that is there.
+func (e *explanation) memory() {
+	if e.VM == nil || e.VMI != nil {
+		return
+	}
+	mark := savedmemory.Pending(e.VM)
+	if mark == nil {
+		return
+	}
+	boot := savedmemory.Forget(e.Namespace, e.Name) + ", and it boots from its disks"
+	if e.readable("persistentvolumeclaims") && e.Claims[mark.Claim] == nil {
+		e.add(rankMissing, LayerVolumes, "pvc/"+mark.Claim, Broken, "SavedMemoryGone", fmt.Sprintf("the next start is to "+
+			"go on from the guest's memory in claim %s, which does not exist any more: its snapshot was deleted",
+			mark.Claim), boot)
+		return
+	}
+	e.add(rankRemark, LayerVolumes, "pvc/"+mark.Claim, OK, "Resumes", fmt.Sprintf("the next start does not boot: the guest "+
+		"goes on from its memory in claim %s", mark.Claim), boot)
 }
 
 // ClaimName returns the claim that a volume uses; empty for none, and for a memory dump, whose claim no guest waits

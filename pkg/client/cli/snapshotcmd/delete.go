@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // DeleteOptions are the options of `virtctl snapshot delete`.
@@ -98,6 +99,17 @@ func Delete(ctx context.Context, o *DeleteOptions) error {
 	var names []string
 	for _, s := range found {
 		names = append(names, s.Name)
+	}
+	resumes, err := snapshot.Resumes(ctx, c, namespace, found)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		for _, vm := range resumes[name] {
+			fmt.Fprintf(o.Factory.IO.ErrOut, "note: VM %s goes on from the memory of snapshot %s when it is started next; without "+
+				"the snapshot it does not start until it is told to boot: `%s`\n", vm, name,
+				savedmemory.Forget(namespace, vm))
+		}
 	}
 	if o.DryRun == cli.DryRunNone {
 		if err := o.confirm(ctx, names, namespace); err != nil {

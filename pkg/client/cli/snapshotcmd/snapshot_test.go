@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	v1 "kubevirt.io/api/core/v1"
@@ -24,6 +25,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 const group = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/"
@@ -293,6 +296,19 @@ func TestRestore(t *testing.T) {
 	}
 	vm := s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"].(*v1.VirtualMachine)
 	vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
+	vm.UID = "this"
+	other := vm.DeepCopy()
+	other.Name, other.UID = "other", "another"
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/other"] = other
+	s.objects[group+"virtualmachinesnapshots/snap"].(*snapshotv1beta1.VirtualMachineSnapshot).Status.SourceUID = new(types.UID("this"))
+	s.asked = nil
+	for _, flags := range [][]string{{"--yes"}, {"--yes", "--dry-run"}, nil} {
+		_, _, err := run(t, s, NewCmdRestore, append(flags, "snap", "--target", "other")...)
+		var refused *snapshot.OtherVMError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "virtctl delete other -n default") || s.did("POST") {
+			t.Errorf("another VM that exists: %v", err)
+		}
+	}
 	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil ||
 		!strings.Contains(err.Error(), "virtctl stop demo") {
 		t.Errorf("a VM that runs: %v", err)
@@ -368,6 +384,23 @@ func TestDelete(t *testing.T) {
 	if err != nil || out != "virtualmachinesnapshot.snapshot.kubevirt.io \"snap\" deleted\n" ||
 		!s.did("DELETE "+group+"virtualmachinesnapshots/snap") {
 		t.Errorf("%q %v", out, err)
+	}
+	if _, warned, _ := run(t, s, NewCmdDelete, "snap", "--yes"); warned != "" {
+		t.Errorf("%q", warned)
+	}
+	// Who goes on from its memory is named.
+	snap := s.objects[group+"virtualmachinesnapshots/snap"].(*snapshotv1beta1.VirtualMachineSnapshot)
+	snap.Status.SourceIndications = append(snap.Status.SourceIndications,
+		snapshotv1beta1.SourceIndication{Indication: vmsnapshots.WithMemory})
+	snap.Status.VirtualMachineSnapshotContentName = new("content")
+	s.objects[group+"virtualmachinesnapshotcontents/content"] = map[string]any{"metadata": map[string]any{"uid": "c"}}
+	vm := s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"].(*v1.VirtualMachine)
+	vm.Annotations = map[string]string{savedmemory.ResumeAnnotation: `{"claim":"` + savedmemory.Volume("c") + `","restore":"r"}`}
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines"] = map[string]any{"items": []any{vm}}
+	_, warned, err := run(t, s, NewCmdDelete, "snap")
+	if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(warned, "note: VM demo goes on from the memory of snapshot snap") ||
+		!strings.Contains(warned, "kubectl annotate vm demo virtkit.io/resume-memory- -n default") {
+		t.Errorf("%q %v", warned, err)
 	}
 	if _, _, err := run(t, s, NewCmdDelete, "ghost", "--yes"); cli.ExitCode(err) != cli.ExitNotFound {
 		t.Errorf("%v", err)

@@ -30,6 +30,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // most bounds a list of events, pods or names.
@@ -198,19 +199,27 @@ func (g *gathering) volumes(reads map[string]func(context.Context) error, in str
 	if spec == nil {
 		return
 	}
+	claim := func(name string) {
+		reads["persistentvolumeclaims "+name] = func(ctx context.Context) error {
+			claim := &corev1.PersistentVolumeClaim{}
+			err := c.Read(ctx, in+"persistentvolumeclaims/"+name, nil, claim)
+			if err = found(err, &claim); err != nil {
+				return err
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			f.Claims[name] = claim
+			return nil
+		}
+	}
+	if f.VM != nil {
+		if mark := savedmemory.Pending(f.VM); mark != nil {
+			claim(mark.Claim)
+		}
+	}
 	for i := range spec.Volumes {
 		if name := why.ClaimName(&spec.Volumes[i]); name != "" {
-			reads["persistentvolumeclaims "+name] = func(ctx context.Context) error {
-				claim := &corev1.PersistentVolumeClaim{}
-				err := c.Read(ctx, in+"persistentvolumeclaims/"+name, nil, claim)
-				if err = found(err, &claim); err != nil {
-					return err
-				}
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				f.Claims[name] = claim
-				return nil
-			}
+			claim(name)
 		}
 		if source := spec.Volumes[i].DataVolume; source != nil {
 			reads["datavolumes "+source.Name] = func(ctx context.Context) error {
