@@ -9,8 +9,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 )
 
-// A guest that gets there soon stands still for as short as can be; one that does not is given more time, at most QEMU's
-// own default.
+// A guest that gets there soon stands still for as short as can be; one that does not is given more time, at most
+// QEMU's own default.
 func TestDowntimeRaise(t *testing.T) {
 	const ms = time.Millisecond
 	d := downtime{limit: firstDowntime}

@@ -327,9 +327,11 @@ func validateResuming(vm, old *v1.VirtualMachine, by surface.Actor) field.ErrorL
 	default:
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(changed, "the next start goes on from the guest's memory in a snapshot, with the "+
-		"devices and sizes that it has there; start the VM before you change it, or have it boot: "+
-		savedmemory.Forget(vm.Namespace, vm.Name))}
+	return field.ErrorList{
+		field.Forbidden(changed, "the next start goes on from the guest's memory in a snapshot, with the "+
+			"devices and sizes that it has there; start the VM before you change it, or have it boot: "+
+			savedmemory.Forget(vm.Namespace, vm.Name)),
+	}
 }
 
 // validateHeld refuses changes of a VM that is being snapshotted or restored. virt-controller, which does both, may.

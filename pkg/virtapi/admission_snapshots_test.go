@@ -281,7 +281,8 @@ func TestValidateSnapshots(t *testing.T) {
 			"/validate/virtualmachines", "", larger(goodMachine), resuming(goodMachine, pending), "",
 		},
 		"more memory for a guest that resumes, by virt-controller": {
-			"/validate/virtualmachines", controller, resuming(larger(goodMachine), pending), resuming(goodMachine, pending), "",
+			"/validate/virtualmachines", controller, resuming(larger(goodMachine), pending),
+			resuming(goodMachine, pending), "",
 		},
 		"start of a guest that resumes": {
 			"/validate/virtualmachines", "", resuming(strings.Replace(goodMachine, "Always", "Halted", 1), pending),

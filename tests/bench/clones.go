@@ -66,8 +66,10 @@ func clones(ctx context.Context, b *bench) (rows []Row, err error) {
 		took, most = append(took, one), max(most, after-before)
 	}
 	return []Row{
-		report.Timed("clone", fmt.Sprintf("clone of a VM with 1 GiB of data in %d GiB: created → succeeded, median", size),
-			"s", took, .5).AtMost(limit),
+		report.Timed("clone",
+			fmt.Sprintf("clone of a VM with 1 GiB of data in %d GiB: created → succeeded, median", size),
+			"s", took, .5).
+			AtMost(limit),
 		Row{Name: "clone-blocks", What: "… new blocks, at most", Unit: "MiB", Value: mebibytes(most)}.AtMost(blocks),
 	}, nil
 }

@@ -198,7 +198,14 @@ func idle(ctx context.Context, b *bench) ([]Row, error) {
 			Name: "idle-writes", What: "API writes a second, idle, no VM", Unit: "/s",
 			Value: (after.total() - before.total()) / window.Seconds(),
 		}.AtMost(.2),
-		Row{Name: "idle-rss", What: "all components' RSS, idle, two nodes", Unit: "MiB", Value: mebibytes(rss)}.AtMost(280),
+		Row{
+			Name:  "idle-rss",
+			What:  "all components' RSS, idle, two nodes",
+			Unit:  "MiB",
+			Value: mebibytes(rss),
+		}.AtMost(
+			280,
+		),
 		{Name: "idle-pss", What: "… shared pages counted once (PSS)", Unit: "MiB", Value: mebibytes(pss)},
 	}, nil
 }

@@ -97,8 +97,9 @@ func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
 	return []Row{
 		report.Timed("port-forward-connect", "port-forward, new connection, median", "ms", dials, .5).
 			Beside(pod, bareDials, .5).Beyond(4),
-		report.Timed("port-forward-next", "port-forward, next connection to a local port, median", "ms", next.opened, .5).
-			Beside(pod, next.bareOpened, .5).Beyond(1),
+		report.Timed("port-forward-next", "port-forward, next connection to a local port, median", "ms", next.opened,
+			.5).Beside(pod, next.bareOpened, .5).
+			Beyond(1),
 		report.Timed("port-forward-answer", "… until the guest answers a request, median", "ms", next.answered, .5).
 			Beside(pod, next.bareAnswered, .5).Beyond(1),
 		carrying.AtLeast(.85),
@@ -167,8 +168,8 @@ func nextConnections(
 	return took, nil
 }
 
-// connection opens a connection after a pause and returns how long it took until it was reached, or, with ask, until the
-// first byte of the guest's answer was there.
+// connection opens a connection after a pause and returns how long it took until it was reached, or, with ask, until
+// the first byte of the guest's answer was there.
 func connection(open func() (net.Conn, error), reached func() error, ask bool) (time.Duration, error) {
 	time.Sleep(between)
 	start := time.Now()

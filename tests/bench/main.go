@@ -82,8 +82,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	only := flags.String("rows", "", "measure only these, by name, separated by commas")
 	rounds := flags.Int("rounds", 10, "samples a row")
 	cluster := flags.String("cluster", "", "measure on this cluster, which has virtkit, instead of one of its own")
-	compare := flags.String("compare", "", "measure nothing, but say what has changed from this report (-o json) to the one that "+
-		"follows; exit 1 when something got worse beyond the noise")
+	compare := flags.String(
+		"compare",
+		"",
+		"measure nothing, but say what has changed from this report (-o json) to the one that "+
+			"follows; exit 1 when something got worse beyond the noise",
+	)
 	page := flags.String("page", "", "write the results into this page, too, in place of those that it has")
 	verbose := flags.Bool("v", false, "say on standard error what the counted writes were")
 	if err := flags.Parse(args); err != nil {
@@ -182,10 +186,18 @@ func thisMachine(ctx context.Context, b *bench) (string, error) {
 		return "", err
 	}
 	guests := "emulated guests"
-	if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return !n.Status.Allocatable.Name(kvm, "").IsZero() }) {
+	if slices.ContainsFunc(
+		nodes.Items,
+		func(n corev1.Node) bool { return !n.Status.Allocatable.Name(kvm, "").IsZero() },
+	) {
 		guests = "guests under KVM"
 	}
-	return fmt.Sprintf("%d cores, %d GiB, %s", runtime.NumCPU(), (memory.Totalram*uint64(memory.Unit)+1<<29)>>30, guests), nil
+	return fmt.Sprintf(
+		"%d cores, %d GiB, %s",
+		runtime.NumCPU(),
+		(memory.Totalram*uint64(memory.Unit)+1<<29)>>30,
+		guests,
+	), nil
 }
 
 // rewrite puts a report into a page.

@@ -59,11 +59,14 @@ func snapshots(ctx context.Context, b *bench) ([]Row, error) {
 	return []Row{
 		report.Timed("snapshot", "snapshot of a running VM, 3 disks: created → ready, median", "s", s.taken, .5).
 			Beside(three, s.bareAll, .5).Times(snapshotLimit),
-		report.Timed("snapshot-one", "… beside a single VolumeSnapshot, median", "s", s.taken, .5).Beside(bare, s.bare, .5),
-		report.Timed("snapshot-freeze", "… and a freeze and a thaw alone, median", "s", s.asked, .5).Beside(bare, s.bare, .5),
+		report.Timed("snapshot-one", "… beside a single VolumeSnapshot, median", "s", s.taken, .5).
+			Beside(bare, s.bare, .5),
+		report.Timed("snapshot-freeze", "… and a freeze and a thaw alone, median", "s", s.asked, .5).
+			Beside(bare, s.bare, .5),
 		report.Timed("snapshot-off", "snapshot of a stopped VM, 3 disks: created → ready, median", "s", s.off, .5).
 			Beside(three, s.bareAll, .5).Times(snapshotLimit),
-		report.Timed("snapshot-frozen", "… its guest does not write for, median", "ms", s.frozen, .5).AtMost(frozenLimit),
+		report.Timed("snapshot-frozen", "… its guest does not write for, median", "ms", s.frozen, .5).
+			AtMost(frozenLimit),
 		report.Timed("snapshot-frozen-p95", "… p95", "ms", s.frozen, .95),
 		report.Timed("restore-login", "restore in place → login prompt, median", "s", s.restored, .5).
 			Beside("create → login", s.logins, .5).Beyond(restoreLimit.Seconds()),

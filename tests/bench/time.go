@@ -199,7 +199,9 @@ func createRunning(ctx context.Context, b *bench) ([]Row, error) {
 		}
 	}
 	return []Row{
-		report.Timed("create-running", "create → Running, median", "s", vmis, .5).Beside("plain Pod", pods, .5).Times(1.3),
+		report.Timed("create-running", "create → Running, median", "s", vmis, .5).
+			Beside("plain Pod", pods, .5).
+			Times(1.3),
 		report.Timed("create-running-p95", "create → Running, p95", "s", vmis, .95).
 			Beside("plain Pod, median", pods, .5).Times(1.5),
 	}, nil

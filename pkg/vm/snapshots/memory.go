@@ -63,8 +63,8 @@ func MemoryReason(text string) bool {
 
 // ResumeTrouble returns why the guest of a VM must not go on from the memory that mark names, or "" when it may. The
 // restore must be the last one of the VM, and its volumes must be on the claims that the restore made: a guest that
-// goes on with other disks destroys what is on them. found are the existing claims of the VM's volumes and of the memory,
-// by name.
+// goes on with other disks destroys what is on them. found are the existing claims of the VM's volumes and of the
+// memory, by name.
 func ResumeTrouble(
 	vm *v1.VirtualMachine, mark *savedmemory.Resume, found map[string]*corev1.PersistentVolumeClaim,
 ) string {

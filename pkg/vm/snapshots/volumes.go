@@ -150,8 +150,8 @@ func Plugged(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []*v1.Volume
 	return out
 }
 
-// WithPlugged adds to spec, a copy of the VM's template, the volumes that are plugged into its VMI only, with their disks:
-// a snapshot has them, too.
+// WithPlugged adds to spec, a copy of the VM's template, the volumes that are plugged into its VMI only, with their
+// disks: a snapshot has them, too.
 func WithPlugged(spec *v1.VirtualMachineInstanceSpec, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) {
 	for _, volume := range Plugged(vm, vmi) {
 		spec.Volumes = append(spec.Volumes, *volume.DeepCopy())

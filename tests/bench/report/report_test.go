@@ -13,13 +13,17 @@ func times(of ...time.Duration) []time.Duration { return of }
 
 func sample() *Report {
 	return &Report{
-		Kind: Kind, At: time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC), Commit: "abc1234", Machine: "two cores", Rounds: 3,
+		Kind: Kind, At: time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC), Commit: "abc1234",
+		Machine: "two cores", Rounds: 3,
 		Rows: []Row{
 			Timed("create-running", "create → Running, median", "s", times(700*ms, 800*ms, 750*ms), .5).
 				Beside("plain Pod", times(500*ms, 500*ms, 500*ms), .5).Times(2),
 			Timed("port-forward-connect", "port-forward, new connection, median", "ms", times(8*ms, 9*ms, 8*ms), .5).
 				Beside("TCP from the pod", times(1*ms, 1*ms, 1*ms), .5).Beyond(4),
-			Row{Name: "port-forward-throughput", What: "port-forward", Unit: "MiB/s", Value: 90, Anchor: 100, Versus: "the pod", Ratio: .9}.AtLeast(.85),
+			Row{
+				Name: "port-forward-throughput", What: "port-forward", Unit: "MiB/s",
+				Value: 90, Anchor: 100, Versus: "the pod", Ratio: .9,
+			}.AtLeast(.85),
 			Row{Name: "idle-rss", What: "RSS", Unit: "MiB", Value: 396}.AtMost(280),
 			{Name: "idle-pss", What: "… PSS", Unit: "MiB", Value: 1222},
 		},

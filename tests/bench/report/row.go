@@ -22,8 +22,8 @@ type Row struct {
 	Reached bool    `json:"reached"`
 	// Higher says that more is better.
 	Higher bool `json:"higher,omitempty"`
-	// Samples and AnchorSamples are what Value and Anchor were taken from, in the order in which they were measured; none
-	// where it was measured once. Where both have as many they were measured in turns.
+	// Samples and AnchorSamples are what Value and Anchor were taken from, in the order in which they were measured;
+	// none where it was measured once. Where both have as many they were measured in turns.
 	Samples       []float64 `json:"samples,omitempty"`
 	AnchorSamples []float64 `json:"anchorSamples,omitempty"`
 }

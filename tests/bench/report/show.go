@@ -80,8 +80,8 @@ func number(v float64) string {
 	return text
 }
 
-// KubeVirt's figures are those of KubeVirt 1.9 on a prototype of virt-local with the same guest, emulated, from a run of its
-// own, by the name of the row.
+// KubeVirt's figures are those of KubeVirt 1.9 on a prototype of virt-local with the same guest, emulated, from a run
+// of its own, by the name of the row.
 var kubeVirt = map[string]string{
 	"create-running": "6.8×", "ten-at-once": "7.7×", "ten-at-once-p95": "11×", "create-login": "anchor + 4.0 s",
 	"delete": "3.1 s", "vmi-writes-own": "30", "vmi-writes-all": "62", "idle-writes": "3.8", "idle-rss": "1.33 GiB",
@@ -93,7 +93,14 @@ var kubeVirt = map[string]string{
 // Markdown writes the report as a part of a page.
 func (r *Report) Markdown(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Commit %s, %s, %d rounds, on %s.\n\n", r.Commit, r.At.UTC().Format("2 January 2006"), r.Rounds, r.Machine)
+	fmt.Fprintf(
+		&b,
+		"Commit %s, %s, %d rounds, on %s.\n\n",
+		r.Commit,
+		r.At.UTC().Format("2 January 2006"),
+		r.Rounds,
+		r.Machine,
+	)
 	b.WriteString("| measure | virtkit | anchor, same run | ratio | goal | reached | KubeVirt |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, row := range r.Rows {

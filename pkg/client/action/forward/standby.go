@@ -91,7 +91,8 @@ func (s *standbys) take(ctx context.Context, program *early) (*stream.Conn, erro
 		if program.sent && !stream.NotReached(err) {
 			return nil, fmt.Errorf("the connection was lost before the guest answered: %w", err)
 		}
-		// It was cut, by a guest that has moved or a virt-api that is gone: nothing was sent over it that the guest got.
+		// It was cut, by a guest that has moved or a virt-api that is gone: the guest has got nothing that was sent
+		// over it.
 		program.sent = false
 	}
 	return nil, nil

@@ -178,7 +178,7 @@ func quiet(t testing.TB) *early {
 	return e
 }
 
-// TestFirstBytesGoWithTheQuestion: what a program says at once does not wait for the guest; a guest that was not reached
+// TestFirstBytesGoWithTheQuestion: what a program says at once does not wait for the guest; one that was not reached
 // gets it over another stream, and one that may have it does not get it again.
 func TestFirstBytesGoWithTheQuestion(t *testing.T) {
 	const text = "GET / HTTP/1.0"

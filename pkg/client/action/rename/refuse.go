@@ -61,9 +61,14 @@ func Refuse(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, rivals []stri
 	case kind == snapshots.HolderRestore:
 		return refused("VM %s is being restored by %s; wait until it is", name, holder)
 	case savedmemory.Pending(vm) != nil:
-		return refused("VM %s goes on from the memory of a snapshot when it is started next, by this name; start and stop it "+
-			"before it is renamed (`virtctl start %s -n %s`), or have it boot: `%s`", name, vm.Name, vm.Namespace,
-			savedmemory.Forget(vm.Namespace, vm.Name))
+		return refused(
+			"VM %s goes on from the memory of a snapshot when it is started next, by this name; start and stop it "+
+				"before it is renamed (`virtctl start %s -n %s`), or have it boot: `%s`",
+			name,
+			vm.Name,
+			vm.Namespace,
+			savedmemory.Forget(vm.Namespace, vm.Name),
+		)
 	case len(rivals) > 0:
 		return refused("VM %s is being renamed to %s, too; `virtctl delete %s -n %s` gives that up", name, rivals[0],
 			rivals[0], vm.Namespace)

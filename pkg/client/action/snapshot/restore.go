@@ -89,9 +89,13 @@ func (e *RunsError) Error() string {
 type OtherVMError struct{ Namespace, Name, Snapshot string }
 
 func (e *OtherVMError) Error() string {
-	return fmt.Sprintf("VM %[1]s/%[2]s exists, and is not the one that snapshot %[3]s was taken of, which alone a restore "+
-		"replaces; give --target with a name that is free, or delete it first: `virtctl delete %[2]s -n %[1]s`",
-		e.Namespace, e.Name, e.Snapshot)
+	return fmt.Sprintf(
+		"VM %[1]s/%[2]s exists, and is not the one that snapshot %[3]s was taken of, which alone a restore "+
+			"replaces; give --target with a name that is free, or delete it first: `virtctl delete %[2]s -n %[1]s`",
+		e.Namespace,
+		e.Name,
+		e.Snapshot,
+	)
 }
 
 // GetReady reads a snapshot that can be restored; for one that cannot, it returns a NotReadyError.

@@ -193,12 +193,14 @@ func TestRestoreStuck(t *testing.T) {
 	f.Restores = append(f.Restores, *r)
 	causes := Explain(f).Causes
 	at := slices.IndexFunc(causes, func(c Cause) bool { return c.Reason == "RestoreStuck" })
-	if at < 0 || !strings.Contains(causes[at].Message, "restore back of it does not go on: InProgress: another VM is there") {
+	if at < 0 ||
+		!strings.Contains(causes[at].Message, "restore back of it does not go on: InProgress: another VM is there") {
 		t.Errorf("%+v", causes)
 	}
 }
 
-// A VM that goes on from its memory is told of, with the way to have it boot; when the memory is gone nothing else helps.
+// A VM that goes on from its memory is told of, with the way to have it boot; when the memory is gone nothing else
+// helps.
 func TestSavedMemory(t *testing.T) {
 	vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{
 		RunStrategy: new(v1.RunStrategyHalted), Template: &v1.VirtualMachineInstanceTemplateSpec{},
@@ -208,14 +210,17 @@ func TestSavedMemory(t *testing.T) {
 	for reason, claims := range map[string]map[string]*corev1.PersistentVolumeClaim{
 		"Resumes": {"m": {}}, "SavedMemoryGone": {"m": nil},
 	} {
-		causes := Explain(Facts{Namespace: "default", Name: "demo", VM: vm, Claims: claims, Stack: healthy().Stack}).Causes
+		causes := Explain(
+			Facts{Namespace: "default", Name: "demo", VM: vm, Claims: claims, Stack: healthy().Stack},
+		).Causes
 		at := slices.IndexFunc(causes, func(c Cause) bool { return c.Reason == reason })
 		if at < 0 || causes[at].Fixes[0] != boot || (causes[at].State == Broken) != (claims["m"] == nil) {
 			t.Errorf("%s: %+v", reason, causes)
 		}
 	}
 	vm.Status.Conditions = []v1.VirtualMachineCondition{{
-		Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: "MemoryDoesNotFit", Message: "other disks",
+		Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: "MemoryDoesNotFit",
+		Message: "other disks",
 	}}
 	vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
 	causes := Explain(Facts{Namespace: "default", Name: "demo", VM: vm, Stack: healthy().Stack}).Causes

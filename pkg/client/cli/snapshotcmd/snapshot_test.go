@@ -54,8 +54,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(object) // a client that has gone
 	default:
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w,
-			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"x not found","details":{"name":"x","kind":"things"}}`)
+		_, _ = io.WriteString(
+			w,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"x not found","details":{"name":"x","kind":"things"}}`,
+		)
 	}
 }
 
@@ -300,12 +302,15 @@ func TestRestore(t *testing.T) {
 	other := vm.DeepCopy()
 	other.Name, other.UID = "other", "another"
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/other"] = other
-	s.objects[group+"virtualmachinesnapshots/snap"].(*snapshotv1beta1.VirtualMachineSnapshot).Status.SourceUID = new(types.UID("this"))
+	s.objects[group+"virtualmachinesnapshots/snap"].(*snapshotv1beta1.VirtualMachineSnapshot).Status.SourceUID = new(
+		types.UID("this"),
+	)
 	s.asked = nil
 	for _, flags := range [][]string{{"--yes"}, {"--yes", "--dry-run"}, nil} {
 		_, _, err := run(t, s, NewCmdRestore, append(flags, "snap", "--target", "other")...)
 		var refused *snapshot.OtherVMError
-		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "virtctl delete other -n default") || s.did("POST") {
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "virtctl delete other -n default") ||
+			s.did("POST") {
 			t.Errorf("another VM that exists: %v", err)
 		}
 	}
@@ -395,10 +400,13 @@ func TestDelete(t *testing.T) {
 	snap.Status.VirtualMachineSnapshotContentName = new("content")
 	s.objects[group+"virtualmachinesnapshotcontents/content"] = map[string]any{"metadata": map[string]any{"uid": "c"}}
 	vm := s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"].(*v1.VirtualMachine)
-	vm.Annotations = map[string]string{savedmemory.ResumeAnnotation: `{"claim":"` + savedmemory.Volume("c") + `","restore":"r"}`}
+	vm.Annotations = map[string]string{
+		savedmemory.ResumeAnnotation: `{"claim":"` + savedmemory.Volume("c") + `","restore":"r"}`,
+	}
 	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines"] = map[string]any{"items": []any{vm}}
 	_, warned, err := run(t, s, NewCmdDelete, "snap")
-	if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(warned, "note: VM demo goes on from the memory of snapshot snap") ||
+	if cli.ExitCode(err) != cli.ExitUsage ||
+		!strings.Contains(warned, "note: VM demo goes on from the memory of snapshot snap") ||
 		!strings.Contains(warned, "kubectl annotate vm demo virtkit.io/resume-memory- -n default") {
 		t.Errorf("%q %v", warned, err)
 	}
