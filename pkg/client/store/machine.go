@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
@@ -39,6 +40,8 @@ type Machine struct {
 	Owner types.UID
 	// Claims are the claims that its volumes are on.
 	Claims []string
+	// Resumes is the restore whose saved memory the guest goes on from at the next start; empty for a VM that boots.
+	Resumes types.UID
 
 	// Phase is the instance's, empty without one; UID too. What follows is of the instance.
 	Phase v1.VirtualMachineInstancePhase
@@ -110,7 +113,7 @@ func join(vm, vmi *part) *Machine {
 	m := vmi.Machine
 	m.Status, m.Ready, m.RunStrategy, m.Created, m.Labels = vm.Status, vm.Ready, vm.RunStrategy, vm.Created, vm.Labels
 	m.Deleting, m.Revision, m.Owner = vm.Deleting, vm.Revision+"/"+vmi.Revision, vm.Owner
-	m.ObjectUID, m.Claims = vm.ObjectUID, vm.Claims
+	m.ObjectUID, m.Claims, m.Resumes = vm.ObjectUID, vm.Claims, vm.Resumes
 	m.Trouble, m.Saving, m.RestartRequired = cmp.Or(vm.Trouble, vmi.Trouble), vm.Saving, vm.RestartRequired
 	return &m
 }
@@ -139,6 +142,9 @@ func ofVM(vm *v1.VirtualMachine) *part {
 	p.CPUs, p.Memory = SizeOf(vm)
 	if vm.Spec.Template != nil {
 		p.Claims = claimsOf(vm.Spec.Template.Spec.Volumes)
+	}
+	if mark := savedmemory.Pending(vm); mark != nil {
+		p.Resumes = mark.Restore
 	}
 	if _, held := snapshots.SnapshotOf(vm); held {
 		p.Saving = "snapshot under way"

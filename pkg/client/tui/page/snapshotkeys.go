@@ -247,8 +247,24 @@ func (s saved) consequence(row *store.Snapshot) string {
 		if other.Source() == row.Key() && !other.Ended {
 			said += fmt.Sprintf(", and %s %s is under way", other.Short(), other.Name)
 		}
+		if other.Source() == row.Key() {
+			said += s.resumes(other)
+		}
 	}
 	return said
+}
+
+// resumes says of the VM of a restore that it needs the memory which the snapshot has.
+func (s saved) resumes(restore *store.Snapshot) string {
+	if s.world.Machines == nil || restore.Resource != store.Restores {
+		return ""
+	}
+	m := s.world.Machines.Get(store.Key{Namespace: restore.Namespace, Name: restore.Target})
+	if m == nil || m.Resumes == "" || m.Resumes != restore.UID {
+		return ""
+	}
+	return fmt.Sprintf(", and VM %s, which goes on from its memory at its next start, does not start before it is told to boot",
+		m.Name)
 }
 
 // deletion deletes the rows, one after the other; what fails does not keep the others from it.

@@ -4,7 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
 // Who deletes a restore that could be undone is told so.
@@ -16,6 +20,29 @@ func TestConsequenceOfDeletingRestore(t *testing.T) {
 	} {
 		if got := (saved{}).consequence(row); !strings.Contains(got, want) {
 			t.Errorf("%+v: %q", row, got)
+		}
+	}
+}
+
+// Who deletes a snapshot is told which VM goes on from its memory at the next start.
+func TestConsequenceOfDeletingMemory(t *testing.T) {
+	w := &World{Machines: store.NewMachines(func() {}), Snapshots: store.NewSnapshotTables(func() {})}
+	restore := &store.Snapshot{
+		Namespace: "ns", Name: "back", Resource: store.Restores, UID: "r", Of: "snap", Target: "mem", Ended: true,
+	}
+	w.Snapshots.Restores.Load(map[store.Key]*store.Snapshot{restore.Object(): restore})
+	snap := &store.Snapshot{Namespace: "ns", Name: "snap", Resource: store.Snapshots}
+	for mark, want := range map[string]bool{
+		`{"claim":"m","restore":"r"}`: true, `{"claim":"m","restore":"another"}`: false, "": false,
+	} {
+		vm := v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mem"}}
+		if mark != "" {
+			vm.Annotations = map[string]string{savedmemory.ResumeAnnotation: mark}
+		}
+		w.Machines.Load([]v1.VirtualMachine{vm}, nil)
+		got := (saved{world: w}).consequence(snap)
+		if strings.Contains(got, "VM mem, which goes on from its memory at its next start") != want {
+			t.Errorf("%s: %q", mark, got)
 		}
 	}
 }
