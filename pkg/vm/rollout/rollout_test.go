@@ -187,6 +187,41 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
+// The disk of a guest that runs goes to another claim by a migration, where the VM says so; one that cannot be copied,
+// and one of a VM that does not say so, is another one at the next start.
+func TestEffectOfClaims(t *testing.T) {
+	vm := func(strategy, disk, volume string) map[string]any {
+		return object(t, "{spec: {updateVolumesStrategy: "+strategy+", template: {spec: {volumes: [{name: a, "+volume+
+			"}], domain: {devices: {disks: [{name: a, "+disk+"}]}}}}}}")
+	}
+	const one, two = "persistentVolumeClaim: {claimName: c}", "persistentVolumeClaim: {claimName: d}"
+	const plain = "disk: {bus: virtio}"
+	for name, test := range map[string]struct {
+		strategy, disk, after string
+		want                  Effect
+	}{
+		"copied":        {"Migration", plain, two, Migration},
+		"a DataVolume":  {"Migration", plain, "dataVolume: {name: d}", Migration},
+		"replaced":      {"Replacement", plain, two, Restart},
+		"shareable":     {"Migration", plain + ", shareable: true", two, Restart},
+		"lun":           {"Migration", "lun: {}", two, Restart},
+		"read-only":     {"Migration", "disk: {readonly: true}", two, Restart},
+		"other content": {"Migration", plain, "containerDisk: {image: i}", Restart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := vm(test.strategy, test.disk, one), vm(test.strategy, test.disk, test.after)
+			for _, c := range Compare(before, after) {
+				if got, note := EffectIn(c, before, after, true); got != test.want {
+					t.Errorf("%s: %s %s, want %s", c.Path, got, note, test.want)
+				}
+				if got, _ := EffectIn(c, before, after, false); got != Start {
+					t.Errorf("%s of a VM that is stopped: %s", c.Path, got)
+				}
+			}
+		})
+	}
+}
+
 func TestEffectIn(t *testing.T) {
 	vm := func(text string) map[string]any { return object(t, "{spec: {template: {spec: "+text+"}}}") }
 	with := func(disk, volume string) string {
