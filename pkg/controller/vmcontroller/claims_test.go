@@ -8,13 +8,16 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // onClaim is the template of a VM with a disk on a claim.
-func onClaim(claim string) string {
-	return "domain: {cpu: {sockets: 2}, memory: {guest: 1Gi}, devices: {disks: [{name: a, disk: {bus: virtio}}]}}\n" +
-		"volumes: [{name: a, persistentVolumeClaim: {claimName: " + claim + "}}]"
+func onClaim(claim string) string { return diskOn("disk: {bus: virtio}", "claimName: "+claim) }
+
+func diskOn(device, claim string) string {
+	return "domain: {cpu: {sockets: 2}, memory: {guest: 1Gi}, devices: {disks: [{name: a, " + device + "}]}}\n" +
+		"volumes: [{name: a, persistentVolumeClaim: {" + claim + "}}]"
 }
 
 // exchanging is the view of a VM whose guest was started with claim c, and that names another one now.
@@ -88,6 +91,84 @@ func TestClaimsStay(t *testing.T) {
 			}
 			if got := restartOf(status(t, step.After)); !strings.Contains(got, c.says) {
 				t.Errorf("RestartRequired is %q, want %q", got, c.says)
+			}
+		})
+	}
+}
+
+// A disk that was plugged in is not copied, and not unplugged either, by whom its VM says that disks are copied.
+func TestPluggedClaimsStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		strategy v1.UpdateVolumesStrategy
+		device   string
+		// follows: the guest loses what it has, and gets the other.
+		follows bool
+	}{
+		"migration":   {v1.UpdateVolumesStrategyMigration, "disk: {bus: scsi}", false},
+		"a LUN":       {v1.UpdateVolumesStrategyMigration, "lun: {bus: scsi}", false},
+		"a disc":      {v1.UpdateVolumesStrategyMigration, "cdrom: {bus: scsi}", true},
+		"replacement": {v1.UpdateVolumesStrategyReplacement, "disk: {bus: scsi}", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was := edited(t, 1, diskOn(c.device, "claimName: c, hotpluggable: true"))
+			is := edited(t, 2, diskOn(c.device, "claimName: d, hotpluggable: true"))
+			was.Spec.UpdateVolumesStrategy, is.Spec.UpdateVolumesStrategy = &c.strategy, &c.strategy
+			vmi := admitted(t, was, true)
+			before, after := asMap(t, was), asMap(t, is)
+			verdicts := rollout.Guest{Instance: vmi}.Verdicts(rollout.Compare(before, after), rollout.Edit{
+				Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec,
+			})
+			want, note := rollout.Restart, "hotpluggable"
+			if c.follows {
+				want, note = rollout.Hotplug, ""
+			}
+			if len(verdicts) != 1 || verdicts[0].Effect != want || !strings.Contains(verdicts[0].Note, note) {
+				t.Errorf("%+v", verdicts)
+			}
+			step := Next(View{VM: is, VMI: vmi, Filled: true, Now: now})
+			if got := len(step.After.VMI.Spec.Volumes) == 0; got != c.follows {
+				t.Errorf("the instance has volumes %+v", step.After.VMI.Spec.Volumes)
+			}
+			message := restartOf(status(t, step.After))
+			if got := strings.Contains(message, "volumes[a] (it is hotpluggable, and only disks"); got == c.follows {
+				t.Errorf("RestartRequired is %q", message)
+			}
+		})
+	}
+}
+
+// What virtctl says of a claim that is changed is what becomes of it.
+func TestVerdictOfClaims(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1.VirtualMachineInstance)
+		want   rollout.Effect
+		note   string
+	}{
+		"copied": {func(*v1.VirtualMachineInstance) {}, rollout.Migration, "copies the disk"},
+		"the guest stays": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{
+				Type: v1.VirtualMachineInstanceIsStorageLiveMigratable, Status: corev1.ConditionFalse, Message: "a GPU",
+			})
+		}, rollout.Restart, "the guest cannot migrate: a GPU"},
+		"another is being copied": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "e"
+		}, rollout.Restart, "can only be reverted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := exchanging(t, v1.UpdateVolumesStrategyMigration, "d")
+			c.change(view.VMI)
+			was := edited(t, 1, onClaim("c"))
+			was.Spec.UpdateVolumesStrategy = view.VM.Spec.UpdateVolumesStrategy
+			before, after := asMap(t, was), asMap(t, view.VM)
+			verdicts := rollout.Guest{Instance: view.VMI}.Verdicts(rollout.Compare(before, after), rollout.Edit{
+				Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &view.VM.Spec.Template.Spec,
+			})
+			if len(verdicts) != 1 || verdicts[0].Effect != c.want || !strings.Contains(verdicts[0].Note, c.note) {
+				t.Errorf("%+v", verdicts)
+			}
+			message := restartOf(status(t, Next(view).After))
+			if got := strings.Contains(message, c.note); got != (c.want == rollout.Restart) {
+				t.Errorf("RestartRequired is %q", message)
 			}
 		})
 	}

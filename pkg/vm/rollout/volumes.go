@@ -23,6 +23,7 @@ const (
 	noteSwap   = "swaps the disc in the drive"
 	noteDrive  = "a CD-ROM drive comes, goes and changes only then"
 	noteCopy   = "copies the disk to the new claim"
+	noteKeep   = "disks that were plugged in are not copied"
 )
 
 // EffectIn does what EffectOf does, for one of the changes between two versions of a VirtualMachine, which say whether
@@ -41,6 +42,9 @@ func EffectIn(c Change, before, after map[string]any, running bool) (Effect, str
 	had, has := plan(before, name), plan(after, name)
 	if ofVolume && copies(after) && had.copied(has) {
 		return Migration, noteCopy
+	}
+	if ofVolume && copies(after) && had.kept(has) {
+		return Restart, noteKeep
 	}
 	if had.fixed() || has.fixed() {
 		return EffectOf(c, running)
@@ -111,6 +115,21 @@ func (p planned) copied(to planned) bool {
 	_, disk := p.disk["disk"].(map[string]any)
 	return p.fixed() && to.fixed() && ofClaim(p.volume) && ofClaim(to.volume) && reflect.DeepEqual(p.disk, to.disk) &&
 		disk && p.disk["shareable"] != true && p.disk["disk"].(map[string]any)["readonly"] != true
+}
+
+// kept reports a disk that was plugged in and whose volume names another claim (volumemigration.KeepPlugged).
+func (p planned) kept(to planned) bool {
+	return hotpluggable(p.volume) && hotpluggable(to.volume) && p.disk != nil && !p.drive() &&
+		claimNamed(p.volume) != claimNamed(to.volume)
+}
+
+// claimNamed returns the name of a volume's claim.
+func claimNamed(volume map[string]any) any {
+	if filled, ok := volume["dataVolume"].(map[string]any); ok {
+		return filled["name"]
+	}
+	claim, _ := volume["persistentVolumeClaim"].(map[string]any)
+	return claim["claimName"]
 }
 
 // ofClaim reports a volume that is a claim which the guest may write.

@@ -62,6 +62,40 @@ func Follow(
 	return Decision{Volumes: take(template, vmi, changed)}
 }
 
+// whyPlugged is why a disk is not copied that was plugged in. KubeVirt copies such disks, too.
+const whyPlugged = "it is hotpluggable, and only disks that the guest was started with are copied; with " +
+	"updateVolumesStrategy Replacement the disk is unplugged, and the other claim plugged in"
+
+// KeepPlugged leaves in a template the claims that a guest has plugged in, where the VM's updateVolumesStrategy says
+// that disks are copied: what names another claim must not be taken for a disk to unplug, and another to plug in. It
+// returns why these wait for the next start, by their path in the VMI's spec. Discs in CD-ROM drives are exchanged all
+// the same.
+func KeepPlugged(
+	strategy *v1.UpdateVolumesStrategy, template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance,
+) map[string]string {
+	if strategy == nil || *strategy != v1.UpdateVolumesStrategyMigration {
+		return nil
+	}
+	var refused map[string]string
+	for i := range template.Volumes {
+		want := &template.Volumes[i]
+		is, disk := hotplug.Volume(&vmi.Spec, want.Name), hotplug.Disk(&vmi.Spec, want.Name)
+		if is == nil || disk == nil || disk.CDRom != nil || !claims.Storage(is) || !claims.Storage(want) ||
+			!hotplug.Is(is) || !hotplug.Is(want) || claims.Name(is) == claims.Name(want) {
+			continue
+		}
+		if refused == nil {
+			refused = map[string]string{}
+		}
+		refused["volumes["+want.Name+"]"] = whyPlugged
+		*want = *is.DeepCopy()
+		if d := hotplug.Disk(template, want.Name); d != nil {
+			*d = *disk.DeepCopy()
+		}
+	}
+	return refused
+}
+
 // changes returns the volumes for which a template names another claim than a VMI's spec does.
 func changes(template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance) []Move {
 	var out []Move

@@ -1,7 +1,9 @@
 package volumemigration
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 
@@ -97,8 +99,47 @@ func RecoveryMessage(state *v1.VolumeUpdateState) string {
 // Between reports whether a VM names other claims than those with its data, which only the end of a copy changes: its
 // guest's disks are being copied, are about to be, or were not copied when it ended.
 func Between(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
-	strategy := vm.Spec.UpdateVolumesStrategy
-	return UpdateState(vm, vmi) != nil ||
-		life.Alive(vmi) && vm.Spec.Template != nil && strategy != nil &&
-			*strategy == v1.UpdateVolumesStrategyMigration && len(changes(&vm.Spec.Template.Spec, vmi)) > 0
+	if UpdateState(vm, vmi) != nil {
+		return true
+	}
+	if !life.Alive(vmi) || vm.Spec.Template == nil {
+		return false
+	}
+	d := Follow(vm.Spec.UpdateVolumesStrategy, &vm.Spec.Template.Spec, vmi)
+	return d.Volumes != nil || d.Waiting
+}
+
+// Revert returns a JSON patch that gives a VM the claims again that its status.volumeUpdateState says it had, also
+// where a template of its DataVolumes was renamed for the other; "" when there is nothing to change.
+func Revert(vm *v1.VirtualMachine) string {
+	state := vm.Status.VolumeUpdateState
+	if state == nil || state.VolumeMigrationState == nil || vm.Spec.Template == nil {
+		return ""
+	}
+	var all []string
+	set := func(claim, path string, index int) {
+		all = append(all, fmt.Sprintf(`{"op":"replace","path":%q,"value":%q}`, fmt.Sprintf(path, index), claim))
+	}
+	volumes := vm.Spec.Template.Spec.Volumes
+	for _, m := range state.VolumeMigrationState.MigratedVolumes {
+		at := slices.IndexFunc(volumes, func(v v1.Volume) bool { return v.Name == m.VolumeName })
+		if at < 0 || m.SourcePVCInfo == nil || claims.Name(&volumes[at]) == m.SourcePVCInfo.ClaimName {
+			continue
+		}
+		had := m.SourcePVCInfo.ClaimName
+		made := slices.IndexFunc(vm.Spec.DataVolumeTemplates,
+			func(t v1.DataVolumeTemplateSpec) bool { return t.Name == claims.Name(&volumes[at]) })
+		if made >= 0 {
+			set(had, "/spec/dataVolumeTemplates/%d/metadata/name", made)
+		}
+		if volumes[at].DataVolume != nil {
+			set(had, "/spec/template/spec/volumes/%d/dataVolume/name", at)
+		} else {
+			set(had, "/spec/template/spec/volumes/%d/persistentVolumeClaim/claimName", at)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "[" + strings.Join(all, ",") + "]"
 }

@@ -98,12 +98,17 @@ func TestFollow(t *testing.T) {
 		"taken back as replaced": {strategy: &replacement, vmi: copying(), takes: "a b"},
 		"one is taken back":      {migration, copying(), map[string]string{"two": "d"}, "", "only be reverted", false},
 		"to a third":             {migration, copying(), map[string]string{"one": "e", "two": "d"}, "", "only", false},
-		"shareable": {migration, disk(func(d *v1.Disk) { yes := true; d.Shareable = &yes }), both, "", "shareable",
-			false},
-		"lun": {migration, disk(func(d *v1.Disk) { d.DiskDevice = v1.DiskDevice{LUN: &v1.LunTarget{}} }), both, "",
-			"LUN", false},
-		"cdrom": {migration, disk(func(d *v1.Disk) { d.DiskDevice = v1.DiskDevice{CDRom: &v1.CDRomTarget{}} }), both,
-			"", "read-only", false},
+		"shareable": {
+			migration, disk(func(d *v1.Disk) { yes := true; d.Shareable = &yes }), both, "", "shareable", false,
+		},
+		"lun": {
+			migration, disk(func(d *v1.Disk) { d.DiskDevice = v1.DiskDevice{LUN: &v1.LunTarget{}} }), both, "",
+			"LUN", false,
+		},
+		"cdrom": {
+			migration, disk(func(d *v1.Disk) { d.DiskDevice = v1.DiskDevice{CDRom: &v1.CDRomTarget{}} }), both,
+			"", "read-only", false,
+		},
 		"read-only": {migration, disk(func(d *v1.Disk) { d.Disk.ReadOnly = true }), both, "", "read-only", false},
 		"virtiofs": {migration, func() *v1.VirtualMachineInstance {
 			vmi := running()
@@ -156,6 +161,17 @@ func TestHotpluggedIsAnothers(t *testing.T) {
 	spec.Volumes[0].PersistentVolumeClaim.Hotpluggable = true
 	if got := Follow(migration, spec, vmi); !reflect.DeepEqual(got, Decision{}) {
 		t.Errorf("%+v", got)
+	}
+	replacement := v1.UpdateVolumesStrategyReplacement
+	for _, strategy := range []*v1.UpdateVolumesStrategy{nil, &replacement} {
+		if kept := KeepPlugged(strategy, spec, vmi); kept != nil || claimsOf(spec.Volumes) != "c b" {
+			t.Errorf("%v, and the template has %s", kept, claimsOf(spec.Volumes))
+		}
+	}
+	kept := KeepPlugged(migration, spec, vmi)
+	if len(kept) != 1 || kept["volumes[one]"] != whyPlugged || claimsOf(spec.Volumes) != "a b" ||
+		claimsOf(vmi.Spec.Volumes) != "a b" {
+		t.Errorf("%v, and the template has %s", kept, claimsOf(spec.Volumes))
 	}
 }
 
@@ -251,6 +267,11 @@ func TestRecovery(t *testing.T) {
 	vmi := running()
 	if UpdateState(vm, vmi) != nil || !Between(vm, vmi) {
 		t.Error("the VMI has not taken the claims over yet")
+	}
+	stays := running()
+	stays.Spec.Domain.Devices.Disks[0].Shareable = new(true)
+	if Between(vm, stays) {
+		t.Error("a disk that is not copied is one that is exchanged at the next start")
 	}
 	vmi.Spec.Volumes = template(both).Volumes
 	vm.Status.VolumeUpdateState = UpdateState(vm, vmi)
