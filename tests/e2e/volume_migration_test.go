@@ -5,12 +5,14 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,7 +69,7 @@ func (g *guest) exchange(t *testing.T, claim string) {
 // uses waits until the guest uses a claim, and nothing is under way any more.
 func (g *guest) uses(t *testing.T, claim string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "the guest uses claim "+claim, func() string {
+	eventually(t, 3*time.Minute, "the guest uses claim "+claim, func() string {
 		vm, vmi := g.vm(t), g.vmi(t)
 		c := conditions.Find(vmi.Status.Conditions, volumemigration.Condition)
 		is := volumemigration.InUse(&vmi.Status, "data")
@@ -175,7 +177,18 @@ func TestVolumeMigrationUnfinished(t *testing.T) {
 		}
 		return ""
 	})
-	g.exchange(t, "files")
+	if _, _, err := g.Virtctl(t.Context(), nil, "-n", ns, "start", g.name); err == nil {
+		t.Error("a VM starts with half a disk")
+	}
+	vm := g.vm(t)
+	patch := volumemigration.Revert(vm)
+	why, stderr, _ := g.Virtctl(t.Context(), nil, "-n", ns, "why", g.name) // its exit code says that something is wrong
+	if !strings.Contains(why, "ManualRecoveryRequired") || !strings.Contains(why, patch) {
+		t.Errorf("why does not say %s:\n%s%s", patch, why, stderr)
+	}
+	if err := g.Client.Patch(t.Context(), vm, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, time.Minute, "the VM needs no help", func() string {
 		if vm := g.vm(t); vm.Status.VolumeUpdateState != nil ||
 			conditions.Find(vm.Status.Conditions, v1.VirtualMachineManualRecoveryRequired) != nil {
@@ -219,7 +232,7 @@ func (g *guest) copying(t *testing.T, claim string) {
 	t.Helper()
 	last := g.vmi(t).Status.MigrationState
 	g.exchange(t, claim)
-	eventually(t, 2*time.Minute, "the disk is being copied", func() string {
+	eventually(t, 3*time.Minute, "the disk is being copied", func() string {
 		vmi := g.vmi(t)
 		ms := vmi.Status.MigrationState
 		if ms == nil || last != nil && ms.MigrationUID == last.MigrationUID || ms.StartTimestamp == nil {

@@ -14,8 +14,9 @@ func (e *explanation) copying() {
 	if e.VM != nil {
 		c := conditions.With(e.VM.Status.Conditions, v1.VirtualMachineManualRecoveryRequired, corev1.ConditionTrue)
 		if c != nil {
-			e.add(rankVolume, LayerVolumes, e.vmObject(), Broken, string(c.Type), "the VM does not start: "+c.Message,
-				"kubectl edit vm "+e.Name+e.flag())
+			// Before that the VM is stopped: it does not start until this is done.
+			e.add(rankIntent, LayerVolumes, e.vmObject(), Broken, string(c.Type), "the VM does not start: "+c.Message,
+				e.revert()...)
 		}
 	}
 	if e.VMI == nil || !volumemigration.Pending(e.VMI) {
@@ -27,4 +28,14 @@ func (e *explanation) copying() {
 			"virtctl why "+e.Name+e.flag()+" --migrate",
 			"name the old claims in the VM's volumes again to cancel it")
 	}
+}
+
+// revert returns the commands that give a VM the claims again from which its disks were not copied.
+func (e *explanation) revert() []string {
+	edit := "kubectl edit vm " + e.Name + e.flag()
+	patch := volumemigration.Revert(e.VM)
+	if patch == "" {
+		return []string{edit}
+	}
+	return []string{"kubectl patch vm " + e.Name + e.flag() + " --type json -p '" + patch + "'", edit}
 }

@@ -417,6 +417,27 @@ func TestSituations(t *testing.T) {
 			"kubectl edit vm demo",
 		},
 		{
+			"half a disk of a VM that was stopped", stopped(v1.RunStrategyHalted, func(f *Facts) {
+				f.VM.Status.Conditions = append(f.VM.Status.Conditions, v1.VirtualMachineCondition{
+					Type: v1.VirtualMachineManualRecoveryRequired, Status: corev1.ConditionTrue, Message: "data to old",
+				})
+				source := &v1.PersistentVolumeClaimVolumeSource{}
+				source.ClaimName = "new"
+				f.VM.Spec.Template.Spec.Volumes = []v1.Volume{
+					{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}},
+				}
+				f.VM.Status.VolumeUpdateState = &v1.VolumeUpdateState{VolumeMigrationState: &v1.VolumeMigrationState{
+					MigratedVolumes: []v1.StorageMigratedVolumeInfo{{
+						VolumeName: "data", SourcePVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "old"},
+						DestinationPVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "new"},
+					}},
+				}}
+				f.Claims = map[string]*corev1.PersistentVolumeClaim{"new": claimOf(corev1.ClaimBound, nil, time.Hour)}
+			}), "ManualRecoveryRequired", Broken, LayerVolumes, `the VM does not start: data to old`,
+			`kubectl patch vm demo -n default --type json -p '[{"op":"replace",` +
+				`"path":"/spec/template/spec/volumes/0/persistentVolumeClaim/claimName","value":"old"}]'`,
+		},
+		{
 			"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }),
 			"ComponentMissing", Broken, LayerStack, "virt-controller does not run at all", "virtctl install",
 		},
