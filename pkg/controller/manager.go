@@ -280,7 +280,7 @@ func (o *Options) addReconcilers(
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 	}
 	exchanges := &volumemigrationcontroller.Reconciler{
-		Client: client, Live: live, Recorder: recorder, Now: time.Now,
+		Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes,
 	}
 	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuationcontroller.Reconciler{

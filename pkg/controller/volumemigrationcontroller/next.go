@@ -18,9 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
@@ -35,6 +37,9 @@ const (
 	ReasonCopying = "VolumesChangeCopying"
 )
 
+// bindAtOnce is CDI's annotation of a DataVolume that is to be filled before any pod uses it.
+const bindAtOnce = "cdi.kubevirt.io/storage.bind.immediate.requested"
+
 // again is the delay before the next look at what sends no event.
 const again = 5 * time.Second
 
@@ -43,6 +48,9 @@ type View struct {
 	VMI *v1.VirtualMachineInstance
 	// Claims are those that exist of the claims that the VMI names, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
+	// DataVolumes are by name those that fill one of the claims to which a disk is to be copied; nil for one that is
+	// not there. Empty where the cluster has no DataVolumes.
+	DataVolumes map[string]*cdiv1.DataVolume
 	// Users are other pods than the VMI's own that use such a claim, by the claim's name.
 	Users map[string]string
 	// Migrations are all of the VMI.
@@ -111,8 +119,8 @@ func (s *Step) copy(view View) {
 		why = "components of virtkit are being rolled out"
 	}
 	for _, m := range volumemigration.Moves(vmi) {
-		if pod := view.Users[m.To]; why == "" && pod != "" {
-			why = "PersistentVolumeClaim " + m.To + " is used by pod " + pod
+		if why == "" {
+			why = unready(view, m.To)
 		}
 	}
 	if why != "" {
@@ -134,6 +142,25 @@ func (s *Step) copy(view View) {
 		return
 	}
 	s.migrate(view)
+}
+
+// unready returns what keeps a disk from being copied to a claim that exists: it is being filled, or another pod uses
+// it.
+func unready(view View, name string) string {
+	if dv, filled := view.DataVolumes[name]; filled {
+		switch claims.StateOfClaim(view.Claims[name], dv) {
+		case claims.Populated, claims.Claimable:
+		case claims.Unclaimed:
+			return claims.Unfilled(name, dv) + ", and is not filled for a guest that runs; make it with annotation " +
+				bindAtOnce + ", or use a PersistentVolumeClaim"
+		default:
+			return claims.Unfilled(name, dv)
+		}
+	}
+	if pod := view.Users[name]; pod != "" {
+		return "PersistentVolumeClaim " + name + " is used by pod " + pod
+	}
+	return ""
 }
 
 // migrate makes a migration, unless one is under way or failed a short time ago.

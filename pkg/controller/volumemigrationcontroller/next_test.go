@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
@@ -45,6 +46,18 @@ func copying(change func(*View)) View {
 
 func described(view *View) {
 	view.VMI.Status.MigratedVolumes, _ = volumemigration.Describe(view.VMI, view.Claims)
+}
+
+// filledBy has claim b filled by a DataVolume.
+func filledBy(phase cdiv1.DataVolumePhase) func(*View) {
+	return func(view *View) {
+		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+		dv.Status.Phase = phase
+		view.DataVolumes = map[string]*cdiv1.DataVolume{"b": dv}
+		view.Claims["b"].OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "cdi.kubevirt.io/v1beta1", Kind: "DataVolume", Name: "b", Controller: new(true),
+		}}
+	}
 }
 
 // migration is one of the VMI's that was made here, or by somebody else.
@@ -96,6 +109,22 @@ func TestNext(t *testing.T) {
 		"another pod has it": {
 			func(view *View) { view.Users = map[string]string{"b": "web"} }, false, false, "", ReasonWaiting,
 			"used by pod web", true,
+		},
+		"a DataVolume that is being filled": {
+			filledBy(cdiv1.ImportInProgress), false, false, "", ReasonWaiting, `"b" is ImportInProgress`, true,
+		},
+		"a DataVolume that is not there": {func(view *View) {
+			filledBy(cdiv1.Succeeded)(view)
+			view.DataVolumes["b"] = nil
+		}, false, false, "", ReasonWaiting, "and is not there", true},
+		"a DataVolume that waits for a pod": {
+			filledBy(cdiv1.WaitForFirstConsumer), false, false, "", ReasonWaiting, bindAtOnce, true,
+		},
+		"a DataVolume that is filled for the guest's pod": {
+			filledBy(cdiv1.PendingPopulation), true, false, "", ReasonCopying, "root from claim a to b", false,
+		},
+		"a DataVolume that is filled": {
+			filledBy(cdiv1.Succeeded), true, false, "", ReasonCopying, "root from claim a to b", false,
 		},
 		"an upgrade": {func(view *View) { view.Settled = false }, false, false, "", ReasonWaiting, "rolled out", true},
 		"described":  {described, true, true, "", ReasonCopying, "root from claim a to b", false},

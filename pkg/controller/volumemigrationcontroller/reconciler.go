@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/workloadupdatecontroller"
@@ -28,14 +30,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
-// Reconciler reads VMIs, claims, migrations and the KubeVirt resource from Client's cache, and (from Live) the pods
-// that use the new claims. It writes of VMIs status.migratedVolumes and one condition, and migrations. It needs the
-// indexes of packages vmicontroller and migrationcontroller.
+// Reconciler reads VMIs, claims, migrations and the KubeVirt resource from Client's cache, DataVolumes where there are
+// any, and (from Live) the pods that use the new claims. It writes of VMIs status.migratedVolumes and one condition,
+// and migrations. It needs the indexes of packages vmicontroller and migrationcontroller.
 type Reconciler struct {
 	Client   client.Client
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Now      func() time.Time
+	CDI      *cdi.Access
 
 	writes *frame.Writes
 }
@@ -117,7 +120,29 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if volumemigration.Described(vmi) {
 		return view, nil // asked when it was described; from then on the claim is the VMI's
 	}
+	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
+		return view, err
+	}
 	return view, r.lookAtUsers(ctx, &view)
+}
+
+// lookAtDataVolumes finds those that fill the new claims.
+func (r *Reconciler) lookAtDataVolumes(ctx context.Context, view *View) error {
+	if !r.CDI.Installed() {
+		return nil // Their maker is gone; the claims stay as they are.
+	}
+	view.DataVolumes = map[string]*cdiv1.DataVolume{}
+	for _, m := range volumemigration.Moves(view.VMI) {
+		if claim := view.Claims[m.To]; claim == nil || !claims.Owned(claim) {
+			continue
+		}
+		dv, err := r.CDI.Get(ctx, view.VMI.Namespace, m.To)
+		if err != nil {
+			return err
+		}
+		view.DataVolumes[m.To] = dv
+	}
+	return nil
 }
 
 // lookAtUsers finds other pods that use the new claims. The cache does not keep the volumes of pods.
