@@ -105,7 +105,8 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 // whether its launcher ends the guest by itself, and the taints that it tolerates.
 func slimPod(pod *corev1.Pod) {
 	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
-	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks, names.AnnotationExpanding)
+	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks, names.AnnotationExpanding,
+		names.AnnotationClaims)
 	var containers []corev1.Container
 	if len(pod.Spec.Containers) > 0 {
 		containers = []corev1.Container{{

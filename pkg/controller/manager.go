@@ -51,6 +51,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/uploadcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/controller/volumemigrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/controller/workloadupdatecontroller"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -278,6 +279,9 @@ func (o *Options) addReconcilers(
 	sizes := &resizecontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 	}
+	exchanges := &volumemigrationcontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes,
+	}
 	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuationcontroller.Reconciler{
 		Client: client, Recorder: recorder, Config: current, Now: time.Now,
@@ -314,6 +318,7 @@ func (o *Options) addReconcilers(
 		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(ctx, mgr),
 		sizes.SetupWithManager(mgr),
+		exchanges.SetupWithManager(mgr),
 		nodes.SetupWithManager(ctx, mgr),
 		evacuations.SetupWithManager(ctx, mgr),
 		budgets.SetupWithManager(ctx, mgr),

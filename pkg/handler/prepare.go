@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/network/apply"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // start prepares the pod and starts the guest. This handler or the next one may repeat it: the launcher's Start changes
@@ -32,6 +33,9 @@ func (s *session) start(
 ) error {
 	begun := time.Now()
 	vmi := s.latest()
+	if vmi.Status.NodeName != s.node.Name {
+		vmi = volumemigration.AtTarget(vmi)
+	}
 	plan, err := step(ctx, s, "network of the pod", func() (*network.Plan, error) {
 		return s.connect(ctx, vmi, process)
 	})

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // cancelPatience is the time in which a launcher must end a migration that was cancelled. Then its connections are cut:
@@ -114,8 +116,14 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 		case !known:
 			closeSockets()
 			begun, cancelled = want.uid, time.Time{}
-			var err error
-			if sockets, err = s.leave(ctx, client, run, want); err != nil {
+			disks, err := volumemigration.Leaving(s.latest())
+			if len(disks) > 0 && !s.observation().Guest.GetCopiesDisks() {
+				err = errOldLauncher
+			}
+			if err == nil {
+				sockets, err = s.leave(ctx, client, run, want, disks)
+			}
+			if err != nil {
 				if grpcstatus.Code(err) == codes.Unavailable || ctx.Err() != nil {
 					return // the launcher is lost, and with it this session's connection
 				}
@@ -128,7 +136,7 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 			// opens the way to there again.
 			if sockets == nil && want.address != "" {
 				var err error
-				if sockets, err = s.leave(ctx, client, run, want); err != nil && ctx.Err() == nil {
+				if sockets, err = s.leave(ctx, client, run, want, nil); err != nil && ctx.Err() == nil {
 					s.log.Warn("no way to the other launcher yet", "err", describe(err))
 					again = time.After(retryCancel)
 				}
@@ -159,9 +167,11 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 	}
 }
 
-// leave opens the sockets of a migration and has the launcher begin it.
+// leave opens the sockets of a migration and has the launcher begin it. disks are those to be copied to other claims; a
+// launcher that has begun does not ask again.
 func (s *session) leave(
 	ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, want outgoing,
+	disks []volumemigration.Disk,
 ) (*migrationproxy.Outgoing, error) {
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		return s.node.Dial(ctx, want.node, address)
@@ -170,14 +180,21 @@ func (s *session) leave(
 	if err != nil {
 		return nil, err
 	}
-	_, err = client.Migrate(ctx, &launcherpb.MigrateRequest{Uid: string(want.uid), Limits: want.limits.message()})
-	if err != nil {
+	request := &launcherpb.MigrateRequest{Uid: string(want.uid), Limits: want.limits.message()}
+	for _, d := range disks {
+		request.Disks = append(request.Disks, &launcherpb.MovedDisk{Volume: d.Volume, Block: d.Block})
+	}
+	if _, err = client.Migrate(ctx, request); err != nil {
 		sockets.Close()
 		return nil, err
 	}
 	s.log.Info("guest leaves", "migration", want.uid, "to", want.address)
 	return sockets, nil
 }
+
+// errOldLauncher says why the disks of a guest cannot be copied to other claims.
+var errOldLauncher = errors.New("the guest runs in a virt-launcher of an older version, which cannot copy disks to " +
+	"other claims; migrate it first, or restart it")
 
 // failOutgoing publishes a migration that failed without the launcher's doing.
 func (s *session) failOutgoing(uid types.UID, reason string, cancelled bool) {

@@ -15,6 +15,7 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
 // socketGate is the socket of the launcher's own gate.
@@ -55,6 +56,14 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 	}
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
 	l := req.Limits
+	var disks []hypervisor.MovedDisk
+	for _, d := range req.Disks {
+		to := hypervisor.MovedDisk{Alias: domain.VolumeAlias(d.Volume), Path: s.options.Disks.ClaimImage(d.Volume)}
+		if d.Block {
+			to.Path, to.Block = s.options.Disks.BlockDevice(d.Volume), true
+		}
+		disks = append(disks, to)
+	}
 	return &pb.MigrateResponse{}, s.guest.migrate(move{
 		uid:     req.Uid,
 		handoff: in(names.SocketMigrationHandoff),
@@ -66,6 +75,7 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 			Memory:    in(names.SocketMigrationMemory),
 			Disks:     in(names.SocketMigrationDisks),
 			CopyBelow: s.options.Disks.Disks,
+			Moved:     disks,
 			// With post-copy it has to run there before all of it is: libvirt decides where.
 			Held:         !l.GetPostCopy(),
 			Bandwidth:    l.GetBandwidth(),

@@ -86,6 +86,9 @@ const AnnotationProgress = "virtkit.io/migration-progress"
 // kubelet looks at a pod's claims when the pod changes, and else once in a minute or two.
 const AnnotationExpanding = "virtkit.io/expanding-claims"
 
+// AnnotationClaims is, on a migration's pod, a checksum of the claims for which it was made.
+const AnnotationClaims = "virtkit.io/claims"
+
 // ConditionSoftwareEmulation is the condition of a VMI that is True while its guest runs without hardware
 // virtualization.
 const ConditionSoftwareEmulation = "SoftwareEmulation"

@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // change is the effect of an imperative request: a change of the VirtualMachine, its status, or its VMI, that the
@@ -54,6 +55,10 @@ func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.St
 	}
 	if active(vmi) {
 		return change{}, conflict(vm, "VM is already running")
+	}
+	if volumemigration.Unfinished(vm, vmi) {
+		return change{}, conflict(vm, "VM needs manual recovery: "+
+			volumemigration.RecoveryMessage(volumemigration.UpdateState(vm, vmi)))
 	}
 	switch strategy {
 	case v1.RunStrategyHalted:

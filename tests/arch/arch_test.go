@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"pkg/vm/exports":     {"pkg/names"},
 	"pkg/vm/disk": {
 		"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/identity", "pkg/vm/surface",
-		"pkg/vm/vhostmd", "pkg/names",
+		"pkg/vm/vhostmd", "pkg/vm/volumemigration", "pkg/names",
 	},
 	"pkg/vm/domain": {
 		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci",
@@ -79,7 +79,7 @@ var arrows = map[string][]string{
 	"pkg/vm/runstrategy":  {},
 	"pkg/vm/rollout": {
 		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing",
-		"pkg/vm/surface",
+		"pkg/vm/surface", "pkg/vm/volumemigration",
 	},
 	"pkg/vm/savedmemory": {},
 	"pkg/vm/snapshots": {
@@ -94,6 +94,10 @@ var arrows = map[string][]string{
 	},
 	"pkg/vm/vhostmd": {},
 	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations", "pkg/vm/peripherals"},
+	"pkg/vm/volumemigration": {
+		"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/life",
+		"pkg/vm/migrations",
+	},
 
 	// What the services share, and what all share.
 	"pkg/service/certs":   {"pkg/waits", "pkg/names"},
@@ -133,6 +137,7 @@ var pure = []string{
 	"pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog", "pkg/vm/identity",
 	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life", "pkg/vm/imageformat", "pkg/vm/uploads",
 	"pkg/vm/exports", "pkg/vm/peripherals", "pkg/vm/expansion",
+	"pkg/vm/volumemigration",
 }
 
 var sideEffects = []string{

@@ -7,10 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // findTarget takes the migration to the point where the VMI's nodes take over.
@@ -33,6 +35,8 @@ func (s *Step) findTarget(view View) {
 		s.fail(view, "its pod "+pod.Name+" has ended: "+ended(pod))
 	case view.VMI.DeletionTimestamp != nil:
 		s.fail(view, "the VirtualMachineInstance was deleted")
+	case strange(view.VMI, pod):
+		s.fail(view, "the volumes of the VirtualMachineInstance were changed since its pod "+pod.Name+" was made")
 	case pod.Spec.NodeName == "":
 		s.phase(v1.MigrationScheduling, view.Now)
 		left := scheduleTimeout - view.Now.Sub(pod.CreationTimestamp.Time)
@@ -57,7 +61,7 @@ func (s *Step) begin(view View) {
 			s.fail(view, message)
 			return
 		}
-		if view.Wait == "" && !vmstate.Unsettled(&view.VMI.Status) {
+		if view.Wait == "" && !vmstate.Unsettled(&view.VMI.Status) && volumemigration.Described(view.VMI) {
 			s.phase(v1.MigrationScheduling, view.Now)
 			s.CreatePod = true
 			return
@@ -65,6 +69,14 @@ func (s *Step) begin(view View) {
 	}
 	s.phase(v1.MigrationPending, view.Now)
 	s.RequeueAfter = waitAgain
+}
+
+// strange reports a pod that was made for other claims than the VMI's spec names now: the guest would find other disks
+// there. A pod that does not say so was made before there was such a thing.
+func strange(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
+	made, known := pod.Annotations[names.AnnotationClaims]
+	return (known || volumemigration.Pending(vmi)) && made != volumemigration.Fingerprint(&vmi.Spec) ||
+		!volumemigration.Described(vmi)
 }
 
 // schedule writes the migration for the VMI's nodes, whose pod has a node. attachment holds the hotplugged claims

@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // PodName returns the name of a migration's pod. It depends on the migration alone, so that a second one cannot be
@@ -38,6 +39,7 @@ func Pod(
 	pod.Name = PodName(migration, instance)
 	pod.Labels[v1.MigrationJobLabel] = string(migration.UID)
 	pod.Annotations[v1.MigrationJobNameAnnotation] = migration.Name
+	pod.Annotations[names.AnnotationClaims] = volumemigration.Fingerprint(&instance.Spec)
 	pod.Spec.Containers[0].Args = append(pod.Spec.Containers[0].Args, "--migration-target")
 	pod.Spec.Containers[0].StartupProbe = vmicontroller.TargetProbe(instance)
 

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 	"github.com/virtkit/virtkit/pkg/waits"
 )
 
@@ -82,19 +83,23 @@ func Ended(m *v1.VirtualMachineInstanceMigration) time.Time {
 }
 
 // CreateUpdate makes the migration by which a guest gets what only another pod has: another launcher, another size or
-// network. Its name depends on the migrations made before, so that a second one is not made where the cache has not
-// seen the first.
+// network, other claims. Its name depends on the migrations made before, so that a second one is not made where the
+// cache has not seen the first.
 func CreateUpdate(
 	ctx context.Context, writes *frame.Writes, recorder record.EventRecorder, instance *v1.VirtualMachineInstance,
 	name string,
 ) error {
-	err := writes.Create(ctx, &v1.VirtualMachineInstanceMigration{
+	migration := &v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: instance.Namespace,
 			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
 		},
 		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: instance.Name},
-	})
+	}
+	if volumemigration.Pending(instance) {
+		metav1.SetMetaDataLabel(&migration.ObjectMeta, v1.VolumesUpdateMigration, names.LabelValue(instance.Name))
+	}
+	err := writes.Create(ctx, migration)
 	switch {
 	case err == nil:
 		recorder.Eventf(instance, corev1.EventTypeNormal, ReasonSuccessfulCreate,

@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // ReasonContentCreated is the reason of an event; KubeVirt's.
@@ -210,6 +211,8 @@ func (view *View) waits() string {
 		return fmt.Sprintf("snapshot %q in progress", by)
 	case restoring:
 		return fmt.Sprintf("restore %q in progress", restore)
+	case volumemigration.Between(vm, view.VMI):
+		return "the disks of source are being copied to other claims"
 	case len(troubles) > 0:
 		return fmt.Sprintf("source %s/%s %s", vm.Namespace, vm.Name, strings.Join(troubles, ", "))
 	case !view.Served && slices.ContainsFunc(view.Volumes, withData):

@@ -35,6 +35,7 @@ func restartMessage(view View) string {
 	maps.Copy(refused, view.plugging().Refused)
 	maps.Copy(refused, view.placing().Refused)
 	maps.Copy(refused, view.Change.Refused)
+	maps.Copy(refused, view.claims().Refused)
 	for _, path := range slices.Sorted(maps.Keys(refused)) {
 		if !slices.ContainsFunc(paths, func(p string) bool { return rollout.Within(p, path) }) {
 			paths = append(paths, path) // what was taken out of the template
@@ -77,14 +78,24 @@ func changedFields(view View) []string {
 	if err != nil {
 		return nil
 	}
-	plugging, placing := view.plugging(), view.placing()
+	plugging, placing, moving := view.plugging(), view.placing(), view.claims()
 	paths := slices.DeleteFunc(rollout.Beyond(template, instance), func(path string) bool {
 		return ofPlugged(view.template(), path) || covers(plugging, view.VMI, path) ||
-			placing.Covers(view.VMI, path)
+			placing.Covers(view.VMI, path) || refusesWithin(moving.Refused, path)
 	})
 	paths = append(paths, slices.Collect(maps.Keys(view.Volumes.Refused))...)
 	slices.Sort(paths)
 	return paths
+}
+
+// refusesWithin reports a field of a volume that is refused as a whole, which is named instead.
+func refusesWithin(refused map[string]string, path string) bool {
+	for of := range refused {
+		if rollout.Within(path, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // ofPlugged reports a field of a hotplugged volume, of its disk, or of an empty drive: what of these waits for the next

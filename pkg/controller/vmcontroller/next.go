@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // reasonInvalidStrategy is the Failure reason of a run strategy that is none.
@@ -130,8 +131,12 @@ func (s *Step) follow() error {
 	view.followLinks()
 	view.followVolumes()
 	resized, moved := view.followSize(), view.followPlacement()
+	copied, err := view.followClaims()
+	if err != nil {
+		return err
+	}
 	plugged, err := view.followInterfaces()
-	if err == nil && (resized || moved || plugged) {
+	if err == nil && (copied || resized || moved || plugged) {
 		view.observe()
 	}
 	return err
@@ -153,6 +158,10 @@ func (s *Step) act() error {
 	}
 	if (view.Failure != "" || !view.Filled) && action == Create {
 		action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
+		s.Decision.Action = action
+	}
+	if volumemigration.Unfinished(view.VM, view.VMI) && action == Create {
+		action = Keep // Its volumes are to be reverted, which brings the next step.
 		s.Decision.Action = action
 	}
 	if snapshots.Restoring(view.VM) && action == Create {

@@ -6,10 +6,14 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // reasonNoVMI is the reason of Ready when there is no VMI; KubeVirt's word.
 const reasonNoVMI = "VMINotExists"
+
+// reasonUnfinished is the reason of ManualRecoveryRequired.
+const reasonUnfinished = "VolumeMigrationUnfinished"
 
 // Status returns the VM's status as it should be, given what was decided. view.VMI is the VMI as it is after the
 // decision was carried out.
@@ -36,6 +40,7 @@ func Status(view View, decision Decision) v1.VirtualMachineStatus {
 	if vm.DeletionTimestamp == nil && !view.Unsettled {
 		status.VolumeSnapshotStatuses = view.Snapshotted
 	}
+	status.VolumeUpdateState = volumemigration.UpdateState(vm, view.VMI)
 	setConditions(&status, view)
 	status.PrintableStatus = Printable(view, decision)
 	return status
@@ -93,6 +98,15 @@ func setConditions(status *v1.VirtualMachineStatus, view View) {
 		set(*pullFailure(view.Pods))
 	default:
 		conditions.Remove(list, v1.VirtualMachineFailure)
+	}
+
+	if volumemigration.Unfinished(view.VM, view.VMI) {
+		set(v1.VirtualMachineCondition{
+			Type: v1.VirtualMachineManualRecoveryRequired, Status: corev1.ConditionTrue, Reason: reasonUnfinished,
+			Message: volumemigration.RecoveryMessage(status.VolumeUpdateState),
+		})
+	} else {
+		conditions.Remove(list, v1.VirtualMachineManualRecoveryRequired)
 	}
 
 	if life.Alive(view.VMI) && restartRequired(view) {

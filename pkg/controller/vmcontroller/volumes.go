@@ -6,6 +6,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // followVolumes brings the hotplugged volumes of a changed VM into its VMI, from which virt-controller
@@ -30,7 +31,9 @@ func (view *View) followVolumes() {
 	}
 	spec := template.Spec.DeepCopy()
 	surface.DefaultDisks(spec)
+	kept := volumemigration.KeepPlugged(view.VM.Spec.UpdateVolumesStrategy, spec, instance)
 	view.Volumes = hotplug.Follow(spec, instance, !view.Staged)
+	view.Volumes.Refuse(kept)
 	if !view.Volumes.Changed || migrations.Begun(instance) {
 		return
 	}

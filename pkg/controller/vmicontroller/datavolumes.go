@@ -88,14 +88,7 @@ func unfilled(view View, name string) string {
 	if state == claims.Populated || state == claims.Claimable {
 		return ""
 	}
-	dv := view.DataVolumes[name]
-	if dv == nil {
-		return fmt.Sprintf("DataVolume %q fills PersistentVolumeClaim %q, and is not there", name, name)
-	}
-	if trouble := claims.Trouble(dv); trouble != "" {
-		return fmt.Sprintf("DataVolume %q: %s", name, trouble)
-	}
-	return fmt.Sprintf("DataVolume %q is %s", name, claims.Phase(dv)) // How many percent is not worth a write each.
+	return claims.Unfilled(name, view.DataVolumes[name])
 }
 
 // wantsPod reports a claim that CDI fills once a pod is to use it.

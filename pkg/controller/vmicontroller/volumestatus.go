@@ -7,6 +7,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // volumeStatus returns the status of the volumes that the guest starts with.
@@ -36,15 +37,5 @@ func claimInfo(claim *corev1.PersistentVolumeClaim) *v1.PersistentVolumeClaimInf
 	if claim == nil {
 		return nil
 	}
-	mode := corev1.PersistentVolumeFilesystem
-	if claim.Spec.VolumeMode != nil {
-		mode = *claim.Spec.VolumeMode
-	}
-	return &v1.PersistentVolumeClaimInfo{
-		ClaimName:   claim.Name,
-		AccessModes: claim.Spec.AccessModes,
-		VolumeMode:  &mode,
-		Capacity:    claim.Status.Capacity,
-		Requests:    claim.Spec.Resources.Requests,
-	}
+	return volumemigration.Info(claim)
 }

@@ -112,7 +112,7 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 		return View{}, frame.WaitError(left)
 	}
 	view := View{
-		KubeVirt: kv, Strategy: kv.Spec.WorkloadUpdateStrategy, Settled: settled(kv), Image: r.Image, Limit: r.Limit(),
+		KubeVirt: kv, Strategy: kv.Spec.WorkloadUpdateStrategy, Settled: Settled(kv), Image: r.Image, Limit: r.Limit(),
 		LastBatch: r.lastBatch, Tried: r.tried, Now: now,
 	}
 	// Not copied, since there may be many and none is changed.
@@ -152,8 +152,8 @@ func (r *Reconciler) lookAtGuests(ctx context.Context, view *View) error {
 	return nil
 }
 
-// settled reports whether the components are there and none of them is being rolled out.
-func settled(kv *v1.KubeVirt) bool {
+// Settled reports whether the components are there and none of them is being rolled out.
+func Settled(kv *v1.KubeVirt) bool {
 	if kv.Status.Phase != v1.KubeVirtPhaseDeployed ||
 		kv.Status.ObservedKubeVirtVersion != kv.Status.TargetKubeVirtVersion {
 		return false

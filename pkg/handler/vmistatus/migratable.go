@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // obstacle is something that keeps a VMI on its node, and the condition's reason for it.
@@ -53,6 +54,10 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	for _, s := range vmi.Status.VolumeStatus {
 		infos[s.Name] = s.PersistentVolumeClaimInfo
 	}
+	copied := map[string]bool{}
+	for _, m := range volumemigration.Moves(vmi) {
+		copied[m.Volume] = true
+	}
 	var found []obstacle
 	for _, v := range vmi.Spec.Volumes {
 		if disk := v.HostDisk; disk != nil && (disk.Shared == nil || !*disk.Shared) {
@@ -69,7 +74,7 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 			continue
 		}
 		info, readOnly := infos[v.Name], claims.Of(&v).ReadOnly
-		if !onBothNodes(info, readOnly) {
+		if !copied[v.Name] && !volumemigration.OnBothNodes(info, readOnly) {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonDisksNotMigratable,
 				migrations.Obstacle{
@@ -80,13 +85,6 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		}
 	}
 	return found
-}
-
-// onBothNodes reports whether two nodes can use a claim at once.
-func onBothNodes(info *v1.PersistentVolumeClaimInfo, readOnly bool) bool {
-	return info != nil &&
-		(slices.Contains(info.AccessModes, corev1.ReadWriteMany) ||
-			readOnly && slices.Contains(info.AccessModes, corev1.ReadOnlyMany))
 }
 
 func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
@@ -271,7 +269,7 @@ func migrationMethod(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceMi
 			return v1.BlockMigration
 		}
 	}
-	if len(diskObstacles(vmi)) > 0 {
+	if len(diskObstacles(vmi)) > 0 || len(volumemigration.Moves(vmi)) > 0 {
 		return v1.BlockMigration
 	}
 	return v1.LiveMigration

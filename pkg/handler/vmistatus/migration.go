@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Outgoing describes a migration from this node.
@@ -121,6 +122,7 @@ func handedOver(in Input, next v1.VirtualMachineInstanceStatus, target Target) v
 		}
 	}
 	hotplug.UseTargetPod(in.VMI, next.VolumeStatus)
+	volumemigration.Land(&next)
 	in.VMI = in.VMI.DeepCopy()
 	in.VMI.Status = next
 	return Next(in)

@@ -79,14 +79,6 @@ func TestStateMoves(t *testing.T) {
 	}
 }
 
-// A claim that is only read may be one that many nodes can read.
-func TestReadOnlyClaimMoves(t *testing.T) {
-	info := &v1.PersistentVolumeClaimInfo{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}}
-	if onBothNodes(info, false) || !onBothNodes(info, true) || onBothNodes(nil, true) {
-		t.Error("ReadOnlyMany is for claims that are only read")
-	}
-}
-
 // All that keeps a guest on its node is said at once, and the first is the reason.
 func TestAllObstacles(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{}

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"libvirt.org/go/libvirtxml"
 )
 
 // Migration is the destination of a domain. All three are unix sockets; those for memory and disks have the same paths
@@ -17,6 +20,8 @@ type Migration struct {
 	// CopyBelow is a directory: images in it that the guest can write are copied. All others must be the
 	// same on both sides.
 	CopyBelow string
+	// Moved are disks that are copied, too, to other images, which are there.
+	Moved []MovedDisk
 	// Held: the domain does not run at the target before it is resumed there. (Not with post-copy, where it has to run
 	// before all of it is there.)
 	Held bool
@@ -32,6 +37,13 @@ type Migration struct {
 	// MaxDowntime is how long the domain may stand still at the end, as QEMU estimates it; 0 is QEMU's own default,
 	// 300 ms. See Connection.SetMaxDowntime.
 	MaxDowntime time.Duration
+}
+
+// MovedDisk is a disk that is copied to another image.
+type MovedDisk struct {
+	// Alias is the disk's in the domain, Path the image at the target: a device, or a raw file.
+	Alias, Path string
+	Block       bool
 }
 
 // Progress is the progress of a migration: bytes, and bytes a second.
@@ -88,6 +100,51 @@ const reasonError = "api-error"
 // Stopped reports whether the domain stands still for a migration and could go on here.
 func (d Domain) Stopped() bool {
 	return d.Run == Paused && (d.Reason == reasonMigration || d.Reason == reasonError)
+}
+
+// MovedDisks reads from a domain's XML the names (vda, …) of disks that are copied to other images.
+func MovedDisks(text string, moved []MovedDisk) (map[string]MovedDisk, error) {
+	if len(moved) == 0 {
+		return nil, nil
+	}
+	var domain libvirtxml.Domain
+	if err := domain.Unmarshal(text); err != nil {
+		return nil, fmt.Errorf("read the domain's XML: %w", err)
+	}
+	out := map[string]MovedDisk{}
+	for _, m := range moved {
+		at := slices.IndexFunc(domain.Devices.Disks, func(d libvirtxml.DomainDisk) bool {
+			return d.Alias != nil && d.Alias.Name == m.Alias && d.Target != nil
+		})
+		if at < 0 {
+			return nil, fmt.Errorf("the domain has no disk %s", m.Alias)
+		}
+		out[domain.Devices.Disks[at].Target.Dev] = m
+	}
+	return out, nil
+}
+
+// WithImages returns a domain's XML in which disks, by name, have the images to which they are copied.
+func WithImages(text string, moved map[string]MovedDisk) (string, error) {
+	var domain libvirtxml.Domain
+	if err := domain.Unmarshal(text); err != nil {
+		return "", fmt.Errorf("read the domain's XML: %w", err)
+	}
+	for i := range domain.Devices.Disks {
+		d := &domain.Devices.Disks[i]
+		if d.Target == nil {
+			continue
+		}
+		to, ok := moved[d.Target.Dev]
+		switch {
+		case !ok:
+		case to.Block:
+			d.Source = &libvirtxml.DomainDiskSource{Block: &libvirtxml.DomainDiskSourceBlock{Dev: to.Path}}
+		default:
+			d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: to.Path}}
+		}
+	}
+	return domain.Marshal()
 }
 
 // CopiedDisks reads from a domain's XML the names (vda, …) of the disks that a migration has to copy: those

@@ -2853,7 +2853,9 @@ type MigrateRequest struct {
 	// The migration's name for all who take part; not empty.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// How the guest is to move; absent is without limits or means to force its end.
-	Limits        *MigrationLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *MigrationLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The guest's disks that are copied to other claims, which the target's pod has in their place.
+	Disks         []*MovedDisk `protobuf:"bytes,3,rep,name=disks,proto3" json:"disks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2902,6 +2904,68 @@ func (x *MigrateRequest) GetLimits() *MigrationLimits {
 	return nil
 }
 
+func (x *MigrateRequest) GetDisks() []*MovedDisk {
+	if x != nil {
+		return x.Disks
+	}
+	return nil
+}
+
+// MovedDisk is a disk that is copied to another claim.
+type MovedDisk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The volume's name, on both sides.
+	Volume string `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	// The target has a device, not a file.
+	Block         bool `protobuf:"varint,2,opt,name=block,proto3" json:"block,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MovedDisk) Reset() {
+	*x = MovedDisk{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovedDisk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovedDisk) ProtoMessage() {}
+
+func (x *MovedDisk) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovedDisk.ProtoReflect.Descriptor instead.
+func (*MovedDisk) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *MovedDisk) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *MovedDisk) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
+}
+
 // MigrationLimits are how far a migration may go.
 type MigrationLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2927,7 +2991,7 @@ type MigrationLimits struct {
 
 func (x *MigrationLimits) Reset() {
 	*x = MigrationLimits{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +3003,7 @@ func (x *MigrationLimits) String() string {
 func (*MigrationLimits) ProtoMessage() {}
 
 func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +3016,7 @@ func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationLimits.ProtoReflect.Descriptor instead.
 func (*MigrationLimits) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{49}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *MigrationLimits) GetBandwidth() uint64 {
@@ -3019,7 +3083,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3095,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3108,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{50}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{51}
 }
 
 type TakeOverRequest struct {
@@ -3057,7 +3121,7 @@ type TakeOverRequest struct {
 
 func (x *TakeOverRequest) Reset() {
 	*x = TakeOverRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3133,7 @@ func (x *TakeOverRequest) String() string {
 func (*TakeOverRequest) ProtoMessage() {}
 
 func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3146,7 @@ func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{51}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TakeOverRequest) GetPaused() bool {
@@ -3100,7 +3164,7 @@ type TakeOverResponse struct {
 
 func (x *TakeOverResponse) Reset() {
 	*x = TakeOverResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3176,7 @@ func (x *TakeOverResponse) String() string {
 func (*TakeOverResponse) ProtoMessage() {}
 
 func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3189,7 @@ func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{52}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{53}
 }
 
 type CancelMigrationRequest struct {
@@ -3137,7 +3201,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3149,7 +3213,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[53]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3162,7 +3226,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{53}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -3180,7 +3244,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3192,7 +3256,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[54]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3205,7 +3269,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{54}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{55}
 }
 
 // Migration is the last one that this launcher was asked to make.
@@ -3231,7 +3295,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3307,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[55]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3320,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{55}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Migration) GetUid() string {
@@ -3353,7 +3417,7 @@ type MigrationProgress struct {
 
 func (x *MigrationProgress) Reset() {
 	*x = MigrationProgress{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3429,7 @@ func (x *MigrationProgress) String() string {
 func (*MigrationProgress) ProtoMessage() {}
 
 func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[56]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3442,7 @@ func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationProgress.ProtoReflect.Descriptor instead.
 func (*MigrationProgress) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{56}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *MigrationProgress) GetElapsed() *durationpb.Duration {
@@ -3471,7 +3535,7 @@ type SetInterfacesRequest struct {
 
 func (x *SetInterfacesRequest) Reset() {
 	*x = SetInterfacesRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3547,7 @@ func (x *SetInterfacesRequest) String() string {
 func (*SetInterfacesRequest) ProtoMessage() {}
 
 func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[57]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3560,7 @@ func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{57}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetInterfacesRequest) GetVmiJson() []byte {
@@ -3521,7 +3585,7 @@ type SetInterfacesResponse struct {
 
 func (x *SetInterfacesResponse) Reset() {
 	*x = SetInterfacesResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3533,7 +3597,7 @@ func (x *SetInterfacesResponse) String() string {
 func (*SetInterfacesResponse) ProtoMessage() {}
 
 func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[58]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,7 +3610,7 @@ func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{58}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{59}
 }
 
 type GuestState struct {
@@ -3591,14 +3655,16 @@ type GuestState struct {
 	// Commands that virtkit or KubeVirt's users need of a guest agent and that this one lacks.
 	AgentLacks []string `protobuf:"bytes,45,rep,name=agent_lacks,json=agentLacks,proto3" json:"agent_lacks,omitempty"`
 	// The persistent state of the guest's TPM and EFI is on this launcher's claim. It stays true then.
-	StateSaved    bool `protobuf:"varint,46,opt,name=state_saved,json=stateSaved,proto3" json:"state_saved,omitempty"`
+	StateSaved bool `protobuf:"varint,46,opt,name=state_saved,json=stateSaved,proto3" json:"state_saved,omitempty"`
+	// The launcher knows MigrateRequest.disks. Always, but for launchers of earlier versions.
+	CopiesDisks   bool `protobuf:"varint,52,opt,name=copies_disks,json=copiesDisks,proto3" json:"copies_disks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3676,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3689,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{59}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -3780,6 +3846,13 @@ func (x *GuestState) GetStateSaved() bool {
 	return false
 }
 
+func (x *GuestState) GetCopiesDisks() bool {
+	if x != nil {
+		return x.CopiesDisks
+	}
+	return false
+}
+
 type AgentCredentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong last; empty when the guest has what it shall have. It never holds a secret.
@@ -3790,7 +3863,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3875,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3888,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{60}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -3842,7 +3915,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3854,7 +3927,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4023,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4035,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4128,7 @@ type StatsResponse_VCPU struct {
 
 func (x *StatsResponse_VCPU) Reset() {
 	*x = StatsResponse_VCPU{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4140,7 @@ func (x *StatsResponse_VCPU) String() string {
 func (*StatsResponse_VCPU) ProtoMessage() {}
 
 func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,10 +4393,14 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
 	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"W\n" +
 	"\x1ePrepareMigrationTargetResponse\x125\n" +
-	"\x05state\x18\x01 \x01(\v2\x1f.virtkit.launcher.v1.GuestStateR\x05state\"`\n" +
+	"\x05state\x18\x01 \x01(\v2\x1f.virtkit.launcher.v1.GuestStateR\x05state\"\x96\x01\n" +
 	"\x0eMigrateRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12<\n" +
-	"\x06limits\x18\x02 \x01(\v2$.virtkit.launcher.v1.MigrationLimitsR\x06limits\"\xfa\x02\n" +
+	"\x06limits\x18\x02 \x01(\v2$.virtkit.launcher.v1.MigrationLimitsR\x06limits\x124\n" +
+	"\x05disks\x18\x03 \x03(\v2\x1e.virtkit.launcher.v1.MovedDiskR\x05disks\"9\n" +
+	"\tMovedDisk\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x14\n" +
+	"\x05block\x18\x02 \x01(\bR\x05block\"\xfa\x02\n" +
 	"\x0fMigrationLimits\x12\x1c\n" +
 	"\tbandwidth\x18\x01 \x01(\x04R\tbandwidth\x12V\n" +
 	"\x1acompletion_timeout_per_gib\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x17completionTimeoutPerGib\x12D\n" +
@@ -4371,7 +4448,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x14SetInterfacesRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
 	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"\x17\n" +
-	"\x15SetInterfacesResponse\"\xf4\t\n" +
+	"\x15SetInterfacesResponse\"\x97\n" +
+	"\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -4399,7 +4477,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\vagent_lacks\x18- \x03(\tR\n" +
 	"agentLacks\x12\x1f\n" +
 	"\vstate_saved\x18. \x01(\bR\n" +
-	"stateSaved\x1a@\n" +
+	"stateSaved\x12!\n" +
+	"\fcopies_disks\x184 \x01(\bR\vcopiesDisks\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +
@@ -4478,7 +4557,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Quiesced)(0),                          // 0: virtkit.launcher.v1.Quiesced
 	(Lifecycle)(0),                         // 1: virtkit.launcher.v1.Lifecycle
@@ -4533,126 +4612,128 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*PrepareMigrationTargetRequest)(nil),  // 50: virtkit.launcher.v1.PrepareMigrationTargetRequest
 	(*PrepareMigrationTargetResponse)(nil), // 51: virtkit.launcher.v1.PrepareMigrationTargetResponse
 	(*MigrateRequest)(nil),                 // 52: virtkit.launcher.v1.MigrateRequest
-	(*MigrationLimits)(nil),                // 53: virtkit.launcher.v1.MigrationLimits
-	(*MigrateResponse)(nil),                // 54: virtkit.launcher.v1.MigrateResponse
-	(*TakeOverRequest)(nil),                // 55: virtkit.launcher.v1.TakeOverRequest
-	(*TakeOverResponse)(nil),               // 56: virtkit.launcher.v1.TakeOverResponse
-	(*CancelMigrationRequest)(nil),         // 57: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 58: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 59: virtkit.launcher.v1.Migration
-	(*MigrationProgress)(nil),              // 60: virtkit.launcher.v1.MigrationProgress
-	(*SetInterfacesRequest)(nil),           // 61: virtkit.launcher.v1.SetInterfacesRequest
-	(*SetInterfacesResponse)(nil),          // 62: virtkit.launcher.v1.SetInterfacesResponse
-	(*GuestState)(nil),                     // 63: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 64: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 65: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 66: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 67: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 68: virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
-	nil,                                    // 69: virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
-	nil,                                    // 70: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 71: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	nil,                                    // 72: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	(*durationpb.Duration)(nil),            // 73: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 74: google.protobuf.Timestamp
+	(*MovedDisk)(nil),                      // 53: virtkit.launcher.v1.MovedDisk
+	(*MigrationLimits)(nil),                // 54: virtkit.launcher.v1.MigrationLimits
+	(*MigrateResponse)(nil),                // 55: virtkit.launcher.v1.MigrateResponse
+	(*TakeOverRequest)(nil),                // 56: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 57: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 58: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 59: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 60: virtkit.launcher.v1.Migration
+	(*MigrationProgress)(nil),              // 61: virtkit.launcher.v1.MigrationProgress
+	(*SetInterfacesRequest)(nil),           // 62: virtkit.launcher.v1.SetInterfacesRequest
+	(*SetInterfacesResponse)(nil),          // 63: virtkit.launcher.v1.SetInterfacesResponse
+	(*GuestState)(nil),                     // 64: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 65: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 66: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 67: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 68: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 69: virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
+	nil,                                    // 70: virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
+	nil,                                    // 71: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 72: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 73: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 74: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 75: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	73, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
-	73, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
-	63, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	73, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	65, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	66, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	67, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	74, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
+	74, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
+	64, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	74, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	66, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	67, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	68, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
 	13, // 7: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	73, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	74, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	0,  // 9: virtkit.launcher.v1.FreezeResponse.quiesced:type_name -> virtkit.launcher.v1.Quiesced
 	26, // 10: virtkit.launcher.v1.FreezeResponse.memory:type_name -> virtkit.launcher.v1.SavedMemory
-	74, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
-	74, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
+	75, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
+	75, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
 	31, // 13: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
 	33, // 14: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
 	34, // 15: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
 	36, // 16: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
 	37, // 17: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
-	68, // 18: virtkit.launcher.v1.GrowVolumesResponse.sizes:type_name -> virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
-	69, // 19: virtkit.launcher.v1.GrowVolumesResponse.failures:type_name -> virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
-	74, // 20: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
-	74, // 21: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
-	63, // 22: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	53, // 23: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	73, // 24: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	73, // 25: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
-	2,  // 26: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	74, // 27: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	74, // 28: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	73, // 29: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	3,  // 30: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
-	60, // 31: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	73, // 32: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	73, // 33: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
-	1,  // 34: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	74, // 35: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	70, // 36: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	64, // 37: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	59, // 38: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	71, // 39: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	72, // 40: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	6,  // 41: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	8,  // 42: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	10, // 43: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	11, // 44: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	14, // 45: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	16, // 46: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	18, // 47: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	20, // 48: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	22, // 49: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	24, // 50: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	27, // 51: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	29, // 52: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	32, // 53: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
-	38, // 54: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	50, // 55: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	52, // 56: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	57, // 57: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	55, // 58: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	40, // 59: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	46, // 60: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	61, // 61: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
-	48, // 62: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
-	42, // 63: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
-	44, // 64: virtkit.launcher.v1.Launcher.GrowVolumes:input_type -> virtkit.launcher.v1.GrowVolumesRequest
-	4,  // 65: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
-	7,  // 66: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	9,  // 67: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	63, // 68: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	12, // 69: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	15, // 70: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	17, // 71: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	19, // 72: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	21, // 73: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	23, // 74: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	25, // 75: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	28, // 76: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	30, // 77: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	35, // 78: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
-	39, // 79: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	51, // 80: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	54, // 81: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	58, // 82: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	56, // 83: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	41, // 84: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	47, // 85: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	62, // 86: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
-	49, // 87: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
-	43, // 88: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
-	45, // 89: virtkit.launcher.v1.Launcher.GrowVolumes:output_type -> virtkit.launcher.v1.GrowVolumesResponse
-	5,  // 90: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
-	66, // [66:91] is the sub-list for method output_type
-	41, // [41:66] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	69, // 18: virtkit.launcher.v1.GrowVolumesResponse.sizes:type_name -> virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
+	70, // 19: virtkit.launcher.v1.GrowVolumesResponse.failures:type_name -> virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
+	75, // 20: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
+	75, // 21: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
+	64, // 22: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	54, // 23: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	53, // 24: virtkit.launcher.v1.MigrateRequest.disks:type_name -> virtkit.launcher.v1.MovedDisk
+	74, // 25: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	74, // 26: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	2,  // 27: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	75, // 28: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	75, // 29: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	74, // 30: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	3,  // 31: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
+	61, // 32: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	74, // 33: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	74, // 34: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	1,  // 35: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	75, // 36: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	71, // 37: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	65, // 38: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	60, // 39: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	72, // 40: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	73, // 41: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	6,  // 42: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	8,  // 43: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	10, // 44: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	11, // 45: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	14, // 46: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	16, // 47: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	18, // 48: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	20, // 49: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	22, // 50: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	24, // 51: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	27, // 52: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	29, // 53: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	32, // 54: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
+	38, // 55: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	50, // 56: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	52, // 57: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	58, // 58: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	56, // 59: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	40, // 60: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	46, // 61: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	62, // 62: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
+	48, // 63: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
+	42, // 64: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
+	44, // 65: virtkit.launcher.v1.Launcher.GrowVolumes:input_type -> virtkit.launcher.v1.GrowVolumesRequest
+	4,  // 66: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
+	7,  // 67: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	9,  // 68: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	64, // 69: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	12, // 70: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	15, // 71: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	17, // 72: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	19, // 73: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	21, // 74: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	23, // 75: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	25, // 76: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	28, // 77: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	30, // 78: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	35, // 79: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
+	39, // 80: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	51, // 81: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	55, // 82: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	59, // 83: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	57, // 84: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	41, // 85: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	47, // 86: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	63, // 87: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	49, // 88: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
+	43, // 89: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
+	45, // 90: virtkit.launcher.v1.Launcher.GrowVolumes:output_type -> virtkit.launcher.v1.GrowVolumesResponse
+	5,  // 91: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
+	67, // [67:92] is the sub-list for method output_type
+	42, // [42:67] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -4679,14 +4760,14 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		(*CopyFileResponse_Result)(nil),
 	}
 	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32].OneofWrappers = []any{}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   69,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2,6 +2,7 @@ package claims
 
 import (
 	"cmp"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +76,17 @@ func Trouble(dv *cdiv1.DataVolume) string {
 		return "CDI could not fill it"
 	}
 	return ""
+}
+
+// Unfilled returns why the claim of a DataVolume, by its name, is no disk yet; dv is nil when it is not there.
+func Unfilled(name string, dv *cdiv1.DataVolume) string {
+	if dv == nil {
+		return fmt.Sprintf("DataVolume %q fills PersistentVolumeClaim %q, and is not there", name, name)
+	}
+	if trouble := Trouble(dv); trouble != "" {
+		return fmt.Sprintf("DataVolume %q: %s", name, trouble)
+	}
+	return fmt.Sprintf("DataVolume %q is %s", name, Phase(dv)) // How many percent is not worth a write each.
 }
 
 // Provisioning reports whether CDI works at a DataVolume. One that waits for its first pod does not count unless it has

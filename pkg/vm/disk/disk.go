@@ -115,6 +115,9 @@ func (d Dirs) overlay(volume string) string { return path.Join(d.Disks, volume+"
 
 func (d Dirs) cloudInit(volume string) string { return path.Join(d.Disks, volume+ConfigImageSuffix) }
 
+// ClaimImage returns where the pod has the image of a volume whose claim is a file system.
+func (d Dirs) ClaimImage(volume string) string { return d.claimImage(volume) }
+
 func (d Dirs) claimImage(volume string) string {
 	return path.Join(d.Claims, volume, ClaimImage)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // maxSecret bounds what is read from a cloud-init secret, bytes; Kubernetes keeps no larger ones.
@@ -26,7 +27,7 @@ func inspect(vmi *v1.VirtualMachineInstance, dirs Dirs) (map[string]Facts, error
 		if diskOf(vmi, v.Name) == nil {
 			continue
 		}
-		f, err := look(v, dirs)
+		f, err := look(vmi, v, dirs)
 		if err == nil {
 			f.PublicKeys, err = lookKeys(vmi, v, dirs)
 		}
@@ -38,12 +39,16 @@ func inspect(vmi *v1.VirtualMachineInstance, dirs Dirs) (map[string]Facts, error
 	return out, nil
 }
 
-func look(v *v1.Volume, dirs Dirs) (Facts, error) {
+func look(vmi *v1.VirtualMachineInstance, v *v1.Volume, dirs Dirs) (Facts, error) {
 	switch {
 	case v.ContainerDisk != nil:
 		return lookContainerDisk(path.Join(dirs.ContainerDisks, v.Name), v.ContainerDisk)
 	case v.PersistentVolumeClaim != nil, v.DataVolume != nil:
-		return lookClaim(v, dirs)
+		f, err := lookClaim(v, dirs)
+		if err == nil && f.Block && volumemigration.CopySize(vmi, v.Name) > 0 {
+			f.Size, err = sizeOf(dirs.BlockDevice(v.Name))
+		}
+		return f, err
 	case v.CloudInitNoCloud != nil, v.CloudInitConfigDrive != nil:
 		return lookSecrets(v, dirs)
 	case v.Sysprep != nil:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/domain"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Facts hold what inspect found for one volume.
@@ -20,7 +21,8 @@ type Facts struct {
 	Checksum uint32
 	// Block says that a claim is a device, Exists that a file system claim has its disk.img.
 	Block, Exists bool
-	// Size is the size of the image of an ephemeral volume's claim, bytes.
+	// Size is the size of a claim's image, bytes; of a device, only where it matters: of an ephemeral volume, and of
+	// one to which a disk is to be copied.
 	Size int64
 	// Free is the space that a claim's file system has left for us, bytes.
 	Free int64
@@ -155,7 +157,11 @@ func (p *Plan) ephemeral(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
 // is raw whatever it looks like.
 func (p *Plan) claim(vmi *v1.VirtualMachineInstance, v *v1.Volume, dirs Dirs, f Facts) error {
 	readOnly := claims.Of(v).ReadOnly
+	need := volumemigration.CopySize(vmi, v.Name)
 	if f.Block {
+		if f.Size < need {
+			return tooSmall(v, f.Size, need)
+		}
 		p.Sources[v.Name] = domain.Source{
 			Path: dirs.BlockDevice(v.Name), Block: true, Format: FormatRaw,
 			ReadOnly: readOnly,
@@ -165,17 +171,31 @@ func (p *Plan) claim(vmi *v1.VirtualMachineInstance, v *v1.Volume, dirs Dirs, f 
 	path := dirs.claimImage(v.Name)
 	p.Sources[v.Name] = domain.Source{Path: path, Format: FormatRaw, ReadOnly: readOnly}
 	if f.Exists {
+		if f.Size < need {
+			return tooSmall(v, f.Size, need)
+		}
 		return nil
 	}
 	if readOnly {
 		return invalidf("claim %s has no %s, and is used read-only", claims.Name(v), ClaimImage)
 	}
 	size := claimSize(vmi, v.Name, f.Free)
+	if size < need {
+		return tooSmall(v, size, need)
+	}
+	if need > 0 {
+		size = need // it grows to the claim's once the guest is here
+	}
 	if size < minClaimImage {
 		return invalidf("claim %s has no room for a disk: %d bytes", claims.Name(v), size)
 	}
 	p.Steps = append(p.Steps, Step{Volume: v.Name, Action: CreateRaw, Path: path, Size: size})
 	return nil
+}
+
+func tooSmall(v *v1.Volume, has, needs int64) error {
+	return invalidf("claim %s has room for a disk of %d bytes, and the disk that is to be copied to it has %d; use a "+
+		"larger claim", claims.Name(v), has, needs)
 }
 
 const (

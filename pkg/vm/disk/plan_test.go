@@ -187,3 +187,43 @@ func TestPlanIgnition(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// The image to which a disk is to be copied has room for it: a new file has exactly its size, whatever the claim has;
+// what is there must be large enough.
+func TestCopyTarget(t *testing.T) {
+	const size = 64 << 20
+	vmi := vmiWith(asDisk, claimSource(false))
+	info := &v1.PersistentVolumeClaimInfo{
+		ClaimName: "pvc", Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+	}
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "vol", Size: size, PersistentVolumeClaimInfo: info}}
+	vmi.Status.MigratedVolumes = []v1.StorageMigratedVolumeInfo{{VolumeName: "vol", DestinationPVCInfo: info}}
+	for name, c := range map[string]struct {
+		facts Facts
+		makes int64
+		want  string
+	}{
+		"new":            {Facts{Free: 2 << 30}, size, ""},
+		"new, no room":   {Facts{Free: size}, 0, "use a larger claim"},
+		"a device":       {Facts{Block: true, Size: size}, 0, ""},
+		"a small device": {Facts{Block: true, Size: size - 512}, 0, "use a larger claim"},
+		"there":          {Facts{Exists: true, Size: 2 * size}, 0, ""},
+		"there, small":   {Facts{Exists: true, Size: size - 512}, 0, "use a larger claim"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, err := NewPlan(vmi, Dirs{}, map[string]Facts{"vol": c.facts})
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInvalid) {
+					t.Errorf("got %v, want %q", err, c.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if made := len(plan.Steps) > 0; made != (c.makes > 0) || made && plan.Steps[0].Size != c.makes {
+				t.Errorf("%+v", plan.Steps)
+			}
+		})
+	}
+}

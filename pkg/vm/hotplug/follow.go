@@ -74,6 +74,15 @@ const (
 	whyDisabled = "the guest was started with disableHotplug"
 )
 
+// Refuse adds reasons to Refused.
+func (c *Change) Refuse(why map[string]string) {
+	if c.Refused == nil {
+		c.Refused = why
+		return
+	}
+	maps.Copy(c.Refused, why)
+}
+
 type following struct {
 	Change
 	template *v1.VirtualMachineInstanceSpec

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // templatePath is the spec that a VM's guests are made from.
@@ -45,14 +46,17 @@ type decision struct {
 }
 
 // decide asks the rules by which virt-controller changes the VMI. template has what the VM refers to written into
-// it, if it refers to anything.
-func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) decision {
+// it, if it refers to anything; strategy is the VM's updateVolumesStrategy.
+func (g Guest) decide(
+	template *v1.VirtualMachineInstanceSpec, refers bool, strategy v1.UpdateVolumesStrategy,
+) decision {
 	connected := g.Connected
 	if connected == nil {
 		connected = func(*v1.Interface, *v1.Network) bool { return false }
 	}
 	filled := template.DeepCopy()
 	surface.DefaultDisks(filled)
+	kept := volumemigration.KeepPlugged(&strategy, filled, g.Instance)
 	d := decision{
 		size:      sizing.Of(&template.Domain, g.Instance, !g.Staged),
 		volumes:   hotplug.Follow(filled, g.Instance, !g.Staged),
@@ -66,6 +70,10 @@ func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) deci
 	}
 	maps.Copy(d.refused, d.size.Refused)
 	maps.Copy(d.refused, d.volumes.Refused)
+	maps.Copy(d.refused, kept)
+	if !g.Staged {
+		maps.Copy(d.refused, volumemigration.Follow(&strategy, template, g.Instance).Refused)
+	}
 	maps.Copy(d.refused, d.nics.Refused)
 	maps.Copy(d.refused, d.placement.Refused)
 	return d
@@ -98,7 +106,9 @@ func (g Guest) Verdicts(changes []Change, e Edit) []Verdict {
 	var d *decision
 	if g.runs() && e.Is != nil {
 		spec, _ := e.After["spec"].(map[string]any)
-		made := g.decide(e.Is, spec["instancetype"] != nil || spec["preference"] != nil)
+		strategy, _ := spec["updateVolumesStrategy"].(string)
+		made := g.decide(e.Is, spec["instancetype"] != nil || spec["preference"] != nil,
+			v1.UpdateVolumesStrategy(strategy))
 		d = &made
 	}
 	var out []Verdict

@@ -187,6 +187,49 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
+// The disk of a guest that runs goes to another claim by a migration, where the VM says so; one that cannot be copied,
+// and one of a VM that does not say so, is another one at the next start.
+func TestEffectOfClaims(t *testing.T) {
+	vm := func(strategy, disk, volume string) map[string]any {
+		return object(t, "{spec: {updateVolumesStrategy: "+strategy+", template: {spec: {volumes: [{name: a, "+volume+
+			"}], domain: {devices: {disks: [{name: a, "+disk+"}]}}}}}}")
+	}
+	claim := func(name, more string) string { return "persistentVolumeClaim: {claimName: " + name + more + "}" }
+	one, two := claim("c", ""), claim("d", "")
+	plugged, other := claim("c", ", hotpluggable: true"), claim("d", ", hotpluggable: true")
+	const plain = "disk: {bus: virtio}"
+	for name, test := range map[string]struct {
+		strategy, disk, before, after string
+		want                          Effect
+	}{
+		"copied":        {"Migration", plain, one, two, Migration},
+		"a DataVolume":  {"Migration", plain, one, "dataVolume: {name: d}", Migration},
+		"replaced":      {"Replacement", plain, one, two, Restart},
+		"shareable":     {"Migration", plain + ", shareable: true", one, two, Restart},
+		"lun":           {"Migration", "lun: {}", one, two, Restart},
+		"read-only":     {"Migration", "disk: {readonly: true}", one, two, Restart},
+		"other content": {"Migration", plain, one, "containerDisk: {image: i}", Restart},
+		"plugged in":    {"Migration", plain, plugged, other, Restart},
+		"a DataVolume that is plugged in": {
+			"Migration", plain, plugged, "dataVolume: {name: d, hotpluggable: true}", Restart,
+		},
+		"plugged in, replaced": {"Replacement", plain, plugged, other, Hotplug},
+		"a disc":               {"Migration", "cdrom: {}", plugged, other, Hotplug},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := vm(test.strategy, test.disk, test.before), vm(test.strategy, test.disk, test.after)
+			for _, c := range Compare(before, after) {
+				if got, note := EffectIn(c, before, after, true); got != test.want {
+					t.Errorf("%s: %s %s, want %s", c.Path, got, note, test.want)
+				}
+				if got, _ := EffectIn(c, before, after, false); got != Start {
+					t.Errorf("%s of a VM that is stopped: %s", c.Path, got)
+				}
+			}
+		})
+	}
+}
+
 func TestEffectIn(t *testing.T) {
 	vm := func(text string) map[string]any { return object(t, "{spec: {template: {spec: "+text+"}}}") }
 	with := func(disk, volume string) string {

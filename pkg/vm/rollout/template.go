@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
@@ -55,7 +56,7 @@ func TemplateHash(spec *v1.VirtualMachineInstanceSpec, refers bool, counted Coun
 // way round, makes no other guest. refers says whether the VM has an instance type or a preference.
 func MadeFrom(instance *v1.VirtualMachineInstance, spec *v1.VirtualMachineInstanceSpec, refers bool) (bool, error) {
 	_, apart := Taken(instance)
-	for _, spelling := range sizing.Spellings(spec) {
+	for _, spelling := range sizing.Spellings(volumemigration.AsMade(spec, instance)) {
 		got, err := TemplateHash(spelling, refers, Counted{Attachments: !apart, Placement: !placementKnown(instance)})
 		if err != nil || got == instance.Annotations[TemplateHashAnnotation] {
 			return err == nil, err

@@ -3,6 +3,8 @@ package rollout
 import (
 	"reflect"
 	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
 )
 
 // The lists of a VM's volumes and disks.
@@ -20,6 +22,8 @@ const (
 	noteEject  = "takes the disc out of the drive"
 	noteSwap   = "swaps the disc in the drive"
 	noteDrive  = "a CD-ROM drive comes, goes and changes only then"
+	noteCopy   = "copies the disk to the new claim"
+	noteKeep   = "disks that were plugged in are not copied"
 )
 
 // EffectIn does what EffectOf does, for one of the changes between two versions of a VirtualMachine, which say whether
@@ -36,6 +40,12 @@ func EffectIn(c Change, before, after map[string]any, running bool) (Effect, str
 		return Start, ""
 	}
 	had, has := plan(before, name), plan(after, name)
+	if ofVolume && copies(after) && had.copied(has) {
+		return Migration, noteCopy
+	}
+	if ofVolume && copies(after) && had.kept(has) {
+		return Restart, noteKeep
+	}
 	if had.fixed() || has.fixed() {
 		return EffectOf(c, running)
 	}
@@ -91,6 +101,42 @@ func entry(vm map[string]any, name string, path ...string) map[string]any {
 		}
 	}
 	return nil
+}
+
+// copies reports a VM whose disks are copied when its volumes name other claims.
+func copies(vm map[string]any) bool {
+	spec, _ := vm["spec"].(map[string]any)
+	return spec["updateVolumesStrategy"] == string(v1.UpdateVolumesStrategyMigration)
+}
+
+// copied reports a disk that is copied to another claim while its guest runs (volumemigration.Follow): it stays as it
+// is, and the guest may write it alone.
+func (p planned) copied(to planned) bool {
+	_, disk := p.disk["disk"].(map[string]any)
+	return p.fixed() && to.fixed() && ofClaim(p.volume) && ofClaim(to.volume) && reflect.DeepEqual(p.disk, to.disk) &&
+		disk && p.disk["shareable"] != true && p.disk["disk"].(map[string]any)["readonly"] != true
+}
+
+// kept reports a disk that was plugged in and whose volume names another claim (volumemigration.KeepPlugged).
+func (p planned) kept(to planned) bool {
+	return hotpluggable(p.volume) && hotpluggable(to.volume) && p.disk != nil && !p.drive() &&
+		claimNamed(p.volume) != claimNamed(to.volume)
+}
+
+// claimNamed returns the name of a volume's claim.
+func claimNamed(volume map[string]any) any {
+	if filled, ok := volume["dataVolume"].(map[string]any); ok {
+		return filled["name"]
+	}
+	claim, _ := volume["persistentVolumeClaim"].(map[string]any)
+	return claim["claimName"]
+}
+
+// ofClaim reports a volume that is a claim which the guest may write.
+func ofClaim(volume map[string]any) bool {
+	claim, ok := volume["persistentVolumeClaim"].(map[string]any)
+	_, filled := volume["dataVolume"].(map[string]any)
+	return ok && claim["readOnly"] != true || filled
 }
 
 // fixed reports a volume that is there from the start only.

@@ -68,6 +68,11 @@ var machineFields = []Field{
 		"VM is admitted."},
 	{Path: "preference.inferFromVolumeFailurePolicy", Effect: Domain, Only: inferPolicies},
 	{Path: "dataVolumeTemplates", Effect: Life, Note: "Needs CDI in the cluster; docs/datavolumes.md."},
+	{
+		Path: "updateVolumesStrategy", Effect: Life, Only: volumeStrategies,
+		Note: "Migration copies the disks of a running guest to the claims that its volumes name now, unlike " +
+			"KubeVirt without those that were plugged in; docs/volumes.md.",
+	},
 	{Path: "template.metadata.labels", Effect: Pod, Note: "On the instance and its pod."},
 	{Path: "template.metadata.annotations", Effect: Pod, Note: "On the instance and its pod."},
 }
@@ -77,6 +82,10 @@ var inferPolicies = []string{string(v1.RejectInferFromVolumeFailure), string(v1.
 var runStrategies = []string{
 	string(v1.RunStrategyAlways), string(v1.RunStrategyRerunOnFailure), string(v1.RunStrategyManual),
 	string(v1.RunStrategyHalted), string(v1.RunStrategyOnce),
+}
+
+var volumeStrategies = []string{
+	string(v1.UpdateVolumesStrategyMigration), string(v1.UpdateVolumesStrategyReplacement),
 }
 
 var updateMethods = []string{string(v1.WorkloadUpdateMethodLiveMigrate), string(v1.WorkloadUpdateMethodEvict)}

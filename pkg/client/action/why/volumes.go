@@ -30,6 +30,7 @@ func (f *Facts) Spec() *v1.VirtualMachineInstanceSpec {
 // volumes looks at the claims, and at Secrets and ConfigMaps that volumes name.
 func (e *explanation) volumes() {
 	spec := e.Spec()
+	e.copying()
 	if spec == nil || e.VMI != nil && e.VMI.IsFinal() {
 		return
 	}

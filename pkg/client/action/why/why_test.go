@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/expansion"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -395,6 +396,46 @@ func TestSituations(t *testing.T) {
 			}), "DiskExpanding", Waiting, LayerVolumes,
 			`the claims have grown, and not the guest's disks: volume "data": no room`,
 			"virtctl logs demo -n default --source launcher",
+		},
+		{
+			"a disk that is not copied yet", withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) {
+				f.VMI.Status.MigratedVolumes = []v1.StorageMigratedVolumeInfo{{VolumeName: "data"}}
+				f.VMI.Status.Conditions = append(f.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{
+					Type: volumemigration.Condition, Status: corev1.ConditionTrue, Reason: "VolumesChangeWaiting",
+					Message: "PersistentVolumeClaim new is used by pod web",
+				})
+			}), "VolumesChangeWaiting", Waiting, LayerVolumes,
+			`the guest's disks are to be copied to other claims: PersistentVolumeClaim new is used by pod web`,
+			"virtctl why demo -n default --migrate",
+		},
+		{
+			"half a disk", stopped(v1.RunStrategyAlways, func(f *Facts) {
+				f.VM.Status.Conditions = append(f.VM.Status.Conditions, v1.VirtualMachineCondition{
+					Type: v1.VirtualMachineManualRecoveryRequired, Status: corev1.ConditionTrue, Message: "one to a",
+				})
+			}), "ManualRecoveryRequired", Broken, LayerVolumes, `the VM does not start: one to a`,
+			"kubectl edit vm demo",
+		},
+		{
+			"half a disk of a VM that was stopped", stopped(v1.RunStrategyHalted, func(f *Facts) {
+				f.VM.Status.Conditions = append(f.VM.Status.Conditions, v1.VirtualMachineCondition{
+					Type: v1.VirtualMachineManualRecoveryRequired, Status: corev1.ConditionTrue, Message: "data to old",
+				})
+				source := &v1.PersistentVolumeClaimVolumeSource{}
+				source.ClaimName = "new"
+				f.VM.Spec.Template.Spec.Volumes = []v1.Volume{
+					{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}},
+				}
+				f.VM.Status.VolumeUpdateState = &v1.VolumeUpdateState{VolumeMigrationState: &v1.VolumeMigrationState{
+					MigratedVolumes: []v1.StorageMigratedVolumeInfo{{
+						VolumeName: "data", SourcePVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "old"},
+						DestinationPVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "new"},
+					}},
+				}}
+				f.Claims = map[string]*corev1.PersistentVolumeClaim{"new": claimOf(corev1.ClaimBound, nil, time.Hour)}
+			}), "ManualRecoveryRequired", Broken, LayerVolumes, `the VM does not start: data to old`,
+			`kubectl patch vm demo -n default --type json -p '[{"op":"replace",` +
+				`"path":"/spec/template/spec/volumes/0/persistentVolumeClaim/claimName","value":"old"}]'`,
 		},
 		{
 			"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }),

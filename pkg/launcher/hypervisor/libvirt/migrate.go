@@ -5,6 +5,8 @@ package libvirt
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -35,6 +37,11 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 		if err != nil {
 			return err
 		}
+		moved, err := hypervisor.MovedDisks(text, m.Moved)
+		if err != nil {
+			return err
+		}
+		disks = slices.AppendSeq(disks, maps.Keys(moved))
 		flags := libvirt.MIGRATE_LIVE | libvirt.MIGRATE_PEER2PEER
 		parameters := &libvirt.DomainMigrateParameters{URISet: true, URI: "unix://" + m.Memory}
 		if m.Held {
@@ -46,7 +53,7 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 			parameters.MigrateDisksSet, parameters.MigrateDisks = true, disks
 			parameters.DisksURISet, parameters.DisksURI = true, "unix://"+m.Disks
 		}
-		if err := unpin(d, parameters); err != nil {
+		if err := destination(d, parameters, moved); err != nil {
 			return err
 		}
 		if err := limit(parameters, &flags, m); err != nil {
@@ -75,13 +82,20 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 	return hypervisor.Migrated{}, nil
 }
 
-// unpin leaves it to the target on which CPUs a domain runs that is pinned to some here.
-func unpin(d *libvirt.Domain, parameters *libvirt.DomainMigrateParameters) error {
+// destination sets what of the domain is another at the target: the images of moved disks, by name, and on which CPUs
+// it runs, if it is pinned to some here.
+func destination(
+	d *libvirt.Domain, parameters *libvirt.DomainMigrateParameters, moved map[string]hypervisor.MovedDisk,
+) error {
 	text, err := d.GetXMLDesc(libvirt.DOMAIN_XML_MIGRATABLE)
 	if err != nil {
 		return err
 	}
 	free, had, err := hypervisor.WithoutPins(text)
+	if err == nil && len(moved) > 0 {
+		had = true
+		free, err = hypervisor.WithImages(free, moved)
+	}
 	if had {
 		parameters.DestXMLSet, parameters.DestXML = true, free
 	}

@@ -1,0 +1,200 @@
+package vmcontroller
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
+)
+
+// onClaim is the template of a VM with a disk on a claim.
+func onClaim(claim string) string { return diskOn("disk: {bus: virtio}", "claimName: "+claim) }
+
+func diskOn(device, claim string) string {
+	return "domain: {cpu: {sockets: 2}, memory: {guest: 1Gi}, devices: {disks: [{name: a, " + device + "}]}}\n" +
+		"volumes: [{name: a, persistentVolumeClaim: {" + claim + "}}]"
+}
+
+// exchanging is the view of a VM whose guest was started with claim c, and that names another one now.
+func exchanging(t *testing.T, strategy v1.UpdateVolumesStrategy, claim string) View {
+	t.Helper()
+	vmi := admitted(t, edited(t, 1, onClaim("c")), true)
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+		Name: "a", Size: 1 << 20, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+			ClaimName: "c", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		},
+	}}
+	vm := edited(t, 2, onClaim(claim))
+	vm.Spec.UpdateVolumesStrategy = &strategy
+	return View{VM: vm, VMI: vmi, Filled: true, Now: now}
+}
+
+func claimIn(vmi *v1.VirtualMachineInstance) string {
+	return vmi.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+}
+
+// The instance of a guest that runs has the claims of its VM where its disks are to be copied, needs no restart for
+// that, and has its old ones again when the VM has.
+func TestFollowClaims(t *testing.T) {
+	view := exchanging(t, v1.UpdateVolumesStrategyMigration, "d")
+	step := Next(view)
+	if claimIn(view.VMI) != "c" || step.VMI == nil || claimIn(step.VMI) != "d" || observedGeneration(step.VMI) != 2 {
+		t.Fatalf("the instance is %+v", step.VMI)
+	}
+	is := status(t, step.After)
+	if restartOf(is) != "" || is.VolumeUpdateState == nil {
+		t.Fatalf("RestartRequired is %q, the state %+v", restartOf(is), is.VolumeUpdateState)
+	}
+	landed := step.After
+	landed.VMI = landed.VMI.DeepCopy()
+	landed.VMI.Status.VolumeStatus[0].PersistentVolumeClaimInfo.ClaimName = "d"
+	if is := status(t, Next(landed).After); restartOf(is) != "" || is.VolumeUpdateState != nil {
+		t.Errorf("after the copy: RestartRequired is %q, the state %+v", restartOf(is), is.VolumeUpdateState)
+	}
+	back := step.After
+	back.VM = edited(t, 3, onClaim("c"))
+	step = Next(back)
+	if step.VMI == nil || claimIn(step.VMI) != "c" || observedGeneration(step.VMI) != 3 {
+		t.Fatalf("taken back: %+v", step.VMI)
+	}
+	if is := status(t, step.After); restartOf(is) != "" {
+		t.Errorf("taken back: RestartRequired is %q", restartOf(is))
+	}
+}
+
+func TestClaimsStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		strategy v1.UpdateVolumesStrategy
+		change   func(*View)
+		says     string
+	}{
+		"replacement": {v1.UpdateVolumesStrategyReplacement, nil, "volumes[a].persistentVolumeClaim.claimName"},
+		"staged":      {v1.UpdateVolumesStrategyMigration, func(view *View) { view.Staged = true }, "volumes[a]"},
+		"shareable": {v1.UpdateVolumesStrategyMigration, func(view *View) {
+			yes := true
+			view.VMI.Spec.Domain.Devices.Disks[0].Shareable = &yes
+		}, "volumes[a] (its disk is shareable, and another guest may write while it is copied)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := exchanging(t, c.strategy, "d")
+			if c.change != nil {
+				c.change(&view)
+			}
+			step := Next(view)
+			if step.VMI != nil {
+				t.Errorf("the instance is written: %+v", step.VMI.Spec.Volumes)
+			}
+			if got := restartOf(status(t, step.After)); !strings.Contains(got, c.says) {
+				t.Errorf("RestartRequired is %q, want %q", got, c.says)
+			}
+		})
+	}
+}
+
+// A disk that was plugged in is not copied, and not unplugged either, by whom its VM says that disks are copied.
+func TestPluggedClaimsStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		strategy v1.UpdateVolumesStrategy
+		device   string
+		// follows: the guest loses what it has, and gets the other.
+		follows bool
+	}{
+		"migration":   {v1.UpdateVolumesStrategyMigration, "disk: {bus: scsi}", false},
+		"a LUN":       {v1.UpdateVolumesStrategyMigration, "lun: {bus: scsi}", false},
+		"a disc":      {v1.UpdateVolumesStrategyMigration, "cdrom: {bus: scsi}", true},
+		"replacement": {v1.UpdateVolumesStrategyReplacement, "disk: {bus: scsi}", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was := edited(t, 1, diskOn(c.device, "claimName: c, hotpluggable: true"))
+			is := edited(t, 2, diskOn(c.device, "claimName: d, hotpluggable: true"))
+			was.Spec.UpdateVolumesStrategy, is.Spec.UpdateVolumesStrategy = &c.strategy, &c.strategy
+			vmi := admitted(t, was, true)
+			before, after := asMap(t, was), asMap(t, is)
+			verdicts := rollout.Guest{Instance: vmi}.Verdicts(rollout.Compare(before, after), rollout.Edit{
+				Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec,
+			})
+			want, note := rollout.Restart, "hotpluggable"
+			if c.follows {
+				want, note = rollout.Hotplug, ""
+			}
+			if len(verdicts) != 1 || verdicts[0].Effect != want || !strings.Contains(verdicts[0].Note, note) {
+				t.Errorf("%+v", verdicts)
+			}
+			step := Next(View{VM: is, VMI: vmi, Filled: true, Now: now})
+			if got := len(step.After.VMI.Spec.Volumes) == 0; got != c.follows {
+				t.Errorf("the instance has volumes %+v", step.After.VMI.Spec.Volumes)
+			}
+			message := restartOf(status(t, step.After))
+			if got := strings.Contains(message, "volumes[a] (it is hotpluggable, and only disks"); got == c.follows {
+				t.Errorf("RestartRequired is %q", message)
+			}
+		})
+	}
+}
+
+// What virtctl says of a claim that is changed is what becomes of it.
+func TestVerdictOfClaims(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1.VirtualMachineInstance)
+		want   rollout.Effect
+		note   string
+	}{
+		"copied": {func(*v1.VirtualMachineInstance) {}, rollout.Migration, "copies the disk"},
+		"the guest stays": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{
+				Type: v1.VirtualMachineInstanceIsStorageLiveMigratable, Status: corev1.ConditionFalse, Message: "a GPU",
+			})
+		}, rollout.Restart, "the guest cannot migrate: a GPU"},
+		"another is being copied": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "e"
+		}, rollout.Restart, "can only be reverted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := exchanging(t, v1.UpdateVolumesStrategyMigration, "d")
+			c.change(view.VMI)
+			was := edited(t, 1, onClaim("c"))
+			was.Spec.UpdateVolumesStrategy = view.VM.Spec.UpdateVolumesStrategy
+			before, after := asMap(t, was), asMap(t, view.VM)
+			verdicts := rollout.Guest{Instance: view.VMI}.Verdicts(rollout.Compare(before, after), rollout.Edit{
+				Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &view.VM.Spec.Template.Spec,
+			})
+			if len(verdicts) != 1 || verdicts[0].Effect != c.want || !strings.Contains(verdicts[0].Note, c.note) {
+				t.Errorf("%+v", verdicts)
+			}
+			message := restartOf(status(t, Next(view).After))
+			if got := strings.Contains(message, c.note); got != (c.want == rollout.Restart) {
+				t.Errorf("RestartRequired is %q", message)
+			}
+		})
+	}
+}
+
+// A VM whose guest ended before its disks were copied is not started with what is half copied, but with its old claims.
+func TestUnfinishedCopy(t *testing.T) {
+	running := Next(exchanging(t, v1.UpdateVolumesStrategyMigration, "d")).After
+	view := View{VM: running.VM.DeepCopy(), Filled: true, Now: now}
+	view.VM.Status = status(t, running)
+	step := Next(view)
+	is := status(t, step.After)
+	if step.Create != nil || !conditions.True(is.Conditions, v1.VirtualMachineManualRecoveryRequired) {
+		t.Fatalf("it makes %+v; %+v", step.Create, is.Conditions)
+	}
+	if !volumemigration.Unfinished(view.VM, nil) {
+		t.Error("the start is not refused")
+	}
+	reverted := edited(t, 3, onClaim("c"))
+	reverted.Status = is
+	view.VM = reverted
+	if step = Next(view); step.Create == nil || claimIn(step.Create) != "c" {
+		t.Fatalf("it does not start with its old claims: %+v", step)
+	}
+	if is := status(t, step.After); conditions.Find(is.Conditions, v1.VirtualMachineManualRecoveryRequired) != nil ||
+		is.VolumeUpdateState != nil {
+		t.Errorf("%+v", is)
+	}
+}

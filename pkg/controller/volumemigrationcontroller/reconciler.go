@@ -1,0 +1,183 @@
+package volumemigrationcontroller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/controller/workloadupdatecontroller"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
+)
+
+// Reconciler reads VMIs, claims, migrations and the KubeVirt resource from Client's cache, DataVolumes where there are
+// any, and (from Live) the pods that use the new claims. It writes of VMIs status.migratedVolumes and one condition,
+// and migrations. It needs the indexes of packages vmicontroller and migrationcontroller.
+type Reconciler struct {
+	Client   client.Client
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Now      func() time.Time
+	CDI      *cdi.Access
+
+	writes *frame.Writes
+}
+
+// SetupWithManager registers the reconciler.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("volumemigration").
+		For(&v1.VirtualMachineInstance{}, builder.WithPredicates(pending)).
+		Watches(&v1.VirtualMachineInstanceMigration{}, handler.EnqueueRequestsFromMapFunc(r.ofMigration),
+			builder.WithPredicates(ends)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim)).
+		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
+}
+
+// pending lets VMIs through for which there may be something to do: few, for a short time.
+var pending = predicate.NewPredicateFuncs(func(object client.Object) bool {
+	return volumemigration.Pending(object.(*v1.VirtualMachineInstance))
+})
+
+var ends = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectNew.(*v1.VirtualMachineInstanceMigration).IsFinal()
+	},
+}
+
+func (r *Reconciler) ofMigration(ctx context.Context, m client.Object) []reconcile.Request {
+	key := migrations.Instance(m.(*v1.VirtualMachineInstanceMigration))
+	var vmi v1.VirtualMachineInstance
+	// Not copied, since most are none of ours and none is changed.
+	if err := r.Client.Get(ctx, key, &vmi, client.UnsafeDisableDeepCopy); err != nil ||
+		!volumemigration.Pending(&vmi) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// ofClaim returns the VMIs whose disks are to be copied to a claim, which was made or bound.
+func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconcile.Request {
+	var vmis v1.VirtualMachineInstanceList
+	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{vmicontroller.VMIsByClaim: claim.GetName()})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
+		return nil
+	}
+	return frame.Requests(vmis.Items, volumemigration.Pending)
+}
+
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (View, error) {
+	if !volumemigration.Pending(vmi) {
+		return View{}, frame.ErrNothing
+	}
+	view := View{VMI: vmi, Now: r.Now(), Users: map[string]string{}}
+	var err error
+	if view.Claims, err = vmicontroller.Claims(ctx, r.Client, vmi); err != nil {
+		return view, err
+	}
+	var list v1.VirtualMachineInstanceMigrationList
+	err = r.Client.List(ctx, &list, client.InNamespace(vmi.Namespace),
+		client.MatchingFields{migrationcontroller.MigrationsByVMI: vmi.Name})
+	if err != nil {
+		return view, fmt.Errorf("list migrations: %w", err)
+	}
+	for i := range list.Items {
+		view.Migrations = append(view.Migrations, &list.Items[i])
+	}
+	var kv v1.KubeVirt
+	err = r.Client.Get(ctx, types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}, &kv)
+	if client.IgnoreNotFound(err) != nil {
+		return view, fmt.Errorf("get the KubeVirt resource: %w", err)
+	}
+	view.Settled = err == nil && workloadupdatecontroller.Settled(&kv)
+	if volumemigration.Described(vmi) {
+		return view, nil // asked when it was described; from then on the claim is the VMI's
+	}
+	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
+		return view, err
+	}
+	return view, r.lookAtUsers(ctx, &view)
+}
+
+// lookAtDataVolumes finds those that fill the new claims.
+func (r *Reconciler) lookAtDataVolumes(ctx context.Context, view *View) error {
+	if !r.CDI.Installed() {
+		return nil // Their maker is gone; the claims stay as they are.
+	}
+	view.DataVolumes = map[string]*cdiv1.DataVolume{}
+	for _, m := range volumemigration.Moves(view.VMI) {
+		if claim := view.Claims[m.To]; claim == nil || !claims.Owned(claim) {
+			continue
+		}
+		dv, err := r.CDI.Get(ctx, view.VMI.Namespace, m.To)
+		if err != nil {
+			return err
+		}
+		view.DataVolumes[m.To] = dv
+	}
+	return nil
+}
+
+// lookAtUsers finds other pods that use the new claims. The cache does not keep the volumes of pods.
+func (r *Reconciler) lookAtUsers(ctx context.Context, view *View) error {
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(view.VMI.Namespace)); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for _, m := range volumemigration.Moves(view.VMI) {
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; claims.UsedBy(pod, m.To) && !metav1.IsControlledBy(pod, view.VMI) {
+				view.Users[m.To] = pod.Name
+			}
+		}
+	}
+	return nil
+}
+
+// apply does what the step says. The status comes first: the guest's node copies what it says.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	if err := frame.PatchStatus(ctx, r.writes, view.VMI, &view.VMI.Status, step.Status); err != nil {
+		return err
+	}
+	for _, m := range step.Cancel {
+		deleted, err := r.writes.Delete(ctx, m)
+		if err != nil {
+			return fmt.Errorf("cancel migration %s: %w", m.Name, err)
+		}
+		if deleted {
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, migrationcontroller.ReasonSuccessfulDelete,
+				"Cancelled Migration %s: the volumes were reverted", m.Name)
+		}
+	}
+	if step.Migrate == "" {
+		return nil
+	}
+	return migrationcontroller.CreateUpdate(ctx, r.writes, r.Recorder, view.VMI, step.Migrate)
+}
