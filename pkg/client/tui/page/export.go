@@ -151,7 +151,7 @@ func (p *exporting) asks() tea.Cmd {
 		What: "export of " + p.named(), To: path,
 		Loses: "What is written so far is removed, and so is what was made for it in the cluster.",
 	}
-	task := p.world.Transfers.task(t,
+	task := p.world.Transfers.Task(t,
 		p.world.Line(p.world.Program, "export", of, quoted(e.File), "--namespace", e.Key.Namespace),
 		func(ctx context.Context, t *Transfer) error { return actions.Export(ctx, e, t) })
 	task.Began = Replace{Old: p.Request, Page: NewTransferList(p.world)}

@@ -101,7 +101,7 @@ func (p pulled) askPull() tea.Cmd {
 		What: fmt.Sprintf("pull of image %s to namespace %s", p.row.ref, namespace), To: "a claim of " + entry.Size,
 		Loses: "What has come stays, and the next pull goes on from there.", image: p.row.ref, namespace: namespace,
 	}
-	task := p.world.Transfers.task(t,
+	task := p.world.Transfers.Task(t,
 		p.world.Line(p.world.Program, "image pull", quoted(p.row.ref), "--namespace", quoted(namespace)),
 		func(ctx context.Context, t *Transfer) error { return actions.PullImage(ctx, namespace, entry, t) })
 	return Send(Ask{Question: fmt.Sprintf("Pull image %s to a claim of %s in namespace %s? It is downloaded to this "+
