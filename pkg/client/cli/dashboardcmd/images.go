@@ -56,6 +56,12 @@ func (a *actions) CreateFromImage(ctx context.Context, vm page.ImageVM) (note st
 	return note, a.noted(err, "create vm", vm.Namespace+"/"+vm.Name)
 }
 
+// OwnKey returns the file with the user's SSH key.
+func (a *actions) OwnKey() (string, error) {
+	file, _, err := createcmd.OwnKey()
+	return file, err
+}
+
 // ExportFile returns the path of a file that is to be written, and whether it is there.
 func (a *actions) ExportFile(name string) (path string, there bool, err error) {
 	switch name {

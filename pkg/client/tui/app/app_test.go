@@ -56,6 +56,7 @@ type fake struct {
 	lose      bool   // an x ends the console
 	hang      bool   // nothing answers
 	nothing   bool   // there is nothing of anything
+	keyless   bool   // the user has no SSH key
 	shown     []string
 	plan      *evacuate.Report // of an evacuation; nil is one of three guests
 	// held is closed when a transfer moves, which then goes on until it is cancelled; nil has it end.
