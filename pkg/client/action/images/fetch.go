@@ -154,8 +154,9 @@ func (f *Fetcher) get(ctx context.Context, address string, from int64) (*http.Re
 		var outer *url.Error
 		host := request.URL.Host
 		if err = silence.why(err); errors.As(err, &outer) {
-			err = outer.Err // which has the address
-			if last, wrong := url.Parse(outer.URL); wrong == nil { // where it was redirected to
+			// The outer one has the address, and where it was redirected to.
+			err = outer.Err
+			if last, wrong := url.Parse(outer.URL); wrong == nil {
 				host = last.Host
 			}
 		}
