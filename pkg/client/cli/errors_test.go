@@ -134,7 +134,7 @@ func TestErrors(t *testing.T) {
 				Err:  &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "images.example", IsNotFound: true}},
 			}), ExitFailure,
 			`download https://images.example/x: cannot reach images.example: no such host "images.example"; this ` +
-				"machine asks it, not the cluster, and through the proxy that $HTTPS_PROXY names",
+				"machine asks it, not the cluster; set $HTTPS_PROXY where that takes a proxy",
 		},
 		{
 			"proxy that is not there", fmt.Errorf("download https://images.example/x: %w", &action.HostError{

@@ -154,7 +154,7 @@ func explainHost(err error, other *action.HostError) string {
 	}
 	text := fmt.Sprintf("cannot reach %s%s: %s", other.Host, through, networkCause(other.Err))
 	if through == "" {
-		text += "; this machine asks it, not the cluster, and through the proxy that $HTTPS_PROXY names"
+		text += "; this machine asks it, not the cluster; set $HTTPS_PROXY where that takes a proxy"
 	}
 	doing, _ := strings.CutSuffix(oneLine(err), oneLine(other))
 	return doing + text
