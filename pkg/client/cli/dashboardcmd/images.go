@@ -3,9 +3,11 @@ package dashboardcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -69,6 +71,13 @@ func (a *actions) ExportFile(name string) (path string, there bool, err error) {
 		return "", false, errors.New("give one")
 	case "-":
 		return "", false, errors.New("a backup cannot be written to a pipe")
+	}
+	if below, tilde := strings.CutPrefix(name, "~"+string(filepath.Separator)); tilde { // no shell has seen it
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", false, fmt.Errorf("find the home directory: %w", err)
+		}
+		name = filepath.Join(home, below)
 	}
 	if path, err = filepath.Abs(name); err != nil {
 		return "", false, err

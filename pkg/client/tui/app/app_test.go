@@ -980,7 +980,7 @@ func TestWrongWordIsSaid(t *testing.T) {
 	if strings.Contains(a.screen(), "That is not web") {
 		t.Errorf("it is said of what was not entered:\n%s", a.screen())
 	}
-	press(t, a, "'b", "enter")
+	press(t, a, "ctrl+u", "'web", "enter")
 	if !slices.Equal(f.done, []string{"delete prod/web"}) {
 		t.Errorf("did %v", f.done)
 	}

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -138,6 +139,9 @@ func (p *exporting) asks() tea.Cmd {
 	path, there, err := actions.ExportFile(e.File)
 	if err != nil {
 		return Send(Notice{Text: capital(err.Error())})
+	}
+	if strings.HasPrefix(e.File, "~") {
+		e.File = path // a shell does not expand what is quoted
 	}
 	question := fmt.Sprintf("Export %s to %s? %s.", p.named(), path, capital(p.meanwhile()))
 	if there {
