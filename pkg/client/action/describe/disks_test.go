@@ -24,8 +24,10 @@ func TestDisks(t *testing.T) {
 	}
 	want := []Disk{
 		{Name: "held", Source: "other", Phase: "MountedToPod (VolumeAttachFailed)"},
-		{Name: "cd", Source: "dataVolume iso", Device: "cdrom scsi", Target: "sdb", Phase: "Ready",
-			Serial: "iso", Hotplug: true},
+		{
+			Name: "cd", Source: "dataVolume iso", Device: "cdrom scsi", Target: "sdb", Phase: "Ready", Serial: "iso",
+			Hotplug: true,
+		},
 		{Name: "bay", Source: "empty", Device: "cdrom sata"},
 	}
 	if got := Disks(nil, vmi); !slices.Equal(got, want) {
