@@ -1,6 +1,7 @@
 package action
 
-// HostError is a failure to talk to another host than the cluster's API server: the one that has an image, or an export.
+// HostError is a failure to talk to another host than the cluster's API server: the one that has an image, or an
+// export.
 type HostError struct {
 	// Host is the host's name or address, with the port where an address has one.
 	Host string

@@ -131,7 +131,9 @@ func TestErrors(t *testing.T) {
 		{
 			"no such host of an image", fmt.Errorf("download https://images.example/x: %w", &action.HostError{
 				Host: "images.example",
-				Err:  &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "images.example", IsNotFound: true}},
+				Err: &net.OpError{
+					Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "images.example", IsNotFound: true},
+				},
 			}), ExitFailure,
 			`download https://images.example/x: cannot reach images.example: no such host "images.example"; this ` +
 				"machine asks it, not the cluster; set $HTTPS_PROXY where that takes a proxy",

@@ -40,8 +40,8 @@ var watched = sync.OnceValue(func() *runtime.Scheme {
 	return s
 })
 
-// listOf returns the kind of the lists of a resource, such as VirtualMachineList, by the rule that names resources after
-// kinds.
+// listOf returns the kind of the lists of a resource, such as VirtualMachineList, by the rule that names resources
+// after kinds.
 func listOf(gv schema.GroupVersion, resource string) (schema.GroupVersionKind, error) {
 	for name := range watched().KnownTypes(gv) {
 		kind, isList := strings.CutSuffix(name, "List")

@@ -17,10 +17,11 @@ type Disk struct {
 	Source string
 	// Device is kind and bus: "disk virtio"; empty where none is said.
 	Device string
-	// Target is libvirt's name of it, vda, and not the guest's, which names its disks as it finds them. Phase is how far
-	// plugging it has come. Both are empty where that is not known.
+	// Target is libvirt's name of it, vda, and not the guest's, which names its disks as it finds them. Phase is how
+	// far plugging it has come. Both are empty where that is not known.
 	Target, Phase string
-	// Serial is its serial number, by which the guest finds it: /dev/disk/by-id/*SERIAL. Empty where the spec says none.
+	// Serial is its serial number, by which the guest finds it: /dev/disk/by-id/*SERIAL. Empty where the spec says
+	// none.
 	Serial string
 	// Size is empty where it is not known: 10Gi.
 	Size string

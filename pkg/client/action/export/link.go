@@ -38,7 +38,8 @@ type server struct {
 	client *http.Client
 	token  string
 
-	// forwarded is whether the API server leads to it. host is where its Service is reached, empty for what the link has.
+	// forwarded is whether the API server leads to it. host is where its Service is reached, empty for what the link
+	// has.
 	forwarded bool
 	host      string
 }

@@ -112,8 +112,8 @@ func (o *VMOptions) giveKey(user string) {
 	}
 }
 
-// OwnKey returns the caller's SSH key, which a guest of an image gets unless flags name another: the file, and the public
-// keys in it. An error says why there is none.
+// OwnKey returns the caller's SSH key, which a guest of an image gets unless flags name another: the file, and the
+// public keys in it. An error says why there is none.
 func OwnKey() (path string, keys []string, err error) {
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -370,7 +370,10 @@ func details(key store.Key) *page.Details {
 			Devices: v1.Devices{
 				Disks: []v1.Disk{
 					{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
-					{Name: "data", Serial: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}},
+					{
+						Name: "data", Serial: "data",
+						DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}},
+					},
 				},
 			},
 		},

@@ -11,6 +11,7 @@ import (
 func TestFormSaysWhoLogsIn(t *testing.T) {
 	t.Parallel()
 	const has = "SSH key /home/me/.ssh/id_ed25519.pub lets you log in with account debian."
+	const given = "The given SSH key lets you log in with account debian."
 	const hasNone = "Nobody can log in to the guest: there is no SSH key in /home/me/.ssh."
 	for name, c := range map[string]struct {
 		keyless bool
@@ -19,8 +20,8 @@ func TestFormSaysWhoLogsIn(t *testing.T) {
 	}{
 		"with a key":    {false, nil, has},
 		"without":       {true, nil, hasNone},
-		"with a given":  {true, []string{"'ssh-ed25519 AAAA"}, "The given SSH key lets you log in with account debian."},
-		"with both":     {false, []string{"'ssh-ed25519 AAAA"}, "The given SSH key lets you log in with account debian."},
+		"with a given":  {true, []string{"'ssh-ed25519 AAAA"}, given},
+		"with both":     {false, []string{"'ssh-ed25519 AAAA"}, given},
 		"not any more":  {true, []string{"'x", "backspace"}, hasNone},
 		"key for later": {false, []string{"'x", "backspace"}, has},
 	} {

@@ -52,7 +52,8 @@ func imageBindings() keymap.Map[pulled] {
 			Allowed: has,
 			Do: func(p pulled) tea.Cmd {
 				w, key := p.world, p.row.claim.Key()
-				users := newMachines(w, "VMs of image "+p.row.ref, func() []*store.Machine { return imageUsers(w)[key] })
+				read := func() []*store.Machine { return imageUsers(w)[key] }
+				users := newMachines(w, "VMs of image "+p.row.ref, read)
 				none := "No VM boots from image " + p.row.ref + " or from a copy of it"
 				users.lacks, users.advice = func() string { return none }, "+ on the image makes one"
 				return Send(Open{users})
