@@ -129,6 +129,29 @@ func TestErrors(t *testing.T) {
 			`no such host "nowhere"`,
 		},
 		{
+			"no such host of an image", fmt.Errorf("download https://images.example/x: %w", &action.HostError{
+				Host: "images.example",
+				Err: &net.OpError{
+					Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "images.example", IsNotFound: true},
+				},
+			}), ExitFailure,
+			`download https://images.example/x: cannot reach images.example: no such host "images.example"; this ` +
+				"machine asks it, not the cluster; set $HTTPS_PROXY where that takes a proxy",
+		},
+		{
+			"proxy that is not there", fmt.Errorf("download https://images.example/x: %w", &action.HostError{
+				Host: "images.example",
+				Err:  &net.OpError{Op: "proxyconnect", Net: "tcp", Err: syscall.ECONNREFUSED},
+			}), ExitFailure,
+			"download https://images.example/x: cannot reach images.example through the proxy that $HTTPS_PROXY or " +
+				"$HTTP_PROXY names: connection refused",
+		},
+		{
+			"host whose certificate is unknown", fmt.Errorf("download https://images.example/x: %w", &action.HostError{
+				Host: "images.example", Err: x509.UnknownAuthorityError{},
+			}), ExitFailure, "download https://images.example/x: x509: certificate signed by unknown authority",
+		},
+		{
 			"no answer", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/", Err: context.DeadlineExceeded},
 			ExitFailure, "no answer in time",
 		},

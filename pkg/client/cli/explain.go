@@ -73,6 +73,9 @@ func Explain(err error, c Connection) string {
 	case apierrors.IsServiceUnavailable(err):
 		return fmt.Sprintf("%s; if this persists look at the pods in namespace kubevirt", oneLine(err))
 	}
+	if other := (*action.HostError)(nil); errors.As(err, &other) && isNetwork(other.Err) {
+		return explainHost(err, other)
+	}
 	if isNetwork(err) {
 		return c.explainNetwork(err)
 	}
@@ -141,6 +144,20 @@ func (c Connection) explainNetwork(err error) string {
 	}
 	return fmt.Sprintf("cannot reach the cluster at %s%s: %s; is it running, and is this the right context?", server,
 		c.where(), networkCause(err))
+}
+
+// explainHost returns err, whose cause is that a host other than the cluster's is not reached.
+func explainHost(err error, other *action.HostError) string {
+	through := ""
+	if oe := (*net.OpError)(nil); errors.As(other.Err, &oe) && oe.Op == "proxyconnect" {
+		through = " through the proxy that $HTTPS_PROXY or $HTTP_PROXY names"
+	}
+	text := fmt.Sprintf("cannot reach %s%s: %s", other.Host, through, networkCause(other.Err))
+	if through == "" {
+		text += "; this machine asks it, not the cluster; set $HTTPS_PROXY where that takes a proxy"
+	}
+	doing, _ := strings.CutSuffix(oneLine(err), oneLine(other))
+	return doing + text
 }
 
 // connectionLost is what Go says of a server whose open connection does not answer any more.

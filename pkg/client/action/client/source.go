@@ -2,10 +2,13 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 
 	volumesnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,50 +40,20 @@ var watched = sync.OnceValue(func() *runtime.Scheme {
 	return s
 })
 
-// lists makes an empty list of a resource.
-var lists = map[schema.GroupVersionResource]func() runtime.Object{
-	v1.GroupVersion.WithResource(VMs):  func() runtime.Object { return &v1.VirtualMachineList{} },
-	v1.GroupVersion.WithResource(VMIs): func() runtime.Object { return &v1.VirtualMachineInstanceList{} },
-	v1.GroupVersion.WithResource(Migrations): func() runtime.Object {
-		return &v1.VirtualMachineInstanceMigrationList{}
-	},
-	corev1.SchemeGroupVersion.WithResource(Nodes):  func() runtime.Object { return &corev1.NodeList{} },
-	corev1.SchemeGroupVersion.WithResource(Events): func() runtime.Object { return &corev1.EventList{} },
-
-	poolv1beta1.SchemeGroupVersion.WithResource(store.Pools): func() runtime.Object {
-		return &poolv1beta1.VirtualMachinePoolList{}
-	},
-	snapshotv1beta1.SchemeGroupVersion.WithResource(Snapshots): func() runtime.Object {
-		return &snapshotv1beta1.VirtualMachineSnapshotList{}
-	},
-	snapshotv1beta1.SchemeGroupVersion.WithResource(Restores): func() runtime.Object {
-		return &snapshotv1beta1.VirtualMachineRestoreList{}
-	},
-	clonev1beta1.SchemeGroupVersion.WithResource(Clones): func() runtime.Object {
-		return &clonev1beta1.VirtualMachineCloneList{}
-	},
-	snapshotv1beta1.SchemeGroupVersion.WithResource(store.Contents): func() runtime.Object {
-		return &snapshotv1beta1.VirtualMachineSnapshotContentList{}
-	},
-	volumesnapshotv1.SchemeGroupVersion.WithResource(store.VolumeSnapshots): func() runtime.Object {
-		return &volumesnapshotv1.VolumeSnapshotList{}
-	},
-	v1.GroupVersion.WithResource(store.ReplicaSets): func() runtime.Object {
-		return &v1.VirtualMachineInstanceReplicaSetList{}
-	},
-
-	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Instancetypes): func() runtime.Object {
-		return &instancetypev1beta1.VirtualMachineInstancetypeList{}
-	},
-	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterInstancetypes): func() runtime.Object {
-		return &instancetypev1beta1.VirtualMachineClusterInstancetypeList{}
-	},
-	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Preferences): func() runtime.Object {
-		return &instancetypev1beta1.VirtualMachinePreferenceList{}
-	},
-	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterPreferences): func() runtime.Object {
-		return &instancetypev1beta1.VirtualMachineClusterPreferenceList{}
-	},
+// listOf returns the kind of the lists of a resource, such as VirtualMachineList, by the rule that names resources
+// after kinds.
+func listOf(gv schema.GroupVersion, resource string) (schema.GroupVersionKind, error) {
+	for name := range watched().KnownTypes(gv) {
+		kind, isList := strings.CutSuffix(name, "List")
+		if !isList {
+			continue
+		}
+		if plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(kind)); plural.Resource == resource {
+			return gv.WithKind(name), nil
+		}
+	}
+	return schema.GroupVersionKind{}, fmt.Errorf("%s of %s cannot be followed: this program does not know their kind",
+		resource, gv)
 }
 
 // Resources that can be followed, besides VMs, VMIs and Migrations.
@@ -92,8 +65,13 @@ const (
 	Clones    = store.Clones
 )
 
-// Source lists and watches a resource, in one namespace or with "" in all, for pkg/client/store.
+// Source lists and watches a resource, in one namespace or with "" in all, for pkg/client/store. A resource of unknown
+// kind is an error.
 func (c *Client) Source(gv schema.GroupVersion, resource, namespace string) (store.Source, error) {
+	kind, err := listOf(gv, resource)
+	if err != nil {
+		return store.Source{}, err
+	}
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion = &gv
 	if gv.Group == "" {
@@ -108,10 +86,12 @@ func (c *Client) Source(gv schema.GroupVersion, resource, namespace string) (sto
 	request := func(opts *metav1.ListOptions) *rest.Request {
 		return rc.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(opts, codec)
 	}
-	empty := lists[gv.WithResource(resource)]
 	return store.Source{
 		List: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			list := empty()
+			list, err := watched().New(kind)
+			if err != nil {
+				return nil, err
+			}
 			return list, request(&opts).Do(ctx).Into(list)
 		},
 		Watch: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {

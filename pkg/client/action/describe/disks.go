@@ -10,16 +10,19 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
-// Disk is one volume of a machine with the device that the guest sees it as, or a CD-ROM drive without a disc.
+// Disk is one volume of a machine with its device, or a CD-ROM drive without a disc.
 type Disk struct {
 	Name string
 	// Source is what it is: "containerDisk IMAGE", "persistentVolumeClaim NAME", "empty".
 	Source string
 	// Device is kind and bus: "disk virtio"; empty where none is said.
 	Device string
-	// Target is the guest's name of it, vda; Phase how far plugging it has come. Both are empty where that is not
-	// known.
+	// Target is libvirt's name of it, vda, and not the guest's, which names its disks as it finds them. Phase is how
+	// far plugging it has come. Both are empty where that is not known.
 	Target, Phase string
+	// Serial is its serial number, by which the guest finds it: /dev/disk/by-id/*SERIAL. Empty where the spec says
+	// none.
+	Serial string
 	// Size is empty where it is not known: 10Gi.
 	Size string
 	// Hotplug is whether it came after the guest's start.
@@ -41,9 +44,10 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 	default:
 		return nil
 	}
-	devices := map[string]string{}
+	devices, serials := map[string]string{}, map[string]string{}
 	for i := range spec.Domain.Devices.Disks {
-		devices[spec.Domain.Devices.Disks[i].Name] = device(&spec.Domain.Devices.Disks[i])
+		d := &spec.Domain.Devices.Disks[i]
+		devices[d.Name], serials[d.Name] = device(d), d.Serial
 	}
 	for i := range spec.Domain.Devices.Filesystems {
 		devices[spec.Domain.Devices.Filesystems[i].Name] = "filesystem virtiofs"
@@ -54,13 +58,13 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 		s := status[v.Name]
 		out = append(out, Disk{
 			Name: v.Name, Source: source(v), Device: devices[v.Name], Target: s.Target, Phase: phase(&s),
-			Size: size(v, &s), Hotplug: s.HotplugVolume != nil || hotpluggable(v),
+			Serial: serials[v.Name], Size: size(v, &s), Hotplug: s.HotplugVolume != nil || hotpluggable(v),
 		})
 	}
 	for i := range spec.Domain.Devices.Disks {
 		d := &spec.Domain.Devices.Disks[i]
 		if d.CDRom != nil && !slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == d.Name }) {
-			out = append(out, Disk{Name: d.Name, Source: "empty", Device: device(d)})
+			out = append(out, Disk{Name: d.Name, Source: "empty", Device: device(d), Serial: d.Serial})
 		}
 	}
 	return out

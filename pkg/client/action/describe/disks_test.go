@@ -12,7 +12,7 @@ func TestDisks(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{}
 	vmi.Spec.Domain.Devices.Disks = []v1.Disk{
 		{Name: "bay", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSATA}}},
-		{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}},
+		{Name: "cd", Serial: "iso", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}},
 	}
 	vmi.Spec.Volumes = []v1.Volume{
 		{Name: "held"},
@@ -24,7 +24,10 @@ func TestDisks(t *testing.T) {
 	}
 	want := []Disk{
 		{Name: "held", Source: "other", Phase: "MountedToPod (VolumeAttachFailed)"},
-		{Name: "cd", Source: "dataVolume iso", Device: "cdrom scsi", Target: "sdb", Phase: "Ready", Hotplug: true},
+		{
+			Name: "cd", Source: "dataVolume iso", Device: "cdrom scsi", Target: "sdb", Phase: "Ready", Serial: "iso",
+			Hotplug: true,
+		},
 		{Name: "bay", Source: "empty", Device: "cdrom sata"},
 	}
 	if got := Disks(nil, vmi); !slices.Equal(got, want) {

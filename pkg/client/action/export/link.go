@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"kubevirt.io/api/export/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -35,6 +37,11 @@ type server struct {
 	link   *v1beta1.VirtualMachineExportLink
 	client *http.Client
 	token  string
+
+	// forwarded is whether the API server leads to it. host is where its Service is reached, empty for what the link
+	// has.
+	forwarded bool
+	host      string
 }
 
 // reach makes a client of the server. close ends its connections.
@@ -77,7 +84,7 @@ func reach(ctx context.Context, api API, export *v1beta1.VirtualMachineExport, r
 			return (&net.Dialer{Timeout: 30 * time.Second}).DialContext(ctx, network, r.ServiceURL)
 		}
 	}
-	return &server{link: link, token: token, client: &http.Client{
+	return &server{link: link, token: token, forwarded: forward, host: r.ServiceURL, client: &http.Client{
 		Transport: transport,
 		// The token is for nobody else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -132,7 +139,11 @@ func (s *server) get(ctx context.Context, address string, header http.Header) (*
 		request.Header[name] = values
 	}
 	request.Header.Set(names.HeaderExportToken, s.token)
-	return s.client.Do(request)
+	answer, err := s.client.Do(request)
+	if err != nil && !s.forwarded {
+		return nil, &action.HostError{Host: cmp.Or(s.host, request.URL.Host), Err: err}
+	}
+	return answer, err
 }
 
 // choose returns the address and the format of a volume. Compressed is chosen before raw.

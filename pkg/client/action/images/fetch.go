@@ -14,6 +14,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // Fetcher downloads images into a directory.
@@ -150,13 +152,18 @@ func (f *Fetcher) get(ctx context.Context, address string, from int64) (*http.Re
 	silence.timer.Stop()
 	if err != nil {
 		var outer *url.Error
+		host := request.URL.Host
 		if err = silence.why(err); errors.As(err, &outer) {
-			err = outer.Err // which has the address
+			// The outer one has the address, and where it was redirected to.
+			err = outer.Err
+			if last, wrong := url.Parse(outer.URL); wrong == nil {
+				host = last.Host
+			}
 		}
 		silence.stop()
-		return nil, fmt.Errorf("download %s: %w", address, err)
+		return nil, fmt.Errorf("download %s: %w", address, &action.HostError{Host: host, Err: err})
 	}
-	answer.Body = &body{answer.Body, silence}
+	answer.Body = &body{answer.Body, silence, request.URL.Host}
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
 		return answer, nil

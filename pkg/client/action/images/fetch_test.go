@@ -6,13 +6,19 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
 // publisher is a server with an image and its checksums.
@@ -139,3 +145,37 @@ func TestFetchRefuses(t *testing.T) {
 		t.Errorf("a redirect to http: %v", err)
 	}
 }
+
+// TestServerOfImageIsNoCluster: what fails on the way to the server of an image names that server, also the one that
+// another redirects to.
+func TestServerOfImageIsNoCluster(t *testing.T) {
+	t.Parallel()
+	broken := &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+	f := &Fetcher{HTTP: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, Body: http.NoBody}
+		switch r.URL.Host {
+		case "mirrors.example":
+			answer.StatusCode = http.StatusFound
+			answer.Header.Set("Location", "https://nowhere.example"+r.URL.Path)
+		case "broken.example":
+			answer.Body = io.NopCloser(iotest.ErrReader(broken))
+		default:
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Name: r.URL.Host, IsNotFound: true}}
+		}
+		return answer, nil
+	})}, Dir: t.TempDir()}
+	for address, want := range map[string]string{
+		"https://images.example/disk": "images.example", "https://mirrors.example/disk": "nowhere.example",
+		"https://broken.example/disk": "broken.example",
+	} {
+		err := f.download(t.Context(), address, filepath.Join(f.Dir, want))
+		var other *action.HostError
+		if !errors.As(err, &other) || other.Host != want {
+			t.Errorf("%s: %v is not of host %s", address, err, want)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -59,6 +59,7 @@ func (s *stall) stop() {
 type body struct {
 	io.ReadCloser
 	*stall
+	host string
 }
 
 // Read waits for some bytes. The time between two reads is the caller's own, and does not count.
@@ -66,10 +67,10 @@ func (b *body) Read(into []byte) (int, error) {
 	b.timer.Reset(patience)
 	n, err := b.ReadCloser.Read(into)
 	b.timer.Stop()
-	if errors.Is(err, io.EOF) {
+	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
-	return n, b.why(err)
+	return n, &action.HostError{Host: b.host, Err: b.why(err)}
 }
 
 func (b *body) Close() error {

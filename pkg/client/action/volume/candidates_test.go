@@ -86,24 +86,26 @@ func TestAttachments(t *testing.T) {
 	vm, vmi := &v1.VirtualMachine{}, &v1.VirtualMachineInstance{}
 	for text, into := range map[string]any{
 		`{spec: {template: {spec: {volumes: [{name: root, persistentVolumeClaim: {claimName: root}},
-			{name: a, persistentVolumeClaim: {claimName: data, hotpluggable: true}}, {name: next, dataVolume: {name: image, hotpluggable: true}}]}}}}`: vm,
+			{name: a, persistentVolumeClaim: {claimName: data, hotpluggable: true}}, {name: next, dataVolume: {name: image, hotpluggable: true}}],
+			domain: {devices: {disks: [{name: next, serial: img, cdrom: {bus: sata}}]}}}}}}`: vm,
 		`{spec: {volumes: [{name: root, persistentVolumeClaim: {claimName: root}}, {name: a, persistentVolumeClaim: {claimName: data, hotpluggable: true}},
-			{name: b, persistentVolumeClaim: {claimName: extra, hotpluggable: true}}]}, status: {volumeStatus: [{name: a, phase: Ready}]}}`: vmi,
+			{name: b, persistentVolumeClaim: {claimName: extra, hotpluggable: true}}],
+			domain: {devices: {disks: [{name: root, serial: r, disk: {bus: virtio}}, {name: a, serial: s1, disk: {bus: scsi}},
+			{name: b, lun: {bus: scsi}}]}}}, status: {volumeStatus: [{name: a, phase: Ready}]}}`: vmi,
 	} {
 		if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 			t.Fatal(err)
 		}
 	}
 	both := []Attachment{
-		{Name: "a", Claim: "data", Status: &vmi.Status.VolumeStatus[0]},
-		{Name: "b", Claim: "extra", Instance: true},
-		{Name: "next", Claim: "image"},
+		{Name: "a", Claim: "data", Bus: "scsi", Serial: "s1", Status: &vmi.Status.VolumeStatus[0]},
+		{Name: "b", Claim: "extra", Bus: "scsi", Instance: true},
+		{Name: "next", Claim: "image", Bus: "sata", Serial: "img"},
 	}
 	if diff := cmp.Diff(both, Attachments(vm, vmi)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Attachment{{Name: "a", Claim: "data"}, {Name: "next", Claim: "image"}},
-		Attachments(vm, nil)); diff != "" {
+	if diff := cmp.Diff([]Attachment{{Name: "a", Claim: "data"}, both[2]}, Attachments(vm, nil)); diff != "" {
 		t.Error(diff)
 	}
 	both[0].Instance = true

@@ -13,6 +13,9 @@ type Attachment struct {
 	Name, Claim string
 	// Instance is whether the running instance alone has it, so that it is gone with the next restart.
 	Instance bool
+	// Bus is that of its disk, and Serial the disk's serial number, by which the guest finds it. Empty where the spec
+	// says none.
+	Bus, Serial string
 	// Status is how far plugging it has come; nil when nothing says.
 	Status *v1.VolumeStatus
 }
@@ -33,16 +36,36 @@ func Attachments(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Attach
 			status[vmi.Status.VolumeStatus[i].Name] = &vmi.Status.VolumeStatus[i]
 		}
 	}
+	add := func(spec *v1.VirtualMachineInstanceSpec, a Attachment) {
+		for i := range spec.Domain.Devices.Disks {
+			if d := &spec.Domain.Devices.Disks[i]; d.Name == a.Name {
+				a.Bus, a.Serial = bus(d), d.Serial
+			}
+		}
+		out = append(out, a)
+	}
 	for _, volume := range hotplug.Volumes(running) {
-		out = append(out, Attachment{
+		add(running, Attachment{
 			Name: volume.Name, Claim: claims.Name(volume), Status: status[volume.Name],
 			Instance: hotplug.Volume(template, volume.Name) == nil,
 		})
 	}
 	for _, volume := range hotplug.Volumes(template) {
 		if hotplug.Volume(running, volume.Name) == nil {
-			out = append(out, Attachment{Name: volume.Name, Claim: claims.Name(volume)})
+			add(template, Attachment{Name: volume.Name, Claim: claims.Name(volume)})
 		}
 	}
 	return out
+}
+
+func bus(d *v1.Disk) string {
+	switch {
+	case d.Disk != nil:
+		return string(d.Disk.Bus)
+	case d.CDRom != nil:
+		return string(d.CDRom.Bus)
+	case d.LUN != nil:
+		return string(d.LUN.Bus)
+	}
+	return ""
 }

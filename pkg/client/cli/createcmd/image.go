@@ -86,10 +86,6 @@ func (o *VMOptions) giveKey(user string) {
 		strings.EqualFold(given.Source, create.CloudInitNone) {
 		return
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return // who has no home has no key there
-	}
 	account := given.User
 	if account == "" {
 		account = user
@@ -98,26 +94,38 @@ func (o *VMOptions) giveKey(user string) {
 	if account != "" {
 		whose = "account " + account
 	}
-	for _, name := range keyFiles {
-		path := filepath.Join(home, ".ssh", name)
-		keys, err := readKeys([]string{path})
-		if err != nil || len(keys) == 0 {
-			continue
-		}
+	path, keys, err := OwnKey()
+	var text, more string
+	if err == nil {
 		o.VM.CloudInit.SSHKeys = keys
-		if o.note != nil {
-			o.note(fmt.Sprintf("%s lets you log in with %s", whose, path))
-			return
+		text, more = fmt.Sprintf("%s lets you log in with %s", whose, path), "; --ssh-key names another key"
+	} else {
+		text, more = fmt.Sprintf("nobody can log in to the guest: %s", err), "; --ssh-key names one"
+	}
+	switch {
+	case o.note != nil:
+		o.note(text)
+	case err != nil:
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s%s\n", text, more)
+	default:
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s%s\n", text, more)
+	}
+}
+
+// OwnKey returns the caller's SSH key, which a guest of an image gets unless flags name another: the file, and the
+// public keys in it. An error says why there is none.
+func OwnKey() (path string, keys []string, err error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", nil, fmt.Errorf("there is no home directory with an SSH key: %w", err)
+	}
+	for _, name := range keyFiles {
+		path = filepath.Join(home, ".ssh", name)
+		if keys, err = readKeys([]string{path}); err == nil && len(keys) > 0 {
+			return path, keys, nil
 		}
-		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s lets you log in with %s; --ssh-key names another key\n", whose, path)
-		return
 	}
-	if o.note != nil {
-		o.note("nobody can log in to the guest: there is no SSH key in " + filepath.Join(home, ".ssh"))
-		return
-	}
-	fmt.Fprintf(o.Factory.IO.ErrOut, "warning: nobody can log in to the guest: there is no SSH key in %s; --ssh-key "+
-		"names one\n", filepath.Join(home, ".ssh"))
+	return "", nil, fmt.Errorf("there is no SSH key in %s", filepath.Join(home, ".ssh"))
 }
 
 // FromImage is a VM whose disk is a copy of a pulled image. What is empty is as `create vm --image` has it.

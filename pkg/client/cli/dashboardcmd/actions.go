@@ -47,7 +47,7 @@ type actions struct {
 	// ctx ends with the dashboard; changed says that an answer of Forbidden is another now.
 	ctx     context.Context
 	changed func()
-	// panicked puts the terminal right before a panic ends the program.
+	// panicked does what is to be done before a panic ends the program.
 	panicked func()
 
 	mu    sync.Mutex

@@ -156,9 +156,7 @@ func Run(ctx context.Context, o *Options) error {
 	_, err = program.Run()
 	asked := context.Cause(ctx) // to end, by a signal
 	model.Close()
-	for _, text := range s.transfers.Stop() {
-		fmt.Fprintf(f.IO.ErrOut, "warning: %s\n", text)
-	}
+	s.endTransfers()
 	for _, line := range model.Unanswered() {
 		fmt.Fprintf(f.IO.ErrOut, "warning: left before the cluster answered: %s\n", line)
 	}

@@ -3,9 +3,11 @@ package dashboardcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -56,6 +58,12 @@ func (a *actions) CreateFromImage(ctx context.Context, vm page.ImageVM) (note st
 	return note, a.noted(err, "create vm", vm.Namespace+"/"+vm.Name)
 }
 
+// OwnKey returns the file with the user's SSH key.
+func (a *actions) OwnKey() (string, error) {
+	file, _, err := createcmd.OwnKey()
+	return file, err
+}
+
 // ExportFile returns the path of a file that is to be written, and whether it is there.
 func (a *actions) ExportFile(name string) (path string, there bool, err error) {
 	switch name {
@@ -63,6 +71,13 @@ func (a *actions) ExportFile(name string) (path string, there bool, err error) {
 		return "", false, errors.New("give one")
 	case "-":
 		return "", false, errors.New("a backup cannot be written to a pipe")
+	}
+	if below, tilde := strings.CutPrefix(name, "~"+string(filepath.Separator)); tilde { // no shell has seen it
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", false, fmt.Errorf("find the home directory: %w", err)
+		}
+		name = filepath.Join(home, below)
 	}
 	if path, err = filepath.Abs(name); err != nil {
 		return "", false, err

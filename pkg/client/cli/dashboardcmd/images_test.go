@@ -54,8 +54,8 @@ func TestImageIsRemoved(t *testing.T) {
 
 // TestExportFile: only a regular file in a directory that is there is written.
 func TestExportFile(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
+	t.Setenv("HOME", dir)
 	old := filepath.Join(dir, "old.tar")
 	if err := os.WriteFile(old, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -74,6 +74,9 @@ func TestExportFile(t *testing.T) {
 		if err != nil || path != name || is != there {
 			t.Errorf("%s: %s, %t, %v", name, path, is, err)
 		}
+	}
+	if path, is, err := a.ExportFile("~/old.tar"); path != old || !is || err != nil {
+		t.Errorf("in the home directory: %s, %t, %v", path, is, err)
 	}
 }
 

@@ -120,7 +120,7 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed),
 		Usage: page.NewUsage(), Transfers: s.transfers, Pulse: pulse, NamespacePhase: shown.state,
 		Actions: &actions{
-			factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.release,
+			factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.crashed,
 			rules: map[string]*authorizationv1.SubjectRulesReviewStatus{},
 		},
 	}

@@ -2,6 +2,7 @@ package dashboardcmd
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -44,12 +45,12 @@ func commands(ctx context.Context) func(string, ...string) *exec.Cmd {
 	}
 }
 
-// guarded puts the terminal right before a panic of a goroutine ends the program.
+// guarded does what is to be done before a panic of a goroutine ends the program.
 func (s *session) guarded(do func()) func() {
 	return func() {
 		defer func() {
 			if p := recover(); p != nil {
-				s.release()
+				s.crashed()
 				panic(p)
 			}
 		}()
@@ -57,9 +58,30 @@ func (s *session) guarded(do func()) func() {
 	}
 }
 
-// release gives the terminal back as it was, as far as that can be done.
-func (s *session) release() {
+// crashPatience is how long transfers may take to end, and to delete what they have made in the cluster, before a panic
+// ends the program.
+const crashPatience = time.Minute
+
+// crashed gives the terminal back as it was, as far as that can be done, and cancels the transfers, which leave nothing
+// behind them then.
+func (s *session) crashed() {
 	if program := s.program.Load(); program != nil {
 		_ = program.ReleaseTerminal() // the panic is what is to be reported
+	}
+	stopped := make(chan struct{})
+	go func() { // where the panic was may be in the way of it
+		defer close(stopped)
+		s.endTransfers()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(crashPatience):
+	}
+}
+
+// endTransfers cancels the transfers, and says so when they have ended.
+func (s *session) endTransfers() {
+	for _, text := range s.transfers.Stop() {
+		fmt.Fprintf(s.options.Factory.IO.ErrOut, "warning: %s\n", text)
 	}
 }

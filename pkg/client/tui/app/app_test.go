@@ -56,6 +56,7 @@ type fake struct {
 	lose      bool   // an x ends the console
 	hang      bool   // nothing answers
 	nothing   bool   // there is nothing of anything
+	keyless   bool   // the user has no SSH key
 	shown     []string
 	plan      *evacuate.Report // of an evacuation; nil is one of three guests
 	// held is closed when a transfer moves, which then goes on until it is cancelled; nil has it end.
@@ -369,7 +370,10 @@ func details(key store.Key) *page.Details {
 			Devices: v1.Devices{
 				Disks: []v1.Disk{
 					{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
-					{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}},
+					{
+						Name: "data", Serial: "data",
+						DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}},
+					},
 				},
 			},
 		},
@@ -979,7 +983,7 @@ func TestWrongWordIsSaid(t *testing.T) {
 	if strings.Contains(a.screen(), "That is not web") {
 		t.Errorf("it is said of what was not entered:\n%s", a.screen())
 	}
-	press(t, a, "'b", "enter")
+	press(t, a, "ctrl+u", "'web", "enter")
 	if !slices.Equal(f.done, []string{"delete prod/web"}) {
 		t.Errorf("did %v", f.done)
 	}

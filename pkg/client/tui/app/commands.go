@@ -58,7 +58,12 @@ func (a *App) commands() []command {
 			func(w *page.World) page.Page { return page.NewImages(w) }),
 		{
 			name: "transfers", help: "pulls and exports of this dashboard",
-			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: page.NewTransferList(a.World)}) },
+			do: func(a *App, _ string) tea.Cmd {
+				if _, there := a.top().(*page.TransferList); there {
+					return nil
+				}
+				return page.Send(page.Open{Page: page.NewTransferList(a.World)})
+			},
 		},
 		{
 			name: "log", help: "what was done, as command lines",

@@ -68,6 +68,13 @@ func (f *fake) CreateFromImage(_ context.Context, vm page.ImageVM) (string, erro
 	return "account debian lets you log in with /home/me/.ssh/id_ed25519.pub", f.err
 }
 
+func (f *fake) OwnKey() (string, error) {
+	if f.keyless {
+		return "", errors.New("there is no SSH key in /home/me/.ssh")
+	}
+	return "/home/me/.ssh/id_ed25519.pub", nil
+}
+
 func (f *fake) ExportFile(name string) (string, bool, error) {
 	if name == "" {
 		return "", false, errors.New("give one")
@@ -326,5 +333,38 @@ func TestExportSaysWhatIsNotIncluded(t *testing.T) {
 	if s := ansi.Strip(a.screen()); !strings.Contains(s, "Failed") || len(a.trouble) != 1 ||
 		!strings.Contains(a.trouble[0], "the disk is full") {
 		t.Errorf("trouble %v:\n%s", a.trouble, s)
+	}
+}
+
+// TestImageWithoutVMs: the page of an image's VMs says that it has none, not that the namespace has none.
+func TestImageWithoutVMs(t *testing.T) {
+	t.Parallel()
+	a := New(imageWorld(&fake{}))
+	t.Cleanup(a.Close)
+	drive(t, a, sizes[1])
+	press(t, a, "9", "/", "'golden", "enter", "i")
+	s := ansi.Strip(a.screen())
+	if !strings.Contains(s, "No VM boots from image golden/2 or from a copy of it") ||
+		strings.Contains(s, "There are no virtual machines") {
+		t.Errorf("it says:\n%s", s)
+	}
+}
+
+// TestNewestTransferIsUnderTheCursor: the page that an export opens has the cursor on that export, and :transfers does
+// not open the page again.
+func TestNewestTransferIsUnderTheCursor(t *testing.T) {
+	t.Parallel()
+	a := New(imageWorld(&fake{}))
+	t.Cleanup(a.Close)
+	drive(t, a, sizes[1])
+	press(t, a, "9", "/", "'alpine", "enter", "f", "y", "1", "/", "'web", "enter", "x", "ctrl+s", "y")
+	deep := len(a.stack)
+	press(t, a, ":", "'transfers", "enter")
+	if len(a.stack) != deep {
+		t.Errorf("%d pages, not %d", len(a.stack), deep)
+	}
+	press(t, a, "enter")
+	if s := ansi.Strip(a.screen()); !strings.Contains(s, "  Export of VM prod/web") {
+		t.Errorf("under the cursor is:\n%s", s)
 	}
 }

@@ -42,6 +42,8 @@ func (a *App) answer(key, text string) tea.Cmd {
 		if r := []rune(q.typed); len(r) > 0 {
 			q.typed = string(r[:len(r)-1])
 		}
+	case key == "ctrl+u":
+		q.typed = ""
 	case key == "enter":
 		if agreed = q.typed == q.Typed; !agreed {
 			q.wrong = true

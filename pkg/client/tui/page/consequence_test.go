@@ -12,6 +12,7 @@ func TestConsequence(t *testing.T) {
 	t.Parallel()
 	off := &store.Machine{Name: "off"}
 	on := &store.Machine{Name: "on", Phase: "Running"}
+	starting := &store.Machine{Name: "starting", Phase: "Scheduled"}
 	instance := &store.Machine{Name: "vmi", Phase: "Running", Instance: true}
 	pooled := &store.Machine{Name: "pool-0", Owner: "uid"}
 	for name, c := range map[string]struct {
@@ -22,6 +23,16 @@ func TestConsequence(t *testing.T) {
 		"stop":     {lifecycle.Stop, []*store.Machine{on}, ""},
 		"off":      {lifecycle.Delete, []*store.Machine{off}, " Claims that it owns are deleted, too."},
 		"instance": {lifecycle.Delete, []*store.Machine{instance}, " Its guest is running, and ends."},
+		"starting": {
+			lifecycle.Delete,
+			[]*store.Machine{starting},
+			" It is starting, and does not start any more. Claims that it owns are deleted, too.",
+		},
+		"one runs, one starts": {
+			lifecycle.Delete,
+			[]*store.Machine{starting, on},
+			" 1 of them runs, and its guest ends. Claims that they own are deleted, too.",
+		},
 		"on": {
 			lifecycle.Delete,
 			[]*store.Machine{on},

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -139,6 +140,9 @@ func (p *exporting) asks() tea.Cmd {
 	if err != nil {
 		return Send(Notice{Text: capital(err.Error())})
 	}
+	if strings.HasPrefix(e.File, "~") {
+		e.File = path // a shell does not expand what is quoted
+	}
 	question := fmt.Sprintf("Export %s to %s? %s.", p.named(), path, capital(p.meanwhile()))
 	if there {
 		question += " The file is there, and is replaced."
@@ -151,7 +155,7 @@ func (p *exporting) asks() tea.Cmd {
 		What: "export of " + p.named(), To: path,
 		Loses: "What is written so far is removed, and so is what was made for it in the cluster.",
 	}
-	task := p.world.Transfers.task(t,
+	task := p.world.Transfers.Task(t,
 		p.world.Line(p.world.Program, "export", of, quoted(e.File), "--namespace", e.Key.Namespace),
 		func(ctx context.Context, t *Transfer) error { return actions.Export(ctx, e, t) })
 	task.Began = Replace{Old: p.Request, Page: NewTransferList(p.world)}

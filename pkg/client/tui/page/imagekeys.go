@@ -52,9 +52,11 @@ func imageBindings() keymap.Map[pulled] {
 			Allowed: has,
 			Do: func(p pulled) tea.Cmd {
 				w, key := p.world, p.row.claim.Key()
-				return Send(Open{newMachines(w, "VMs of image "+p.row.ref, func() []*store.Machine {
-					return imageUsers(w)[key]
-				})})
+				read := func() []*store.Machine { return imageUsers(w)[key] }
+				users := newMachines(w, "VMs of image "+p.row.ref, read)
+				none := "No VM boots from image " + p.row.ref + " or from a copy of it"
+				users.lacks, users.advice = func() string { return none }, "+ on the image makes one"
+				return Send(Open{users})
 			},
 		},
 		{
@@ -101,7 +103,7 @@ func (p pulled) askPull() tea.Cmd {
 		What: fmt.Sprintf("pull of image %s to namespace %s", p.row.ref, namespace), To: "a claim of " + entry.Size,
 		Loses: "What has come stays, and the next pull goes on from there.", image: p.row.ref, namespace: namespace,
 	}
-	task := p.world.Transfers.task(t,
+	task := p.world.Transfers.Task(t,
 		p.world.Line(p.world.Program, "image pull", quoted(p.row.ref), "--namespace", quoted(namespace)),
 		func(ctx context.Context, t *Transfer) error { return actions.PullImage(ctx, namespace, entry, t) })
 	return Send(Ask{Question: fmt.Sprintf("Pull image %s to a claim of %s in namespace %s? It is downloaded to this "+

@@ -36,11 +36,18 @@ const (
 type imageVM struct {
 	*Request
 	claim *store.Image // the row when the page was opened
+
+	key   string // the file with the user's own SSH key
+	noKey error  // why there is none
 }
 
 // NewImageVM makes the page that makes a machine of an image.
 func NewImageVM(w *World, claim *store.Image) *Request {
 	p := &imageVM{claim: claim}
+	own := "your own"
+	if p.key, p.noKey = w.Actions.OwnKey(); p.noKey != nil {
+		own = "none"
+	}
 	p.Request = newRequest(w, "VM of image "+claim.Ref, "makes the VM", []formField{
 		imageVMName:       {title: "Name", example: "of the VM"},
 		imageVMSize:       {title: "Disk", flag: "image-size", example: "the image's " + claim.Size},
@@ -49,7 +56,7 @@ func NewImageVM(w *World, claim *store.Image) *Request {
 		imageVMStarts: {title: "Starts", flag: "run-strategy", options: []option{
 			{"", "now"}, {"Halted", "later"},
 		}},
-		imageVMKey: {title: "SSH key", flag: "ssh-key", example: "your own"},
+		imageVMKey: {title: "SSH key", flag: "ssh-key", example: own},
 	})
 	p.inputs[imageVMKey].CharLimit = 4096
 	p.refuse, p.describe, p.ask = p.refusal, p.says, p.asks
@@ -94,9 +101,9 @@ func (p *imageVM) refusal() string {
 
 func (p *imageVM) says() []widget.Line {
 	disk := cmp.Or(p.value(imageVMName), "NAME") + "-disk"
-	account := "the image's account"
-	if p.claim.User != "" {
-		account = "account " + p.claim.User
+	login := widget.Line{Text: p.login(), Role: theme.Text}
+	if p.noKey != nil && p.value(imageVMKey) == "" {
+		login = widget.Line{Text: login.Text + " Give a public key.", Role: theme.Warn}
 	}
 	return []widget.Line{
 		{
@@ -105,13 +112,29 @@ func (p *imageVM) says() []widget.Line {
 				disk, p.claim.Namespace, p.claim.Name),
 			Role: theme.Text,
 		},
-		{Text: "The SSH key lets you log in with " + account + ".", Role: theme.Text},
+		login,
 		{Text: "+ on the page of VMs has everything else that a VM may have.", Role: theme.Dim},
 	}
 }
 
+// login says who can log in to the guest.
+func (p *imageVM) login() string {
+	account := "the image's account"
+	if p.claim.User != "" {
+		account = "account " + p.claim.User
+	}
+	switch {
+	case p.value(imageVMKey) != "":
+		return "The given SSH key lets you log in with " + account + "."
+	case p.noKey != nil:
+		return "Nobody can log in to the guest: " + p.noKey.Error() + "."
+	}
+	return "SSH key " + p.key + " lets you log in with " + account + "."
+}
+
 func (p *imageVM) asks() tea.Cmd {
 	w, actions := p.world, p.world.Actions
+	p.key, p.noKey = actions.OwnKey() // it may have been made since
 	vm := ImageVM{
 		Namespace: p.claim.Namespace, Name: p.value(imageVMName), Image: p.claim.Ref, Size: p.value(imageVMSize),
 		Instancetype: p.value(imageVMType), Preference: p.value(imageVMPreference),
@@ -121,7 +144,7 @@ func (p *imageVM) asks() tea.Cmd {
 	words = append(words, p.words(imageVMSize)...)
 	note := ""
 	return Send(Ask{
-		Question: fmt.Sprintf("Make VM %s/%s of image %s?", vm.Namespace, vm.Name, vm.Image), Task: Task{
+		Question: fmt.Sprintf("Make VM %s/%s of image %s? %s", vm.Namespace, vm.Name, vm.Image, p.login()), Task: Task{
 			Line: w.Line(append(words, "--namespace", vm.Namespace, "--apply")...),
 			Do: func(ctx context.Context) (err error) {
 				note, err = actions.CreateFromImage(ctx, vm)

@@ -233,6 +233,9 @@ type Actions interface {
 	RemoveImage(ctx context.Context, image *store.Image) error
 	// CreateFromImage makes a machine whose disk is a copy of an image. note says how to log in to its guest.
 	CreateFromImage(ctx context.Context, vm ImageVM) (note string, err error)
+	// OwnKey is the file with the user's SSH key, which such a guest gets unless another is given; an error says why
+	// there is none.
+	OwnKey() (file string, err error)
 	// ExportFile says which file of this machine a name is, and whether it is there; an error says why none is written.
 	ExportFile(name string) (path string, there bool, err error)
 	// Export writes a machine or a snapshot into a file.

@@ -180,17 +180,37 @@ func (s sections) disks() []string {
 	if s.details == nil {
 		return nil
 	}
-	var rows [][]string
-	for _, d := range describe.Disks(s.details.VM, s.details.VMI) {
-		state := d.Target
-		if d.Hotplug {
-			state = strings.TrimSpace(d.Target + " hotplugged " + d.Phase)
-		}
-		rows = append(rows, []string{
-			d.Name, cmp.Or(d.Device, "-"), cmp.Or(d.Size, "-"), cmp.Or(state, "-"), shortSource(d.Source),
-		})
+	// TARGET is libvirt's name of the disk. The guest names its disks as it finds them, and finds one by its serial.
+	columns := []struct {
+		title string
+		of    func(describe.Disk) string
+		may   bool // be left out, where it has nothing to say
+	}{
+		{"NAME", func(d describe.Disk) string { return d.Name }, false},
+		{"TARGET", func(d describe.Disk) string { return strings.TrimSpace(d.Device + " " + d.Target) }, false},
+		{"SIZE", func(d describe.Disk) string { return d.Size }, false},
+		{"SERIAL", func(d describe.Disk) string { return d.Serial }, true},
+		{"PLUGGED", func(d describe.Disk) string {
+			if !d.Hotplug {
+				return ""
+			}
+			return cmp.Or(d.Phase, "yes")
+		}, true},
+		{"SOURCE", func(d describe.Disk) string { return shortSource(d.Source) }, false},
 	}
-	return s.table("Disks", []string{"NAME", "DEVICE", "SIZE", "IN GUEST", "SOURCE"}, rows)
+	disks := describe.Disks(s.details.VM, s.details.VMI)
+	var header []string
+	rows := make([][]string, len(disks))
+	for _, c := range columns {
+		if c.may && !slices.ContainsFunc(disks, func(d describe.Disk) bool { return c.of(d) != "" }) {
+			continue
+		}
+		header = append(header, c.title)
+		for i, d := range disks {
+			rows[i] = append(rows[i], cmp.Or(c.of(d), "-"))
+		}
+	}
+	return s.table("Disks", header, rows)
 }
 
 // shortSource returns a disk's source with shorter words for the usual kinds, so that the name after them can be read.

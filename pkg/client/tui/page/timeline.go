@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -106,8 +107,12 @@ func span(t *theme.Theme, e *store.Event, start, now time.Time, width int) strin
 	}
 	last := at(e.Last)
 	first := min(at(began(e)), last)
+	mark := t.Mark
+	if e.Type == corev1.EventTypeWarning {
+		mark = t.Warn
+	}
 	return t.Paint(theme.Border, strings.Repeat(t.Dot, first)+strings.Repeat(t.Horizontal, last-first)) +
-		t.Paint(eventMark(e), t.Mark) + t.Paint(theme.Border, strings.Repeat(t.Dot, width-1-last))
+		t.Paint(eventMark(e), mark) + t.Paint(theme.Border, strings.Repeat(t.Dot, width-1-last))
 }
 
 // began returns when an event happened first.
@@ -119,7 +124,7 @@ func began(e *store.Event) time.Time {
 }
 
 func eventMark(e *store.Event) theme.Role {
-	if e.Type == "Warning" {
+	if e.Type == corev1.EventTypeWarning {
 		return theme.Warn
 	}
 	return theme.Good

@@ -172,8 +172,8 @@ func (l *Transfers) Stop() (said []string) {
 	return said
 }
 
-// task makes the task of a transfer, whose command line has the words.
-func (l *Transfers) task(t *Transfer, line string, do func(context.Context, *Transfer) error) Task {
+// Task makes the task of a transfer, whose command line has the words.
+func (l *Transfers) Task(t *Transfer, line string, do func(context.Context, *Transfer) error) Task {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.changed, t.cancel, t.done = l.changed, cancel, make(chan struct{})
 	t.meter = pace.NewMeter(l.now)

@@ -47,6 +47,12 @@ func NewTransferList(w *World) *TransferList {
 	return p
 }
 
+// Start goes to the newest transfer, which may have begun since the page was made.
+func (p *TransferList) Start() tea.Cmd {
+	p.table.Top()
+	return nil
+}
+
 // cancelBinding returns the key that cancels a transfer, which of gives; it may be nil.
 func cancelBinding[M any](of func(M) *Transfer) keymap.Binding[M] {
 	return keymap.Binding[M]{
@@ -87,10 +93,11 @@ func transferColumns(w *World) []widget.Column[*Transfer] {
 		return column{
 			Title: title, Right: true, Priority: priority, Volatile: true,
 			Cell: func(t *Transfer, _ time.Time) widget.Cell {
-				if !t.running() {
+				reading := t.Reading()
+				if !t.running() || reading.Name == "" { // no step has begun
 					return widget.Cell{}
 				}
-				return widget.Cell{Text: of(t.Reading()), Role: theme.Busy}
+				return widget.Cell{Text: of(reading), Role: theme.Busy}
 			},
 		}
 	}

@@ -95,11 +95,13 @@ func attachmentColumns(w *World) []widget.Column[attachment] {
 			}
 			return state(w.Theme, cmp.Or(string(a.Status.Phase), "Unknown"), theme.Busy)
 		}},
-		word("IN GUEST", 3, func(a attachment) string {
+		// The guest names its disks as it finds them, and not as libvirt's target is: it finds this one by its serial.
+		word("SERIAL", 2, func(a attachment) string { return a.Serial }),
+		word("TARGET", 4, func(a attachment) string {
 			if a.Status == nil {
-				return ""
+				return a.Bus
 			}
-			return a.Status.Target
+			return strings.TrimSpace(a.Bus + " " + a.Status.Target)
 		}),
 		word("LASTS", 1, func(a attachment) string {
 			if a.Instance {

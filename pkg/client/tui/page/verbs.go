@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
@@ -291,15 +292,22 @@ func consequence(verb lifecycle.Verb, machines []*store.Machine) string {
 	if verb != lifecycle.Delete {
 		return ""
 	}
-	running, owners := 0, false
+	running, starting, owners := 0, 0, false
 	for _, m := range machines {
-		if m.Alive() {
-			running++
+		switch m.Phase {
+		case v1.Pending, v1.Scheduling, v1.Scheduled:
+			starting++
+		default:
+			if m.Alive() {
+				running++
+			}
 		}
 		owners = owners || !m.Instance
 	}
 	var text string
 	switch {
+	case starting == 1 && len(machines) == 1:
+		text = " It is starting, and does not start any more."
 	case running == 0:
 	case len(machines) == 1:
 		text = " Its guest is running, and ends."
