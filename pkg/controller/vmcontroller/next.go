@@ -130,8 +130,9 @@ func (s *Step) follow() error {
 	view.followLinks()
 	view.followVolumes()
 	resized, moved := view.followSize(), view.followPlacement()
+	limited := view.followLimits()
 	plugged, err := view.followInterfaces()
-	if err == nil && (resized || moved || plugged) {
+	if err == nil && (resized || moved || limited || plugged) {
 		view.observe()
 	}
 	return err

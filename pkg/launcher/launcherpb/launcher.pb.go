@@ -3458,7 +3458,6 @@ func (x *MigrationProgress) GetExpectedDowntime() *durationpb.Duration {
 	return nil
 }
 
-// GuestState is a snapshot; fields that are not known yet are empty.
 type SetInterfacesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The VirtualMachineInstance, kubevirt.io/v1 JSON.
@@ -3549,6 +3548,88 @@ func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{58}
 }
 
+type SetDiskLimitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The VirtualMachineInstance, kubevirt.io/v1 JSON.
+	VmiJson       []byte `protobuf:"bytes,1,opt,name=vmi_json,json=vmiJson,proto3" json:"vmi_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDiskLimitsRequest) Reset() {
+	*x = SetDiskLimitsRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDiskLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDiskLimitsRequest) ProtoMessage() {}
+
+func (x *SetDiskLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDiskLimitsRequest.ProtoReflect.Descriptor instead.
+func (*SetDiskLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *SetDiskLimitsRequest) GetVmiJson() []byte {
+	if x != nil {
+		return x.VmiJson
+	}
+	return nil
+}
+
+type SetDiskLimitsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDiskLimitsResponse) Reset() {
+	*x = SetDiskLimitsResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDiskLimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDiskLimitsResponse) ProtoMessage() {}
+
+func (x *SetDiskLimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDiskLimitsResponse.ProtoReflect.Descriptor instead.
+func (*SetDiskLimitsResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{60}
+}
+
+// GuestState is a snapshot; fields that are not known yet are empty.
 type GuestState struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Lifecycle Lifecycle              `protobuf:"varint,1,opt,name=lifecycle,proto3,enum=virtkit.launcher.v1.Lifecycle" json:"lifecycle,omitempty"`
@@ -3598,7 +3679,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3691,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[59]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3704,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{59}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -3790,7 +3871,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3883,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[60]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3896,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{60}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -3842,7 +3923,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3854,7 +3935,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[61]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4031,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4043,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[62]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4136,7 @@ type StatsResponse_VCPU struct {
 
 func (x *StatsResponse_VCPU) Reset() {
 	*x = StatsResponse_VCPU{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4148,7 @@ func (x *StatsResponse_VCPU) String() string {
 func (*StatsResponse_VCPU) ProtoMessage() {}
 
 func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4452,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x14SetInterfacesRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
 	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"\x17\n" +
-	"\x15SetInterfacesResponse\"\xf4\t\n" +
+	"\x15SetInterfacesResponse\"1\n" +
+	"\x14SetDiskLimitsRequest\x12\x19\n" +
+	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x17\n" +
+	"\x15SetDiskLimitsResponse\"\xf4\t\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -4434,7 +4518,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\rMigrationMode\x12\x1b\n" +
 	"\x17MIGRATION_MODE_PRE_COPY\x10\x00\x12\x1c\n" +
 	"\x18MIGRATION_MODE_POST_COPY\x10\x01\x12\x19\n" +
-	"\x15MIGRATION_MODE_PAUSED\x10\x022\xed\x11\n" +
+	"\x15MIGRATION_MODE_PAUSED\x10\x022\xd5\x12\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -4462,7 +4546,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\n" +
 	"DumpMemory\x12&.virtkit.launcher.v1.DumpMemoryRequest\x1a'.virtkit.launcher.v1.DumpMemoryResponse\x12Q\n" +
 	"\x06Resize\x12\".virtkit.launcher.v1.ResizeRequest\x1a#.virtkit.launcher.v1.ResizeResponse\x12`\n" +
-	"\vGrowVolumes\x12'.virtkit.launcher.v1.GrowVolumesRequest\x1a(.virtkit.launcher.v1.GrowVolumesResponse\x12N\n" +
+	"\vGrowVolumes\x12'.virtkit.launcher.v1.GrowVolumesRequest\x1a(.virtkit.launcher.v1.GrowVolumesResponse\x12f\n" +
+	"\rSetDiskLimits\x12).virtkit.launcher.v1.SetDiskLimitsRequest\x1a*.virtkit.launcher.v1.SetDiskLimitsResponse\x12N\n" +
 	"\x05Renew\x12!.virtkit.launcher.v1.RenewRequest\x1a\".virtkit.launcher.v1.RenewResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
@@ -4478,7 +4563,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Quiesced)(0),                          // 0: virtkit.launcher.v1.Quiesced
 	(Lifecycle)(0),                         // 1: virtkit.launcher.v1.Lifecycle
@@ -4543,61 +4628,63 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*MigrationProgress)(nil),              // 60: virtkit.launcher.v1.MigrationProgress
 	(*SetInterfacesRequest)(nil),           // 61: virtkit.launcher.v1.SetInterfacesRequest
 	(*SetInterfacesResponse)(nil),          // 62: virtkit.launcher.v1.SetInterfacesResponse
-	(*GuestState)(nil),                     // 63: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 64: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 65: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 66: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 67: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 68: virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
-	nil,                                    // 69: virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
-	nil,                                    // 70: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 71: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	nil,                                    // 72: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	(*durationpb.Duration)(nil),            // 73: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 74: google.protobuf.Timestamp
+	(*SetDiskLimitsRequest)(nil),           // 63: virtkit.launcher.v1.SetDiskLimitsRequest
+	(*SetDiskLimitsResponse)(nil),          // 64: virtkit.launcher.v1.SetDiskLimitsResponse
+	(*GuestState)(nil),                     // 65: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 66: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 67: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 68: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 69: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 70: virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
+	nil,                                    // 71: virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
+	nil,                                    // 72: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 73: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 74: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 75: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 76: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	73, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
-	73, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
-	63, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	73, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	65, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	66, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	67, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	75, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
+	75, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
+	65, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	75, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	67, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	68, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	69, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
 	13, // 7: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	73, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	75, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	0,  // 9: virtkit.launcher.v1.FreezeResponse.quiesced:type_name -> virtkit.launcher.v1.Quiesced
 	26, // 10: virtkit.launcher.v1.FreezeResponse.memory:type_name -> virtkit.launcher.v1.SavedMemory
-	74, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
-	74, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
+	76, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
+	76, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
 	31, // 13: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
 	33, // 14: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
 	34, // 15: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
 	36, // 16: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
 	37, // 17: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
-	68, // 18: virtkit.launcher.v1.GrowVolumesResponse.sizes:type_name -> virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
-	69, // 19: virtkit.launcher.v1.GrowVolumesResponse.failures:type_name -> virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
-	74, // 20: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
-	74, // 21: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
-	63, // 22: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	70, // 18: virtkit.launcher.v1.GrowVolumesResponse.sizes:type_name -> virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
+	71, // 19: virtkit.launcher.v1.GrowVolumesResponse.failures:type_name -> virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
+	76, // 20: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
+	76, // 21: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
+	65, // 22: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
 	53, // 23: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	73, // 24: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	73, // 25: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	75, // 24: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	75, // 25: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
 	2,  // 26: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	74, // 27: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	74, // 28: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	73, // 29: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	76, // 27: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	76, // 28: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	75, // 29: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
 	3,  // 30: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
 	60, // 31: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	73, // 32: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	73, // 33: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	75, // 32: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	75, // 33: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
 	1,  // 34: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	74, // 35: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	70, // 36: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	64, // 37: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	76, // 35: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	72, // 36: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	66, // 37: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
 	59, // 38: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	71, // 39: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	72, // 40: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	73, // 39: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	74, // 40: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
 	6,  // 41: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
 	8,  // 42: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
 	10, // 43: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
@@ -4622,34 +4709,36 @@ var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
 	48, // 62: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
 	42, // 63: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
 	44, // 64: virtkit.launcher.v1.Launcher.GrowVolumes:input_type -> virtkit.launcher.v1.GrowVolumesRequest
-	4,  // 65: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
-	7,  // 66: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	9,  // 67: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	63, // 68: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	12, // 69: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	15, // 70: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	17, // 71: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	19, // 72: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	21, // 73: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	23, // 74: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	25, // 75: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	28, // 76: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	30, // 77: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	35, // 78: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
-	39, // 79: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	51, // 80: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	54, // 81: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	58, // 82: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	56, // 83: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	41, // 84: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	47, // 85: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	62, // 86: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
-	49, // 87: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
-	43, // 88: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
-	45, // 89: virtkit.launcher.v1.Launcher.GrowVolumes:output_type -> virtkit.launcher.v1.GrowVolumesResponse
-	5,  // 90: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
-	66, // [66:91] is the sub-list for method output_type
-	41, // [41:66] is the sub-list for method input_type
+	63, // 65: virtkit.launcher.v1.Launcher.SetDiskLimits:input_type -> virtkit.launcher.v1.SetDiskLimitsRequest
+	4,  // 66: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
+	7,  // 67: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	9,  // 68: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	65, // 69: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	12, // 70: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	15, // 71: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	17, // 72: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	19, // 73: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	21, // 74: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	23, // 75: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	25, // 76: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	28, // 77: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	30, // 78: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	35, // 79: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
+	39, // 80: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	51, // 81: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	54, // 82: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	58, // 83: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	56, // 84: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	41, // 85: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	47, // 86: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	62, // 87: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	49, // 88: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
+	43, // 89: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
+	45, // 90: virtkit.launcher.v1.Launcher.GrowVolumes:output_type -> virtkit.launcher.v1.GrowVolumesResponse
+	64, // 91: virtkit.launcher.v1.Launcher.SetDiskLimits:output_type -> virtkit.launcher.v1.SetDiskLimitsResponse
+	5,  // 92: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
+	67, // [67:93] is the sub-list for method output_type
+	41, // [41:67] is the sub-list for method input_type
 	41, // [41:41] is the sub-list for extension type_name
 	41, // [41:41] is the sub-list for extension extendee
 	0,  // [0:41] is the sub-list for field type_name
@@ -4679,14 +4768,14 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		(*CopyFileResponse_Result)(nil),
 	}
 	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32].OneofWrappers = []any{}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[65].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   69,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
