@@ -32,8 +32,9 @@ type rated struct{ disks, interfaces string }
 // keepRated keeps the rates of the guest's disks and interfaces within the limits of its VMI, until ctx ends.
 func (s *session) keepRated(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process) {
 	var done rated
+	limit := func(plan network.Plan, limits map[string]qos.Interface) error { return rate(process, plan, limits) }
 	s.sync(ctx, "rate limits of the guest", rateRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
-		err := errors.Join(s.rateInterfaces(ctx, &done, process, vmi), s.rateDisks(ctx, &done, client, vmi))
+		err := errors.Join(s.rateInterfaces(ctx, &done, limit, vmi), s.rateDisks(ctx, &done, client, vmi))
 		failure := ""
 		if err != nil {
 			failure = describe(err)
@@ -43,16 +44,18 @@ func (s *session) keepRated(ctx context.Context, client launcherpb.LauncherClien
 	})
 }
 
-// rateInterfaces limits the interfaces of the pod, also those of a pod that the guest is yet to come to.
+// rateInterfaces has limit limit the interfaces of the pod, unless nothing has changed since it did last; also those of
+// a pod that the guest is yet to come to.
 func (s *session) rateInterfaces(
-	ctx context.Context, done *rated, process *podfs.Process, vmi *v1.VirtualMachineInstance,
+	ctx context.Context, done *rated, limit func(network.Plan, map[string]qos.Interface) error,
+	vmi *v1.VirtualMachineInstance,
 ) error {
 	limits, plan := qos.Of(vmi.Annotations).Interfaces, s.observation().Plan
 	key := "limits: " + qos.Text(limits)
 	if plan == nil || done.interfaces == key {
 		return nil
 	}
-	err := s.do(ctx, "rates of the pod's network", func() error { return rate(process, *plan, limits) })
+	err := s.do(ctx, "rates of the pod's network", func() error { return limit(*plan, limits) })
 	if err == nil {
 		done.interfaces = key
 	}

@@ -2,10 +2,12 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -13,6 +15,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // limiter is a launcher that notes for which VMIs it was asked to limit disks.
@@ -97,4 +101,45 @@ func TestRateDisks(t *testing.T) {
 	if err := s.rateDisks(t.Context(), &done, client, guest("")); err != nil || done.disks == "" {
 		t.Errorf("an old launcher without limits: %v", err)
 	}
+}
+
+// The pod's network is limited once the plan of it is known, once for the same limits, also in the pod that a guest is
+// yet to come to, and again after a failure; that the limits go is a change, too.
+func TestRateInterfaces(t *testing.T) {
+	s := &session{node: &Node{Name: nodeName, stepLimit: time.Minute}, log: slog.New(slog.DiscardHandler)}
+	var done rated
+	var asked []string
+	var failure error
+	limit := func(plan network.Plan, limits map[string]qos.Interface) error {
+		asked = append(asked, plan.Interfaces[0].Name+" "+qos.Text(limits))
+		return failure
+	}
+	step := func(name, text, want string) {
+		t.Helper()
+		vmi := &v1.VirtualMachineInstance{}
+		vmi.Status.NodeName = "another"
+		vmi.Annotations = map[string]string{"disk.virtkit.io/root": "bps=1Mi"}
+		if text != "" {
+			vmi.Annotations["interface.virtkit.io/default"] = text
+		}
+		asked = nil
+		if err := s.rateInterfaces(t.Context(), &done, limit, vmi); !errors.Is(err, failure) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := strings.Join(asked, ","); got != want {
+			t.Errorf("%s: limited %q, want %q", name, got, want)
+		}
+	}
+	step("without a plan", "in=1Mi", "")
+	s.seen.Plan = &network.Plan{Interfaces: []network.Interface{{Name: "planned"}}}
+	step("at first", "", "planned ")
+	step("nothing new", "", "")
+	step("a limit", "in=1Mi", "planned default: in=1Mi")
+	step("the same", "in=1024Ki", "")
+	failure = errors.New("no")
+	step("a failure", "out=5Mi", "planned default: out=5Mi")
+	failure = nil
+	step("again", "out=5Mi", "planned default: out=5Mi")
+	step("done", "out=5Mi", "")
+	step("none", "", "planned ")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/qos"
@@ -52,7 +53,9 @@ func Limit(ns *os.File, plan network.Plan, limits map[string]qos.Interface) erro
 // shape bounds what leaves by a link to a rate in bytes a second; 0 is no limit.
 func shape(name string, rate uint64) error {
 	link, err := netlink.LinkByName(name)
-	if err != nil {
+	if gone := (netlink.LinkNotFoundError{}); rate == 0 && errors.As(err, &gone) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("find the link: %w", err)
 	}
 	root, err := rootOf(link)
@@ -73,7 +76,15 @@ func shape(name string, rate uint64) error {
 	if has, ok := root.(*netlink.Tbf); ok && ours && has.Rate == want.Rate && has.Limit == want.Limit {
 		return nil
 	}
-	return netlink.QdiscReplace(want)
+	return explain(netlink.QdiscReplace(want))
+}
+
+// explain says what the kernel means by an error with which it refuses a queueing discipline.
+func explain(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return errors.New("the node's kernel has no token bucket (sch_tbf), by which interfaces are limited")
+	}
+	return err
 }
 
 // rootOf returns a link's root queueing discipline, nil for none.
