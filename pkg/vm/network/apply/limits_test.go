@@ -1,9 +1,11 @@
 package apply
 
 import (
+	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -114,4 +116,63 @@ func TestLimitOfAnothers(t *testing.T) {
 	if err := Limit(ns, plan, nil); err != nil {
 		t.Errorf("without limits: %v", err)
 	}
+}
+
+// What leaves by a limited link arrives at its rate: over two seconds no more than the limit and one burst, without
+// loss that would keep TCP far below.
+func TestLimitHolds(t *testing.T) {
+	pod, node := newNetns(t), newNetns(t)
+	wire(t, pod, "eth0", "192.0.2.1/24", node, "peer", "192.0.2.2/24")
+	run(t, pod, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "tap0"
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
+	})
+	plan := network.Plan{Interfaces: []network.Interface{
+		{Name: "default", Binding: network.Masquerade, PodLink: "eth0", Tap: "tap0"},
+	}}
+	const limit, long = 2 << 20, 2 * time.Second
+	if err := Limit(pod, plan, map[string]qos.Interface{"default": {Out: limit}}); err != nil {
+		t.Fatal(err)
+	}
+	var l net.Listener
+	run(t, node, func() (err error) {
+		l, err = net.Listen("tcp", "192.0.2.2:7000")
+		return err
+	})
+	defer l.Close()
+	var from net.Conn
+	run(t, pod, func() (err error) {
+		from, err = net.DialTimeout("tcp", "192.0.2.2:7000", time.Minute)
+		return err
+	})
+	began, sent := time.Now(), make(chan struct{})
+	go func() {
+		defer close(sent)
+		for chunk := make([]byte, 64<<10); ; {
+			if _, err := from.Write(chunk); err != nil {
+				return // the test has closed it
+			}
+		}
+	}()
+	defer func() { from.Close(); <-sent }()
+	to, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	got, chunk := 0, make([]byte, 64<<10)
+	for time.Since(began) < long {
+		n, err := to.Read(chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += n
+	}
+	seconds := time.Since(began).Seconds()
+	most := limit*seconds + limit/burstPart
+	if float64(got) > most || float64(got) < limit*seconds/2 {
+		t.Errorf("%d bytes in %.2f s, with a limit of %d a second", got, seconds, limit)
+	}
+	t.Logf("%.3f of the limit", float64(got)/seconds/limit)
 }
