@@ -203,9 +203,9 @@ func of(change func(*v1.VirtualMachineInstanceSpec)) func(*v1.VirtualMachine) {
 
 var (
 	limited = map[string]string{
-		"disk.virtkit.io/disk0": "bps=50Mi,iops=500", "interface.virtkit.io/default": "in=10Mi",
+		"disk.virtkit.io/root": "bps=50Mi,iops=500", "interface.virtkit.io/default": "in=10Mi",
 	}
-	limitedLess = map[string]string{"disk.virtkit.io/disk0": "write-bps=20Mi"}
+	limitedLess = map[string]string{"disk.virtkit.io/root": "write-bps=20Mi"}
 )
 
 func limits(annotations map[string]string) func(*v1.VirtualMachine) {
