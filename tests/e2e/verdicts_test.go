@@ -343,8 +343,9 @@ func editsOfTheVM() []edit {
 			has: hasLimits(limited), keep: true,
 		},
 		{
-			name: "another limit, and one that goes", change: limits(limitedLess), has: hasLimits(limitedLess), keep: true,
+			name: "another limit, and one that goes", change: limits(limitedLess),
 			want: only("spec.template.metadata.annotations", rollout.Live),
+			has:  hasLimits(limitedLess), keep: true,
 		},
 		{
 			name: "no limits", change: limits(nil), want: only("spec.template.metadata", rollout.Live),

@@ -37,8 +37,8 @@ func (c *connection) Stats(context.Context) (hypervisor.Stats, error) {
 	return out, err
 }
 
-// stats translates; libvirt counts memory in KiB. It shows an interface of type ethernet as the guest sees it, the other
-// way around than the kernel shows its tap.
+// stats translates; libvirt counts memory in KiB. It shows an interface of type ethernet as the guest sees it, and the
+// kernel shows its tap the other way around.
 func stats(s *libvirt.DomainStats) hypervisor.Stats {
 	var out hypervisor.Stats
 	if s.Cpu != nil {
