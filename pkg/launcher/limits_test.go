@@ -21,7 +21,9 @@ func TestSetDiskLimits(t *testing.T) {
 		vmi := demo()
 		vmi.Annotations = annotations
 		vmi.Spec.Domain.Devices.Disks = []v1.Disk{
-			{Name: "root"}, {Name: "data"}, {Name: "later"},
+			{Name: "root"},
+			{Name: "data"},
+			{Name: "later"},
 			{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}},
 			{Name: "raw", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{}}},
 		}

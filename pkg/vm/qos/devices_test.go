@@ -14,7 +14,9 @@ func guest() *v1.VirtualMachineInstanceSpec {
 	devices := &spec.Domain.Devices
 	disk := v1.DiskDevice{Disk: &v1.DiskTarget{}}
 	devices.Disks = []v1.Disk{
-		{Name: "root", DiskDevice: disk}, {Name: "data", DiskDevice: disk}, {Name: "init", DiskDevice: disk},
+		{Name: "root", DiskDevice: disk},
+		{Name: "data", DiskDevice: disk},
+		{Name: "init", DiskDevice: disk},
 		{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}},
 		{Name: "raw", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{}}},
 	}
@@ -25,7 +27,9 @@ func guest() *v1.VirtualMachineInstanceSpec {
 		{Name: "own", Binding: &v1.PluginBinding{Name: "passt"}},
 	}
 	spec.Volumes = []v1.Volume{
-		{Name: "root"}, {Name: "data"}, {Name: "cd"},
+		{Name: "root"},
+		{Name: "data"},
+		{Name: "cd"},
 		{Name: "init", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{}}},
 	}
 	return spec

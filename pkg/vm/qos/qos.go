@@ -63,8 +63,12 @@ type limit struct {
 
 func (d *Disk) limits() []limit {
 	return []limit{
-		{"iops", false, &d.IOPS}, {"read-iops", false, &d.ReadIOPS}, {"write-iops", false, &d.WriteIOPS},
-		{"bps", true, &d.BPS}, {"read-bps", true, &d.ReadBPS}, {"write-bps", true, &d.WriteBPS},
+		{"iops", false, &d.IOPS},
+		{"read-iops", false, &d.ReadIOPS},
+		{"write-iops", false, &d.WriteIOPS},
+		{"bps", true, &d.BPS},
+		{"read-bps", true, &d.ReadBPS},
+		{"write-bps", true, &d.WriteBPS},
 	}
 }
 

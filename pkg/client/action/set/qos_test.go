@@ -18,29 +18,35 @@ func TestSetQoS(t *testing.T) {
 		want string
 	}{
 		"first": {
-			"{template: {}}", QoS{Disks: []string{"root=iops=500,bps=50Mi"}},
+			"{template: {}}",
+			QoS{Disks: []string{"root=iops=500,bps=50Mi"}},
 			`{"template":{"metadata":{"annotations":{"disk.virtkit.io/root":"iops=500,bps=50Mi"}}}}`,
 		},
 		"replaces that one": {
-			have, QoS{Disks: []string{"root=write-iops=7"}, Interfaces: []string{"red=out=2Mi"}},
+			have,
+			QoS{Disks: []string{"root=write-iops=7"}, Interfaces: []string{"red=out=2Mi"}},
 			`{"template":{"metadata":{"annotations":{"a":"b","disk.virtkit.io/root":"write-iops=7",` +
 				`"interface.virtkit.io/default":"in=1Mi","interface.virtkit.io/red":"out=2Mi"}}}}`,
 		},
 		"written otherwise": {
-			have, QoS{Disks: []string{"root=bps=1024Ki"}},
+			have,
+			QoS{Disks: []string{"root=bps=1024Ki"}},
 			`{"template":{"metadata":{"annotations":{"a":"b","disk.virtkit.io/root":"bps=1Mi",` +
 				`"interface.virtkit.io/default":"in=1Mi"}}}}`,
 		},
 		"none of one": {
-			have, QoS{Disks: []string{"root=none"}, Interfaces: []string{"gone=None"}},
+			have,
+			QoS{Disks: []string{"root=none"}, Interfaces: []string{"gone=None"}},
 			`{"template":{"metadata":{"annotations":{"a":"b","interface.virtkit.io/default":"in=1Mi"}}}}`,
 		},
 		"none but one": {
-			have, QoS{None: true, Interfaces: []string{"default=out=1Mi"}},
+			have,
+			QoS{None: true, Interfaces: []string{"default=out=1Mi"}},
 			`{"template":{"metadata":{"annotations":{"a":"b","interface.virtkit.io/default":"out=1Mi"}}}}`,
 		},
 		"none at all": {
-			"{template: {metadata: {annotations: {disk.virtkit.io/root: bps=1Mi}, labels: {a: b}}}}", QoS{None: true},
+			"{template: {metadata: {annotations: {disk.virtkit.io/root: bps=1Mi}, labels: {a: b}}}}",
+			QoS{None: true},
 			`{"template":{"metadata":{"labels":{"a":"b"}}}}`,
 		},
 		"nothing":       {have, QoS{}, "say --disk or --interface NAME=LIMITS, or --none"},
