@@ -27,6 +27,8 @@ type observation struct {
 	Unsized string
 	// Unlinked is the reason why the guest's interfaces are not as its VMI says, or "" when nothing is wrong.
 	Unlinked string
+	// Unrated is the reason why the guest's rate limits are not those of its VMI, or "" when nothing is wrong.
+	Unrated string
 	// Growth says how the guest's disks got the sizes of their claims.
 	Growth vmistatus.Growth
 	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.

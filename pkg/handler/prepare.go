@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/network/apply"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
@@ -157,6 +158,11 @@ func (s *session) connect(
 	}
 	if err := apply.Apply(ns, *plan); err != nil {
 		return nil, fmt.Errorf("make the pod's network: %w", err)
+	}
+	if limits := qos.Of(vmi.Annotations).Interfaces; len(limits) > 0 {
+		if err := apply.Limit(ns, *plan, limits); err != nil {
+			return nil, fmt.Errorf("limit the pod's network: %w", err)
+		}
 	}
 	if len(plan.Interfaces) > 0 {
 		if err := process.EnsureTun(); err != nil {

@@ -312,6 +312,7 @@ func (s *session) follow(
 	working.Go(func() { s.keepPlugged(ctx, client, process) })
 	working.Go(func() { s.keepLinked(ctx, client) })
 	working.Go(func() { s.keepSized(ctx, client) })
+	working.Go(func() { s.keepRated(ctx, client, process) })
 	working.Go(func() { s.keepGrown(ctx, client) })
 	if cpu := s.latest().Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {
 		working.Go(func() { s.keepRealtime(ctx, process) })

@@ -5,6 +5,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/usage"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // Guests returns the guests of this node whose launchers are connected.
@@ -23,7 +24,7 @@ func (r *Reconciler) Guests() []usage.Guest {
 			Disks: map[string]string{},
 		}
 		if vmi := s.latest(); vmi != nil {
-			guest.Labels = vmi.Labels
+			guest.Labels, guest.Limits = vmi.Labels, qos.SumsOf(vmi)
 		}
 		seen := s.observation()
 		if seen.Plan != nil {

@@ -40,6 +40,9 @@ type memory struct {
 	attachErr error
 	clings    bool
 	agent     func(command string) (string, error)
+	// limits are those of disks, by target; limitErr makes LimitDisk fail.
+	limits   map[string]hypervisor.DiskLimits
+	limitErr error
 	// sizes are the sizes of disks for the guest, by target; grown what GrowDisk was asked, growErr makes it fail.
 	sizes   map[string]int64
 	grown   []string
@@ -439,6 +442,16 @@ func (c *memoryConnection) Detach(_ context.Context, alias string) error {
 		m.domain.Links = links
 		m.notify(hypervisor.Event{})
 		return nil
+	})
+}
+
+func (c *memoryConnection) LimitDisk(_ context.Context, target string, limits hypervisor.DiskLimits) error {
+	return c.use(func(m *memory) error {
+		if m.limits == nil {
+			m.limits = map[string]hypervisor.DiskLimits{}
+		}
+		m.limits[target] = limits
+		return m.limitErr
 	})
 }
 

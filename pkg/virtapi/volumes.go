@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 
 	"github.com/emicklei/go-restful/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // volumeChange is a change of the hotplugged volumes of a spec. Its errors are about the request (400), or ErrConflict
@@ -219,6 +221,18 @@ func declare(vmi *v1.VirtualMachineInstance, declared map[string]bool) {
 	vmi.Annotations[hotplug.DeclaredAnnotation] = value
 }
 
+// limitsWithout returns the patch of annotations that takes the limits of disks away which a spec has no more:
+// admission would refuse them.
+func limitsWithout(annotations map[string]string, spec *v1.VirtualMachineInstanceSpec) map[string]any {
+	out := map[string]any{}
+	for key := range annotations {
+		if strings.HasPrefix(key, qos.DiskPrefix) && !qos.Device(key, spec) {
+			out[key] = nil
+		}
+	}
+	return out
+}
+
 // patchVolumes writes the volumes and disks of a VM's template or a VMI.
 func (m *machines) patchVolumes(
 	ctx context.Context, resource string, object metav1.Object, after *v1.VirtualMachineInstanceSpec, dryRun []string,
@@ -229,7 +243,13 @@ func (m *machines) patchVolumes(
 		"domain":  map[string]any{"devices": map[string]any{"disks": after.Domain.Devices.Disks}},
 	}
 	if resource == virtualMachines {
-		spec = map[string]any{"template": map[string]any{"spec": spec}}
+		template := map[string]any{"spec": spec}
+		if vm, ok := object.(*v1.VirtualMachine); ok {
+			if gone := limitsWithout(vm.Spec.Template.ObjectMeta.Annotations, after); len(gone) > 0 {
+				template["metadata"] = map[string]any{"annotations": gone}
+			}
+		}
+		spec = map[string]any{"template": template}
 	}
 	changes["spec"] = spec
 	if value, ok := object.GetAnnotations()[hotplug.DeclaredAnnotation]; ok && resource == virtualMachineInstances {

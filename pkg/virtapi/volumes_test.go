@@ -160,3 +160,15 @@ func TestVolumeWrites(t *testing.T) {
 		}
 	}
 }
+
+// The limits of a disk go with it.
+func TestLimitsOfRemovedVolumes(t *testing.T) {
+	spec := &v1.VirtualMachineInstanceSpec{Volumes: []v1.Volume{{Name: "root"}}}
+	got := limitsWithout(map[string]string{
+		"disk.virtkit.io/root": "bps=1Mi", "disk.virtkit.io/data": "bps=1Mi", "a": "b",
+		"interface.virtkit.io/default": "in=1Mi",
+	}, spec)
+	if value, ok := got["disk.virtkit.io/data"]; len(got) != 1 || !ok || value != nil {
+		t.Errorf("%v", got)
+	}
+}

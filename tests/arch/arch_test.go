@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	},
 	"pkg/vm/domain": {
 		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci",
-		"pkg/vm/peripherals", "pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names",
+		"pkg/vm/peripherals", "pkg/vm/qos", "pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names",
 	},
 	"pkg/vm/eviction":     {"pkg/vm/conditions", "pkg/vm/migrations"},
 	"pkg/vm/expansion":    {"pkg/vm/conditions"},
@@ -71,15 +71,16 @@ var arrows = map[string][]string{
 	"pkg/vm/launcherlog":  {},
 	"pkg/vm/life":         {"pkg/names", "pkg/vm/conditions"},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
-	"pkg/vm/network":      {"pkg/names", "pkg/vm/identity", "pkg/vm/sizing"},
+	"pkg/vm/network":      {"pkg/names", "pkg/vm/identity", "pkg/vm/qos", "pkg/vm/sizing"},
 	"pkg/vm/passthrough":  {},
 	"pkg/vm/pci":          {},
 	"pkg/vm/peripherals":  {},
 	"pkg/vm/pools":        {},
+	"pkg/vm/qos":          {"pkg/vm/claims"},
 	"pkg/vm/runstrategy":  {},
 	"pkg/vm/rollout": {
-		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing",
-		"pkg/vm/surface", "pkg/vm/volumemigration",
+		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/qos",
+		"pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/volumemigration",
 	},
 	"pkg/vm/savedmemory": {},
 	"pkg/vm/snapshots": {
@@ -89,7 +90,7 @@ var arrows = map[string][]string{
 	"pkg/vm/sizing": {"pkg/vm/conditions"},
 	"pkg/vm/surface": {
 		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/life",
-		"pkg/vm/migrations", "pkg/vm/passthrough", "pkg/vm/pci", "pkg/vm/peripherals", "pkg/vm/sizing",
+		"pkg/vm/migrations", "pkg/vm/passthrough", "pkg/vm/pci", "pkg/vm/peripherals", "pkg/vm/qos", "pkg/vm/sizing",
 		"pkg/vm/vmstate", "pkg/names", "pkg/version",
 	},
 	"pkg/vm/vhostmd": {},

@@ -201,6 +201,28 @@ func of(change func(*v1.VirtualMachineInstanceSpec)) func(*v1.VirtualMachine) {
 	return func(vm *v1.VirtualMachine) { change(&vm.Spec.Template.Spec) }
 }
 
+var (
+	limited = map[string]string{
+		"disk.virtkit.io/root": "bps=50Mi,iops=500", "interface.virtkit.io/default": "in=10Mi",
+	}
+	limitedLess = map[string]string{"disk.virtkit.io/root": "write-bps=20Mi"}
+)
+
+func limits(annotations map[string]string) func(*v1.VirtualMachine) {
+	return func(vm *v1.VirtualMachine) { vm.Spec.Template.ObjectMeta.Annotations = annotations }
+}
+
+func hasLimits(want map[string]string) func(*v1.VirtualMachineInstance) string {
+	return func(vmi *v1.VirtualMachineInstance) string {
+		for key := range limited {
+			if vmi.Annotations[key] != want[key] {
+				return fmt.Sprintf("the instance has %v", vmi.Annotations)
+			}
+		}
+		return ""
+	}
+}
+
 func sockets(n uint32) func(*v1.VirtualMachine) {
 	return of(func(spec *v1.VirtualMachineInstanceSpec) { spec.Domain.CPU.Sockets = n })
 }
@@ -315,6 +337,19 @@ func editsOfTheVM() []edit {
 			change: func(vm *v1.VirtualMachine) {
 				vm.Spec.Template.ObjectMeta.Labels = map[string]string{"app": "edited", "tier": "front"}
 			},
+		},
+		{
+			name: "limits come", change: limits(limited), want: only("spec.template.metadata", rollout.Live),
+			has: hasLimits(limited), keep: true,
+		},
+		{
+			name: "another limit, and one that goes", change: limits(limitedLess),
+			want: only("spec.template.metadata.annotations", rollout.Live),
+			has:  hasLimits(limitedLess), keep: true,
+		},
+		{
+			name: "no limits", change: limits(nil), want: only("spec.template.metadata", rollout.Live),
+			has: hasLimits(nil), keep: true,
 		},
 		{
 			name:   "the run strategy",

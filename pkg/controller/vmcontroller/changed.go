@@ -34,6 +34,7 @@ func restartMessage(view View) string {
 	refused := map[string]string{}
 	maps.Copy(refused, view.plugging().Refused)
 	maps.Copy(refused, view.placing().Refused)
+	maps.Copy(refused, view.limiting().Refused)
 	maps.Copy(refused, view.Change.Refused)
 	maps.Copy(refused, view.claims().Refused)
 	for _, path := range slices.Sorted(maps.Keys(refused)) {
@@ -50,7 +51,9 @@ func restartMessage(view View) string {
 		paths, more = paths[:maxChanged], fmt.Sprintf(" and %d more", left)
 	}
 	for i, path := range paths {
-		paths[i] = "spec.template.spec." + path
+		if !strings.HasPrefix(path, "spec.") { // as what is beside the template's spec
+			paths[i] = "spec.template.spec." + path
+		}
 		if why := refused[path]; why != "" {
 			paths[i] += " (" + why + ")"
 		}

@@ -91,7 +91,8 @@ func restartRequired(view View) bool {
 	}
 	same, err := rollout.MadeFrom(view.VMI, template, refers(view.VM))
 	return err == nil && !same || len(view.Change.Refused) > 0 || len(view.Volumes.Refused) > 0 ||
-		len(view.claims().Refused) > 0 || len(view.plugging().Refused) > 0 || len(view.placing().Refused) > 0
+		len(view.claims().Refused) > 0 || len(view.plugging().Refused) > 0 || len(view.placing().Refused) > 0 ||
+		len(view.limiting().Refused) > 0
 }
 
 // RestartRequired reports whether a VM needs a restart: by its status, or, before that says so, by a change of another

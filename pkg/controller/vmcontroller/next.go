@@ -131,12 +131,13 @@ func (s *Step) follow() error {
 	view.followLinks()
 	view.followVolumes()
 	resized, moved := view.followSize(), view.followPlacement()
+	limited := view.followLimits()
 	copied, err := view.followClaims()
 	if err != nil {
 		return err
 	}
 	plugged, err := view.followInterfaces()
-	if err == nil && (copied || resized || moved || plugged) {
+	if err == nil && (copied || resized || moved || limited || plugged) {
 		view.observe()
 	}
 	return err

@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -248,6 +249,7 @@ func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 func podAnnotations(vmi *v1.VirtualMachineInstance, plugins network.Plugins) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, vmi.Annotations)
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return qos.Is(key) }) // may change while the pod is there
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	delete(annotations, v1.VirtualMachineGenerationAnnotation)
 	delete(annotations, v1.ControllerAPILatestVersionObservedAnnotation)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/usage"
 	"github.com/virtkit/virtkit/pkg/report/stats"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // statsTimeout is the time in which launchers must answer; a late one is among the unanswered.
@@ -46,6 +47,9 @@ func guestStats(r *usage.Reading) stats.Guest {
 	guest := stats.Guest{
 		Namespace: r.VMI.Namespace, Name: r.VMI.Name, Time: r.Time, CPUTime: answer.CpuTime, VCPUs: answer.Vcpus,
 		Memory: stats.Memory{Guest: answer.MemoryGuest, Used: answer.MemoryUsed, Resident: answer.MemoryResident},
+	}
+	if l := r.Limits; l != (qos.Sums{}) {
+		guest.Limits = &stats.Limits{Read: l.Read, Written: l.Written, Received: l.Received, Sent: l.Sent}
 	}
 	for _, i := range answer.Interfaces {
 		guest.Interfaces = append(guest.Interfaces, stats.Interface{Name: i.Name, Received: i.Received, Sent: i.Sent})

@@ -18,6 +18,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 const (
@@ -42,6 +43,8 @@ type Guest struct {
 	Launcher launcherpb.LauncherClient
 	// Labels are the VMI's labels.
 	Labels map[string]string
+	// Limits are those of all that it reads, writes, receives and sends.
+	Limits qos.Sums
 	// Interfaces and Disks are names in the spec by those in the domain: taps, targets.
 	Interfaces, Disks map[string]string
 	// Migration is the progress of the guest's migration away; nil when it does not move.

@@ -57,6 +57,9 @@ func running(in Input, c *conditionList) {
 	case in.Unlinked != "":
 		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized,
 			"interfaces of the guest: "+in.Unlinked)
+	case in.Unrated != "":
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized,
+			"rate limits of the guest: "+in.Unrated)
 	default:
 		c.remove(v1.VirtualMachineInstanceSynchronized)
 	}

@@ -49,6 +49,8 @@ type Input struct {
 	Unsized string
 	// Unlinked is the reason why a guest's interfaces are not as its VMI says, or "" when nothing is wrong.
 	Unlinked string
+	// Unrated is the reason why a guest's rate limits are not those of its VMI, or "" when nothing is wrong.
+	Unrated string
 	// Growth says how the guest's disks got the sizes of their claims.
 	Growth Growth
 	// NeverStarted: the VMI was deleted before its guest was started.

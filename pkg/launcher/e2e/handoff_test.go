@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "kubevirt.io/api/core/v1"
+
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/network"
@@ -50,10 +52,13 @@ const bootTime = 5 * time.Minute
 // counting makes the guest count in its memory; a guest that boots anew has neither the number nor the word.
 const counting = `echo kept > /dev/shm/word; (i=0; while :; do i=$((i+1)); echo $i > /dev/shm/n.new; mv /dev/shm/n.new /dev/shm/n; sleep 0.2; done) >/dev/null 2>&1 </dev/null &`
 
-func newMoving(t *testing.T) *moving {
+func newMoving(t *testing.T, change ...func(*v1.VirtualMachineInstance)) *moving {
 	t.Helper()
 	m := &moving{t: t, said: make(chan string, 100), let: make(chan struct{}, 10), over: make(chan struct{})}
 	vmi := tinyVMI("mover")
+	for _, f := range change {
+		f(vmi)
+	}
 	m.source = newPod(t, vmi)
 	m.states = m.source.watch()
 	if _, err := m.source.start(); err != nil {

@@ -44,6 +44,8 @@ type Connection interface {
 	// GrowDisk gives the disk of that name so many bytes, and tells the guest, also when it has that size already. The
 	// image is a file, which grows along, or a device of exactly this size.
 	GrowDisk(ctx context.Context, target string, bytes int64) error
+	// LimitDisk gives the disk of that name (vda, sdb, …) these rate limits, in the place of all that it has.
+	LimitDisk(ctx context.Context, target string, limits DiskLimits) error
 	// SetLink plugs the cable of the interface with the alias in, or pulls it.
 	SetLink(ctx context.Context, alias string, up bool) error
 	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it
@@ -89,6 +91,10 @@ type Connection interface {
 	Events() <-chan Event
 	Close() error
 }
+
+// DiskLimits are the rate limits of a disk, requests and bytes a second; 0 is no limit. Those of reads and writes
+// together exclude those of each.
+type DiskLimits struct{ IOPS, ReadIOPS, WriteIOPS, BPS, ReadBPS, WriteBPS uint64 }
 
 // ErrNoMigration says that no migration is under way.
 var ErrNoMigration = errors.New("no migration is under way")

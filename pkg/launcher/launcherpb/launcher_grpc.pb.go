@@ -46,6 +46,7 @@ const (
 	Launcher_DumpMemory_FullMethodName             = "/virtkit.launcher.v1.Launcher/DumpMemory"
 	Launcher_Resize_FullMethodName                 = "/virtkit.launcher.v1.Launcher/Resize"
 	Launcher_GrowVolumes_FullMethodName            = "/virtkit.launcher.v1.Launcher/GrowVolumes"
+	Launcher_SetDiskLimits_FullMethodName          = "/virtkit.launcher.v1.Launcher/SetDiskLimits"
 	Launcher_Renew_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Renew"
 )
 
@@ -129,6 +130,10 @@ type LauncherClient interface {
 	// of all disks that the guest has. It is idempotent and never makes a disk smaller. Errors: INVALID_ARGUMENT,
 	// FAILED_PRECONDITION (worth trying again); one disk's failure is in the answer.
 	GrowVolumes(ctx context.Context, in *GrowVolumesRequest, opts ...grpc.CallOption) (*GrowVolumesResponse, error)
+	// SetDiskLimits gives the disks of the guest the rate limits in the annotations of the VirtualMachineInstance of now, and
+	// takes those away that are not there. A disk that the guest lacks is passed over. It is idempotent. Errors:
+	// INVALID_ARGUMENT, FAILED_PRECONDITION (worth trying again), INTERNAL.
+	SetDiskLimits(ctx context.Context, in *SetDiskLimitsRequest, opts ...grpc.CallOption) (*SetDiskLimitsResponse, error)
 	// Renew passes to the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
 	// its guest when that was so long ago; the answer says how long that is. It is idempotent.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
@@ -412,6 +417,16 @@ func (c *launcherClient) GrowVolumes(ctx context.Context, in *GrowVolumesRequest
 	return out, nil
 }
 
+func (c *launcherClient) SetDiskLimits(ctx context.Context, in *SetDiskLimitsRequest, opts ...grpc.CallOption) (*SetDiskLimitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetDiskLimitsResponse)
+	err := c.cc.Invoke(ctx, Launcher_SetDiskLimits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *launcherClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RenewResponse)
@@ -502,6 +517,10 @@ type LauncherServer interface {
 	// of all disks that the guest has. It is idempotent and never makes a disk smaller. Errors: INVALID_ARGUMENT,
 	// FAILED_PRECONDITION (worth trying again); one disk's failure is in the answer.
 	GrowVolumes(context.Context, *GrowVolumesRequest) (*GrowVolumesResponse, error)
+	// SetDiskLimits gives the disks of the guest the rate limits in the annotations of the VirtualMachineInstance of now, and
+	// takes those away that are not there. A disk that the guest lacks is passed over. It is idempotent. Errors:
+	// INVALID_ARGUMENT, FAILED_PRECONDITION (worth trying again), INTERNAL.
+	SetDiskLimits(context.Context, *SetDiskLimitsRequest) (*SetDiskLimitsResponse, error)
 	// Renew passes to the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
 	// its guest when that was so long ago; the answer says how long that is. It is idempotent.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
@@ -586,6 +605,9 @@ func (UnimplementedLauncherServer) Resize(context.Context, *ResizeRequest) (*Res
 }
 func (UnimplementedLauncherServer) GrowVolumes(context.Context, *GrowVolumesRequest) (*GrowVolumesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GrowVolumes not implemented")
+}
+func (UnimplementedLauncherServer) SetDiskLimits(context.Context, *SetDiskLimitsRequest) (*SetDiskLimitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetDiskLimits not implemented")
 }
 func (UnimplementedLauncherServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
@@ -1011,6 +1033,24 @@ func _Launcher_GrowVolumes_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_SetDiskLimits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetDiskLimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).SetDiskLimits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_SetDiskLimits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).SetDiskLimits(ctx, req.(*SetDiskLimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Launcher_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RenewRequest)
 	if err := dec(in); err != nil {
@@ -1115,6 +1155,10 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GrowVolumes",
 			Handler:    _Launcher_GrowVolumes_Handler,
+		},
+		{
+			MethodName: "SetDiskLimits",
+			Handler:    _Launcher_SetDiskLimits_Handler,
 		},
 		{
 			MethodName: "Renew",

@@ -43,6 +43,17 @@ type Guest struct {
 	// Interfaces and Disks are those of the guest.
 	Interfaces []Interface `json:"interfaces,omitempty"`
 	Disks      []Disk      `json:"disks,omitempty"`
+	// Limits are the guest's, if it has any.
+	Limits *Limits `json:"limits,omitempty"`
+}
+
+// Limits are what a guest may read, write, receive and send, bytes a second; 0 is no limit, as where one of its disks
+// or interfaces has none.
+type Limits struct {
+	Read     uint64 `json:"readBytesPerSecond,omitempty"`
+	Written  uint64 `json:"writtenBytesPerSecond,omitempty"`
+	Received uint64 `json:"receivedBytesPerSecond,omitempty"`
+	Sent     uint64 `json:"sentBytesPerSecond,omitempty"`
 }
 
 // Memory is in bytes.

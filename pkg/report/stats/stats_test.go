@@ -15,6 +15,7 @@ func TestJSON(t *testing.T) {
 			CPUTime: 1, VCPUs: 2, Memory: Memory{Guest: 3, Used: 4, Resident: 5},
 			Interfaces: []Interface{{Name: "tap0", Received: 6, Sent: 7}},
 			Disks:      []Disk{{Name: "vda", Read: 8, Written: 9, ReadRequests: 10, WriteRequests: 11}},
+			Limits:     &Limits{Read: 12, Written: 13, Received: 14, Sent: 15},
 		}, {Name: "bare"}},
 		Unreachable: []Unreachable{{Node: "node02", Error: "no answer"}},
 		Unanswered:  []Unanswered{{Namespace: "prod", Name: "web", Node: "node01"}},
@@ -22,7 +23,9 @@ func TestJSON(t *testing.T) {
 	const want = `{"items":[{"namespace":"prod","name":"db","node":"node01","time":"2026-07-01T12:00:00Z",` +
 		`"cpuTimeNanoseconds":1,"vcpus":2,"memory":{"guestBytes":3,"usedBytes":4,"residentBytes":5},` +
 		`"interfaces":[{"name":"tap0","receivedBytes":6,"sentBytes":7}],` +
-		`"disks":[{"name":"vda","readBytes":8,"writtenBytes":9,"readRequests":10,"writeRequests":11}]},` +
+		`"disks":[{"name":"vda","readBytes":8,"writtenBytes":9,"readRequests":10,"writeRequests":11}],` +
+		`"limits":{"readBytesPerSecond":12,"writtenBytesPerSecond":13,"receivedBytesPerSecond":14,` +
+		`"sentBytesPerSecond":15}},` +
 		`{"namespace":"","name":"bare","time":"0001-01-01T00:00:00Z","cpuTimeNanoseconds":0,"vcpus":0,` +
 		`"memory":{"guestBytes":0,"residentBytes":0}}],` +
 		`"unreachable":[{"node":"node02","error":"no answer"}],` +

@@ -90,6 +90,7 @@ func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk
 		}
 		x.Target.Dev = targets[d.Name]
 		tuning.disk(x, d.Name)
+		x.IOTune = throttle(vmi, d)
 		if a, ok := addresses[d.Name]; ok {
 			x.Address = address(a)
 		}

@@ -54,6 +54,7 @@ func Hotplugged(
 	}
 	x.Alias = &libvirtxml.DomainAlias{Name: VolumeAlias(volume)}
 	tune(&vmi.Spec).disk(x, volume)
+	x.IOTune = throttle(vmi, d)
 	if thread > 0 {
 		x.Driver.IOThread = &thread
 	}

@@ -61,6 +61,9 @@ func EffectOf(c Change, running bool) (Effect, string) {
 	if !running && (best.effect != Live || Within(c.Path, "spec.template")) {
 		return Start, ""
 	}
+	if _, ok := limitKeys(c); ok {
+		return Live, noteLimit
+	}
 	if c.Path == "spec.runStrategy" || c.Path == "spec.running" {
 		return Live, power(c.After, running)
 	}

@@ -97,7 +97,8 @@ type Verdict struct {
 
 // Follows reports whether a running guest gets a field only where vmRolloutStrategy is not Stage.
 func (v Verdict) Follows() bool {
-	return v.Effect == Hotplug || v.Effect == Migration || v.Effect == Live && v.Note == notePlace
+	return v.Effect == Hotplug || v.Effect == Migration ||
+		v.Effect == Live && (v.Note == notePlace || v.Note == noteLimit || v.Note == noteNoLimit)
 }
 
 // Verdicts returns for each field in which a VirtualMachine is changed when that takes effect for its guest. It asks
@@ -114,6 +115,7 @@ func (g Guest) Verdicts(changes []Change, e Edit) []Verdict {
 	var out []Verdict
 	for _, c := range changes {
 		effect, note := EffectIn(c, e.Before, e.After, g.runs())
+		effect, note = g.limited(c, effect, note)
 		switch {
 		case d == nil:
 		case Within(c.Path, "spec.instancetype") || Within(c.Path, "spec.preference"):

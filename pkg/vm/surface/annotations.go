@@ -3,12 +3,14 @@ package surface
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -93,6 +95,12 @@ func MachineWarnings(vm *v1.VirtualMachine) []string {
 	var out []string
 	if vm.Spec.Running != nil {
 		out = append(out, "spec.running is deprecated; use spec.runStrategy")
+	}
+	for _, key := range slices.Sorted(maps.Keys(vm.Annotations)) {
+		if qos.Is(key) {
+			out = append(out, fmt.Sprintf("metadata.annotations[%s] limits nothing: rate limits are among "+
+				"spec.template.metadata.annotations", key))
+		}
 	}
 	if vm.Spec.Template == nil {
 		return out

@@ -66,6 +66,7 @@ func TestMachineWarnings(t *testing.T) {
 	running := true
 	vm := &v1.VirtualMachine{}
 	vm.Spec.Running = &running
+	vm.Annotations = map[string]string{"disk.virtkit.io/root": "bps=1Mi", "example.com/a": "b"}
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
 	vm.Spec.Template.ObjectMeta.Annotations = map[string]string{
 		v1.PlacePCIDevicesOnRootComplex: "true", v1.KeepLauncherAfterFailureAnnotation: "", "example.com/a": "b",
@@ -75,6 +76,8 @@ func TestMachineWarnings(t *testing.T) {
 	vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{}}}
 	want := []string{
 		"spec.running is deprecated; use spec.runStrategy",
+		"metadata.annotations[disk.virtkit.io/root] limits nothing: rate limits are among " +
+			"spec.template.metadata.annotations",
 		"spec.template.metadata.annotations[kubevirt.io/keep-launcher-alive-after-failure] has no effect in " +
 			"virtkit: a launcher pod whose guest failed stays until its instance goes; see `virtctl logs`",
 		"spec.template.metadata.annotations[kubevirt.io/placePCIDevicesOnRootComplex] has no effect in virtkit: " +

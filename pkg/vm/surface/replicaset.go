@@ -21,7 +21,7 @@ var replicaSetFields = []Field{
 		"characters are added; the set's name and a dash unless set."},
 	{Path: "template.metadata.generateName", Effect: Life, Note: "As name, which goes before it."},
 	{Path: "template.metadata.labels", Effect: Pod, Note: "On the instance and its pod."},
-	{Path: "template.metadata.annotations", Effect: Pod, Note: "On the instance and its pod."},
+	{Path: "template.metadata.annotations", Effect: Pod, Note: annotationsNote},
 	{Path: "paused", Effect: Life, Note: "Nothing is created, replaced or deleted meanwhile."},
 }
 
@@ -54,6 +54,7 @@ func ValidateVirtualMachineInstanceReplicaSet(set *v1.VirtualMachineInstanceRepl
 	errs = append(errs, validateTemplateMeta(meta, template.Child("metadata"))...)
 	instance := set.Spec.Template.Spec.DeepCopy()
 	defaultSpec(instance, d)
+	errs = append(errs, validateLimits(meta.Annotations, nil, instance, template.Child("metadata", "annotations"))...)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)
 }
 

@@ -74,8 +74,14 @@ var machineFields = []Field{
 			"KubeVirt without those that were plugged in; docs/volumes.md.",
 	},
 	{Path: "template.metadata.labels", Effect: Pod, Note: "On the instance and its pod."},
-	{Path: "template.metadata.annotations", Effect: Pod, Note: "On the instance and its pod."},
+	{Path: "template.metadata.annotations", Effect: Pod, Note: annotationsNote},
 }
+
+// annotationsNote is about the annotations of a template.
+const annotationsNote = "On the instance and its pod. `disk.virtkit.io/NAME` and `interface.virtkit.io/NAME` are " +
+	"rate limits, which virtkit adds to KubeVirt's API (docs/volumes.md, docs/networking.md); " +
+	"`kubernetes.io/ingress-bandwidth` " +
+	"and `kubernetes.io/egress-bandwidth` are for the pod's CNI plugins, as in KubeVirt."
 
 var inferPolicies = []string{string(v1.RejectInferFromVolumeFailure), string(v1.IgnoreInferFromVolumeFailure)}
 

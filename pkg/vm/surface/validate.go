@@ -81,6 +81,8 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	instance := expanded.DeepCopy()
 	defaultSpec(instance, d)
 	standIn(&instance.Domain)
+	errs = append(errs, validateLimits(vm.Spec.Template.ObjectMeta.Annotations, nil, instance,
+		template.Child("metadata", "annotations"))...)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)
 }
 
@@ -142,6 +144,7 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	errs := validateName(vmi.Name, vmi.GenerateName)
 	errs = append(errs, unsupported(vmi.Spec, instanceTree(), spec)...)
 	errs = append(errs, validateAnnotations(vmi.Annotations, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateLimits(vmi.Annotations, nil, &vmi.Spec, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateLogLabels(vmi.Labels, field.NewPath("metadata", "labels"))...)
 	if !by.Component {
 		errs = append(errs, validateReservedLabels(vmi.Labels, nil, field.NewPath("metadata", "labels"))...)
@@ -149,13 +152,15 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	return append(errs, validateSpec(&vmi.Spec, spec)...)
 }
 
-// ValidateVirtualMachineInstanceUpdate checks a change: the spec of a VMI never changes, and its
-// reserved labels are the components'.
+// ValidateVirtualMachineInstanceUpdate checks a change: the spec of a VMI never changes, its
+// reserved labels are the components', and its rate limits may change.
 func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, by Actor) field.ErrorList {
 	if by.Component {
 		return nil
 	}
 	errs := validateReservedLabels(vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
+	errs = append(errs, validateLimits(vmi.Annotations, old.Annotations, &vmi.Spec,
+		field.NewPath("metadata", "annotations"))...)
 	before, after := &old.Spec, &vmi.Spec
 	if by.API {
 		// It may change the grace period, and which volumes are plugged in.

@@ -80,6 +80,10 @@ func TestValidateReplicaSet(t *testing.T) {
 			"metadata: {", `metadata: {annotations: {hooks.kubevirt.io/hookSidecars: "[]"}, `,
 			"spec.template.metadata.annotations[hooks.kubevirt.io/hookSidecars]: not supported by virtkit",
 		},
+		"limit of a disk that is not there": {
+			"metadata: {", `metadata: {annotations: {disk.virtkit.io/root: bps=50Mi}, `,
+			`spec.template.metadata.annotations[disk.virtkit.io/root]: no disk is named "root"; remove the annotation`,
+		},
 		"bad name": {
 			"metadata: {", "metadata: {name: A_, ", `spec.template.metadata.name: "A_" cannot begin a name`,
 		},

@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // Disk is one volume of a machine with its device, or a CD-ROM drive without a disc.
@@ -25,6 +26,8 @@ type Disk struct {
 	Serial string
 	// Size is empty where it is not known: 10Gi.
 	Size string
+	// Limits are its rate limits, as the annotation has them; empty without any.
+	Limits string
 	// Hotplug is whether it came after the guest's start.
 	Hotplug bool
 }
@@ -32,15 +35,16 @@ type Disk struct {
 // Disks returns those of the instance, or without one those of the VM's template. Either may be nil.
 func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 	var spec *v1.VirtualMachineInstanceSpec
+	var limits map[string]qos.Disk
 	status := map[string]v1.VolumeStatus{}
 	switch {
 	case vmi != nil:
-		spec = &vmi.Spec
+		spec, limits = &vmi.Spec, qos.Of(vmi.Annotations).Disks
 		for _, s := range vmi.Status.VolumeStatus {
 			status[s.Name] = s
 		}
 	case vm != nil && vm.Spec.Template != nil:
-		spec = &vm.Spec.Template.Spec
+		spec, limits = &vm.Spec.Template.Spec, qos.Of(vm.Spec.Template.ObjectMeta.Annotations).Disks
 	default:
 		return nil
 	}
@@ -58,7 +62,8 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 		s := status[v.Name]
 		out = append(out, Disk{
 			Name: v.Name, Source: source(v), Device: devices[v.Name], Target: s.Target, Phase: phase(&s),
-			Serial: serials[v.Name], Size: size(v, &s), Hotplug: s.HotplugVolume != nil || hotpluggable(v),
+			Serial: serials[v.Name], Size: size(v, &s), Limits: limits[v.Name].String(),
+			Hotplug: s.HotplugVolume != nil || hotpluggable(v),
 		})
 	}
 	for i := range spec.Domain.Devices.Disks {

@@ -10,6 +10,7 @@ import (
 // A drive without a disc is listed, too, after the volumes.
 func TestDisks(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{}
+	vmi.Annotations = map[string]string{"disk.virtkit.io/held": "bps=1024Ki,iops=5"}
 	vmi.Spec.Domain.Devices.Disks = []v1.Disk{
 		{Name: "bay", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSATA}}},
 		{Name: "cd", Serial: "iso", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}},
@@ -23,7 +24,7 @@ func TestDisks(t *testing.T) {
 		{Name: "cd", Phase: v1.VolumeReady, Target: "sdb", HotplugVolume: &v1.HotplugVolumeStatus{}},
 	}
 	want := []Disk{
-		{Name: "held", Source: "other", Phase: "MountedToPod (VolumeAttachFailed)"},
+		{Name: "held", Source: "other", Phase: "MountedToPod (VolumeAttachFailed)", Limits: "iops=5,bps=1Mi"},
 		{
 			Name: "cd", Source: "dataVolume iso", Device: "cdrom scsi", Target: "sdb", Phase: "Ready", Serial: "iso",
 			Hotplug: true,

@@ -63,6 +63,12 @@ type Row struct {
 	NetworkSent     int64 `json:"networkSentBytesPerSecond"`
 	DiskRead        int64 `json:"diskReadBytesPerSecond"`
 	DiskWritten     int64 `json:"diskWrittenBytesPerSecond"`
+	// NetworkReceivedLimit, NetworkSentLimit, DiskReadLimit and DiskWrittenLimit are the most that these may be, in
+	// bytes a second; absent where one of the guest's interfaces, or of its disks, has no limit.
+	NetworkReceivedLimit uint64 `json:"networkReceivedLimitBytesPerSecond,omitempty"`
+	NetworkSentLimit     uint64 `json:"networkSentLimitBytesPerSecond,omitempty"`
+	DiskReadLimit        uint64 `json:"diskReadLimitBytesPerSecond,omitempty"`
+	DiskWrittenLimit     uint64 `json:"diskWrittenLimitBytesPerSecond,omitempty"`
 }
 
 // DeepCopyObject copies the report.
@@ -118,13 +124,18 @@ func row(old, g *stats.Guest) Row {
 	receivedBefore, sentBefore := old.Network()
 	read, written := g.Storage()
 	readBefore, writtenBefore := old.Storage()
-	return Row{
+	out := Row{
 		Namespace: g.Namespace, Name: g.Name, Node: g.Node, VCPUs: g.VCPUs,
 		CPU:    int64(float64(g.CPUTime-old.CPUTime) / 1e6 / seconds),
 		Memory: g.Memory.Guest, MemoryUsed: g.Memory.Used, MemoryResident: g.Memory.Resident,
 		NetworkReceived: rate(receivedBefore, received), NetworkSent: rate(sentBefore, sent),
 		DiskRead: rate(readBefore, read), DiskWritten: rate(writtenBefore, written),
 	}
+	if l := g.Limits; l != nil {
+		out.NetworkReceivedLimit, out.NetworkSentLimit = l.Received, l.Sent
+		out.DiskReadLimit, out.DiskWrittenLimit = l.Read, l.Written
+	}
+	return out
 }
 
 // keys are what rows can be sorted by, the greatest first but for names.

@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // page is a description being written, in the style of kubectl describe.
@@ -224,9 +225,12 @@ func (p *page) volumes(r *describe.Report) {
 	var rows [][]string
 	for _, d := range describe.Disks(r.VM, r.VMI) {
 		rows = append(rows,
-			[]string{d.Name, d.Source, cmp.Or(d.Device, "-"), cmp.Or(strings.TrimSpace(d.Target+" "+d.Phase), "-")})
+			[]string{
+				d.Name, d.Source, cmp.Or(d.Device, "-"), cmp.Or(strings.TrimSpace(d.Target+" "+d.Phase), "-"),
+				cmp.Or(d.Limits, "-"),
+			})
 	}
-	p.section("Volumes", []string{"Name", "Source", "Device", "Target"}, rows)
+	p.section("Volumes", []string{"Name", "Source", "Device", "Target", "Limits"}, rows)
 }
 
 func (p *page) interfaces(r *describe.Report) {
@@ -234,13 +238,15 @@ func (p *page) interfaces(r *describe.Report) {
 		return
 	}
 	var rows [][]string
+	limits := qos.Of(r.VMI.Annotations).Interfaces
 	for _, i := range r.VMI.Status.Interfaces {
 		rows = append(rows, []string{
 			cmp.Or(i.Name, "-"), cmp.Or(i.InterfaceName, "-"), cmp.Or(i.MAC, "-"),
 			cmp.Or(strings.Join(i.IPs, ","), "-"), cmp.Or(i.InfoSource, "-"),
+			cmp.Or(limits[i.Name].String(), "-"),
 		})
 	}
-	p.section("Interfaces", []string{"Name", "In Guest", "MAC", "IPs", "Known From"}, rows)
+	p.section("Interfaces", []string{"Name", "In Guest", "MAC", "IPs", "Known From", "Limits"}, rows)
 }
 
 func (p *page) conditions(r *describe.Report) {

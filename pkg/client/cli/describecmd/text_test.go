@@ -65,6 +65,7 @@ func TestWrite(t *testing.T) {
 		Message: "esc\x1b  all\nis well",
 	}}
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	vmi.Annotations = map[string]string{"interface.virtkit.io/default": "in=1024Ki"}
 	vmi.Status.Phase, vmi.Status.NodeName = v1.Running, "n1"
 	vmi.Status.Interfaces = []v1.VirtualMachineInstanceNetworkInterface{{Name: "default", IPs: []string{"10.0.0.1"}}}
 	r := &describe.Report{

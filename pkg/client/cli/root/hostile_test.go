@@ -57,6 +57,7 @@ var commandLines = map[string][]string{
 	"cpu":               {"set cpu demo 2", "set instancetype demo x", "set preference demo x"},
 	"memory":            {"set memory demo 2Gi", "set memory demo 2Gi --dry-run"},
 	"run-strategy":      {"set run-strategy demo Manual --dry-run=client"},
+	"qos":               {"set qos demo --disk root=bps=1Mi", "set qos demo --none --dry-run"},
 	"eviction-strategy": {"set eviction-strategy demo None"},
 	"wait":              {"wait demo --for condition=Nothing --timeout 10ms", "wait demo --for agent --timeout 10ms"},
 	"expand":            {"expand --vm demo -o name"},

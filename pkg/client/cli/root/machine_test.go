@@ -31,6 +31,7 @@ var vmLines = []string{
 	"start NAME", "stop NAME --yes", "delete NAME --yes", "rename NAME other --yes", "rename NAME other --dry-run",
 	"describe NAME", "why NAME", "why NAME --migrate",
 	"list NAME", "events NAME", "evacuate-cancel vm NAME", "edit NAME", "set cpu NAME 2", "set memory NAME 2Gi",
+	"set qos NAME --none",
 	"migrate-cancel NAME",
 	"set instancetype NAME x", "set preference NAME x",
 	"set run-strategy NAME Manual", "expand --vm NAME", "objectgraph NAME", "addvolume NAME --volume-name disk",

@@ -37,7 +37,7 @@ type Options struct {
 func NewCmdSet(f *cli.Factory) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use:   "set",
-		Short: "Change the size, the run strategy or the instance type of a virtual machine",
+		Short: "Change the size, the rate limits, the run strategy or the instance type of a virtual machine",
 		Long: `Change one thing of a virtual machine, and say when that takes effect: live (at once), hotplug (at once,
 by plugging), migration (when the guest has moved), restart (when the guest, which runs, is started again) or
 start (when it is started). With --dry-run only that is said.`,
@@ -63,7 +63,7 @@ start (when it is started). With --dry-run only that is said.`,
 		use: "preference VM [KIND/]NAME", short: "Change the preference of a virtual machine, or take it away",
 		value: "a preference", change: set.SetPreference, values: completioncmd.Preferences(f),
 		example: "virtctl set preference web fedora\nvirtctl set preference web ''",
-	}))
+	}), newCmdQoS(f))
 	return cmd
 }
 

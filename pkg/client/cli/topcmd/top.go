@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/report/stats"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // Options of `virtctl top`.
@@ -44,7 +45,9 @@ func NewCmdTop(f *cli.Factory) *cobra.Command {
 
 CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them; VCPUS is how many the guest
 has now. MEMORY is what the guest has, USED what it says it uses of that, RESIDENT what QEMU holds of the
-node's. Network and disk are bytes a second. A guest that does not answer in time has a row without numbers.`,
+node's. Network and disk are bytes a second, followed
+by their limit where all of the guest's interfaces, or disks, have one (9.8Mi/10Mi). A guest that does not
+answer in time has a row without numbers.`,
 		Example: cli.Examples(f.Program, `
 			virtctl top
 			virtctl top -A --sort-by memory
@@ -217,8 +220,8 @@ func (o *Options) table(r *top.Report) error {
 	for _, row := range r.Items {
 		line(row.Namespace, row.Name, row.Node, fmt.Sprintf("%dm", row.CPU), fmt.Sprintf("%d", row.VCPUs),
 			size(row.Memory), used(row.MemoryUsed), size(row.MemoryResident),
-			size(uint64(row.NetworkReceived)), size(uint64(row.NetworkSent)), size(uint64(row.DiskRead)),
-			size(uint64(row.DiskWritten)))
+			rate(row.NetworkReceived, row.NetworkReceivedLimit), rate(row.NetworkSent, row.NetworkSentLimit),
+			rate(row.DiskRead, row.DiskReadLimit), rate(row.DiskWritten, row.DiskWrittenLimit))
 	}
 	for _, late := range r.Unanswered {
 		line(late.Namespace, append([]string{late.Name, late.Node}, slices.Repeat([]string{unknown}, 9)...)...)
@@ -234,6 +237,14 @@ func used(bytes uint64) string {
 		return unknown
 	}
 	return size(bytes)
+}
+
+// rate returns a rate with its limit, if it has one: 9.8Mi/10Mi.
+func rate(bytes int64, limit uint64) string {
+	if limit == 0 {
+		return size(uint64(bytes))
+	}
+	return size(uint64(bytes)) + "/" + qos.Bytes(limit)
 }
 
 // size formats a number of bytes with a binary unit: 0, 812, 1.5Ki, 230Mi.

@@ -29,3 +29,10 @@ func TestTableOfUnanswered(t *testing.T) {
 		}
 	}
 }
+
+// A limit stands beside its rate.
+func TestRateWithLimit(t *testing.T) {
+	if got := rate(9<<20, 10<<20) + " " + rate(812, 0) + " " + rate(0, 1_000_000); got != "9.0Mi/10Mi 812 0/1000000" {
+		t.Errorf("%s", got)
+	}
+}

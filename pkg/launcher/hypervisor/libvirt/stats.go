@@ -37,8 +37,8 @@ func (c *connection) Stats(context.Context) (hypervisor.Stats, error) {
 	return out, err
 }
 
-// stats translates; libvirt counts memory in KiB. It shows an interface of type ethernet as the host sees the tap,
-// which receives what the guest sends.
+// stats translates; libvirt counts memory in KiB. It shows an interface of type ethernet as the guest sees it, and the
+// kernel shows its tap the other way around.
 func stats(s *libvirt.DomainStats) hypervisor.Stats {
 	var out hypervisor.Stats
 	if s.Cpu != nil {
@@ -56,8 +56,8 @@ func stats(s *libvirt.DomainStats) hypervisor.Stats {
 	for _, n := range s.Net {
 		out.Interfaces = append(out.Interfaces, hypervisor.InterfaceStats{
 			Name:     n.Name,
-			Received: hypervisor.TrafficStats{Bytes: n.TxBytes, Packets: n.TxPkts, Errors: n.TxErrs, Dropped: n.TxDrop},
-			Sent:     hypervisor.TrafficStats{Bytes: n.RxBytes, Packets: n.RxPkts, Errors: n.RxErrs, Dropped: n.RxDrop},
+			Received: hypervisor.TrafficStats{Bytes: n.RxBytes, Packets: n.RxPkts, Errors: n.RxErrs, Dropped: n.RxDrop},
+			Sent:     hypervisor.TrafficStats{Bytes: n.TxBytes, Packets: n.TxPkts, Errors: n.TxErrs, Dropped: n.TxDrop},
 		})
 	}
 	for _, b := range s.Block {

@@ -168,7 +168,7 @@ func TestStats(t *testing.T) {
 	if v := got.VCPUs[0]; v.Wait == nil || *v.Wait != 3 || v.Delay != nil {
 		t.Errorf("vCPU %+v", v)
 	}
-	if nic := got.Interfaces[0]; nic.Sent.Bytes != 10 || nic.Received.Bytes != 20 {
+	if nic := got.Interfaces[0]; nic.Received.Bytes != 10 || nic.Sent.Bytes != 20 {
 		t.Errorf("interface %+v", nic)
 	}
 	if got.MemoryGuest != 1<<20 || got.MemoryResident != 512<<10 || got.MemoryUsed != 500<<10 ||
