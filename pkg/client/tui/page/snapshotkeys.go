@@ -263,8 +263,8 @@ func (s saved) resumes(restore *store.Snapshot) string {
 	if m == nil || m.Resumes == "" || m.Resumes != restore.UID {
 		return ""
 	}
-	return fmt.Sprintf(", and VM %s, which goes on from its memory at its next start, does not start before it is told "+
-		"to boot", m.Name)
+	return fmt.Sprintf(", and VM %s, which goes on from its memory at its next start, does not start before it is "+
+		"told to boot", m.Name)
 }
 
 // deletion deletes the rows, one after the other; what fails does not keep the others from it.
