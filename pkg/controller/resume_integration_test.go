@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +46,9 @@ func TestMisfit(tt *testing.T) {
 	})
 	says("not the VM's last one")
 	change(func() { vm.Annotations[snapshots.LastAnnotation] = "back-1" })
+	says("the claim does not exist any more: its snapshot was deleted")
+	t.boundClaim("memory", "local")
+	change(func() { metav1.SetMetaDataAnnotation(&vm.ObjectMeta, "test", "look again") })
 	says("claim data of volume data is not the one that the restore made")
 	change(func() { delete(vm.Annotations, savedmemory.ResumeAnnotation) })
 	t.waitVM("starts", func(vm *v1.VirtualMachine) bool {
