@@ -40,8 +40,9 @@ type Machine struct {
 	Owner types.UID
 	// Claims are the claims that its volumes are on.
 	Claims []string
-	// Resumes is the restore whose saved memory the guest goes on from at the next start; empty for a VM that boots.
-	Resumes types.UID
+	// Resumes is the claim with the saved memory that the guest goes on from at the next start; empty for a VM that
+	// boots.
+	Resumes string
 
 	// Phase is the instance's, empty without one; UID too. What follows is of the instance.
 	Phase v1.VirtualMachineInstancePhase
@@ -144,7 +145,7 @@ func ofVM(vm *v1.VirtualMachine) *part {
 		p.Claims = claimsOf(vm.Spec.Template.Spec.Volumes)
 	}
 	if mark := savedmemory.Pending(vm); mark != nil {
-		p.Resumes = mark.Restore
+		p.Resumes = mark.Claim
 	}
 	if _, held := snapshots.SnapshotOf(vm); held {
 		p.Saving = "snapshot under way"

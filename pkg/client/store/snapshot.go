@@ -88,7 +88,9 @@ func (s *Snapshot) Source() Key { return Key{Namespace: Snapshots + "/" + s.Name
 // Content lists a snapshot's volumes.
 type Content struct {
 	Namespace, Name string
-	Volumes         []SnapshotVolume
+	// Memory is the claim that has the guest's memory, where the snapshot has that.
+	Memory  string
+	Volumes []SnapshotVolume
 }
 
 // SnapshotVolume is one of a snapshot's volumes.

@@ -9,6 +9,7 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -90,7 +91,7 @@ func RestoreRow(r *snapshotv1beta1.VirtualMachineRestore) *store.Snapshot {
 
 // ContentRow makes the row of a snapshot's content.
 func ContentRow(c *snapshotv1beta1.VirtualMachineSnapshotContent) *store.Content {
-	row := &store.Content{Namespace: c.Namespace, Name: c.Name}
+	row := &store.Content{Namespace: c.Namespace, Name: c.Name, Memory: savedmemory.Volume(c.UID)}
 	states := map[string]snapshotv1beta1.VolumeSnapshotStatus{}
 	if c.Status != nil {
 		for _, s := range c.Status.VolumeSnapshotStatus {

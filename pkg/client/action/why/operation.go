@@ -242,14 +242,8 @@ func (e *explanation) underWay(vm *v1.VirtualMachine) {
 		fixes := []string{"virtctl why restore/" + name + e.flag(), "kubectl delete vmrestore " + name + e.flag()}
 		if e.VMI == nil {
 			// It does not wait for the VM, then.
-			e.add(
-				rankRemark,
-				LayerVM,
-				e.vmObject(),
-				OK,
-				"RestoreStuck",
-				fmt.Sprintf("restore %s of it does not go on: %s",
-					name, snapshot.RestoreStage(&e.Restores[i])),
+			e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestoreStuck",
+				fmt.Sprintf("restore %s of it does not go on: %s", name, snapshot.RestoreStage(&e.Restores[i])),
 				fixes...)
 			continue
 		}

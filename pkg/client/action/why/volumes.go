@@ -76,29 +76,13 @@ func (e *explanation) memory() {
 	}
 	boot := savedmemory.Forget(e.Namespace, e.Name) + ", and it boots from its disks"
 	if e.readable("persistentvolumeclaims") && e.Claims[mark.Claim] == nil {
-		e.add(
-			rankMissing,
-			LayerVolumes,
-			"pvc/"+mark.Claim,
-			Broken,
-			"SavedMemoryGone",
-			fmt.Sprintf("the next start is to "+
-				"go on from the guest's memory in claim %s, which does not exist any more: its snapshot was deleted",
-				mark.Claim),
-			boot,
-		)
+		e.add(rankMissing, LayerVolumes, "pvc/"+mark.Claim, Broken, "SavedMemoryGone",
+			fmt.Sprintf("the next start is to go on from the guest's memory in claim %s, which does not exist any more"+
+				": its snapshot was deleted", mark.Claim), boot)
 		return
 	}
-	e.add(
-		rankRemark,
-		LayerVolumes,
-		"pvc/"+mark.Claim,
-		OK,
-		"Resumes",
-		fmt.Sprintf("the next start does not boot: the guest "+
-			"goes on from its memory in claim %s", mark.Claim),
-		boot,
-	)
+	e.add(rankRemark, LayerVolumes, "pvc/"+mark.Claim, OK, "Resumes",
+		fmt.Sprintf("the next start does not boot: the guest goes on from its memory in claim %s", mark.Claim), boot)
 }
 
 // ClaimName returns the claim that a volume uses; empty for none, and for a memory dump, whose claim no guest waits

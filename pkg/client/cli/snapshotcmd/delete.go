@@ -106,14 +106,9 @@ func Delete(ctx context.Context, o *DeleteOptions) error {
 	}
 	for _, name := range names {
 		for _, vm := range resumes[name] {
-			fmt.Fprintf(
-				o.Factory.IO.ErrOut,
-				"note: VM %s goes on from the memory of snapshot %s when it is started next; without "+
-					"the snapshot it does not start until it is told to boot: `%s`\n",
-				vm,
-				name,
-				savedmemory.Forget(namespace, vm),
-			)
+			fmt.Fprintf(o.Factory.IO.ErrOut, "note: VM %s goes on from the memory of snapshot %s when it is started "+
+				"next; without the snapshot it does not start until it is told to boot: `%s`\n", vm, name,
+				savedmemory.Forget(namespace, vm))
 		}
 	}
 	if o.DryRun == cli.DryRunNone {

@@ -247,24 +247,24 @@ func (s saved) consequence(row *store.Snapshot) string {
 		if other.Source() == row.Key() && !other.Ended {
 			said += fmt.Sprintf(", and %s %s is under way", other.Short(), other.Name)
 		}
-		if other.Source() == row.Key() {
-			said += s.resumes(other)
+	}
+	return said + s.resumes(row)
+}
+
+// resumes names the VMs that go on from the memory which a snapshot has, as `virtctl snapshot delete` does.
+func (s saved) resumes(row *store.Snapshot) string {
+	content := s.world.Snapshots.Contents.Get(store.Key{Namespace: row.Namespace, Name: row.Content})
+	if content == nil || s.world.Machines == nil {
+		return ""
+	}
+	said := ""
+	for _, m := range s.world.Machines.Rows() {
+		if m.Namespace == row.Namespace && m.Resumes != "" && m.Resumes == content.Memory {
+			said += fmt.Sprintf(", and VM %s, which goes on from its memory at its next start, does not start before "+
+				"it is told to boot", m.Name)
 		}
 	}
 	return said
-}
-
-// resumes says of the VM of a restore that it needs the memory which the snapshot has.
-func (s saved) resumes(restore *store.Snapshot) string {
-	if s.world.Machines == nil || restore.Resource != store.Restores {
-		return ""
-	}
-	m := s.world.Machines.Get(store.Key{Namespace: restore.Namespace, Name: restore.Target})
-	if m == nil || m.Resumes == "" || m.Resumes != restore.UID {
-		return ""
-	}
-	return fmt.Sprintf(", and VM %s, which goes on from its memory at its next start, does not start before it is "+
-		"told to boot", m.Name)
 }
 
 // deletion deletes the rows, one after the other; what fails does not keep the others from it.

@@ -27,13 +27,11 @@ func TestConsequenceOfDeletingRestore(t *testing.T) {
 // Who deletes a snapshot is told which VM goes on from its memory at the next start.
 func TestConsequenceOfDeletingMemory(t *testing.T) {
 	w := &World{Machines: store.NewMachines(func() {}), Snapshots: store.NewSnapshotTables(func() {})}
-	restore := &store.Snapshot{
-		Namespace: "ns", Name: "back", Resource: store.Restores, UID: "r", Of: "snap", Target: "mem", Ended: true,
-	}
-	w.Snapshots.Restores.Load(map[store.Key]*store.Snapshot{restore.Object(): restore})
-	snap := &store.Snapshot{Namespace: "ns", Name: "snap", Resource: store.Snapshots}
+	content := &store.Content{Namespace: "ns", Name: "content", Memory: "m"}
+	w.Snapshots.Contents.Load(map[store.Key]*store.Content{{Namespace: "ns", Name: "content"}: content})
+	snap := &store.Snapshot{Namespace: "ns", Name: "snap", Resource: store.Snapshots, Content: "content"}
 	for mark, want := range map[string]bool{
-		`{"claim":"m","restore":"r"}`: true, `{"claim":"m","restore":"another"}`: false, "": false,
+		`{"claim":"m","restore":"r"}`: true, `{"claim":"another","restore":"r"}`: false, "": false,
 	} {
 		vm := v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mem"}}
 		if mark != "" {
