@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,6 +70,28 @@ func UpdateWait(failures int, last, now time.Time) time.Duration {
 		return 0
 	}
 	return Backoff(failures) - now.Sub(last)
+}
+
+// NextUpdate returns the name of the migration that CreateUpdate is to make of a guest with these migrations, for the
+// cause that parts name. It is "" as long as one is not over, whose end is an event, and for left while the guest is
+// left alone after updates that failed.
+func NextUpdate(
+	list []*v1.VirtualMachineInstanceMigration, now time.Time, parts ...string,
+) (name string, left time.Duration) {
+	made := 0
+	for _, m := range list {
+		if !m.IsFinal() {
+			return "", 0
+		}
+		if IsUpdate(m) {
+			made++
+		}
+	}
+	failures, last := Failures(list, IsUpdate)
+	if left = UpdateWait(failures, last, now); left > 0 {
+		return "", left
+	}
+	return UpdateName(append(parts, strconv.Itoa(made))...), 0
 }
 
 // Ended returns when a migration that is over reached its last phase.

@@ -110,3 +110,35 @@ func TestUpdateName(t *testing.T) {
 		t.Error("an update is not known")
 	}
 }
+
+// A guest has one migration at a time, the next has another name than those before, and after one that failed the guest
+// is left alone for a while.
+func TestNextUpdate(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	update := func(
+		phase v1.VirtualMachineInstanceMigrationPhase, ago time.Duration,
+	) *v1.VirtualMachineInstanceMigration {
+		m := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{
+			CreationTimestamp: metav1.NewTime(now.Add(-ago)),
+			Annotations:       map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
+		}}
+		m.Status.Phase = phase
+		return m
+	}
+	first, _ := NextUpdate(nil, now, "uid", "cause")
+	done := []*v1.VirtualMachineInstanceMigration{update(v1.MigrationSucceeded, time.Minute)}
+	second, _ := NextUpdate(done, now, "uid", "cause")
+	if first != UpdateName("uid", "cause", "0") || second != UpdateName("uid", "cause", "1") {
+		t.Errorf("%q, then %q", first, second)
+	}
+	if name, left := NextUpdate(append(done, update(v1.MigrationRunning, 0)), now, "uid"); name != "" || left != 0 {
+		t.Errorf("beside one that runs: %q, %s", name, left)
+	}
+	failed := append(done, update(v1.MigrationFailed, 0))
+	if name, left := NextUpdate(failed, now, "uid"); name != "" || left != 20*time.Second {
+		t.Errorf("after one that failed: %q, %s", name, left)
+	}
+	if name, left := NextUpdate(failed, now.Add(time.Minute), "uid"); name != UpdateName("uid", "2") || left != 0 {
+		t.Errorf("a while after one that failed: %q, %s", name, left)
+	}
+}

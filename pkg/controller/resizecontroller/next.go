@@ -15,7 +15,6 @@ package resizecontroller
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -182,21 +181,11 @@ func (s *Step) move(view View, why string) {
 // ago.
 func (s *Step) migrate(view View, message string) {
 	s.set(view, sizing.ReasonNoRoom, message)
-	made := 0
-	for _, m := range view.Migrations {
-		if !m.IsFinal() {
-			return // Its end is an event.
-		}
-		if migrationcontroller.IsUpdate(m) {
-			made++
-		}
-	}
-	failures, last := migrationcontroller.Failures(view.Migrations, migrationcontroller.IsUpdate)
-	if left := migrationcontroller.UpdateWait(failures, last, view.Now); left > 0 {
+	name, left := migrationcontroller.NextUpdate(view.Migrations, view.Now, string(view.VMI.UID), string(view.Pod.UID))
+	if left > 0 {
 		s.RequeueAfter = left
-		return
 	}
-	s.Migrate = migrationcontroller.UpdateName(string(view.VMI.UID), string(view.Pod.UID), strconv.Itoa(made))
+	s.Migrate = name
 }
 
 // what a pod has of what it should have.

@@ -11,7 +11,6 @@ package volumemigrationcontroller
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -166,23 +165,13 @@ func unready(view View, name string) string {
 // migrate makes a migration, unless one is under way or failed a short time ago.
 func (s *Step) migrate(view View) {
 	s.say(view, ReasonCopying, text(view.VMI))
-	made := 0
-	for _, m := range view.Migrations {
-		if !m.IsFinal() {
-			return // Its end is an event.
-		}
-		if migrationcontroller.IsUpdate(m) {
-			made++
-		}
-	}
-	failures, last := migrationcontroller.Failures(view.Migrations, migrationcontroller.IsUpdate)
-	if left := migrationcontroller.UpdateWait(failures, last, view.Now); left > 0 {
+	name, left := migrationcontroller.NextUpdate(view.Migrations, view.Now, string(view.VMI.UID), text(view.VMI))
+	if left > 0 {
 		s.say(view, ReasonWaiting, "the last migration failed: "+failure(view.Migrations)+"; the next begins at "+
 			view.Now.Add(left).UTC().Format(time.TimeOnly)+" UTC")
 		s.RequeueAfter = left
-		return
 	}
-	s.Migrate = migrationcontroller.UpdateName(string(view.VMI.UID), text(view.VMI), strconv.Itoa(made))
+	s.Migrate = name
 }
 
 // failure returns why the last migration failed.
