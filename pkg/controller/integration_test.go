@@ -4,7 +4,9 @@ package controller
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,6 +133,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func (l *writeLog) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		phase := phaseSet(r)
 		response, err := next.RoundTrip(r)
 		if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") {
 			code := 0
@@ -137,7 +141,7 @@ func (l *writeLog) wrap(next http.RoundTripper) http.RoundTripper {
 				code = response.StatusCode
 			}
 			l.mu.Lock()
-			l.lines = append(l.lines, fmt.Sprintf("%s %s %d", r.Method, r.URL.Path, code))
+			l.lines = append(l.lines, fmt.Sprintf("%s %s%s %d", r.Method, r.URL.Path, phase, code))
 			l.mu.Unlock()
 		}
 		if response != nil && response.StatusCode == http.StatusForbidden {
@@ -152,6 +156,20 @@ func (l *writeLog) wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		return response, err
 	})
+}
+
+// phaseSet returns " phase X" of a request that writes this phase.
+func phaseSet(r *http.Request) string {
+	if r.Body == nil {
+		return ""
+	}
+	sent, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(sent), iotest.ErrReader(cmp.Or(err, io.EOF))))
+	var object struct{ Status struct{ Phase string } }
+	if json.Unmarshal(sent, &object) != nil || object.Status.Phase == "" { // or protobuf, for Kubernetes' own kinds
+		return ""
+	}
+	return " phase " + object.Status.Phase
 }
 
 // refused is an error that lists what virt-controller had no right to.

@@ -42,15 +42,17 @@ func TestLife(tt *testing.T) {
 	t.waitGone(vm)
 	t.quiet()
 
-	// What is refused, in a race with the cache, is no write. Eight are needed; one more there may be,
-	// where a machine under load shows in two steps what mostly comes in one.
+	// What is refused, in a race with the cache, is no write. Phase Scheduling is written of a pod that waits for its
+	// node for a second, which it does here on a machine under load.
 	got := writes.in(t.namespace)
 	done := slices.DeleteFunc(slices.Clone(got), func(line string) bool {
-		return strings.HasSuffix(line, " 409") || strings.HasSuffix(line, " 404")
+		return strings.HasSuffix(line, " 409") || strings.HasSuffix(line, " 404") ||
+			strings.Contains(line, " phase Scheduling ")
 	})
-	t.Logf("%d writes, %d refused:\n%s", len(got), len(got)-len(done), strings.Join(got, "\n"))
-	if vmis := only(done, "virtualmachineinstances", "pods"); len(vmis) > 9 {
-		t.Errorf("%d writes of VMI and pod, want at most 9", len(vmis))
+	t.Logf("%d writes, %d left out:\n%s", len(got), len(got)-len(done), strings.Join(got, "\n"))
+	// Two creations, two deletions, phase Scheduled, the label of the node, the gate of the pod, the finalizer.
+	if vmis := only(done, "virtualmachineinstances", "pods"); len(vmis) > 8 {
+		t.Errorf("%d writes of VMI and pod, want at most 8", len(vmis))
 	}
 	t.eventually("events", func() (bool, error) {
 		var events corev1.EventList

@@ -209,10 +209,6 @@ func (s *Step) bringUp(view View) {
 		s.withoutPod(view)
 		return
 	}
-	// Not before: it would be a write of its own.
-	if s.Status.VirtualMachineRevisionName == "" {
-		s.Status.VirtualMachineRevisionName = startRevision(view.VMI)
-	}
 	pod := pods[0]
 	switch {
 	case life.PodEnded(pod):
@@ -283,6 +279,13 @@ func (s *Step) pending(view View) {
 	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
 }
 
+// nameRevision names the start revision, together with a phase: alone it would be a write of its own.
+func (s *Step) nameRevision(view View) {
+	if s.Status.VirtualMachineRevisionName == "" {
+		s.Status.VirtualMachineRevisionName = startRevision(view.VMI)
+	}
+}
+
 // waitForNode writes phase Scheduling. The pod's own message on why it has no node is copied.
 func (s *Step) waitForNode(view View, pod *corev1.Pod) {
 	scheduled := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
@@ -293,6 +296,7 @@ func (s *Step) waitForNode(view View, pod *corev1.Pod) {
 		}
 	}
 	setPhase(&s.Status, v1.Scheduling, pod.CreationTimestamp.Time)
+	s.nameRevision(view)
 	s.Status.ActivePods = map[types.UID]string{pod.UID: ""}
 	conditions.Remove(&s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
 	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
@@ -313,6 +317,7 @@ func (s *Step) schedule(view View, pod *corev1.Pod) {
 	}
 	setPhase(status, v1.Scheduling, pod.CreationTimestamp.Time)
 	setPhase(status, v1.Scheduled, view.Now)
+	s.nameRevision(view)
 	status.NodeName = pod.Spec.NodeName
 	status.ActivePods = map[types.UID]string{pod.UID: pod.Spec.NodeName}
 	status.RuntimeUser = names.User
