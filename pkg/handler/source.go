@@ -24,6 +24,9 @@ import (
 // the target may not answer, for which libvirt would wait.
 const cancelPatience = 10 * time.Second
 
+// tidyPatience is the time for which the connections of a migration outlive it, for both libvirtd to end theirs.
+const tidyPatience = time.Second
+
 // retryCancel is the pause between two attempts to cancel.
 const retryCancel = time.Second
 
@@ -99,7 +102,14 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 			sockets = nil
 		}
 	}
-	defer closeSockets()
+	defer func() {
+		if sockets != nil && moved(s.observation().Guest) {
+			// libvirt here still ends its connection to the other one.
+			time.AfterFunc(tidyPatience, sockets.Close)
+			return
+		}
+		closeSockets()
+	}()
 	for {
 		want, next := s.outgoingRequest()
 		account := s.observation().Guest.GetMigration()
@@ -108,6 +118,8 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 			account.GetPhase() != launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
 		var again <-chan time.Time
 		switch {
+		case account.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED:
+			// The session ends as well.
 		case want.uid == "", over:
 			closeSockets()
 		case !known && want.cancel:

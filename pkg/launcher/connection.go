@@ -89,6 +89,9 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 				g.missed(ctx, conn)
 			}
 		case e, ok := <-conn.Events():
+			if e.StoppedToMove {
+				g.noteStop()
+			}
 			switch {
 			case !ok:
 				return

@@ -46,7 +46,7 @@ func (g *guest) resolveFailure(ctx context.Context, cause error) error {
 			return cause // the launcher ends
 		}
 		// How a guest that is gone has ended is on its way: as an event, or with the first look of a new connection.
-		if err == nil || g.isHandedOver() || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
+		if err == nil || g.isElsewhere() || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
 			switch g.settle(cause, err == nil && d.Left()) {
 			case hasMoved:
 				return nil
@@ -155,7 +155,8 @@ func (g *guest) settle(cause error, left bool) migrationEnd {
 	switch {
 	case g.life.Now() == lifecycle.HandingOver:
 		return notKnown
-	case g.life.Now() == lifecycle.HandedOver, g.early != nil && g.early.Outcome == hypervisor.Moved:
+	case g.life.Now() == lifecycle.HandedOver, g.life.Now() == lifecycle.MigratedAway,
+		g.early != nil && g.early.Outcome == hypervisor.Moved:
 		return hasMoved
 	}
 	failure, why := lifecycle.FailMigration, hypervisor.FailureReason(cause)

@@ -180,6 +180,7 @@ func Run(ctx context.Context, o Options) error {
 		<-g.ended()
 	}
 	err = report(g.snapshot(), o)
+	g.awaitTidied()
 	sayGoodbye(server)
 	s.closeDHCP()
 	return err

@@ -34,6 +34,8 @@ type move struct {
 	limits limits
 	// abort has a value once libvirt was asked in vain to end the migration.
 	abort chan struct{}
+	// over is closed at its end.
+	over chan struct{}
 }
 
 // outgoing holds what is to be known of a migration besides the guest's state.
@@ -45,8 +47,14 @@ type outgoing struct {
 	gaveUp string
 	// abort is the abort channel of its move.
 	abort chan struct{}
+	// account is the last look at the migration; nil before the first.
+	account *hypervisor.Progress
+	// stopped is when the guest was stopped, to be copied as a whole; zero before, and for one that was paused.
+	stopped time.Time
 	// handedOver is closed when it is known which launcher has the guest after the handoff.
 	handedOver chan struct{}
+	// over is closed when libvirt has done with the migration, too; nil without one.
+	over chan struct{}
 }
 
 // Migrate implements the contract.
@@ -124,7 +132,10 @@ func (g *guest) migrate(m move) error {
 	default:
 	}
 	m.abort = make(chan struct{}, 1)
-	g.migration = outgoing{paused: g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED, abort: m.abort}
+	m.over = make(chan struct{})
+	g.migration = outgoing{
+		paused: g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED, abort: m.abort, over: m.over,
+	}
 	g.moves <- m // taken or empty, since no other is under way
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = &pb.Migration{
@@ -147,6 +158,7 @@ func (g *guest) move(ctx context.Context) {
 }
 
 func (g *guest) moveTo(ctx context.Context, m move) {
+	defer close(m.over)
 	conn, err := g.connection(ctx)
 	var result hypervisor.Migrated
 	var l *link
@@ -172,7 +184,7 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 			return // the launcher ends, and its termination message says where the guest is
 		}
 	}
-	if err != nil && !g.isHandedOver() {
+	if err != nil && !g.isElsewhere() {
 		g.log.Warn("migration failed", "uid", m.uid, "err", err)
 		err = g.resolveFailure(ctx, g.reasonOf(err))
 	} else {
@@ -204,18 +216,52 @@ func (g *guest) awaitWatcher(watcher *sync.WaitGroup) {
 	}
 }
 
-// isHandedOver reports whether the guest's handoff from here is complete.
-func (g *guest) isHandedOver() bool {
+// noteStop notes that the guest stands still from now on, until it runs at the target.
+func (g *guest) noteStop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.life.Now() == lifecycle.HandedOver
+	if g.life.Now().Leaving() && g.migration.stopped.IsZero() {
+		g.migration.stopped = time.Now()
+	}
 }
 
-// completeMigration records that the guest has moved.
+// ownAccount returns what the launcher knows by itself of a migration whose guest has just begun to run at the target.
+func (g *guest) ownAccount() hypervisor.Migrated {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	own := hypervisor.Migrated{Progress: g.migration.account}
+	if !g.migration.stopped.IsZero() {
+		own.Downtime = time.Since(g.migration.stopped).Round(time.Millisecond)
+	}
+	return own
+}
+
+// tidyPatience is the time that libvirt has to end its QEMU and its connection to the other libvirtd once the guest has
+// moved.
+const tidyPatience = time.Second
+
+// awaitTidied waits until libvirt has done with a migration.
+func (g *guest) awaitTidied() {
+	g.mu.Lock()
+	over := g.migration.over
+	g.mu.Unlock()
+	if over == nil {
+		return
+	}
+	select {
+	case <-over:
+	case <-time.After(tidyPatience):
+	}
+}
+
+// completeMigration records that the guest has moved, unless it has been recorded already.
 func (g *guest) completeMigration(result hypervisor.Migrated) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	from := g.life.Now()
+	if from == lifecycle.MigratedAway {
+		return
+	}
 	g.applyLocked(lifecycle.CompleteMigration)
 	if g.life.Now() != lifecycle.MigratedAway {
 		return // the launcher ends in the middle of a handoff

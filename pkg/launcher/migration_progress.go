@@ -15,7 +15,7 @@ import (
 
 const (
 	// lookEvery is the pause between two accounts of a migration, and reportEvery between two that are reported.
-	lookEvery   = 250 * time.Millisecond
+	lookEvery   = 100 * time.Millisecond
 	reportEvery = time.Second
 )
 
@@ -42,7 +42,8 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 		late := time.AfterFunc(silencePatience, g.cutMove)
 		account, err := conn.MigrationProgress(ctx)
 		<-g.looking
-		if err != nil && !errors.Is(err, hypervisor.ErrNoMigration) && !errors.Is(err, hypervisor.ErrNoDomain) {
+		if err != nil && !errors.Is(err, hypervisor.ErrNoMigration) && !errors.Is(err, hypervisor.ErrNoDomain) &&
+			!g.isElsewhere() {
 			g.log.Info("how far the migration is is not known", "err", err)
 		}
 		if err == nil {
@@ -64,6 +65,9 @@ type watched struct {
 
 // take reports an account of the migration, and does what follows from it.
 func (m *watched) take(ctx context.Context, conn hypervisor.Connection, account hypervisor.Progress) {
+	m.mu.Lock()
+	m.migration.account = &account
+	m.mu.Unlock()
 	if now := time.Now(); account.DataTotal > 0 && now.Sub(m.reported) >= reportEvery {
 		m.reported = now
 		m.reportProgress(account)

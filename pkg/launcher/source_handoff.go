@@ -51,8 +51,11 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, socket string) 
 		if err := h.qemu.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			g.log.Warn("the guest's old QEMU is stopped, and cannot be ended", "err", err)
 		}
+		moved := g.ownAccount()
 		g.endHandoff(true)
 		l.gate.open()
+		// libvirt here still tidies up: it looks for the end of its QEMU every 200 ms.
+		g.completeMigration(moved)
 	case wordDead:
 		g.log.Warn("the guest goes on here", "reason", errNeverRan)
 		if err := g.note(termination.Message{}); err != nil {

@@ -77,7 +77,10 @@ func withLeaving(t *testing.T, test func(t *testing.T, l *leaving)) {
 
 // standStill is what libvirt does when all is copied.
 func (l *leaving) standStill() {
-	l.m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Paused, "migration" })
+	l.m.mu.Lock()
+	l.m.domain.Run, l.m.domain.Reason = hypervisor.Paused, "migration"
+	l.m.notify(hypervisor.Event{StoppedToMove: true})
+	l.m.mu.Unlock()
 	synctest.Wait()
 }
 
@@ -124,8 +127,8 @@ func (l *leaving) signals(t *testing.T, want ...os.Signal) {
 	}
 }
 
-// Once the guest is there, the one here is stopped before the other may run, and ended when it does; whatever libvirt
-// says after that.
+// Once the guest is there, the one here is stopped before the other may run, and ended when it does. It has moved then,
+// and nobody waits for libvirt, whatever that says later.
 func TestHandoff(t *testing.T) {
 	for name, end := range map[string]outcome{
 		"libvirt agrees":        {result: hypervisor.Migrated{Downtime: time.Second}},
@@ -139,8 +142,14 @@ func TestHandoff(t *testing.T) {
 					t.Errorf("answer %q", got)
 				}
 				l.signals(t, syscall.SIGSTOP)
+				const gap = 80 * time.Millisecond
+				time.Sleep(gap) // of the bubble
 				l.say(t, wordRunning)
 				l.signals(t, syscall.SIGSTOP, syscall.SIGKILL)
+				expect(t, l.guest, migrated, "migrated")
+				if m := expectMigration(t, l.guest, "a", completed); m.Downtime.AsDuration() != gap {
+					t.Errorf("it stood still for %s, want %s", m.Downtime.AsDuration(), gap)
+				}
 				l.m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}) // as libvirt sees it
 				l.ends <- end
 				expect(t, l.guest, migrated, "migrated")

@@ -210,6 +210,8 @@ type RequestStats struct{ Requests, Bytes, Time uint64 }
 type Event struct {
 	// End is set when the domain is gone; otherwise something changed, and Domain returns the new state.
 	End *End
+	// StoppedToMove says that the domain has just been stopped, for what is left of it to be copied by its migration.
+	StoppedToMove bool
 }
 
 // End says how a domain ended.

@@ -3282,7 +3282,8 @@ type Migration struct {
 	Cancelled bool                   `protobuf:"varint,4,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// How long no vCPU ran, by QEMU's account; absent when it is not known.
+	// How long no vCPU ran, by the launcher's clock where it handed the guest over itself, else by QEMU's account; absent
+	// when it is not known.
 	Downtime *durationpb.Duration `protobuf:"bytes,7,opt,name=downtime,proto3" json:"downtime,omitempty"`
 	Mode     MigrationMode        `protobuf:"varint,8,opt,name=mode,proto3,enum=virtkit.launcher.v1.MigrationMode" json:"mode,omitempty"`
 	// How far it is; absent before the first account. It changes about once a second.

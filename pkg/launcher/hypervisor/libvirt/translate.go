@@ -83,6 +83,10 @@ func notAsked(state libvirt.DomainState, _ int, err error) error {
 
 // lifecycle turns libvirt's event into ours: the end of the domain, or something changed.
 func lifecycle(e *libvirt.DomainEventLifecycle) hypervisor.Event {
+	if e.Event == libvirt.DOMAIN_EVENT_SUSPENDED {
+		detail := libvirt.DomainEventSuspendedDetailType(e.Detail)
+		return hypervisor.Event{StoppedToMove: detail == libvirt.DOMAIN_EVENT_SUSPENDED_MIGRATED}
+	}
 	if e.Event != libvirt.DOMAIN_EVENT_STOPPED {
 		return hypervisor.Event{}
 	}
