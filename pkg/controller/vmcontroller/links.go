@@ -1,10 +1,13 @@
 package vmcontroller
 
 import (
+	"slices"
+
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 // relink writes the states of a template's interfaces into a VMI made from it, but for one that the VMI has
@@ -40,7 +43,16 @@ func (view *View) followLinks() {
 		return
 	}
 	after := instance.DeepCopy()
-	if relink(&view.VM.Spec.Template.Spec, &after.Spec) {
+	template := &view.VM.Spec.Template.Spec
+	if taken, known := rollout.Taken(instance); known {
+		// Others than the guest has wait for its restart as a whole.
+		template = template.DeepCopy()
+		template.Domain.Devices.Interfaces = slices.DeleteFunc(template.Domain.Devices.Interfaces,
+			func(nic v1.Interface) bool {
+				return !slices.ContainsFunc(taken.Interfaces, func(t v1.Interface) bool { return t.Name == nic.Name })
+			})
+	}
+	if relink(template, &after.Spec) {
 		view.VMI = after
 	}
 }

@@ -128,7 +128,6 @@ func (s *Step) follow() error {
 	if err := s.pin(); err != nil {
 		return err
 	}
-	view.followLinks()
 	view.followVolumes()
 	resized, moved := view.followSize(), view.followPlacement()
 	limited := view.followLimits()
@@ -137,6 +136,7 @@ func (s *Step) follow() error {
 		return err
 	}
 	plugged, err := view.followInterfaces()
+	view.followLinks()
 	if err == nil && (copied || resized || moved || limited || plugged) {
 		view.observe()
 	}

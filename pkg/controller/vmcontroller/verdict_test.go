@@ -79,6 +79,7 @@ func TestVerdictsComeTrue(t *testing.T) {
 		huge  = "domain: {cpu: {sockets: 1, cores: 2}, memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}}"
 		fixed = "domain: {cpu: {sockets: 1, dedicatedCpuPlacement: true}, memory: {guest: 1Gi}}"
 		asked = "domain: {resources: {requests: {memory: 1Gi, cpu: 2}}}"
+		bare  = "domain: {memory: {guest: 1Gi}}"
 		pod   = "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, " +
 			"masquerade: {}}]}}\nnetworks: [{name: default, pod: {}}]"
 		red = "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}}, " +
@@ -259,6 +260,21 @@ func TestVerdictsComeTrue(t *testing.T) {
 		},
 		"an interface is cut out": {
 			before: red, after: pod, want: "domain.devices.interfaces[red]: restart, networks[red]: restart",
+		},
+		"the default interface, written out": {
+			before: bare, after: pod, want: "domain.devices.interfaces[default]: live, networks[default]: live",
+		},
+		"the default interface, its cable pulled": {
+			before: bare, after: change(pod, "masquerade: {}", "masquerade: {}, state: down"),
+			want: "domain.devices.interfaces[default]: live, networks[default]: live",
+		},
+		"the default interface as another": {
+			before: bare, after: change(pod, "masquerade: {}", "bridge: {}, state: down"),
+			want: "domain.devices.interfaces[default]: restart, networks[default]: restart",
+		},
+		"ports and a cable": {
+			before: pod, after: change(pod, "masquerade: {}", "masquerade: {}, ports: [{port: 80}], state: down"),
+			want: "domain.devices.interfaces[default].ports[0]: restart, domain.devices.interfaces[default].state: live",
 		},
 		"another model": {
 			before: red, after: change(red, "bridge: {}", "bridge: {}, model: e1000e"),

@@ -134,6 +134,9 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 	if !ok {
 		return effect, note
 	}
+	if g.follows(path) {
+		return effect, note
+	}
 	if why := g.refusal(d, path); why != "" {
 		return Restart, why
 	}
@@ -157,6 +160,16 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 		return Live, noteHas
 	}
 	return effect, note
+}
+
+// follows reports the state of an interface that the guest has, which it gets whatever else is changed of it.
+func (g Guest) follows(path string) bool {
+	name, ok := element(path, "domain.devices.interfaces")
+	if !ok || path != "domain.devices.interfaces["+name+"].state" {
+		return false
+	}
+	had, _ := attachmentsOfInstance(g.Instance).pair(name)
+	return had != nil && had.State != v1.InterfaceStateAbsent
 }
 
 // placed returns when another placement that nothing blocks takes effect.
@@ -195,6 +208,12 @@ func (g Guest) plugged(d decision, path string, c Change, effect Effect, note st
 		return Migration, "plugged in when the guest has migrated"
 	case c.After == nil && come == nil:
 		return Live, "the guest has unplugged it"
+	}
+	if after, ok := c.After.(map[string]any); ok && nic && had != nil && c.Before == nil {
+		// It is spelled out now, perhaps with another state.
+		if state, _ := after["state"].(string); (state == "down") != (had.State == v1.InterfaceStateLinkDown) {
+			return cable(Change{After: state})
+		}
 	}
 	return Live, noteHas
 }

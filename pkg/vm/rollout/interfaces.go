@@ -112,13 +112,17 @@ func Plug(
 		name := want.Interfaces[i].Name
 		nic, n := want.pair(name)
 		was, wasNetwork := old.pair(name)
-		has, _ := has.pair(name)
+		has, hasNetwork := has.pair(name)
 		same := was != nil && equality.Semantic.DeepEqual(was, nic) && equality.Semantic.DeepEqual(wasNetwork, n)
 		absent := template.Domain.Devices.Interfaces[i].State == v1.InterfaceStateAbsent
 		gone := has == nil || has.State == v1.InterfaceStateAbsent
 		path := "domain.devices.interfaces[" + name + "]"
 		switch {
 		case !gone && same:
+		case !gone && was == nil && spelled(nic, has) && equality.Semantic.DeepEqual(n, hasNetwork):
+			p.Taken = p.Taken.with(*nic, *n)
+		case !gone && n != nil && n.Pod != nil: // which cannot be unplugged
+			p.Refused[path] = "the guest has it as it was; restart it"
 		case !gone:
 			p.Refused[path] = "the guest has it as it was; unplug it first, by state: absent, or restart the guest"
 		case absent && n != nil:
@@ -149,6 +153,20 @@ func Plug(
 		}
 	}
 	return p
+}
+
+// spelled reports whether an interface is one that a guest has by default, written into the template. Its state does not
+// count.
+func spelled(nic, has *v1.Interface) bool {
+	written := *nic
+	written.State = has.State
+	if written.Model == "" {
+		written.Model = has.Model
+	}
+	if written.MacAddress == "" {
+		written.MacAddress = has.MacAddress
+	}
+	return equality.Semantic.DeepEqual(&written, has)
 }
 
 // unknown handles a VMI of a controller that did not record what it took over: its template's hash shows changes, but

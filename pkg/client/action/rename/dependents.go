@@ -29,6 +29,8 @@ var (
 	Services    = Resource{Group: "/api/v1", Name: "services"}
 	Secrets     = Resource{Group: "/api/v1", Name: "secrets"}
 	ConfigMaps  = Resource{Group: "/api/v1", Name: "configmaps"}
+	// Snapshots belong to the VM by its UID, and stay with the old one.
+	Snapshots = Resource{Group: "/apis/snapshot.kubevirt.io/v1beta1", Name: "virtualmachinesnapshots"}
 )
 
 // Dependent is an object that belongs to a VM.

@@ -316,18 +316,18 @@ func TestNotes(t *testing.T) {
 	})
 	fixed := disk(Revisions, "uid-old")
 	fixed.Fixed = true
-	got := notes(request, old, []Dependent{fixed, disk(Claims, "uid-old")}, []string{"web", "ssh"})
-	for _, want := range []string{"web, ssh", "host name stays old", "claim dump", "controllerrevisions/disk"} {
+	got := notes(request, old, []Dependent{fixed, disk(Claims, "uid-old")}, []string{"web", "ssh"}, []string{"s1", "s2"})
+	for _, want := range []string{"stay those of VM old, also after an undo: s1, s2;", "web, ssh", "host name stays old", "claim dump", "controllerrevisions/disk"} {
 		if !slices.ContainsFunc(got, func(note string) bool { return strings.Contains(note, want) }) {
 			t.Errorf("no note of %q: %q", want, got)
 		}
 	}
-	if len(got) != 4 {
+	if len(got) != 5 {
 		t.Errorf("%q", got)
 	}
 	with := request
 	with.Hostname = "web"
-	if got := notes(with, halted("old"), nil, nil); len(got) > 0 {
+	if got := notes(with, halted("old"), nil, nil, nil); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
+	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -60,8 +61,32 @@ func (n *Renamer) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Notes = notes(n.request, old, v.Dependents, services)
+	snapshots, err := n.snapshots(ctx, old)
+	if err != nil {
+		return nil, err
+	}
+	p.Notes = notes(n.request, old, v.Dependents, services, snapshots)
 	return p, nil
+}
+
+// snapshots returns the snapshots of the old VM, nil once it is gone; none if the user may not list them.
+func (n *Renamer) snapshots(ctx context.Context, old *v1.VirtualMachine) ([]string, error) {
+	if old == nil {
+		return nil, nil
+	}
+	var list snapshotv1.VirtualMachineSnapshotList
+	err := n.api.Read(ctx, n.path(Snapshots), nil, &list)
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		s := &list.Items[i]
+		if s.Status != nil && s.Status.SourceUID != nil && *s.Status.SourceUID == old.UID {
+			out = append(out, s.Name)
+		}
+	}
+	return out, nil
 }
 
 // services returns the Services that select the guest by the VM's name; none if the user may not list Services.
@@ -81,8 +106,13 @@ func (n *Renamer) services(ctx context.Context) ([]string, error) {
 }
 
 // notes returns what the rename does not do by itself. old is nil once it is gone.
-func notes(r Request, old *v1.VirtualMachine, dependents []Dependent, services []string) []string {
+func notes(r Request, old *v1.VirtualMachine, dependents []Dependent, services, snapshots []string) []string {
 	var out []string
+	if len(snapshots) > 0 {
+		out = append(out, fmt.Sprintf("these snapshots stay those of VM %s, also after an undo: %s; a restore makes %[1]s "+
+			"anew from them, with the firmware UUID of %[3]s, and memory that they hold cannot be resumed; take new ones "+
+			"of %[3]s", r.Name, strings.Join(snapshots, ", "), r.To))
+	}
 	if len(services) > 0 {
 		out = append(out, fmt.Sprintf("these Services select the guest by its old name and will not find it: %s; make "+
 			"them anew with `virtctl expose vm %s`, or change the label %s in their selectors",

@@ -174,17 +174,19 @@ func (r *Report) Sort(by string) error {
 }
 
 // Watch reads every interval and gives each pair of readings to show, until ctx ends or show fails. The first pair
-// comes after the first interval. A reading that fails ends it when the server refuses, or unless it is patient.
+// comes after the first interval. A reading that fails ends it when the server refuses, or unless it is patient; the
+// first one always does.
 func Watch(
 	ctx context.Context, c *client.Client, namespace string, interval time.Duration, show func(*Report) error,
 	patient bool,
 ) error {
-	read := watched{client: c, namespace: namespace, patient: patient, outage: outage.Follow(ctx)}
+	read := watched{client: c, namespace: namespace, outage: outage.Follow(ctx)}
 	defer read.outage.End()
-	before, ok, err := read.next(ctx)
+	before, _, err := read.next(ctx)
 	if err != nil {
 		return err
 	}
+	read.patient = patient
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -197,14 +199,13 @@ func Watch(
 		if err != nil {
 			return err
 		}
-		if ok && answered {
-			if err := show(Rates(before, now)); err != nil {
-				return err
-			}
+		if !answered {
+			continue
 		}
-		if answered {
-			before, ok = now, true
+		if err := show(Rates(before, now)); err != nil {
+			return err
 		}
+		before = now
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 )
 
-// TestWatchOutlivesAnOutage has readings that fail: one outage is told once, and without someone to tell it ends.
+// TestWatchOutlivesAnOutage has readings that fail: one outage is told once, and without patience it ends.
 func TestWatchOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, patient := range []bool{true, false} {
@@ -21,10 +21,10 @@ func TestWatchOutlivesAnOutage(t *testing.T) {
 		api.Put(path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			asked++
 			switch asked {
-			case 1, 3, 4: // also the first
+			case 2, 3, 5:
 				w.WriteHeader(http.StatusInternalServerError)
 				return
-			case 6:
+			case 7:
 				w.WriteHeader(http.StatusForbidden)
 				return
 			}
@@ -40,10 +40,22 @@ func TestWatchOutlivesAnOutage(t *testing.T) {
 			return nil
 		}, patient)
 		switch {
-		case patient && (!apierrors.IsForbidden(err) || losses != 2 || reports != 1):
+		case patient && (!apierrors.IsForbidden(err) || losses != 2 || reports != 2):
 			t.Errorf("ended with %v, %d losses and %d reports", err, losses, reports)
 		case !patient && (err == nil || reports != 0):
 			t.Errorf("ended with %v after %d reports", err, reports)
 		}
+	}
+}
+
+// TestWatchOfAServerThatIsAway begins when nobody answers, which is an error of the caller's.
+func TestWatchOfAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	api := clienttest.New(t)
+	api.Put("/apis/subresources.kubevirt.io/v1/namespaces/shop/stats", http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	err := Watch(t.Context(), api.Client(), "shop", time.Millisecond, func(*Report) error { return nil }, true)
+	if !apierrors.IsInternalError(err) {
+		t.Errorf("ended with %v", err)
 	}
 }

@@ -46,6 +46,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked = append(s.asked, r.Method+" "+r.URL.Path)
 	if s.interrupt != nil && r.URL.Query().Get("fieldSelector") != "" {
 		s.interrupt()
+		<-r.Context().Done() // an answer might be faster than the interrupt
+		return
 	}
 	switch object, ok := s.objects[r.URL.Path]; {
 	case r.Method == http.MethodPost:

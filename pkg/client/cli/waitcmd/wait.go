@@ -61,10 +61,10 @@ func NewCmdWait(f *cli.Factory) *cobra.Command {
   condition=TYPE[=STATUS]     a condition of the VM or, when the VM has none of that type, of its instance
   jsonpath=EXPRESSION[=VALUE] a field of the VM, or of the instance with vmi/NAME
 
-login reads the console beside whoever uses it and disturbs nobody; a prompt from before a restart of the guest
-does not count. Nothing is printed but for -o. The exit code is 0 when all are there, 8 when the time is up, 3 when
-there is no such machine. Several machines are waited for at the same time; -l and --all take those
-that are there at its beginning.`,
+login reads the console beside whoever uses it and disturbs nobody; a prompt from before a restart of the guest,
+or before it moved to another node, does not count. Nothing is printed but for -o. The exit code is 0
+when all are there, 8 when the time is up, 3 when there is no such machine. Several machines are
+waited for at the same time; -l and --all take those that are there at its beginning.`,
 		Example: cli.Examples(f.Program, `
 			virtctl wait demo --for=running
 			virtctl wait demo --for=login --timeout 2m
