@@ -274,7 +274,8 @@ func TestVerdictsComeTrue(t *testing.T) {
 		},
 		"ports and a cable": {
 			before: pod, after: change(pod, "masquerade: {}", "masquerade: {}, ports: [{port: 80}], state: down"),
-			want: "domain.devices.interfaces[default].ports[0]: restart, domain.devices.interfaces[default].state: live",
+			want: "domain.devices.interfaces[default].ports[0]: restart, " +
+				"domain.devices.interfaces[default].state: live",
 		},
 		"another model": {
 			before: red, after: change(red, "bridge: {}", "bridge: {}, model: e1000e"),

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// BenchmarkMemory moves a guest's memory through two virt-handlers with TLS between them: MB/s, and the time of processors
-// that a MiB takes, of all that takes part.
+// BenchmarkMemory moves a guest's memory through two virt-handlers with TLS between them: MB/s, and the processors'
+// time for a MiB, of all that takes part.
 func BenchmarkMemory(b *testing.B) {
 	log := slog.New(slog.DiscardHandler)
 	from, to := dir(b.TempDir()), dir(b.TempDir())

@@ -155,8 +155,8 @@ func Plug(
 	return p
 }
 
-// spelled reports whether an interface is one that a guest has by default, written into the template. Its state does not
-// count.
+// spelled reports whether an interface is one that a guest has by default, written into the template. Its state does
+// not count.
 func spelled(nic, has *v1.Interface) bool {
 	written := *nic
 	written.State = has.State

@@ -316,8 +316,12 @@ func TestNotes(t *testing.T) {
 	})
 	fixed := disk(Revisions, "uid-old")
 	fixed.Fixed = true
-	got := notes(request, old, []Dependent{fixed, disk(Claims, "uid-old")}, []string{"web", "ssh"}, []string{"s1", "s2"})
-	for _, want := range []string{"stay those of VM old, also after an undo: s1, s2;", "web, ssh", "host name stays old", "claim dump", "controllerrevisions/disk"} {
+	dependents := []Dependent{fixed, disk(Claims, "uid-old")}
+	got := notes(request, old, dependents, []string{"web", "ssh"}, []string{"s1", "s2"})
+	for _, want := range []string{
+		"stay those of VM old, also after an undo: s1, s2;", "web, ssh", "host name stays old", "claim dump",
+		"controllerrevisions/disk",
+	} {
 		if !slices.ContainsFunc(got, func(note string) bool { return strings.Contains(note, want) }) {
 			t.Errorf("no note of %q: %q", want, got)
 		}

@@ -109,9 +109,9 @@ func (n *Renamer) services(ctx context.Context) ([]string, error) {
 func notes(r Request, old *v1.VirtualMachine, dependents []Dependent, services, snapshots []string) []string {
 	var out []string
 	if len(snapshots) > 0 {
-		out = append(out, fmt.Sprintf("these snapshots stay those of VM %s, also after an undo: %s; a restore makes %[1]s "+
-			"anew from them, with the firmware UUID of %[3]s, and memory that they hold cannot be resumed; take new ones "+
-			"of %[3]s", r.Name, strings.Join(snapshots, ", "), r.To))
+		out = append(out, fmt.Sprintf("these snapshots stay those of VM %s, also after an undo: %s; a restore makes "+
+			"%[1]s anew from them, with the firmware UUID of %[3]s, and memory that they hold cannot be resumed; take "+
+			"new ones of %[3]s", r.Name, strings.Join(snapshots, ", "), r.To))
 	}
 	if len(services) > 0 {
 		out = append(out, fmt.Sprintf("these Services select the guest by its old name and will not find it: %s; make "+

@@ -158,9 +158,9 @@ func NewCmdEvacuateCancel(f *cli.Factory) *cobra.Command {
 // NewCmdDelete makes `virtctl delete`.
 func NewCmdDelete(f *cli.Factory) *cobra.Command {
 	o, cmd := newVerb(f, lifecycle.Delete, "Delete virtual machines",
-		"Delete virtual machines, after shutting down their guests. PersistentVolumeClaims stay, but those that a "+
-			"VM owns:\nof its dataVolumeTemplates, and of snapshots that were restored to it. Whatever else the guests "+
-			"wrote is lost.\n`kubectl delete vm` does the same.", `
+		"Delete virtual machines, after shutting down their guests. PersistentVolumeClaims stay, but those that "+
+			"a VM owns:\nof its dataVolumeTemplates, and of snapshots that were restored to it. Whatever else the "+
+			"guests wrote is lost.\n`kubectl delete vm` does the same.", `
 		virtctl delete demo
 		virtctl delete vmi/lone
 		virtctl delete -l app=web --yes --wait`)
