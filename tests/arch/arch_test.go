@@ -97,7 +97,7 @@ var arrows = map[string][]string{
 	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations", "pkg/vm/peripherals"},
 	"pkg/vm/volumemigration": {
 		"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/life",
-		"pkg/vm/migrations",
+		"pkg/vm/migrations", "pkg/vm/uploads",
 	},
 
 	// What the services share, and what all share.

@@ -63,8 +63,10 @@ func Follow(
 }
 
 // whyPlugged is why a disk is not copied that was plugged in. KubeVirt copies such disks, too.
-const whyPlugged = "it is hotpluggable, and only disks that the guest was started with are copied; with " +
-	"updateVolumesStrategy Replacement the disk is unplugged, and the other claim plugged in"
+const whyPlugged = plugged + "; with updateVolumesStrategy Replacement the disk is unplugged, and the " +
+	"other claim plugged in"
+
+const plugged = "it is hotpluggable, and only disks that the guest was started with are copied"
 
 // KeepPlugged leaves in a template the claims that a guest has plugged in, where the VM's updateVolumesStrategy says
 // that disks are copied: what names another claim must not be taken for a disk to unplug, and another to plug in. It
@@ -171,9 +173,19 @@ func unmovable(template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineIn
 			return fmt.Sprintf("volume %q has PersistentVolumeClaim %s, too", v.Name, m.To)
 		}
 	}
-	d, now := hotplug.Disk(&vmi.Spec, m.Volume), hotplug.Volume(&vmi.Spec, m.Volume)
+	return Fixed(vmi, m.Volume)
+}
+
+// Fixed returns why the disk of a volume on a claim cannot be copied to another while the guest runs, whatever the
+// other disks are; "" when it can be.
+func Fixed(vmi *v1.VirtualMachineInstance, volume string) string {
+	d, now := hotplug.Disk(&vmi.Spec, volume), hotplug.Volume(&vmi.Spec, volume)
 	switch {
-	case filesystems.Of(&vmi.Spec, m.Volume) != nil:
+	case now == nil:
+		return "the guest does not have it yet"
+	case hotplug.Is(now):
+		return plugged
+	case filesystems.Of(&vmi.Spec, volume) != nil:
 		return "it is a file system (virtiofs), which cannot be copied"
 	case d == nil:
 		return "no disk of the guest has it"
@@ -183,7 +195,7 @@ func unmovable(template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineIn
 		return "its disk is shareable, and another guest may write while it is copied"
 	case d.CDRom != nil, d.Disk != nil && d.Disk.ReadOnly, claims.Of(now).ReadOnly:
 		return "its disk is read-only, and only disks that the guest may write are copied"
-	case InUse(&vmi.Status, m.Volume) == "":
+	case InUse(&vmi.Status, volume) == "":
 		return "it is not known which claim the guest has; it was started by an earlier version"
 	}
 	return ""

@@ -57,8 +57,12 @@ func underWay(vmi *v1.VirtualMachineInstance) []v1.StorageMigratedVolumeInfo {
 	if len(vmi.Status.MigratedVolumes) > 0 {
 		return vmi.Status.MigratedVolumes
 	}
+	return infos(Moves(vmi))
+}
+
+func infos(moves []Move) []v1.StorageMigratedVolumeInfo {
 	var out []v1.StorageMigratedVolumeInfo
-	for _, m := range Moves(vmi) {
+	for _, m := range moves {
 		out = append(out, v1.StorageMigratedVolumeInfo{
 			VolumeName:         m.Volume,
 			SourcePVCInfo:      &v1.PersistentVolumeClaimInfo{ClaimName: m.From},
@@ -107,6 +111,17 @@ func Between(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 	}
 	d := Follow(vm.Spec.UpdateVolumesStrategy, &vm.Spec.Template.Spec, vmi)
 	return d.Volumes != nil || d.Waiting
+}
+
+// Away returns what there is to be taken back of a VM, for Revert: its UpdateState, or else the claims that it names
+// although its guest does not use them, which were not taken over, or are to be once a migration has ended. It is nil
+// when there is nothing.
+func Away(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) *v1.VolumeUpdateState {
+	if state := UpdateState(vm, vmi); state != nil || !life.Alive(vmi) || vm.Spec.Template == nil ||
+		vm.Spec.UpdateVolumesStrategy == nil || *vm.Spec.UpdateVolumesStrategy != v1.UpdateVolumesStrategyMigration {
+		return state
+	}
+	return stateOf(infos(changes(&vm.Spec.Template.Spec, vmi)))
 }
 
 // Revert returns a JSON patch that gives a VM the claims again that its status.volumeUpdateState says it had, also
