@@ -41,6 +41,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/usbredir"
 	"github.com/virtkit/virtkit/pkg/client/action/verbosity"
 	"github.com/virtkit/virtkit/pkg/client/action/vnc"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 )
 
@@ -71,6 +72,7 @@ func kinds() map[string]runtime.Object {
 		"UploadReport":       &upload.Report{},
 		"USBRedirection":     &usbredir.Report{},
 		"VNCSession":         &vnc.SessionReport{},
+		"VolumeMoveReport":   &volume.MoveReport{},
 		"WhyReport":          &why.Report{},
 	}
 }

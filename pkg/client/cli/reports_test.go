@@ -30,6 +30,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/usbredir"
 	"github.com/virtkit/virtkit/pkg/client/action/verbosity"
 	"github.com/virtkit/virtkit/pkg/client/action/vnc"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
@@ -121,6 +122,10 @@ func TestCustomColumnsOfReports(t *testing.T) {
 		"PulledImageList": {{
 			&images.PulledList{Items: []images.Pulled{{ObjectMeta: meta, Image: "a/1"}}},
 			"NAME:.metadata.name,IMAGE:.image", "NAME IMAGE\nweb a/1",
+		}},
+		"VolumeMoveReport": {{
+			&volume.MoveReport{Name: "web", Volumes: []volume.MovedVolume{{Volume: "a"}, {Volume: "b"}}},
+			"NAME:.name,VOLUME:.volumes[*].volume", "NAME VOLUME\nweb a,b",
 		}},
 		"USBRedirection": {{&usbredir.Report{Port: 5900}, "PORT:.port", "PORT\n5900"}},
 	} {

@@ -33,6 +33,12 @@ const limit = time.Minute
 // Run runs it with arguments.
 func (c Command) Run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
+	return c.RunContext(t.Context(), t, args...)
+}
+
+// RunContext runs it with arguments until ctx ends.
+func (c Command) RunContext(ctx context.Context, t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	var out, errOut bytes.Buffer
 	streams := &cli.IOStreams{In: strings.NewReader(c.Stdin), Out: &out, ErrOut: &errOut, ErrIsTTY: c.ErrIsTTY}
 	f := cli.NewFactory("virtctl", streams, func(name string) string { return c.Env[name] })
@@ -44,7 +50,7 @@ func (c Command) Run(t *testing.T, args ...string) (stdout, stderr string, err e
 		kubeconfig = nobody.Kubeconfig("team-a")
 	}
 	cmd.SetArgs(append([]string{"--kubeconfig", kubeconfig}, args...))
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = cmd.ExecuteContext(ctx)
 	f.IO.Flush()

@@ -2,6 +2,7 @@ package completioncmd
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 	v1 "kubevirt.io/api/core/v1"
@@ -35,6 +36,25 @@ func MachineVolumes(f *cli.Factory) cobra.CompletionFunc {
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// ManyVolumes completes the name of a VM, and then those of its volumes on claims.
+func ManyVolumes(f *cli.Factory) cobra.CompletionFunc {
+	one := MachineVolumes(f)
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		found, directive := one(cmd, args[:min(1, len(args))], toComplete)
+		if len(args) == 0 {
+			return found, directive
+		}
+		return slices.DeleteFunc(found, func(name string) bool { return slices.Contains(args[1:], name) }), directive
+	}
+}
+
+// StorageClasses completes the names of StorageClasses.
+func StorageClasses(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, -1, func(ctx context.Context, c *client.Client, _ string) ([]string, error) {
+		return c.Names(ctx, "/apis/storage.k8s.io/v1", "", "storageclasses")
+	})
 }
 
 // Hotplugged completes a flag with the hotplugged volumes of the machine that is the first argument.

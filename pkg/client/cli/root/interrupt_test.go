@@ -272,6 +272,7 @@ var interrupts = map[string]string{
 	"scale":              "scale vmpool/sites --replicas 3 --wait",
 	"addvolume":          "addvolume demo --volume-name new --wait",
 	"removevolume":       "removevolume demo --volume-name disk --wait",
+	"volume migrate":     "", // its own test interrupts it; the disk here is not copied
 	"volume resize":      "", // addvolume's code; the claim here is not bound and cannot grow
 	"memory-dump get":    "memory-dump get demo --claim-name disk --wait",
 	"memory-dump remove": "", // that of get

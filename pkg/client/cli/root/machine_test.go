@@ -22,7 +22,7 @@ var guestLines = []string{
 	"port-forward NAME 0:22 --stdio", "expect NAME -", "logs NAME", "logs NAME vm/NAME", "fslist NAME", "userlist NAME",
 	"guestosinfo NAME",
 	"pause NAME", "unpause NAME", "reset NAME --yes", "soft-reboot NAME", "restart NAME --yes", "migrate NAME",
-	"migrate NAME --plan",
+	"migrate NAME --plan", "volume migrate NAME --storage-class fast",
 	"memory-dump get NAME --claim-name disk", "memory-dump get NAME --claim-name disk --create-claim",
 }
 
@@ -37,6 +37,7 @@ var vmLines = []string{
 	"set run-strategy NAME Manual", "expand --vm NAME", "objectgraph NAME", "addvolume NAME --volume-name disk",
 	"removevolume NAME --volume-name disk", "memory-dump remove NAME",
 	"expose vm NAME --name x --port 22", "snapshot create NAME", "clone NAME copy",
+	"volume migrate NAME --cancel",
 	"wait NAME --for agent --timeout 5s", "wait NAME --for login --timeout 5s",
 	"adm log-verbosity --vm NAME", "credentials add-ssh-key NAME --user root --value KEY",
 	"credentials set-password NAME --user root --password secret",

@@ -31,11 +31,11 @@ type ResizeOptions struct {
 func NewCmdVolume(f *cli.Factory) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use:   "volume",
-		Short: "Resize volumes of virtual machines",
-		Long: `Resize volumes of virtual machines. "addvolume" and "removevolume" plug volumes in and out, as in
-KubeVirt's virtctl.`,
+		Short: "Resize and migrate volumes of virtual machines",
+		Long: `Resize volumes of virtual machines, and migrate them to other storage. "addvolume" and "removevolume"
+plug volumes in and out, as in KubeVirt's virtctl.`,
 	})
-	cmd.AddCommand(NewCmdResize(f))
+	cmd.AddCommand(NewCmdResize(f), NewCmdMigrate(f))
 	return cmd
 }
 
