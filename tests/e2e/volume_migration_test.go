@@ -87,20 +87,19 @@ func (g *guest) uses(t *testing.T, claim string) {
 
 const dataSum = "dd if=$D bs=512 skip=40000 count=20000 iflag=direct 2>/dev/null | sha256sum"
 
-// A disk is copied to another claim while its guest writes to it: from a file to a device that only one node can use,
-// and back; nothing is lost. A copy is cancelled by the old claim's name, and the guest goes on where it was.
+// A disk is copied to another claim while its guest writes to it, by virtctl: from a file to a device that only one
+// node can use, and back; nothing is lost. A copy is cancelled, and the guest goes on where it was.
 func TestVolumeMigration(t *testing.T) {
 	t.Parallel()
 	needSnapshots(t) // of the driver that has the classes, too
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	c.classClaim(t, ns, "files", "local", corev1.PersistentVolumeFilesystem, "64Mi")
-	c.classClaim(t, ns, "device", "local-node", corev1.PersistentVolumeBlock, "128Mi")
-	c.classClaim(t, ns, "larger", "local", corev1.PersistentVolumeFilesystem, "1Gi")
 	c.classClaim(t, ns, "unused", "local-node", corev1.PersistentVolumeBlock, "1Gi")
 	g := c.create(t, newVM(ns, "mover", v1.RunStrategyAlways, withEmptyDisk(), withDataOn("files"),
 		withUserData("#cloud-config\nuser: root\npassword: tiny\n"), func(vm *v1.VirtualMachine) {
 			vm.Spec.Template.ObjectMeta.Labels["mover"] = ns
+			vm.Spec.UpdateVolumesStrategy = nil // virtctl sets it
 		}))
 	g.waitLogin(t)
 	home := g.vmi(t).Status.NodeName
@@ -109,8 +108,8 @@ func TestVolumeMigration(t *testing.T) {
 	con.run(t, "dd if=/dev/urandom of=$D bs=512 seek=40000 count=20000 2>/dev/null; sync")
 	sum := con.run(t, dataSum)
 
-	g.exchange(t, "device")
-	g.uses(t, "device")
+	g.moves(t, "device", "data", "--storage-class=local-node", "--volume-mode=block", "--access-mode=ReadWriteOnce",
+		"--claim-name=device")
 	away := g.vmi(t)
 	g.onlyOn(t, away.Status.NodeName)
 	if away.Status.NodeName == home {
@@ -123,7 +122,7 @@ func TestVolumeMigration(t *testing.T) {
 	con = g.again(t)
 	expectText(t, con, dataSum, sum)
 	eventually(t, 30*time.Second, "the guest sees that its disk is larger", func() string {
-		if got := con.run(t, "cat /sys/block/${D##*/}/size"); got != "262144" {
+		if got := con.run(t, "cat /sys/block/${D##*/}/size"); got != "131072" {
 			return "it has " + got + " sectors"
 		}
 		return ""
@@ -131,20 +130,34 @@ func TestVolumeMigration(t *testing.T) {
 
 	g.cancels(t)
 
-	g.exchange(t, "larger")
-	g.uses(t, "larger")
+	g.moves(t, "device-m1", "--storage-class=local", "--volume-mode=filesystem", "--access-mode=ReadWriteMany")
 	g.onlyOn(t, g.vmi(t).Status.NodeName)
 	con = g.again(t)
 	expectText(t, con, dataSum, sum)
-	if got := con.run(t, check); got != "bad 0" {
-		t.Errorf("what the guest wrote: %s", got)
-	}
+	con.run(t, "( ("+check+") > /tmp/checked 2>&1 & )") // by the number of its records that takes a while
+	eventually(t, 4*time.Minute, "the guest has read all that it wrote", func() string {
+		if got := con.run(t, "cat /tmp/checked"); got != "bad 0" {
+			return got + ", and reads on or is done"
+		}
+		return ""
+	})
 	for _, claim := range []string{"files", "device"} {
 		_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Get(t.Context(), claim, metav1.GetOptions{})
 		if err != nil {
 			t.Errorf("a claim that the guest had: %v", err)
 		}
 	}
+}
+
+// moves has virtctl copy disks, and waits until the guest uses a new claim for its volume data.
+func (g *guest) moves(t *testing.T, claim string, arguments ...string) {
+	t.Helper()
+	words := append([]string{"-n", g.ns, "volume", "migrate", g.name, "--wait", "--timeout=3m"}, arguments...)
+	out := g.virtctl(t, nil, words...)
+	if want := "volume data of " + g.name + ": the guest uses claim " + claim + "\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("virtctl says\n%s, not %s", out, want)
+	}
+	g.uses(t, claim)
 }
 
 // A VM whose guest ended while its disk was copied does not start with the half of it, but with the claim that it had.
@@ -252,7 +265,11 @@ func (g *guest) cancels(t *testing.T) {
 	end := g.slowly(t)
 	before := g.vmi(t)
 	g.copying(t, "unused")
-	g.exchange(t, "device")
+	_, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "volume", "migrate", g.name, "--storage-class=local")
+	if err == nil || !strings.Contains(stderr, "are being copied already: data from claim device to unused") {
+		t.Errorf("another copy meanwhile: %v\n%s", err, stderr)
+	}
+	g.virtctl(t, nil, "-n", g.ns, "volume", "migrate", g.name, "--cancel", "--wait", "--timeout=2m")
 	g.uses(t, "device")
 	after := g.vmi(t)
 	if after.Status.NodeName != before.Status.NodeName {
