@@ -437,6 +437,12 @@ func (f *faulty) killComponent(t *testing.T, component, node string) {
 		if node != "" && pod.Spec.NodeName != node {
 			continue
 		}
+		eventually(t, 30*time.Second, "the process of "+pod.Name+" runs", func() string { // it may just have been made
+			if found := processes(t, string(pod.UID)); len(named(found, processServer)) == 0 {
+				return fmt.Sprint(found)
+			}
+			return ""
+		})
 		kill(t, string(pod.UID), processServer)
 		if pod.Status.ContainerStatuses[0].RestartCount == 0 {
 			continue
