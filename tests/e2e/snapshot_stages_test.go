@@ -97,7 +97,7 @@ func (h *hardy) runSnapshot(t *testing.T, stage, victim string, want end) {
 		t.Logf("try %d: %s could not be held, after %v; once more", try, stage,
 			time.Since(begun).Round(100*time.Millisecond))
 		h.release(t)
-		h.settledSnapshot(t, done)
+		h.settledSnapshot(t, over) // its deadline may have passed meanwhile
 		h.forget(t)
 	}
 	h.victims()[victim](t)

@@ -283,9 +283,9 @@ func (h *hardy) settledSnapshot(t *testing.T, want end) {
 		s := h.snapshot.Status
 		switch {
 		case s == nil || want == gone:
-		case want == done && s.Phase == snapshotv1beta1.Succeeded && s.ReadyToUse != nil && *s.ReadyToUse:
+		case want != failed && s.Phase == snapshotv1beta1.Succeeded && s.ReadyToUse != nil && *s.ReadyToUse:
 			return ""
-		case want == failed && s.Phase == snapshotv1beta1.Failed:
+		case want != done && s.Phase == snapshotv1beta1.Failed:
 			return ""
 		case s.Phase == snapshotv1beta1.Failed, want == failed && s.Phase == snapshotv1beta1.Succeeded:
 			t.Fatalf("the snapshot is %s: %+v", s.Phase, s.Conditions)
