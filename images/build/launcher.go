@@ -37,6 +37,7 @@ func buildLauncher(ctx context.Context, b *build) error {
 		}
 		t := tree{}
 		t.file("usr/bin/virt-launcher", 0o755, data)
+		t.symlink("usr/bin/"+names.VirtFreezer, names.VirtLauncher)
 		return t, nil
 	})
 	if err != nil {

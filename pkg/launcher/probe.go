@@ -32,6 +32,10 @@ type probeRequest struct {
 	Command []string `json:"command,omitempty"`
 	// Arrived asks for nothing but that there is a guest, and waits for it. Pods of earlier versions ask by this key.
 	Arrived bool `json:"arrived,omitempty"`
+	// Quiesce is what virt-freezer asks for in place of a probe, and UnfreezeAfter when a guest that it has frozen is
+	// thawed by itself; 0 is never.
+	Quiesce       string        `json:"quiesce,omitempty"`
+	UnfreezeAfter time.Duration `json:"unfreezeAfter,omitempty"`
 	// Timeout bounds the probe.
 	Timeout time.Duration `json:"timeout"`
 }
@@ -122,6 +126,9 @@ func (p *prober) answer(ctx context.Context, conn net.Conn) {
 // probe answers one request. A guest that cannot be asked, because it is moving to another node or its file systems are
 // frozen, keeps its last answer.
 func (p *prober) probe(ctx context.Context, r probeRequest) probeAnswer {
+	if r.Quiesce != "" {
+		return p.quiesce(ctx, r)
+	}
 	g := p.service.guest
 	state, changed := g.watch()
 	for r.Arrived && state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE && ctx.Err() == nil {

@@ -18,6 +18,12 @@ const (
 	VirtHandler    = "virt-handler"
 	VirtLauncher   = "virt-launcher"
 
+	// VirtFreezer is the program in a launcher pod that backup programs run.
+	VirtFreezer = "virt-freezer"
+	// AnnotationSkipBackupHooks, of the KubeVirt resource or a VMI, says with "true" that its pod has no hooks of
+	// backup programs; KubeVirt's.
+	AnnotationSkipBackupHooks = "kubevirt.io/skip-backup-hooks"
+
 	// LabelComponent marks the pods of a component with its name. A launcher pod carries
 	// `kubevirt.io: virt-launcher`, as KubeVirt's do.
 	LabelComponent = "kubevirt.io"

@@ -21,6 +21,13 @@ import (
 
 const disk = "data"
 
+func needSnapshots(t *testing.T) {
+	t.Helper()
+	if os.Getenv("VIRTKIT_E2E_STORAGE") == "hostpath" {
+		t.Skip("VIRTKIT_E2E_STORAGE=hostpath has no VolumeSnapshots")
+	}
+}
+
 // withDisk is machine with a claim, whose disk is not in a running guest's way.
 func withDisk(t *testing.T, client kubecli.KubevirtClient, ns string) *v1.VirtualMachine {
 	t.Helper()
@@ -52,9 +59,7 @@ func withDisk(t *testing.T, client kubecli.KubevirtClient, ns string) *v1.Virtua
 // Snapshot, restore and clone through KubeVirt's clients: of a stopped VM, for what they do with a guest is
 // tests/e2e's.
 func TestSnapshotRestoreClone(t *testing.T) {
-	if os.Getenv("VIRTKIT_E2E_STORAGE") == "hostpath" {
-		t.Skip("VIRTKIT_E2E_STORAGE=hostpath has no VolumeSnapshots")
-	}
+	needSnapshots(t)
 	client, ns := connect(t)
 	vm, err := client.VirtualMachine(ns).Create(t.Context(), withDisk(t, client, ns), metav1.CreateOptions{})
 	if err != nil {

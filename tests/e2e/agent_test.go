@@ -110,6 +110,10 @@ func TestGuestAgent(t *testing.T) {
 	}
 	ask(http.MethodPut, "unfreeze", "", nil)
 	frozen(false)
+	g.runHook(t, "pre")
+	frozen(true)
+	g.runHook(t, "post")
+	frozen(false)
 	ask(http.MethodPut, "freeze", `{"unfreezeTimeout": "2s"}`, nil)
 	frozen(false)
 

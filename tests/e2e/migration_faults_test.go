@@ -433,10 +433,25 @@ func (f *faulty) release(t *testing.T) {
 // made anew: the kubelet would take longer each time to start it again.
 func (f *faulty) killComponent(t *testing.T, component, node string) {
 	t.Helper()
-	for _, pod := range f.componentPods(t, component) {
-		if node != "" && pod.Spec.NodeName != node {
-			continue
+	var pods []corev1.Pod
+	eventually(t, 30*time.Second, component+" runs", func() string { // its pod may just have been made
+		pods = nil
+		for _, pod := range f.componentPods(t, component) {
+			if node != "" && pod.Spec.NodeName != node {
+				continue
+			}
+			found := processes(t, string(pod.UID))
+			if len(named(found, processServer)) == 0 || len(pod.Status.ContainerStatuses) == 0 {
+				return fmt.Sprintf("%s has the processes %v", pod.Name, found)
+			}
+			pods = append(pods, pod)
 		}
+		if len(pods) == 0 {
+			return "it has no pod on " + node
+		}
+		return ""
+	})
+	for _, pod := range pods {
 		kill(t, string(pod.UID), processServer)
 		if pod.Status.ContainerStatuses[0].RestartCount == 0 {
 			continue

@@ -18,6 +18,8 @@ const (
 	done   end = "is done"
 	failed end = "fails"
 	gone   end = "is gone"
+	// Of a snapshot that was not held at its stage: either of the first two.
+	over end = "is over"
 	// Of a guest that is to be resumed: one of the two.
 	resumed end = "is resumed"
 	booted  end = "boots"

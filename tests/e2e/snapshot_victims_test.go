@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/tests/guests"
 )
 
 // victims are what fails, or comes between.
@@ -92,6 +95,34 @@ func (h *hardy) killProgram(t *testing.T, name, node string) {
 		}
 		return ""
 	})
+}
+
+// plugBroken plugs in a third volume of which no snapshot can be made, until the case is over.
+func (h *hardy) plugBroken(t *testing.T) {
+	t.Helper()
+	class := &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", h.ns, h.n)},
+		Provisioner: "csi.virt-local.virtkit.io", Parameters: map[string]string{"faults": "CreateSnapshot=fail"},
+	}
+	if err := h.Client.Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	claim := guests.NewClaim(h.ns, class.Name, corev1.PersistentVolumeBlock)
+	claim.Spec.StorageClassName = &class.Name
+	if err := h.Client.Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	h.before[claim.Name] = true
+	h.virtctl(t, nil, "-n", h.ns, "addvolume", h.name, "--volume-name="+claim.Name, "--wait", "--timeout=90s")
+	h.unplug = func() {
+		h.virtctl(t, nil, "-n", h.ns, "removevolume", h.name, "--volume-name="+claim.Name, "--wait", "--timeout=90s")
+		for _, object := range []client.Object{claim, class} {
+			if err := h.Client.Delete(t.Context(), object); err != nil {
+				t.Error(err)
+			}
+		}
+		h.unplug = nil
+	}
 }
 
 // liar takes the place of the guest's agent, which nobody starts again. It answers each question, freezes nothing, and
@@ -252,9 +283,9 @@ func (h *hardy) settledSnapshot(t *testing.T, want end) {
 		s := h.snapshot.Status
 		switch {
 		case s == nil || want == gone:
-		case want == done && s.Phase == snapshotv1beta1.Succeeded && s.ReadyToUse != nil && *s.ReadyToUse:
+		case want != failed && s.Phase == snapshotv1beta1.Succeeded && s.ReadyToUse != nil && *s.ReadyToUse:
 			return ""
-		case want == failed && s.Phase == snapshotv1beta1.Failed:
+		case want != done && s.Phase == snapshotv1beta1.Failed:
 			return ""
 		case s.Phase == snapshotv1beta1.Failed, want == failed && s.Phase == snapshotv1beta1.Succeeded:
 			t.Fatalf("the snapshot is %s: %+v", s.Phase, s.Conditions)

@@ -121,7 +121,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			Name:        PodName(vmi),
 			Namespace:   vmi.Namespace,
 			Labels:      podLabels(vmi),
-			Annotations: podAnnotations(vmi, facts.Config.Allowed.Bindings),
+			Annotations: podAnnotations(vmi, facts.Config),
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind),
 			},
@@ -246,7 +246,7 @@ func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	return labels
 }
 
-func podAnnotations(vmi *v1.VirtualMachineInstance, plugins network.Plugins) map[string]string {
+func podAnnotations(vmi *v1.VirtualMachineInstance, installation config.Config) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, vmi.Annotations)
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return qos.Is(key) }) // may change while the pod is there
@@ -255,7 +255,8 @@ func podAnnotations(vmi *v1.VirtualMachineInstance, plugins network.Plugins) map
 	delete(annotations, v1.ControllerAPILatestVersionObservedAnnotation)
 	delete(annotations, v1.ControllerAPIStorageVersionObservedAnnotation)
 	delete(annotations, network.AnnotationStatus) // is Multus' to say
-	maps.Copy(annotations, network.Annotations(vmi, plugins))
+	maps.Copy(annotations, network.Annotations(vmi, installation.Allowed.Bindings))
+	maps.Copy(annotations, backupHooks(vmi, installation.SkipBackupHooks))
 	annotations[v1.DomainAnnotation] = vmi.Name
 	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute
 	return annotations

@@ -68,6 +68,8 @@ type Config struct {
 	KeepFreePages bool
 	// SerialConsoleLog gives guests that do not say a container whose log is their serial console.
 	SerialConsoleLog bool
+	// SkipBackupHooks says that launcher pods have no hooks of backup programs, unless a guest says otherwise.
+	SkipBackupHooks bool
 	// Support is what containers beside a guest's ask for.
 	Support Support
 	// LimitedNamespaces are those whose guests have no more CPU time than their vCPUs; nil for none.
@@ -121,6 +123,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	if kv == nil {
 		return config, nil
 	}
+	config.SkipBackupHooks = SkipsBackupHooks(kv.Annotations)
 	spec := kv.Spec.Configuration
 	if spec.ArchitectureConfiguration != nil {
 		setIf(&config.Architecture, spec.ArchitectureConfiguration.DefaultArchitecture)
@@ -190,6 +193,12 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		config.MemoryOverheadRatio = ratio
 	}
 	return config, wrong
+}
+
+// SkipsBackupHooks says whether annotations of a KubeVirt resource or a VMI ask for no hooks of backup programs.
+func SkipsBackupHooks(annotations map[string]string) bool {
+	skip, err := strconv.ParseBool(annotations[names.AnnotationSkipBackupHooks])
+	return err == nil && skip // any other word is no, as in KubeVirt
 }
 
 // obsoleteCPUModels returns the CPU models that KubeVirt calls obsolete, and QEMU's own that no hardware has.

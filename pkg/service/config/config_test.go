@@ -24,6 +24,10 @@ func TestFromKubeVirt(t *testing.T) {
 		want func(*Config)
 	}{
 		"nothing": {func(*v1.KubeVirt) {}, func(*Config) {}},
+		"no backup hooks": {
+			func(kv *v1.KubeVirt) { kv.Annotations = map[string]string{"kubevirt.io/skip-backup-hooks": "true"} },
+			func(c *Config) { c.SkipBackupHooks = true },
+		},
 		"useEmulation": {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{UseEmulation: true}
