@@ -1,6 +1,8 @@
 package vmcontroller
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -70,20 +72,7 @@ func setConditions(status *v1.VirtualMachineStatus, view View) {
 	}
 	set(ready)
 
-	if paused := mirror(view.VMI, v1.VirtualMachineInstancePaused, v1.VirtualMachinePaused); paused != nil &&
-		paused.Status == corev1.ConditionTrue {
-		set(*paused)
-	} else {
-		conditions.Remove(list, v1.VirtualMachinePaused)
-	}
-
-	const podScheduled = v1.VirtualMachineConditionType(corev1.PodScheduled)
-	if pending := mirror(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled),
-		podScheduled); pending != nil && pending.Status == corev1.ConditionFalse {
-		set(*pending)
-	} else {
-		conditions.Remove(list, podScheduled)
-	}
+	mirrorOthers(list, view)
 
 	switch failed := mirror(view.VMI, v1.VirtualMachineInstanceSynchronized, v1.VirtualMachineFailure); {
 	case view.Failure != "":
@@ -133,6 +122,28 @@ func pullFailure(pods []*corev1.Pod) *v1.VirtualMachineCondition {
 		}
 	}
 	return nil
+}
+
+// owned are the conditions that a VM has by itself, or by a rule of its own.
+var owned = []v1.VirtualMachineConditionType{
+	v1.VirtualMachineReady, v1.VirtualMachineFailure, v1.VirtualMachineRestartRequired,
+	v1.VirtualMachineManualRecoveryRequired,
+}
+
+// mirrorOthers gives the VM all other conditions of its VMI, as KubeVirt does: who waits for a VM's AgentConnected or
+// LiveMigratable looks there. Without a VMI it has none of them; KubeVirt leaves those of the last one.
+func mirrorOthers(list *[]v1.VirtualMachineCondition, view View) {
+	kept := slices.Clone(owned)
+	if view.VMI != nil {
+		for _, c := range view.VMI.Status.Conditions {
+			to := v1.VirtualMachineConditionType(c.Type)
+			if !slices.Contains(owned, to) {
+				kept = append(kept, to)
+				conditions.Set(list, *mirror(view.VMI, c.Type, to), view.Now)
+			}
+		}
+	}
+	*list = slices.DeleteFunc(*list, func(c v1.VirtualMachineCondition) bool { return !slices.Contains(kept, c.Type) })
 }
 
 // mirror turns a VMI's condition into a VM's; nil when the VMI has none.

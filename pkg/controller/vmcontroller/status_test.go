@@ -410,3 +410,37 @@ func TestRestartMessage(t *testing.T) {
 		t.Errorf("the instance type is missing: %q, want %q", got, want)
 	}
 }
+
+// A VM has the conditions of its VMI, in the same words, as KubeVirt's clients wait for them; none of one that is gone.
+func TestConditionsOfTheInstance(t *testing.T) {
+	vm := testVM(v1.RunStrategyAlways)
+	vmi := &v1.VirtualMachineInstance{}
+	vmi.Status.Phase = v1.Running
+	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	for _, c := range []v1.VirtualMachineInstanceCondition{
+		{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
+		{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue},
+		{
+			Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Reason: "DisksNotLiveMigratable",
+			Message: "a claim is ReadWriteOnce",
+		},
+	} {
+		c.LastTransitionTime = since
+		vmi.Status.Conditions = append(vmi.Status.Conditions, c)
+	}
+	vm.Status = Status(View{VM: vm, VMI: vmi}, Decision{})
+	got := map[v1.VirtualMachineConditionType]v1.VirtualMachineCondition{}
+	for _, c := range vm.Status.Conditions {
+		got[c.Type] = c
+	}
+	migratable := got["LiveMigratable"]
+	if len(got) != 3 || got["AgentConnected"].Status != corev1.ConditionTrue ||
+		migratable.Status != corev1.ConditionFalse || migratable.Reason != "DisksNotLiveMigratable" ||
+		migratable.Message != "a claim is ReadWriteOnce" || !migratable.LastTransitionTime.Equal(&since) {
+		t.Errorf("%+v", vm.Status.Conditions)
+	}
+	vm.Status = Status(View{VM: vm}, Decision{})
+	if c := vm.Status.Conditions; len(c) != 1 || c[0].Type != v1.VirtualMachineReady || c[0].Reason != reasonNoVMI {
+		t.Errorf("without an instance: %+v", c)
+	}
+}
