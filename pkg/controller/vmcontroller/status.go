@@ -124,26 +124,21 @@ func pullFailure(pods []*corev1.Pod) *v1.VirtualMachineCondition {
 	return nil
 }
 
-// owned are the conditions that a VM has by itself, or by a rule of its own.
-var owned = []v1.VirtualMachineConditionType{
-	v1.VirtualMachineReady, v1.VirtualMachineFailure, v1.VirtualMachineRestartRequired,
-	v1.VirtualMachineManualRecoveryRequired,
-}
-
 // mirrorOthers gives the VM all other conditions of its VMI, as KubeVirt does: who waits for a VM's AgentConnected or
 // LiveMigratable looks there. Without a VMI it has none of them; KubeVirt leaves those of the last one.
 func mirrorOthers(list *[]v1.VirtualMachineCondition, view View) {
-	kept := slices.Clone(owned)
+	var has []v1.VirtualMachineConditionType
 	if view.VMI != nil {
 		for _, c := range view.VMI.Status.Conditions {
-			to := v1.VirtualMachineConditionType(c.Type)
-			if !slices.Contains(owned, to) {
-				kept = append(kept, to)
+			if to := v1.VirtualMachineConditionType(c.Type); conditions.Mirrored(to) {
+				has = append(has, to)
 				conditions.Set(list, *mirror(view.VMI, c.Type, to), view.Now)
 			}
 		}
 	}
-	*list = slices.DeleteFunc(*list, func(c v1.VirtualMachineCondition) bool { return !slices.Contains(kept, c.Type) })
+	*list = slices.DeleteFunc(*list, func(c v1.VirtualMachineCondition) bool {
+		return conditions.Mirrored(c.Type) && !slices.Contains(has, c.Type)
+	})
 }
 
 // mirror turns a VMI's condition into a VM's; nil when the VMI has none.

@@ -71,6 +71,17 @@ func Set[C Condition](list *[]C, next C, now time.Time) {
 	*have = next
 }
 
+// Mirrored reports whether a VM has a condition only as its instance has it: all but those that it has by itself, or by
+// a rule of its own.
+func Mirrored[T ~string](kind T) bool {
+	switch v1.VirtualMachineConditionType(kind) {
+	case v1.VirtualMachineReady, v1.VirtualMachineFailure,
+		v1.VirtualMachineRestartRequired, v1.VirtualMachineManualRecoveryRequired:
+		return false
+	}
+	return true
+}
+
 // Remove takes the condition of a type out of the list.
 func Remove[C Condition, T ~string](list *[]C, of T) {
 	*list = slices.DeleteFunc(*list, func(c C) bool { return fieldsOf(&c).kind == string(of) })

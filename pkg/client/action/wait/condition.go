@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
@@ -143,6 +144,9 @@ func conditionOf(text string) Condition {
 func conditionStatus(s State, kind string) (string, bool) {
 	if s.VM != nil {
 		for _, c := range s.VM.Status.Conditions {
+			if s.VMI != nil && conditions.Mirrored(c.Type) {
+				continue // it may still be that of the last instance
+			}
 			if strings.EqualFold(string(c.Type), kind) {
 				return string(c.Status), true
 			}

@@ -89,6 +89,10 @@ func TestConditions(t *testing.T) {
 		{"deleted", "deleted", State{}, true},
 		{"there", "delete", running(), false},
 		{"condition of the instance", "condition=AgentConnected", running(), true},
+		{"condition of the last instance", "condition=Old", with(running(), func(s *State) {
+			s.VM.Status.Conditions = append(s.VM.Status.Conditions,
+				v1.VirtualMachineCondition{Type: "Old", Status: corev1.ConditionTrue})
+		}), false},
 		{"condition of the VM", "condition=Ready=true", running(), true},
 		{"condition false", "condition=Ready=False", stopped(), true},
 		{"condition absent", "condition=Paused", running(), false},

@@ -17,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
@@ -256,6 +257,9 @@ func (p *page) conditions(r *describe.Report) {
 	}
 	if r.VM != nil {
 		for _, c := range r.VM.Status.Conditions {
+			if r.VMI != nil && conditions.Mirrored(c.Type) {
+				continue // it follows
+			}
 			add("vm", string(c.Type), c.Status, c.LastTransitionTime.Time, c.Reason, c.Message)
 		}
 	}
