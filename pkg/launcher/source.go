@@ -136,6 +136,10 @@ func (g *guest) pausedBefore() bool {
 // would run nowhere.
 const endPatience = 250 * time.Millisecond
 
+// commitPatience is the time in which it is tried again. A libvirtd that is only slow, on a busy node, or that waited for
+// an answer of the stopped QEMU, says then that the guest still stands there.
+const commitPatience = 5 * time.Second
+
 var errEnding = errors.New("libvirtd has something to do with it first")
 
 // looked is the result of a look at the domain.
@@ -190,26 +194,34 @@ func (g *guest) commit(ctx context.Context, uid string) (_ handoff, err error) {
 			<-g.looking
 		}
 	}()
-	// Stopped, it cannot be resumed between the look and the end.
-	if err := qemu.Signal(syscall.SIGSTOP); err != nil {
-		return handoff{}, fmt.Errorf("stop QEMU: %w", err)
+	standsStill := func(look looked) error {
+		if d := look.domain; look.err == nil && (d.Run != hypervisor.Paused || !d.Stopped() && !stands) {
+			return errors.New("the guest runs here")
+		}
+		return look.err
 	}
-	look := lookAt(ctx, conn)
-	var d hypervisor.Domain
-	select {
-	case found := <-look:
-		d, err = found.domain, found.err
-	case <-time.After(endPatience):
-		// It goes on ending the guest, or does whatever else it wants of QEMU, and says then how it went.
-		err = errors.Join(errEnding, qemu.Signal(syscall.SIGCONT))
-		<-look
-		return handoff{}, err
-	}
-	if err == nil && (d.Run != hypervisor.Paused || !d.Stopped() && !stands) {
-		err = errors.New("the guest runs here")
-	}
-	if err != nil {
-		return handoff{}, errors.Join(err, qemu.Signal(syscall.SIGCONT))
+	for began := time.Now(); ; {
+		// Stopped, it cannot be resumed between the look and the end.
+		if err := qemu.Signal(syscall.SIGSTOP); err != nil {
+			return handoff{}, fmt.Errorf("stop QEMU: %w", err)
+		}
+		look := lookAt(ctx, conn)
+		select {
+		case found := <-look:
+			if err = standsStill(found); err != nil {
+				return handoff{}, errors.Join(err, qemu.Signal(syscall.SIGCONT))
+			}
+		case <-time.After(endPatience):
+			// It goes on ending the guest, or does whatever else it wants of QEMU, and says then how it went.
+			if err = qemu.Signal(syscall.SIGCONT); err == nil {
+				err = standsStill(<-look)
+			}
+			if err == nil && time.Since(began) < commitPatience {
+				continue
+			}
+			return handoff{}, errors.Join(errEnding, err)
+		}
+		break
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -186,6 +186,7 @@ func TestHandoffWhileLibvirtEndsTheGuest(t *testing.T) {
 		l.m.mu.Unlock()
 		l.qemu.hear = func(s os.Signal) {
 			if s == syscall.SIGCONT {
+				l.m.end(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
 				close(busy)
 			}
 		}
@@ -205,6 +206,33 @@ func TestHandoffWhileLibvirtEndsTheGuest(t *testing.T) {
 			t.Errorf("QEMU got %v", l.qemu.signals())
 		}
 		expect(t, l.guest, migrated, "migrated")
+	})
+}
+
+// libvirtd is only slow to say how the guest is: that is asked again, and the guest is handed over.
+func TestHandoffBySlowLibvirt(t *testing.T) {
+	withLeaving(t, func(t *testing.T, l *leaving) {
+		l.standStill()
+		slow := make(chan struct{})
+		l.m.mu.Lock()
+		l.m.busy = slow
+		l.m.mu.Unlock()
+		l.qemu.hear = func(s os.Signal) {
+			if s == syscall.SIGCONT {
+				l.m.mu.Lock()
+				l.m.busy = nil
+				l.m.mu.Unlock()
+				close(slow)
+			}
+		}
+		l.sayArrived(t)
+		if got := l.hear(t); got != wordRun {
+			t.Errorf("answer %q", got)
+		}
+		l.signals(t, syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGSTOP)
+		l.say(t, wordRunning)
+		expect(t, l.guest, migrated, "migrated")
+		l.ends <- outcome{}
 	})
 }
 
