@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // request returns what the form asks for.
@@ -32,6 +33,9 @@ func (p *Plug) refusal() string {
 		return "claim: choose one"
 	case o.Instance && !p.row.Alive():
 		return "lasts: the machine does not run, so there is nothing that ends with a restart"
+	}
+	if c := p.claim(); c != nil && c.Status == claims.Terminating {
+		return "claim: " + c.Name + " is being deleted, and no guest can have it any more"
 	}
 	if name := o.Name(); slices.Contains(p.disks, name) {
 		return "disk name: the machine has a disk or volume " + name + "; give another"
