@@ -69,6 +69,10 @@ func (p *Plug) submit() tea.Cmd {
 	if c := p.claim(); c != nil && len(c.UsedBy) > 0 {
 		question += " It is used by " + strings.Join(c.UsedBy, ", ") + "."
 	}
+	notice := fmt.Sprintf("Volume %s is on its way into %s", o.Name(), key)
+	if !p.row.Alive() {
+		notice = fmt.Sprintf("%s has volume %s with its next start", key, o.Name())
+	}
 	return Send(Ask{Question: question, Task: Task{
 		Line: p.line(&o),
 		Do:   func(ctx context.Context) error { return actions.Plug(ctx, key, o) },
@@ -76,7 +80,7 @@ func (p *Plug) submit() tea.Cmd {
 			if err != nil { // it is shown, and the form stays
 				return nil
 			}
-			return Back{Of: p, Notice: fmt.Sprintf("Volume %s is on its way into %s", o.Name(), key)}
+			return Back{Of: p, Notice: notice}
 		},
 	}})
 }
