@@ -123,8 +123,8 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 	switch {
 	case claims.Status(found) == claims.Terminating && e.VMI != nil && e.VMI.Status.Phase == v1.Running:
 		e.add(rankVolume, LayerVolumes, object, Broken, reasonTerminating,
-			fmt.Sprintf("volume %q: claim %s is being deleted: once the guest stops or no longer has it, its data is lost",
-				volume, name), e.rescues(found)...)
+			fmt.Sprintf("volume %q: claim %s is being deleted: once the guest stops or no longer has it, its data is "+
+				"lost", volume, name), e.rescues(found)...)
 	case claims.Status(found) == claims.Terminating:
 		e.add(rankVolume, LayerVolumes, object, Broken, reasonTerminating,
 			fmt.Sprintf("volume %q: claim %s is being deleted, and no guest can start on it", volume, name),

@@ -618,8 +618,8 @@ func TestSituations(t *testing.T) {
 			"ClaimTerminating", Broken, LayerVolumes, "no guest can start on it", "kubectl describe pvc data",
 		},
 		{
-			"claim is being deleted under the guest", withClaim(terminating()), "ClaimTerminating", Broken, LayerVolumes,
-			"once the guest stops or no longer has it, its data is lost", "kubectl patch pv pv-data",
+			"claim is being deleted under the guest", withClaim(terminating()), "ClaimTerminating", Broken,
+			LayerVolumes, "once the guest stops or no longer has it, its data is lost", "kubectl patch pv pv-data",
 		},
 		{
 			"no default StorageClass",

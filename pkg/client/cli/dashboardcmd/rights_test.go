@@ -29,12 +29,13 @@ func granted(of map[string]*authorizationv1.SubjectRulesReviewStatus) map[string
 // TestRightsIntoGuests asks for the rights of the group that has consoles and screens.
 func TestRightsIntoGuests(t *testing.T) {
 	t.Parallel()
-	a := &actions{factory: &cli.Factory{Now: time.Now}, rules: granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
+	a := &actions{factory: &cli.Factory{Now: time.Now}}
+	a.rules = granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
 		"prod": {ResourceRules: []authorizationv1.ResourceRule{{
 			Verbs: []string{"get"}, APIGroups: []string{v1.SubresourceStorageGroupVersion.Group},
 			Resources: []string{client.VMIs + "/console"},
 		}}},
-	})}
+	})
 	if why := a.ForbiddenTo("prod", "get", client.VMIs+"/console"); why != "" {
 		t.Error(why)
 	}
@@ -47,12 +48,13 @@ func TestRightsIntoGuests(t *testing.T) {
 // TestRightsToNodes: who may not patch nodes reads that of the cluster.
 func TestRightsToNodes(t *testing.T) {
 	t.Parallel()
-	a := &actions{factory: &cli.Factory{Now: time.Now}, rules: granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
+	a := &actions{factory: &cli.Factory{Now: time.Now}}
+	a.rules = granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
 		"prod": {},
 		"all": {ResourceRules: []authorizationv1.ResourceRule{{
 			Verbs: []string{"patch"}, APIGroups: []string{""}, Resources: []string{"nodes"},
 		}}},
-	})}
+	})
 	for namespace, want := range map[string]string{"prod": "you may not patch nodes of the cluster", "all": ""} {
 		if why := a.ForbiddenTo(namespace, "patch", client.Nodes); why != want {
 			t.Errorf("%s: %q, not %q", namespace, why, want)
