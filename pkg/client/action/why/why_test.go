@@ -1235,7 +1235,8 @@ func TestMigration(t *testing.T) {
 			"the target pod of migration m is unschedulable: no node can take it: 2 nodes: too little memory left",
 		},
 		{
-			"a claim is being deleted", withClaim(terminating()), []string{"ClaimTerminating"},
+			"a claim is being deleted", withClaim(terminating()),
+			[]string{"ClaimTerminating"},
 			`volume "data": claim data is being deleted, so that no node can take a target pod with it`,
 		},
 		{
@@ -1252,7 +1253,8 @@ func TestMigration(t *testing.T) {
 					Message: `0/2 nodes are available: persistentvolumeclaim "data" is being deleted. preemption: none`,
 				}}
 				f.Attachments = []corev1.Pod{attachment}
-			}), []string{"ClaimTerminating", "Migrating", "ClaimTerminating"},
+			}),
+			[]string{"ClaimTerminating", "Migrating", "ClaimTerminating"},
 			"the pod that holds the plugged-in volumes at the target of migration m is unschedulable: " +
 				"no node can take it: a claim is being deleted",
 		},
