@@ -32,6 +32,9 @@ type Migration struct {
 // Key returns the migration's namespace and name.
 func (m *Migration) Key() Key { return Key{Namespace: m.Namespace, Name: m.Name} }
 
+// Of returns the namespace and name of the machine that moves.
+func (m *Migration) Of() Key { return Key{Namespace: m.Namespace, Name: m.Machine} }
+
 // Active reports whether the migration has not ended.
 func (m *Migration) Active() bool {
 	return m.Phase != v1.MigrationSucceeded && m.Phase != v1.MigrationFailed

@@ -18,6 +18,18 @@ func IsBlock(mode *corev1.PersistentVolumeMode) bool {
 	return mode != nil && *mode == corev1.PersistentVolumeBlock
 }
 
+// Terminating is the status of a claim that is being deleted.
+const Terminating = "Terminating"
+
+// Status returns the status of a claim in kubectl's words: its phase, or Terminating. A claim that is being deleted
+// stays bound as long as a pod uses it, cannot be kept, and no other pod that uses it is scheduled any more.
+func Status(claim *corev1.PersistentVolumeClaim) string {
+	if claim.DeletionTimestamp != nil {
+		return Terminating
+	}
+	return string(claim.Status.Phase)
+}
+
 // Of returns the claim behind a volume; nil for a volume without one. The returned value is a copy.
 func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 	switch {

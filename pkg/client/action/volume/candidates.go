@@ -29,8 +29,8 @@ type Claim struct {
 	Size string
 	// Modes are its access modes as kubectl has them: RWO,RWX.
 	Modes string
-	// Phase is Pending, Bound or Lost.
-	Phase string
+	// Status is Pending, Bound, Lost or Terminating.
+	Status string
 	// UsedBy are the machines whose volumes it is, with vmi/ before those that no VM has made.
 	UsedBy []string
 }
@@ -59,7 +59,7 @@ func Candidates(ctx context.Context, api Reader, namespace string) (found []Clai
 }
 
 func claimOf(c *corev1.PersistentVolumeClaim) Claim {
-	out := Claim{Name: c.Name, Phase: string(c.Status.Phase)}
+	out := Claim{Name: c.Name, Status: claims.Status(c)}
 	if c.Spec.StorageClassName != nil {
 		out.Class = *c.Spec.StorageClassName
 	}

@@ -47,7 +47,7 @@ const (
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	s := shelf{pages: map[string]string{
-		claimsPath: `{metadata: {continue: more}, items: [{metadata: {name: root}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce, ReadWriteMany],
+		claimsPath: `{metadata: {continue: more}, items: [{metadata: {name: root, deletionTimestamp: "2026-01-02T03:04:05Z"}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce, ReadWriteMany],
 			resources: {requests: {storage: 1Gi}}}, status: {phase: Bound, capacity: {storage: 2Gi}}}]}`,
 		claimsPath +
 			"?more": `{items: [{metadata: {name: data}, spec: {accessModes: [ReadOnlyMany], resources: {requests: {storage: 3Gi}}}, status: {phase: Pending}}]}`,
@@ -57,8 +57,8 @@ func TestCandidates(t *testing.T) {
 			{metadata: {name: probe}, spec: {volumes: [{name: a, persistentVolumeClaim: {claimName: data}}]}}]}`,
 	}}
 	want := []Claim{
-		{Name: "data", Size: "3Gi", Modes: "ROX", Phase: "Pending", UsedBy: []string{"vmi/probe", "web"}},
-		{Name: "root", Class: "fast", Size: "2Gi", Modes: "RWO,RWX", Phase: "Bound", UsedBy: []string{"web"}},
+		{Name: "data", Size: "3Gi", Modes: "ROX", Status: "Pending", UsedBy: []string{"vmi/probe", "web"}},
+		{Name: "root", Class: "fast", Size: "2Gi", Modes: "RWO,RWX", Status: "Terminating", UsedBy: []string{"web"}},
 	}
 	got, users, err := Candidates(context.Background(), s, "prod")
 	if diff := cmp.Diff(want, got); diff != "" || !users || err != nil {

@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
@@ -36,10 +37,27 @@ func (e *explanation) migration() *Migration {
 			add(LayerVMI, e.vmiObject(), obstacleReason(o, c.Reason), o.String(), obstacleFixes(o)...)
 		}
 	}
+	e.endingClaims(add)
 	e.migrationUnderWay(add)
 	e.nodesElsewhere(add)
 	m.Possible = len(m.Obstacles) == 0
 	return m
+}
+
+// endingClaims adds the guest's claims that are being deleted: no pod that uses one is scheduled any more.
+func (e *explanation) endingClaims(add obstacle) {
+	for i := range e.VMI.Spec.Volumes {
+		volume := &e.VMI.Spec.Volumes[i]
+		claim := e.Claims[ClaimName(volume)]
+		if claim == nil || claims.Status(claim) != claims.Terminating {
+			continue
+		}
+		add(LayerVolumes, "pvc/"+claim.Name, reasonTerminating, fmt.Sprintf(
+			"volume %q: claim %s is being deleted, so that no node can take a target pod with it", volume.Name,
+			claim.Name),
+			"virtctl removevolume "+e.Name+e.flag()+" --volume-name "+volume.Name+
+				", once its data is copied: it is lost then")
+	}
 }
 
 // nodesElsewhere adds why no other node takes the guest, by what `migrate --plan` says of each.
@@ -97,20 +115,24 @@ func (e *explanation) migrationUnderWay(add obstacle) {
 			fmt.Sprintf("a migration is under way: %s, phase %s", migration.Name, migrate.Stage(migration)),
 			"kubectl wait vmim/"+migration.Name+e.flag()+" --for=jsonpath={.status.phase}=Succeeded",
 			"virtctl migrate-cancel "+e.Name+e.flag())
-		if pod := e.target(migration); pod != nil {
-			c := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
-			reason, text, fixes := e.schedulerSays(pod, c.Message)
-			add(LayerPod, "pod/"+pod.Name, reason,
-				"the target pod of migration "+migration.Name+" is unschedulable: "+text, fixes...)
+		unschedulable := func(what string, pods []corev1.Pod) {
+			if pod := waited(migration, pods); pod != nil {
+				c := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
+				reason, text, fixes := e.schedulerSays(pod, c.Message)
+				add(LayerPod, "pod/"+pod.Name, reason,
+					what+" of migration "+migration.Name+" is unschedulable: "+text, fixes...)
+			}
 		}
+		unschedulable("the target pod", e.Pods)
+		unschedulable("the pod that holds the plugged-in volumes at the target", e.Attachments)
 	}
 }
 
-// target returns the pod that a migration waits for because no node can take it; nil when there is none. It is found by
+// waited returns the pod that a migration waits for because no node can take it; nil when there is none. It is found by
 // its label: the VMI's status does not record a target pod without a node, and this one is only reported.
-func (e *explanation) target(migration *v1.VirtualMachineInstanceMigration) *corev1.Pod {
-	for i := range e.Pods {
-		pod := &e.Pods[i]
+func waited(migration *v1.VirtualMachineInstanceMigration, pods []corev1.Pod) *corev1.Pod {
+	for i := range pods {
+		pod := &pods[i]
 		c := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
 		if pod.Labels[v1.MigrationJobLabel] == string(migration.UID) && migration.UID != "" && c != nil &&
 			c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {

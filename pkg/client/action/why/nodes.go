@@ -68,6 +68,10 @@ var verdicts = []struct {
 	},
 	{regexp.MustCompile(`unbound immediate PersistentVolumeClaims`), "UnboundClaim", "a claim has no volume", nil},
 	{regexp.MustCompile(`persistentvolumeclaim "[^"]*" not found`), "ClaimMissing", "a claim does not exist", nil},
+	{
+		regexp.MustCompile(`persistentvolumeclaim "[^"]*" is being deleted`), reasonTerminating,
+		"a claim is being deleted", nil,
+	},
 	{regexp.MustCompile(`max volume count`), "VolumeLimit", "no more volumes can be attached", nil},
 	{
 		regexp.MustCompile(`no available persistent volumes|didn't find available persistent volumes`), "NoVolume",
@@ -98,8 +102,11 @@ func (e *explanation) unscheduled(pod *corev1.Pod) {
 	}
 	reason, text, fixes := e.schedulerSays(pod, c.Message)
 	r := rankSchedule
-	if (reason == "UnboundClaim" || reason == "ClaimMissing" || reason == "NoVolume") && e.hasLayer(LayerVolumes) {
-		r = rankSymptom // the claim itself is the cause
+	switch reason {
+	case "UnboundClaim", "ClaimMissing", "NoVolume", reasonTerminating:
+		if e.hasLayer(LayerVolumes) {
+			r = rankSymptom // the claim itself is the cause
+		}
 	}
 	e.add(r, LayerPod, object, Broken, reason, text, fixes...).Evidence = "condition PodScheduled: " + c.Message
 }

@@ -121,9 +121,14 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 		return
 	}
 	switch {
-	case found.DeletionTimestamp != nil && (e.VMI == nil || e.VMI.Status.Phase != v1.Running):
-		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimTerminating",
-			fmt.Sprintf("volume %q: claim %s is being deleted", volume, name), describe)
+	case claims.Status(found) == claims.Terminating && e.VMI != nil && e.VMI.Status.Phase == v1.Running:
+		e.add(rankVolume, LayerVolumes, object, Broken, reasonTerminating,
+			fmt.Sprintf("volume %q: claim %s is being deleted: once the guest stops or no longer has it, its data is "+
+				"lost", volume, name), e.rescues(found)...)
+	case claims.Status(found) == claims.Terminating:
+		e.add(rankVolume, LayerVolumes, object, Broken, reasonTerminating,
+			fmt.Sprintf("volume %q: claim %s is being deleted, and no guest can start on it", volume, name),
+			append([]string{describe}, keepVolume(found)...)...)
 	case found.Status.Phase == corev1.ClaimLost:
 		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimLost",
 			fmt.Sprintf("volume %q: the volume of claim %s is gone, and its data with it", volume, name),
@@ -131,6 +136,27 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 	case found.Status.Phase == corev1.ClaimPending:
 		e.pendingClaim(volume, found)
 	}
+}
+
+// reasonTerminating is the reason of a claim that is being deleted.
+const reasonTerminating = "ClaimTerminating"
+
+// rescues returns what saves the data of a claim that is being deleted while the guest has it. Neither a snapshot nor
+// an export does: both need the claim in a new pod or snapshot, which Kubernetes refuses by then.
+func (e *explanation) rescues(claim *corev1.PersistentVolumeClaim) []string {
+	return append(keepVolume(claim),
+		"copy the data now, in the guest, to a disk on another claim: virtctl addvolume "+e.Name+e.flag()+
+			" --volume-name CLAIM --persist",
+		"do not stop, restart or migrate the guest before; the deletion of a claim cannot be undone")
+}
+
+// keepVolume returns the command by which a claim's volume outlives it, with the data.
+func keepVolume(claim *corev1.PersistentVolumeClaim) []string {
+	if claim.Spec.VolumeName == "" {
+		return nil
+	}
+	return []string{"kubectl patch pv " + claim.Spec.VolumeName +
+		` -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}' keeps the volume and its data`}
 }
 
 // unattached explains a volume that was to be plugged into the guest and could not be.

@@ -40,6 +40,8 @@ type Facts struct {
 	Namesakes []string
 	// Pods are the instance's, launcher and others, the youngest first.
 	Pods []corev1.Pod
+	// Attachments are the pods that hold plugged-in volumes on the nodes to which migrations of the instance go.
+	Attachments []corev1.Pod
 	// Claims are by name; nil for one that does not exist.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Holders are by claim the other instances that have it, for a volume that could not be attached.

@@ -293,6 +293,13 @@ func claimOf(p corev1.PersistentVolumeClaimPhase, class *string, age time.Durati
 	}
 }
 
+// terminating is a claim that was deleted and is in use.
+func terminating() *corev1.PersistentVolumeClaim {
+	claim := claimOf(corev1.ClaimBound, nil, time.Hour)
+	claim.DeletionTimestamp, claim.Spec.VolumeName = new(ago(time.Second)), "pv-data"
+	return claim
+}
+
 // expanding is the claim while it grows, with a condition of a kind.
 func expanding(message string, kind corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaim {
 	claim := claimOf(corev1.ClaimBound, nil, time.Hour)
@@ -608,7 +615,11 @@ func TestSituations(t *testing.T) {
 					at := ago(time.Second)
 					f.Claims["data"].DeletionTimestamp = &at
 				})),
-			"ClaimTerminating", Broken, LayerVolumes, "being deleted", "kubectl describe pvc data",
+			"ClaimTerminating", Broken, LayerVolumes, "no guest can start on it", "kubectl describe pvc data",
+		},
+		{
+			"claim is being deleted under the guest", withClaim(terminating()), "ClaimTerminating", Broken,
+			LayerVolumes, "once the guest stops or no longer has it, its data is lost", "kubectl patch pv pv-data",
 		},
 		{
 			"no default StorageClass",
@@ -1222,6 +1233,30 @@ func TestMigration(t *testing.T) {
 			},
 			[]string{"Migrating", "NoMemory"},
 			"the target pod of migration m is unschedulable: no node can take it: 2 nodes: too little memory left",
+		},
+		{
+			"a claim is being deleted", withClaim(terminating()),
+			[]string{"ClaimTerminating"},
+			`volume "data": claim data is being deleted, so that no node can take a target pod with it`,
+		},
+		{
+			"the pod of its plugged-in volumes has no node", withClaim(terminating(), func(f *Facts) {
+				f.Migrations = []v1.VirtualMachineInstanceMigration{{
+					ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid"},
+					Status:     v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationScheduling},
+				}}
+				attachment := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+					Name: "hp-volume-x", Labels: map[string]string{v1.MigrationJobLabel: "m-uid"},
+				}}
+				attachment.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+					Message: `0/2 nodes are available: persistentvolumeclaim "data" is being deleted. preemption: none`,
+				}}
+				f.Attachments = []corev1.Pod{attachment}
+			}),
+			[]string{"ClaimTerminating", "Migrating", "ClaimTerminating"},
+			"the pod that holds the plugged-in volumes at the target of migration m is unschedulable: " +
+				"no node can take it: a claim is being deleted",
 		},
 		{
 			"being stopped", func(f *Facts) { at := ago(time.Second); f.VMI.DeletionTimestamp = &at },

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -51,7 +52,14 @@ type actions struct {
 	panicked func()
 
 	mu    sync.Mutex
-	rules map[string]*authorizationv1.SubjectRulesReviewStatus // of namespaces; nil while they are read
+	rules map[string]*rights // of namespaces
+}
+
+// rights are what the server says is allowed in a namespace.
+type rights struct {
+	status  *authorizationv1.SubjectRulesReviewStatus // nil until they have been read
+	reading bool
+	asked   time.Time // when they were asked for last
 }
 
 func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, targets ...lifecycle.Target) error {
@@ -279,10 +287,14 @@ func (a *actions) Tail(ctx context.Context, key store.Key, lines int64, w io.Wri
 		logs.Options{Source: logs.Serial, Tail: lines, Follow: true}, w)
 }
 
-// rulesLimit is how long reading what is allowed may take; until then everything seems so.
+// rulesLimit is how long reading what is allowed may take; until it has been read once, everything seems so.
 const rulesLimit = 10 * time.Second
 
-// Forbidden knows what the server says is allowed; the first question about a namespace has it asked.
+// refusalLasts is how old a refusal may be before the server is asked again: somebody may have granted the right since.
+const refusalLasts = 5 * time.Second
+
+// Forbidden knows what the server says is allowed; the first question about a namespace has it asked, and later each
+// refusal that is no longer new.
 func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
 	group, resource, name := needed(verb)
 	return a.forbidden(namespace, group, resource, name)
@@ -314,34 +326,46 @@ func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
 func (a *actions) forbidden(namespace, group, resource, name string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	status, asked := a.rules[namespace]
-	if !asked {
-		a.rules[namespace] = nil
-		go a.read(namespace)
+	r := a.rules[namespace]
+	if r == nil {
+		r = &rights{}
+		a.rules[namespace] = r
 	}
-	if status == nil || status.Incomplete {
+	if r.status == nil {
+		a.read(namespace, r)
 		return ""
 	}
-	if allowed(status.ResourceRules, group, resource, name) {
+	if r.status.Incomplete || allowed(r.status.ResourceRules, group, resource, name) {
 		return ""
+	}
+	if a.factory.Now().Sub(r.asked) >= refusalLasts {
+		a.read(namespace, r)
 	}
 	return "you may not " + name + " " + resource + " in " + namespace
 }
 
-func (a *actions) read(namespace string) {
-	ctx, cancel := context.WithTimeout(a.ctx, rulesLimit)
-	defer cancel()
-	status, err := a.client.Rules(ctx, namespace)
-	a.mu.Lock()
-	if err != nil {
-		delete(a.rules, namespace) // asked again with the next question
-	} else {
-		a.rules[namespace] = status
+// read has the rights of a namespace read, unless they are being read; a.mu is held. What was read before counts until
+// then, and when they cannot be read.
+func (a *actions) read(namespace string, r *rights) {
+	if r.reading {
+		return
 	}
-	a.mu.Unlock()
-	if err == nil {
-		a.changed()
-	}
+	r.reading, r.asked = true, a.factory.Now()
+	go func() {
+		ctx, cancel := context.WithTimeout(a.ctx, rulesLimit)
+		defer cancel()
+		status, err := a.client.Rules(ctx, namespace)
+		a.mu.Lock()
+		r.reading = false
+		changed := err == nil && !reflect.DeepEqual(r.status, status)
+		if err == nil {
+			r.status = status
+		}
+		a.mu.Unlock()
+		if changed {
+			a.changed()
+		}
+	}()
 }
 
 // needed returns the right that a verb needs, as the API's authorization names it.

@@ -27,11 +27,11 @@ func TestImageIsRemoved(t *testing.T) {
 	state := t.TempDir()
 	f := cli.NewFactory("virtctl", cli.NoStreams(),
 		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })
-	a := &actions{factory: f, client: api.Client(), rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
+	a := &actions{factory: f, client: api.Client(), rules: granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
 		"prod": {ResourceRules: []authorizationv1.ResourceRule{{
 			Verbs: []string{"create"}, APIGroups: []string{"export.kubevirt.io"}, Resources: []string{page.Exports},
 		}}},
-	}}
+	})}
 	image := &store.Image{Namespace: "prod", Name: "debian-13", UID: "u1", Ref: "debian/13"}
 	if err := a.RemoveImage(t.Context(), image); err != nil {
 		t.Error(err)

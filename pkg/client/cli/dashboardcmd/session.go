@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	tea "charm.land/bubbletea/v2"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -121,7 +120,7 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 		Usage: page.NewUsage(), Transfers: s.transfers, Pulse: pulse, NamespacePhase: shown.state,
 		Actions: &actions{
 			factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.crashed,
-			rules: map[string]*authorizationv1.SubjectRulesReviewStatus{},
+			rules: map[string]*rights{},
 		},
 	}
 	for range sizings {

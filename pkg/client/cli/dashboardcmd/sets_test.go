@@ -52,14 +52,14 @@ func TestSetsAreReadScaledAndDeleted(t *testing.T) {
 	a := &actions{
 		client: api.Client(), factory: cli.NewFactory("virtctl", cli.NoStreams(),
 			func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] }),
-		rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
+		rules: granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
 			"prod": {ResourceRules: []authorizationv1.ResourceRule{
 				{
 					Verbs: []string{"patch"}, APIGroups: []string{"pool.kubevirt.io"},
 					Resources: []string{"virtualmachinepools/scale"},
 				},
 			}},
-		},
+		}),
 	}
 	ctx := context.Background()
 	from := source(a.client, nil, poolv1beta1.SchemeGroupVersion, store.Pools, "prod")

@@ -89,14 +89,14 @@ func TestSnapshotActions(t *testing.T) {
 	f.RandomName = func(int) string { return "abcde" }
 	a := &actions{
 		client: api.Client(), factory: f,
-		rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
+		rules: granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
 			"prod": {ResourceRules: []authorizationv1.ResourceRule{
 				{
 					Verbs: []string{"create"}, APIGroups: []string{"snapshot.kubevirt.io"},
 					Resources: []string{"virtualmachinesnapshots"},
 				},
 			}},
-		},
+		}),
 	}
 	ctx, key := context.Background(), store.Key{Namespace: "prod", Name: "s"}
 	if err := a.TakeSnapshot(ctx, store.Key{Namespace: "prod", Name: "db"},

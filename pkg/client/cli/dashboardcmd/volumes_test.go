@@ -40,14 +40,14 @@ func TestVolumesArePluggedAndUnplugged(t *testing.T) {
 		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })
 	a := &actions{
 		factory: f, client: api.Client(),
-		rules: map[string]*authorizationv1.SubjectRulesReviewStatus{
+		rules: granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
 			"prod": {ResourceRules: []authorizationv1.ResourceRule{
 				{
 					Verbs: []string{"update"}, APIGroups: []string{"subresources.kubevirt.io"},
 					Resources: []string{"virtualmachines/addvolume"},
 				},
 			}},
-		},
+		}),
 	}
 	key := store.Key{Namespace: "prod", Name: "web"}
 	if err := a.Plug(context.Background(), key, volume.Options{Volume: "data"}); err != nil {

@@ -85,6 +85,16 @@ func TestVolumesComeAndGo(t *testing.T) {
 	}
 }
 
+// TestVolumeOfAStoppedVM is there with the VM's next start, and nothing is under way.
+func TestVolumeOfAStoppedVM(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	press(t, a, "/", "'off", "enter", "P", "'scratch", "ctrl+s", "y")
+	if want := "test/off has volume scratch with its next start"; !strings.Contains(a.notice, want) {
+		t.Errorf("%q, not %q", a.notice, want)
+	}
+}
+
 // TestVolumesAreNotChanged tries what the dashboard or the server refuses.
 func TestVolumesAreNotChanged(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
@@ -76,6 +77,8 @@ func TestFormLooksNamesUp(t *testing.T) {
 type allowing struct{ Actions }
 
 func (allowing) ForbiddenTo(string, string, string) string { return "" }
+
+func (allowing) Forbidden(string, lifecycle.Verb) string { return "" }
 
 // TestFormReadsAgain: a name that the choices lack may be made meanwhile, so they are read again, after a while.
 func TestFormReadsAgain(t *testing.T) {

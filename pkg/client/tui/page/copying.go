@@ -127,7 +127,7 @@ func newMachineCopying(w *World, m *store.Machine) Page {
 			name: "row",
 			value: strings.Join([]string{
 				m.Namespace, m.Name, m.Status, m.Node, strings.Join(m.IPs, ","), m.GuestOS,
-				conditions(m),
+				conditions(m, w.moves()[m.Key()]),
 			}, "\t"),
 		})
 	return newCopying(w, m.Key().String(), fields, func(ctx context.Context) ([]field, error) {

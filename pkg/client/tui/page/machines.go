@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"k8s.io/apimachinery/pkg/util/duration"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -42,12 +43,16 @@ func NewGuests(w *World, node string) *Machines {
 
 func newMachines(w *World, title string, read func() []*store.Machine) *Machines {
 	p := &Machines{}
+	var moves map[store.Key]*store.Migration
 	p.rows = rows[*store.Machine]{
-		world: w, title: title, what: "virtual machines", read: read, advice: "the key + makes one", marks: true,
+		world: w, title: title, what: "virtual machines", read: func() []*store.Machine {
+			moves = w.moves()
+			return read()
+		}, advice: "the key + makes one", marks: true,
 		state: func() store.State { return w.Machines.State() },
 	}
 	p.table = widget.Table[*store.Machine]{
-		Columns: machineColumns(w),
+		Columns: machineColumns(w, func(m *store.Machine) string { return conditions(m, moves[m.Key()]) }),
 		Key:     (*store.Machine).Key,
 		Labels:  func(m *store.Machine) map[string]string { return m.Labels },
 		Now:     w.Now,
@@ -61,7 +66,7 @@ func newMachines(w *World, title string, read func() []*store.Machine) *Machines
 // sparkWidth is the width of a sparkline in a table.
 const sparkWidth = 8
 
-func machineColumns(w *World) []widget.Column[*store.Machine] {
+func machineColumns(w *World, flags func(*store.Machine) string) []widget.Column[*store.Machine] {
 	type column = widget.Column[*store.Machine]
 	text := func(s string) widget.Cell { return widget.Cell{Text: s} }
 	word := func(title string, limit, priority int, of func(*store.Machine) string) column {
@@ -115,7 +120,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 		},
 		word("GUEST OS", 30, 6, func(m *store.Machine) string { return m.GuestOS }),
 		{Title: "CONDITIONS", Priority: 5, Flex: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
-			return widget.Cell{Text: conditions(m), Role: theme.Dim}
+			return widget.Cell{Text: flags(m), Role: theme.Dim}
 		}},
 	}
 	if w.Namespace == "" {
@@ -168,8 +173,9 @@ func statusRole(m *store.Machine) theme.Role {
 	return theme.Busy
 }
 
-// conditions returns the conditions that differ from what one expects.
-func conditions(m *store.Machine) string {
+// conditions returns the conditions that differ from what one expects; move is the machine's migration that has not
+// ended, nil without one.
+func conditions(m *store.Machine, move *store.Migration) string {
 	var out []string
 	add := func(is bool, word string) {
 		if is {
@@ -177,7 +183,12 @@ func conditions(m *store.Machine) string {
 		}
 	}
 	add(m.Deleting, "deleting")
-	add(m.Migrating, "migrating")
+	switch {
+	case m.Migrating || move != nil && move.Phase == v1.MigrationRunning:
+		add(true, "migrating")
+	case move != nil:
+		add(true, "migration "+strings.ToLower(string(move.Phase)))
+	}
 	add(m.Evacuating, "evacuating")
 	add(m.Alive() && m.RestartRequired, "restart required")
 	add(m.Agent, "agent")

@@ -78,7 +78,7 @@ func NewMigrations(w *World) *Migrations {
 		{
 			Keys: []string{"enter"}, Name: "machine", Help: "the machine that moves", Allowed: bound.none,
 			Do: p.open(func(m *store.Migration) Page {
-				return NewMachine(w, store.Key{Namespace: m.Namespace, Name: m.Machine})
+				return NewMachine(w, m.Of())
 			}),
 		},
 		{
@@ -108,17 +108,34 @@ func (p *Migrations) cancellable() string {
 	case m.Deleting:
 		return "it is being cancelled"
 	}
-	return p.world.Actions.Forbidden(m.Namespace, lifecycle.MigrateCancel)
+	s := p.moving(m)
+	if len(s.machines) == 0 {
+		return "its machine is not among those that are shown"
+	}
+	return s.allowed(lifecycle.MigrateCancel)
 }
 
-func (p *Migrations) cancel() tea.Cmd {
-	m := p.current()
-	machine := p.world.Machines.Get(store.Key{Namespace: m.Namespace, Name: m.Machine})
-	if machine == nil {
-		return nil
+// moving returns the machine of a migration; a subject without one where it is not known.
+func (p *Migrations) moving(m *store.Migration) subject {
+	s := subject{world: p.world}
+	if machine := p.world.Machines.Get(m.Of()); machine != nil {
+		s.machines = append(s.machines, machine)
 	}
-	s := subject{world: p.world, machines: []*store.Machine{machine}}
-	return s.ask(lifecycle.MigrateCancel)
+	return s
+}
+
+func (p *Migrations) cancel() tea.Cmd { return p.moving(p.current()).ask(lifecycle.MigrateCancel) }
+
+// moves returns the migrations that have not ended, by machine. One that is not being cancelled goes before one that
+// is.
+func (w *World) moves() map[store.Key]*store.Migration {
+	out := map[store.Key]*store.Migration{}
+	for _, m := range w.Migrations.Rows() {
+		if before := out[m.Of()]; m.Active() && (before == nil || before.Deleting) {
+			out[m.Of()] = m
+		}
+	}
+	return out
 }
 
 // share returns how much of the guest has been copied, from 0 to 1; below 0 when that is not known: nothing is copied

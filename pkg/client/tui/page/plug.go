@@ -161,13 +161,13 @@ func (p *Plug) columns() []widget.Column[*volume.Claim] {
 		name, size,
 		word("CLASS", 24, 2, func(c *volume.Claim) string { return c.Class }),
 		word("ACCESS", 16, 1, func(c *volume.Claim) string { return c.Modes }),
-		{Title: "STATUS", Max: 12, Priority: 3, Cell: func(c *volume.Claim, _ time.Time) widget.Cell {
+		{Title: "STATUS", Max: 14, Priority: 3, Cell: func(c *volume.Claim, _ time.Time) widget.Cell {
 			roles := map[string]theme.Role{"Bound": theme.Good, "Pending": theme.Busy}
-			role, ok := roles[c.Phase]
+			role, ok := roles[c.Status]
 			if !ok {
 				role = theme.Bad
 			}
-			return state(p.world.Theme, cmp.Or(c.Phase, "Unknown"), role)
+			return state(p.world.Theme, cmp.Or(c.Status, "Unknown"), role)
 		}},
 		{Title: "USED BY", Flex: true, Cell: func(c *volume.Claim, _ time.Time) widget.Cell {
 			if !p.users {

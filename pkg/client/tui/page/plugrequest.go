@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // request returns what the form asks for.
@@ -32,6 +33,9 @@ func (p *Plug) refusal() string {
 		return "claim: choose one"
 	case o.Instance && !p.row.Alive():
 		return "lasts: the machine does not run, so there is nothing that ends with a restart"
+	}
+	if c := p.claim(); c != nil && c.Status == claims.Terminating {
+		return "claim: " + c.Name + " is being deleted, and no guest can have it any more"
 	}
 	if name := o.Name(); slices.Contains(p.disks, name) {
 		return "disk name: the machine has a disk or volume " + name + "; give another"
@@ -65,6 +69,10 @@ func (p *Plug) submit() tea.Cmd {
 	if c := p.claim(); c != nil && len(c.UsedBy) > 0 {
 		question += " It is used by " + strings.Join(c.UsedBy, ", ") + "."
 	}
+	notice := fmt.Sprintf("Volume %s is on its way into %s", o.Name(), key)
+	if !p.row.Alive() {
+		notice = fmt.Sprintf("%s has volume %s with its next start", key, o.Name())
+	}
 	return Send(Ask{Question: question, Task: Task{
 		Line: p.line(&o),
 		Do:   func(ctx context.Context) error { return actions.Plug(ctx, key, o) },
@@ -72,7 +80,7 @@ func (p *Plug) submit() tea.Cmd {
 			if err != nil { // it is shown, and the form stays
 				return nil
 			}
-			return Back{Of: p, Notice: fmt.Sprintf("Volume %s is on its way into %s", o.Name(), key)}
+			return Back{Of: p, Notice: notice}
 		},
 	}})
 }

@@ -103,8 +103,8 @@ func (p *resizing) heard(msg tea.Msg) {
 }
 
 // sizedVolume is a volume on a claim. Disk is the size of the guest's disk, and Claim that of the claim; either may be
-// empty.
-type sizedVolume struct{ Name, ClaimName, Claim, Disk string }
+// empty. Status is the claim's; empty where that is not known.
+type sizedVolume struct{ Name, ClaimName, Claim, Disk, Status string }
 
 // volumes returns the machine's volumes on claims.
 func (p *resizing) volumes() []sizedVolume {
@@ -139,7 +139,7 @@ func (p *resizing) volumes() []sizedVolume {
 		}
 		for _, c := range p.claims {
 			if c.Name == row.ClaimName {
-				row.Claim = c.Size
+				row.Claim, row.Status = c.Size, c.Status
 			}
 		}
 		out = append(out, row)
@@ -197,6 +197,9 @@ func (p *resizing) says() []widget.Line {
 			text += "; the guest's disk has " + v.Disk
 		}
 		lines = append(lines, widget.Line{Text: text + ".", Role: theme.Text})
+		if v.Status == claims.Terminating {
+			lines = append(lines, widget.Line{Text: sentence(dying(v.ClaimName)), Role: theme.Bad})
+		}
 	}
 	if p.details != nil && p.details.VMI != nil {
 		if c := expansion.ConditionOf(p.details.VMI); c != nil {
@@ -206,6 +209,11 @@ func (p *resizing) says() []widget.Line {
 	return append(lines, widget.Line{
 		Text: "The guest sees a larger disk; its partitions and file systems grow by its own means.", Role: theme.Dim,
 	})
+}
+
+// dying returns what a claim's deletion does to a machine that has it.
+func dying(claim string) string {
+	return "claim " + claim + " is being deleted: its data is lost once the guest stops or no longer has it"
 }
 
 func (p *resizing) asks() tea.Cmd {

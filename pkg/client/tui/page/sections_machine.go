@@ -27,7 +27,7 @@ func (s sections) head() []string {
 	}
 	add("Status", s.t.State(statusRole(m))+" "+m.Status+", "+ready, statusRole(m))
 	add("Trouble", m.Trouble, theme.Bad)
-	add("Flags", conditions(m), theme.Text)
+	add("Flags", conditions(m, s.world.moves()[m.Key()]), theme.Text)
 	add("Run strategy", m.RunStrategy, theme.Text)
 	add("Node", m.Node, theme.Text)
 	add("Addresses", strings.Join(m.IPs, ", "), theme.Text)

@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // attachment is a volume that was plugged in, as a row of the page.
@@ -28,6 +29,7 @@ type unplugging struct {
 	rows[attachment]
 	machine     *store.Machine
 	attachments []attachment
+	ends        map[string]bool // claims that are being deleted
 	objects     reading[string]
 	good        time.Time // when they were read
 }
@@ -36,6 +38,7 @@ type unplugging struct {
 type pluggedRead struct {
 	page    *unplugging
 	details *Details
+	claims  []volume.Claim // none where they may not be read
 	err     error
 }
 
@@ -53,7 +56,7 @@ func NewUnplug(w *World, m *store.Machine) Page {
 		read:   func() []attachment { return p.attachments },
 	}
 	p.table = widget.Table[attachment]{
-		Columns: attachmentColumns(w), Now: w.Now, Theme: w.Theme,
+		Columns: attachmentColumns(w, func(a attachment) bool { return p.ends[a.Claim] }), Now: w.Now, Theme: w.Theme,
 		Key: func(a attachment) store.Key { return store.Key{Name: a.Name} },
 	}
 	p.double = func() tea.Cmd {
@@ -71,7 +74,8 @@ func NewUnplug(w *World, m *store.Machine) Page {
 	return p
 }
 
-func attachmentColumns(w *World) []widget.Column[attachment] {
+// attachmentColumns returns the columns; ends says whether a volume's claim is being deleted.
+func attachmentColumns(w *World, ends func(attachment) bool) []widget.Column[attachment] {
 	word := func(title string, priority int, of func(attachment) string) widget.Column[attachment] {
 		return widget.Column[attachment]{
 			Title: title, Max: 63, Priority: priority,
@@ -88,6 +92,8 @@ func attachmentColumns(w *World) []widget.Column[attachment] {
 		size,
 		{Title: "STATUS", Max: 24, Cell: func(a attachment, _ time.Time) widget.Cell {
 			switch {
+			case ends(a):
+				return state(w.Theme, "claim "+claims.Terminating, theme.Bad)
 			case a.Status == nil:
 				return state(w.Theme, "not in the guest", theme.Dim)
 			case a.Status.Phase == v1.VolumeReady:
@@ -157,7 +163,13 @@ func (p *unplugging) Wants() tea.Cmd {
 	}
 	return limited(func(ctx context.Context) tea.Msg {
 		details, err := actions.Machine(ctx, m.Key(), m.Instance)
-		return pluggedRead{p, details, err}
+		out := pluggedRead{page: p, details: details, err: err}
+		if err == nil {
+			if found, _, err := actions.Claims(ctx, m.Namespace); err == nil { // only which of them are being deleted
+				out.claims = found
+			}
+		}
+		return out
 	})
 }
 
@@ -171,7 +183,10 @@ func (p *unplugging) Update(msg tea.Msg) tea.Cmd {
 	if m.err != nil {
 		return nil
 	}
-	p.good, p.attachments = p.world.Now(), nil
+	p.good, p.attachments, p.ends = p.world.Now(), nil, map[string]bool{}
+	for i := range m.claims {
+		p.ends[m.claims[i].Name] = m.claims[i].Status == claims.Terminating
+	}
 	for _, a := range volume.Attachments(m.details.VM, m.details.VMI) {
 		p.attachments = append(p.attachments, &a)
 	}
@@ -199,18 +214,25 @@ func (p *unplugging) refusal() string {
 func (p *unplugging) ask() tea.Cmd {
 	key, actions := p.machine.Key(), p.world.Actions
 	var requests []volume.Options
-	var lines, names []string
+	var lines, names, lost []string
 	for _, a := range p.table.Marked() {
 		o := volume.Options{Volume: a.Name, Instance: a.Instance}
 		requests = append(requests, o)
 		lines = append(lines,
 			p.world.Line(append(volumeWords(p.world, "removevolume", key, &o), "--namespace", key.Namespace)...))
 		names = append(names, fmt.Sprintf("volume %s (claim %s)", a.Name, a.Claim))
+		if p.ends[a.Claim] {
+			lost = append(lost, a.Claim)
+		}
 	}
 	slices.Sort(names)
 	what := strings.Join(names, ", ")
 	_, hidden := p.table.Marks()
 	question := fmt.Sprintf("Unplug %s from %s?", what, key) + unseen("volume", hidden)
+	if len(lost) > 0 {
+		slices.Sort(lost)
+		question += fmt.Sprintf(" Deletion of claim %s is under way: the data is lost.", strings.Join(lost, ", "))
+	}
 	return Send(Ask{Question: question, Task: Task{
 		Line: strings.Join(lines, " && "),
 		Do: func(ctx context.Context) error {

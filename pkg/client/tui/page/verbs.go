@@ -146,7 +146,7 @@ func named(m *store.Machine) string {
 func (s subject) pausing() lifecycle.Verb {
 	verb := lifecycle.Pause
 	for _, m := range s.machines {
-		if Applies(lifecycle.Pause, m) == "" {
+		if applies(lifecycle.Pause, m, nil) == "" {
 			return lifecycle.Pause
 		}
 		if m.Paused {
@@ -185,23 +185,34 @@ func (s subject) allowed(verb lifecycle.Verb) string {
 		return ReadOnly
 	}
 	why := "there is no machine here"
+	moves := s.moves(verb)
 	for _, m := range s.machines {
-		if why = s.refusal(verb, m); why == "" {
+		if why = s.refusal(verb, m, moves[m.Key()]); why == "" {
 			return ""
 		}
 	}
 	return why
 }
 
-func (s subject) refusal(verb lifecycle.Verb, m *store.Machine) string {
+// moves returns the migrations that have not ended, by machine, for a verb that depends on them.
+func (s subject) moves(verb lifecycle.Verb) map[store.Key]*store.Migration {
+	if verb != lifecycle.Migrate && verb != lifecycle.MigrateCancel {
+		return nil
+	}
+	return s.world.moves()
+}
+
+// refusal returns why a verb does nothing to a machine, whose migration that has not ended is move; nil without one.
+func (s subject) refusal(verb lifecycle.Verb, m *store.Machine, move *store.Migration) string {
 	if why := s.world.Actions.Forbidden(m.Namespace, verb); why != "" {
 		return why
 	}
-	return Applies(verb, m)
+	return applies(verb, m, move)
 }
 
-// Applies returns why a verb does nothing to a machine, as far as its row shows; empty when it applies.
-func Applies(verb lifecycle.Verb, m *store.Machine) string {
+// applies returns why a verb does nothing to a machine, as far as its row and that of its migration, which may be nil,
+// show; empty when it applies.
+func applies(verb lifecycle.Verb, m *store.Machine, move *store.Migration) string {
 	running := m.Phase == "Running"
 	switch {
 	case verb == lifecycle.Delete:
@@ -236,9 +247,13 @@ func Applies(verb lifecycle.Verb, m *store.Machine) string {
 		return "it is paused"
 	case verb == lifecycle.Migrate && m.Migrating:
 		return "it is migrating"
+	case verb == lifecycle.Migrate && move != nil:
+		return "a migration of it has begun, and is " + string(move.Phase) + "; M cancels it"
 	case verb == lifecycle.Migrate && !m.Migratable:
 		return "it cannot be migrated; w says why"
-	case verb == lifecycle.MigrateCancel && !m.Migrating:
+	case verb == lifecycle.MigrateCancel && move != nil && move.Deleting:
+		return "its migration is being cancelled"
+	case verb == lifecycle.MigrateCancel && move == nil && !m.Migrating:
 		return "it is not migrating"
 	}
 	return ""
@@ -249,15 +264,16 @@ func Applies(verb lifecycle.Verb, m *store.Machine) string {
 func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	var chosen []*store.Machine
 	var whys []string
+	moves := s.moves(verb)
 	for _, m := range s.machines {
-		if why := s.refusal(verb, m); why != "" {
+		if why := s.refusal(verb, m, moves[m.Key()]); why != "" {
 			whys = append(whys, why)
 			continue
 		}
 		chosen = append(chosen, m)
 	}
-	if len(chosen) == 0 {
-		return nil
+	if len(chosen) == 0 { // the rows may have changed since the key was looked at
+		return refused(append(whys, "there is no machine here")[0])
 	}
 	task := s.task(verb, chosen)
 	if verb == lifecycle.Unpause && len(s.machines) == 1 && s.hidden == 0 {
@@ -274,6 +290,9 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	}
 	return Send(ask)
 }
+
+// refused says why a key did nothing.
+func refused(why string) tea.Cmd { return Send(Notice{Text: capital(why)}) }
 
 // asked returns how the question of a verb begins.
 func asked(verb lifecycle.Verb) string {

@@ -155,6 +155,7 @@ func (g *gathering) second(ctx context.Context) {
 			return err
 		}
 	}
+	g.attachments(reads, in)
 	f.Claims, f.References = map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}
 	f.DataVolumes = map[string]*cdiv1.DataVolume{}
 	f.Holders = map[string][]string{}
@@ -162,6 +163,27 @@ func (g *gathering) second(ctx context.Context) {
 	g.holders(reads)
 	g.matchers(reads)
 	g.all(ctx, reads)
+}
+
+// attachments adds a read of the pods that hold plugged-in volumes for each migration that has not ended.
+func (g *gathering) attachments(reads map[string]func(context.Context) error, in string) {
+	f := &g.facts
+	for i := range f.Migrations {
+		migration := &f.Migrations[i]
+		if migration.IsFinal() || migration.UID == "" {
+			continue
+		}
+		reads["pods of "+migration.Name] = func(ctx context.Context) error {
+			var list corev1.PodList
+			err := g.client.Read(ctx, in+"pods", url.Values{"labelSelector": {
+				v1.MigrationJobLabel + "=" + string(migration.UID) + "," + v1.AppLabel + "=" + names.HotplugDisk,
+			}}, &list)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			f.Attachments = append(f.Attachments, list.Items...)
+			return err
+		}
+	}
 }
 
 // namesakes adds a read for each other kind that can be explained. One that the user may not read, or the cluster does

@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
@@ -144,6 +146,44 @@ func TestFactsOfAMachine(t *testing.T) {
 	}
 	if asked := api.Asked("/secrets/optional"); len(asked) > 0 {
 		t.Error("asked for what the machine can do without")
+	}
+}
+
+// TestAttachmentsOfMigrations reads the pods of plugged-in volumes of the migrations that have not ended: they have no
+// label of the instance.
+func TestAttachmentsOfMigrations(t *testing.T) {
+	api := clienttest.New(t)
+	api.Put(kv+"virtualmachineinstances/vm", v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "instance"},
+	})
+	move := func(name string, phase v1.VirtualMachineInstanceMigrationPhase) v1.VirtualMachineInstanceMigration {
+		return v1.VirtualMachineInstanceMigration{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+			Status:     v1.VirtualMachineInstanceMigrationStatus{Phase: phase},
+		}
+	}
+	api.Put(kv+"virtualmachineinstancemigrations", v1.VirtualMachineInstanceMigrationList{
+		Items: []v1.VirtualMachineInstanceMigration{
+			move("waits", v1.MigrationScheduling), move("failed", v1.MigrationFailed),
+		},
+	})
+	api.Put(in+"pods", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		list := corev1.PodList{Items: []corev1.Pod{
+			{ObjectMeta: metav1.ObjectMeta{Name: r.URL.Query().Get("labelSelector")}},
+		}}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(&list); err != nil {
+			t.Error(err)
+		}
+	}))
+	f := facts(t, api)
+	if got, want := podNames(f.Attachments), []string{
+		"kubevirt.io/migrationJobUID=waits,kubevirt.io=hotplug-disk",
+	}; !slices.Equal(got, want) {
+		t.Errorf("pods of migrations %q, want %q", got, want)
+	}
+	if got, want := podNames(f.Pods), []string{"kubevirt.io/created-by=instance"}; !slices.Equal(got, want) {
+		t.Errorf("pods %q, want %q", got, want)
 	}
 }
 
