@@ -136,8 +136,8 @@ func (g *guest) pausedBefore() bool {
 // would run nowhere.
 const endPatience = 250 * time.Millisecond
 
-// commitPatience is the time in which it is tried again. A libvirtd that is only slow, on a busy node, or that waited for
-// an answer of the stopped QEMU, says then that the guest still stands there.
+// commitPatience is the time in which it is tried again. A libvirtd that is only slow, on a busy node, or that waited
+// for an answer of the stopped QEMU, says then that the guest still stands there.
 const commitPatience = 5 * time.Second
 
 var errEnding = errors.New("libvirtd has something to do with it first")

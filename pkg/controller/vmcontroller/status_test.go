@@ -421,8 +421,8 @@ func TestConditionsOfTheInstance(t *testing.T) {
 		{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
 		{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue},
 		{
-			Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Reason: "DisksNotLiveMigratable",
-			Message: "a claim is ReadWriteOnce",
+			Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse,
+			Reason: "DisksNotLiveMigratable", Message: "a claim is ReadWriteOnce",
 		},
 	} {
 		c.LastTransitionTime = since
