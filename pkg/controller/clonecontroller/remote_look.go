@@ -12,9 +12,9 @@ import (
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // lookAcross finds what a clone has in the source's namespace, its cluster-scoped objects, and, while the snapshot is
@@ -82,7 +82,7 @@ type getter = func(namespace, name string, into client.Object) bool
 // lookAtVolumes finds the VolumeSnapshots of the source, their copies, and who has the names of the copies.
 func (r *Reconciler) lookAtVolumes(view *View, get getter) {
 	remote, namespace := view.Remote, clones.SourceNamespace(view.Clone)
-	for i, backup := range restorecontroller.Restored(remote.Content) {
+	for i, backup := range snapshots.Backups(remote.Content) {
 		volume := Volume{Backup: backup}
 		snapshot, bound := &snapshotsv1.VolumeSnapshot{}, &snapshotsv1.VolumeSnapshotContent{}
 		if backup.VolumeSnapshotName != nil && get(namespace, *backup.VolumeSnapshotName, snapshot) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -49,19 +50,6 @@ func restoredName(r *v1beta1.VirtualMachineRestore, volume, claim string) string
 		return r.Spec.Target.Name + "-" + volume
 	}
 	return fmt.Sprintf("restore-%s-%s", r.UID, volume)
-}
-
-// Restored returns the volumes of a content that are restored: all but memory dumps.
-func Restored(content *v1beta1.VirtualMachineSnapshotContent) []v1beta1.VolumeBackup {
-	source := content.Spec.Source.VirtualMachine
-	if source == nil || source.Spec.Template == nil {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(content.Spec.VolumeBackups), func(b v1beta1.VolumeBackup) bool {
-		return slices.ContainsFunc(source.Spec.Template.Spec.Volumes, func(o v1.Volume) bool {
-			return o.Name == b.VolumeName && o.MemoryDump != nil
-		})
-	})
 }
 
 // restores returns the status's list of volumes; what it already says about a volume stays.
@@ -116,19 +104,39 @@ func (v *View) provide() (step Step, done bool) {
 	return step, false
 }
 
-// strangers returns why an existing claim that the restore has not made may not be replaced.
+// strangers returns why an existing claim may not be replaced that the restore has neither made nor replaces in place.
 func (v *View) strangers(o *Volume, entry *v1beta1.VolumeRestore) string {
 	if o.Claim == nil || marked(v.Restore, o.Claim) {
 		return ""
 	}
-	if v.inPlace() && o.Claim.Name == o.Backup.PersistentVolumeClaim.Name {
+	if v.replaces(o) {
 		return ""
 	}
 	return fmt.Sprintf("PVC %s/%s exists, and this restore did not make it; delete it, or choose another name in "+
 		"spec.volumeRestoreOverrides for volume %s", o.Claim.Namespace, o.Claim.Name, entry.VolumeName)
 }
 
-// replace has a claim of the target deleted, whose name the restored one will have. That a DataVolume owned it is
+// replaces reports a volume whose claim a restore in place has to delete.
+func (v *View) replaces(o *Volume) bool {
+	return v.inPlace() && o.Claim != nil && !marked(v.Restore, o.Claim) &&
+		o.Claim.Name == o.Backup.PersistentVolumeClaim.Name
+}
+
+// used returns why a claim is not replaced in place: others use it. lasting is false when only pods do, which end by
+// themselves.
+func (v *View) used() (trouble string, lasting bool) {
+	for i := range v.Volumes {
+		if o := &v.Volumes[i]; v.replaces(o) && !lasting {
+			text, keeps := snapshots.InUse(o.Claim.Namespace, o.Claim.Name, v.Restore.Spec.Target.Name, v.Users)
+			if text != "" && (trouble == "" || keeps) {
+				trouble, lasting = text, keeps
+			}
+		}
+	}
+	return trouble, lasting
+}
+
+// replace has a claim deleted, whose name the restored one will have. That a DataVolume owned it is
 // noted first, which is the whole step then.
 func (v *View) replace(step *Step, o *Volume, i int) (noted bool) {
 	owner := metav1.GetControllerOfNoCopy(o.Claim)

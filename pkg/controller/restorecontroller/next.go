@@ -38,6 +38,9 @@ func Next(view View) Step {
 	if gone := v.gone(); gone != "" {
 		return v.giveUp(gone)
 	}
+	if used, lasting := v.used(); lasting && !v.begun() {
+		return v.giveUp(used)
+	}
 	if v.VM != nil && v.VMI != nil {
 		return v.awaitTarget()
 	}
@@ -112,7 +115,8 @@ func (v *View) trouble() string {
 		return fmt.Sprintf("volumeRestorePolicy InPlace would replace the disks of VM %s; restore to it, or choose "+
 			"another volumeRestorePolicy", v.Content.Spec.Source.VirtualMachine.Name)
 	}
-	return ""
+	used, _ := v.used()
+	return used
 }
 
 // unusable returns why the snapshot cannot be restored.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // viewOf is the view of a restore that is prepared and has done nothing else.
@@ -33,7 +34,7 @@ func viewOf(t *testing.T) *View {
 	for name, into := range map[string]client.Object{"s": v.Snapshot, "content": v.Content} {
 		w.must(w.client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, into))
 	}
-	for _, backup := range Restored(v.Content) {
+	for _, backup := range snapshots.Backups(v.Content) {
 		snapshot, err := csi{w}.Get(t.Context(), "ns", *backup.VolumeSnapshotName)
 		w.must(err)
 		v.Volumes = append(v.Volumes, Volume{Backup: backup, Snapshot: snapshot})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -22,13 +23,15 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // Reconciler reads restores, snapshots, their contents and VolumeSnapshots from Client's cache, and everything that it
-// changes past it: VMs, claims, DataVolumes and ControllerRevisions. It creates and changes all of these, deletes
+// changes past it: VMs, claims, DataVolumes and ControllerRevisions; and, before it deletes a claim for a new one, the
+// VMs, VMIs and pods that may use it. It creates and changes all of these, deletes
 // claims and DataVolumes, and writes status.restoreInProgress of VMs and the restores' status.
 type Reconciler struct {
 	Client client.Client
@@ -181,13 +184,38 @@ func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 		uid := snapshot.Status.SourceUID
 		view.SourceExists = vm != nil && (uid == nil || vm.UID == *uid)
 	}
-	for _, backup := range Restored(view.Content) {
+	for _, backup := range snapshots.Backups(view.Content) {
 		volume, err := r.volume(ctx, view, backup)
 		if err != nil {
 			return err
 		}
 		view.Volumes = append(view.Volumes, volume)
 	}
+	return r.lookAtUsers(ctx, view)
+}
+
+// lookAtUsers finds who uses the claims of the namespace, where some are to be deleted for new ones. It comes after the
+// claims were read: who takes one later finds it with another UID, or being deleted.
+func (r *Reconciler) lookAtUsers(ctx context.Context, view *View) error {
+	if !slices.ContainsFunc(view.Volumes, func(o Volume) bool { return view.replaces(&o) }) {
+		return nil
+	}
+	var vms v1.VirtualMachineList
+	var vmis v1.VirtualMachineInstanceList
+	var pods corev1.PodList
+	for _, list := range []client.ObjectList{&vms, &vmis, &pods} {
+		if err := r.Live.List(ctx, list, client.InNamespace(view.Restore.Namespace)); err != nil {
+			return fmt.Errorf("look for users of the claims to be replaced: %w", err)
+		}
+	}
+	view.Users = claims.Users{}
+	for i := range vms.Items {
+		view.Users.AddVM(&vms.Items[i])
+	}
+	for i := range vmis.Items {
+		view.Users.AddVMI(&vmis.Items[i])
+	}
+	view.Users.AddPods(pods.Items)
 	return nil
 }
 

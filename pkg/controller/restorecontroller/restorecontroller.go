@@ -13,7 +13,8 @@
 // What a restore replaces can be kept (keep.go), and then another restore takes it back in the same two phases.
 //
 // Restoring volumes in place is the exception that its policy asks for: a claim can have its name again only once the
-// old one is deleted. No claim is deleted before every VolumeSnapshot is known to be ready.
+// old one is deleted. No claim is deleted before every VolumeSnapshot is known to be ready, nor one that another VM, a
+// VMI or a pod uses.
 package restorecontroller
 
 import (
@@ -29,6 +30,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -81,6 +83,8 @@ type View struct {
 	Served, CDI bool
 	// Volumes are the volumes of the content.
 	Volumes []Volume
+	// Users says who uses the namespace's claims; it is nil when no claim is to be deleted for a new one.
+	Users claims.Users
 	// Revisions are the ControllerRevisions that the snapshot's VM refers to, and their copies for the restored VM, by
 	// name.
 	Revisions map[string]*appsv1.ControllerRevision

@@ -2,7 +2,8 @@
 // CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read; everything
 // that mounts, opens or judges a claim asks here, so that both kinds of volume are treated alike. It also reports CDI's
 // progress with filling one (datavolume.go), lists the other objects that volumes name (references.go), and says which
-// volumes are made of them (configuration.go) and which pods use a claim (pod.go). It is pure.
+// volumes are made of them (configuration.go), which pods use a claim (pod.go), and which VMs, VMIs and
+// pods use the claims of a namespace (users.go). It is pure.
 package claims
 
 import (

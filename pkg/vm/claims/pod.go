@@ -11,14 +11,20 @@ import (
 
 // UsedBy reports whether a pod of the claim's namespace that has not ended mounts the claim, or waits to: by its name,
 // or as what Kubernetes makes for a generic ephemeral volume of the pod.
-func UsedBy(pod *corev1.Pod, claim string) bool {
-	return !life.PodEnded(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		switch {
+func UsedBy(pod *corev1.Pod, claim string) bool { return slices.Contains(podClaims(pod), claim) }
+
+// podClaims returns the claims that a pod uses, none when it has ended.
+func podClaims(pod *corev1.Pod) (out []string) {
+	if life.PodEnded(pod) {
+		return nil
+	}
+	for i := range pod.Spec.Volumes {
+		switch volume := &pod.Spec.Volumes[i]; {
 		case volume.PersistentVolumeClaim != nil:
-			return volume.PersistentVolumeClaim.ClaimName == claim
+			out = append(out, volume.PersistentVolumeClaim.ClaimName)
 		case volume.Ephemeral != nil:
-			return ephemeral.VolumeClaimName(pod, &volume) == claim
+			out = append(out, ephemeral.VolumeClaimName(pod, volume))
 		}
-		return false
-	})
+	}
+	return out
 }

@@ -47,6 +47,8 @@ type RestoreOptions struct {
 	Patches []string
 	// VolumePolicy is one of VolumePolicies, or empty for the first.
 	VolumePolicy string
+	// SnapshotUID is the UID of the snapshot that somebody was asked about; empty is any of the name.
+	SnapshotUID types.UID
 }
 
 // Plan describes a restore.
@@ -57,6 +59,10 @@ type Plan struct {
 	UID            types.UID
 	Exists, Runs   bool
 	Volumes, Loses []string
+	// Claims are the claims that the target has now, by volume.
+	Claims map[string]string
+	// InPlace is nil unless the restore is to replace claims under their names, or may be.
+	InPlace *InPlace
 	// Resumes says that the target's guest goes on from its memory, which the snapshot has.
 	Resumes bool
 }
@@ -98,6 +104,13 @@ func (e *OtherVMError) Error() string {
 	)
 }
 
+// SnapshotChangedError is a snapshot that was taken anew under its name since somebody was asked about it.
+type SnapshotChangedError struct{ Namespace, Name string }
+
+func (e *SnapshotChangedError) Error() string {
+	return fmt.Sprintf("snapshot %s/%s was deleted and taken anew; look at it again first", e.Namespace, e.Name)
+}
+
 // GetReady reads a snapshot that can be restored; for one that cannot, it returns a NotReadyError.
 func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
 	*snapshotv1beta1.VirtualMachineSnapshot, error,
@@ -109,11 +122,26 @@ func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
 	return s, err
 }
 
-// Look returns what a restore would do, or the error why it cannot be: a NotReadyError, an OtherVMError, a RunsError.
+// Look returns what a restore would do, or the error why it cannot be: a NotReadyError, an OtherVMError, a RunsError, a
+// SnapshotChangedError, or that it would replace a claim that others use.
 func Look(ctx context.Context, c *client.Client, namespace, name string, o RestoreOptions) (*Plan, error) {
+	p, err := look(ctx, c, namespace, name, o)
+	if err != nil || !o.isInPlace() {
+		return p, err
+	}
+	if p.InPlace, err = lookInPlace(ctx, c, p); err != nil {
+		return nil, err
+	}
+	return p, p.InPlace.refuse(p)
+}
+
+func look(ctx context.Context, c *client.Client, namespace, name string, o RestoreOptions) (*Plan, error) {
 	s, err := GetReady(ctx, c, namespace, name)
 	if err != nil {
 		return nil, err
+	}
+	if o.SnapshotUID != "" && s.UID != o.SnapshotUID {
+		return nil, &SnapshotChangedError{namespace, name}
 	}
 	p := &Plan{Snapshot: s, Target: cmp.Or(o.Target, s.Spec.Source.Name)}
 	if s.Status.SnapshotVolumes != nil {
@@ -129,7 +157,7 @@ func Look(ctx context.Context, c *client.Client, namespace, name string, o Resto
 	if of := s.Status.SourceUID; of != nil && *of != vm.UID {
 		return nil, &OtherVMError{namespace, p.Target, name}
 	}
-	p.Exists, p.UID, p.Loses = true, vm.UID, lost(vm, p.Volumes)
+	p.Exists, p.UID, p.Loses, p.Claims = true, vm.UID, lost(vm, p.Volumes), claimsOf(vm)
 	p.Resumes = p.Target == s.Spec.Source.Name && slices.Contains(Indications(s), "Memory") &&
 		!slices.Contains(Indications(s), string(snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication))
 	if len(o.Patches) > 0 {
@@ -146,6 +174,20 @@ func Look(ctx context.Context, c *client.Client, namespace, name string, o Resto
 		return nil, &RunsError{namespace, p.Target, stopping}
 	}
 	return p, nil
+}
+
+// claimsOf returns the claims of a VM's own storage by volume.
+func claimsOf(vm *v1.VirtualMachine) map[string]string {
+	out := map[string]string{}
+	if vm.Spec.Template == nil {
+		return out
+	}
+	for i := range vm.Spec.Template.Spec.Volumes {
+		if volume := &vm.Spec.Template.Spec.Volumes[i]; claims.Storage(volume) {
+			out[volume.Name] = claims.Name(volume)
+		}
+	}
+	return out
 }
 
 // lost returns the volumes of a VM that are not among those of a snapshot.

@@ -84,31 +84,50 @@ func claimOf(c *corev1.PersistentVolumeClaim) Claim {
 
 // usersOf returns by claim which machines of a namespace have it as a volume.
 func usersOf(ctx context.Context, api Reader, namespace string) (map[string][]string, error) {
-	out := map[string][]string{}
-	note := func(name string, volumes []v1.Volume) {
-		for i := range volumes {
-			claim := claims.Name(&volumes[i])
-			if claim != "" && !slices.Contains(out[claim], name) {
-				out[claim] = append(out[claim], name)
-			}
-		}
-	}
-	group := "/apis/" + v1.GroupVersion.String()
-	err := pages(ctx, api, group, namespace, client.VMs, func(vm *v1.VirtualMachine) {
-		if vm.Spec.Template != nil {
-			note(vm.Name, vm.Spec.Template.Spec.Volumes)
-		}
-	})
-	if err != nil {
+	users := claims.Users{}
+	if err := machines(ctx, api, namespace, users); err != nil {
 		return nil, err
 	}
-	err = pages(ctx, api, group, namespace, client.VMIs, func(vmi *v1.VirtualMachineInstance) {
-		note(machineName(vmi), vmi.Spec.Volumes)
-	})
-	for _, names := range out {
-		slices.Sort(names)
+	out := map[string][]string{}
+	for claim, of := range users {
+		for _, user := range of {
+			out[claim] = append(out[claim], user.String())
+		}
+		slices.Sort(out[claim])
 	}
-	return out, err
+	return out, nil
+}
+
+// Users returns who uses the claims of a namespace: VMs, VMIs and pods. What the caller may not read is left out.
+func Users(ctx context.Context, api Reader, namespace string) (claims.Users, error) {
+	users := claims.Users{}
+	if err := machines(ctx, api, namespace, users); err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("list the machines of %s: %w", namespace, err)
+	}
+	var pods []corev1.Pod
+	err := pages(ctx, api, "/api/v1", namespace, "pods", func(pod *corev1.Pod) {
+		// Of each pod only what names its claims is kept.
+		pods = append(pods, corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: pod.Name, UID: pod.UID, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
+			},
+			Spec: corev1.PodSpec{Volumes: pod.Spec.Volumes}, Status: corev1.PodStatus{Phase: pod.Status.Phase},
+		})
+	})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("list the pods of %s: %w", namespace, err)
+	}
+	users.AddPods(pods)
+	return users, nil
+}
+
+// machines adds the VMs and VMIs of a namespace to the users of claims.
+func machines(ctx context.Context, api Reader, namespace string, users claims.Users) error {
+	group := "/apis/" + v1.GroupVersion.String()
+	if err := pages(ctx, api, group, namespace, client.VMs, users.AddVM); err != nil {
+		return err
+	}
+	return pages(ctx, api, group, namespace, client.VMIs, users.AddVMI)
 }
 
 // pageSize is how many objects are read at once: of thousands of machines only the names of their claims are kept.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -33,7 +32,7 @@ func Holders(ctx context.Context, api Reader, vmi *v1.VirtualMachineInstance, cl
 		func(other *v1.VirtualMachineInstance) {
 			has := func(v v1.Volume) bool { return claims.Name(&v) == claim }
 			if other.Name != vmi.Name && !other.IsFinal() && slices.ContainsFunc(other.Spec.Volumes, has) {
-				out = append(out, machineName(other))
+				out = append(out, claims.Machine(other).String())
 			}
 		})
 	if apierrors.IsForbidden(err) {
@@ -43,13 +42,6 @@ func Holders(ctx context.Context, api Reader, vmi *v1.VirtualMachineInstance, cl
 		return nil, fmt.Errorf("list the instances of %s: %w", vmi.Namespace, err)
 	}
 	return out, nil
-}
-
-func machineName(vmi *v1.VirtualMachineInstance) string {
-	if owner := metav1.GetControllerOfNoCopy(vmi); owner == nil || owner.Kind != "VirtualMachine" {
-		return "vmi/" + vmi.Name
-	}
-	return vmi.Name
 }
 
 // HeldError is a volume that the guest does not get while others have its claim.

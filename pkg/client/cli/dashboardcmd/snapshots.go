@@ -56,12 +56,14 @@ func (a *actions) TakeSnapshot(ctx context.Context, machine store.Key, name stri
 	return a.noted(err, "snapshot create", machine.Namespace+"/"+machine.Name)
 }
 
-// RestorePlan returns what a restore would do; that the target runs is part of that, not an error.
+// RestorePlan returns what a restore would do; that the target runs is part of that, not an error, and so is what it
+// would do in place.
 func (a *actions) RestorePlan(ctx context.Context, key store.Key, target string) (*snapshot.Plan, error) {
-	return snapshot.Look(ctx, a.client, key.Namespace, key.Name, snapshot.RestoreOptions{Target: target, Stop: true})
+	return snapshot.LookInPlace(ctx, a.client, key.Namespace, key.Name,
+		snapshot.RestoreOptions{Target: target, Stop: true})
 }
 
-// Restore asks for a restore, unless its target runs by now and is not to be stopped.
+// Restore asks for a restore, unless its target runs by now and is not to be stopped, or the snapshot is another one.
 func (a *actions) Restore(ctx context.Context, key store.Key, o snapshot.RestoreOptions) (string, error) {
 	plan, err := snapshot.Look(ctx, a.client, key.Namespace, key.Name, o)
 	if err != nil {

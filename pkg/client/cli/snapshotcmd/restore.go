@@ -112,9 +112,16 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 		return fmt.Errorf("--keep keeps what is replaced, and there is no VM %s/%s yet: the restore makes it; leave "+
 			"--keep out", namespace, plan.Target)
 	}
-	if plan.Exists && o.DryRun == cli.DryRunNone {
+	// A VM that is gone loses nothing, but claims of the names that it had may be there.
+	if (plan.Exists || plan.InPlace.Says("") != "") && o.DryRun == cli.DryRunNone {
+		o.SnapshotUID = plan.Snapshot.UID
 		if err := o.confirm(ctx, namespace, plan); err != nil {
 			return err
+		}
+		if !o.Yes { // it may have changed while the question was open
+			if plan, err = snapshot.Look(ctx, c, namespace, o.Name, o.RestoreOptions); err != nil {
+				return err
+			}
 		}
 	}
 	r, err := lifecyclecmd.RestoreKind.Send(ctx, c, &o.Creation, snapshot.NewRestore(namespace,
@@ -128,7 +135,7 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 	return lifecyclecmd.RestoreKind.Follow(ctx, c, &o.Creation, r, snapshot.ReachedRestore)
 }
 
-// confirm asks before a VM is replaced.
+// confirm asks before a VM is replaced, or claims are.
 func (o *RestoreOptions) confirm(ctx context.Context, namespace string, p *snapshot.Plan) error {
 	replaced := replaces(namespace, p)
 	return confirm(ctx, o.Factory, o.Yes, "the "+strings.TrimSuffix(replaced, "."), "The "+replaced+" Restore it?")
@@ -136,12 +143,19 @@ func (o *RestoreOptions) confirm(ctx context.Context, namespace string, p *snaps
 
 // replaces returns what a restore replaces, in sentences; the first continues one that ends with "the".
 func replaces(namespace string, p *snapshot.Plan) string {
+	if !p.Exists {
+		return fmt.Sprintf("VM %s/%s is made of snapshot %s. %s", namespace, p.Target, p.Snapshot.Name,
+			p.InPlace.Says(p.Target))
+	}
 	text := fmt.Sprintf("spec of VM %s/%s", namespace, p.Target)
 	if len(p.Volumes) > 0 {
-		text += " and its volumes " + strings.Join(p.Volumes, ", ")
+		text += " and its volumes " + p.InClaims()
 	}
 	text += fmt.Sprintf(" are replaced by those of snapshot %s of %s.", p.Snapshot.Name,
 		p.Snapshot.CreationTimestamp.UTC().Format(time.RFC3339))
+	if says := p.InPlace.Says(p.Target); says != "" {
+		text += " " + says
+	}
 	if len(p.Loses) > 0 {
 		text += " The snapshot does not have its volumes " + strings.Join(p.Loses, ", ") + "."
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -274,7 +275,7 @@ func TestRestore(t *testing.T) {
 	s := cluster()
 	_, _, err := run(t, s, NewCmdRestore, "snap")
 	if cli.ExitCode(err) != cli.ExitUsage || !strings.HasPrefix(err.Error(), "the spec of VM "+
-		"default/demo and its volumes disk are replaced by those of snapshot snap of ") ||
+		"default/demo and its volumes disk (claim disk) are replaced by those of snapshot snap of ") ||
 		!strings.HasSuffix(err.Error(), "; add --yes to say that you mean it") || s.did("POST") {
 		t.Errorf("nobody was asked: %v", err)
 	}
@@ -319,6 +320,54 @@ func TestRestore(t *testing.T) {
 	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil ||
 		!strings.Contains(err.Error(), "virtctl stop demo") {
 		t.Errorf("a VM that runs: %v", err)
+	}
+}
+
+// A restore in place names the claims that it deletes, asks also where there is no VM, and is refused for a claim that
+// another VM uses.
+func TestRestoreInPlace(t *testing.T) {
+	s := cluster()
+	snap := taken("snap")
+	snap.Status.VirtualMachineSnapshotContentName = new("content")
+	s.objects[group+"virtualmachinesnapshots/snap"] = snap
+	content := &snapshotv1beta1.VirtualMachineSnapshotContent{}
+	content.Spec.Source.VirtualMachine = &snapshotv1beta1.VirtualMachine{Spec: machine().Spec}
+	content.Spec.VolumeBackups = []snapshotv1beta1.VolumeBackup{{
+		VolumeName:            "disk",
+		PersistentVolumeClaim: snapshotv1beta1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "before"}},
+	}}
+	const machines = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines"
+	s.objects[group+"virtualmachinesnapshotcontents/content"] = content
+	s.objects["/api/v1/namespaces/default/persistentvolumeclaims/before"] = &corev1.PersistentVolumeClaim{}
+	beta := machine()
+	beta.Name, beta.Spec.Template.Spec.Volumes[0].DataVolume.Name = "beta", "before"
+	s.objects[machines] = map[string]any{"items": []any{machine()}}
+	s.objects[strings.TrimSuffix(machines, "s")+"instances"] = map[string]any{"items": []any{}}
+	s.objects["/api/v1/namespaces/default/pods"] = map[string]any{"items": []any{}}
+
+	flags := []string{"snap", "--volume-restore-policy", "InPlace"}
+	_, _, err := run(t, s, NewCmdRestore, flags...)
+	if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), "its volumes disk (claim disk) are") ||
+		!strings.Contains(err.Error(), " Deleted, and made anew under their names: claims before; "+
+			"VM demo does not have before now") || s.did("POST") {
+		t.Errorf("nobody was asked: %v", err)
+	}
+	if _, _, err := run(t, s, NewCmdRestore, append(flags, "--yes")...); err != nil || !s.did("POST") {
+		t.Errorf("a claim that nobody uses: %v", err)
+	}
+	s.asked = nil
+	_, _, err = run(t, s, NewCmdRestore, append(flags, "--target", "gone")...)
+	if cli.ExitCode(err) != cli.ExitUsage || !strings.HasPrefix(err.Error(), "the VM default/gone is made of snapshot "+
+		"snap. Deleted, and made anew under their names: claims before") || s.did("POST") {
+		t.Errorf("nobody was asked where there is no VM: %v", err)
+	}
+	s.objects[machines] = map[string]any{"items": []any{machine(), beta}}
+	for _, more := range []string{"--yes", "--dry-run=server", "--target=gone"} {
+		_, _, err := run(t, s, NewCmdRestore, append(flags, more)...)
+		if err == nil || !strings.Contains(err.Error(), "PVC default/before is used by VM beta, and "+
+			"volumeRestorePolicy InPlace would delete it") || s.did("POST") {
+			t.Errorf("%s, another VM's claim: %v", more, err)
+		}
 	}
 }
 
@@ -479,7 +528,9 @@ func TestInterrupted(t *testing.T) {
 func TestReplacesSaysThatTheVMStaysOff(t *testing.T) {
 	const says = " Its guest is stopped first, and the VM stays off until it is started."
 	for _, runs := range []bool{false, true} {
-		plan := &snapshot.Plan{Snapshot: &snapshotv1beta1.VirtualMachineSnapshot{}, Target: "vm", Runs: runs}
+		plan := &snapshot.Plan{
+			Snapshot: &snapshotv1beta1.VirtualMachineSnapshot{}, Target: "vm", Exists: true, Runs: runs,
+		}
 		if text := replaces("ns", plan); strings.Contains(text, says) != runs {
 			t.Errorf("of a VM that runs, %t, it says %q", runs, text)
 		}

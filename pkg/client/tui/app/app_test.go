@@ -304,7 +304,12 @@ func (f *fake) RestorePlan(_ context.Context, key store.Key, target string) (*sn
 	if err := f.wait(); err != nil {
 		return nil, err
 	}
+	inPlace := &snapshot.InPlace{Deleted: []string{"web-root", "web-data"}, Foreign: []string{"web-data"}}
+	if target == "web-3" {
+		inPlace.Trouble = "PVC prod/web-data is used by VM db"
+	}
 	return &snapshot.Plan{
+		Claims: map[string]string{"data": "restore-u5-data", "root": "web-root"}, InPlace: inPlace,
 		Target: target, Exists: target == "web" || target == "off", Runs: target == "web", Resumes: target == "web",
 		Volumes: []string{"data", "root"}, Loses: []string{"scratch"},
 	}, nil

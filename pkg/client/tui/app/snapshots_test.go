@@ -144,7 +144,10 @@ func snapshotStatuses(key store.Key) []v1.VolumeSnapshotStatus {
 func TestSnapshotsAreTakenRestoredAndDeleted(t *testing.T) {
 	t.Parallel()
 	key := store.Key{Namespace: "prod", Name: "before-upgrade"}
-	restored := func(o snapshot.RestoreOptions) string { return fmt.Sprintf("restore %s %+v", key, o) }
+	restored := func(o snapshot.RestoreOptions) string {
+		o.SnapshotUID = "u1"
+		return fmt.Sprintf("restore %s %+v", key, o)
+	}
 	for name, c := range map[string]struct {
 		keys       []string
 		want, line string
@@ -186,6 +189,9 @@ func TestSnapshotsAreTakenRestoredAndDeleted(t *testing.T) {
 			restored(snapshot.RestoreOptions{Target: "web-2", Ownership: "None", VolumePolicy: "InPlace"}),
 			"virtctl snapshot restore before-upgrade --target web-2 --volume-restore-policy InPlace " +
 				"--volume-ownership-policy None --yes --namespace prod",
+		},
+		"in place of another VM's claim": {
+			[]string{"8", "/", "'before", "enter", "enter", "b", "'-3", "down", "down", "right", "ctrl+s", "y"}, "", "",
 		},
 		"restored, and the old kept": {
 			[]string{

@@ -121,6 +121,8 @@ func (p *restoring) refusal() string {
 	case plan.Runs && p.chosen[restoreStop] == "":
 		return "VM " + plan.Target + " runs, and is restored only when it is stopped; choose to stop it first, or " +
 			"another name"
+	case p.inPlace() && plan.InPlace != nil && plan.InPlace.Trouble != "":
+		return plan.InPlace.Trouble
 	case p.chosen[restoreKeep] != "" && !plan.Exists:
 		return "VM " + plan.Target + " is not there yet, so that nothing is replaced that could be kept"
 	case p.chosen[restoreKeep] != "" && p.inPlace():
@@ -134,22 +136,6 @@ func (p *restoring) inPlace() bool {
 	return p.chosen[restoreClaims] == string(snapshotv1beta1.VolumeRestorePolicyInPlace)
 }
 
-// inClaims names volumes with the claims that they had.
-func (p *restoring) inClaims(volumes []string) string {
-	claims := map[string]string{}
-	for _, v := range p.world.Snapshots.VolumesOf(p.row) {
-		claims[v.Name] = v.Claim
-	}
-	var out []string
-	for _, name := range volumes {
-		if claim := claims[name]; claim != "" {
-			name += " (claim " + claim + ")"
-		}
-		out = append(out, name)
-	}
-	return strings.Join(out, ", ")
-}
-
 // replaces returns what becomes of the VM.
 func (p *restoring) replaces(plan *snapshot.Plan) string {
 	key := p.row.Namespace + "/" + plan.Target
@@ -161,7 +147,7 @@ func (p *restoring) replaces(plan *snapshot.Plan) string {
 	switch {
 	case plan.Exists && len(plan.Volumes) > 0:
 		return fmt.Sprintf("VM %s is replaced: its spec and its volumes %s are those %s", key,
-			p.inClaims(plan.Volumes), of)
+			plan.InClaims(), of)
 	case plan.Exists:
 		return fmt.Sprintf("VM %s is replaced: its spec is that %s", key, of)
 	case len(plan.Volumes) > 0:
@@ -212,7 +198,11 @@ func (p *restoring) says() []widget.Line {
 	case p.chosen[restoreClaims] == "":
 		add(theme.Dim, "Its claims get new names.")
 	case p.inPlace():
-		add(theme.Warn, "Claims of these names are deleted, and made anew under their names.")
+		if says := plan.InPlace.Says(plan.Target); says != "" {
+			add(theme.Warn, "%s", says)
+		} else {
+			add(theme.Dim, "Its claims have the names that they had in the snapshot.")
+		}
 	default:
 		add(theme.Dim, "Its claims are named %s-VOLUME.", plan.Target)
 	}
@@ -233,7 +223,7 @@ func (p *restoring) asks() tea.Cmd {
 	key, actions, plan := p.row.Object(), p.world.Actions, p.current()
 	o := snapshot.RestoreOptions{
 		Target: plan.Target, Stop: p.chosen[restoreStop] != "", Keep: p.chosen[restoreKeep] != "",
-		VolumePolicy: p.chosen[restoreClaims], Ownership: p.chosen[restoreOwner],
+		VolumePolicy: p.chosen[restoreClaims], Ownership: p.chosen[restoreOwner], SnapshotUID: p.row.UID,
 	}
 	ask := Ask{Question: fmt.Sprintf("Restore snapshot %s? %s.", key, p.replaces(plan))}
 	if plan.Exists {
@@ -243,9 +233,9 @@ func (p *restoring) asks() tea.Cmd {
 		} else {
 			ask.Question += " What was written since is lost."
 		}
-		if p.inPlace() {
-			ask.Question += " Claims of these names are deleted."
-		}
+	}
+	if says := plan.InPlace.Says(plan.Target); p.inPlace() && says != "" {
+		ask.Question += " " + says
 	}
 	if plan.Runs {
 		ask.Question += " Its guest is stopped first, and " + staysOff
