@@ -34,6 +34,14 @@ func TestVolumeMigration(tt *testing.T) {
 	t.exchange(t.volume(v1.VolumeSource{PersistentVolumeClaim: claimSource("new")}))
 	t.waitCopy("VolumesChangeWaiting", "PersistentVolumeClaim new does not exist")
 	t.waitVM("says what is copied", func(vm *v1.VirtualMachine) bool { return vm.Status.VolumeUpdateState != nil })
+	t.noMigration("with-the-disk", `VolumesChangeWaiting, Message: volume "old": PersistentVolumeClaim new does not exist`)
+
+	// Reverted before anything was copied; nobody plays the node, which would say that the guest cannot migrate.
+	t.exchange(t.volume(v1.VolumeSource{PersistentVolumeClaim: claimSource("old")}))
+	t.waitCopy(v1.VirtualMachineInstanceReasonVolumesChangeCancellation, "")
+	t.noMigration("without-the-disk", "PersistentVolumeClaim old cannot be used on two nodes at once")
+	t.exchange(t.volume(v1.VolumeSource{PersistentVolumeClaim: claimSource("new")}))
+	t.waitCopy("VolumesChangeWaiting", "PersistentVolumeClaim new does not exist")
 	web := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "web"},
 		Spec: corev1.PodSpec{
@@ -116,6 +124,24 @@ func TestVolumeMigration(tt *testing.T) {
 	if len(left.Items) != 1 {
 		t.Errorf("%d migrations", len(left.Items))
 	}
+}
+
+// noMigration makes a migration, which fails for a reason without a pod, and removes it.
+func (t *test) noMigration(name, reason string) {
+	t.Helper()
+	m := t.createMigration(name)
+	t.waitMigration(m, v1.MigrationFailed)
+	if got := m.Status.MigrationState.FailureReason; !strings.Contains(got, reason) {
+		t.Errorf("migration %s failed: %q, want %q", name, got, reason)
+	}
+	var pods corev1.PodList
+	t.must(cluster.Client.List(t.ctx, &pods, client.InNamespace(t.namespace),
+		client.MatchingLabels{v1.MigrationJobLabel: string(m.UID)}))
+	if len(pods.Items) > 0 {
+		t.Errorf("migration %s has pod %s", name, pods.Items[0].Name)
+	}
+	t.must(cluster.Client.Delete(t.ctx, m))
+	t.waitGone(m)
 }
 
 func claimSource(name string) *v1.PersistentVolumeClaimVolumeSource {

@@ -11,8 +11,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
-	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 const virtualMachineInstanceMigrations = "virtualmachineinstancemigrations"
@@ -61,7 +61,7 @@ func mayMigrate(
 	if !life.Running(vmi) {
 		return conflict(vm, "VM is not running")
 	}
-	if why := migrations.Refusal(vmi); why != "" {
+	if why := volumemigration.Refusal(vmi); why != "" {
 		return conflict(vm, why)
 	}
 	for i := range others {

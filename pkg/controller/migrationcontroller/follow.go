@@ -67,6 +67,9 @@ func (s *Step) hopeless(view View) string {
 	case !life.PodStaying(view.Pod):
 		return "its pod " + view.Pod.Name + " has ended: " + ended(view.Pod)
 	}
+	if why := refusal(view); why != "" {
+		return why
+	}
 	left := prepareTimeout - view.Now.Sub(since(&s.Status, v1.MigrationPreparingTarget))
 	if left <= 0 {
 		return fmt.Sprintf("node %s was not ready for the guest within %s", view.Pod.Spec.NodeName, prepareTimeout)

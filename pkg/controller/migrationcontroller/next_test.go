@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/service/config"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -140,6 +141,30 @@ func TestNext(t *testing.T) {
 			v1.MigrationFailed,
 			"Cannot migrate VMI, Reason: DisksNotLiveMigratable", "",
 		},
+		"new, its disks wait for a claim": {
+			[]func(*View){fresh, waiting}, v1.MigrationFailed,
+			"Cannot migrate VMI, Reason: VolumesChangeWaiting, Message: small", "",
+		},
+		"new, on a claim of one node": {[]func(*View){fresh, tied}, v1.MigrationFailed, "Claim a cannot be used", ""},
+		"no node yet, cannot move": {
+			[]func(*View){scheduling, withoutNode, notMigratable}, v1.MigrationFailed, "DisksNotLiveMigratable", "",
+		},
+		"the pod has a node, cannot move": {
+			[]func(*View){scheduling, notMigratable}, v1.MigrationFailed, "DisksNotLiveMigratable", "",
+		},
+		"the pod has a node, on a claim of one node": {
+			[]func(*View){scheduling, tied}, v1.MigrationFailed, "Claim a cannot be used", "",
+		},
+		"killed before it recorded the pod, cannot move": {
+			[]func(*View){scheduling, podGone, uncreated, notMigratable}, v1.MigrationFailed,
+			"DisksNotLiveMigratable", "",
+		},
+		"preparing, cannot move": {
+			[]func(*View){preparing, notMigratable}, v1.MigrationFailed, "DisksNotLiveMigratable", "vmi show",
+		},
+		// The source looks itself.
+		"ready, cannot move":   {[]func(*View){ready, notMigratable}, v1.MigrationTargetReady, "", "show"},
+		"running, cannot move": {[]func(*View){notMigratable}, v1.MigrationRunning, "", "show"},
 		"new, no finalizer": {
 			[]func(*View){fresh, func(v *View) { v.Migration.Finalizers = nil }}, "", "", "finalizer",
 		},
@@ -254,6 +279,29 @@ func TestNext(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tied has the guest use a claim that one node can use; its node has not said so yet.
+func tied(view *View) {
+	source := &v1.PersistentVolumeClaimVolumeSource{}
+	source.ClaimName = "a"
+	view.VMI.Spec.Volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}}}
+	view.VMI.Status.VolumeStatus = []v1.VolumeStatus{{
+		Name: "root", Size: 1, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "a"},
+	}}
+	view.VMI.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+		{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+	}
+}
+
+// waiting has the VMI name a claim to which its disk cannot be copied.
+func waiting(view *View) {
+	tied(view)
+	view.VMI.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "small"
+	view.VMI.Status.Conditions = append(view.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{
+		Type: volumemigration.Condition, Status: corev1.ConditionTrue, Reason: volumemigration.ReasonWaiting,
+		Message: "small",
+	})
 }
 
 func notMigratable(view *View) {

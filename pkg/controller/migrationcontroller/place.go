@@ -9,7 +9,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/life"
-	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
@@ -24,6 +23,8 @@ func (s *Step) findTarget(view View) {
 		s.fail(view, "cancelled before it began")
 	case !migration.IsRunning() && pod == nil:
 		s.begin(view)
+	case pod == nil && view.Uncreated && refusal(view) != "":
+		s.fail(view, refusal(view))
 	case pod == nil && view.Uncreated && life.Running(view.VMI) &&
 		view.Now.Sub(since(&s.Status, v1.MigrationScheduling)) < scheduleTimeout:
 		s.CreatePod = true
@@ -37,6 +38,8 @@ func (s *Step) findTarget(view View) {
 		s.fail(view, "the VirtualMachineInstance was deleted")
 	case strange(view.VMI, pod):
 		s.fail(view, "the volumes of the VirtualMachineInstance were changed since its pod "+pod.Name+" was made")
+	case refusal(view) != "":
+		s.fail(view, refusal(view))
 	case pod.Spec.NodeName == "":
 		s.phase(v1.MigrationScheduling, view.Now)
 		left := scheduleTimeout - view.Now.Sub(pod.CreationTimestamp.Time)
@@ -57,7 +60,7 @@ func (s *Step) begin(view View) {
 		s.fail(view, "the VirtualMachineInstance was deleted")
 		return
 	case view.VMI.Status.Phase == v1.Running:
-		if message := migrations.Refusal(view.VMI); message != "" {
+		if message := refusal(view); message != "" {
 			s.fail(view, message)
 			return
 		}
@@ -69,6 +72,15 @@ func (s *Step) begin(view View) {
 	}
 	s.phase(v1.MigrationPending, view.Now)
 	s.RequeueAfter = waitAgain
+}
+
+// refusal returns why the guest must not move, "" when nothing is known. It is asked as long as the source does not
+// know where the guest should go; from then on the source asks (volumemigration.Leaving).
+func refusal(view View) string {
+	if !life.Running(view.VMI) {
+		return "" // it is another thing that keeps it
+	}
+	return volumemigration.Refusal(view.VMI)
 }
 
 // strange reports a pod that was made for other claims than the VMI's spec names now: the guest would find other disks

@@ -5,6 +5,7 @@
 //
 //	spec ≠ guest ──► migratedVolumes, VolumesChange ──► a migration, again with pauses when it fails ──► spec = guest
 //	spec = guest, migratedVolumes ──► the migration is cancelled ──► migratedVolumes go, VolumesChange is False
+//	spec = guest, VolumesChange   ──► VolumesChange is False: nothing had begun
 //
 // The core is pure: Next (this file) decides what to do; the Reconciler (reconciler.go) reads, asks, and writes.
 package volumemigrationcontroller
@@ -30,10 +31,8 @@ import (
 
 // Reasons of the condition while it is True.
 const (
-	// ReasonWaiting: something is in the way, which the message names.
-	ReasonWaiting = "VolumesChangeWaiting"
-	// ReasonCopying: the disks are copied, or are about to be.
-	ReasonCopying = "VolumesChangeCopying"
+	reasonWaiting = volumemigration.ReasonWaiting
+	reasonCopying = volumemigration.ReasonCopying
 )
 
 // bindAtOnce is CDI's annotation of a DataVolume that is to be filled before any pod uses it.
@@ -75,6 +74,8 @@ func Next(view View) Step {
 	vmi := view.VMI
 	step := Step{Status: *vmi.Status.DeepCopy()}
 	switch {
+	case volumemigration.Unsaid(vmi):
+		step.reverted(view)
 	case !life.Running(vmi) || !volumemigration.Pending(vmi):
 	case len(vmi.Status.MigratedVolumes) > 0 && !volumemigration.Described(vmi):
 		step.goBack(view)
@@ -102,6 +103,11 @@ func (s *Step) goBack(view View) {
 	if s.RequeueAfter > 0 || migrations.UnderWay(view.VMI) {
 		return
 	}
+	s.reverted(view)
+}
+
+// reverted notes that nothing is to be copied any more.
+func (s *Step) reverted(view View) {
 	s.Status.MigratedVolumes = nil
 	conditions.Set(&s.Status.Conditions, v1.VirtualMachineInstanceCondition{
 		Type: volumemigration.Condition, Status: corev1.ConditionFalse,
@@ -123,20 +129,20 @@ func (s *Step) copy(view View) {
 		}
 	}
 	if why != "" {
-		s.say(view, ReasonWaiting, why)
+		s.say(view, reasonWaiting, why)
 		s.RequeueAfter = again
 		return
 	}
 	if !equality.Semantic.DeepEqual(described, vmi.Status.MigratedVolumes) {
 		s.Status.MigratedVolumes = described
-		s.say(view, ReasonCopying, text(vmi))
+		s.say(view, reasonCopying, text(vmi))
 		return // The guest's node says then whether it can move.
 	}
 	if refusal := migrations.Refusal(vmi); refusal != "" || !migrations.Migratable(vmi) {
 		if refusal == "" {
 			refusal = "the guest's node has not said whether the guest can migrate"
 		}
-		s.say(view, ReasonWaiting, refusal)
+		s.say(view, reasonWaiting, refusal)
 		s.RequeueAfter = again
 		return
 	}
@@ -164,10 +170,10 @@ func unready(view View, name string) string {
 
 // migrate makes a migration, unless one is under way or failed a short time ago.
 func (s *Step) migrate(view View) {
-	s.say(view, ReasonCopying, text(view.VMI))
+	s.say(view, reasonCopying, text(view.VMI))
 	name, left := migrationcontroller.NextUpdate(view.Migrations, view.Now, string(view.VMI.UID), text(view.VMI))
 	if left > 0 {
-		s.say(view, ReasonWaiting, "the last migration failed: "+failure(view.Migrations)+"; the next begins at "+
+		s.say(view, reasonWaiting, "the last migration failed: "+failure(view.Migrations)+"; the next begins at "+
 			view.Now.Add(left).UTC().Format(time.TimeOnly)+" UTC")
 		s.RequeueAfter = left
 	}

@@ -98,50 +98,50 @@ func TestNext(t *testing.T) {
 		reason, says        string
 		again               bool
 	}{
-		"new": {nil, true, false, "", ReasonCopying, "root from claim a to b", false},
+		"new": {nil, true, false, "", reasonCopying, "root from claim a to b", false},
 		"the claim is not there": {
-			func(view *View) { view.Claims = nil }, false, false, "", ReasonWaiting, "b does not exist", true,
+			func(view *View) { view.Claims = nil }, false, false, "", reasonWaiting, "b does not exist", true,
 		},
 		"too small": {
-			func(view *View) { view.Claims["b"] = claim("b", "1Mi") }, false, false, "", ReasonWaiting,
+			func(view *View) { view.Claims["b"] = claim("b", "1Mi") }, false, false, "", reasonWaiting,
 			"larger claim", true,
 		},
 		"another pod has it": {
-			func(view *View) { view.Users = map[string]string{"b": "web"} }, false, false, "", ReasonWaiting,
+			func(view *View) { view.Users = map[string]string{"b": "web"} }, false, false, "", reasonWaiting,
 			"used by pod web", true,
 		},
 		"a DataVolume that is being filled": {
-			filledBy(cdiv1.ImportInProgress), false, false, "", ReasonWaiting, `"b" is ImportInProgress`, true,
+			filledBy(cdiv1.ImportInProgress), false, false, "", reasonWaiting, `"b" is ImportInProgress`, true,
 		},
 		"a DataVolume that is not there": {func(view *View) {
 			filledBy(cdiv1.Succeeded)(view)
 			view.DataVolumes["b"] = nil
-		}, false, false, "", ReasonWaiting, "and is not there", true},
+		}, false, false, "", reasonWaiting, "and is not there", true},
 		"a DataVolume that waits for a pod": {
-			filledBy(cdiv1.WaitForFirstConsumer), false, false, "", ReasonWaiting, bindAtOnce, true,
+			filledBy(cdiv1.WaitForFirstConsumer), false, false, "", reasonWaiting, bindAtOnce, true,
 		},
 		"a DataVolume that is filled for the guest's pod": {
-			filledBy(cdiv1.PendingPopulation), true, false, "", ReasonCopying, "root from claim a to b", false,
+			filledBy(cdiv1.PendingPopulation), true, false, "", reasonCopying, "root from claim a to b", false,
 		},
 		"a DataVolume that is filled": {
-			filledBy(cdiv1.Succeeded), true, false, "", ReasonCopying, "root from claim a to b", false,
+			filledBy(cdiv1.Succeeded), true, false, "", reasonCopying, "root from claim a to b", false,
 		},
-		"an upgrade": {func(view *View) { view.Settled = false }, false, false, "", ReasonWaiting, "rolled out", true},
-		"described":  {described, true, true, "", ReasonCopying, "root from claim a to b", false},
+		"an upgrade": {func(view *View) { view.Settled = false }, false, false, "", reasonWaiting, "rolled out", true},
+		"described":  {described, true, true, "", reasonCopying, "root from claim a to b", false},
 		"its node does not let it go": {with(described, func(view *View) {
 			view.VMI.Status.Conditions[0].Status = corev1.ConditionFalse
 			view.VMI.Status.Conditions[0].Message = "a bridge"
-		}), true, false, "", ReasonWaiting, "a bridge", true},
+		}), true, false, "", reasonWaiting, "a bridge", true},
 		"its node has said nothing": {
-			with(described, func(view *View) { view.VMI.Status.Conditions = nil }), true, false, "", ReasonWaiting,
+			with(described, func(view *View) { view.VMI.Status.Conditions = nil }), true, false, "", reasonWaiting,
 			"has not said", true,
 		},
 		"one is under way": {
-			with(described, has(migration("m", true, v1.MigrationScheduling))), true, false, "", ReasonCopying, "",
+			with(described, has(migration("m", true, v1.MigrationScheduling))), true, false, "", reasonCopying, "",
 			false,
 		},
 		"the last failed": {
-			with(described, has(migration("m", true, v1.MigrationFailed))), true, false, "", ReasonWaiting,
+			with(described, has(migration("m", true, v1.MigrationFailed))), true, false, "", reasonWaiting,
 			"failed: no room; the next", true,
 		},
 		"the nodes know of it": {with(described, func(view *View) {
@@ -149,6 +149,13 @@ func TestNext(t *testing.T) {
 		}), true, false, "", "", "", false},
 		"reverted": {
 			reverted, false, false, "", v1.VirtualMachineInstanceReasonVolumesChangeCancellation, "again", false,
+		},
+		"reverted before it began": {
+			with(has(migration("m", false, v1.MigrationPending)), func(view *View) {
+				step := Next(copying(func(view *View) { view.Claims = nil }))
+				view.VMI.Status = step.Status
+				view.VMI.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "a"
+			}), false, false, "", v1.VirtualMachineInstanceReasonVolumesChangeCancellation, "again", false,
 		},
 		"reverted amid it": {
 			with(reverted, has(migration("m", true, v1.MigrationRunning))), true, false, "m", "", "", true,

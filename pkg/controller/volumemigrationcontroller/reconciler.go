@@ -59,8 +59,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // pending lets VMIs through for which there may be something to do: few, for a short time.
 var pending = predicate.NewPredicateFuncs(func(object client.Object) bool {
-	return volumemigration.Pending(object.(*v1.VirtualMachineInstance))
+	return concerned(object.(*v1.VirtualMachineInstance))
 })
+
+// concerned reports a VMI that is copied, or whose condition says so.
+func concerned(vmi *v1.VirtualMachineInstance) bool {
+	return volumemigration.Pending(vmi) || volumemigration.Unsaid(vmi)
+}
 
 var ends = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
@@ -94,7 +99,7 @@ func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconci
 
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (View, error) {
-	if !volumemigration.Pending(vmi) {
+	if !concerned(vmi) {
 		return View{}, frame.ErrNothing
 	}
 	view := View{VMI: vmi, Now: r.Now(), Users: map[string]string{}}

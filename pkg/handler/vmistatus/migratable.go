@@ -50,14 +50,6 @@ func field(path, text string) migrations.Obstacle {
 }
 
 func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
-	infos := map[string]*v1.PersistentVolumeClaimInfo{}
-	for _, s := range vmi.Status.VolumeStatus {
-		infos[s.Name] = s.PersistentVolumeClaimInfo
-	}
-	copied := map[string]bool{}
-	for _, m := range volumemigration.Moves(vmi) {
-		copied[m.Volume] = true
-	}
 	var found []obstacle
 	for _, v := range vmi.Spec.Volumes {
 		if disk := v.HostDisk; disk != nil && (disk.Shared == nil || !*disk.Shared) {
@@ -69,19 +61,8 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 				},
 			})
 		}
-		name := claims.Name(&v)
-		if name == "" {
-			continue
-		}
-		info, readOnly := infos[v.Name], claims.Of(&v).ReadOnly
-		if !copied[v.Name] && !volumemigration.OnBothNodes(info, readOnly) {
-			found = append(found, obstacle{
-				v1.VirtualMachineInstanceReasonDisksNotMigratable,
-				migrations.Obstacle{
-					Kind: migrations.Claim, Object: v.Name,
-					Text: name + " cannot be used on two nodes at once; its access mode would have to be ReadWriteMany",
-				},
-			})
+		for _, tied := range volumemigration.Tied(vmi, &v) {
+			found = append(found, obstacle{v1.VirtualMachineInstanceReasonDisksNotMigratable, tied})
 		}
 	}
 	return found

@@ -29,7 +29,12 @@ func Refusal(vmi *v1.VirtualMachineInstance) string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", c.Reason, c.Message)
+	return Cannot(c.Reason, c.Message)
+}
+
+// Cannot returns in KubeVirt's words why a guest is not migrated.
+func Cannot(reason, message string) string {
+	return fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", reason, message)
 }
 
 // Over reports whether a migration has ended, well or not. Of these three marks each has been seen without the others.

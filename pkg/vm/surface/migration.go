@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // migrationFields is the table of VirtualMachineInstanceMigration.
@@ -59,7 +59,7 @@ func ValidateMigrationOf(
 		return field.ErrorList{field.Invalid(at, name,
 			fmt.Sprintf("Cannot migrate VMI in finalized state: %q has %s", name, vmi.Status.Phase))}
 	}
-	if why := migrations.Refusal(vmi); why != "" {
+	if why := volumemigration.Refusal(vmi); why != "" {
 		return field.ErrorList{field.Invalid(at, name, why)}
 	}
 	return nil

@@ -14,6 +14,7 @@
 package volumemigration
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,10 +104,14 @@ type Disk struct {
 }
 
 // Leaving returns the disks that a guest's node copies to other claims when it sends the guest to another node. It
-// fails where the spec was changed since the target's pod was made: nothing may be copied then.
+// fails where the spec was changed since the target's pod was made, and where the guest must not move: nothing may be
+// sent then.
 func Leaving(vmi *v1.VirtualMachineInstance) ([]Disk, error) {
 	if !Described(vmi) {
 		return nil, fmt.Errorf("the volumes of the VirtualMachineInstance were changed meanwhile")
+	}
+	if why := Refusal(vmi); why != "" {
+		return nil, errors.New(why)
 	}
 	var out []Disk
 	for _, m := range vmi.Status.MigratedVolumes {

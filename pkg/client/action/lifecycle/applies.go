@@ -7,6 +7,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Applies reports whether a verb makes sense for a machine as it is, and if not why, in a clause: "it is not running".
@@ -47,7 +48,7 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 		if migrations.UnderWay(vmi) {
 			return false, "it is migrating"
 		}
-		return applies(migrations.Migratable(vmi), "it cannot be migrated")
+		return applies(migrations.Migratable(vmi) && volumemigration.Refusal(vmi) == "", "it cannot be migrated")
 	case MigrateCancel:
 		return applies(migrations.UnderWay(vmi), "it is not migrating")
 	case EvacuateCancel:

@@ -13,11 +13,11 @@ import (
 	"kubevirt.io/api/migrations/v1alpha1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Facts hold what a plan is made of; what the user may not read is nil and named in Unread.
@@ -164,9 +164,8 @@ func (p *Plan) obstacles(f Facts) {
 	if !life.Running(f.VMI) {
 		p.Obstacles = append(p.Obstacles, "the guest does not run")
 	}
-	if c := conditions.With(f.VMI.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse); c !=
-		nil {
-		p.Obstacles = append(p.Obstacles, c.Message)
+	for _, refused := range volumemigration.Refusals(f.VMI) {
+		p.Obstacles = append(p.Obstacles, refused.Message)
 	}
 }
 
@@ -196,11 +195,21 @@ func (p *Plan) wait(f Facts) {
 }
 
 func disks(vmi *v1.VirtualMachineInstance) []Disk {
-	out := []Disk{}
+	out, moves := []Disk{}, map[string]bool{}
+	for _, m := range volumemigration.Moves(vmi) {
+		moves[m.Volume] = true
+	}
 	for i := range vmi.Spec.Volumes {
 		v := &vmi.Spec.Volumes[i]
 		d := Disk{Volume: v.Name, How: Remade}
 		switch {
+		case moves[v.Name]: // to the other claim that the volume names
+			d.How = Copied
+			for _, s := range vmi.Status.VolumeStatus {
+				if s.Name == v.Name {
+					d.Bytes = s.Size
+				}
+			}
 		case v.EmptyDisk != nil:
 			d.How, d.Bytes = Copied, v.EmptyDisk.Capacity.Value()
 		case v.ContainerDisk != nil, v.Ephemeral != nil, // what the guest wrote

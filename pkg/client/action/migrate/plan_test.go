@@ -10,6 +10,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 func read[T any](t *testing.T, text string) T {
@@ -117,6 +119,21 @@ func TestPlanObstacles(t *testing.T) {
 				{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Message: "a claim"},
 			}
 		}, "a claim"},
+		"its disks wait for a claim": {func(f *Facts) {
+			f.VMI.Status.VolumeStatus = []v1.VolumeStatus{{
+				Name: "data", Size: 1 << 20, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "was"},
+			}}
+			f.VMI.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+				{
+					Type: volumemigration.Condition, Status: corev1.ConditionTrue,
+					Reason: volumemigration.ReasonWaiting, Message: "claim d is too small",
+				},
+				{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+			}
+			if d := NewPlan(*f).Disks[1]; d.How != Copied || d.Bytes != 1<<20 {
+				t.Errorf("the disk is %+v", d)
+			}
+		}, "claim d is too small"},
 		"its own": {
 			func(f *Facts) { f.Migrations = append(f.Migrations, running("m", "demo", "Pending")) },
 			"wait: migration m of the same guest is under way",

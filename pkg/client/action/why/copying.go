@@ -1,6 +1,8 @@
 package why
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -23,10 +25,30 @@ func (e *explanation) copying() {
 		return
 	}
 	if c := conditions.With(e.VMI.Status.Conditions, volumemigration.Condition, corev1.ConditionTrue); c != nil {
-		e.add(rankProgress, LayerVolumes, e.vmiObject(), Waiting, c.Reason,
-			"the guest's disks are to be copied to other claims: "+c.Message,
-			"virtctl why "+e.Name+e.flag()+" --migrate",
-			"name the old claims in the VM's volumes again to cancel it")
+		fixes := e.otherClaims()
+		if volumemigration.Waiting(e.VMI) == nil { // the claims are there: it is the migration that is to be explained
+			fixes = []string{
+				"virtctl why " + e.Name + e.flag() + " --migrate",
+				"name the old claims in the VM's volumes again to cancel it",
+			}
+		}
+		e.add(rankProgress, LayerVolumes, e.vmiObject(), Waiting, c.Reason, copiesFirst+c.Message, fixes...)
+	}
+}
+
+// copiesFirst begins the explanation of a guest whose volumes name other claims than it uses.
+const copiesFirst = "the guest's disks are to be copied to other claims: "
+
+// otherClaims returns what helps disks that wait for the claims to which they are to be copied.
+func (e *explanation) otherClaims() []string {
+	var names []string
+	for _, m := range volumemigration.Moves(e.VMI) {
+		names = append(names, m.To)
+	}
+	return []string{
+		"kubectl get pvc -n " + e.Namespace + " " + strings.Join(names, " ") + " (each must exist, be large enough, " +
+			"and be used by no other pod)",
+		"name the old claims in the VM's volumes again to cancel it: kubectl edit vm " + e.Name + e.flag(),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // migration reports whether the guest could move now, with all reasons why not at once.
@@ -31,10 +32,13 @@ func (e *explanation) migration() *Migration {
 	if vmi.DeletionTimestamp != nil {
 		add(LayerVMI, e.vmiObject(), "Stopping", "the guest is being stopped")
 	}
-	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse); c !=
-		nil {
-		for _, o := range migrations.ParseObstacles(c.Message) {
-			add(LayerVMI, e.vmiObject(), obstacleReason(o, c.Reason), o.String(), obstacleFixes(o)...)
+	for _, refused := range volumemigration.Refusals(vmi) {
+		if refused.Reason == volumemigration.ReasonWaiting {
+			add(LayerVolumes, e.vmiObject(), refused.Reason, copiesFirst+refused.Message, e.otherClaims()...)
+			continue
+		}
+		for _, o := range migrations.ParseObstacles(refused.Message) {
+			add(LayerVMI, e.vmiObject(), obstacleReason(o, refused.Reason), o.String(), obstacleFixes(o)...)
 		}
 	}
 	e.endingClaims(add)

@@ -285,6 +285,25 @@ func withClaim(claim *corev1.PersistentVolumeClaim, more ...situation) situation
 	}
 }
 
+// usesClaim has the guest use a claim of one node for the volume data.
+func usesClaim(name string) situation {
+	return func(f *Facts) {
+		f.VMI.Status.VolumeStatus = append(f.VMI.Status.VolumeStatus, v1.VolumeStatus{
+			Name: "data", Size: 1, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: name},
+		})
+	}
+}
+
+// waitingFor has the guest's disk wait for a claim that is too small.
+func waitingFor(name string) situation {
+	return all(usesClaim("was"), func(f *Facts) {
+		f.VMI.Status.Conditions = append(f.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{
+			Type: volumemigration.Condition, Status: corev1.ConditionTrue, Reason: volumemigration.ReasonWaiting,
+			Message: name + " is too small",
+		})
+	})
+}
+
 func claimOf(p corev1.PersistentVolumeClaimPhase, class *string, age time.Duration) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default", CreationTimestamp: ago(age)},
@@ -414,6 +433,13 @@ func TestSituations(t *testing.T) {
 			}), "VolumesChangeWaiting", Waiting, LayerVolumes,
 			`the guest's disks are to be copied to other claims: PersistentVolumeClaim new is used by pod web`,
 			"virtctl why demo -n default --migrate",
+		},
+		{
+			"a disk that waits for a claim",
+			withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), waitingFor("data")),
+			"VolumesChangeWaiting", Waiting, LayerVolumes,
+			 `the guest's disks are to be copied to other claims: data is too small`,
+			"kubectl get pvc -n default data (each must exist, be large enough",
 		},
 		{
 			"half a disk", stopped(v1.RunStrategyAlways, func(f *Facts) {
@@ -1190,6 +1216,15 @@ func TestMigration(t *testing.T) {
 				"TiedToNode", "NoOtherNode",
 			},
 			"",
+		},
+		{
+			"its disks wait for a claim", withClaim(nil, waitingFor("data")),
+			[]string{volumemigration.ReasonWaiting}, "to other claims: data is too small",
+		},
+		{
+			"its claim is one node's, and its node has not said so", withClaim(nil, usesClaim("data")),
+			[]string{v1.VirtualMachineInstanceReasonDisksNotMigratable},
+			`volume "data": PersistentVolumeClaim data cannot be used on two nodes`,
 		},
 		{"cordoned", func(f *Facts) { f.Nodes[1].Spec.Unschedulable = true }, []string{"Cordoned"}, "cordoned (1)"},
 		{
