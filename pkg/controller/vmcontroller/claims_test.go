@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
@@ -171,6 +172,64 @@ func TestVerdictOfClaims(t *testing.T) {
 				t.Errorf("RestartRequired is %q", message)
 			}
 		})
+	}
+}
+
+// What virtctl says of volumes that are reverted, and of claims to which nothing can be copied yet, is what the VMI's
+// condition says then.
+func TestVerdictOfOtherClaims(t *testing.T) {
+	verdict := func(guest rollout.Guest, was, is *v1.VirtualMachine) rollout.Verdict {
+		t.Helper()
+		before, after := asMap(t, was), asMap(t, is)
+		verdicts := guest.Verdicts(rollout.Compare(before, after), rollout.Edit{
+			Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec,
+		})
+		if len(verdicts) != 1 {
+			t.Fatalf("%+v", verdicts)
+		}
+		return verdicts[0]
+	}
+	copying := Next(exchanging(t, v1.UpdateVolumesStrategyMigration, "d")).After
+	for _, strategy := range []v1.UpdateVolumesStrategy{
+		v1.UpdateVolumesStrategyMigration, v1.UpdateVolumesStrategyReplacement,
+	} {
+		for _, staged := range []bool{false, true} {
+			was, back := copying.VM.DeepCopy(), edited(t, 3, onClaim("c"))
+			was.Spec.UpdateVolumesStrategy, back.Spec.UpdateVolumesStrategy = &strategy, &strategy
+			got := verdict(rollout.Guest{Instance: copying.VMI, Staged: staged}, was, back)
+			if got.Effect != rollout.Live || got.Note != "cancels the copy, nothing is copied" {
+				t.Errorf("%s, staged %t: %s %q", strategy, staged, got.Effect, got.Note)
+			}
+		}
+	}
+
+	view := exchanging(t, v1.UpdateVolumesStrategyMigration, "d")
+	was := edited(t, 1, onClaim("c"))
+	was.Spec.UpdateVolumesStrategy = view.VM.Spec.UpdateVolumesStrategy
+	if got := verdict(rollout.Guest{Instance: view.VMI, Staged: true}, was, view.VM); got.Effect != rollout.Restart {
+		t.Errorf("staged: %s %q", got.Effect, got.Note)
+	}
+	vmi := Next(view).After.VMI
+	small, large := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
+	small.Name, large.Name = "d", "d"
+	small.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Ki")}
+	large.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	for name, claims := range map[string]map[string]*corev1.PersistentVolumeClaim{
+		"not known": nil, "absent": {}, "too small": {"d": small}, "large": {"d": large},
+	} {
+		want := "copies the disk to the new claim"
+		if _, why := volumemigration.Describe(vmi, claims); why != "" && claims != nil {
+			want += ", and waits for that: " + why
+		}
+		got := verdict(rollout.Guest{Instance: view.VMI, Claims: claims}, was, view.VM)
+		if got.Effect != rollout.Migration || got.Note != want {
+			t.Errorf("%s: %s %q, want %q", name, got.Effect, got.Note, want)
+		}
+	}
+	// The VM goes back to what its guest never left, as where the other claim waited for the next start.
+	got := verdict(rollout.Guest{Instance: view.VMI}, view.VM, was)
+	if got.Effect != rollout.Live || got.Note != "the guest has it" {
+		t.Errorf("what the guest has: %s %q", got.Effect, got.Note)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -27,6 +28,8 @@ type Guest struct {
 	Staged bool
 	// Connected reports whether the guest's pod is connected to the network of an interface; nil is to none.
 	Connected func(*v1.Interface, *v1.Network) bool
+	// Claims are those that exist of the claims that the VM's volumes name after the change, by name; nil is not known.
+	Claims map[string]*corev1.PersistentVolumeClaim
 }
 
 // runs reports whether there is a guest.
@@ -36,6 +39,7 @@ func (g Guest) runs() bool { return life.Alive(g.Instance) }
 type decision struct {
 	size      sizing.Change
 	volumes   hotplug.Change
+	moves     volumemigration.Decision
 	nics      Plugging
 	placement Placing
 	// refused says by path, below the template's spec, why the guest has something only when it is started again.
@@ -71,8 +75,9 @@ func (g Guest) decide(
 	maps.Copy(d.refused, d.size.Refused)
 	maps.Copy(d.refused, d.volumes.Refused)
 	maps.Copy(d.refused, kept)
-	if !g.Staged {
-		maps.Copy(d.refused, volumemigration.Follow(&strategy, template, g.Instance).Refused)
+	if !g.Staged || volumemigration.Pending(g.Instance) {
+		d.moves = volumemigration.Follow(&strategy, template, g.Instance)
+		maps.Copy(d.refused, d.moves.Refused)
 	}
 	maps.Copy(d.refused, d.nics.Refused)
 	maps.Copy(d.refused, d.placement.Refused)
@@ -155,6 +160,9 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 			return Live, noteHas
 		}
 		return g.resized(true)
+	}
+	if note == noteCopy || d.reverts(g.Instance, path) {
+		return g.copied(d, path, c)
 	}
 	if effect, note = g.plugged(d, path, c, effect, note); effect == Restart && d.backAgain(path, c) {
 		return Live, noteHas

@@ -2,9 +2,12 @@ package rollout
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // The lists of a VM's volumes and disks.
@@ -23,6 +26,7 @@ const (
 	noteSwap   = "swaps the disc in the drive"
 	noteDrive  = "a CD-ROM drive comes, goes and changes only then"
 	noteCopy   = "copies the disk to the new claim"
+	noteBack   = "cancels the copy, nothing is copied"
 	noteKeep   = "disks that were plugged in are not copied"
 )
 
@@ -79,6 +83,33 @@ func element(path, list string) (string, bool) {
 	}
 	name, _, ok := strings.Cut(rest, "]")
 	return name, ok
+}
+
+// copied returns when the other claim of a disk takes effect that is copied while its guest runs.
+func (g Guest) copied(d decision, path string, c Change) (Effect, string) {
+	switch {
+	case d.moves.Reverts:
+		return Live, noteBack
+	case d.moves.Waiting:
+		return Migration, noteCopy
+	case d.moves.Volumes == nil && (!g.Staged || d.backAgain(path, c)):
+		return Live, noteHas
+	case d.moves.Volumes == nil:
+		return Restart, ""
+	}
+	if g.Claims != nil {
+		if why := d.moves.WaitsFor(g.Instance, g.Claims); why != "" {
+			return Migration, noteCopy + ", and waits for that: " + why
+		}
+	}
+	return Migration, noteCopy
+}
+
+// reverts reports a field of a volume that gets back the claim from which its disk is being copied.
+func (d decision) reverts(vmi *v1.VirtualMachineInstance, path string) bool {
+	name, ok := element(path, "volumes")
+	return ok && d.moves.Reverts && slices.ContainsFunc(volumemigration.Moves(vmi),
+		func(m volumemigration.Move) bool { return m.Volume == name })
 }
 
 // planned is a volume and its disk; either may be nil.

@@ -26,6 +26,8 @@ const onlyBack = "its disk is being copied; the volume can only be reverted to t
 type Decision struct {
 	// Volumes are the VMI's volumes as they should be; nil leaves them.
 	Volumes []v1.Volume
+	// Reverts says that Volumes are those that the guest uses: what was under way is cancelled.
+	Reverts bool
 	// Waiting says that a change is to be taken over later: the guest is just migrating.
 	Waiting bool
 	// Refused are the volumes that get their claim when the guest is started again, with the reason, by their path in
@@ -44,7 +46,7 @@ func Follow(
 		return Decision{}
 	case len(moving) > 0:
 		if back(moving, changed) {
-			return Decision{Volumes: take(template, vmi, changed)}
+			return Decision{Volumes: take(template, vmi, changed), Reverts: true}
 		}
 		return refuse(changed, func(Move) string { return onlyBack })
 	case strategy == nil || *strategy != v1.UpdateVolumesStrategyMigration:
@@ -60,6 +62,18 @@ func Follow(
 		return Decision{Waiting: true}
 	}
 	return Decision{Volumes: take(template, vmi, changed)}
+}
+
+// WaitsFor returns what the copies of a Decision that is not taken over yet will wait for, in the words of Condition;
+// "" when nothing is known. found are the claims that exist, by name.
+func (d Decision) WaitsFor(vmi *v1.VirtualMachineInstance, found map[string]*corev1.PersistentVolumeClaim) string {
+	if d.Volumes == nil || d.Reverts {
+		return ""
+	}
+	then := *vmi
+	then.Spec.Volumes = d.Volumes
+	_, why := Describe(&then, found)
+	return why
 }
 
 // whyPlugged is why a disk is not copied that was plugged in. KubeVirt copies such disks, too.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,6 +82,7 @@ type API interface {
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 	Expand(ctx context.Context, namespace string, vm []byte) (*v1.VirtualMachine, error)
 	KubeVirtList(ctx context.Context) (*v1.KubeVirtList, error)
+	Read(ctx context.Context, path string, query url.Values, into any) error
 }
 
 // Options say how the manifest would be applied.

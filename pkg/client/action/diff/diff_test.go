@@ -3,16 +3,20 @@ package diff
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 // world has one VM, and answers a dry run with what it is told to.
@@ -22,6 +26,8 @@ type world struct {
 	vmi        v1.VirtualMachineInstance
 	strategy   v1.VMRolloutStrategy
 	patches    []string
+	// claims are by path; nil are not to be read.
+	claims map[string]corev1.PersistentVolumeClaim
 }
 
 func (w *world) Raw(_ context.Context, kind, _, name string) (map[string]any, error) {
@@ -52,6 +58,18 @@ func (w *world) VMI(_ context.Context, _, name string) (*v1.VirtualMachineInstan
 
 func (*world) Expand(context.Context, string, []byte) (*v1.VirtualMachine, error) {
 	return nil, apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+}
+
+func (w *world) Read(_ context.Context, path string, _ url.Values, into any) error {
+	claim, there := w.claims[path]
+	if w.claims == nil {
+		return apierrors.NewForbidden(schema.GroupResource{}, path, nil)
+	}
+	if !there {
+		return apierrors.NewNotFound(schema.GroupResource{}, path)
+	}
+	*into.(*corev1.PersistentVolumeClaim) = claim
+	return nil
 }
 
 func (w *world) KubeVirtList(context.Context) (*v1.KubeVirtList, error) {
@@ -253,5 +271,54 @@ func TestLastApplied(t *testing.T) {
 	broken := read(t, `{metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: '{'}}}`)[0]
 	if _, err := lastApplied(broken); err == nil {
 		t.Error("a broken annotation is taken")
+	}
+}
+
+// What a copy will wait for is said by the claims as they are, and by nothing where they may not be read.
+func TestDiffOfClaims(t *testing.T) {
+	const vm = `{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: vm}, spec: {
+		updateVolumesStrategy: Migration, template: {spec: {domain: {devices: {disks: [{name: a, disk: {}}]}},
+		volumes: [{name: a, persistentVolumeClaim: {claimName: CLAIM}}]}}}}`
+	at := func(claim string) []map[string]any { return read(t, strings.ReplaceAll(vm, "CLAIM", claim)) }
+	const path = "/api/v1/namespaces/ns/persistentvolumeclaims/d"
+	sized := func(size string) map[string]corev1.PersistentVolumeClaim {
+		claim := corev1.PersistentVolumeClaim{}
+		claim.Name = "d"
+		claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+		return map[string]corev1.PersistentVolumeClaim{path: claim}
+	}
+	for name, c := range map[string]struct {
+		claims map[string]corev1.PersistentVolumeClaim
+		note   string
+	}{
+		"not readable": {nil, "copies the disk to the new claim"},
+		"large":        {sized("1Gi"), "copies the disk to the new claim"},
+		"too small": {sized("1Ki"), `copies the disk to the new claim, and waits for that: volume "a": ` +
+			"PersistentVolumeClaim d has 1024 bytes and the guest's disk 1048576; use a larger claim"},
+		"absent": {map[string]corev1.PersistentVolumeClaim{}, "copies the disk to the new claim, and waits for " +
+			`that: volume "a": PersistentVolumeClaim d does not exist`},
+	} {
+		w := &world{running: true, live: at("c")[0], then: at("d")[0], claims: c.claims}
+		data, err := json.Marshal(w.live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var typed v1.VirtualMachine
+		if err := json.Unmarshal(data, &typed); err != nil {
+			t.Fatal(err)
+		}
+		w.vmi.Spec = typed.Spec.Template.Spec
+		w.vmi.Status.Phase = v1.Running
+		w.vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+			Name: "a", Size: 1 << 20, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "c"},
+		}}
+		report, err := Diff(t.Context(), w, at("d"), Options{Namespace: "ns"})
+		if err != nil || len(report.Objects) != 1 || len(report.Objects[0].Changes) != 1 {
+			t.Errorf("%s: %+v, %v", name, report, err)
+			continue
+		}
+		if got := report.Objects[0].Changes[0]; got.Effect != rollout.Migration || got.Note != c.note {
+			t.Errorf("%s: %s %q, want %q", name, got.Effect, got.Note, c.note)
+		}
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // judge adds to head when each changed field of an object takes effect for the present guest.
@@ -36,6 +38,9 @@ func judge(ctx context.Context, api API, head *Object, live, then map[string]any
 		if edit.Is, err = expanded(ctx, api, head.Namespace, then); err != nil {
 			return err
 		}
+		if guest.Claims, err = targets(ctx, api, head.Namespace, guest.Instance, edit.Is, then); err != nil {
+			return err
+		}
 	}
 	for _, v := range guest.Verdicts(changes, edit) {
 		if doubt != "" && v.Follows() {
@@ -45,6 +50,54 @@ func judge(ctx context.Context, api API, head *Object, live, then map[string]any
 			Change{Path: v.Path, Effect: v.Effect, Note: v.Note, Before: v.Before, After: v.After})
 	}
 	return nil
+}
+
+// targets returns the claims that exist of those to which a VM would have the disks of its guest copied, by name; nil
+// when none is to be, the account may not read them, or the VM has one made (dataVolumeTemplates).
+func targets(
+	ctx context.Context, api API, namespace string, vmi *v1.VirtualMachineInstance, is *v1.VirtualMachineInstanceSpec,
+	vm map[string]any,
+) (map[string]*corev1.PersistentVolumeClaim, error) {
+	spec, _ := vm["spec"].(map[string]any)
+	if is == nil || spec["updateVolumesStrategy"] != string(v1.UpdateVolumesStrategyMigration) {
+		return nil, nil
+	}
+	then := *vmi
+	then.Spec.Volumes = is.Volumes
+	var found map[string]*corev1.PersistentVolumeClaim
+	for _, m := range volumemigration.Moves(&then) {
+		if madeByVM(spec, m.To) {
+			return nil, nil
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		err := api.Read(ctx, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims/"+m.To, nil, claim)
+		switch {
+		case apierrors.IsForbidden(err):
+			return nil, nil
+		case err != nil && !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("read PersistentVolumeClaim %s: %w", m.To, err)
+		}
+		if found == nil {
+			found = map[string]*corev1.PersistentVolumeClaim{}
+		}
+		if err == nil {
+			found[m.To] = claim
+		}
+	}
+	return found, nil
+}
+
+// madeByVM reports a claim that is made by one of the VM's dataVolumeTemplates.
+func madeByVM(spec map[string]any, claim string) bool {
+	templates, _ := spec["dataVolumeTemplates"].([]any)
+	for _, t := range templates {
+		fields, _ := t.(map[string]any)
+		metadata, _ := fields["metadata"].(map[string]any)
+		if metadata["name"] == claim {
+			return true
+		}
+	}
+	return false
 }
 
 func joined(note, more string) string {

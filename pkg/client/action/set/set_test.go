@@ -3,6 +3,7 @@ package set
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -140,6 +141,10 @@ func (*busy) TryCreate(context.Context, string, string, []byte) (map[string]any,
 
 func (*busy) VMI(context.Context, string, string) (*v1.VirtualMachineInstance, error) {
 	return nil, apierrors.NewNotFound(schema.GroupResource{}, "web")
+}
+
+func (*busy) Read(context.Context, string, url.Values, any) error {
+	return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 }
 
 func (*busy) Expand(context.Context, string, []byte) (*v1.VirtualMachine, error) { return nil, nil }
