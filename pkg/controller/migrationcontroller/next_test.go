@@ -142,7 +142,8 @@ func TestNext(t *testing.T) {
 			"Cannot migrate VMI, Reason: DisksNotLiveMigratable", "",
 		},
 		"new, its disks wait for a claim": {
-			[]func(*View){fresh, waiting}, v1.MigrationFailed,
+			[]func(*View){fresh, waiting},
+			v1.MigrationFailed,
 			"Cannot migrate VMI, Reason: VolumesChangeWaiting, Message: small", "",
 		},
 		"new, on a claim of one node": {[]func(*View){fresh, tied}, v1.MigrationFailed, "Claim a cannot be used", ""},
@@ -156,7 +157,8 @@ func TestNext(t *testing.T) {
 			[]func(*View){scheduling, tied}, v1.MigrationFailed, "Claim a cannot be used", "",
 		},
 		"killed before it recorded the pod, cannot move": {
-			[]func(*View){scheduling, podGone, uncreated, notMigratable}, v1.MigrationFailed,
+			[]func(*View){scheduling, podGone, uncreated, notMigratable},
+			v1.MigrationFailed,
 			"DisksNotLiveMigratable", "",
 		},
 		"preparing, cannot move": {

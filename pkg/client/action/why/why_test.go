@@ -438,7 +438,7 @@ func TestSituations(t *testing.T) {
 			"a disk that waits for a claim",
 			withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), waitingFor("data")),
 			"VolumesChangeWaiting", Waiting, LayerVolumes,
-			 `the guest's disks are to be copied to other claims: data is too small`,
+			`the guest's disks are to be copied to other claims: data is too small`,
 			"kubectl get pvc -n default data (each must exist, be large enough",
 		},
 		{
@@ -1219,7 +1219,8 @@ func TestMigration(t *testing.T) {
 		},
 		{
 			"its disks wait for a claim", withClaim(nil, waitingFor("data")),
-			[]string{volumemigration.ReasonWaiting}, "to other claims: data is too small",
+			[]string{volumemigration.ReasonWaiting},
+			"to other claims: data is too small",
 		},
 		{
 			"its claim is one node's, and its node has not said so", withClaim(nil, usesClaim("data")),
