@@ -60,7 +60,7 @@ func (e *explanation) endingClaims(add obstacle) {
 			"volume %q: claim %s is being deleted, so that no node can take a target pod with it", volume.Name,
 			claim.Name),
 			"virtctl removevolume "+e.Name+e.flag()+" --volume-name "+volume.Name+
-				", once its data is copied: it is lost then")
+				" (once its data is copied; it is lost then)")
 	}
 }
 
