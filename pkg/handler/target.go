@@ -39,18 +39,21 @@ func (r *Reconciler) waiting(migration types.UID, from string) (types.UID, bool)
 	return "", false
 }
 
-// Leaving reports whether the guest of a pod has gone to another node, or is about to.
-func (r *Reconciler) Leaving(pod types.UID) bool {
+// Leaving returns what reports whether the guest of a pod has gone to another node, or is about to; also when its VMI is
+// not this node's any more.
+func (r *Reconciler) Leaving(pod types.UID) func() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sessions {
 		if s.target.Pod != pod {
 			continue
 		}
-		guest := s.observation().Guest
-		return moved(guest) || guest.GetMigration().GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
+		return func() bool {
+			guest := s.observation().Guest
+			return moved(guest) || guest.GetMigration().GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
+		}
 	}
-	return false
+	return func() bool { return false }
 }
 
 // passTakeOvers has the launcher start a guest that was received.

@@ -58,7 +58,11 @@ type leavingConn struct {
 }
 
 func (s *Server) leavingConn(conn *net.UnixConn, pod types.UID) *leavingConn {
-	return &leavingConn{UnixConn: conn, leaving: func() bool { return s.Leaving != nil && s.Leaving(pod) }}
+	leaving := func() bool { return false }
+	if s.Leaving != nil {
+		leaving = s.Leaving(pod) // now, since later nobody may know the pod any more
+	}
+	return &leavingConn{UnixConn: conn, leaving: leaving}
 }
 
 func (c *leavingConn) Read(p []byte) (int, error) {

@@ -75,8 +75,8 @@ type Server struct {
 	// Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is
 	// none.
 	Runs func(types.NamespacedName) types.UID
-	// Leaving reports whether the guest of a pod has moved to another node or is about to; nil is never.
-	Leaving func(types.UID) bool
+	// Leaving gives what reports whether the guest of a pod has moved to another node or is about to; nil is never.
+	Leaving func(types.UID) func() bool
 	// Guest gives a context that ends when the guest of a VMI is gone from this node; its cause is an Err of this
 	// package. nil is never.
 	Guest func(types.NamespacedName) context.Context
