@@ -39,8 +39,8 @@ func (r *Reconciler) waiting(migration types.UID, from string) (types.UID, bool)
 	return "", false
 }
 
-// Leaving returns what reports whether the guest of a pod has gone to another node, or is about to; also when its VMI is
-// not this node's any more.
+// Leaving returns what reports whether the guest of a pod has gone to another node, or is about to; also when its VMI
+// is not this node's any more.
 func (r *Reconciler) Leaving(pod types.UID) func() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -79,7 +79,8 @@ func TestRefusals(t *testing.T) {
 	}
 	shared := running()
 	for i := range shared.Status.VolumeStatus {
-		shared.Status.VolumeStatus[i].PersistentVolumeClaimInfo.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+		info := shared.Status.VolumeStatus[i].PersistentVolumeClaimInfo
+		info.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	}
 	if got := Refusals(shared); got != nil {
 		t.Errorf("on claims of all nodes: %+v", got)
