@@ -539,6 +539,9 @@ func (c *memoryConnection) Close() error {
 	if !c.lost {
 		c.lost = true
 		close(c.events)
+		if c.m.conn == c {
+			c.m.conn = nil // nobody hears what comes
+		}
 	}
 	return nil
 }

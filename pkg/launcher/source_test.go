@@ -92,6 +92,25 @@ func (l *leaving) sayArrived(t *testing.T) {
 	synctest.Wait()
 }
 
+// silent has libvirtd not say how the domain is until its QEMU is continued; then happens first. What it returns is
+// closed then.
+func (l *leaving) silent(then func()) <-chan struct{} {
+	busy := make(chan struct{})
+	l.m.mu.Lock()
+	l.m.busy = busy
+	l.m.mu.Unlock()
+	l.qemu.hear = func(s os.Signal) {
+		if s == syscall.SIGCONT {
+			then()
+			l.m.mu.Lock()
+			l.m.busy = nil
+			l.m.mu.Unlock()
+			close(busy)
+		}
+	}
+	return busy
+}
+
 // hear is what the other launcher hears; empty is nothing.
 func (l *leaving) hear(t *testing.T) string {
 	t.Helper()
@@ -180,16 +199,7 @@ func TestHandoffTooLate(t *testing.T) {
 func TestHandoffWhileLibvirtEndsTheGuest(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()
-		busy := make(chan struct{})
-		l.m.mu.Lock()
-		l.m.busy = busy
-		l.m.mu.Unlock()
-		l.qemu.hear = func(s os.Signal) {
-			if s == syscall.SIGCONT {
-				l.m.end(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
-				close(busy)
-			}
-		}
+		busy := l.silent(func() { l.m.end(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"}) })
 		l.sayArrived(t)
 		began := time.Now()
 		<-busy
@@ -213,18 +223,7 @@ func TestHandoffWhileLibvirtEndsTheGuest(t *testing.T) {
 func TestHandoffBySlowLibvirt(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()
-		slow := make(chan struct{})
-		l.m.mu.Lock()
-		l.m.busy = slow
-		l.m.mu.Unlock()
-		l.qemu.hear = func(s os.Signal) {
-			if s == syscall.SIGCONT {
-				l.m.mu.Lock()
-				l.m.busy = nil
-				l.m.mu.Unlock()
-				close(slow)
-			}
-		}
+		l.silent(func() {})
 		l.sayArrived(t)
 		if got := l.hear(t); got != wordRun {
 			t.Errorf("answer %q", got)
@@ -233,6 +232,7 @@ func TestHandoffBySlowLibvirt(t *testing.T) {
 		l.say(t, wordRunning)
 		expect(t, l.guest, migrated, "migrated")
 		l.ends <- outcome{}
+		synctest.Wait()
 	})
 }
 
