@@ -37,7 +37,7 @@ if [ -z "$(one .metadata.name)" ]; then
 fi
 
 # moved tells whether the guest of demo has migrated: its console begins anew then, and shows no prompt of before.
-moved() { virtctl wait vmi/demo --for=jsonpath='{.status.migrationState.completed}'=true --timeout 1s 2>/dev/null; }
+moved() { virtctl wait vmi/demo --for=jsonpath='{.status.migrationState.completed}'=true --timeout 0s 2>/dev/null; }
 
 if [ "$(one .spec.runStrategy)" = Always ] && ! moved; then
 	dev/step.sh "Waiting for its login prompt"

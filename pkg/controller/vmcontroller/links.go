@@ -1,8 +1,6 @@
 package vmcontroller
 
 import (
-	"slices"
-
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -11,8 +9,9 @@ import (
 )
 
 // relink writes the states of a template's interfaces into a VMI made from it, but for one that the VMI has
-// unplugged: it comes back as a new one does. It reports whether something was written.
-func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool) {
+// unplugged: it comes back as a new one does. follows says by name which interfaces. It reports whether something was
+// written.
+func relink(template, instance *v1.VirtualMachineInstanceSpec, follows func(string) bool) (changed bool) {
 	wanted := map[string]v1.InterfaceState{}
 	for _, nic := range template.Domain.Devices.Interfaces {
 		wanted[nic.Name] = state(nic.State)
@@ -21,7 +20,7 @@ func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool) {
 	for i := range interfaces {
 		nic := &interfaces[i]
 		want, known := wanted[nic.Name]
-		if known && want != state(nic.State) && nic.State != v1.InterfaceStateAbsent {
+		if known && follows(nic.Name) && want != state(nic.State) && nic.State != v1.InterfaceStateAbsent {
 			nic.State, changed = want, true
 		}
 	}
@@ -43,16 +42,10 @@ func (view *View) followLinks() {
 		return
 	}
 	after := instance.DeepCopy()
-	template := &view.VM.Spec.Template.Spec
-	if taken, known := rollout.Taken(instance); known {
-		// Others than the guest has wait for its restart as a whole.
-		template = template.DeepCopy()
-		template.Domain.Devices.Interfaces = slices.DeleteFunc(template.Domain.Devices.Interfaces,
-			func(nic v1.Interface) bool {
-				return !slices.ContainsFunc(taken.Interfaces, func(t v1.Interface) bool { return t.Name == nic.Name })
-			})
-	}
-	if relink(template, &after.Spec) {
+	taken, known := rollout.Taken(instance)
+	// Others than the guest has wait for its restart as a whole.
+	follows := func(name string) bool { return !known || taken.Has(name) }
+	if relink(&view.VM.Spec.Template.Spec, &after.Spec, follows) {
 		view.VMI = after
 	}
 }

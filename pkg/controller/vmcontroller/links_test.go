@@ -29,7 +29,7 @@ func TestRelink(t *testing.T) {
 		"one less":   {of(""), of("", down), of("", down)},
 	} {
 		got := tc.instance.DeepCopy()
-		changed := relink(tc.template, got)
+		changed := relink(tc.template, got, func(string) bool { return true })
 		var states, want []v1.InterfaceState
 		for i, nic := range got.Domain.Devices.Interfaces {
 			states, want = append(states, nic.State), append(want, tc.after.Domain.Devices.Interfaces[i].State)

@@ -43,6 +43,12 @@ func Taken(instance *v1.VirtualMachineInstance) (a Attachments, ok bool) {
 	return a, text != "" && json.Unmarshal([]byte(text), &a) == nil
 }
 
+// Has reports whether there is an interface of a name.
+func (a Attachments) Has(name string) bool {
+	nic, _ := a.pair(name)
+	return nic != nil
+}
+
 // pair finds an interface and its network, nil what there is not.
 func (a Attachments) pair(name string) (*v1.Interface, *v1.Network) {
 	return find(a.Interfaces, func(n *v1.Interface) bool { return n.Name == name }),
