@@ -170,7 +170,7 @@ func TestResize(t *testing.T) {
 				"to 4Gi",
 		},
 		"waited for, in vain": {
-			args: "demo data 4Gi --wait --timeout=10ms", patches: asked, code: cli.ExitTimeout,
+			args: "demo data 4Gi --wait --timeout=200ms", patches: asked, code: cli.ExitTimeout,
 			change: func(g *growing) {
 				g.grows = false
 				g.claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{
