@@ -71,6 +71,8 @@ type guest struct {
 	pauses int
 	// terminated says that the pod is being ended, and the guest with it.
 	terminated bool
+	// unplugged says that the guest's plug was pulled, however libvirtd reports the end of its QEMU.
+	unplugged bool
 	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.
 	stopAt   time.Time
 	stopping chan struct{}

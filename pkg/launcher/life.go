@@ -73,6 +73,9 @@ func ended(o hypervisor.Outcome) lifecycle.Event {
 
 // endLocked takes the domain's end, which is reported now, or kept in early as long as it is not known what it means.
 func (g *guest) endLocked(end hypervisor.End) {
+	if g.unplugged && end.Outcome != hypervisor.Moved {
+		end = hypervisor.End{Outcome: hypervisor.Destroyed, Reason: "destroyed"}
+	}
 	from := g.life.Now()
 	g.applyLocked(ended(end.Outcome))
 	switch to := g.life.Now(); {

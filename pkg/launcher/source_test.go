@@ -34,6 +34,8 @@ func (q *qemu) Signal(s os.Signal) error {
 	if q.hear != nil {
 		q.hear(s)
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	return q.err
 }
 func (q *qemu) Release() error { return nil }
