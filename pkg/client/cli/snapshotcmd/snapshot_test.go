@@ -279,13 +279,14 @@ func TestRestore(t *testing.T) {
 		!strings.HasSuffix(err.Error(), "; add --yes to say that you mean it") || s.did("POST") {
 		t.Errorf("nobody was asked: %v", err)
 	}
-	out, _, err := run(t, s, NewCmdRestore, "snap", "--yes")
-	if err != nil || out != "virtualmachinerestore.snapshot.kubevirt.io/restore-snap-abcde created\n" {
-		t.Errorf("%q %v", out, err)
+	out, said, err := run(t, s, NewCmdRestore, "snap", "--yes")
+	if err != nil || out != "virtualmachinerestore.snapshot.kubevirt.io/restore-snap-abcde created\n" || said != "" {
+		t.Errorf("%q %q %v", out, said, err)
 	}
-	out, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "-o", "jsonpath={.spec.target.name}")
-	if err != nil || out != "copy" {
-		t.Errorf("%q %v", out, err)
+	out, said, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "-o", "jsonpath={.spec.target.name}")
+	if err != nil || out != "copy" || said != "note: there is no VM default/copy; the restore makes it, and it is off "+
+		"until it is started\n" {
+		t.Errorf("%q %q %v", out, said, err)
 	}
 	s.asked = nil
 	if _, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "--keep"); err == nil ||
