@@ -271,6 +271,31 @@ func TestListAndShow(t *testing.T) {
 	}
 }
 
+// What a snapshot has by reference is named: of a Secret it has no copy.
+func TestShowNamesReferences(t *testing.T) {
+	s := cluster()
+	snap := taken("snap")
+	snap.Status.VirtualMachineSnapshotContentName = new("content")
+	s.objects[group+"virtualmachinesnapshots/snap"] = snap
+	content := &snapshotv1beta1.VirtualMachineSnapshotContent{}
+	content.Spec.Source.VirtualMachine = &snapshotv1beta1.VirtualMachine{Spec: machine().Spec}
+	s.objects[group+"virtualmachinesnapshotcontents/content"] = content
+	if out, _, err := run(t, s, NewCmdShow, "snap"); err != nil || strings.Contains(out, "By reference") {
+		t.Errorf("of none: %s %v", out, err)
+	}
+	seed := v1.Volume{Name: "seed"}
+	seed.CloudInitNoCloud = &v1.CloudInitNoCloudSource{UserDataSecretRef: &corev1.LocalObjectReference{Name: "login"}}
+	settings := v1.Volume{Name: "settings"}
+	settings.ConfigMap = &v1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}}
+	guest := &content.Spec.Source.VirtualMachine.Spec.Template.Spec
+	guest.Volumes = append(guest.Volumes, seed, settings)
+	out, _, err := run(t, s, NewCmdShow, "snap")
+	if words := strings.Join(strings.Fields(out), " "); err != nil || !strings.Contains(words,
+		"By reference: ConfigMap app, Secret login, which a restore takes as they are then") {
+		t.Errorf("%s %v", out, err)
+	}
+}
+
 func TestRestore(t *testing.T) {
 	s := cluster()
 	_, _, err := run(t, s, NewCmdRestore, "snap")
