@@ -39,6 +39,34 @@ func TestUserRolesAreKubeVirts(t *testing.T) {
 	}
 }
 
+// Who may view, edit or administer VMs may do the same with their snapshots, restores, clones and exports, as in
+// KubeVirt: a viewer reads them, an editor makes, changes and deletes them, an administrator deletes all at once.
+func TestRolesOfSnapshots(t *testing.T) {
+	reads := []string{"get", "list", "watch"}
+	writes := slices.Concat(reads, []string{"create", "update", "patch", "delete"})
+	all := append(slices.Clone(writes), "deletecollection")
+	for role, may := range map[string][]string{
+		"kubevirt.io:view": reads, "kubevirt.io:edit": writes, "kubevirt.io:admin": all, "kubevirt.io:default": nil,
+	} {
+		rules := find[rbacv1.ClusterRole](t, "ClusterRole", role).Rules
+		for resource, group := range map[string]string{
+			"virtualmachinesnapshots": "snapshot.kubevirt.io", "virtualmachinesnapshotcontents": "snapshot.kubevirt.io",
+			"virtualmachinerestores": "snapshot.kubevirt.io", "virtualmachineclones": "clone.kubevirt.io",
+			"virtualmachineexports": "export.kubevirt.io",
+		} {
+			for _, verb := range all {
+				allowed := slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+					return slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) &&
+						slices.Contains(rule.Verbs, verb)
+				})
+				if allowed != slices.Contains(may, verb) {
+					t.Errorf("%s may %s %s: %t", role, verb, resource, allowed)
+				}
+			}
+		}
+	}
+}
+
 // The KubeVirt resource of a new installation has a configuration, for clients that patch below it.
 func TestConfigurationIsWrittenOut(t *testing.T) {
 	if kv := find[v1.KubeVirt](t, "KubeVirt", "kubevirt"); kv.Spec.Configuration.DeveloperConfiguration == nil {

@@ -6,17 +6,27 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newCommand().ExecuteContext(ctx)
+	code := run(ctx, newCommand(), os.Stderr)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "virt-server:", err)
-		os.Exit(1)
+	os.Exit(code)
+}
+
+// run runs a command and returns the exit code. An error is reported under the command's name: virt-server,
+// virt-launcher or virt-freezer.
+func run(ctx context.Context, cmd *cobra.Command, stderr io.Writer) int {
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", cmd.Name(), err)
+		return 1
 	}
+	return 0
 }

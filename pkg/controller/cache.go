@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -144,7 +145,7 @@ func slimPod(pod *corev1.Pod) {
 func slimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix, v1.MigrationNameLabel,
 		restorecontroller.SourceLabel, restorecontroller.NamespaceLabel),
-		keep(claim.Annotations, uploads.AnnotationRequest, uploads.AnnotationState)
+		keep(claim.Annotations, uploads.AnnotationRequest, uploads.AnnotationState, claims.BindAtOnce)
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 		Resources: claim.Spec.Resources, StorageClassName: claim.Spec.StorageClassName,

@@ -80,11 +80,10 @@ func (a *admission) validateClone(
 	}
 	errs = append(errs, stateful...)
 	response := verdict(request.Kind.Kind, clone.Name, errs)
-	for _, warning := range []string{warning, leftOut} {
-		if warning != "" {
-			response.Warnings = append(response.Warnings, warning)
-		}
+	if warning != "" {
+		response.Warnings = append(response.Warnings, warning)
 	}
+	response.Warnings = append(response.Warnings, leftOut...)
 	return response, nil
 }
 
@@ -104,12 +103,12 @@ func (a *admission) validateFree(ctx context.Context, namespace, name string) (f
 }
 
 // validateSource refuses a copy of a VM whose persistent state it could not have, before anything is made for it, and
-// warns of the volumes that the copy will not have. One of a snapshot is refused by its restore.
+// warns of the volumes that the copy will not have or waits for. One of a snapshot is refused by its restore.
 func (a *admission) validateSource(
 	ctx context.Context, namespace string, clone *clonev1beta1.VirtualMachineClone,
-) (errs field.ErrorList, warning string, err error) {
+) (errs field.ErrorList, warnings []string, err error) {
 	if clone.Spec.Source.Kind != kindMachine {
-		return nil, "", nil
+		return nil, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
@@ -118,21 +117,21 @@ func (a *admission) validateSource(
 		namespace = clones.SourceNamespace(clone)
 	}
 	if err := a.read(ctx, namespace, clone.Spec.Source.Name, vm); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	warning = snapshots.LeftOutWarning(vm)
+	warnings = snapshots.Warnings(vm)
 	if clone.Spec.Target != nil {
 		target = clone.Spec.Target.Name
 	}
 	if vm.Spec.Preference != nil && vm.Spec.Template != nil {
 		if err := a.expand(ctx, vm); err != nil { // the preference may ask for the state
-			return nil, "", err
+			return nil, nil, err
 		}
 	}
 	if trouble := clones.StateTrouble(vm.Name, clones.KeepsState(vm), target); trouble != "" {
 		errs = append(errs, field.Invalid(specField.Child("source"), clone.Spec.Source.Name, trouble))
 	}
-	return errs, warning, nil
+	return errs, warnings, nil
 }
 
 // validateFilters lets a filter begin with "!" and end with "*".

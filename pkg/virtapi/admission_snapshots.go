@@ -89,9 +89,7 @@ func (a *admission) validateSnapshot(
 	if err := a.read(ctx, request.Namespace, snapshot.Spec.Source.Name, vm); err != nil {
 		return nil, err
 	}
-	if warning := snapshots.LeftOutWarning(vm); warning != "" {
-		response.Warnings = []string{warning}
-	}
+	response.Warnings = snapshots.Warnings(vm)
 	return response, nil
 }
 

@@ -43,6 +43,9 @@ func (stored) Read(_ context.Context, _, name string, into runtime.Object) error
 		"*v1.VirtualMachine/leaving": `{metadata: {name: leaving, namespace: default}, spec: {template: {spec: {volumes: [
       {name: a, persistentVolumeClaim: {claimName: a}}, {name: b, persistentVolumeClaim: {claimName: b}}]}}},
       status: {volumeSnapshotStatuses: [{name: a, enabled: false, reason: no class}, {name: b, enabled: true}]}}`,
+		"*v1.VirtualMachine/new": `{metadata: {name: new, namespace: default}, spec: {template: {spec: {volumes: [
+      {name: a, persistentVolumeClaim: {claimName: a}}]}}}, status: {volumeSnapshotStatuses: [
+      {name: a, enabled: false, reason: PVC a is bound when the VM is started for the first time}]}}`,
 		"*v1.PersistentVolumeClaim/plain": `{metadata: {}}`,
 	}[fmt.Sprintf("%T/%s", into, name)]
 	if text == "" {

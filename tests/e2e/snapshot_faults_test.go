@@ -30,14 +30,14 @@ const (
 var snapshotFaults = map[string]map[string]end{
 	// The VM is locked, and the content cannot be made.
 	"locked": {
-		"nothing": done, "controller": done, "handler": done, "api": done, "control plane": done, "second": done,
-		"cancel":   gone,
-		"deadline": failed, "QEMU": done,
+		"nothing": done, "controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done,
+		"agent": done, "control plane": done, "second": done, "cancel": gone, "deadline": failed, "launcher": done,
+		"QEMU": done,
 	},
 	// The guest is frozen, and no VolumeSnapshot is made.
 	"frozen": {
-		"controller": done, "handler": done, "api": done, "csi node": done, "agent": done, "controller away": failed,
-		"control plane": done, "launcher": done, "QEMU": done,
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done, "agent": done,
+		"controller away": failed, "control plane": done, "launcher": done, "QEMU": done,
 	},
 	// The VolumeSnapshots are made, and nobody cuts them.
 	"made": {
@@ -54,8 +54,8 @@ var snapshotFaults = map[string]map[string]end{
 	},
 	// The guest goes on, and the snapshot does not say that it is ready.
 	"thawed": {
-		"controller": done, "handler": done, "api": done, "csi controller": done, "control plane": done, "cancel": gone,
-		"QEMU": done,
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done, "agent": done,
+		"control plane": done, "cancel": gone, "launcher": done, "QEMU": done,
 	},
 	// The agent does not do what it is asked for, from before the snapshot on.
 	"asked": {"agent hangs": done, "agent freezes nothing": done},
@@ -105,15 +105,24 @@ var resumeFaults = map[string]map[string]end{
 var restoreFaults = map[string]map[string]end{
 	// The claims are made, and nobody fills them.
 	"claims": {
-		"controller": done, "api": done, "csi controller": done, "csi node": done, "control plane": done,
-		"cancel": gone, "start": done,
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done,
+		"control plane": done, "cancel": gone, "start": done,
 	},
 	// The claims are bound, and the VM is what it was.
-	"bound": {"controller": done, "api": done, "csi controller": done, "control plane": done, "cancel": gone},
+	"bound": {
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done,
+		"control plane": done, "cancel": gone,
+	},
 	// The VM is written, and what hangs on it does not follow.
-	"written": {"controller": done, "api": done, "handler": done, "control plane": done, "cancel": gone},
+	"written": {
+		"controller": done, "api": done, "handler": done, "csi controller": done, "csi node": done,
+		"control plane": done, "cancel": gone,
+	},
 	// The claims are replaced under their names, and nobody fills the new ones.
-	"replaced": {"controller": done, "csi controller": done, "control plane": done, "cancel": gone},
+	"replaced": {
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done,
+		"control plane": done, "cancel": gone,
+	},
 	// The VM runs, and may not be stopped.
 	"running": {"nothing": failed},
 	// There may be no more claims.
@@ -125,17 +134,19 @@ var restoreFaults = map[string]map[string]end{
 var cloneFaults = map[string]map[string]end{
 	// The VolumeSnapshots of the clone's snapshot are made, and nobody cuts them.
 	"cutting": {
-		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "name taken": failed,
-		"QEMU":      done,
-		"delete VM": done,
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done, "agent": done,
+		"control plane": done, "cancel": gone, "name taken": failed, "launcher": done, "QEMU": done, "delete VM": done,
 	},
 	// The claims of the new VM are made, and nobody fills them.
 	"filling": {
-		"controller": done, "csi controller": done, "control plane": done, "cancel": gone, "name taken": failed,
-		"delete VM": done,
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done,
+		"control plane": done, "cancel": gone, "name taken": failed, "launcher": done, "delete VM": done,
 	},
 	// The new VM is there, and the clone does not say so.
-	"named": {"controller": done, "control plane": done},
+	"named": {
+		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done,
+		"control plane": done,
+	},
 }
 
 // shortSnapshots are those that every run has.

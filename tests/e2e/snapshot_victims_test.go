@@ -31,6 +31,13 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		return func(t *testing.T) {
 			h.forgetCrashes(t)
 			kill(t, string(h.source.UID), command)
+			// Else it might be seen to write once more, and to end in the next case.
+			eventually(t, 30*time.Second, "the guest has ended", func() string {
+				if left := named(processes(t, string(h.source.UID)), processQEMU); len(left) > 0 {
+					return fmt.Sprint("QEMU is there: ", left)
+				}
+				return ""
+			})
 		}
 	}
 	return map[string]func(*testing.T){

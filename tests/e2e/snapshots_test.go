@@ -247,6 +247,12 @@ func (c *cluster) take(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineSna
 	if err := c.Client.Create(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
+	c.awaitSnapshot(t, snapshot)
+}
+
+// awaitSnapshot waits until a snapshot is ready.
+func (c *cluster) awaitSnapshot(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineSnapshot) {
+	t.Helper()
 	eventually(t, 2*time.Minute, "the snapshot is ready", func() string {
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot); err != nil {
 			return err.Error()

@@ -44,6 +44,7 @@ type world struct {
 	*testing.T
 	client client.WithWatch
 	writes []string
+	events []string // the types and reasons of the clone's
 	uids   int
 }
 
@@ -137,8 +138,16 @@ func (w *world) counted(writes int) client.WithWatch {
 func (w *world) run(writes int) {
 	w.Helper()
 	limited, suffixes := w.counted(writes), 0
+	recorder := record.NewFakeRecorder(1000)
+	defer func() {
+		close(recorder.Events)
+		for event := range recorder.Events {
+			words := strings.Fields(event)
+			w.events = append(w.events, words[0]+" "+words[1])
+		}
+	}()
 	r := &Reconciler{
-		Client: limited, Live: limited, Recorder: record.NewFakeRecorder(1000), Now: func() time.Time { return now },
+		Client: limited, Live: limited, Recorder: recorder, Now: func() time.Time { return now },
 		Suffix: func() string { suffixes++; return fmt.Sprintf("%d-%d", len(w.writes), suffixes) },
 	}
 	frame := r.Frame()

@@ -122,6 +122,15 @@ func (v *View) replaces(o *Volume) bool {
 		o.Claim.Name == o.Backup.PersistentVolumeClaim.Name
 }
 
+// asksForUsers reports that it matters who uses the claims of the namespace: some are to be deleted, or the target gets
+// those back that it had.
+func (v *View) asksForUsers() bool {
+	if v.committed() {
+		return len(v.Restore.Status.DeletedDataVolumes)+len(v.Replaced) > 0
+	}
+	return v.Former != nil || slices.ContainsFunc(v.Volumes, func(o Volume) bool { return v.replaces(&o) })
+}
+
 // used returns why a claim is not replaced in place: others use it. lasting is false when only pods do, which end by
 // themselves.
 func (v *View) used() (trouble string, lasting bool) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,12 +31,12 @@ func (v *View) finish() Step {
 		return step
 	}
 	for _, name := range v.Restore.Status.DeletedDataVolumes {
-		if dv := v.DataVolumes[name]; dv != nil && dv.DeletionTimestamp == nil {
+		if dv := v.DataVolumes[name]; dv != nil && dv.DeletionTimestamp == nil && v.keptBy(name) == "" {
 			step.DeleteDataVolumes = append(step.DeleteDataVolumes, dv)
 		}
 	}
 	for _, claim := range v.Replaced {
-		if claim.DeletionTimestamp == nil {
+		if claim.DeletionTimestamp == nil && v.keptBy(claim.Name) == "" {
 			step.DeleteClaims = append(step.DeleteClaims, claim)
 		}
 	}
@@ -47,10 +48,45 @@ func (v *View) finish() Step {
 		corev1.EventTypeNormal, reasonComplete,
 		"Successfully completed VirtualMachineRestore " + v.Restore.Name,
 	}}
+	if text := v.spared(); text != "" {
+		step.Events = append(step.Events, Event{corev1.EventTypeWarning, reasonNotDeleted, text})
+	}
 	if v.Restore.DeletionTimestamp != nil {
 		step.RemoveFinalizer = true
 	}
 	return step
+}
+
+// keptBy returns who uses a claim that only the old VM had, or the claim of such a DataVolume, which has its name: it
+// is not deleted then. It returns "" when no other VM does and no VMI.
+func (v *View) keptBy(claim string) string {
+	return snapshots.KeptBy(claim, v.Restore.Spec.Target.Name, v.Users)
+}
+
+// isSpared reports a DataVolume of the old VM's templates that is not deleted.
+func (v *View) isSpared(name string) bool {
+	dv := v.DataVolumes[name]
+	return dv != nil && dv.DeletionTimestamp == nil && v.keptBy(name) != ""
+}
+
+// spared returns what of the old VM is not deleted, and why, or "".
+func (v *View) spared() string {
+	var parts []string
+	for _, name := range v.Restore.Status.DeletedDataVolumes {
+		if v.isSpared(name) {
+			parts = append(parts, fmt.Sprintf("DataVolume %s, whose PVC is used by %s", name, v.keptBy(name)))
+		}
+	}
+	for _, claim := range v.Replaced {
+		if by := v.keptBy(claim.Name); claim.DeletionTimestamp == nil && by != "" {
+			parts = append(parts, fmt.Sprintf("PVC %s, which is used by %s", claim.Name, by))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("VM %s does not have these any more, and they are not deleted: %s", v.VM.Name,
+		strings.Join(parts, "; "))
 }
 
 // replacedValue returns the value of replacedLabel on claims of the target.

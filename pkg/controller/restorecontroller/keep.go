@@ -154,6 +154,10 @@ func (v *View) irreversible() string {
 	if lost := snapshots.Lost(v.Former, v.Kept); len(lost) > 0 {
 		return fmt.Sprintf("PVC %s, which restore %s replaced, is gone", strings.Join(lost, ", "), name)
 	}
+	if taken := snapshots.Taken(v.Former, vm, v.Users); len(taken) > 0 {
+		return fmt.Sprintf("restore %s would be taken back to claims that are in use: %s; unplug them there first",
+			name, strings.Join(taken, ", "))
+	}
 	return ""
 }
 

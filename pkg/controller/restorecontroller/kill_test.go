@@ -45,6 +45,7 @@ type world struct {
 	client client.WithWatch
 	cdi    bool
 	writes []string
+	events []string
 	// subject is the restore that is worked on.
 	subject string
 }
@@ -134,8 +135,15 @@ func (w *world) run(writes int) {
 			return c.SubResource(sub).Patch(ctx, object, p, o...)
 		},
 	})
+	recorder := record.NewFakeRecorder(1000)
+	defer func() {
+		close(recorder.Events)
+		for event := range recorder.Events {
+			w.events = append(w.events, event)
+		}
+	}()
 	r := &Reconciler{
-		Client: limited, Live: limited, Recorder: record.NewFakeRecorder(1000), Now: func() time.Time { return now },
+		Client: limited, Live: limited, Recorder: recorder, Now: func() time.Time { return now },
 		CDI: dataVolumes{w}, Snapshots: csi{w},
 	}
 	reconciler := r.Frame()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -152,7 +151,7 @@ func (r *Reconciler) look(ctx context.Context, restore *v1beta1.VirtualMachineRe
 		return view, err
 	}
 	return view, errors.Join(r.lookAtSnapshot(ctx, &view), r.lookAtMade(ctx, &view), r.lookAtRevisions(ctx, &view),
-		r.lookAtKept(ctx, &view))
+		r.lookAtKept(ctx, &view), r.lookAtUsers(ctx, &view))
 }
 
 // lookAtSnapshot finds the snapshot, its content, and what exists of its volumes.
@@ -191,13 +190,13 @@ func (r *Reconciler) lookAtSnapshot(ctx context.Context, view *View) error {
 		}
 		view.Volumes = append(view.Volumes, volume)
 	}
-	return r.lookAtUsers(ctx, view)
+	return nil
 }
 
-// lookAtUsers finds who uses the claims of the namespace, where some are to be deleted for new ones. It comes after the
-// claims were read: who takes one later finds it with another UID, or being deleted.
+// lookAtUsers finds who uses the claims of the namespace, where that decides something. It comes after the claims were
+// read: who takes one later finds it with another UID, or being deleted.
 func (r *Reconciler) lookAtUsers(ctx context.Context, view *View) error {
-	if !slices.ContainsFunc(view.Volumes, func(o Volume) bool { return view.replaces(&o) }) {
+	if !view.asksForUsers() {
 		return nil
 	}
 	var vms v1.VirtualMachineList
@@ -205,7 +204,7 @@ func (r *Reconciler) lookAtUsers(ctx context.Context, view *View) error {
 	var pods corev1.PodList
 	for _, list := range []client.ObjectList{&vms, &vmis, &pods} {
 		if err := r.Live.List(ctx, list, client.InNamespace(view.Restore.Namespace)); err != nil {
-			return fmt.Errorf("look for users of the claims to be replaced: %w", err)
+			return fmt.Errorf("look for users of the VM's claims: %w", err)
 		}
 	}
 	view.Users = claims.Users{}

@@ -14,7 +14,7 @@
 //
 // Restoring volumes in place is the exception that its policy asks for: a claim can have its name again only once the
 // old one is deleted. No claim is deleted before every VolumeSnapshot is known to be ready, nor one that another VM, a
-// VMI or a pod uses.
+// VMI or a pod uses. What only the old VM had is not deleted either where another VM or a VMI uses it.
 package restorecontroller
 
 import (
@@ -83,7 +83,7 @@ type View struct {
 	Served, CDI bool
 	// Volumes are the volumes of the content.
 	Volumes []Volume
-	// Users says who uses the namespace's claims; it is nil when no claim is to be deleted for a new one.
+	// Users says who uses the namespace's claims; it is nil where asksForUsers says that it does not matter.
 	Users claims.Users
 	// Revisions are the ControllerRevisions that the snapshot's VM refers to, and their copies for the restored VM, by
 	// name.

@@ -2,6 +2,7 @@ package restorecontroller
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
@@ -17,6 +18,8 @@ const (
 	reasonNotReady = "RestoreTargetNotReady"
 	// reasonLeftOut is ours: KubeVirt gives such a VM the other's claim.
 	reasonLeftOut = "VolumesLeftOut"
+	// reasonNotDeleted is ours, too: KubeVirt deletes what another VM uses.
+	reasonNotDeleted = "ClaimsNotDeleted"
 )
 
 // Texts of conditions and events; KubeVirt's, which its clients match.
@@ -74,6 +77,7 @@ func (v *View) complete() *v1beta1.VirtualMachineRestoreStatus {
 	status := v.Restore.Status.DeepCopy()
 	now := v.now()
 	status.Complete, status.RestoreTime = new(true), &now
+	status.DeletedDataVolumes = slices.DeleteFunc(status.DeletedDataVolumes, v.isSpared)
 	for of, is := range map[v1beta1.ConditionType]corev1.ConditionStatus{
 		v1beta1.ConditionProgressing: corev1.ConditionFalse, v1beta1.ConditionReady: corev1.ConditionTrue,
 	} {

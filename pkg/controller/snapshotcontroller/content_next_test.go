@@ -225,7 +225,7 @@ func TestNextContent(t *testing.T) {
 		created := step.Status != nil && step.Status.CreationTime != nil
 		lapse := step.Record != nil && step.Record.TimedOut
 		if step.Freeze != test.freeze || step.Thaw != test.thaw || created != test.created || lapse != test.lapse ||
-			len(step.Create) != test.create || count(step.Events, ReasonVolumeSnapshotMissing) != test.missing ||
+			len(step.Create) != test.create || count(step.Events, "VolumeSnapshotMissing") != test.missing ||
 			step.RemoveFinalizer != test.finalizer ||
 			step.RequeueAfter != test.again || (test.trouble == "") != (message(step.Status) == "") ||
 			!strings.Contains(message(step.Status), test.trouble) {

@@ -90,7 +90,7 @@ func TestQuiescedOnVolumeSnapshots(t *testing.T) {
 	}
 	next := NextContent(view)
 	if !next.Thaw || next.Record.Quiesced != snapshots.QuiescedPaused || !next.Record.Complete ||
-		count(next.Events, ReasonVolumeSnapshotCreated) != 2 {
+		count(next.Events, "SuccessfulVolumeSnapshotCreate") != 2 {
 		t.Errorf("%+v, record %+v", next, next.Record)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -73,7 +74,9 @@ func (r *Reconciler) indexed(ctx context.Context, key string, options ...client.
 var claimClassChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.PersistentVolumeClaim), e.ObjectNew.(*corev1.PersistentVolumeClaim)
-		return className(before) != className(after) || before.Labels[vmstate.Prefix] != after.Labels[vmstate.Prefix]
+		return before.Status.Phase != after.Status.Phase || className(before) != className(after) ||
+			claims.BindsAtOnce(before) != claims.BindsAtOnce(after) ||
+			before.Labels[vmstate.Prefix] != after.Labels[vmstate.Prefix]
 	},
 }
 

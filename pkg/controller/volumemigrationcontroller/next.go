@@ -35,9 +35,6 @@ const (
 	reasonCopying = volumemigration.ReasonCopying
 )
 
-// bindAtOnce is CDI's annotation of a DataVolume that is to be filled before any pod uses it.
-const bindAtOnce = "cdi.kubevirt.io/storage.bind.immediate.requested"
-
 // again is the delay before the next look at what sends no event.
 const again = 5 * time.Second
 
@@ -157,7 +154,7 @@ func unready(view View, name string) string {
 		case claims.Populated, claims.Claimable:
 		case claims.Unclaimed:
 			return claims.Unfilled(name, dv) + ", and is not filled for a guest that runs; make it with annotation " +
-				bindAtOnce + ", or use a PersistentVolumeClaim"
+				claims.BindAtOnce + ", or use a PersistentVolumeClaim"
 		default:
 			return claims.Unfilled(name, dv)
 		}

@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
@@ -118,7 +119,7 @@ func TestNext(t *testing.T) {
 			view.DataVolumes["b"] = nil
 		}, false, false, "", reasonWaiting, "and is not there", true},
 		"a DataVolume that waits for a pod": {
-			filledBy(cdiv1.WaitForFirstConsumer), false, false, "", reasonWaiting, bindAtOnce, true,
+			filledBy(cdiv1.WaitForFirstConsumer), false, false, "", reasonWaiting, claims.BindAtOnce, true,
 		},
 		"a DataVolume that is filled for the guest's pod": {
 			filledBy(cdiv1.PendingPopulation), true, false, "", reasonCopying, "root from claim a to b", false,

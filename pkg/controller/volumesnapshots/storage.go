@@ -118,13 +118,18 @@ func (s *Storage) state(
 
 // ReadClasses returns the classes of storage and of snapshots.
 func (s *Storage) ReadClasses(ctx context.Context) (snapshots.Classes, error) {
-	out := snapshots.Classes{Provisioners: map[string]string{}, Preferred: map[string]string{}}
+	out := snapshots.Classes{
+		Provisioners: map[string]string{}, Preferred: map[string]string{}, Late: map[string]bool{},
+	}
 	var storage storagev1.StorageClassList
 	if err := s.Client.List(ctx, &storage, client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("list StorageClasses: %w", err)
 	}
 	for i := range storage.Items {
-		out.Provisioners[storage.Items[i].Name] = storage.Items[i].Provisioner
+		class := &storage.Items[i]
+		out.Provisioners[class.Name] = class.Provisioner
+		mode := class.VolumeBindingMode
+		out.Late[class.Name] = mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer
 	}
 	var classes snapshotv1.VolumeSnapshotClassList
 	if err := s.Classes.List(ctx, &classes, client.UnsafeDisableDeepCopy); err != nil {

@@ -53,6 +53,15 @@ func StateOfClaim(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) Sta
 	return StateOf(dv)
 }
 
+// BindAtOnce is CDI's annotation of a DataVolume, and of its claim, that is to be filled before any pod uses it.
+const BindAtOnce = "cdi.kubevirt.io/storage.bind.immediate.requested"
+
+// BindsAtOnce reports a claim that CDI binds, whatever its StorageClass says.
+func BindsAtOnce(claim *corev1.PersistentVolumeClaim) bool {
+	_, asked := claim.Annotations[BindAtOnce]
+	return asked
+}
+
 // Owned reports whether a DataVolume fills a claim.
 func Owned(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(claim)

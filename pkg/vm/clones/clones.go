@@ -87,7 +87,8 @@ func Missing(user, namespace string) string {
 		user, Resource, Subresource, Group, namespace)
 }
 
-// Left returns what a VM names in its namespace that is not copied into another one, as KIND NAME, sorted.
+// Left returns what a VM names in its namespace that no snapshot has and that is not copied into another namespace, as
+// KIND NAME, sorted.
 func Left(spec *v1.VirtualMachineSpec) []string {
 	if spec.Template == nil {
 		return nil

@@ -31,19 +31,34 @@ func InUse(namespace, claim, vm string, users claims.Users) (trouble string, las
 	if len(others) == 0 {
 		return "", false
 	}
-	var names []string
-	for _, o := range others {
-		if o.Kind == "" {
-			names = append(names, "VM "+o.Name)
-		} else {
-			names = append(names, o.String())
-		}
-	}
 	lasting = claims.Keeps(others)
 	way := "wait until that has ended"
 	if lasting {
 		way = "unplug it there first"
 	}
 	return fmt.Sprintf("PVC %s/%s is used by %s, and volumeRestorePolicy InPlace would delete it; choose another "+
-		"volumeRestorePolicy, or %s", namespace, claim, strings.Join(names, ", "), way), lasting
+		"volumeRestorePolicy, or %s", namespace, claim, named(others), way), lasting
+}
+
+// named returns users for a sentence.
+func named(users []claims.User) string {
+	out := make([]string, 0, len(users))
+	for _, o := range users {
+		if o.Kind == "" {
+			out = append(out, "VM "+o.Name)
+		} else {
+			out = append(out, o.String())
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// KeptBy returns the VMs and VMIs other than a VM, and their pods, that use a claim, for a sentence. It is "" when none
+// does: a pod that is no VM's ends by itself, and the cluster keeps the claim until then.
+func KeptBy(claim, vm string, users claims.Users) string {
+	others := users.Others(claim, vm)
+	if !claims.Keeps(others) {
+		return ""
+	}
+	return named(others)
 }

@@ -27,6 +27,20 @@ func TestInUse(t *testing.T) {
 	}
 }
 
+func TestKeptBy(t *testing.T) {
+	users := claims.Users{
+		"data": {{Name: "a"}, {Kind: "vmi", Name: "c"}, {Name: "b"}}, "kept": {{Name: "a"}},
+		"read": {{Name: "a"}, {Kind: "pod", Name: "backup"}}, "both": {{Kind: "pod", Name: "backup"}, {Name: "b"}},
+	}
+	for claim, want := range map[string]string{
+		"data": "VM b, vmi/c", "both": "VM b, pod/backup", "read": "", "kept": "", "free": "",
+	} {
+		if got := KeptBy(claim, "a", users); got != want {
+			t.Errorf("%s: %q", claim, got)
+		}
+	}
+}
+
 // The claim of a memory dump is not restored.
 func TestBackups(t *testing.T) {
 	content := &v1beta1.VirtualMachineSnapshotContent{}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // What a restore keeps of the VM that it replaces, so that it can be taken back; ours, and only where it is asked for.
@@ -100,13 +102,50 @@ func ClaimNames(spec *v1.VirtualMachineSpec) []string {
 }
 
 // Lost returns the claims of a former VM that are not there any more.
-func Lost(former *Former, claims map[string]*corev1.PersistentVolumeClaim) []string {
+func Lost(former *Former, there map[string]*corev1.PersistentVolumeClaim) []string {
 	var out []string
 	for _, entry := range former.Restores() {
-		claim := claims[entry.PersistentVolumeClaimName]
+		claim := there[entry.PersistentVolumeClaimName]
 		if claim == nil || claim.DeletionTimestamp != nil {
 			out = append(out, entry.PersistentVolumeClaimName)
 		}
 	}
 	return out
+}
+
+// Taken returns the claims that a former VM would get back and that another VM or VMI has now, each with who that is.
+// Claims that the VM has still are not among them, nor what the former VM shared: disks that it only read or marked as
+// shareable, and file systems.
+func Taken(former *Former, vm *v1.VirtualMachine, users claims.Users) []string {
+	has := ClaimNames(&vm.Spec)
+	var out []string
+	for _, entry := range former.Restores() {
+		claim := entry.PersistentVolumeClaimName
+		if slices.Contains(has, claim) || shares(&former.Spec.Template.Spec, entry.VolumeName) {
+			continue
+		}
+		if by := KeptBy(claim, vm.Name, users); by != "" {
+			out = append(out, fmt.Sprintf("PVC %s is used by %s", claim, by))
+		}
+	}
+	return out
+}
+
+// shares reports a volume that several guests may have at a time.
+func shares(guest *v1.VirtualMachineInstanceSpec, volume string) bool {
+	for i := range guest.Volumes {
+		claim := guest.Volumes[i].PersistentVolumeClaim
+		if guest.Volumes[i].Name == volume && claim != nil && claim.ReadOnly {
+			return true
+		}
+	}
+	for i := range guest.Domain.Devices.Disks {
+		disk := &guest.Domain.Devices.Disks[i]
+		if disk.Name != volume {
+			continue
+		}
+		return disk.Shareable != nil && *disk.Shareable || disk.CDRom != nil ||
+			disk.Disk != nil && disk.Disk.ReadOnly || disk.LUN != nil && disk.LUN.ReadOnly
+	}
+	return slices.ContainsFunc(guest.Domain.Devices.Filesystems, func(o v1.Filesystem) bool { return o.Name == volume })
 }

@@ -10,6 +10,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 func TestFormer(t *testing.T) {
@@ -116,5 +118,41 @@ func TestClaim(t *testing.T) {
 		if got := Claim(&v1.Volume{VolumeSource: test.source}); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// A claim that another has now is taken, unless the VM has it still, or shared it before.
+func TestTaken(t *testing.T) {
+	guest := func(volumes ...v1.Volume) v1.VirtualMachineSpec {
+		template := &v1.VirtualMachineInstanceTemplateSpec{}
+		template.Spec.Volumes = volumes
+		return v1.VirtualMachineSpec{Template: template}
+	}
+	readOnly := onClaim("readonly", "readonly", false)
+	readOnly.PersistentVolumeClaim.ReadOnly = true
+	var volumes []v1.Volume
+	users := claims.Users{}
+	for _, name := range []string{"has", "free", "taken", "shareable", "cd", "ro-disk", "ro-lun", "files", "pod"} {
+		volumes = append(volumes, onClaim(name, name, false))
+		users[name] = []claims.User{{Name: "beta"}}
+	}
+	delete(users, "free")
+	users["pod"] = []claims.User{{Kind: "pod", Name: "backup"}}
+	users["readonly"], users["state"] = []claims.User{{Name: "beta"}}, []claims.User{{Kind: "vmi", Name: "probe"}}
+	former := &Former{Spec: guest(append(volumes, readOnly)...), StateVolume: "state-of-vm", State: "state"}
+	former.Spec.Template.Spec.Domain.Devices = v1.Devices{
+		Disks: []v1.Disk{
+			{Name: "taken", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}},
+			{Name: "shareable", Shareable: new(true)},
+			{Name: "cd", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}},
+			{Name: "ro-disk", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{ReadOnly: true}}},
+			{Name: "ro-lun", DiskDevice: v1.DiskDevice{LUN: &v1.LunTarget{ReadOnly: true}}},
+		},
+		Filesystems: []v1.Filesystem{{Name: "files"}},
+	}
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: guest(onClaim("has", "has", false))}
+	want := []string{"PVC taken is used by VM beta", "PVC state is used by vmi/probe"}
+	if got := Taken(former, vm, users); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

@@ -37,4 +37,13 @@ func TestLeftOut(t *testing.T) {
 	if LeftOutText(vm) != text || LeftOutWarning(vm) != text+"; they are left out" {
 		t.Errorf("%q, %q", LeftOutText(vm), LeftOutWarning(vm))
 	}
+	vm.Status.VolumeSnapshotStatuses = append(vm.Status.VolumeSnapshotStatuses,
+		v1.VolumeSnapshotStatus{Name: "late", Reason: "PVC late " + boundAtStart})
+	if warnings := Warnings(vm); !slices.Equal(warnings, []string{
+		text + "; they are left out",
+		"volumes of VM ns/demo that cannot be snapshotted yet: late (PVC late is bound when the VM is started for " +
+			"the first time); the snapshot waits for that until its deadline",
+	}) {
+		t.Errorf("%q", warnings)
+	}
 }

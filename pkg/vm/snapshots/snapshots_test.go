@@ -11,6 +11,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 func TestClassesOf(t *testing.T) {
@@ -112,6 +114,53 @@ func TestVolumes(t *testing.T) {
 	}
 	if stopped := Volumes(vm, nil, facts); len(stopped) != 7 {
 		t.Errorf("of a stopped VM %+v", stopped)
+	}
+}
+
+// A claim that is bound at the first start of its VM says so while the VM is off, and that is no volume that is left
+// out: a snapshot waits for it.
+func TestUnbound(t *testing.T) {
+	classes := Classes{
+		Provisioners: map[string]string{"late": "x", "now": "x", "plain": "y"},
+		Late:         map[string]bool{"late": true, "plain": true},
+		Snapshots:    []Class{{Name: "snap", Driver: "x"}},
+	}
+	const waits = "PVC c is bound when the VM is started for the first time"
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo"}}
+	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
+	vm.Spec.Template.Spec.Volumes = []v1.Volume{onClaim("disk", "c", false)}
+	for name, tc := range map[string]struct {
+		class  string
+		change func(*corev1.PersistentVolumeClaim)
+		vmi    *v1.VirtualMachineInstance
+		reason string
+	}{
+		"late":    {class: "late", reason: waits},
+		"at once": {class: "now"},
+		"bound": {class: "late", change: func(c *corev1.PersistentVolumeClaim) {
+			c.Status.Phase = corev1.ClaimBound
+		}},
+		"starting": {class: "late", vmi: &v1.VirtualMachineInstance{}},
+		"filled now": {class: "late", change: func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{claims.BindAtOnce: ""}
+		}},
+		"no snapshots of it": {class: "plain", reason: "No VolumeSnapshotClass: Volume snapshots are not configured " +
+			"for this StorageClass [plain] [disk]"},
+	} {
+		claim := claimOf(tc.class)
+		claim.Status.Phase = corev1.ClaimPending
+		if tc.change != nil {
+			tc.change(claim)
+		}
+		facts := Facts{Claims: map[string]*corev1.PersistentVolumeClaim{"c": claim}, Classes: classes}
+		vm.Status.VolumeSnapshotStatuses = Statuses(Volumes(vm, tc.vmi, facts))
+		if got := vm.Status.VolumeSnapshotStatuses[0]; got.Reason != tc.reason || got.Enabled != (tc.reason == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if left, unbound := LeftOut(vm), Unbound(vm); len(unbound) > 0 != (tc.reason == waits) ||
+			len(left) > 0 != (tc.reason != waits && tc.reason != "") {
+			t.Errorf("%s: left out %v, unbound %v", name, left, unbound)
+		}
 	}
 }
 

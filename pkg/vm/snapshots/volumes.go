@@ -28,7 +28,9 @@ type Classes struct {
 	// Provisioners are the StorageClasses' provisioners, Preferred the VolumeSnapshotClasses that CDI's StorageProfiles
 	// name, both by the name of the StorageClass.
 	Provisioners, Preferred map[string]string
-	Snapshots               []Class
+	// Late are the StorageClasses that bind a claim when a pod uses it.
+	Late      map[string]bool
+	Snapshots []Class
 }
 
 // For returns the VolumeSnapshotClass for a volume whose claim is of a StorageClass; name is empty when there is none,
@@ -104,7 +106,11 @@ func Volumes(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, facts Facts)
 		return nil
 	}
 	for i := range vm.Spec.Template.Spec.Volumes {
-		out = append(out, facts.volume(vm, &vm.Spec.Template.Spec.Volumes[i]))
+		volume := facts.volume(vm, &vm.Spec.Template.Spec.Volumes[i])
+		if volume.Reason == "" && vmi == nil && facts.unbound(volume.Claim) {
+			volume.Reason = fmt.Sprintf("PVC %s %s", volume.Claim, boundAtStart)
+		}
+		out = append(out, volume)
 	}
 	for _, volume := range Plugged(vm, vmi) {
 		out = append(out, facts.volume(vm, volume))
@@ -186,6 +192,17 @@ func (f Facts) volume(vm *v1.VirtualMachine, volume *v1.Volume) Volume {
 		out.Reason = "PVC not found"
 	}
 	return out
+}
+
+// boundAtStart ends the reason of a claim that no snapshot can have before its VM was started. A snapshot does not
+// leave it out, but waits for it, as KubeVirt's does.
+const boundAtStart = "is bound when the VM is started for the first time"
+
+// unbound reports a claim that nobody binds before the VM is started.
+func (f Facts) unbound(name string) bool {
+	claim := f.Claims[name]
+	return claim != nil && claim.DeletionTimestamp == nil && claim.Status.Phase == corev1.ClaimPending &&
+		f.Classes.Late[storageClass(claim)] && !claims.BindsAtOnce(claim)
 }
 
 // classify fills in the class for a volume, or why there is none.

@@ -70,14 +70,22 @@ func TestCheckWhole(t *testing.T) {
 	whole := demo()
 	whole.Status.VolumeSnapshotStatuses = whole.Status.VolumeSnapshotStatuses[:1]
 	const text = "volumes of VM default/demo that cannot be snapshotted: logs (no class); "
+	late := demo()
+	late.Status.VolumeSnapshotStatuses[0] = v1.VolumeSnapshotStatus{
+		Name: "disk", Reason: "PVC claim is bound when the VM is started for the first time",
+	}
+	const yet = "volumes of VM default/demo that cannot be snapshotted yet: disk (PVC claim is bound when the VM is " +
+		"started for the first time); start it with `virtctl start demo -n default`"
 	for name, tc := range map[string]struct {
 		vm             *v1.VirtualMachine
 		partial        bool
 		warning, wrong string
 	}{
-		"whole":   {vm: whole},
-		"partial": {vm: demo(), partial: true, warning: text + "they are left out"},
-		"refused": {vm: demo(), wrong: text + "give --partial"},
+		"whole":              {vm: whole},
+		"partial":            {vm: demo(), partial: true, warning: text + "they are left out"},
+		"refused":            {vm: demo(), wrong: text + "give --partial"},
+		"not bound":          {vm: late, wrong: yet},
+		"not bound, partial": {vm: late, partial: true, wrong: yet},
 	} {
 		warning, err := CheckWhole(tc.vm, tc.partial, "give --partial")
 		if warning != tc.warning || (err == nil) != (tc.wrong == "") || err != nil && err.Error() != tc.wrong {

@@ -29,8 +29,12 @@ func Anew(vm *v1.VirtualMachine) []string {
 }
 
 // CheckWhole names the volumes of a VM that cannot be snapshotted: in a warning where a partial snapshot will do, else
-// in an error, which ends with the remedy.
+// in an error, which ends with the remedy. A snapshot leaves out no claim that waits for the start of the VM: for those
+// there is an error, whatever will do.
 func CheckWhole(vm *v1.VirtualMachine, partial bool, remedy string) (warning string, err error) {
+	if text := vmsnapshots.UnboundText(vm); text != "" {
+		return "", fmt.Errorf("%s; start it with `virtctl start %s -n %s`", text, vm.Name, vm.Namespace)
+	}
 	if text := vmsnapshots.LeftOutText(vm); text != "" && !partial {
 		return "", fmt.Errorf("%s; %s", text, remedy)
 	}

@@ -33,12 +33,13 @@ func NewCmdRestore(f *cli.Factory) *cobra.Command {
 		Use:   "restore SNAPSHOT",
 		Short: "Make a virtual machine what it was when a snapshot was taken",
 		Long: `Restore a snapshot over its VM, which must be stopped, or with --target as another VM. The VM's spec and volumes
-are replaced by those of the snapshot, after a question; what was written since is lost to the VM.
+are replaced by those of the snapshot, after a question; what was written since is lost to the VM. A VM that does not
+exist is made, and is off until it is started.
 
 With --keep the claims and the spec that the VM had stay, and "virtctl undo" gives them back to it. The claims that
 are kept have the label restore.virtkit.io/replaced-by until they are deleted or in use again. Without --keep the old
-spec is lost, the DataVolumes of the VM's dataVolumeTemplates and the claim of its TPM and EFI variables are deleted,
-and all other claims stay; those of an earlier restore are deleted with the VM.
+spec is lost, the DataVolumes of the VM's dataVolumeTemplates and the claim of its TPM and EFI variables are deleted
+unless another VM uses them, and all other claims stay; those of an earlier restore are deleted with the VM.
 
 A VM that the restore makes can be changed by JSON patches with --patch.`,
 		Example: cli.Examples(f.Program, `
@@ -111,6 +112,10 @@ func Restore(ctx context.Context, o *RestoreOptions) error {
 	if o.Keep && !plan.Exists {
 		return fmt.Errorf("--keep keeps what is replaced, and there is no VM %s/%s yet: the restore makes it; leave "+
 			"--keep out", namespace, plan.Target)
+	}
+	if !plan.Exists {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: there is no VM %s/%s; the restore makes it, and it is off until it is "+
+			"started\n", namespace, plan.Target)
 	}
 	// A VM that is gone loses nothing, but claims of the names that it had may be there.
 	if (plan.Exists || plan.InPlace.Says("") != "") && o.DryRun == cli.DryRunNone {

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -117,9 +118,20 @@ func page(
 		}
 	}
 	line("Left out", strings.Join(left, ", "))
+	if named := references(content); named != "" {
+		line("By reference", named+", which a restore takes as they are then")
+	}
 	for i := range restores {
 		r := &restores[i]
 		line("Restore", fmt.Sprintf("%s to VM %s: %s", r.Name, r.Spec.Target.Name, snapshot.RestoreStage(r)))
 	}
 	return t.Flush()
+}
+
+// references names the objects that the snapshot's VM refers to and of which the snapshot has no copy.
+func references(content *snapshotv1beta1.VirtualMachineSnapshotContent) string {
+	if content == nil || content.Spec.Source.VirtualMachine == nil {
+		return ""
+	}
+	return strings.Join(clones.Left(&content.Spec.Source.VirtualMachine.Spec), ", ")
 }

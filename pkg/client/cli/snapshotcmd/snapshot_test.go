@@ -271,6 +271,31 @@ func TestListAndShow(t *testing.T) {
 	}
 }
 
+// What a snapshot has by reference is named: of a Secret it has no copy.
+func TestShowNamesReferences(t *testing.T) {
+	s := cluster()
+	snap := taken("snap")
+	snap.Status.VirtualMachineSnapshotContentName = new("content")
+	s.objects[group+"virtualmachinesnapshots/snap"] = snap
+	content := &snapshotv1beta1.VirtualMachineSnapshotContent{}
+	content.Spec.Source.VirtualMachine = &snapshotv1beta1.VirtualMachine{Spec: machine().Spec}
+	s.objects[group+"virtualmachinesnapshotcontents/content"] = content
+	if out, _, err := run(t, s, NewCmdShow, "snap"); err != nil || strings.Contains(out, "By reference") {
+		t.Errorf("of none: %s %v", out, err)
+	}
+	seed := v1.Volume{Name: "seed"}
+	seed.CloudInitNoCloud = &v1.CloudInitNoCloudSource{UserDataSecretRef: &corev1.LocalObjectReference{Name: "login"}}
+	settings := v1.Volume{Name: "settings"}
+	settings.ConfigMap = &v1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}}
+	guest := &content.Spec.Source.VirtualMachine.Spec.Template.Spec
+	guest.Volumes = append(guest.Volumes, seed, settings)
+	out, _, err := run(t, s, NewCmdShow, "snap")
+	if words := strings.Join(strings.Fields(out), " "); err != nil || !strings.Contains(words,
+		"By reference: ConfigMap app, Secret login, which a restore takes as they are then") {
+		t.Errorf("%s %v", out, err)
+	}
+}
+
 func TestRestore(t *testing.T) {
 	s := cluster()
 	_, _, err := run(t, s, NewCmdRestore, "snap")
@@ -279,13 +304,14 @@ func TestRestore(t *testing.T) {
 		!strings.HasSuffix(err.Error(), "; add --yes to say that you mean it") || s.did("POST") {
 		t.Errorf("nobody was asked: %v", err)
 	}
-	out, _, err := run(t, s, NewCmdRestore, "snap", "--yes")
-	if err != nil || out != "virtualmachinerestore.snapshot.kubevirt.io/restore-snap-abcde created\n" {
-		t.Errorf("%q %v", out, err)
+	out, said, err := run(t, s, NewCmdRestore, "snap", "--yes")
+	if err != nil || out != "virtualmachinerestore.snapshot.kubevirt.io/restore-snap-abcde created\n" || said != "" {
+		t.Errorf("%q %q %v", out, said, err)
 	}
-	out, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "-o", "jsonpath={.spec.target.name}")
-	if err != nil || out != "copy" {
-		t.Errorf("%q %v", out, err)
+	out, said, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "-o", "jsonpath={.spec.target.name}")
+	if err != nil || out != "copy" || said != "note: there is no VM default/copy; the restore makes it, and it is off "+
+		"until it is started\n" {
+		t.Errorf("%q %q %v", out, said, err)
 	}
 	s.asked = nil
 	if _, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "--keep"); err == nil ||

@@ -145,6 +145,8 @@ func (p *take) refusal() string {
 		return "the VM cannot be read: " + p.world.Say(p.read.err)
 	case p.vm == nil:
 		return "the VM is being read"
+	case len(snapshots.Unbound(p.vm)) > 0:
+		return "volumes: " + namesOf(snapshots.Unbound(p.vm)) + " cannot be snapshotted before the VM was started"
 	case len(out) > 0 && p.chosen[takePartial] == "":
 		return "volumes: " + namesOf(out) + " cannot be snapshotted; choose those that can be"
 	}
