@@ -20,7 +20,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/life"
-	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // Kind of a Report.
@@ -190,7 +189,7 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, capacities []*capacity) Guest
 		if g.Outcome == Ends {
 			return g
 		}
-	case strategy == v1.EvictionStrategyLiveMigrate && !migrations.Migratable(vmi):
+	case strategy == v1.EvictionStrategyLiveMigrate && !eviction.Movable(vmi):
 		g.Outcome, g.Reason = Stays, "it cannot move and must not be shut down: "+eviction.Obstacle(vmi)
 		return g
 	default:
