@@ -107,7 +107,9 @@ func TestBring(t *testing.T) {
 			[]string{"one", "two"}, "it has a GPU",
 		},
 		"one is copied as it is": {
-			func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Volumes = template(map[string]string{"one": "c"}).Volumes },
+			func(vmi *v1.VirtualMachineInstance) {
+				vmi.Spec.Volumes = template(map[string]string{"one": "c"}).Volumes
+			},
 			[]string{"two"}, "",
 		},
 		"which waits": {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
-	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 )
 
 // API has the methods of a client that the package calls.
@@ -77,16 +77,7 @@ func migrateWithDisks(ctx context.Context, api API, t Target, o Options) error {
 		return apierrors.NewConflict(v1.Resource(client.VMs), t.Name,
 			fmt.Errorf("migration %s of it is under way", under.Name))
 	}
-	migration := &v1.VirtualMachineInstanceMigration{
-		TypeMeta: metav1.TypeMeta{
-			APIVersion: v1.GroupVersion.String(), Kind: v1.VirtualMachineInstanceMigrationGroupVersionKind.Kind,
-		},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.Namespace, GenerateName: "virtkit-migrate-with-disks-",
-			Annotations: map[string]string{volumemigration.WithDisksAnnotation: "true"},
-		},
-		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: t.Name, AddedNodeSelector: o.NodeSelector},
-	}
+	migration := migrate.WithDisks(t.Namespace, t.Name, "virtkit-migrate-with-disks-", o.NodeSelector)
 	return api.CreateTyped(ctx, "/apis/"+v1.GroupVersion.String(), client.Migrations, migration,
 		&v1.VirtualMachineInstanceMigration{}, o.DryRun)
 }
