@@ -44,8 +44,8 @@ alone here. What becomes of a guest its eviction strategy says, or else the clus
 as many at a time as the limits of migrations allow; it is shut down, and its run strategy starts it elsewhere;
 or it stays, because it must not be shut down and cannot move.
 
-With --with-disks guests that only their disks keep from moving, since these are on claims of one node, move with them:
-the disks are copied to new claims while the guests run, and the old claims are kept.
+With --with-disks guests that only their disks keep from moving, since these are on claims of one node, move with
+them: the disks are copied to new claims while the guests run, and the old claims are kept.
 
 --plan shows that beforehand and does nothing. Where a guest would go is a guess from what the nodes have left and
 the VM asks for: the scheduler decides when the time has come.
@@ -221,7 +221,11 @@ func table(w io.Writer, r *evacuate.Report) error {
 		if r.Planned {
 			what = string(g.Outcome)
 		}
-		out.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, g.Reason)
+		reason := g.Reason
+		if reason == "" && g.WithDisks {
+			reason = "with its disks"
+		}
+		out.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, reason)
 	}
 	return out.Flush()
 }
