@@ -18,8 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
-// TestWithDisks kills virt-controller after each write of a migration that brings its disk: one that is cancelled, after
-// which all is as it was, and one that succeeds. The test plays the nodes and the scheduler.
+// TestWithDisks kills virt-controller after each write of a migration that brings its disk: one that is cancelled,
+// after which all is as it was, and one that succeeds. The test plays the nodes and the scheduler.
 func TestWithDisks(tt *testing.T) {
 	t := newSerialTest(tt)
 	t.deployComponents() // no disk is copied while they are rolled out
@@ -41,7 +41,8 @@ func TestWithDisks(tt *testing.T) {
 		t.Errorf("the target has volumes %+v", target.Spec.Volumes)
 	}
 	t.waitNamed("old-m1", true)
-	if got := volumemigration.CopiedBy(first); !slices.Equal(got, []volumemigration.Copied{{Volume: "old", From: "old", To: "old-m1"}}) {
+	want := []volumemigration.Copied{{Volume: "old", From: "old", To: "old-m1"}}
+	if got := volumemigration.CopiedBy(first); !slices.Equal(got, want) {
 		t.Errorf("it says that it copies %+v", got)
 	}
 	t.noSecond()

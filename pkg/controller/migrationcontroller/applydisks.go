@@ -122,8 +122,8 @@ func (r *Reconciler) makeCopy(ctx context.Context, view View, claim *corev1.Pers
 	case apierrors.IsAlreadyExists(err):
 		return frame.ErrStale
 	case frame.Refused(err):
-		return r.refuse(ctx, view, fmt.Sprintf("PersistentVolumeClaim %s for the disk of volume %q: %v", claim.Name, volume,
-			err))
+		return r.refuse(ctx, view,
+			fmt.Sprintf("PersistentVolumeClaim %s for the disk of volume %q: %v", claim.Name, volume, err))
 	default:
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate,
 			"Error creating PersistentVolumeClaim %s: %v", claim.Name, err)

@@ -77,8 +77,8 @@ func (s *Step) bring(view View) (ready bool) {
 	case d.VM == nil || d.VM.DeletionTimestamp != nil:
 		s.fail(view, "VirtualMachine "+view.VMI.Name+" was deleted")
 	case d.Staged:
-		s.fail(view, "vmRolloutStrategy of the KubeVirt resource is Stage, by which no guest that runs changes, and no "+
-			"disk is copied")
+		s.fail(view, "vmRolloutStrategy of the KubeVirt resource is Stage, by which no guest that runs changes, and "+
+			"no disk is copied")
 	case volumemigration.RecordOf(d.VM) != nil:
 		s.phase(v1.MigrationPending, view.Now)
 		s.RequeueAfter = waitAgain // another's end is not tidied up yet

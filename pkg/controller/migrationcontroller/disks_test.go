@@ -22,7 +22,8 @@ func withDisk(view *View) {
 	fresh(view)
 	view.Migration.Annotations = map[string]string{volumemigration.WithDisksAnnotation: "true"}
 	view.Migration.Finalizers = append(view.Migration.Finalizers, volumemigration.WithDisksFinalizer)
-	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vm", ResourceVersion: "1"}}
+	vm := &v1.VirtualMachine{}
+	vm.Namespace, vm.Name, vm.UID, vm.ResourceVersion = "ns", "vm", "vm", "1"
 	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
 	vm.Spec.Template.Spec.Volumes = []v1.Volume{onClaim("data", "a")}
 	vm.Spec.Template.Spec.Domain.Devices.Disks = []v1.Disk{{
@@ -65,9 +66,8 @@ func made(view *View) {
 // recorded: the VM names the new claim.
 func recorded(view *View) {
 	made(view)
-	record := volumemigration.Record{Migration: "mig", VMI: "vmi", At: metav1.NewTime(now), Disks: []volumemigration.RecordedDisk{
-		{Was: onClaim("data", "a"), To: "a-m1"},
-	}}
+	record := volumemigration.Record{Migration: "mig", VMI: "vmi", At: metav1.NewTime(now)}
+	record.Disks = []volumemigration.RecordedDisk{{Was: onClaim("data", "a"), To: "a-m1"}}
 	text, err := json.Marshal(record)
 	if err != nil {
 		panic(err)
@@ -131,8 +131,11 @@ func TestBring(t *testing.T) {
 		does    string
 		reason  string
 	}{
-		"new":                  {nil, pending, "make a-m1", ""},
-		"a name is taken":      {[]func(*View){func(v *View) { v.Disks.Claims["a-m1"] = claimNamed("a-m1", nil) }}, pending, "make a-m2", ""},
+		"new": {nil, pending, "make a-m1", ""},
+		"a name is taken": {
+			[]func(*View){func(v *View) { v.Disks.Claims["a-m1"] = claimNamed("a-m1", nil) }},
+			pending, "make a-m2", "",
+		},
 		"others come first":    {[]func(*View){func(v *View) { v.Wait = "others" }}, pending, "", ""},
 		"its claim is made":    {[]func(*View){made}, pending, "exchange", ""},
 		"the VM names it":      {[]func(*View){recorded}, pending, "", ""},
@@ -198,7 +201,8 @@ func TestBring(t *testing.T) {
 // A claim that takes the place of a DataVolume of the VM's templates is the VM's, too.
 func TestOwned(t *testing.T) {
 	templated := func(v *View) {
-		v.Disks.VM.Spec.Template.Spec.Volumes[0].VolumeSource = v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "a"}}
+		source := v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "a"}}
+		v.Disks.VM.Spec.Template.Spec.Volumes[0].VolumeSource = source
 		v.Disks.VM.Spec.DataVolumeTemplates = []v1.DataVolumeTemplateSpec{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
 	}
 	for name, c := range map[string]struct {
@@ -225,6 +229,9 @@ func TestSettleDisks(t *testing.T) {
 	}
 	landed := func(v *View) { volumemigration.Land(&v.VMI.Status) }
 	ended := func(v *View) { v.VMI.Status.Phase = v1.Failed }
+	halved := func(v *View) {
+		v.Disks.VM.Status.VolumeUpdateState = volumemigration.UpdateState(v.Disks.VM, v.VMI)
+	}
 	noVM := func(v *View) { v.Disks.VM = nil }
 	noVMI := func(v *View) { v.VMI = nil }
 	sent := func(v *View) {
@@ -238,23 +245,47 @@ func TestSettleDisks(t *testing.T) {
 		does    string
 		waits   bool
 	}{
-		"succeeded":                         {v1.MigrationSucceeded, []func(*View){described, landed}, "settle", true},
-		"succeeded, and the VM is deleted":  {v1.MigrationSucceeded, []func(*View){described, noVM}, "release", false},
-		"failed":                            {v1.MigrationFailed, []func(*View){described}, "undo", true},
-		"failed before the VM was changed":  {v1.MigrationFailed, []func(*View){made}, "drop a-m1 release", false},
-		"failed before anything":            {v1.MigrationFailed, nil, "release", false},
-		"the VMI is to follow":              {v1.MigrationFailed, []func(*View){described, reverted}, "", true},
-		"a pod has it":                      {v1.MigrationFailed, []func(*View){described, back, func(v *View) { v.Disks.Pods["a-m1"] = "p" }}, "", true},
-		"all is as it was":                  {v1.MigrationFailed, []func(*View){described, back}, "drop a-m1 release", false},
-		"the guest has ended":               {v1.MigrationFailed, []func(*View){described, ended}, "undo", true},
-		"it ended there":                    {v1.MigrationFailed, []func(*View){described, landed, ended}, "settle", true},
-		"the VMI is gone, not sent":         {v1.MigrationFailed, []func(*View){described, noVMI}, "undo", true},
-		"the VMI is gone, it was there":     {v1.MigrationFailed, []func(*View){described, sent, noVMI}, "settle", true},
-		"the VMI is gone, it was not there": {v1.MigrationFailed, []func(*View){described, sent, func(v *View) { v.Disks.VM.Status.VolumeUpdateState = volumemigration.UpdateState(v.Disks.VM, v.VMI) }, noVMI}, "undo", true},
-		"all are gone, not sent":            {v1.MigrationFailed, []func(*View){described, noVM, noVMI}, "drop a-m1 release", false},
-		"all are gone":                      {v1.MigrationFailed, []func(*View){described, sent, noVM, noVMI}, "release", false},
-		"the VM is gone, its guest not":     {v1.MigrationFailed, []func(*View){described, noVM}, "", true},
-		"the VM is gone, it ended there":    {v1.MigrationFailed, []func(*View){described, noVM, landed, ended}, "release", false},
+		"succeeded":                        {v1.MigrationSucceeded, []func(*View){described, landed}, "settle", true},
+		"succeeded, and the VM is deleted": {v1.MigrationSucceeded, []func(*View){described, noVM}, "release", false},
+		"failed":                           {v1.MigrationFailed, []func(*View){described}, "undo", true},
+		"failed before the VM was changed": {v1.MigrationFailed, []func(*View){made}, "drop a-m1 release", false},
+		"failed before anything":           {v1.MigrationFailed, nil, "release", false},
+		"the VMI is to follow":             {v1.MigrationFailed, []func(*View){described, reverted}, "", true},
+		"a pod has it": {
+			v1.MigrationFailed, []func(*View){described, back, func(v *View) { v.Disks.Pods["a-m1"] = "p" }},
+			"", true,
+		},
+		"all is as it was": {
+			v1.MigrationFailed, []func(*View){described, back},
+			"drop a-m1 release", false,
+		},
+		"the guest has ended": {v1.MigrationFailed, []func(*View){described, ended}, "undo", true},
+		"it ended there": {
+			v1.MigrationFailed, []func(*View){described, landed, ended},
+			"settle", true,
+		},
+		"the VMI is gone, not sent": {v1.MigrationFailed, []func(*View){described, noVMI}, "undo", true},
+		"the VMI is gone, it was there": {
+			v1.MigrationFailed, []func(*View){described, sent, noVMI},
+			"settle", true,
+		},
+		"the VMI is gone, it was not there": {
+			v1.MigrationFailed, []func(*View){described, sent, halved, noVMI},
+			"undo", true,
+		},
+		"all are gone, not sent": {
+			v1.MigrationFailed, []func(*View){described, noVM, noVMI},
+			"drop a-m1 release", false,
+		},
+		"all are gone": {
+			v1.MigrationFailed, []func(*View){described, sent, noVM, noVMI},
+			"release", false,
+		},
+		"the VM is gone, its guest not": {v1.MigrationFailed, []func(*View){described, noVM}, "", true},
+		"the VM is gone, it ended there": {
+			v1.MigrationFailed, []func(*View){described, noVM, landed, ended},
+			"release", false,
+		},
 		"another has recorded": {
 			v1.MigrationFailed, []func(*View){recorded, func(v *View) { v.Migration.UID = "before" }}, "release", false,
 		},

@@ -36,8 +36,8 @@ import (
 const MigrationsByVMI = "vmi-name"
 
 // Reconciler reads migrations, policies, VMIs, pods, nodes and claims from Client's cache, and namespaces and VMs live.
-// It writes migrations, their pods and claims, of VMs the claims that they name, and of VMIs status.migrationState, status.activePods and the label
-// kubevirt.io/migrationTargetNodeName.
+// It writes migrations, their pods and claims, of VMs the claims that they name, and of VMIs status.migrationState,
+// status.activePods and the label kubevirt.io/migrationTargetNodeName.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, for the few decisions that must not rest on a stale one.

@@ -10,7 +10,8 @@ import (
 
 // The instance says whether its guest is moved with its disks, as the VM does now.
 func TestFollowOptIn(t *testing.T) {
-	on, off := map[string]string{volumemigration.OptInAnnotation: "true"}, map[string]string{volumemigration.OptInAnnotation: "false"}
+	on := map[string]string{volumemigration.OptInAnnotation: "true"}
+	off := map[string]string{volumemigration.OptInAnnotation: "false"}
 	for name, tc := range map[string]struct {
 		vm, template, vmi map[string]string
 		want              string
@@ -32,7 +33,8 @@ func TestFollowOptIn(t *testing.T) {
 		vmi.Annotations, vmi.Status.Phase = tc.vmi, v1.Running
 		view := View{VM: vm, VMI: vmi}
 		view.followOptIn()
-		if got := view.VMI.Annotations[volumemigration.OptInAnnotation]; got != tc.want || (view.VMI != vmi) != tc.changes {
+		got := view.VMI.Annotations[volumemigration.OptInAnnotation]
+		if got != tc.want || (view.VMI != vmi) != tc.changes {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

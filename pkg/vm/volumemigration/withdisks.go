@@ -28,8 +28,8 @@ const (
 	// CopiedAnnotation is on such a migration once the VM names the new claims: JSON of a list of Copied, to be read by
 	// people and clients.
 	CopiedAnnotation = "virtkit.io/copied-disks"
-	// OptInAnnotation, "true", is on a VM, or on its template's metadata, whose guest is moved with its disks when it is
-	// evicted and cannot move without them.
+	// OptInAnnotation, "true", is on a VM, or on its template's metadata, whose guest is moved with its disks when it
+	// is evicted and cannot move without them.
 	OptInAnnotation = "virtkit.io/migrate-with-disks"
 )
 
@@ -56,10 +56,8 @@ func CopiedBy(m *v1.VirtualMachineInstanceMigration) []Copied {
 	return out
 }
 
-// Reasons of Bring beside those of the conditions.
-const (
-	reasonNoVM = "NoVirtualMachine"
-)
+// reasonNoVM is the reason of Bring that no condition has.
+const reasonNoVM = "NoVirtualMachine"
 
 // Brought says what a migration with disks is for a VMI.
 type Brought struct {
@@ -105,7 +103,8 @@ func Bring(vmi *v1.VirtualMachineInstance) Brought {
 	}
 	if len(out.Volumes) > 0 && !ofVM(vmi) {
 		out.Refused = append(out.Refused, Refused{
-			reasonNoVM, "no VirtualMachine has made it, whose spec would name the new claims; make it by a VirtualMachine",
+			reasonNoVM,
+			"no VirtualMachine has made it, whose spec would name the new claims; make it by a VirtualMachine",
 		})
 	}
 	return out
@@ -123,7 +122,7 @@ func uncopied(vmi *v1.VirtualMachineInstance, v *v1.Volume) string {
 	case !claims.Storage(v):
 		return "it is not the guest's own, who only reads it or dumps its memory to it"
 	case hotplug.Is(v):
-		return plugged + "; unplug it first (virtctl removevolume)"
+		return plugged + "; unplug it first (`virtctl removevolume " + vmi.Name + " --volume-name " + v.Name + "`)"
 	}
 	return Fixed(vmi, v.Name)
 }

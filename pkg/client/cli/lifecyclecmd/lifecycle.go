@@ -113,8 +113,8 @@ func NewCmdMigrate(f *cli.Factory) *cobra.Command {
 	o, cmd := newVerb(f, lifecycle.Migrate, "Move running virtual machines to other nodes",
 		"Move running guests to other nodes without stopping them. With --wait a migration that fails is an "+
 			"error. With --plan\nnothing moves: it says where a guest could go and why not elsewhere, what would be "+
-			"copied, and what holds for it.\nWith --with-disks disks on claims of one node only are copied to new claims "+
-			"while the guest runs; the old claims are kept.", `
+			"copied, and what holds for it.\nWith --with-disks disks on claims of one node only are copied to new "+
+			"claims while the guest runs; the old claims\nare kept.", `
 		virtctl migrate demo
 		virtctl migrate demo --wait --timeout 10m
 		virtctl migrate demo --to node2

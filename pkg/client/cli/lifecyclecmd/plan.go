@@ -53,7 +53,8 @@ func (o *Options) helps(p *migrate.Plan) string {
 	if !p.WithDisksHelps {
 		return ""
 	}
-	return fmt.Sprintf("; `%s migrate %s%s --with-disks` can", o.Factory.Program, p.Name, o.Factory.InNamespace(p.Namespace))
+	return fmt.Sprintf("; `%s migrate %s%s --with-disks` can", o.Factory.Program, p.Name,
+		o.Factory.InNamespace(p.Namespace))
 }
 
 // writePlan writes a plan for people.
