@@ -22,6 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // cacheOptions limits what the cache holds: thousands of VMs must fit in little memory, so it keeps of each kind only
@@ -141,10 +142,11 @@ func slimPod(pod *corev1.Pod) {
 }
 
 // slimClaim keeps what decides how a claim is mounted and whether it is bound, how far its expansion is, of which VM it
-// was restored, and whether an image was uploaded to it.
+// was restored, whether an image was uploaded to it, and for which migration it was made.
 func slimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix, v1.MigrationNameLabel,
-		restorecontroller.SourceLabel, restorecontroller.NamespaceLabel),
+		restorecontroller.SourceLabel, restorecontroller.NamespaceLabel, volumemigration.CopiedByLabel,
+		volumemigration.CopiedVolumeLabel),
 		keep(claim.Annotations, uploads.AnnotationRequest, uploads.AnnotationState, claims.BindAtOnce)
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,

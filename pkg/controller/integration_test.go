@@ -125,7 +125,14 @@ func startController(ctx context.Context) (stop func() error) {
 type writeLog struct {
 	mu               sync.Mutex
 	lines, forbidden []string
+	// last is a part of the line of the write after which virt-controller is as good as killed: it does not see the
+	// answer, and writes nothing any more. cut says that it is so.
+	last string
+	cut  bool
 }
+
+// errKilled is what a virt-controller sees that is as good as killed.
+var errKilled = errors.New("virt-controller is killed")
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
@@ -134,15 +141,21 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func (l *writeLog) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		phase := phaseSet(r)
+		if r.Method != http.MethodGet && l.killed() {
+			return nil, errKilled
+		}
 		response, err := next.RoundTrip(r)
 		if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") {
 			code := 0
 			if response != nil {
 				code = response.StatusCode
 			}
-			l.mu.Lock()
-			l.lines = append(l.lines, fmt.Sprintf("%s %s%s %d", r.Method, r.URL.Path, phase, code))
-			l.mu.Unlock()
+			if l.add(fmt.Sprintf("%s %s%s %d", r.Method, r.URL.Path, phase, code)) {
+				if response != nil {
+					response.Body.Close()
+				}
+				return nil, errKilled
+			}
 		}
 		if response != nil && response.StatusCode == http.StatusForbidden {
 			body, _ := io.ReadAll(response.Body)
@@ -156,6 +169,31 @@ func (l *writeLog) wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		return response, err
 	})
+}
+
+// add notes a write, and reports whether virt-controller is killed by it.
+func (l *writeLog) add(line string) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	if l.last == "" || !strings.Contains(line, l.last) {
+		return false
+	}
+	l.last, l.cut = "", true
+	return true
+}
+
+func (l *writeLog) killed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cut
+}
+
+// killAfter has virt-controller killed by its next write whose line has a text; "" takes that back, and lets it write.
+func (l *writeLog) killAfter(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last, l.cut = text, false
 }
 
 // phaseSet returns " phase X" of a request that writes this phase.

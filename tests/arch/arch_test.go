@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci",
 		"pkg/vm/peripherals", "pkg/vm/qos", "pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names",
 	},
-	"pkg/vm/eviction":     {"pkg/vm/conditions", "pkg/vm/migrations"},
+	"pkg/vm/eviction":     {"pkg/vm/conditions", "pkg/vm/migrations", "pkg/vm/volumemigration"},
 	"pkg/vm/expansion":    {"pkg/vm/conditions"},
 	"pkg/vm/fencing":      {},
 	"pkg/vm/filesystems":  {"pkg/names"},

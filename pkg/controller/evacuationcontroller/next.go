@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Reasons of events on a VMI; KubeVirt's words.
@@ -136,10 +137,13 @@ func next(
 		APIVersion: v1.VirtualMachineInstanceGroupVersionKind.GroupVersion().String(),
 		Kind:       v1.VirtualMachineInstanceGroupVersionKind.Kind, Name: instance.Name, UID: instance.UID,
 	}
+	annotations := map[string]string{v1.EvacuationMigrationAnnotation: instance.Status.NodeName}
+	if volumemigration.OptedIn(instance) && volumemigration.Bring(instance).Helps() {
+		annotations[volumemigration.WithDisksAnnotation] = "true"
+	}
 	return &v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: instance.Namespace, Name: name,
-			Annotations:     map[string]string{v1.EvacuationMigrationAnnotation: instance.Status.NodeName},
+			Namespace: instance.Namespace, Name: name, Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},
 		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: instance.Name},

@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -146,5 +147,38 @@ func TestMigration(t *testing.T) {
 	if first.Spec.VMIName != "vm" || first.Namespace != "ns" ||
 		first.Annotations[v1.EvacuationMigrationAnnotation] != "one" || first.OwnerReferences[0].UID != "uid" {
 		t.Errorf("migration %+v", first)
+	}
+}
+
+// onDisk has a disk that only its node has, and a VM.
+func onDisk(v *View) {
+	vmi := v.VMI
+	vmi.Status.Conditions[0].Status = corev1.ConditionFalse
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: vmi.Name, UID: "vm"}}
+	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}
+	vmi.Spec.Volumes = []v1.Volume{*volumemigration.OnClaim("data", "a")}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}}
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+		Name: "data", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+			ClaimName: "a", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		},
+	}}
+}
+
+// The migration brings the disks where the VM has opted in, and the guest cannot move without.
+func TestMigrationWithDisks(t *testing.T) {
+	optedIn := func(v *View) { v.VMI.Annotations = map[string]string{volumemigration.OptInAnnotation: "true"} }
+	if m := Next(view(onDisk)).Create; m != nil {
+		t.Errorf("of a guest that has not opted in: %+v", m)
+	}
+	if m := Next(view(onDisk, optedIn)).Create; m == nil || !volumemigration.WithDisks(m) {
+		t.Errorf("of one that has: %+v", m)
+	}
+	if m := Next(view(optedIn)).Create; m == nil || volumemigration.WithDisks(m) {
+		t.Errorf("of one that can move without: %+v", m)
+	}
+	copying := func(v *View) { v.VMI.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "b" }
+	if m := Next(view(onDisk, optedIn, copying)).Create; m == nil || volumemigration.WithDisks(m) {
+		t.Errorf("of one whose disk is being copied: %+v", m)
 	}
 }

@@ -59,7 +59,7 @@ func phase(i *v1.VirtualMachineInstance) string { return strings.ToLower(string(
 
 // evictable reports whether an eviction may go on: the guest can move, or need not.
 func (c *Cluster) evictable(i *v1.VirtualMachineInstance) bool {
-	return eviction.Strategy(i, c.Config.EvictionStrategy) != v1.EvictionStrategyLiveMigrate || migrations.Migratable(i)
+	return eviction.Strategy(i, c.Config.EvictionStrategy) != v1.EvictionStrategyLiveMigrate || eviction.Movable(i)
 }
 
 // launcher returns the name of the running pod that the guest is in, "" when there is none.

@@ -32,6 +32,8 @@ const (
 	prepareTimeout  = 5 * time.Minute
 	// waitAgain is the longest delay before a migration that waits for others is looked at again.
 	waitAgain = 5 * time.Second
+	// waitShortly is the delay before a write of this reconciler to another object is looked at.
+	waitShortly = time.Second
 )
 
 // View is the input of Next.
@@ -60,6 +62,8 @@ type View struct {
 	StateClaim *corev1.PersistentVolumeClaim
 	// StateTaken says that a claim of that name exists which was not made for this.
 	StateTaken bool
+	// Disks is for a migration that brings disks and is not under way; nil for others.
+	Disks *Disks
 	// Facts hold what pods that are to be created depend on. The CPU of the target pod depends on Source and
 	// SourceNode, which are empty when they are gone; nil means nothing.
 	Facts      vmicontroller.Facts
@@ -106,6 +110,7 @@ type Step struct {
 	showTo string
 	hide   bool
 	Events []vmicontroller.Event
+	brought
 	frame.Requeue
 }
 

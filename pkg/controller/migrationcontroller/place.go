@@ -60,14 +60,19 @@ func (s *Step) begin(view View) {
 		s.fail(view, "the VirtualMachineInstance was deleted")
 		return
 	case view.VMI.Status.Phase == v1.Running:
-		if message := refusal(view); message != "" {
+		if message := refusal(view); message != "" && !bringing(view) {
 			s.fail(view, message)
 			return
 		}
-		if view.Wait == "" && !vmstate.Unsettled(&view.VMI.Status) && volumemigration.Described(view.VMI) {
-			s.phase(v1.MigrationScheduling, view.Now)
-			s.CreatePod = true
-			return
+		if view.Wait == "" && !vmstate.Unsettled(&view.VMI.Status) {
+			if !s.bring(view) {
+				return
+			}
+			if volumemigration.Described(view.VMI) {
+				s.phase(v1.MigrationScheduling, view.Now)
+				s.CreatePod = true
+				return
+			}
 		}
 	}
 	s.phase(v1.MigrationPending, view.Now)
@@ -80,7 +85,7 @@ func refusal(view View) string {
 	if !life.Running(view.VMI) {
 		return "" // it is another thing that keeps it
 	}
-	return volumemigration.Refusal(view.VMI)
+	return volumemigration.RefusalOf(view.VMI, view.Migration)
 }
 
 // strange reports a pod that was made for other claims than the VMI's spec names now: the guest would find other disks

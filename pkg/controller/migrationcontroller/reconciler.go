@@ -29,14 +29,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // MigrationsByVMI is the cache's index of migrations by the name of their VMI.
 const MigrationsByVMI = "vmi-name"
 
-// Reconciler reads migrations, policies, VMIs, pods, nodes and claims from Client's cache, and namespaces live. It
-// writes migrations, their pods, and of VMIs status.migrationState, status.activePods and the label
-// kubevirt.io/migrationTargetNodeName.
+// Reconciler reads migrations, policies, VMIs, pods, nodes and claims from Client's cache, and namespaces and VMs live.
+// It writes migrations, their pods and claims, of VMs the claims that they name, and of VMIs status.migrationState,
+// status.activePods and the label kubevirt.io/migrationTargetNodeName.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, for the few decisions that must not rest on a stale one.
@@ -163,7 +164,7 @@ func (r *Reconciler) lookAround(ctx context.Context, migration *v1.VirtualMachin
 			return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
 		}
 		// A failed one has a pod to remove, but the VMI's owner reference does that.
-		return view, nil
+		return view, r.lookAtDisks(ctx, &view)
 	case err != nil:
 		return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
 	}
@@ -197,6 +198,9 @@ func (r *Reconciler) lookAround(ctx context.Context, migration *v1.VirtualMachin
 		return view, err
 	}
 	if err := r.lookAtTarget(ctx, &view); err != nil {
+		return view, err
+	}
+	if err := r.lookAtDisks(ctx, &view); err != nil {
 		return view, err
 	}
 	if view.Pod != nil {
@@ -242,6 +246,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.AddFinalizer {
 		return r.writes.Change(ctx, migration, func() {
 			controllerutil.AddFinalizer(migration, v1.VirtualMachineInstanceMigrationFinalizer)
+			if volumemigration.WithDisks(migration) {
+				controllerutil.AddFinalizer(migration, volumemigration.WithDisksFinalizer)
+			}
 			metav1.SetMetaDataLabel(&migration.ObjectMeta, v1.MigrationSelectorLabel,
 				names.LabelValue(migration.Spec.VMIName))
 		})
@@ -272,6 +279,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 			return err
 		}
 	}
+	if err := r.applyDisks(ctx, view, step); err != nil {
+		return err
+	}
 	if err := frame.PatchStatus(ctx, r.writes, migration, &migration.Status, step.Status); err != nil {
 		return err
 	}
@@ -282,7 +292,12 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		return err
 	}
 	if step.RemoveFinalizer {
-		return r.writes.RemoveFinalizer(ctx, migration, v1.VirtualMachineInstanceMigrationFinalizer)
+		if err := r.writes.RemoveFinalizer(ctx, migration, v1.VirtualMachineInstanceMigrationFinalizer); err != nil {
+			return err
+		}
+	}
+	if step.Release {
+		return r.writes.RemoveFinalizer(ctx, migration, volumemigration.WithDisksFinalizer)
 	}
 	return step.Failed
 }

@@ -21,6 +21,7 @@ func (s *Step) tidy(view View) {
 		s.hide = ms != nil && view.VMI.Labels[v1.MigrationTargetNodeNameLabel] == ms.TargetNode &&
 			view.VMI.Status.NodeName != ms.TargetNode
 	}
+	s.settleDisks(view)
 	s.RemoveFinalizer = slices.Contains(view.Migration.Finalizers, v1.VirtualMachineInstanceMigrationFinalizer)
 	s.Prune = surplus(view.Siblings)
 	s.PrunePods = leftBy(s.Prune, view.Ended)

@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Instance returns the VMI that a VM's template describes.
@@ -50,6 +51,9 @@ func instanceOf(
 	}
 	maps.Copy(vmi.Labels, template.ObjectMeta.Labels)
 	maps.Copy(vmi.Annotations, template.ObjectMeta.Annotations)
+	if value, given := optedIn(vm); given {
+		vmi.Annotations[volumemigration.OptInAnnotation] = value
+	}
 	vmi.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(vm.Generation, 10)
 	vmi.Annotations[rollout.TemplateHashAnnotation] = hash
 	if plugged := hotplug.Names(&template.Spec); len(plugged) > 0 {

@@ -128,6 +128,7 @@ func (s *Step) follow() error {
 	if err := s.pin(); err != nil {
 		return err
 	}
+	view.followOptIn()
 	view.followVolumes()
 	resized, moved := view.followSize(), view.followPlacement()
 	limited := view.followLimits()

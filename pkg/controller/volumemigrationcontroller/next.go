@@ -168,6 +168,10 @@ func unready(view View, name string) string {
 // migrate makes a migration, unless one is under way or failed a short time ago.
 func (s *Step) migrate(view View) {
 	s.say(view, reasonCopying, text(view.VMI))
+	if slices.ContainsFunc(view.Migrations, brings) {
+		s.RequeueAfter = again
+		return
+	}
 	name, left := migrationcontroller.NextUpdate(view.Migrations, view.Now, string(view.VMI.UID), text(view.VMI))
 	if left > 0 {
 		s.say(view, reasonWaiting, "the last migration failed: "+failure(view.Migrations)+"; the next begins at "+
@@ -175,6 +179,12 @@ func (s *Step) migrate(view View) {
 		s.RequeueAfter = left
 	}
 	s.Migrate = name
+}
+
+// brings reports a migration that brings its disks, and makes the VM name the old claims again should it fail: no other
+// is made for them.
+func brings(m *v1.VirtualMachineInstanceMigration) bool {
+	return slices.Contains(m.Finalizers, volumemigration.WithDisksFinalizer)
 }
 
 // failure returns why the last migration failed.

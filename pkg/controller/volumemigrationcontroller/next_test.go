@@ -207,3 +207,21 @@ func TestNextMigration(t *testing.T) {
 		t.Errorf("after %q comes %q", first, second)
 	}
 }
+
+// No migration is made for disks that another brings, also when that has failed and the VM is to name the old claims.
+func TestBroughtByAnother(t *testing.T) {
+	m := migration("brings", false, v1.MigrationFailed)
+	m.Finalizers = []string{volumemigration.WithDisksFinalizer}
+	view := copying(described)
+	if Next(view).Migrate == "" {
+		t.Fatal("nobody brings it")
+	}
+	view.Migrations = []*v1.VirtualMachineInstanceMigration{m}
+	if step := Next(view); step.Migrate != "" || step.RequeueAfter == 0 {
+		t.Errorf("%+v", step)
+	}
+	m.Finalizers = nil
+	if Next(view).Migrate == "" {
+		t.Error("it is over")
+	}
+}

@@ -52,16 +52,7 @@ func field(path, text string) migrations.Obstacle {
 func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	var found []obstacle
 	for _, v := range vmi.Spec.Volumes {
-		if disk := v.HostDisk; disk != nil && (disk.Shared == nil || !*disk.Shared) {
-			found = append(found, obstacle{
-				v1.VirtualMachineInstanceReasonDisksNotMigratable,
-				migrations.Obstacle{
-					Kind: migrations.HostDisk, Object: v.Name,
-					Text: disk.Path + " is this node's; shared: true says that all nodes have the same file there",
-				},
-			})
-		}
-		for _, tied := range volumemigration.Tied(vmi, &v) {
+		for _, tied := range slices.Concat(volumemigration.Local(&v), volumemigration.Tied(vmi, &v)) {
 			found = append(found, obstacle{v1.VirtualMachineInstanceReasonDisksNotMigratable, tied})
 		}
 	}

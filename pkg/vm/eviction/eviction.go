@@ -7,7 +7,8 @@
 //
 // A VMI's eviction strategy decides: None lets the guest be shut down with its pod; LiveMigrate moves it, and
 // keeps it where it is when it cannot move; LiveMigrateIfPossible moves it, and shuts it down when it cannot; External
-// only marks it, for an external controller to act on.
+// only marks it, for an external controller to act on. A guest whose VM has opted in (volumemigration.OptInAnnotation)
+// is moved with its disks where it cannot move without them.
 package eviction
 
 import (
@@ -19,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Default is the strategy where neither the VMI nor the KubeVirt resource names one; KubeVirt's.
@@ -52,7 +54,12 @@ func Alive(vmi *v1.VirtualMachineInstance) bool {
 // Moves reports whether a guest with this strategy is moved when its pod is evicted.
 func Moves(vmi *v1.VirtualMachineInstance, strategy v1.EvictionStrategy) bool {
 	return (strategy == v1.EvictionStrategyLiveMigrate || strategy == v1.EvictionStrategyLiveMigrateIfPossible) &&
-		migrations.Migratable(vmi)
+		Movable(vmi)
+}
+
+// Movable reports whether a guest that is evicted can move: as it is, or with its disks where its VM has opted in.
+func Movable(vmi *v1.VirtualMachineInstance) bool {
+	return migrations.Migratable(vmi) || volumemigration.Takes(vmi)
 }
 
 // Obstacle returns why a guest cannot move, or "" when it can.
@@ -79,7 +86,7 @@ func Protected(vmi *v1.VirtualMachineInstance, strategy v1.EvictionStrategy) boo
 	case v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyExternal:
 		return true
 	case v1.EvictionStrategyLiveMigrateIfPossible:
-		return migrations.Migratable(vmi)
+		return Movable(vmi)
 	}
 	return false
 }

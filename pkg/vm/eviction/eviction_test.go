@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // guest is one that runs on node one, in pod "a".
@@ -167,5 +169,53 @@ func TestProtected(t *testing.T) {
 				t.Errorf("got %t", got)
 			}
 		})
+	}
+}
+
+// onDisk has a disk that only its node has, and a VM.
+func onDisk(vmi *v1.VirtualMachineInstance) {
+	vmi.Status.Conditions[0].Status = corev1.ConditionFalse
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: vmi.Name, UID: "vm"}}
+	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}
+	vmi.Spec.Volumes = []v1.Volume{*volumemigration.OnClaim("data", "a")}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}}
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+		Name: "data", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+			ClaimName: "a", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		},
+	}}
+}
+
+// A guest that only its disk keeps is moved where its VM has opted in, also while the disk is being copied already.
+func TestMovable(t *testing.T) {
+	optedIn := func(vmi *v1.VirtualMachineInstance) {
+		vmi.Annotations = map[string]string{volumemigration.OptInAnnotation: "true"}
+	}
+	copying := func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "b" }
+	shareable := func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.Devices.Disks[0].Shareable = new(true) }
+	for name, tc := range map[string]struct {
+		vmi  *v1.VirtualMachineInstance
+		want bool
+	}{
+		"a disk":                {guest(onDisk), false},
+		"opted in":              {guest(onDisk, optedIn), true},
+		"it is being copied":    {guest(onDisk, optedIn, copying), true},
+		"it cannot be copied":   {guest(onDisk, optedIn, shareable), false},
+		"no disk, opted in":     {guest(tied, optedIn), false},
+		"it can as it is":       {guest(), true},
+		"copied, not opted in":  {guest(onDisk, copying), false},
+		"opted in, for nothing": {guest(optedIn), true},
+	} {
+		if got := Movable(tc.vmi); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		for _, strategy := range []v1.EvictionStrategy{
+			v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyLiveMigrateIfPossible,
+		} {
+			verdict := Decide(tc.vmi, Pod{UID: "a", Node: "one"}, strategy)
+			if verdict.Mark != tc.want || Protected(tc.vmi, v1.EvictionStrategyLiveMigrateIfPossible) != tc.want {
+				t.Errorf("%s, %s: %+v", name, strategy, verdict)
+			}
+		}
 	}
 }

@@ -32,15 +32,31 @@ func ValidateVirtualMachineInstanceMigration(migration, old *v1.VirtualMachineIn
 			return field.ErrorList{field.Forbidden(field.NewPath("metadata", "labels").Key(v1.MigrationSelectorLabel),
 				fmt.Sprintf("cannot be changed from %q, by which the migration is found", name))}
 		}
+		if migration.Annotations[volumemigration.WithDisksAnnotation] !=
+			old.Annotations[volumemigration.WithDisksAnnotation] {
+			return field.ErrorList{field.Forbidden(withDisksPath,
+				"cannot be changed; delete the migration, which cancels it, and create another")}
+		}
 		return nil
 	}
-	errs := unsupported(migration.Spec, migrationTree(), spec)
+	errs := append(unsupported(migration.Spec, migrationTree(), spec), validateWithDisks(migration)...)
 	if migration.Spec.VMIName == "" {
 		errs = append(errs,
 			field.Required(spec.Child("vmiName"), "is not set; it names the VirtualMachineInstance to move"))
 	}
 	return append(errs,
 		metavalidation.ValidateLabels(migration.Spec.AddedNodeSelector, spec.Child("addedNodeSelector"))...)
+}
+
+var withDisksPath = field.NewPath("metadata", "annotations").Key(volumemigration.WithDisksAnnotation)
+
+func validateWithDisks(migration *v1.VirtualMachineInstanceMigration) field.ErrorList {
+	switch value, given := migration.Annotations[volumemigration.WithDisksAnnotation]; {
+	case !given, value == "true", value == "false":
+		return nil
+	default:
+		return field.ErrorList{field.NotSupported(withDisksPath, value, []string{"true", "false"})}
+	}
 }
 
 // ValidateMigrationOf checks that the VMI that a new migration names can move; vmi is nil when there is none. A VMI
@@ -59,7 +75,7 @@ func ValidateMigrationOf(
 		return field.ErrorList{field.Invalid(at, name,
 			fmt.Sprintf("Cannot migrate VMI in finalized state: %q has %s", name, vmi.Status.Phase))}
 	}
-	if why := volumemigration.Refusal(vmi); why != "" {
+	if why := volumemigration.RefusalOf(vmi, migration); why != "" {
 		return field.ErrorList{field.Invalid(at, name, why)}
 	}
 	return nil

@@ -90,8 +90,9 @@ func Tied(vmi *v1.VirtualMachineInstance, v *v1.Volume) []migrations.Obstacle {
 	if OnBothNodes(info, claims.Of(v).ReadOnly) {
 		return nil
 	}
-	return []migrations.Obstacle{{
-		Kind: migrations.Claim, Object: v.Name,
-		Text: name + " cannot be used on two nodes at once; its access mode would have to be ReadWriteMany",
-	}}
+	text := name + " cannot be used on two nodes at once; its access mode would have to be ReadWriteMany"
+	if ofVM(vmi) && uncopied(vmi, v) == "" {
+		text += ", or `virtctl migrate " + vmi.Name + " --with-disks` copies the disk along"
+	}
+	return []migrations.Obstacle{{Kind: migrations.Claim, Object: v.Name, Text: text}}
 }

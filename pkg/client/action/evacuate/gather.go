@@ -27,6 +27,7 @@ type API interface {
 	KubeVirtList(ctx context.Context) (*v1.KubeVirtList, error)
 	Cordon(ctx context.Context, node string, on bool) error
 	Evict(ctx context.Context, namespace, pod string, dryRun bool) error
+	CreateTyped(ctx context.Context, group, resource string, object, into metav1.Object, dryRun bool) error
 }
 
 // Gather reads what a plan is made from. An action.ErrNotFound says that there is no such node.

@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/eviction"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Kind of a Report.
@@ -95,9 +96,15 @@ type Guest struct {
 	State State `json:"state,omitempty"`
 	// Now is the node on which it is now, when that is another.
 	Now string `json:"now,omitempty"`
+	// WithDisks says that disks on claims of one node only are copied to new claims when it moves.
+	WithDisks bool `json:"withDisks,omitempty"`
 
 	pod string
 	vmi *v1.VirtualMachineInstance
+	// bring says that a migration with disks is made for it, since an eviction would not make one; migration is its
+	// name.
+	bring     bool
+	migration string
 }
 
 // Refusal is a node that would not take a guest.
@@ -126,6 +133,9 @@ func (r *Report) DeepCopyObject() runtime.Object {
 type Facts struct {
 	// Node is the one to be emptied.
 	Node string
+	// WithDisks has guests that cannot move without their disks, and are to move by their eviction strategy, move with
+	// them.
+	WithDisks bool
 	// Strategy is the cluster's, empty for the default.
 	Strategy v1.EvictionStrategy
 	// VMIs are those on the node, VMs those of the cluster by namespace/name.
@@ -182,6 +192,9 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, capacities []*capacity) Guest
 		g.Outcome, g.Reason = Marked,
 			"its eviction strategy is External: somebody else is to act on status.evacuationNodeName"
 		return g
+	case f.WithDisks && moves(strategy) && life.Running(vmi) && !eviction.Movable(vmi) &&
+		volumemigration.Bring(vmi).Helps():
+		g.Outcome, g.WithDisks, g.bring = Moves, true, true
 	case verdict.Allow:
 		g.Outcome, g.Reason = end(f.VMs[vmi.Namespace+"/"+vmi.Name], vmi)
 		if g.Reason == "" {
@@ -190,11 +203,12 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, capacities []*capacity) Guest
 		if g.Outcome == Ends {
 			return g
 		}
-	case strategy == v1.EvictionStrategyLiveMigrate && !migrations.Migratable(vmi):
+	case strategy == v1.EvictionStrategyLiveMigrate && !eviction.Movable(vmi):
 		g.Outcome, g.Reason = Stays, "it cannot move and must not be shut down: "+eviction.Obstacle(vmi)
 		return g
 	default:
 		g.Outcome = Moves
+		g.WithDisks = !migrations.Migratable(vmi)
 	}
 	place(&g, pod, f.Node, capacities)
 	if g.Target == "" {
@@ -207,6 +221,11 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, capacities []*capacity) Guest
 		g.Reason += "no other node would take it now"
 	}
 	return g
+}
+
+// moves reports whether an eviction strategy moves a guest that can move.
+func moves(strategy v1.EvictionStrategy) bool {
+	return strategy == v1.EvictionStrategyLiveMigrate || strategy == v1.EvictionStrategyLiveMigrateIfPossible
 }
 
 // unmoved returns why a guest is shut down rather than moved; empty for one that does not run yet or is being stopped.

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 func node(name, memory string, change ...func(*corev1.Node)) corev1.Node {
@@ -231,6 +233,63 @@ func TestReserved(t *testing.T) {
 		want.Sub(resource.MustParse(test.want))
 		if left.Cmp(want) != 0 {
 			t.Errorf("%s: %s left, want %s", name, left.String(), want.String())
+		}
+	}
+}
+
+// onDisk gives a guest a disk that only its node has.
+func onDisk(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
+	tied(vmi, nil, nil)
+	vmi.Spec.Volumes = []v1.Volume{*volumemigration.OnClaim("data", "a")}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}}
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+		Name: "data", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+			ClaimName: "a", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		},
+	}}
+}
+
+// Disks are brought for guests that are to move and cannot without: where the VM has opted in, or with --with-disks.
+func TestPlanWithDisks(t *testing.T) {
+	optedIn := func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
+		vmi.Annotations = map[string]string{volumemigration.OptInAnnotation: "true"}
+	}
+	shareable := func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
+		vmi.Spec.Domain.Devices.Disks[0].Shareable = new(true)
+	}
+	for name, c := range map[string]struct {
+		strategy v1.EvictionStrategy
+		change   []func(*v1.VirtualMachineInstance, *corev1.Pod, *v1.VirtualMachine)
+		// without and with are its outcomes.
+		without, with Outcome
+		brings, asked bool
+	}{
+		"a disk":             {v1.EvictionStrategyLiveMigrate, nil, Stays, Moves, true, true},
+		"if possible":        {v1.EvictionStrategyLiveMigrateIfPossible, nil, Restarts, Moves, true, true},
+		"is to be shut down": {v1.EvictionStrategyNone, nil, Restarts, Restarts, false, false},
+		"opted in": {
+			v1.EvictionStrategyLiveMigrate,
+			[]func(*v1.VirtualMachineInstance, *corev1.Pod, *v1.VirtualMachine){optedIn},
+			Moves, Moves, true, false,
+		},
+		"shareable": {
+			v1.EvictionStrategyLiveMigrate,
+			[]func(*v1.VirtualMachineInstance, *corev1.Pod, *v1.VirtualMachine){shareable},
+			Stays, Stays, false, false,
+		},
+	} {
+		f := Facts{
+			Node: "one", VMs: map[string]*v1.VirtualMachine{},
+			Nodes: []corev1.Node{node("one", "8Gi"), node("two", "8Gi")},
+		}
+		add(&f, "vm", c.strategy,
+			append([]func(*v1.VirtualMachineInstance, *corev1.Pod, *v1.VirtualMachine){onDisk}, c.change...)...)
+		if g := NewPlan(f).Guests[0]; g.Outcome != c.without || g.bring {
+			t.Errorf("%s: %+v", name, g)
+		}
+		f.WithDisks = true
+		if g := NewPlan(f).Guests[0]; g.Outcome != c.with || g.WithDisks != c.brings || g.bring != c.asked {
+			t.Errorf("%s, with its disks: %+v", name, g)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
@@ -114,7 +116,7 @@ func (e *evacuation) evict(ctx context.Context) error {
 
 // one asks for one eviction, and gives the answer when that is not the end of the matter.
 func (e *evacuation) one(ctx context.Context, g *Guest) error {
-	err := e.api.Evict(ctx, g.Namespace, g.pod, e.o.DryRun)
+	err := e.ask(ctx, g)
 	if g.Reason == notKnown {
 		g.Reason = ""
 	}
@@ -133,6 +135,44 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 		return err
 	}
 	g.State, g.Reason = Refused, err.Error()
+	return nil
+}
+
+// ask evicts a guest's pod, or makes the migration that brings its disks.
+func (e *evacuation) ask(ctx context.Context, g *Guest) error {
+	if !g.bring {
+		return e.api.Evict(ctx, g.Namespace, g.pod, e.o.DryRun)
+	}
+	if g.migration != "" {
+		return nil
+	}
+	made := &v1.VirtualMachineInstanceMigration{}
+	err := e.api.CreateTyped(ctx, "/apis/"+v1.GroupVersion.String(), client.Migrations,
+		migrate.WithDisks(g.Namespace, g.Name, "virtkit-evacuate-with-disks-", nil), made, e.o.DryRun)
+	if err == nil && !e.o.DryRun {
+		g.migration = made.Name
+	}
+	return err
+}
+
+// brought looks at the migration that brings a guest's disks: none follows it when it fails.
+func (e *evacuation) brought(ctx context.Context, g *Guest) error {
+	if g.migration == "" {
+		return nil
+	}
+	var m v1.VirtualMachineInstanceMigration
+	at := path.Join("/apis", v1.GroupVersion.String(), "namespaces", g.Namespace, client.Migrations, g.migration)
+	switch err := e.api.Read(ctx, at, nil, &m); {
+	case apierrors.IsNotFound(err):
+		g.State, g.Reason = Refused, "its migration "+g.migration+" was cancelled"
+	case err != nil:
+		return fmt.Errorf("get migration %s/%s: %w", g.Namespace, g.migration, err)
+	case m.Status.Phase == v1.MigrationFailed:
+		g.State, g.Reason = Refused, "its migration "+g.migration+" failed"
+		if ms := m.Status.MigrationState; ms != nil && ms.FailureReason != "" {
+			g.Reason += ": " + ms.FailureReason
+		}
+	}
 	return nil
 }
 
@@ -214,6 +254,9 @@ func (e *evacuation) look(ctx context.Context) error {
 			e.gone(g, vmi)
 		} else {
 			e.still(g, vmi)
+			if err := e.brought(ctx, g); err != nil {
+				return err
+			}
 		}
 		changed = changed || before.State != g.State || before.Reason != g.Reason || before.Now != g.Now
 	}

@@ -16,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // cluster is one whose guests do at once what their evictions lead to, but for those that are stuck.
@@ -28,10 +29,40 @@ type cluster struct {
 	cordoned []string
 	evicted  []string
 	dry      bool
+	// made are the migrations with disks that were made. The guest of one moves at once, unless failed says why not.
+	made   []string
+	failed string
 }
 
-func (*cluster) Read(context.Context, string, url.Values, any) error {
-	return errors.New("not asked")
+func (c *cluster) Read(_ context.Context, path string, _ url.Values, into any) error {
+	m, ok := into.(*v1.VirtualMachineInstanceMigration)
+	if !ok || !strings.HasSuffix(path, "/virtualmachineinstancemigrations/made") {
+		return errors.New("not asked")
+	}
+	if c.failed != "" {
+		m.Status.Phase = v1.MigrationFailed
+		m.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{FailureReason: c.failed}
+	}
+	return nil
+}
+
+func (c *cluster) CreateTyped(
+	_ context.Context, _, resource string, object, into metav1.Object, dryRun bool,
+) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := object.(*v1.VirtualMachineInstanceMigration)
+	if resource != "virtualmachineinstancemigrations" || !volumemigration.WithDisks(m) {
+		return errors.New("a migration with disks is to be made")
+	}
+	c.made, c.dry = append(c.made, m.Spec.VMIName), dryRun
+	into.SetName("made")
+	if c.failed == "" && !dryRun {
+		vmi := c.vmis[m.Spec.VMIName].DeepCopy()
+		vmi.Status.NodeName = "two"
+		c.vmis[m.Spec.VMIName] = vmi
+	}
+	return nil
 }
 
 func (*cluster) VMList(context.Context, string, metav1.ListOptions) (*v1.VirtualMachineList, error) {
@@ -222,5 +253,26 @@ func TestUnanswered(t *testing.T) {
 	if err == nil || !errors.Is(err, action.ErrTimeout) ||
 		!strings.Contains(err.Error(), "guests have not left it yet, and it is cordoned") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A guest that only its disk keeps moves with it, by a migration and not an eviction; one that fails is the end of it.
+func TestRunWithDisks(t *testing.T) {
+	for _, failed := range []string{"", "exceeded quota"} {
+		f := Facts{Node: "one", VMs: map[string]*v1.VirtualMachine{}, WithDisks: true}
+		f.Nodes = append(f.Nodes, node("one", "8Gi"), node("two", "8Gi"))
+		add(&f, "disk", v1.EvictionStrategyLiveMigrate, onDisk)
+		c := &cluster{vmis: map[string]*v1.VirtualMachineInstance{"disk": &f.VMIs[0]}, failed: failed}
+		r, err := Run(t.Context(), c, NewPlan(f), Options{Wait: true, Interval: time.Millisecond, Now: time.Now})
+		want, reason := Left, ""
+		if failed != "" {
+			want, reason = Refused, "its migration made failed: exceeded quota"
+		}
+		if g := r.Guests[0]; g.State != want || g.Reason != reason || (err != nil) != (failed != "") {
+			t.Errorf("%q: %+v, %v", failed, g, err)
+		}
+		if len(c.made) != 1 || len(c.evicted) > 0 || c.dry {
+			t.Errorf("%q: made %v, evicted %v", failed, c.made, c.evicted)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 )
 
 // API has the methods of a client that the package calls.
@@ -24,6 +25,7 @@ type API interface {
 	MigrationList(
 		ctx context.Context, namespace string, opts metav1.ListOptions,
 	) (*v1.VirtualMachineInstanceMigrationList, error)
+	CreateTyped(ctx context.Context, group, resource string, object, into metav1.Object, dryRun bool) error
 	VM(ctx context.Context, namespace, name string) (*v1.VirtualMachine, error)
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 }
@@ -45,15 +47,39 @@ func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
 	switch verb {
 	case MigrateCancel:
 		return cancelMigration(ctx, api, t, o)
+	case Migrate:
+		if o.WithDisks {
+			return migrateWithDisks(ctx, api, t, o)
+		}
+		return api.Put(ctx, resource, t.Namespace, t.Name, verb.subresource(), o.body(verb))
 	case Delete:
 		return remove(ctx, api, resource, t, o)
-	case Start, Stop, Restart, Pause, Unpause, Reset, SoftReboot, Migrate, EvacuateCancel:
+	case Start, Stop, Restart, Pause, Unpause, Reset, SoftReboot, EvacuateCancel:
 		if t.Instance && !verb.TakesInstance() {
 			return fmt.Errorf("only a VM can be asked to %s", verb)
 		}
 		return api.Put(ctx, resource, t.Namespace, t.Name, verb.subresource(), o.body(verb))
 	}
 	return fmt.Errorf("unknown verb %q", verb)
+}
+
+// migrateWithDisks makes a migration that brings the guest's disks along. The subresource of VMs knows nothing of
+// them.
+func migrateWithDisks(ctx context.Context, api API, t Target, o Options) error {
+	if _, err := api.VMI(ctx, t.Namespace, t.Name); err != nil {
+		return err
+	}
+	under, err := Migration(ctx, api, t)
+	if err != nil {
+		return err
+	}
+	if under != nil && !under.IsFinal() {
+		return apierrors.NewConflict(v1.Resource(client.VMs), t.Name,
+			fmt.Errorf("migration %s of it is under way", under.Name))
+	}
+	migration := migrate.WithDisks(t.Namespace, t.Name, "virtkit-migrate-with-disks-", o.NodeSelector)
+	return api.CreateTyped(ctx, "/apis/"+v1.GroupVersion.String(), client.Migrations, migration,
+		&v1.VirtualMachineInstanceMigration{}, o.DryRun)
 }
 
 // remove deletes the object of a target. One of the same name that was made since stays.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,17 @@ func (r *recorder) Delete(_ context.Context, resource, namespace, name string, o
 func (r *recorder) MigrationList(context.Context, string, metav1.ListOptions,
 ) (*v1.VirtualMachineInstanceMigrationList, error) {
 	return &v1.VirtualMachineInstanceMigrationList{Items: r.migrations}, nil
+}
+
+func (r *recorder) CreateTyped(
+	_ context.Context, group, resource string, object, _ metav1.Object, dryRun bool,
+) error {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	r.lines = append(r.lines, fmt.Sprintf("create %s %s %v %s", group, resource, dryRun, data))
+	return r.err
 }
 
 func (r *recorder) VM(_ context.Context, _, name string) (*v1.VirtualMachine, error) {
@@ -126,5 +138,29 @@ func TestDoSaysWhatFailed(t *testing.T) {
 	}
 	if err := Do(t.Context(), &recorder{}, "explode", Target{Namespace: "ns", Name: "vm"}, Options{}); err == nil {
 		t.Error("an unknown verb is accepted")
+	}
+}
+
+// A migration with disks is made as an object: the subresource knows nothing of disks.
+func TestMigrateWithDisks(t *testing.T) {
+	vm := Target{Namespace: "ns", Name: "vm"}
+	o := Options{WithDisks: true, DryRun: true, NodeSelector: map[string]string{"a": "b"}}
+	r := &recorder{}
+	if err := Do(t.Context(), r, Migrate, vm, o); err != nil {
+		t.Fatal(err)
+	}
+	want := `create /apis/kubevirt.io/v1 virtualmachineinstancemigrations true `
+	if len(r.lines) != 1 || !strings.HasPrefix(r.lines[0], want) ||
+		!strings.Contains(r.lines[0], `"annotations":{"virtkit.io/with-disks":"true"}`) ||
+		!strings.Contains(r.lines[0], `"spec":{"vmiName":"vm","addedNodeSelector":{"a":"b"}}`) {
+		t.Errorf("%q", r.lines)
+	}
+	under := &recorder{migrations: []v1.VirtualMachineInstanceMigration{migration("other", v1.MigrationRunning, 1)}}
+	if err := Do(t.Context(), under, Migrate, vm, o); !apierrors.IsConflict(err) || len(under.lines) > 0 {
+		t.Errorf("while another is under way: %v, %q", err, under.lines)
+	}
+	gone := &recorder{missing: []string{client.VMIs}}
+	if err := Do(t.Context(), gone, Migrate, vm, o); !apierrors.IsNotFound(err) || len(gone.lines) > 0 {
+		t.Errorf("of a VM that does not run: %v, %q", err, gone.lines)
 	}
 }

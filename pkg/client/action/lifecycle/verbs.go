@@ -165,6 +165,8 @@ type Options struct {
 	Paused bool
 	// NodeSelector restricts, for this Migrate alone, the nodes that the spec allows.
 	NodeSelector map[string]string
+	// WithDisks has this Migrate copy the disks to new claims that the target cannot use as they are.
+	WithDisks bool
 }
 
 func (o Options) dryRun() []string {

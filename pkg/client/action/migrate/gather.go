@@ -27,9 +27,9 @@ type API interface {
 }
 
 // Gather reads the facts of a plan. What the user may not read is named in them; that the guest does not run is an
-// error.
-func Gather(ctx context.Context, api API, namespace, name string) (Facts, error) {
-	f := Facts{}
+// error. withDisks asks for the plan of a migration that brings disks.
+func Gather(ctx context.Context, api API, namespace, name string, withDisks bool) (Facts, error) {
+	f := Facts{WithDisks: withDisks}
 	vmi, err := api.VMI(ctx, namespace, name)
 	if err != nil {
 		return f, fmt.Errorf("look at VMI %s/%s: %w", namespace, name, err)
@@ -40,7 +40,11 @@ func Gather(ctx context.Context, api API, namespace, name string) (Facts, error)
 		group sync.WaitGroup
 		wrong error
 	)
-	for what, read := range f.reads(api, namespace) {
+	reads := f.reads(api, namespace)
+	if withDisks {
+		reads["claims"] = f.readClaims(api, namespace)
+	}
+	for what, read := range reads {
 		group.Go(func() {
 			err := read(ctx)
 			mu.Lock()
@@ -107,5 +111,17 @@ func (f *Facts) reads(api API, namespace string) map[string]func(context.Context
 			}
 			return err
 		},
+	}
+}
+
+func (f *Facts) readClaims(api API, namespace string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var list corev1.PersistentVolumeClaimList
+		err := api.Read(ctx, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims", nil, &list)
+		f.Claims = map[string]*corev1.PersistentVolumeClaim{}
+		for i := range list.Items {
+			f.Claims[list.Items[i].Name] = &list.Items[i]
+		}
+		return err
 	}
 }

@@ -26,7 +26,10 @@ type Facts struct {
 	// To is the only node that is to be considered, empty for all; NodeSelector restricts them for this migration.
 	To           string
 	NodeSelector map[string]string
-	Nodes        []corev1.Node
+	// WithDisks says that disks are copied whose claims the target cannot use; Claims are the namespace's by name.
+	WithDisks bool
+	Claims    map[string]*corev1.PersistentVolumeClaim
+	Nodes     []corev1.Node
 	// Migrations and Instances are the cluster's.
 	Migrations []v1.VirtualMachineInstanceMigration
 	Instances  []v1.VirtualMachineInstance
@@ -48,6 +51,8 @@ type Plan struct {
 	// Possible is whether it could move now, Obstacles why not.
 	Possible  bool     `json:"possible"`
 	Obstacles []string `json:"obstacles"`
+	// WithDisksHelps is whether it could move if its disks were copied to new claims (--with-disks).
+	WithDisksHelps bool `json:"withDisksHelps"`
 	// Nodes are all others; whether they have room is the scheduler's to say.
 	Nodes []Node `json:"nodes"`
 	// Disks are the guest's, with what becomes of them.
@@ -77,10 +82,15 @@ type Node struct {
 type Disk struct {
 	// Volume is the volume's name in the spec.
 	Volume string `json:"volume"`
-	// How is what becomes of it: Copied, Shared or Remade.
+	// How is what becomes of it: Copied, ToNewClaim, Shared or Remade.
 	How string `json:"how"`
 	// Bytes is how much is copied at most, 0 when that is not known.
 	Bytes int64 `json:"bytes"`
+	// Claim is the claim that a disk is copied to, StorageClass its class and Size what it asks for; for a disk that is
+	// copied to a new claim.
+	Claim        string `json:"claim,omitempty"`
+	StorageClass string `json:"storageClass,omitempty"`
+	Size         string `json:"size,omitempty"`
 }
 
 // What becomes of a disk.
@@ -88,6 +98,8 @@ const (
 	Copied = "Copied"
 	Shared = "Shared"
 	Remade = "Remade"
+	// ToNewClaim is copied to a claim that is made for it.
+	ToNewClaim = "ToNewClaim"
 )
 
 // ReportName returns the guest's name.
@@ -111,7 +123,7 @@ func NewPlan(f Facts) *Plan {
 	p := &Plan{
 		TypeMeta:  metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "MigrationPlan"},
 		Namespace: vmi.Namespace, Name: vmi.Name, From: vmi.Status.NodeName,
-		Obstacles: []string{}, Nodes: []Node{}, Disks: disks(vmi), Waits: []string{},
+		Obstacles: []string{}, Nodes: []Node{}, Disks: disks(f), Waits: []string{},
 		Unread: append([]string{}, f.Unread...),
 	}
 	memory := sizing.Current(vmi)
@@ -164,9 +176,14 @@ func (p *Plan) obstacles(f Facts) {
 	if !life.Running(f.VMI) {
 		p.Obstacles = append(p.Obstacles, "the guest does not run")
 	}
-	for _, refused := range volumemigration.Refusals(f.VMI) {
+	refusals, brought := volumemigration.Refusals(f.VMI), volumemigration.Bring(f.VMI)
+	if f.WithDisks {
+		refusals = brought.Refused
+	}
+	for _, refused := range refusals {
 		p.Obstacles = append(p.Obstacles, refused.Message)
 	}
+	p.WithDisksHelps = !f.WithDisks && len(refusals) > 0 && brought.Helps()
 }
 
 // wait adds what the migration has to wait for: migrations of the same guest, and the limits.
@@ -194,8 +211,13 @@ func (p *Plan) wait(f Facts) {
 	}
 }
 
-func disks(vmi *v1.VirtualMachineInstance) []Disk {
+func disks(f Facts) []Disk {
+	vmi := f.VMI
 	out, moves := []Disk{}, map[string]bool{}
+	made := copies(f)
+	for volume := range made {
+		moves[volume] = true
+	}
 	for _, m := range volumemigration.Moves(vmi) {
 		moves[m.Volume] = true
 	}
@@ -210,6 +232,10 @@ func disks(vmi *v1.VirtualMachineInstance) []Disk {
 					d.Bytes = s.Size
 				}
 			}
+			if to := made[v.Name]; to != nil {
+				d.How = ToNewClaim
+				d.describe(to)
+			}
 		case v.EmptyDisk != nil:
 			d.How, d.Bytes = Copied, v.EmptyDisk.Capacity.Value()
 		case v.ContainerDisk != nil, v.Ephemeral != nil, // what the guest wrote
@@ -221,4 +247,61 @@ func disks(vmi *v1.VirtualMachineInstance) []Disk {
 		out = append(out, d)
 	}
 	return out
+}
+
+// copies returns by volume the claims that a migration with disks would make. A claim that may not be read, so that
+// nothing is known of the new one, has an empty one.
+func copies(f Facts) map[string]*corev1.PersistentVolumeClaim {
+	out := map[string]*corev1.PersistentVolumeClaim{}
+	if !f.WithDisks {
+		return out
+	}
+	var known []string
+	for _, volume := range volumemigration.Bring(f.VMI).Volumes {
+		out[volume] = &corev1.PersistentVolumeClaim{}
+		if f.Claims[volumemigration.InUse(&f.VMI.Status, volume)] != nil {
+			known = append(known, volume)
+		}
+	}
+	_, planned, err := volumemigration.Copies(&v1.VirtualMachineInstanceMigration{}, f.VMI, known, f.Claims)
+	if err != nil {
+		return out
+	}
+	for _, claim := range planned {
+		out[claim.Labels[volumemigration.CopiedVolumeLabel]] = claim
+	}
+	return out
+}
+
+// describe notes the claim to which a disk is copied.
+func (d *Disk) describe(claim *corev1.PersistentVolumeClaim) {
+	d.Claim = claim.Name
+	if claim.Spec.StorageClassName != nil {
+		d.StorageClass = *claim.Spec.StorageClassName
+	}
+	if size, ok := claim.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
+		d.Size = size.String()
+	}
+}
+
+// Becomes says what becomes of a disk.
+func (d *Disk) Becomes() string {
+	switch {
+	case d.How == ToNewClaim && d.Claim == "":
+		return "copied to a new claim"
+	case d.How == ToNewClaim:
+		text := "copied to new claim " + d.Claim
+		if d.Size != "" {
+			text += " of " + d.Size
+		}
+		if d.StorageClass != "" {
+			text += ", class " + d.StorageClass
+		}
+		return text
+	case d.How == Copied:
+		return "copied as the guest has it"
+	case d.How == Shared:
+		return "shared, nothing is copied"
+	}
+	return "made anew"
 }

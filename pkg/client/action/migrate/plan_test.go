@@ -238,3 +238,38 @@ func TestExcluded(t *testing.T) {
 		}
 	}
 }
+
+// With its disks a guest can move that they keep; the plan says what is made.
+func TestPlanWithDisks(t *testing.T) {
+	vmi := read[v1.VirtualMachineInstance](t, demo)
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "vm"}}
+	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{}}}}
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+		Name: "data", Size: 1 << 20, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+			ClaimName: "d", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		},
+	}}
+	claim := read[corev1.PersistentVolumeClaim](t, "{metadata: {name: d}, spec: {volumeMode: Block, storageClassName: "+
+		"fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")
+	f := Facts{VMI: &vmi, Nodes: []corev1.Node{node(t, "node1", "{}"), node(t, "node2", "{}")}}
+	if p := NewPlan(f); p.Possible || !p.WithDisksHelps {
+		t.Errorf("without: %+v", p)
+	}
+	f.WithDisks = true
+	f.Claims = map[string]*corev1.PersistentVolumeClaim{"d": &claim}
+	p := NewPlan(f)
+	want := Disk{Volume: "data", How: ToNewClaim, Bytes: 1 << 20, Claim: "d-m1", StorageClass: "fast", Size: "1Gi"}
+	if !p.Possible || p.WithDisksHelps || p.Disks[1] != want ||
+		p.Disks[1].Becomes() != "copied to new claim d-m1 of 1Gi, class fast" {
+		t.Errorf("with: %+v", p)
+	}
+	f.Claims = nil
+	if p := NewPlan(f); !p.Possible || p.Disks[1].Becomes() != "copied to a new claim" {
+		t.Errorf("who may not read claims sees %+v", p.Disks)
+	}
+	vmi.OwnerReferences = nil
+	if p := NewPlan(f); p.Possible || len(p.Obstacles) != 1 {
+		t.Errorf("of no VM: %+v", p.Obstacles)
+	}
+}

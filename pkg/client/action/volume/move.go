@@ -277,7 +277,7 @@ func (m *Moving) refused() error {
 	strategy := v1.UpdateVolumesStrategyMigration
 	template := m.VM.Spec.Template.Spec.DeepCopy()
 	for _, move := range m.Moves {
-		*hotplug.Volume(template, move.Volume) = *onClaim(move)
+		*hotplug.Volume(template, move.Volume) = *volumemigration.OnClaim(move.Volume, move.To.Name)
 	}
 	decision := volumemigration.Follow(&strategy, template, m.VMI)
 	if decision.Waiting {
@@ -293,11 +293,4 @@ func (m *Moving) refused() error {
 		return errors.New(strings.Join(all, "; "))
 	}
 	return nil
-}
-
-// onClaim returns a volume on its new claim.
-func onClaim(m Move) *v1.Volume {
-	source := &v1.PersistentVolumeClaimVolumeSource{}
-	source.ClaimName = m.To.Name
-	return &v1.Volume{Name: m.Volume, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}}
 }

@@ -150,46 +150,13 @@ func (m *Moving) again(ctx context.Context, api StartAPI) error {
 	return nil
 }
 
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-// unchanged has the server refuse a patch of a VM that is not what was read.
-func unchanged(vm *v1.VirtualMachine) operation {
-	return operation{"replace", "/metadata/resourceVersion", vm.ResourceVersion}
-}
-
-// request returns the patch of the VM. A volume that is a DataVolume becomes one on a claim, and what the VM would make
-// the DataVolume from goes: a template of a DataVolume must be named by a volume.
+// request returns the patch of the VM.
 func (m *Moving) request() ([]byte, error) {
-	ops := []operation{
-		unchanged(m.VM),
-		{"add", "/spec/updateVolumesStrategy", v1.UpdateVolumesStrategyMigration},
-	}
-	var made []int
+	var list []volumemigration.Exchanged
 	for _, move := range m.Moves {
-		at := slices.IndexFunc(m.VM.Spec.Template.Spec.Volumes,
-			func(v v1.Volume) bool { return v.Name == move.Volume })
-		path := fmt.Sprintf("/spec/template/spec/volumes/%d", at)
-		if !move.DataVolume {
-			ops = append(ops, operation{"replace", path + "/persistentVolumeClaim/claimName", move.To.Name})
-			continue
-		}
-		ops = append(ops, operation{"replace", path, onClaim(move)})
-		template := slices.IndexFunc(m.VM.Spec.DataVolumeTemplates,
-			func(t v1.DataVolumeTemplateSpec) bool { return t.Name == move.From.Name })
-		if template >= 0 {
-			made = append(made, template)
-		}
+		list = append(list, volumemigration.Exchanged{Volume: move.Volume, To: move.To.Name})
 	}
-	slices.Sort(made)
-	for _, at := range slices.Backward(slices.Compact(made)) {
-		ops = append(ops, operation{Op: "remove", Path: fmt.Sprintf("/spec/dataVolumeTemplates/%d", at)})
-	}
-	patch, err := json.Marshal(ops)
+	patch, err := json.Marshal(volumemigration.Exchange(m.VM, list))
 	if err != nil {
 		return nil, fmt.Errorf("encode the patch: %w", err)
 	}
@@ -225,7 +192,7 @@ func Cancel(ctx context.Context, api StartAPI, namespace, name string, dryRun bo
 		if text == "" {
 			return state, nil // it names them, and the copy is being cancelled
 		}
-		guard, failed := json.Marshal(unchanged(vm))
+		guard, failed := json.Marshal(volumemigration.Unchanged(vm))
 		if failed = errors.Join(failed, json.Unmarshal([]byte(text), &ops)); failed != nil {
 			return nil, fmt.Errorf("encode the patch: %w", failed)
 		}

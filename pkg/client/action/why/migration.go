@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,13 +33,18 @@ func (e *explanation) migration() *Migration {
 	if vmi.DeletionTimestamp != nil {
 		add(LayerVMI, e.vmiObject(), "Stopping", "the guest is being stopped")
 	}
+	withDisks := volumemigration.Bring(vmi).Helps()
 	for _, refused := range volumemigration.Refusals(vmi) {
 		if refused.Reason == volumemigration.ReasonWaiting {
 			add(LayerVolumes, e.vmiObject(), refused.Reason, copiesFirst+refused.Message, e.otherClaims()...)
 			continue
 		}
 		for _, o := range migrations.ParseObstacles(refused.Message) {
-			add(LayerVMI, e.vmiObject(), obstacleReason(o, refused.Reason), o.String(), obstacleFixes(o)...)
+			fixes := obstacleFixes(o)
+			if o.Kind == migrations.Claim && withDisks {
+				fixes = slices.Insert(fixes, 0, "virtctl migrate "+e.Name+e.flag()+" --with-disks")
+			}
+			add(LayerVMI, e.vmiObject(), obstacleReason(o, refused.Reason), o.String(), fixes...)
 		}
 	}
 	e.endingClaims(add)

@@ -18,13 +18,15 @@ import (
 
 // Options of `virtctl evacuate`.
 type Options struct {
-	Factory  *cli.Factory
-	Output   *cli.Output
-	Node     string
-	Plan     bool
-	NoCordon bool
-	Yes      bool
-	DryRun   cli.DryRun
+	Factory *cli.Factory
+	Output  *cli.Output
+	Node    string
+	Plan    bool
+	// WithDisks brings disks that only the node has.
+	WithDisks bool
+	NoCordon  bool
+	Yes       bool
+	DryRun    cli.DryRun
 
 	cli.Waiting
 }
@@ -42,6 +44,9 @@ alone here. What becomes of a guest its eviction strategy says, or else the clus
 as many at a time as the limits of migrations allow; it is shut down, and its run strategy starts it elsewhere;
 or it stays, because it must not be shut down and cannot move.
 
+With --with-disks guests that only their disks keep from moving, since these are on claims of one node, move with
+them: the disks are copied to new claims while the guests run, and the old claims are kept.
+
 --plan shows that beforehand and does nothing. Where a guest would go is a guess from what the nodes have left and
 the VM asks for: the scheduler decides when the time has come.
 
@@ -52,6 +57,7 @@ evacuate-cancel cancels what has not begun; kubectl uncordon lets the node have 
 		Example: cli.Examples(f.Program, `
 			virtctl evacuate node1 --plan
 			virtctl evacuate node1 --wait --timeout 30m
+			virtctl evacuate node1 --with-disks --plan
 			virtctl evacuate node1 --yes </dev/null
 			virtctl evacuate node1 --plan -o json | jq -r '.guests[] | select(.outcome == "stays") | .name'`),
 		Args:              cli.Args(1, 1, "the name of a node"),
@@ -65,6 +71,8 @@ evacuate-cancel cancels what has not begun; kubectl uncordon lets the node have 
 		},
 	}
 	cmd.Flags().BoolVar(&o.Plan, "plan", false, "Show what would become of each guest, and do nothing")
+	cmd.Flags().BoolVar(&o.WithDisks, "with-disks", false, "Move guests with disks that only this node has, which are "+
+		"copied to new claims")
 	cmd.Flags().
 		BoolVar(&o.NoCordon, "no-cordon", false, "Do not cordon the node: VMs may be placed on it again at once")
 	cmd.Flags().BoolVarP(&o.Yes, "yes", "y", false, "Do not ask before guests are shut down")
@@ -99,6 +107,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	facts.WithDisks = o.WithDisks
 	report := evacuate.NewPlan(facts)
 	if o.Plan || o.DryRun == cli.DryRunClient {
 		if err := o.print(report); err != nil {
@@ -212,7 +221,11 @@ func table(w io.Writer, r *evacuate.Report) error {
 		if r.Planned {
 			what = string(g.Outcome)
 		}
-		out.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, g.Reason)
+		reason := g.Reason
+		if reason == "" && g.WithDisks {
+			reason = "with its disks"
+		}
+		out.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, reason)
 	}
 	return out.Flush()
 }

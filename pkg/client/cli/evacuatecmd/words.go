@@ -16,6 +16,8 @@ func sentence(g *evacuate.Guest, node string) string {
 		return name + " has moved and runs on " + g.Now
 	case g.State == evacuate.Moving && g.Outcome == evacuate.Restarts:
 		return name + " is stopped, and is to start elsewhere"
+	case g.State == evacuate.Moving && g.Target != "" && g.WithDisks:
+		return name + " migrates to " + g.Target + " with its disks"
 	case g.State == evacuate.Moving && g.Target != "":
 		return name + " migrates to " + g.Target
 	case g.State == evacuate.Moving:

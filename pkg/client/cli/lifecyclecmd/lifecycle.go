@@ -28,6 +28,7 @@ type Options struct {
 	NodeSelector map[string]string
 	To           string
 	Plan         bool
+	WithDisks    bool
 	DryRun       cli.DryRun
 
 	cli.Waiting
@@ -112,17 +113,21 @@ func NewCmdMigrate(f *cli.Factory) *cobra.Command {
 	o, cmd := newVerb(f, lifecycle.Migrate, "Move running virtual machines to other nodes",
 		"Move running guests to other nodes without stopping them. With --wait a migration that fails is an "+
 			"error. With --plan\nnothing moves: it says where a guest could go and why not elsewhere, what would be "+
-			"copied, and what holds for it.", `
+			"copied, and what holds for it.\nWith --with-disks disks on claims of one node only are copied to new "+
+			"claims while the guest runs; the old claims\nare kept.", `
 		virtctl migrate demo
 		virtctl migrate demo --wait --timeout 10m
 		virtctl migrate demo --to node2
 		virtctl migrate demo --plan
+		virtctl migrate demo --with-disks --to node2 --wait
 		virtctl migrate demo --addedNodeSelector kubernetes.io/hostname=node2`)
 	cmd.Flags().StringToStringVar(&o.NodeSelector, "addedNodeSelector", nil, "Labels (`KEY=VALUE,…`) that the new "+
 		"node must have, besides what the VM's spec asks for; for this migration only")
 	completioncmd.Flag(cmd, "addedNodeSelector", completioncmd.NodeLabels(f))
 	cmd.Flags().StringVar(&o.To, "to", "", "Move to this `NODE`")
 	completioncmd.Flag(cmd, "to", completioncmd.Nodes(f))
+	cmd.Flags().BoolVar(&o.WithDisks, "with-disks", false, "Copy the disks to new claims that the new node cannot use "+
+		"as they are")
 	cmd.Flags().BoolVar(&o.Plan, "plan", false, "Say what would be moved and where to, and move nothing")
 	return cmd
 }
@@ -238,7 +243,9 @@ func (o *Options) validate() error {
 
 // options returns the request's options for the server.
 func (o *Options) options() lifecycle.Options {
-	l := lifecycle.Options{DryRun: o.DryRun == cli.DryRunServer, Paused: o.Paused, NodeSelector: o.NodeSelector}
+	l := lifecycle.Options{
+		DryRun: o.DryRun == cli.DryRunServer, Paused: o.Paused, NodeSelector: o.NodeSelector, WithDisks: o.WithDisks,
+	}
 	if o.GracePeriod != unset {
 		seconds := int64(o.GracePeriod)
 		l.GracePeriodSeconds = &seconds

@@ -21,7 +21,7 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 	}
 	var errs []error
 	for i, t := range targets {
-		facts, err := migrate.Gather(ctx, c, t.Namespace, t.Name)
+		facts, err := migrate.Gather(ctx, c, t.Namespace, t.Name, o.WithDisks)
 		if err != nil {
 			errs = append(errs, o.Factory.NotRunning(ctx, c, named(t), err))
 			continue
@@ -41,10 +41,20 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 		}
 		if !plan.Possible {
 			errs = append(errs,
-				fmt.Errorf("VM %s/%s cannot migrate: %s", t.Namespace, t.Name, strings.Join(plan.Obstacles, "; ")))
+				fmt.Errorf("VM %s/%s cannot migrate: %s%s", t.Namespace, t.Name, strings.Join(plan.Obstacles, "; "),
+					o.helps(plan)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// helps says what moves a guest that cannot move without its disks.
+func (o *Options) helps(p *migrate.Plan) string {
+	if !p.WithDisksHelps {
+		return ""
+	}
+	return fmt.Sprintf("; `%s migrate %s%s --with-disks` can", o.Factory.Program, p.Name,
+		o.Factory.InNamespace(p.Namespace))
 }
 
 // writePlan writes a plan for people.
@@ -66,7 +76,8 @@ func writePlan(out io.Writer, p *migrate.Plan) error {
 		}
 	}
 	line("Memory", "%s", migrate.Bytes(uint64(max(0, p.MemoryBytes))))
-	for i, d := range p.Disks {
+	for i := range p.Disks {
+		d := &p.Disks[i]
 		key := ""
 		if i == 0 {
 			key = "Disks"
@@ -75,7 +86,7 @@ func writePlan(out io.Writer, p *migrate.Plan) error {
 		if d.Bytes > 0 {
 			size = ", at most " + migrate.Bytes(uint64(d.Bytes))
 		}
-		line(key, "%s: %s%s", d.Volume, becomes[d.How], size)
+		line(key, "%s: %s%s", d.Volume, d.Becomes(), size)
 	}
 	policy := p.Policy
 	if policy == "" {
@@ -99,15 +110,13 @@ func writePlan(out io.Writer, p *migrate.Plan) error {
 	for _, text := range p.Obstacles {
 		line("Obstacle", "%s", text)
 	}
+	if p.WithDisksHelps {
+		line("Helps", "--with-disks copies the disks to new claims while the guest runs")
+	}
 	if len(p.Unread) > 0 {
 		line("Not read", "%s: you may not", strings.Join(p.Unread, ", "))
 	}
 	return w.Flush()
-}
-
-var becomes = map[string]string{
-	migrate.Copied: "copied as the guest has it",
-	migrate.Shared: "shared, nothing is copied", migrate.Remade: "made anew",
 }
 
 // means returns what is done to a migration whose time is over.

@@ -221,7 +221,7 @@ func (o *MigrateOptions) kept(m *volume.Moving) {
 
 // plan prints what would be copied.
 func (o *MigrateOptions) plan(ctx context.Context, c *client.Client, m *volume.Moving) error {
-	facts, err := migrate.Gather(ctx, c, m.VM.Namespace, m.VM.Name)
+	facts, err := migrate.Gather(ctx, c, m.VM.Namespace, m.VM.Name, false)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,210 @@
+package volumemigration
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
+)
+
+// What belongs to migrations with disks.
+const (
+	// WithDisksAnnotation, "true", is on a migration that brings the disks whose claims the target cannot use: they are
+	// copied to new claims, of which virt-controller makes one for each (pkg/controller/migrationcontroller).
+	WithDisksAnnotation = "virtkit.io/with-disks"
+	// WithDisksFinalizer is on such a migration until the VM and the claims are as its end has them.
+	WithDisksFinalizer = "virtkit.io/with-disks"
+	// CopiedByLabel is on a claim that was made for such a migration: its UID. CopiedVolumeLabel is the volume.
+	CopiedByLabel     = "virtkit.io/copied-by"
+	CopiedVolumeLabel = "virtkit.io/copied-volume"
+	// CopiedAnnotation is on such a migration once the VM names the new claims: JSON of a list of Copied, to be read by
+	// people and clients.
+	CopiedAnnotation = "virtkit.io/copied-disks"
+	// OptInAnnotation, "true", is on a VM, or on its template's metadata, whose guest is moved with its disks when it
+	// is evicted and cannot move without them.
+	OptInAnnotation = "virtkit.io/migrate-with-disks"
+)
+
+// Copied is a disk that a migration has copied, or copies.
+type Copied struct {
+	// Volume is the volume's name in the spec.
+	Volume string `json:"volume"`
+	// From is the claim that the guest had, and To the one that it gets.
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// WithDisks reports a migration that brings disks along.
+func WithDisks(m *v1.VirtualMachineInstanceMigration) bool {
+	return m.Annotations[WithDisksAnnotation] == "true"
+}
+
+// CopiedBy returns what CopiedAnnotation of a migration says. What is no JSON says nothing.
+func CopiedBy(m *v1.VirtualMachineInstanceMigration) []Copied {
+	var out []Copied
+	if json.Unmarshal([]byte(m.Annotations[CopiedAnnotation]), &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// reasonNoVM is the reason of Bring that no condition has.
+const reasonNoVM = "NoVirtualMachine"
+
+// Brought says what a migration with disks is for a VMI.
+type Brought struct {
+	// Volumes are those whose disks are copied, in the spec's order.
+	Volumes []string
+	// Refused is why the guest cannot move even so, nothing when it can.
+	Refused []Refused
+}
+
+// Bring returns what a migration with disks copies of a VMI, and what keeps the guest where it is all the same. A
+// volume whose claim is being exchanged is none of these: it is copied as ever.
+func Bring(vmi *v1.VirtualMachineInstance) Brought {
+	var out Brought
+	if c := Waiting(vmi); c != nil {
+		out.Refused = append(out.Refused, Refused{c.Reason, c.Message})
+	}
+	var tied []migrations.Obstacle
+	for i := range vmi.Spec.Volumes {
+		v := &vmi.Spec.Volumes[i]
+		tied = append(tied, Local(v)...)
+		if len(Tied(vmi, v)) == 0 {
+			continue
+		}
+		why := uncopied(vmi, v)
+		if why == "" {
+			out.Volumes = append(out.Volumes, v.Name)
+			continue
+		}
+		tied = append(tied, migrations.Obstacle{
+			Kind: migrations.Claim, Object: v.Name,
+			Text: claims.Name(v) + " cannot be used on two nodes at once, and cannot be copied: " + why,
+		})
+	}
+	if len(tied) > 0 {
+		out.Refused = append(out.Refused, Refused{
+			v1.VirtualMachineInstanceReasonDisksNotMigratable, migrations.EncodeObstacles(tied),
+		})
+	}
+	c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsStorageLiveMigratable,
+		corev1.ConditionFalse)
+	if c != nil {
+		out.Refused = append(out.Refused, Refused{c.Reason, c.Message})
+	}
+	if len(out.Volumes) > 0 && !ofVM(vmi) {
+		out.Refused = append(out.Refused, Refused{
+			reasonNoVM,
+			"no VirtualMachine has made it, whose spec would name the new claims; make it by a VirtualMachine",
+		})
+	}
+	return out
+}
+
+// ofVM reports whether a VM has made a VMI.
+func ofVM(vmi *v1.VirtualMachineInstance) bool {
+	owner := metav1.GetControllerOfNoCopy(vmi)
+	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind
+}
+
+// uncopied returns why the disk of a volume on a claim is not copied, with what helps; "" when it is.
+func uncopied(vmi *v1.VirtualMachineInstance, v *v1.Volume) string {
+	switch {
+	case !claims.Storage(v):
+		return "it is not the guest's own, who only reads it or dumps its memory to it"
+	case hotplug.Is(v):
+		return plugged + "; unplug it first (`virtctl removevolume " + vmi.Name + " --volume-name " + v.Name + "`)"
+	}
+	return Fixed(vmi, v.Name)
+}
+
+// Refusal returns the first reason in KubeVirt's words, "" when there is none.
+func (b Brought) Refusal() string {
+	if len(b.Refused) == 0 {
+		return ""
+	}
+	return migrations.Cannot(b.Refused[0].Reason, b.Refused[0].Message)
+}
+
+// Helps reports whether a guest that cannot move can move with its disks.
+func (b Brought) Helps() bool { return len(b.Volumes) > 0 && len(b.Refused) == 0 }
+
+// OptedIn reports a VMI whose guest is moved with its disks when it is evicted.
+func OptedIn(vmi *v1.VirtualMachineInstance) bool { return vmi.Annotations[OptInAnnotation] == "true" }
+
+// Takes reports whether a guest that is evicted can leave with its disks, or is leaving so: its VM has opted in.
+func Takes(vmi *v1.VirtualMachineInstance) bool {
+	return OptedIn(vmi) && (Pending(vmi) || Bring(vmi).Helps())
+}
+
+// RefusalOf returns in KubeVirt's words why a guest is not moved by a migration; "" when nothing is known.
+func RefusalOf(vmi *v1.VirtualMachineInstance, m *v1.VirtualMachineInstanceMigration) string {
+	if WithDisks(m) {
+		return Bring(vmi).Refusal()
+	}
+	return Refusal(vmi)
+}
+
+// Local returns the obstacle that an image on the node is.
+func Local(v *v1.Volume) []migrations.Obstacle {
+	disk := v.HostDisk
+	if disk == nil || disk.Shared != nil && *disk.Shared {
+		return nil
+	}
+	return []migrations.Obstacle{{
+		Kind: migrations.HostDisk, Object: v.Name,
+		Text: disk.Path + " is this node's; shared: true says that all nodes have the same file there",
+	}}
+}
+
+// CopiesFor returns by volume the claims that were made for a migration, of those of its namespace.
+func CopiesFor(
+	m *v1.VirtualMachineInstanceMigration, all map[string]*corev1.PersistentVolumeClaim,
+) map[string]*corev1.PersistentVolumeClaim {
+	out := map[string]*corev1.PersistentVolumeClaim{}
+	for _, claim := range all {
+		if m.UID != "" && claim.Labels[CopiedByLabel] == string(m.UID) && claim.DeletionTimestamp == nil {
+			out[claim.Labels[CopiedVolumeLabel]] = claim
+		}
+	}
+	return out
+}
+
+// Copies plans the claims to which a migration copies volumes of a VMI: those that were made already, and new ones,
+// which are as the claims that the guest has. all are the claims of the namespace by name.
+func Copies(
+	m *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance, volumes []string,
+	all map[string]*corev1.PersistentVolumeClaim,
+) (made map[string]*corev1.PersistentVolumeClaim, missing []*corev1.PersistentVolumeClaim, err error) {
+	made = CopiesFor(m, all)
+	var names []string
+	taken := func(name string) bool { return all[name] != nil || slices.Contains(names, name) }
+	for _, volume := range volumes {
+		if made[volume] != nil {
+			continue
+		}
+		from := all[InUse(&vmi.Status, volume)]
+		if from == nil {
+			return nil, nil, fmt.Errorf("%sPersistentVolumeClaim %s does not exist", hotplug.Naming(volume),
+				InUse(&vmi.Status, volume))
+		}
+		var size int64
+		if s := statusOf(vmi.Status.VolumeStatus, volume); s != nil {
+			size = s.Size
+		}
+		claim := NewClaim(from, size, Target{}, taken)
+		claim.Labels = map[string]string{CopiedByLabel: string(m.UID), CopiedVolumeLabel: volume}
+		names = append(names, claim.Name)
+		missing = append(missing, claim)
+	}
+	return made, missing, nil
+}
