@@ -254,8 +254,8 @@ func tenAtOnce(ctx context.Context, b *bench) ([]Row, error) {
 	}, nil
 }
 
-// deletion spreads the deletions over the kubelet's second: it looks for ended containers once a second, and a deletion
-// that always begins a fixed time after the object has become Running, thus after such a look, would always wait as long.
+// deletion spreads the deletions over the kubelet's second: it looks for ended containers once a second, and one
+// that begins a fixed time after the object has become Running, thus after such a look, would always wait as long.
 func deletion(ctx context.Context, b *bench) ([]Row, error) {
 	const settled, second, repeated = 2 * time.Second, time.Second, 2
 	var samples, pods []time.Duration
