@@ -185,7 +185,7 @@ func (s *Step) awaitBrought(view View, record *volumemigration.Record) (ready bo
 	if len(volumemigration.CopiedBy(view.Migration)) == 0 {
 		s.Copied = record.Copied()
 	}
-	why := ""
+	var why string
 	switch waiting := volumemigration.Waiting(vmi); {
 	case waiting != nil:
 		why = waiting.Message

@@ -27,8 +27,7 @@ func ofAVM() *v1.VirtualMachineInstance {
 
 func TestBring(t *testing.T) {
 	shared := func(vmi *v1.VirtualMachineInstance, i int) {
-		vmi.Status.VolumeStatus[i].PersistentVolumeClaimInfo.AccessModes =
-			[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+		vmi.Status.VolumeStatus[i].PersistentVolumeClaimInfo.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	}
 	for name, c := range map[string]struct {
 		change  func(*v1.VirtualMachineInstance)
@@ -62,7 +61,8 @@ func TestBring(t *testing.T) {
 			func(vmi *v1.VirtualMachineInstance) {
 				vmi.Spec.Domain.Devices.Disks[0].DiskDevice = v1.DiskDevice{LUN: &v1.LunTarget{}}
 			},
-			[]string{"two"}, "it is a LUN",
+			[]string{"two"},
+			"it is a LUN",
 		},
 		"virtiofs": {
 			func(vmi *v1.VirtualMachineInstance) {
@@ -71,11 +71,13 @@ func TestBring(t *testing.T) {
 					{Name: "one", Virtiofs: &v1.FilesystemVirtiofs{}},
 				}
 			},
-			[]string{"two"}, "it is a file system (virtiofs)",
+			[]string{"two"},
+			"it is a file system (virtiofs)",
 		},
 		"plugged in": {
 			func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Volumes[0].PersistentVolumeClaim.Hotpluggable = true },
-			[]string{"two"}, "unplug it first",
+			[]string{"two"},
+			"unplug it first",
 		},
 		"ephemeral": {
 			func(vmi *v1.VirtualMachineInstance) {
@@ -83,19 +85,22 @@ func TestBring(t *testing.T) {
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"},
 				}}
 			},
-			[]string{"two"}, "it is not the guest's own",
+			[]string{"two"},
+			"it is not the guest's own",
 		},
 		"an image on the node": {
 			func(vmi *v1.VirtualMachineInstance) {
 				vmi.Spec.Volumes[2].HostDisk = &v1.HostDisk{Path: "/data/x.img"}
 			},
-			[]string{"one", "two"}, "/data/x.img is this node's",
+			[]string{"one", "two"},
+			"/data/x.img is this node's",
 		},
 		"an image on all nodes": {
 			func(vmi *v1.VirtualMachineInstance) {
 				vmi.Spec.Volumes[2].HostDisk = &v1.HostDisk{Path: "/data/x.img", Shared: new(true)}
 			},
-			[]string{"one", "two"}, "",
+			[]string{"one", "two"},
+			"",
 		},
 		"a GPU": {
 			func(vmi *v1.VirtualMachineInstance) {
@@ -104,13 +109,15 @@ func TestBring(t *testing.T) {
 					Reason: "HostDeviceNotLiveMigratable", Message: "it has a GPU",
 				}}
 			},
-			[]string{"one", "two"}, "it has a GPU",
+			[]string{"one", "two"},
+			"it has a GPU",
 		},
 		"one is copied as it is": {
 			func(vmi *v1.VirtualMachineInstance) {
 				vmi.Spec.Volumes = template(map[string]string{"one": "c"}).Volumes
 			},
-			[]string{"two"}, "",
+			[]string{"two"},
+			"",
 		},
 		"which waits": {
 			func(vmi *v1.VirtualMachineInstance) {
@@ -119,7 +126,8 @@ func TestBring(t *testing.T) {
 					Type: Condition, Status: corev1.ConditionTrue, Reason: ReasonWaiting, Message: "c does not exist",
 				}}
 			},
-			[]string{"two"}, "c does not exist",
+			[]string{"two"},
+			"c does not exist",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

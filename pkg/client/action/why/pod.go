@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
@@ -67,8 +68,7 @@ func (e *explanation) pod() {
 	case life.PodEnded(pod):
 		e.podOver(pod)
 	case pod.DeletionTimestamp != nil && e.VMI.DeletionTimestamp == nil:
-		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "PodTerminating",
-			"the pod is being deleted, and the guest is shut down with it", "virtctl events "+e.Name+e.flag())
+		e.podTerminating()
 	case pod.Spec.NodeName == "":
 		e.unscheduled(pod)
 	case pod.Status.Phase == corev1.PodPending:
@@ -97,6 +97,17 @@ func (e *explanation) pod() {
 		}
 	}
 	e.link(LayerPod, e.podObject(), state, message, pod.CreationTimestamp.Time)
+}
+
+// podTerminating adds that the pod is being deleted. A VM that always runs has another afterwards without anybody's act.
+func (e *explanation) podTerminating() {
+	state, said := Broken, "the pod is being deleted, and the guest is shut down with it"
+	if e.VM != nil {
+		if strategy, err := e.VM.RunStrategy(); err == nil && strategy == v1.RunStrategyAlways {
+			state, said = Waiting, said+"; then its VM starts it anew"
+		}
+	}
+	e.add(rankSymptom, LayerPod, e.podObject(), state, "PodTerminating", said, "virtctl events "+e.Name+e.flag())
 }
 
 func (e *explanation) podOver(pod *corev1.Pod) {

@@ -63,8 +63,9 @@ func (e *explanation) notReady() *v1.VirtualMachineInstanceCondition {
 // probeFailed returns the kubelet's last event of a failed readiness probe of the guest's pods.
 func (e *explanation) probeFailed() string {
 	for _, event := range slices.Backward(e.Events) {
-		if event.Reason == "Unhealthy" && event.InvolvedObject.Kind == "Pod" &&
-			strings.HasPrefix(event.Message, "Readiness probe") {
+		own := event.InvolvedObject.Kind == "Pod" && slices.ContainsFunc(e.Pods,
+			func(pod corev1.Pod) bool { return pod.Name == event.InvolvedObject.Name })
+		if own && event.Reason == "Unhealthy" && strings.HasPrefix(event.Message, "Readiness probe") {
 			return "event Unhealthy: " + event.Message
 		}
 	}

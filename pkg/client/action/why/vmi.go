@@ -243,7 +243,7 @@ func (e *explanation) paused(c *v1.VirtualMachineInstanceCondition) {
 // remarks adds what is to be said of a guest that runs.
 func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 	object := "domain/" + e.Name
-	if c := e.notReady(); c != nil {
+	if c := e.notReady(); c != nil && c.Reason != v1.PodTerminatingReason { // which the pod says
 		e.add(rankGuest, LayerVMI, e.vmiObject(), Broken, "NotReady", "the guest runs but is not ready: "+
 			cmp.Or(c.Message, c.Reason), "its readinessProbe, or the service in the guest that it asks").
 			Evidence = e.probeFailed()

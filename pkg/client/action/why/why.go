@@ -58,7 +58,7 @@ type Facts struct {
 	Stack []corev1.Pod
 	// KubeVirt is the configuration resource.
 	KubeVirt *v1.KubeVirt
-	// Events are those about the VM, the VMI and the pods, in order of time.
+	// Events are the namespace's, of whatever object, in order of time.
 	Events []corev1.Event
 	// Migrations are the instance's.
 	Migrations []v1.VirtualMachineInstanceMigration

@@ -878,7 +878,24 @@ func TestSituations(t *testing.T) {
 		{"pod starts", phase(v1.Scheduled, 2*time.Second), "PodStarting", Waiting, LayerPod, "kubelet is starting", ""},
 		{
 			"pod is deleted by hand", func(f *Facts) { at := ago(time.Second); f.Pods[0].DeletionTimestamp = &at },
-			"PodTerminating", Broken, LayerPod, "being deleted", "virtctl events demo",
+			"PodTerminating", Waiting, LayerPod, "then its VM starts it anew", "virtctl events demo",
+		},
+		{
+			"pod of a VM that is not always run is deleted", func(f *Facts) {
+				at := ago(time.Second)
+				f.Pods[0].DeletionTimestamp = &at
+				f.VM.Spec.RunStrategy = new(v1.RunStrategyManual)
+			},
+			"PodTerminating", Broken, LayerPod, "shut down with it", "virtctl events demo",
+		},
+		{
+			"pod is evicted, and the instance is not ready for that", func(f *Facts) {
+				at := ago(time.Second)
+				f.Pods[0].DeletionTimestamp = &at
+				condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.PodTerminatingReason,
+					"The launcher's pod is terminating.")(f)
+			},
+			"PodTerminating", Waiting, LayerPod, "then its VM starts it anew", "virtctl events demo",
 		},
 		{
 			"out of memory", failed("OOMKilled", "The launcher's container was out of memory."), "OOMKilled", Broken,
@@ -1160,8 +1177,12 @@ func TestChainOfOneThatIsNotReady(t *testing.T) {
 	}
 	f.Events = []corev1.Event{
 		{
-			InvolvedObject: corev1.ObjectReference{Kind: "Pod"}, Reason: "Unhealthy",
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: f.Pods[0].Name}, Reason: "Unhealthy",
 			Message: "Readiness probe failed: dial tcp 10.0.0.7:80: connection refused",
+		},
+		{ // another's, and later
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "virt-export-other"}, Reason: "Unhealthy",
+			Message: "Readiness probe failed: dial tcp 10.0.0.8:8443: i/o timeout",
 		},
 	}
 	r := Explain(f)
