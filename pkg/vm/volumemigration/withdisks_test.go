@@ -27,7 +27,8 @@ func ofAVM() *v1.VirtualMachineInstance {
 
 func TestBring(t *testing.T) {
 	shared := func(vmi *v1.VirtualMachineInstance, i int) {
-		vmi.Status.VolumeStatus[i].PersistentVolumeClaimInfo.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+		claim := vmi.Status.VolumeStatus[i].PersistentVolumeClaimInfo
+		claim.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	}
 	for name, c := range map[string]struct {
 		change  func(*v1.VirtualMachineInstance)

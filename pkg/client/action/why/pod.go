@@ -99,7 +99,7 @@ func (e *explanation) pod() {
 	e.link(LayerPod, e.podObject(), state, message, pod.CreationTimestamp.Time)
 }
 
-// podTerminating adds that the pod is being deleted. A VM that always runs has another afterwards without anybody's act.
+// podTerminating adds that the pod is being deleted. A VM that always runs has another one afterwards by itself.
 func (e *explanation) podTerminating() {
 	state, said := Broken, "the pod is being deleted, and the guest is shut down with it"
 	if e.VM != nil {
