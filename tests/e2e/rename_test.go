@@ -35,6 +35,7 @@ func TestRename(t *testing.T) {
 	claim := g.awaitStateClaim(t)
 	g.virtctl(t, nil, "-n", ns, "stop", g.name)
 	g.waitGone(t, 120*time.Second)
+	g.waitStatus(t, 10*time.Second, v1.VirtualMachineStatusStopped) // which virt-controller writes then
 
 	g.virtctl(t, nil, "-n", ns, "rename", g.name, "after", "--yes", "--timeout=120s")
 	renamed := *g
