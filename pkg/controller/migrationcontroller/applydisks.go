@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,10 +19,11 @@ import (
 )
 
 // lookAtDisks gathers what a migration that brings disks depends on. The VM is read past the cache: what it names now
-// decides whether claims are deleted.
+// decides whether claims are deleted. One that is over and tidied up depends on nothing any more.
 func (r *Reconciler) lookAtDisks(ctx context.Context, view *View) error {
 	m := view.Migration
-	if !volumemigration.WithDisks(m) || m.IsRunning() && !m.IsFinal() {
+	tidied := m.IsFinal() && !slices.Contains(m.Finalizers, volumemigration.WithDisksFinalizer)
+	if !volumemigration.WithDisks(m) || m.IsRunning() && !m.IsFinal() || tidied {
 		return nil
 	}
 	d := &Disks{Claims: map[string]*corev1.PersistentVolumeClaim{}, Staged: r.Config().LiveUpdate == nil}
