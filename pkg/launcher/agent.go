@@ -22,6 +22,9 @@ func (g *guest) wakeAgent() {
 	}
 }
 
+// wakeAgentAfter makes askAgent ask in a while.
+func (g *guest) wakeAgentAfter(rest time.Duration) { time.AfterFunc(rest, g.wakeAgent) }
+
 // askAgent asks the guest agent for what the guest alone knows: when the agent connects, and from time to time. It has
 // a goroutine of its own because an agent that hangs blocks it for seconds.
 func (g *guest) askAgent(ctx context.Context) {

@@ -21,8 +21,12 @@ import (
 const freezeTimeout = 25 * time.Second
 
 // aMoment is the delay before the agent of a guest that was paused, and runs again, is asked to thaw what it may have
-// frozen without reporting it. The caller who asked for the thaw does not wait for that.
-const aMoment = time.Nanosecond
+// frozen without reporting it. The caller who asked for the thaw does not wait for that, and goes first.
+const aMoment = 200 * time.Millisecond
+
+// rest is the delay before the agent is asked for all it knows after a freeze or a thaw, whose result is known already:
+// until then its guest, and those who wait for the thaw, have more to do.
+const rest = time.Second
 
 // aFew is the delay before the next look whether another freeze or thaw is over.
 const aFew = 50 * time.Millisecond
@@ -120,19 +124,24 @@ func (f *freezer) resume(ctx context.Context, conn hypervisor.Connection) (held 
 	if err := f.stopSaving(ctx, conn); err != nil {
 		return true, err
 	}
-	d, err := conn.Domain(ctx)
-	if err == nil && d.Run == hypervisor.Paused {
-		err = conn.Resume(ctx)
-	}
-	if errors.Is(err, hypervisor.ErrNoDomain) {
-		err = nil // it has ended, and waits for nobody
-	}
-	if err != nil {
+	if err := goOn(ctx, conn); err != nil {
 		return true, fmt.Errorf("resume the guest: %w", err)
 	}
 	f.guest.letGo()
-	f.guest.refresh(ctx, conn, false)
 	return true, nil
+}
+
+// goOn resumes a domain, unless it runs already, or has ended and waits for nobody.
+func goOn(ctx context.Context, conn hypervisor.Connection) error {
+	err := conn.Resume(ctx)
+	if err == nil || errors.Is(err, hypervisor.ErrNoDomain) {
+		return nil
+	}
+	d, gone := conn.Domain(ctx)
+	if errors.Is(gone, hypervisor.ErrNoDomain) || gone == nil && d.Run != hypervisor.Paused {
+		return nil
+	}
+	return err
 }
 
 func (f *freezer) thaw(ctx context.Context, conn hypervisor.Connection) error {
@@ -141,7 +150,7 @@ func (f *freezer) thaw(ctx context.Context, conn hypervisor.Connection) error {
 		f.frozen.Store(false)
 		f.guest.setFrozen(thawed)
 	}
-	f.guest.wakeAgent()
+	f.guest.wakeAgentAfter(rest)
 	return err
 }
 
@@ -220,19 +229,29 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 		return s.pauseFrozen(ctx)
 	case s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED && !req.PauseWithoutAgent:
 		return nil, status.Error(codes.FailedPrecondition, "the guest is paused; unpause it first")
-	case s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED:
+	case s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED && s.pausedBefore(ctx):
 		s.freezer.paused = true
 		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_ALREADY_PAUSED}, nil
 	}
 	err := s.freezeByAgent(ctx, req.PauseWithoutAgent)
 	// Also after an error: the agent may have frozen some of them, or its answer may have come too late.
 	s.freezer.arm(s.life, after)
-	s.guest.wakeAgent()
 	if req.PauseWithoutAgent && (unanswered(err) || errors.Is(err, errNotFrozen)) {
 		return s.pauseFrozen(ctx)
 	}
 	s.freezer.paused = false
+	s.guest.wakeAgentAfter(rest)
 	return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_AGENT}, freezeStatus("Freeze", err)
+}
+
+// pausedBefore reports whether the domain is paused: what the guest's state says may be of a moment before it went on.
+func (s *service) pausedBefore(ctx context.Context) bool {
+	conn, err := s.guest.connection(ctx)
+	if err != nil {
+		return false
+	}
+	d, err := conn.Domain(ctx)
+	return err == nil && d.Run == hypervisor.Paused
 }
 
 // freezeByAgent has the agent freeze the guest's file systems. hurry leaves time for something else.
@@ -320,7 +339,6 @@ func (s *service) pauseFrozen(ctx context.Context) (*pb.FreezeResponse, error) {
 	if err := conn.Suspend(ctx); err != nil {
 		return nil, agentStatus(err) // it may be paused all the same, and the timer lets it go on
 	}
-	s.guest.refresh(ctx, conn, false)
 	return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_PAUSED}, nil
 }
 

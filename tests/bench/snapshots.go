@@ -33,6 +33,8 @@ const (
 	diskCount = 3
 	// snapshotsEach is how many snapshots are taken of one VM, in turns with their anchor.
 	snapshotsEach = 3
+	// settled is the time before each: what the one before, a start or a stop has left to do is over.
+	settled = 2 * time.Second
 )
 
 // Goals of snapshots and restores.
@@ -103,8 +105,15 @@ func (b *bench) snapshotRound(ctx context.Context, round int, s *snapshotSamples
 	}
 	s.logins = append(s.logins, time.Since(start))
 
+	freezer, err := snapshotcontroller.NewFreezer(b.Config)
+	if err != nil {
+		return err
+	}
 	var last *snapshotv1beta1.VirtualMachineSnapshot
 	for i := range snapshotsEach {
+		if err := pause(ctx, settled); err != nil {
+			return err
+		}
 		bare := b.volumeSnapshot(fmt.Sprintf("%s-bare-%d", name, i), name+"-0")
 		defer b.cleanUp(bare, &err)
 		took, err := b.timed(ctx, bare, &snapshotv1.VolumeSnapshotList{},
@@ -113,6 +122,9 @@ func (b *bench) snapshotRound(ctx context.Context, round int, s *snapshotSamples
 			return err
 		}
 		s.bare = append(s.bare, took)
+		if err := pause(ctx, settled); err != nil {
+			return err
+		}
 		var all []*snapshotv1.VolumeSnapshot
 		for disk := range diskCount {
 			all = append(all,
@@ -123,10 +135,13 @@ func (b *bench) snapshotRound(ctx context.Context, round int, s *snapshotSamples
 			return err
 		}
 		s.bareAll = append(s.bareAll, took)
-		if took, err = b.freeze(ctx, name); err != nil {
+		if took, err = b.freeze(ctx, freezer, name); err != nil {
 			return err
 		}
 		s.asked = append(s.asked, took)
+		if err := pause(ctx, settled); err != nil {
+			return err
+		}
 		last = b.snapshot(fmt.Sprintf("%s-snapshot-%d", name, i), name)
 		defer b.cleanUp(last, &err)
 		if took, err = b.take(ctx, last); err != nil {
@@ -147,6 +162,9 @@ func (b *bench) snapshotRound(ctx context.Context, round int, s *snapshotSamples
 		return err
 	}
 	for i := range snapshotsEach {
+		if err := pause(ctx, settled); err != nil {
+			return err
+		}
 		last = b.snapshot(fmt.Sprintf("%s-off-%d", name, i), name)
 		defer b.cleanUp(last, &err)
 		took, err := b.take(ctx, last)
@@ -179,16 +197,14 @@ func (b *bench) take(ctx context.Context, snapshot *snapshotv1beta1.VirtualMachi
 }
 
 // freeze freezes and thaws a guest, as a snapshot does, and returns how long both take.
-func (b *bench) freeze(ctx context.Context, name string) (time.Duration, error) {
-	freezer, err := snapshotcontroller.NewFreezer(b.Config)
-	if err != nil {
-		return 0, err
-	}
+func (b *bench) freeze(
+	ctx context.Context, freezer snapshotcontroller.Freezer, name string,
+) (time.Duration, error) {
 	vmi, start := types.NamespacedName{Namespace: b.namespace, Name: name}, time.Now()
 	if _, err := freezer.Freeze(ctx, vmi, patience); err != nil {
 		return 0, err
 	}
-	err = freezer.Unfreeze(ctx, vmi)
+	err := freezer.Unfreeze(ctx, vmi)
 	return time.Since(start), err
 }
 

@@ -110,7 +110,7 @@ func Next(view View) Step {
 	under := locked || complete(content) && !taken(content)
 	step.Status = status(view, under, waits)
 	step.Release = step.Unlock && (terminating || !complete(content) || taken(content))
-	if left := view.young(); left > 0 && !terminating && locked && content != nil && step.Status.Error == nil {
+	if left := view.young(); left > 0 && !terminating && under && content != nil && step.Status.Error == nil {
 		step.Later, step.RequeueAfter = true, left
 	}
 	step.RemoveFinalizer = snapshot.DeletionTimestamp != nil && (!view.holds() || step.Unlock)
@@ -135,9 +135,10 @@ func (s *Step) refused(view View, err error) *v1beta1.VirtualMachineSnapshotStat
 }
 
 // young returns for how long nothing has to be said yet of a snapshot that goes on as it should: a write would keep the
-// frozen guest waiting, and most are made by then.
+// frozen guest waiting, or who waits for the snapshot, and most are made by then.
 func (view *View) young() time.Duration {
-	if left := view.Snapshot.CreationTimestamp.Add(brief).Sub(view.Now); left <= brief && !view.made() {
+	made := snapshots.Succeeded(view.Snapshot) || taken(view.Content)
+	if left := view.Snapshot.CreationTimestamp.Add(brief).Sub(view.Now); left <= brief && !made {
 		return max(left, 0)
 	}
 	return 0

@@ -285,7 +285,7 @@ func TestLater(t *testing.T) {
 			View{Snapshot: inPhase("", brief, false), VM: vmLockedBy("snap"), Content: content(nil)}, false, false,
 		},
 		"thawed, locked":         {View{Snapshot: young, VM: vmLockedBy("snap"), Content: closed}, true, false},
-		"thawed, unlocked":       {View{Snapshot: young, VM: free, Content: closed}, false, false},
+		"thawed, unlocked":       {View{Snapshot: young, VM: free, Content: closed}, true, false},
 		"thawed, unlocked, said": {View{Snapshot: young, VM: free, Content: withStatus(true, true)}, false, true},
 		"thawed, deleted": {
 			View{Snapshot: inPhase("", time.Second, true), VM: free, Content: closed}, false, true,
