@@ -10,7 +10,9 @@ import (
 // little gets there while much of its memory is still to be copied for the first time. So the limit is short at first,
 // and grows for guests that change their memory faster than that.
 const (
-	firstDowntime = 50 * time.Millisecond
+	firstDowntime = 10 * time.Millisecond
+	// nextDowntime is the limit once all memory has been copied.
+	nextDowntime = 50 * time.Millisecond
 	// lastDowntime is QEMU's own default.
 	lastDowntime = 300 * time.Millisecond
 )
@@ -28,6 +30,6 @@ func (d *downtime) raise(account hypervisor.Progress) bool {
 	if account.Iteration < 2 || account.Iteration <= d.passes || d.limit >= lastDowntime {
 		return false
 	}
-	d.limit, d.passes = min(2*d.limit, lastDowntime), account.Iteration
+	d.limit, d.passes = min(max(2*d.limit, nextDowntime), lastDowntime), account.Iteration
 	return true
 }

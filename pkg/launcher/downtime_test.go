@@ -18,13 +18,14 @@ func TestDowntimeRaise(t *testing.T) {
 		passes uint64
 		want   time.Duration
 	}{
-		{0, 50 * ms},  // disks are copied
-		{1, 50 * ms},  // memory is copied for the first time
-		{2, 100 * ms}, // what it has changed meanwhile
-		{2, 100 * ms}, // still: that pass is long
-		{5, 200 * ms},
-		{6, 300 * ms},
+		{0, 10 * ms}, // disks are copied
+		{1, 10 * ms}, // memory is copied for the first time
+		{2, 50 * ms}, // what it has changed meanwhile
+		{2, 50 * ms}, // still: that pass is long
+		{5, 100 * ms},
+		{6, 200 * ms},
 		{7, 300 * ms},
+		{8, 300 * ms},
 	} {
 		before := d.limit
 		if raised := d.raise(hypervisor.Progress{Iteration: step.passes}); raised != (d.limit != before) {
@@ -53,7 +54,8 @@ func TestDowntimeOfMigration(t *testing.T) {
 		m.mu.Lock()
 		got := slices.Clone(m.downtimes)
 		m.mu.Unlock()
-		if want := []time.Duration{2 * firstDowntime, 4 * firstDowntime, lastDowntime}; !slices.Equal(got, want) {
+		want := []time.Duration{nextDowntime, 2 * nextDowntime, 4 * nextDowntime, lastDowntime}
+		if !slices.Equal(got, want) {
 			t.Errorf("limits %v, want %v", got, want)
 		}
 		ends <- outcome{}
