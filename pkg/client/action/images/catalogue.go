@@ -66,6 +66,8 @@ type Source struct {
 	Checksum string `json:"checksum,omitempty"`
 	// Checksums is the address, with https, of a file that has the checksum.
 	Checksums string `json:"checksums,omitempty"`
+	// Signature, if Checksums is set, says how that file is signed; without it, it is as good as its address.
+	Signature *Signature `json:"signature,omitempty"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -75,6 +77,11 @@ func (c *Catalogue) DeepCopyObject() runtime.Object {
 	for i := range out.Images {
 		out.Images[i].Aliases = slices.Clone(c.Images[i].Aliases)
 		out.Images[i].Sources = slices.Clone(c.Images[i].Sources)
+		for n := range out.Images[i].Sources {
+			if s := &out.Images[i].Sources[n]; s.Signature != nil {
+				s.Signature = new(*s.Signature)
+			}
+		}
 	}
 	return &out
 }
@@ -196,11 +203,18 @@ func (s *Source) check() error {
 		if _, err := ParseChecksum(s.Checksum); err != nil {
 			return fmt.Errorf("checksum: %w", err)
 		}
+		if s.Signature != nil {
+			return fmt.Errorf("signature: it signs a file of checksums, and the checksum is here; remove one")
+		}
 		return nil
 	}
-	sums, err := url.Parse(s.Checksums)
-	if err != nil || sums.Host == "" || sums.Scheme != "https" || sums.User != nil {
+	if !secure(s.Checksums) {
 		return fmt.Errorf("checksums: %q is no address with https", s.Checksums)
+	}
+	if s.Signature != nil {
+		if err := s.Signature.check(); err != nil {
+			return fmt.Errorf("signature.%w", err)
+		}
 	}
 	return nil
 }

@@ -55,7 +55,8 @@ func (e *MismatchError) Error() string {
 		"if it stays so, somebody is changing the file", e.URL, e.Got, e.Want)
 }
 
-// Fetch downloads the file of a source, unless it is there, and verifies its checksum. What was cut off goes on where
+// Fetch downloads the file of a source, unless it is there, and verifies its checksum. Errors: *StatusError,
+// *SignatureError, *MismatchError. What was cut off goes on where
 // it was. A file with the wrong checksum is removed. Of several programs that fetch the same file one does, and the
 // others wait for it.
 func (f *Fetcher) Fetch(ctx context.Context, s *Source) (*File, error) {
@@ -96,23 +97,20 @@ func (f *Fetcher) Fetch(ctx context.Context, s *Source) (*File, error) {
 	return &File{Path: done, SHA: name}, nil
 }
 
-// checksum returns the checksum of the catalogue, or the published one.
+// checksum returns the checksum of the catalogue, or the published one, whose signature is verified if the catalogue
+// names one.
 func (f *Fetcher) checksum(ctx context.Context, s *Source) ([]byte, error) {
 	if s.Checksum != "" {
 		return ParseChecksum(s.Checksum)
 	}
-	answer, err := f.get(ctx, s.Checksums, 0)
+	sums, err := f.small(ctx, s.Checksums, maxSums, "file of checksums")
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	sums, err := io.ReadAll(io.LimitReader(answer.Body, maxSums+1))
-	if err != nil {
-		return nil, fmt.Errorf("download %s: %w", s.Checksums, err)
-	}
-	if len(sums) > maxSums {
-		return nil, fmt.Errorf("download %s: it has more than %d bytes, and is no file of checksums", s.Checksums,
-			maxSums)
+	if s.Signature != nil {
+		if sums, err = f.signed(ctx, s, sums); err != nil {
+			return nil, err
+		}
 	}
 	address, err := url.Parse(s.URL)
 	if err != nil {

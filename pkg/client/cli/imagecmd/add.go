@@ -18,6 +18,8 @@ type AddOptions struct {
 	Ref     string
 	Image   images.Image
 	Source  images.Source
+	// Signature is that of the source's file of checksums.
+	Signature images.Signature
 }
 
 // NewCmdAdd makes `virtctl image add`.
@@ -31,6 +33,9 @@ version, also of the program's catalogue; another architecture of it is added. N
 		Example: cli.Examples(f.Program, `
 			virtctl image add rocky/10 --size 10Gi --user rocky \
 			  --url https://example.com/Rocky-10.qcow2 --checksums https://example.com/CHECKSUM
+			virtctl image add rocky/10 --size 10Gi --url https://example.com/Rocky-10.qcow2 \
+			  --checksums https://example.com/CHECKSUM --signature https://example.com/CHECKSUM.asc \
+			  --signing-key https://example.com/KEY.asc --signed-by $FINGERPRINT
 			virtctl image add golden/2 --size 20Gi --url https://example.com/golden-2.img --checksum $SHA256`),
 		Args:              cli.Args(1, 1, "an image: NAME/VERSION"),
 		ValidArgsFunction: references(f),
@@ -46,6 +51,11 @@ version, also of the program's catalogue; another architecture of it is added. N
 	flags.StringVar(&o.Source.URL, "url", "", "`URL` of the file: raw, qcow2, vmdk, vhd or vhdx, also compressed")
 	flags.StringVar(&o.Source.Checksum, "checksum", "", "SHA-256 or SHA-512 checksum of the file, in `HEX`")
 	flags.StringVar(&o.Source.Checksums, "checksums", "", "`URL` of a file of checksums, as SHA256SUMS")
+	flags.StringVar(&o.Signature.Fingerprint, "signed-by", "",
+		"Fingerprint, in `HEX`, of the OpenPGP key that the file of checksums must be signed with")
+	flags.StringVar(&o.Signature.Key, "signing-key", "", "`URL` of that key")
+	flags.StringVar(&o.Signature.URL, "signature", "",
+		"`URL` of the signature; without it the file of checksums is itself a signed message")
 	flags.StringVar(&o.Source.Arch, "arch", DefaultArch, "Architecture of the guest: amd64, arm64 or s390x")
 	flags.StringVar(&o.Image.Size, "size", "", "Size of the claim that it is pulled to, such as 10Gi")
 	flags.StringVar(&o.Image.Title, "title", "", "What people call it")
@@ -70,6 +80,13 @@ func Add(ctx context.Context, o *AddOptions) error {
 		return cli.UsageErrorf("where does it come from? Give the file's address with --url")
 	case o.Image.Size == "":
 		return cli.UsageErrorf("how large is its claim to be? Give --size, such as --size=10Gi")
+	}
+	if o.Signature != (images.Signature{}) {
+		if o.Source.Checksums == "" {
+			return cli.UsageErrorf("--signed-by, --signing-key and --signature are about a file of checksums; give " +
+				"its address with --checksums")
+		}
+		o.Source.Signature = &o.Signature
 	}
 	image := o.Image
 	image.Name, image.Version, image.Sources = name, version, []images.Source{o.Source}

@@ -161,6 +161,9 @@ func (p *Image) sources(c canvas) []string {
 		} else {
 			lines = append(lines, c.line("checksums", s.Checksums, theme.Dim)...)
 		}
+		if s.Signature != nil {
+			lines = append(lines, c.line("signed by", s.Signature.Fingerprint, theme.Dim)...)
+		}
 	}
 	return lines
 }
