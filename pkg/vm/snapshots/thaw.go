@@ -17,10 +17,14 @@ const (
 )
 
 // ControllerThaws returns when virt-controller thaws a guest that may be frozen for most, from the freeze on.
-func ControllerThaws(most time.Duration) time.Duration { return most - min(most/controllerPart, ControllerEarly) }
+func ControllerThaws(most time.Duration) time.Duration {
+	return most - min(most/controllerPart, ControllerEarly)
+}
 
 // HandlerThaws returns when virt-handler thaws a guest that may be frozen for most, from the freeze on.
-func HandlerThaws(most time.Duration) time.Duration { return most - min(most/handlerPart, HandlerEarly) }
+func HandlerThaws(most time.Duration) time.Duration {
+	return most - min(most/handlerPart, HandlerEarly)
+}
 
 // MostFrozen returns for how long a guest may be frozen that virt-controller thaws so much later: it is the inverse of
 // ControllerThaws.
