@@ -103,9 +103,8 @@ func runController(ctx context.Context, o options) error {
 	if err := errors.Join(p.Clean(), <-prepared); err != nil {
 		return err
 	}
-	if !p.Reflinks {
-		klog.Info("There is neither a file system with reflinks nor mkfs.xfs: clones are copies, and volumes in use " +
-			"cannot be copied. Install xfsprogs before the cluster is made")
+	if limits := p.Limits(); limits != "" {
+		klog.Info(limits)
 	}
 	// A socket's path may have 108 characters, and the state directory's may have more.
 	if err := os.Chdir(o.dir); err != nil {

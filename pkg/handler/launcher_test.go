@@ -50,6 +50,8 @@ type fakeLauncher struct {
 	startErrs []error // given one by one before Start succeeds
 	starts    []*launcherpb.StartRequest
 	shutdowns []time.Duration
+	thaws     []time.Duration // when each was asked for
+	thawErrs  []error         // given one by one before Unfreeze succeeds
 }
 
 func (l *fakeLauncher) set(change func(*launcherpb.GuestState)) {

@@ -3,6 +3,8 @@ package handler
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
@@ -81,6 +83,9 @@ func (s *session) saw(state *launcherpb.GuestState) {
 		s.gone(streams.ErrMoved)
 	case state.GetLifecycle().Final():
 		s.gone(streams.ErrEnded)
+	}
+	if !proto.Equal(old.Guest.GetFreeze(), state.GetFreeze()) {
+		s.freezes.call()
 	}
 	if handing(old.Guest) != handing(state) {
 		s.wakeOutgoing()

@@ -81,7 +81,8 @@ type session struct {
 	reported     reported                // of the migration's progress
 	outgoingNews chan struct{}           // closed and replaced when outgoing changes, or the launcher's account of it
 
-	taking chan bool // asks to start a guest that was received; true leaves it paused
+	freezes signal    // asks to look at the launcher's account of a freeze
+	taking  chan bool // asks to start a guest that was received; true leaves it paused
 }
 
 // startSession follows a launcher until ctx ends. With stopBy set the guest is not started any more.
@@ -93,7 +94,7 @@ func startSession(
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
 		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}), renewed: make(chan struct{}),
-		outgoingNews: make(chan struct{}), taking: make(chan bool, 1),
+		outgoingNews: make(chan struct{}), freezes: newSignal(), taking: make(chan bool, 1),
 		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
 	s.guest, s.gone = context.WithCancelCause(context.Background())
@@ -314,6 +315,7 @@ func (s *session) follow(
 	working.Go(func() { s.keepSized(ctx, client) })
 	working.Go(func() { s.keepRated(ctx, client, process) })
 	working.Go(func() { s.keepGrown(ctx, client) })
+	working.Go(func() { s.keepThawed(ctx, client) })
 	if cpu := s.latest().Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {
 		working.Go(func() { s.keepRealtime(ctx, process) })
 	}

@@ -60,6 +60,11 @@ func (g *guest) setFrozen(status string) {
 	})
 }
 
+// setFreeze records a freeze that ends by itself, or that there is none.
+func (g *guest) setFreeze(freeze *pb.Freeze) {
+	g.update(func(s *pb.GuestState) { s.Freeze = freeze })
+}
+
 // errLeaving is an agent that is not asked.
 var errLeaving = errors.New("the guest is moving to another node")
 

@@ -15,21 +15,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/agent"
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
 // freezeTimeout bounds a freeze, in which the guest writes out what its file systems still hold in memory.
 const freezeTimeout = 25 * time.Second
-
-// aMoment is the delay before the agent of a guest that was paused, and runs again, is asked to thaw what it may have
-// frozen without reporting it. The caller who asked for the thaw does not wait for that, and goes first.
-const aMoment = 200 * time.Millisecond
-
-// rest is the delay before the agent is asked for all it knows after a freeze or a thaw, whose result is known already:
-// until then its guest, and those who wait for the thaw, have more to do.
-const rest = time.Second
-
-// aFew is the delay before the next look whether another freeze or thaw is over.
-const aFew = 50 * time.Millisecond
 
 // freezer lets a frozen guest's file systems go, or resumes the guest, when nobody does in time: a guest that waits
 // for its disks for ever is worse than a backup that has to be made again.
@@ -39,7 +29,9 @@ type freezer struct {
 	guest *guest
 	// paused says that the last freeze was a pause, for which no agent is asked. mu guards it.
 	paused bool
-	log    *slog.Logger
+	// asked says that an agent which was there was asked to freeze, and has not answered a thaw since. mu guards it.
+	asked bool
+	log   *slog.Logger
 	// frozen says that the agent has frozen file systems, and has not said since that it has thawed them.
 	frozen atomic.Bool
 	// after takes the time until the next thaw; zero calls it off.
@@ -52,111 +44,6 @@ type freezer struct {
 
 func newFreezer(g *guest, log *slog.Logger) *freezer {
 	return &freezer{guest: g, log: log, after: make(chan time.Duration), queue: make(chan *saving, 1)}
-}
-
-// arm sets the time until the thaw, or calls it off with zero.
-func (f *freezer) arm(ctx context.Context, after time.Duration) {
-	select {
-	case f.after <- after:
-	case <-ctx.Done():
-	}
-}
-
-func (f *freezer) run(ctx context.Context) {
-	var due <-chan time.Time
-	var late bool
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case after := <-f.after:
-			due, late = nil, after != aMoment
-			if after > 0 {
-				due = time.After(after)
-			}
-		case <-due:
-			due = nil
-			if !f.mu.TryLock() {
-				due = time.After(aFew) // who holds it may set another time
-				continue
-			}
-			if late {
-				f.log.Warn("nobody has unfrozen the guest in time; doing so")
-			}
-			again, err := f.undo(ctx, !late)
-			f.mu.Unlock()
-			if err != nil {
-				f.log.Warn("cannot unfreeze the guest", "err", err)
-			}
-			if again || err != nil {
-				due = time.After(interval)
-			}
-		}
-	}
-}
-
-// undo resumes a guest that a freeze has paused, and thaws its file systems. resumed says that it goes on already.
-// again says that an agent is connected that has not answered: it may have been asked to freeze, and may do so yet. mu
-// is held.
-func (f *freezer) undo(ctx context.Context, resumed bool) (again bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
-	defer cancel()
-	conn, err := f.guest.connection(ctx)
-	if err != nil {
-		return false, err
-	}
-	held, err := f.resume(ctx, conn)
-	if err != nil {
-		return false, err
-	}
-	err = f.thaw(ctx, conn)
-	if (held || resumed) && unanswered(err) {
-		return f.guest.snapshot().GetAgentConnected(), nil
-	}
-	return false, err
-}
-
-// resume lets a guest go on that a freeze has paused, and reports whether it had.
-func (f *freezer) resume(ctx context.Context, conn hypervisor.Connection) (held bool, err error) {
-	if !f.guest.isHeld() {
-		return false, nil
-	}
-	if err := f.stopSaving(ctx, conn); err != nil {
-		return true, err
-	}
-	if err := goOn(ctx, conn); err != nil {
-		return true, fmt.Errorf("resume the guest: %w", err)
-	}
-	f.guest.letGo()
-	return true, nil
-}
-
-// goOn resumes a domain, unless it runs already, or has ended and waits for nobody.
-func goOn(ctx context.Context, conn hypervisor.Connection) error {
-	err := conn.Resume(ctx)
-	if err == nil || errors.Is(err, hypervisor.ErrNoDomain) {
-		return nil
-	}
-	d, gone := conn.Domain(ctx)
-	if errors.Is(gone, hypervisor.ErrNoDomain) || gone == nil && d.Run != hypervisor.Paused {
-		return nil
-	}
-	return err
-}
-
-func (f *freezer) thaw(ctx context.Context, conn hypervisor.Connection) error {
-	_, err := conn.Agent(ctx, agent.Command("guest-fsfreeze-thaw", nil))
-	if err == nil {
-		f.frozen.Store(false)
-		f.guest.setFrozen(thawed)
-	}
-	f.guest.wakeAgentAfter(rest)
-	return err
-}
-
-// unanswered reports whether an error means that no agent has answered, or none in time.
-func unanswered(err error) bool {
-	return errors.Is(err, hypervisor.ErrNoAgent) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // hold notes that a freeze is about to pause the guest, and refuses one that is leaving.
@@ -203,7 +90,7 @@ var errHeld = status.Error(codes.FailedPrecondition,
 
 // Freeze implements the contract.
 func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.FreezeResponse, error) {
-	after := req.UnfreezeAfter.AsDuration()
+	began, after := boottime.Now(), req.UnfreezeAfter.AsDuration()
 	if req.PauseWithoutAgent && after <= 0 {
 		return nil, status.Error(codes.InvalidArgument, "a guest that may be paused needs a time to go on by itself")
 	}
@@ -219,13 +106,13 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 		return nil, errMoving
 	}
 	if req.MemoryVolume != "" {
-		return s.freezeWithMemory(ctx, req, after)
+		return s.freezeWithMemory(ctx, req, began)
 	}
 	switch {
 	case s.guest.isHeld() && !req.PauseWithoutAgent:
 		return nil, errHeld
 	case s.guest.isHeld():
-		s.freezer.arm(s.life, after) // the timer may just have let it go on
+		s.freezer.limit(s.life, began, after) // the timer may just have let it go on
 		return s.pauseFrozen(ctx)
 	case s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED && !req.PauseWithoutAgent:
 		return nil, status.Error(codes.FailedPrecondition, "the guest is paused; unpause it first")
@@ -233,9 +120,14 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 		s.freezer.paused = true
 		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_ALREADY_PAUSED}, nil
 	}
+	connected := s.guest.snapshot().GetAgentConnected()
 	err := s.freezeByAgent(ctx, req.PauseWithoutAgent)
+	s.freezer.asked = s.freezer.asked || connected || !unanswered(err)
+	if !req.PauseWithoutAgent {
+		began = boottime.Now() // as in KubeVirt the time counts from the agent's answer on
+	}
 	// Also after an error: the agent may have frozen some of them, or its answer may have come too late.
-	s.freezer.arm(s.life, after)
+	s.freezer.limit(s.life, began, after)
 	if req.PauseWithoutAgent && (unanswered(err) || errors.Is(err, errNotFrozen)) {
 		return s.pauseFrozen(ctx)
 	}
@@ -340,41 +232,6 @@ func (s *service) pauseFrozen(ctx context.Context) (*pb.FreezeResponse, error) {
 		return nil, agentStatus(err) // it may be paused all the same, and the timer lets it go on
 	}
 	return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_PAUSED}, nil
-}
-
-// Unfreeze implements the contract.
-func (s *service) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.UnfreezeResponse, error) {
-	s.freezer.mu.Lock()
-	defer s.freezer.mu.Unlock()
-	if !s.guest.exists() {
-		_, err := s.asker(ctx)
-		return nil, err
-	}
-	if s.guest.isHeld() && !s.freezer.frozen.Load() {
-		return &pb.UnfreezeResponse{}, s.goOn(ctx)
-	}
-	again, err := s.freezer.undo(ctx, false)
-	switch {
-	case again:
-		s.freezer.arm(s.life, interval)
-	case err == nil:
-		s.freezer.arm(s.life, 0)
-	case s.freezer.paused && unanswered(err) && s.guest.snapshot().GetFsfreezeStatus() != frozen:
-		err = nil // nothing was frozen: the guest was paused
-	}
-	return &pb.UnfreezeResponse{}, freezeStatus("Unfreeze", err)
-}
-
-// goOn resumes a guest that was paused because no file system of it is known to be frozen.
-func (s *service) goOn(ctx context.Context) error {
-	conn, err := s.guest.connection(ctx)
-	if err == nil {
-		_, err = s.freezer.resume(ctx, conn)
-	}
-	if err == nil {
-		s.freezer.arm(s.life, aMoment)
-	}
-	return freezeStatus("Unfreeze", err)
 }
 
 // freezeStatus does what agentStatus does, for a command of KubeVirt's. Where no agent answers, KubeVirt calls that an

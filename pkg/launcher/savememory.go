@@ -53,9 +53,9 @@ func (s *saving) answer() *pb.SavedMemory {
 	return out
 }
 
-// freezeWithMemory pauses the guest and has its memory saved. s.freezer.mu is held.
+// freezeWithMemory pauses the guest and has its memory saved. Its time counts from began on. s.freezer.mu is held.
 func (s *service) freezeWithMemory(
-	ctx context.Context, req *pb.FreezeRequest, after time.Duration,
+	ctx context.Context, req *pb.FreezeRequest, began time.Duration,
 ) (*pb.FreezeResponse, error) {
 	volume := req.MemoryVolume
 	if !req.PauseWithoutAgent || filepath.Base(volume) != volume {
@@ -69,7 +69,7 @@ func (s *service) freezeWithMemory(
 	if s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED && !s.guest.isHeld() {
 		return nil, status.Error(codes.FailedPrecondition, "the guest is paused; unpause it first")
 	}
-	s.freezer.arm(s.life, after)
+	s.freezer.limit(s.life, began, req.UnfreezeAfter.AsDuration())
 	answer, err := s.pauseFrozen(ctx)
 	if err != nil {
 		return nil, err

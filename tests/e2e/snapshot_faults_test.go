@@ -37,7 +37,7 @@ var snapshotFaults = map[string]map[string]end{
 	// The guest is frozen, and no VolumeSnapshot is made.
 	"frozen": {
 		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done, "agent": done,
-		"controller away": failed, "control plane": done, "launcher": done, "QEMU": done,
+		"controller away": failed, "both away": failed, "control plane": done, "launcher": done, "QEMU": done,
 	},
 	// The VolumeSnapshots are made, and nobody cuts them.
 	"made": {
@@ -173,9 +173,8 @@ var (
 	snapshotVictimOrder = []string{
 		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs",
 		"agent freezes nothing", "control plane",
-		"second", "change", "migrate", "cancel", "start", "controller away", "deadline", "name taken", "launcher",
-		"QEMU", "restart",
-		"delete VM",
+		"second", "change", "migrate", "cancel", "start", "controller away", "both away", "deadline", "name taken",
+		"launcher", "QEMU", "restart", "delete VM",
 	}
 )
 

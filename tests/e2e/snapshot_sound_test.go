@@ -72,6 +72,12 @@ func (h *hardy) goesOn(t *testing.T) {
 		}
 		return ""
 	})
+	h.writes(t)
+}
+
+// writes checks that the guest writes to all disks, by the disks alone.
+func (h *hardy) writes(t *testing.T) {
+	t.Helper()
 	var before []int
 	eventually(t, bootTime, "the guest writes", func() string {
 		now, err := h.disks(t)

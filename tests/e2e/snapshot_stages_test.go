@@ -129,7 +129,7 @@ func (h *hardy) reachSnapshot(t *testing.T, stage, victim string) bool {
 		h.snapshot.Annotations = map[string]string{savedmemory.IncludeAnnotation: "true"}
 	}
 	switch victim {
-	case "deadline", "controller away":
+	case "deadline", "controller away", "both away":
 		h.snapshot.Spec.FailureDeadline = &metav1.Duration{Duration: 6 * time.Second}
 		if h.memory { // for which there has to be a claim first
 			h.snapshot.Spec.FailureDeadline.Duration = 20 * time.Second

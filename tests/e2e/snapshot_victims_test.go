@@ -54,6 +54,7 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		"launcher":              guest(processLauncher),
 		"QEMU":                  guest(processQEMU),
 		"controller away":       h.goesOnAlone,
+		"both away":             h.goesOnByItself,
 		"restart": func(t *testing.T) {
 			h.forgetCrashes(t)
 			kill(t, string(h.source.UID), processQEMU)
@@ -185,13 +186,50 @@ func (h *hardy) killControlPlane(t *testing.T) {
 	}
 }
 
-// goesOnAlone waits until the guest goes on although virt-controller stands still: its launcher lets it go.
+// goesOnAlone waits until the guest goes on although virt-controller stands still: virt-handler lets it go.
 func (h *hardy) goesOnAlone(t *testing.T) {
 	t.Helper()
 	if h.stage == "made" {
 		h.stopControllers(t)
 	}
 	h.goesOn(t)
+	if by := h.thawedBy(t); by != names.VirtHandler {
+		t.Errorf("the guest was let go by %q, and not by virt-handler", by)
+	}
+}
+
+// goesOnByItself waits until the guest goes on although virt-controller and virt-handler stand still: its launcher lets
+// it go.
+func (h *hardy) goesOnByItself(t *testing.T) {
+	t.Helper()
+	h.freeze(t, h.process(t, h.handler(t, h.from), processServer))
+	h.writes(t)
+	if by := h.thawedBy(t); by != names.VirtLauncher {
+		t.Errorf("the guest was let go by %q, and not by its launcher", by)
+	}
+}
+
+// thawedBy is who says that it has let the guest go since the case began, virt-handler or the launcher.
+func (h *hardy) thawedBy(t *testing.T) (who string) {
+	t.Helper()
+	for component, pod := range map[string]*corev1.Pod{
+		names.VirtHandler: h.handler(t, h.from), names.VirtLauncher: &h.source,
+	} {
+		log, err := h.Kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+			Container: pod.Spec.Containers[0].Name, SinceTime: &h.snapshot.CreationTimestamp,
+		}).DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, "nobody has unfrozen the guest in time") &&
+				(component == names.VirtLauncher || strings.Contains(line, h.key().String())) {
+				who += component
+				break
+			}
+		}
+	}
+	return who
 }
 
 // waitPaused waits until a guest whose agent hangs is paused, or the snapshot is over already.

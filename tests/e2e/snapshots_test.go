@@ -141,9 +141,13 @@ func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	g := c.create(t, countingVM(t, ns, "counting"))
+	vm := countingVM(t, ns, "counting")
+	withUserData("#cloud-config\nuser: root\npassword: tiny\n")(vm)
+	vm.Spec.Template.Spec.Hostname = "abacus"
+	g := c.create(t, vm)
 	g.waitLogin(t)
 	con := g.shell(t, "")
+	knownAs(t, con, "abacus", "counting."+ns)
 	g.plugIn(t, con)
 	g.mountAll(t, con, plugged)
 	con.run(t,
@@ -337,6 +341,7 @@ func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
 	}
 	copied.waitLogin(t)
 	con := copied.shell(t, "")
+	knownAs(t, con, "clone", "clone."+ns)
 	copied.mountAll(t, con, plugged)
 	got := counts(t, con, plugged)
 	oneInstant(t, got)
@@ -355,6 +360,13 @@ func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
 	eventually(t, time.Minute, "the clone leaves no VolumeSnapshotContent", func() string {
 		return c.copiesLeft(t, clone)
 	})
+}
+
+// knownAs checks the names by which a guest knows itself: its host name, and cloud-init's for the machine.
+func knownAs(t *testing.T, con *console, host, instance string) {
+	t.Helper()
+	expectText(t, con, "hostname", host)
+	expectText(t, con, "cat /run/cloud-init/instance-id", instance)
 }
 
 // copiesLeft describes the VolumeSnapshotContents that a clone has made, with what they wait for.

@@ -102,7 +102,7 @@ func (s *ContentStep) thawed(view *ContentView, err error, now time.Time) error 
 	case record == nil:
 	case timedOut(err):
 		record.TimedOut, record.ThawedAt = true, now
-	case err != nil && view.Now.Before(record.Until):
+	case err != nil && !record.over(view.Now):
 		return err
 	default:
 		record.ThawedAt = now

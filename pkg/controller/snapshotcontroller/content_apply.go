@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"golang.org/x/sync/errgroup"
@@ -97,7 +96,8 @@ func (r *Contents) saveMemory(ctx context.Context, view ContentView, step *Conte
 	var saved savedmemory.Saved
 	err := errors.New("nobody can save the guest's memory")
 	if r.Memory != nil {
-		saved, err = r.Memory.SaveMemory(ctx, vmiOf(view.Content), memoryVolume(view.Content), r.left(step))
+		most := step.Record.most(r.Now())
+		saved, err = r.Memory.SaveMemory(ctx, vmiOf(view.Content), memoryVolume(view.Content), most)
 	}
 	if err == nil {
 		err = step.memorySaved(&view, saved)
@@ -111,18 +111,13 @@ func (r *Contents) saveMemory(ctx context.Context, view ContentView, step *Conte
 	return nil
 }
 
-// left returns how long the guest may be frozen from now on.
-func (r *Contents) left(step *ContentStep) time.Duration {
-	return max(step.Record.Until.Sub(r.Now()), time.Second)
-}
-
 // freeze freezes the guest and remembers it meanwhile, so that a virt-controller that starts anew undoes it. One that
 // ends between the two leaves a content that has nothing yet, at whose end the guest is thawed, too.
 func (r *Contents) freeze(ctx context.Context, view ContentView, step *ContentStep) error {
 	if !step.Freeze || step.SaveMemory {
 		return nil
 	}
-	vmi, most := vmiOf(view.Content), r.left(step)
+	vmi, most := vmiOf(view.Content), step.Record.most(r.Now())
 	var how snapshots.Quiesced
 	var group errgroup.Group
 	group.Go(func() (err error) {

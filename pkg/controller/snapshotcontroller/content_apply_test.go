@@ -168,7 +168,7 @@ func applieds() []applied {
 		recorded(FreezeRecord{Until: now.Add(time.Minute), Thawed: true})(c)
 		c.Status = &v1beta1.VirtualMachineSnapshotContentStatus{Error: newError(now, "refused before")}
 	}
-	over := recorded(FreezeRecord{Until: now.Add(-time.Second), Quiesced: snapshots.QuiescedAgent})
+	over := recorded(FreezeRecord{Until: now.Add(-snapshots.ControllerEarly), Quiesced: snapshots.QuiescedAgent})
 	withRecord := func(c *v1beta1.VirtualMachineSnapshotContent) {
 		text, err := (&savedmemory.Memory{Claim: testVolume, Saved: whole}).Encode()
 		if err != nil {

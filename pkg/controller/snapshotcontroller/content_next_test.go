@@ -125,6 +125,9 @@ func count(events []Event, reason string) (n int) {
 	return n
 }
 
+// inTime is when the guest is thawed whose snapshot may take four minutes more.
+const inTime = 4*time.Minute - snapshots.ControllerEarly
+
 func TestNextContent(t *testing.T) {
 	open := FreezeRecord{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent}
 	over := FreezeRecord{Until: now.Add(-time.Second), Quiesced: snapshots.QuiescedAgent}
@@ -164,7 +167,7 @@ func TestNextContent(t *testing.T) {
 		again                        time.Duration
 	}{
 		"online begins": {
-			view: viewOf(content(nil), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute,
+			view: viewOf(content(nil), GuestRunning), freeze: true, create: 2, again: inTime,
 		},
 		"offline begins":    {view: viewOf(content(nil), NoGuest), create: 2},
 		"no node yet":       {view: viewOf(content(nil), GuestWaiting), create: 2},
@@ -188,7 +191,7 @@ func TestNextContent(t *testing.T) {
 		},
 		"another guest, one is taken": {
 			view: of("other", viewOf(content(recorded(mine)), GuestRunning, takenA)), freeze: true, create: 1,
-			lapse: true, again: 4 * time.Minute,
+			lapse: true, again: inTime,
 		},
 		"the time is over": {
 			view: viewOf(content(recorded(over)), GuestRunning, takenA, waiting), thaw: true, lapse: true,
@@ -198,18 +201,18 @@ func TestNextContent(t *testing.T) {
 		},
 		"restart, in time": {
 			view: viewOf(content(recorded(open)), GuestRunning, takenA), freeze: true, create: 1,
-			again: 4 * time.Minute,
+			again: inTime,
 		},
 		"restart, too late": {
 			view: viewOf(content(recorded(over)), GuestRunning, takenA), freeze: true, create: 1, lapse: true,
-			again: 4 * time.Minute,
+			again: inTime,
 		},
 		"after a failed create": {
 			view: viewOf(content(recorded(closed)), GuestRunning, takenA), freeze: true, create: 1, lapse: true,
-			again: 4 * time.Minute,
+			again: inTime,
 		},
 		"after a failed freeze": {
-			view: viewOf(content(recorded(closed)), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute,
+			view: viewOf(content(recorded(closed)), GuestRunning), freeze: true, create: 2, again: inTime,
 		},
 		"offline, all are taken": {view: viewOf(content(nil), NoGuest, takenA, takenB), created: true},
 		"one is lost": {

@@ -24,7 +24,8 @@ const QuiescedAnnotation = "virtkit.io/quiesced"
 
 // FreezeRecord holds what is known about the freeze of a guest.
 type FreezeRecord struct {
-	// Until is the latest time at which the guest writes again.
+	// Until is the time at which virt-controller thaws the guest at the latest. When it cannot, virt-handler or the
+	// launcher does a little later (snapshots.ControllerThaws).
 	Until time.Time `json:"until"`
 	// Quiesced says how the guest was kept from writing; it is empty until that is recorded.
 	Quiesced snapshots.Quiesced `json:"quiesced,omitempty"`
@@ -58,7 +59,18 @@ func newRecord(snapshot *v1beta1.VirtualMachineSnapshot, guest types.UID, now ti
 	if left, ok := snapshots.Left(snapshot, now); ok {
 		most = min(most, max(left, time.Second))
 	}
-	return &FreezeRecord{Until: now.Add(most).UTC().Truncate(time.Second), Guest: guest}
+	until := now.Add(snapshots.ControllerThaws(most)).UTC().Truncate(time.Millisecond)
+	return &FreezeRecord{Until: until, Guest: guest}
+}
+
+// most returns for how long from now on the guest may be frozen.
+func (r *FreezeRecord) most(now time.Time) time.Duration {
+	return max(snapshots.MostFrozen(r.Until.Sub(now)), time.Second)
+}
+
+// over reports whether the guest's launcher has thawed it by now, if nobody else has.
+func (r *FreezeRecord) over(now time.Time) bool {
+	return !now.Before(r.Until.Add(snapshots.ControllerEarly))
 }
 
 // fresh reports whether a record, which may be nil, was made for another one a moment ago and nothing has happened

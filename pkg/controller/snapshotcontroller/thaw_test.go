@@ -28,9 +28,11 @@ func TestThawOfAGuestThatIsNotFound(t *testing.T) {
 				t.Errorf("%v, guest %v: %v, %+v", err, guest, got, step.Record)
 			}
 		}
-		step, view := ContentStep{Record: &FreezeRecord{Until: now}}, viewOf(content(nil), GuestRunning)
-		if got := step.thawed(&view, err, now); got != nil {
-			t.Errorf("its launcher has thawed it by now: %v", got)
+		for until, again := range map[time.Time]bool{now: true, now.Add(-snapshots.ControllerEarly): false} {
+			step, view := ContentStep{Record: &FreezeRecord{Until: until}}, viewOf(content(nil), GuestRunning)
+			if got := step.thawed(&view, err, now); (got != nil) != again {
+				t.Errorf("until %s: %v; its launcher thaws it %s later", until, got, snapshots.ControllerEarly)
+			}
 		}
 	}
 }

@@ -1430,7 +1430,9 @@ func (x *SavedMemory) GetFailure() string {
 }
 
 type UnfreezeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Undo the freeze that has this due (GuestState.freeze), and none that was asked for meanwhile. Absent undoes any.
+	Due           *durationpb.Duration `protobuf:"bytes,1,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1463,6 +1465,13 @@ func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
 func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UnfreezeRequest) GetDue() *durationpb.Duration {
+	if x != nil {
+		return x.Due
+	}
+	return nil
 }
 
 type UnfreezeResponse struct {
@@ -3739,7 +3748,9 @@ type GuestState struct {
 	// The persistent state of the guest's TPM and EFI is on this launcher's claim. It stays true then.
 	StateSaved bool `protobuf:"varint,46,opt,name=state_saved,json=stateSaved,proto3" json:"state_saved,omitempty"`
 	// The launcher knows MigrateRequest.disks. Always, but for launchers of earlier versions.
-	CopiesDisks   bool `protobuf:"varint,52,opt,name=copies_disks,json=copiesDisks,proto3" json:"copies_disks,omitempty"`
+	CopiesDisks bool `protobuf:"varint,52,opt,name=copies_disks,json=copiesDisks,proto3" json:"copies_disks,omitempty"`
+	// The last freeze; absent once it is undone, and for one without a time. The guest may be frozen, or paused for it.
+	Freeze        *Freeze `protobuf:"bytes,53,opt,name=freeze,proto3" json:"freeze,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3935,6 +3946,68 @@ func (x *GuestState) GetCopiesDisks() bool {
 	return false
 }
 
+func (x *GuestState) GetFreeze() *Freeze {
+	if x != nil {
+		return x.Freeze
+	}
+	return nil
+}
+
+// Freeze is a freeze that ends by itself; CLOCK_BOOTTIME of the node.
+type Freeze struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From when on its time counts.
+	Began *durationpb.Duration `protobuf:"bytes,1,opt,name=began,proto3" json:"began,omitempty"`
+	// When the launcher undoes it.
+	Due           *durationpb.Duration `protobuf:"bytes,2,opt,name=due,proto3" json:"due,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Freeze) Reset() {
+	*x = Freeze{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Freeze) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Freeze) ProtoMessage() {}
+
+func (x *Freeze) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Freeze.ProtoReflect.Descriptor instead.
+func (*Freeze) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Freeze) GetBegan() *durationpb.Duration {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *Freeze) GetDue() *durationpb.Duration {
+	if x != nil {
+		return x.Due
+	}
+	return nil
+}
+
 type AgentCredentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong last; empty when the guest has what it shall have. It never holds a secret.
@@ -3945,7 +4018,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4030,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[63]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4043,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{63}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -3997,7 +4070,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4009,7 +4082,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[64]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +4178,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[65]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4190,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[65]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4283,7 @@ type StatsResponse_VCPU struct {
 
 func (x *StatsResponse_VCPU) Reset() {
 	*x = StatsResponse_VCPU{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[66]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4222,7 +4295,7 @@ func (x *StatsResponse_VCPU) String() string {
 func (*StatsResponse_VCPU) ProtoMessage() {}
 
 func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[66]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,8 +4463,9 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x05began\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x120\n" +
 	"\x05ended\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x18\n" +
-	"\afailure\x18\x04 \x01(\tR\afailure\"\x11\n" +
-	"\x0fUnfreezeRequest\"\x12\n" +
+	"\afailure\x18\x04 \x01(\tR\afailure\">\n" +
+	"\x0fUnfreezeRequest\x12+\n" +
+	"\x03due\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03due\"\x12\n" +
 	"\x10UnfreezeResponse\"=\n" +
 	"\vExecRequest\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x12\x14\n" +
@@ -4533,7 +4607,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x15SetInterfacesResponse\"1\n" +
 	"\x14SetDiskLimitsRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x17\n" +
-	"\x15SetDiskLimitsResponse\"\x97\n" +
+	"\x15SetDiskLimitsResponse\"\xcc\n" +
 	"\n" +
 	"\n" +
 	"GuestState\x12<\n" +
@@ -4563,7 +4637,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"agentLacks\x12\x1f\n" +
 	"\vstate_saved\x18. \x01(\bR\n" +
 	"stateSaved\x12!\n" +
-	"\fcopies_disks\x184 \x01(\bR\vcopiesDisks\x1a@\n" +
+	"\fcopies_disks\x184 \x01(\bR\vcopiesDisks\x123\n" +
+	"\x06freeze\x185 \x01(\v2\x1b.virtkit.launcher.v1.FreezeR\x06freeze\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +
@@ -4572,7 +4647,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1aA\n" +
 	"\x13InterfaceLinksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\",\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"f\n" +
+	"\x06Freeze\x12/\n" +
+	"\x05began\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05began\x12+\n" +
+	"\x03due\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03due\",\n" +
 	"\x10AgentCredentials\x12\x18\n" +
 	"\afailure\x18\x01 \x01(\tR\afailure*j\n" +
 	"\bQuiesced\x12\x18\n" +
@@ -4643,7 +4721,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Quiesced)(0),                          // 0: virtkit.launcher.v1.Quiesced
 	(Lifecycle)(0),                         // 1: virtkit.launcher.v1.Lifecycle
@@ -4712,118 +4790,123 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*SetDiskLimitsRequest)(nil),           // 64: virtkit.launcher.v1.SetDiskLimitsRequest
 	(*SetDiskLimitsResponse)(nil),          // 65: virtkit.launcher.v1.SetDiskLimitsResponse
 	(*GuestState)(nil),                     // 66: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 67: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 68: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 69: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 70: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 71: virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
-	nil,                                    // 72: virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
-	nil,                                    // 73: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 74: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	nil,                                    // 75: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	(*durationpb.Duration)(nil),            // 76: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 77: google.protobuf.Timestamp
+	(*Freeze)(nil),                         // 67: virtkit.launcher.v1.Freeze
+	(*AgentCredentials)(nil),               // 68: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 69: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 70: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 71: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 72: virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
+	nil,                                    // 73: virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
+	nil,                                    // 74: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 75: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 76: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 77: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 78: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	76, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
-	76, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
+	77, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
+	77, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
 	66, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	76, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	68, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	69, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	70, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	77, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	69, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	70, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	71, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
 	13, // 7: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	76, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	77, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	0,  // 9: virtkit.launcher.v1.FreezeResponse.quiesced:type_name -> virtkit.launcher.v1.Quiesced
 	26, // 10: virtkit.launcher.v1.FreezeResponse.memory:type_name -> virtkit.launcher.v1.SavedMemory
-	77, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
-	77, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
-	31, // 13: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	33, // 14: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
-	34, // 15: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
-	36, // 16: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
-	37, // 17: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
-	71, // 18: virtkit.launcher.v1.GrowVolumesResponse.sizes:type_name -> virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
-	72, // 19: virtkit.launcher.v1.GrowVolumesResponse.failures:type_name -> virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
-	77, // 20: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
-	77, // 21: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
-	66, // 22: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	54, // 23: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	53, // 24: virtkit.launcher.v1.MigrateRequest.disks:type_name -> virtkit.launcher.v1.MovedDisk
-	76, // 25: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	76, // 26: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
-	2,  // 27: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	77, // 28: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	77, // 29: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	76, // 30: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	3,  // 31: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
-	61, // 32: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	76, // 33: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	76, // 34: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
-	1,  // 35: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	77, // 36: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	73, // 37: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	67, // 38: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	60, // 39: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	74, // 40: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	75, // 41: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	6,  // 42: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	8,  // 43: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	10, // 44: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	11, // 45: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	14, // 46: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	16, // 47: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	18, // 48: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	20, // 49: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	22, // 50: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	24, // 51: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	27, // 52: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	29, // 53: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	32, // 54: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
-	38, // 55: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	50, // 56: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	52, // 57: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	58, // 58: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	56, // 59: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	40, // 60: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	46, // 61: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	62, // 62: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
-	48, // 63: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
-	42, // 64: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
-	44, // 65: virtkit.launcher.v1.Launcher.GrowVolumes:input_type -> virtkit.launcher.v1.GrowVolumesRequest
-	64, // 66: virtkit.launcher.v1.Launcher.SetDiskLimits:input_type -> virtkit.launcher.v1.SetDiskLimitsRequest
-	4,  // 67: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
-	7,  // 68: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	9,  // 69: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	66, // 70: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	12, // 71: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	15, // 72: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	17, // 73: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	19, // 74: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	21, // 75: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	23, // 76: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	25, // 77: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	28, // 78: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	30, // 79: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	35, // 80: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
-	39, // 81: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	51, // 82: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	55, // 83: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	59, // 84: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	57, // 85: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	41, // 86: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	47, // 87: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	63, // 88: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
-	49, // 89: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
-	43, // 90: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
-	45, // 91: virtkit.launcher.v1.Launcher.GrowVolumes:output_type -> virtkit.launcher.v1.GrowVolumesResponse
-	65, // 92: virtkit.launcher.v1.Launcher.SetDiskLimits:output_type -> virtkit.launcher.v1.SetDiskLimitsResponse
-	5,  // 93: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
-	68, // [68:94] is the sub-list for method output_type
-	42, // [42:68] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	78, // 11: virtkit.launcher.v1.SavedMemory.began:type_name -> google.protobuf.Timestamp
+	78, // 12: virtkit.launcher.v1.SavedMemory.ended:type_name -> google.protobuf.Timestamp
+	77, // 13: virtkit.launcher.v1.UnfreezeRequest.due:type_name -> google.protobuf.Duration
+	31, // 14: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
+	33, // 15: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
+	34, // 16: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
+	36, // 17: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
+	37, // 18: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
+	72, // 19: virtkit.launcher.v1.GrowVolumesResponse.sizes:type_name -> virtkit.launcher.v1.GrowVolumesResponse.SizesEntry
+	73, // 20: virtkit.launcher.v1.GrowVolumesResponse.failures:type_name -> virtkit.launcher.v1.GrowVolumesResponse.FailuresEntry
+	78, // 21: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
+	78, // 22: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
+	66, // 23: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	54, // 24: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	53, // 25: virtkit.launcher.v1.MigrateRequest.disks:type_name -> virtkit.launcher.v1.MovedDisk
+	77, // 26: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	77, // 27: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	2,  // 28: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	78, // 29: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	78, // 30: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	77, // 31: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	3,  // 32: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
+	61, // 33: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	77, // 34: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	77, // 35: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	1,  // 36: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	78, // 37: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	74, // 38: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	68, // 39: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	60, // 40: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	75, // 41: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	76, // 42: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	67, // 43: virtkit.launcher.v1.GuestState.freeze:type_name -> virtkit.launcher.v1.Freeze
+	77, // 44: virtkit.launcher.v1.Freeze.began:type_name -> google.protobuf.Duration
+	77, // 45: virtkit.launcher.v1.Freeze.due:type_name -> google.protobuf.Duration
+	6,  // 46: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	8,  // 47: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	10, // 48: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	11, // 49: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	14, // 50: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	16, // 51: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	18, // 52: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	20, // 53: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	22, // 54: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	24, // 55: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	27, // 56: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	29, // 57: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	32, // 58: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
+	38, // 59: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	50, // 60: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	52, // 61: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	58, // 62: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	56, // 63: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	40, // 64: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	46, // 65: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	62, // 66: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
+	48, // 67: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
+	42, // 68: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
+	44, // 69: virtkit.launcher.v1.Launcher.GrowVolumes:input_type -> virtkit.launcher.v1.GrowVolumesRequest
+	64, // 70: virtkit.launcher.v1.Launcher.SetDiskLimits:input_type -> virtkit.launcher.v1.SetDiskLimitsRequest
+	4,  // 71: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
+	7,  // 72: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	9,  // 73: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	66, // 74: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	12, // 75: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	15, // 76: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	17, // 77: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	19, // 78: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	21, // 79: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	23, // 80: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	25, // 81: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	28, // 82: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	30, // 83: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	35, // 84: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
+	39, // 85: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	51, // 86: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	55, // 87: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	59, // 88: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	57, // 89: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	41, // 90: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	47, // 91: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	63, // 92: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	49, // 93: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
+	43, // 94: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
+	45, // 95: virtkit.launcher.v1.Launcher.GrowVolumes:output_type -> virtkit.launcher.v1.GrowVolumesResponse
+	65, // 96: virtkit.launcher.v1.Launcher.SetDiskLimits:output_type -> virtkit.launcher.v1.SetDiskLimitsResponse
+	5,  // 97: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
+	72, // [72:98] is the sub-list for method output_type
+	46, // [46:72] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -4850,14 +4933,14 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		(*CopyFileResponse_Result)(nil),
 	}
 	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32].OneofWrappers = []any{}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[66].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[67].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,10 +43,21 @@ func TestMain(m *testing.M) {
 // openPool makes a pool that the test takes away.
 func openPool(t *testing.T) *pool.Pool {
 	t.Helper()
+	needRoot(t)
+	return openPoolIn(t, t.TempDir())
+}
+
+// needRoot skips tests that mount for all but root.
+func needRoot(t *testing.T) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root may mount and attach loop devices: run make test-integration with sudo")
 	}
-	dir := t.TempDir()
+}
+
+// openPoolIn makes a pool in a directory, which the test takes away.
+func openPoolIn(t *testing.T, dir string) *pool.Pool {
+	t.Helper()
 	p, err := pool.Open(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -68,6 +68,15 @@ func Open(dir string) (*Pool, error) {
 	return at(root, true, dir)
 }
 
+// Limits returns what users are to know of a pool that has no reflinks, and "" for one that has.
+func (p *Pool) Limits() string {
+	if p.Reflinks {
+		return ""
+	}
+	return "There is neither a file system with reflinks nor mkfs.xfs: clones are copies, and volumes in use " +
+		"cannot be copied. Install xfsprogs before the cluster is made"
+}
+
 // inUse reports whether a pool that is a directory has entries, so that it stays one.
 func inUse(root string) (bool, error) {
 	entries, err := os.ReadDir(filepath.Join(root, volumes.dir))
@@ -193,11 +202,16 @@ func gone(image string) error {
 	}
 }
 
-// run runs a program, whose words become part of the error.
+// run runs a program, whose words become part of the error. One that says that the disk is full fails with ENOSPC.
 func run(name string, args ...string) error {
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(string(out)))
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
 	}
-	return nil
+	if strings.Contains(strings.ToLower(string(out)), unix.ENOSPC.Error()) {
+		err = errors.Join(err, unix.ENOSPC)
+	}
+	return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(string(out)))
 }

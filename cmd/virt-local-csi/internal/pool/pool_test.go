@@ -306,6 +306,14 @@ func TestReserve(t *testing.T) {
 	if err := p.reserve(half, func() error { return unix.ENOSPC }); !errors.Is(err, ErrFull) {
 		t.Errorf("a disk that is full: %v", err)
 	}
+	if err := p.reserve(half, func() error {
+		return run("sh", "-c", "echo 'mkfs: No space left on device while writing' >&2; exit 1")
+	}); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "while writing") {
+		t.Errorf("a program that found the disk full: %v", err)
+	}
+	if err := p.reserve(half, func() error { return run("false") }); err == nil || errors.Is(err, ErrFull) {
+		t.Errorf("a program that failed: %v", err)
+	}
 	if p.pending != 0 {
 		t.Errorf("%d bytes stay promised to nobody", p.pending)
 	}
