@@ -2,8 +2,6 @@ package volumemigration
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +20,8 @@ const (
 	WithDisksAnnotation = "virtkit.io/with-disks"
 	// WithDisksFinalizer is on such a migration until the VM and the claims are as its end has them.
 	WithDisksFinalizer = "virtkit.io/with-disks"
-	// CopiedByLabel is on a claim that was made for such a migration: its UID. CopiedVolumeLabel is the volume.
+	// CopiedByLabel is on a claim that was made for such a migration: its UID. CopiedVolumeLabel is the volume. They
+	// are for people: what was made is what MadeBy says.
 	CopiedByLabel     = "virtkit.io/copied-by"
 	CopiedVolumeLabel = "virtkit.io/copied-volume"
 	// CopiedAnnotation is on such a migration once the VM names the new claims: JSON of a list of Copied, to be read by
@@ -164,47 +163,4 @@ func Local(v *v1.Volume) []migrations.Obstacle {
 		Kind: migrations.HostDisk, Object: v.Name,
 		Text: disk.Path + " is this node's; shared: true says that all nodes have the same file there",
 	}}
-}
-
-// CopiesFor returns by volume the claims that were made for a migration, of those of its namespace.
-func CopiesFor(
-	m *v1.VirtualMachineInstanceMigration, all map[string]*corev1.PersistentVolumeClaim,
-) map[string]*corev1.PersistentVolumeClaim {
-	out := map[string]*corev1.PersistentVolumeClaim{}
-	for _, claim := range all {
-		if m.UID != "" && claim.Labels[CopiedByLabel] == string(m.UID) && claim.DeletionTimestamp == nil {
-			out[claim.Labels[CopiedVolumeLabel]] = claim
-		}
-	}
-	return out
-}
-
-// Copies plans the claims to which a migration copies volumes of a VMI: those that were made already, and new ones,
-// which are as the claims that the guest has. all are the claims of the namespace by name.
-func Copies(
-	m *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance, volumes []string,
-	all map[string]*corev1.PersistentVolumeClaim,
-) (made map[string]*corev1.PersistentVolumeClaim, missing []*corev1.PersistentVolumeClaim, err error) {
-	made = CopiesFor(m, all)
-	var names []string
-	taken := func(name string) bool { return all[name] != nil || slices.Contains(names, name) }
-	for _, volume := range volumes {
-		if made[volume] != nil {
-			continue
-		}
-		from := all[InUse(&vmi.Status, volume)]
-		if from == nil {
-			return nil, nil, fmt.Errorf("%sPersistentVolumeClaim %s does not exist", hotplug.Naming(volume),
-				InUse(&vmi.Status, volume))
-		}
-		var size int64
-		if s := statusOf(vmi.Status.VolumeStatus, volume); s != nil {
-			size = s.Size
-		}
-		claim := NewClaim(from, size, Target{}, taken)
-		claim.Labels = map[string]string{CopiedByLabel: string(m.UID), CopiedVolumeLabel: volume}
-		names = append(names, claim.Name)
-		missing = append(missing, claim)
-	}
-	return made, missing, nil
 }

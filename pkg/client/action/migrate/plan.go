@@ -263,11 +263,11 @@ func copies(f Facts) map[string]*corev1.PersistentVolumeClaim {
 			known = append(known, volume)
 		}
 	}
-	_, planned, err := volumemigration.Copies(&v1.VirtualMachineInstanceMigration{}, f.VMI, known, f.Claims)
+	plan, err := volumemigration.Copies(&v1.VirtualMachineInstanceMigration{}, f.VMI, known, f.Claims)
 	if err != nil {
 		return out
 	}
-	for _, claim := range planned {
+	for _, claim := range plan.Missing {
 		out[claim.Labels[volumemigration.CopiedVolumeLabel]] = claim
 	}
 	return out
