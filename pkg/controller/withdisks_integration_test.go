@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,6 +107,13 @@ func TestWithDisks(tt *testing.T) {
 	}
 	t.quiet()
 
+	// The StorageClass of its claim has it moved with its disk when it is evicted.
+	t.storageClass("csi", "csi.example")
+	t.classSays("csi", "true")
+	t.waitVMI("has opted in", volumemigration.OptedIn)
+	t.classSays("csi", "false")
+	t.waitVMI("has not", func(vmi *v1.VirtualMachineInstance) bool { return !volumemigration.OptedIn(vmi) })
+
 	// It is cancelled while virt-controller is away, who has made a claim and not said so.
 	writes.killAfter(creates)
 	fourth := t.withDisks("fourth")
@@ -180,6 +188,16 @@ func (t *test) noSecond() {
 	if len(list.Items) > 0 {
 		t.Errorf("migration %s is made, too", list.Items[0].Name)
 	}
+}
+
+// classSays has a StorageClass say whether guests on its claims are moved with their disks when they are evicted.
+func (t *test) classSays(name, value string) {
+	t.Helper()
+	class := &storagev1.StorageClass{}
+	t.must(cluster.Client.Get(t.ctx, client.ObjectKey{Name: name}, class))
+	before := class.DeepCopy()
+	metav1.SetMetaDataAnnotation(&class.ObjectMeta, volumemigration.OptInAnnotation, value)
+	t.must(cluster.Client.Patch(t.ctx, class, client.MergeFrom(before)))
 }
 
 // label changes labels of a claim; "" removes one.

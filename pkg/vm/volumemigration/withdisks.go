@@ -2,9 +2,11 @@ package volumemigration
 
 import (
 	"encoding/json"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
@@ -27,9 +29,6 @@ const (
 	// CopiedAnnotation is on such a migration once the VM names the new claims: JSON of a list of Copied, to be read by
 	// people and clients.
 	CopiedAnnotation = "virtkit.io/copied-disks"
-	// OptInAnnotation, "true", is on a VM, or on its template's metadata, whose guest is moved with its disks when it
-	// is evicted and cannot move without them.
-	OptInAnnotation = "virtkit.io/migrate-with-disks"
 )
 
 // Copied is a disk that a migration has copied, or copies.
@@ -46,13 +45,17 @@ func WithDisks(m *v1.VirtualMachineInstanceMigration) bool {
 	return m.Annotations[WithDisksAnnotation] == "true"
 }
 
-// CopiedBy returns what CopiedAnnotation of a migration says. What is no JSON says nothing.
+// CopiedBy returns what CopiedAnnotation of a migration says, which anybody may have written who may change the
+// migration. What is no JSON says nothing, and what names no claims names none.
 func CopiedBy(m *v1.VirtualMachineInstanceMigration) []Copied {
 	var out []Copied
 	if json.Unmarshal([]byte(m.Annotations[CopiedAnnotation]), &out) != nil {
 		return nil
 	}
-	return out
+	return slices.DeleteFunc(out, func(c Copied) bool {
+		return len(validation.IsDNS1123Label(c.Volume)) > 0 || len(validation.IsDNS1123Subdomain(c.From)) > 0 ||
+			len(validation.IsDNS1123Subdomain(c.To)) > 0
+	})
 }
 
 // reasonNoVM is the reason of Bring that no condition has.
@@ -137,12 +140,9 @@ func (b Brought) Refusal() string {
 // Helps reports whether a guest that cannot move can move with its disks.
 func (b Brought) Helps() bool { return len(b.Volumes) > 0 && len(b.Refused) == 0 }
 
-// OptedIn reports a VMI whose guest is moved with its disks when it is evicted.
-func OptedIn(vmi *v1.VirtualMachineInstance) bool { return vmi.Annotations[OptInAnnotation] == "true" }
-
-// Takes reports whether a guest that is evicted can leave with its disks, or is leaving so: its VM has opted in.
-func Takes(vmi *v1.VirtualMachineInstance) bool {
-	return OptedIn(vmi) && (Pending(vmi) || Bring(vmi).Helps())
+// OnlyWithDisks reports a guest that cannot move as it is, and can with its disks.
+func OnlyWithDisks(vmi *v1.VirtualMachineInstance) bool {
+	return Refusal(vmi) != "" && Bring(vmi).Helps()
 }
 
 // RefusalOf returns in KubeVirt's words why a guest is not moved by a migration; "" when nothing is known.
