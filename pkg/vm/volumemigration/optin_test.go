@@ -15,8 +15,8 @@ func TestOptIn(t *testing.T) {
 	on := map[string]string{OptInAnnotation: "true"}
 	off := map[string]string{OptInAnnotation: "false"}
 	shared := func(vmi *v1.VirtualMachineInstance, i int) {
-		vmi.Status.VolumeStatus[i].PersistentVolumeClaimInfo.AccessModes =
-			[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+		claim := vmi.Status.VolumeStatus[i].PersistentVolumeClaimInfo
+		claim.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	}
 	both := map[string]bool{"a": true, "b": true}
 	for name, c := range map[string]struct {
