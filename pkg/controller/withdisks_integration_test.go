@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,8 +30,12 @@ func TestWithDisks(tt *testing.T) {
 	t.runOnClaim()
 	vm, vmi := "/virtualmachines/demo 200", "/virtualmachineinstances/demo 200"
 
-	writes.killAfter("POST /api/v1/namespaces/" + t.namespace + "/persistentvolumeclaims 201")
+	creates := "POST /api/v1/namespaces/" + t.namespace + "/persistentvolumeclaims 201"
+	says := "PATCH " + t.path("/virtualmachineinstancemigrations/first/status")
+	writes.killAfter(says)
 	first := t.withDisks("first")
+	t.killed(creates)
+	t.killed(says)
 	t.killed("PATCH " + t.path(vm))
 	t.killed("PATCH " + t.path(vmi))
 	t.killed("PATCH " + t.path("/virtualmachineinstances/demo/status 200"))
@@ -47,6 +52,14 @@ func TestWithDisks(tt *testing.T) {
 	}
 	t.noSecond()
 
+	// Somebody who may change claims and not delete them says of two that the migration has made them.
+	claimed := []string{"foreign", "old-m9"}
+	for _, name := range claimed {
+		t.boundClaim(name, "csi")
+		t.label(name, map[string]string{
+			volumemigration.CopiedByLabel: string(first.UID), volumemigration.CopiedVolumeLabel: "old",
+		})
+	}
 	writes.killAfter("PATCH " + t.path(vm))
 	t.must(cluster.Client.Delete(t.ctx, first))
 	t.killed("PATCH " + t.path(vmi))
@@ -57,8 +70,11 @@ func TestWithDisks(tt *testing.T) {
 	t.waitNamed("old", false)
 	t.waitVMI("is as it was", func(vmi *v1.VirtualMachineInstance) bool { return !volumemigration.Pending(vmi) })
 	t.noSecond()
-	if made := t.made(); len(made) > 0 {
+	if made := t.made(); !slices.Equal(made, claimed) {
 		t.Errorf("claims are left: %v", made)
+	}
+	for _, name := range claimed {
+		t.label(name, map[string]string{volumemigration.CopiedByLabel: "", volumemigration.CopiedVolumeLabel: ""})
 	}
 
 	// What is deleted stays, since nobody here lets it go; its name is taken.
@@ -90,6 +106,27 @@ func TestWithDisks(tt *testing.T) {
 		t.Errorf("claims: %v", made)
 	}
 	t.quiet()
+
+	// The StorageClass of its claim has it moved with its disk when it is evicted.
+	t.storageClass("csi", "csi.example")
+	t.classSays("csi", "true")
+	t.waitVMI("has opted in", volumemigration.OptedIn)
+	t.classSays("csi", "false")
+	t.waitVMI("has not", func(vmi *v1.VirtualMachineInstance) bool { return !volumemigration.OptedIn(vmi) })
+
+	// It is cancelled while virt-controller is away, who has made a claim and not said so.
+	writes.killAfter(creates)
+	fourth := t.withDisks("fourth")
+	t.eventually("virt-controller is killed", func() (bool, error) { return writes.killed(), nil })
+	if made := t.made(); !slices.Equal(made, []string{"old-m2", "old-m3"}) {
+		t.Errorf("claims: %v", made)
+	}
+	t.must(cluster.Client.Delete(t.ctx, fourth))
+	t.killed("")
+	t.waitGone(fourth)
+	if made := t.made(); !slices.Equal(made, []string{"old-m2"}) {
+		t.Errorf("claims: %v", made)
+	}
 
 	// A quota refuses the claim: the migration fails, and nothing was changed.
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "full"}}
@@ -153,7 +190,33 @@ func (t *test) noSecond() {
 	}
 }
 
-// made returns the claims that were made for migrations, and are not deleted.
+// classSays has a StorageClass say whether guests on its claims are moved with their disks when they are evicted.
+func (t *test) classSays(name, value string) {
+	t.Helper()
+	class := &storagev1.StorageClass{}
+	t.must(cluster.Client.Get(t.ctx, client.ObjectKey{Name: name}, class))
+	before := class.DeepCopy()
+	metav1.SetMetaDataAnnotation(&class.ObjectMeta, volumemigration.OptInAnnotation, value)
+	t.must(cluster.Client.Patch(t.ctx, class, client.MergeFrom(before)))
+}
+
+// label changes labels of a claim; "" removes one.
+func (t *test) label(name string, labels map[string]string) {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	t.must(cluster.Client.Get(t.ctx, t.key(name), claim))
+	before := claim.DeepCopy()
+	for key, value := range labels {
+		if value == "" {
+			delete(claim.Labels, key)
+		} else {
+			metav1.SetMetaDataLabel(&claim.ObjectMeta, key, value)
+		}
+	}
+	t.must(cluster.Client.Patch(t.ctx, claim, client.MergeFrom(before)))
+}
+
+// made returns the claims that say that they were made for migrations, and are not deleted.
 func (t *test) made() []string {
 	t.Helper()
 	var list corev1.PersistentVolumeClaimList

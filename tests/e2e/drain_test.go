@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,12 @@ func TestDrain(t *testing.T) {
 	} {
 		guests[name] = c.create(t, newVM(ns, name, v1.RunStrategyRerunOnFailure, how))
 	}
+	withDisks := os.Getenv("VIRTKIT_E2E_STORAGE") != "hostpath" // else there is no storage of one node
+	if withDisks {
+		c.classClaim(t, ns, "home", "local-node", corev1.PersistentVolumeFilesystem, "64Mi")
+		guests["settles"] = c.create(t, newVM(ns, "settles", v1.RunStrategyRerunOnFailure, withDataOn("home"),
+			withEviction(v1.EvictionStrategyLiveMigrate, false)))
+	}
 	first, pods := map[string]types.UID{}, map[string]string{}
 	for name, g := range guests {
 		g.waitPhase(t, 90*time.Second, v1.Running)
@@ -135,7 +142,7 @@ func TestDrain(t *testing.T) {
 	}
 	eventually(t, 20*time.Second, "budgets keep the protected", func() string {
 		budgets, err := c.Kube.PolicyV1().PodDisruptionBudgets(ns).List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(budgets.Items) != 3 {
+		if err != nil || len(budgets.Items) != len(guests)-2 {
 			return fmt.Sprintf("%d budgets, %v", len(budgets.Items), err)
 		}
 		return ""
@@ -192,11 +199,26 @@ func TestDrain(t *testing.T) {
 			return ""
 		})
 	}
-	for _, name := range []string{"stays", "marked"} {
+	staying := []string{"stays", "marked"}
+	if withDisks {
+		staying = append(staying, "settles")
+	}
+	for _, name := range staying {
 		if vmi := guests[name].vmi(t); vmi.UID != first[name] || vmi.Status.Phase != v1.Running ||
 			vmi.Status.NodeName != here {
 			t.Errorf("%s: %s on %s", name, vmi.Status.Phase, vmi.Status.NodeName)
 		}
+	}
+
+	// One that only its disk keeps leaves with it, and the one that cannot move does not.
+	if withDisks {
+		out, stderr, err := guests["settles"].Virtctl(t.Context(), nil, "evacuate", here, "--with-disks", "--yes",
+			"--wait", "--timeout=3m")
+		if err == nil || !strings.Contains(stderr, " guests of node "+here+" cannot leave it") {
+			t.Errorf("the evacuation: %v\n%s%s", err, out, stderr)
+		}
+		guests["settles"].settled(t, "home-m1")
+		guests["settles"].onlyOn(t, there)
 	}
 
 	// It is taken back.

@@ -22,7 +22,7 @@ import (
 	"github.com/virtkit/virtkit/tests/guests"
 )
 
-// classClaim makes a claim of a class; of local-node it can be used on one node only.
+// classClaim makes a claim of a class; of local-node, and copies of that, it can be used on one node only.
 func (c *cluster) classClaim(
 	t *testing.T, ns, name, class string, mode corev1.PersistentVolumeMode, size string,
 ) {
@@ -30,7 +30,7 @@ func (c *cluster) classClaim(
 	claim := guests.NewClaim(ns, name, mode)
 	claim.Spec.StorageClassName = &class
 	claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
-	if class == "local-node" {
+	if strings.HasPrefix(class, "local-node") {
 		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
 	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})

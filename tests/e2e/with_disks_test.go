@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,14 +23,15 @@ import (
 )
 
 // A guest whose disk only its node has moves to another with that disk, by virtctl; takes it back when it is
-// cancelled; and moves away from a node that is drained once its VM has opted in. It writes all the while, and nothing
-// is lost.
+// cancelled; and moves away from a node that is drained once the StorageClass of its claim has opted in. It writes all
+// the while, and nothing is lost.
 func TestMigrateWithDisks(t *testing.T) {
 	t.Parallel()
 	needSnapshots(t) // of the driver that has the classes, too
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	c.classClaim(t, ns, "home", "local-node", corev1.PersistentVolumeFilesystem, "64Mi")
+	class := c.ownClass(t, "local-node", ns)
+	c.classClaim(t, ns, "home", class, corev1.PersistentVolumeFilesystem, "64Mi")
 	g := c.create(t, newVM(ns, "settler", v1.RunStrategyAlways, withEmptyDisk(), withDataOn("home"),
 		withUserData("#cloud-config\nuser: root\npassword: tiny\n"), func(vm *v1.VirtualMachine) {
 			vm.Spec.Template.ObjectMeta.Labels["mover"] = ns
@@ -49,7 +52,7 @@ func TestMigrateWithDisks(t *testing.T) {
 		t.Errorf("without its disk: %v\n%s", err, stderr)
 	}
 	plan := g.virtctl(t, nil, "-n", ns, "migrate", g.name, "--with-disks", "--plan")
-	if !strings.Contains(plan, "data: copied to new claim home-m1 of ") || !strings.Contains(plan, "class local-node") {
+	if !strings.Contains(plan, "data: copied to new claim home-m1 of ") || !strings.Contains(plan, "class "+class) {
 		t.Errorf("the plan is\n%s", plan)
 	}
 	if err := g.evict(t, g.pod(t).Name); !apierrors.IsTooManyRequests(err) ||
@@ -57,7 +60,10 @@ func TestMigrateWithDisks(t *testing.T) {
 		t.Errorf("its eviction: %v", err)
 	}
 
-	g.virtctl(t, nil, "-n", ns, "migrate", g.name, "--with-disks", "--wait", "--timeout=4m")
+	moved := g.virtctl(t, nil, "-n", ns, "migrate", g.name, "--with-disks", "--wait", "--timeout=4m")
+	if !strings.Contains(moved, "Claim home, which volume data had, is kept; `kubectl delete pvc home") {
+		t.Errorf("it says\n%s", moved)
+	}
 	g.settled(t, "home-m1")
 	away := g.vmi(t).Status.NodeName
 	if away == home {
@@ -88,11 +94,10 @@ func TestMigrateWithDisks(t *testing.T) {
 	}
 	end()
 
-	// A drain moves it once the VM says so.
-	vm := g.vm(t)
-	before := vm.DeepCopy()
-	metav1.SetMetaDataAnnotation(&vm.ObjectMeta, volumemigration.OptInAnnotation, "true")
-	if err := g.Client.Patch(t.Context(), vm, client.MergeFrom(before)); err != nil {
+	// A drain moves it once the class says so.
+	optIn := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, volumemigration.OptInAnnotation)
+	if _, err := g.Kube.StorageV1().StorageClasses().Patch(t.Context(), class, types.MergePatchType, optIn,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "the VMI says it, too", func() string {
@@ -126,6 +131,28 @@ func TestMigrateWithDisks(t *testing.T) {
 	if got := g.claimsBut(t, "home", "home-m1"); len(got) != 1 {
 		t.Errorf("besides the claims that it had there are %v", got)
 	}
+}
+
+// ownClass makes a StorageClass as another is, for the test alone.
+func (c *cluster) ownClass(t *testing.T, of, suffix string) string {
+	t.Helper()
+	classes := c.Kube.StorageV1().StorageClasses()
+	class, err := classes.Get(t.Context(), of, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	class.ObjectMeta = metav1.ObjectMeta{Name: of + "-" + suffix}
+	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := classes.Delete(ctx, class.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("delete StorageClass %s: %v", class.Name, err)
+		}
+	})
+	return class.Name
 }
 
 // settled waits until the guest uses a claim, and nothing is left of what brought it there.

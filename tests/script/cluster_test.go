@@ -40,6 +40,7 @@ const (
 	resourceMigrations = "virtualmachineinstancemigrations"
 	resourceKubeVirts  = "kubevirts"
 	resourceEvents     = "events"
+	resourcePods       = "pods"
 )
 
 // cluster is an API server that knows virtual machines, their subresources and consoles. Starting and stopping
@@ -72,6 +73,7 @@ func newCluster() *cluster {
 			resourceMigrations: {},
 			resourceKubeVirts:  {},
 			resourceEvents:     {},
+			resourcePods:       {},
 			exports.Resource:   {},
 		},
 		watchers: map[*watcher]bool{},
@@ -90,6 +92,7 @@ func newCluster() *cluster {
 	})
 	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachines/{name}/{verb}", c.put)
 	c.serveLifecycle(mux, kubevirt, subresources)
+	c.serveMigrations(mux, kubevirt)
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/console", c.console)
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/vnc", c.vnc)
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/vnc/screenshot", c.screenshot)
@@ -142,6 +145,8 @@ func (c *cluster) load(path string) error {
 			o, resource = &v1.KubeVirt{}, resourceKubeVirts
 		case "Event":
 			o, resource = &corev1.Event{}, resourceEvents
+		case "Pod":
+			o, resource = &corev1.Pod{}, resourcePods
 		}
 		if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {
 			return fmt.Errorf("%s: %w", path, err)

@@ -87,40 +87,6 @@ func (c *cluster) putInstance(w http.ResponseWriter, r *http.Request, verb strin
 	c.put1(resourceVMIs, vmi)
 }
 
-// migrate makes a migration that goes well, of a machine named "pinned" one that fails, and of one named "slow" one
-// that does not end.
-func (c *cluster) migrate(vm *v1.VirtualMachine, dryRun bool) {
-	if dryRun {
-		return
-	}
-	m := &v1.VirtualMachineInstanceMigration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: "kubevirt-migrate-vm-" + vm.Name},
-		Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: vm.Name},
-		Status:     v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationPending},
-	}
-	c.put1(resourceMigrations, m)
-	c.work.Go(func() {
-		phases := []v1.VirtualMachineInstanceMigrationPhase{
-			v1.MigrationScheduling, v1.MigrationRunning, v1.MigrationSucceeded,
-		}
-		switch vm.Name {
-		case "slow":
-			phases = phases[:2]
-		case "pinned":
-			phases[2] = v1.MigrationFailed
-		}
-		for _, phase := range phases {
-			m = m.DeepCopy()
-			m.Status.Phase = phase
-			m.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{SourceNode: "node1", TargetNode: "node2"}
-			if phase == v1.MigrationFailed {
-				m.Status.MigrationState.FailureReason = "no node fits"
-			}
-			c.put1(resourceMigrations, m)
-		}
-	})
-}
-
 func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
 	ns, resource, name := r.PathValue("ns"), r.PathValue("resource"), r.PathValue("name")
 	found := c.find(resource, ns, name)

@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
-// serveObserving answers what events, logs, why and evacuate read: events, no pods or classes of storage, the pods of
+// serveObserving answers what events, logs, why and evacuate read: events, pods, no classes of storage, the pods of
 // virtkit to nobody, and of each instance a log of two lines, of which the last has no end.
 func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/events", func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +35,7 @@ func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 			refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil))
 			return
 		}
-		answer(w, http.StatusOK, corev1.PodList{})
+		answer(w, http.StatusOK, c.pods(r.PathValue("ns")))
 	})
 	var readings uint64
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/stats", func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 		answer(w, http.StatusOK, list)
 	})
 	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, corev1.PodList{})
+		answer(w, http.StatusOK, c.pods(""))
 	})
 	mux.HandleFunc("PATCH /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -77,4 +77,17 @@ func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 			}
 			fmt.Fprintf(w, "%s boots\n%s login: ", name, name)
 		})
+}
+
+// pods returns the pods of a namespace, or of all with "".
+func (c *cluster) pods(ns string) corev1.PodList {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list corev1.PodList
+	for _, o := range c.objects[resourcePods] {
+		if pod := o.(*corev1.Pod); ns == "" || pod.Namespace == ns {
+			list.Items = append(list.Items, *pod)
+		}
+	}
+	return list
 }

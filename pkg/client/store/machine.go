@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Machine is one virtual machine: a VirtualMachine with its instance, if it has one, or an instance that belongs to no
@@ -56,6 +57,8 @@ type Machine struct {
 	GuestOS string
 
 	Paused, Agent, Migratable, Migrating, Evacuating bool
+	// OnlyWithDisks says that the guest cannot move as it is, and can with its disks.
+	OnlyWithDisks bool
 	// RestartRequired says that the guest lacks changes of the VM until its next start.
 	RestartRequired bool
 	// Saving says that a snapshot or a restore of the VM is under way; empty when none is.
@@ -201,6 +204,7 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 			}
 		}
 	}
+	p.OnlyWithDisks = volumemigration.OnlyWithDisks(vmi)
 	p.IPs = Addresses(vmi)
 	return p
 }

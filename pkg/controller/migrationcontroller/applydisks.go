@@ -36,6 +36,10 @@ func (r *Reconciler) lookAtDisks(ctx context.Context, view *View) error {
 	case m.IsFinal() || view.VMI != nil && metav1.IsControlledBy(view.VMI, vm):
 		d.VM = vm
 	}
+	view.Disks = d
+	if m.IsFinal() {
+		return r.lookAtMade(ctx, m, d)
+	}
 	var list corev1.PersistentVolumeClaimList
 	if err := r.Client.List(ctx, &list, client.InNamespace(m.Namespace)); err != nil {
 		return fmt.Errorf("list claims: %w", err)
@@ -43,21 +47,34 @@ func (r *Reconciler) lookAtDisks(ctx context.Context, view *View) error {
 	for i := range list.Items {
 		d.Claims[list.Items[i].Name] = &list.Items[i]
 	}
-	view.Disks = d
-	made := volumemigration.CopiesFor(m, d.Claims)
-	if !m.IsFinal() || len(made) == 0 {
+	return nil
+}
+
+// lookAtMade finds the claims that a migration says it has made, and the pods that use them. Both are read past the
+// cache: it may not have a claim yet that was made a moment ago, and does not keep the volumes of pods.
+func (r *Reconciler) lookAtMade(ctx context.Context, m *v1.VirtualMachineInstanceMigration, d *Disks) error {
+	for _, made := range volumemigration.MadeBy(&m.Status) {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: made.Claim}, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get claim %s: %w", made.Claim, err)
+		}
+		if err == nil {
+			d.Claims[made.Claim] = claim
+		}
+	}
+	if len(d.Claims) == 0 {
 		return nil
 	}
-	// The cache does not keep the volumes of pods.
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.InNamespace(m.Namespace)); err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	d.Pods = map[string]string{}
-	for _, claim := range made {
+	for name := range d.Claims {
 		for i := range pods.Items {
-			if claims.UsedBy(&pods.Items[i], claim.Name) {
-				d.Pods[claim.Name] = pods.Items[i].Name
+			if claims.UsedBy(&pods.Items[i], name) {
+				d.Pods[name] = pods.Items[i].Name
 			}
 		}
 	}
@@ -67,7 +84,7 @@ func (r *Reconciler) lookAtDisks(ctx context.Context, view *View) error {
 // applyDisks writes what a step does about disks.
 func (r *Reconciler) applyDisks(ctx context.Context, view View, step *Step) error {
 	for _, claim := range step.MakeClaims {
-		if err := r.makeCopy(ctx, view, claim); err != nil {
+		if err := r.makeCopy(ctx, view, step, claim); err != nil {
 			return err
 		}
 	}
@@ -90,7 +107,7 @@ func (r *Reconciler) applyDisks(ctx context.Context, view View, step *Step) erro
 		}
 		err = r.writes.PatchAs(ctx, view.Disks.VM, client.RawPatch(types.JSONPatchType, patch))
 		if frame.Refused(err) && !view.Migration.IsFinal() {
-			return r.refuse(ctx, view, fmt.Sprintf("the VM cannot name the new claims: %v", err))
+			return r.refuse(ctx, view, step, fmt.Sprintf("the VM cannot name the new claims: %v", err))
 		}
 		if err != nil {
 			return fmt.Errorf("change the claims of VirtualMachine %s: %w", view.Disks.VM.Name, err)
@@ -112,19 +129,21 @@ func (r *Reconciler) applyDisks(ctx context.Context, view View, step *Step) erro
 	return nil
 }
 
-// makeCopy makes a claim to which a disk is copied. What the API server does not want, a quota above all, ends the
-// migration: nothing has begun.
-func (r *Reconciler) makeCopy(ctx context.Context, view View, claim *corev1.PersistentVolumeClaim) error {
+// makeCopy makes a claim to which a disk is copied, and has the step's status say its UID. What the API server does not
+// want, a quota above all, ends the migration: nothing has begun.
+func (r *Reconciler) makeCopy(
+	ctx context.Context, view View, step *Step, claim *corev1.PersistentVolumeClaim,
+) error {
 	volume := claim.Labels[volumemigration.CopiedVolumeLabel]
 	switch err := r.writes.Create(ctx, claim); {
 	case err == nil:
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,
 			"Created PersistentVolumeClaim %s for the disk of volume %s", claim.Name, volume)
-		return nil
+		return volumemigration.NoteMade(&step.Status, claim, view.Now)
 	case apierrors.IsAlreadyExists(err):
 		return frame.ErrStale
 	case frame.Refused(err):
-		return r.refuse(ctx, view,
+		return r.refuse(ctx, view, step,
 			fmt.Sprintf("PersistentVolumeClaim %s for the disk of volume %q: %v", claim.Name, volume, err))
 	default:
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate,
@@ -133,9 +152,8 @@ func (r *Reconciler) makeCopy(ctx context.Context, view View, claim *corev1.Pers
 	}
 }
 
-// refuse ends a migration before it has begun.
-func (r *Reconciler) refuse(ctx context.Context, view View, reason string) error {
-	step := Step{Status: *view.Migration.Status.DeepCopy()}
+// refuse ends a migration before it has begun, with what the step has said so far.
+func (r *Reconciler) refuse(ctx context.Context, view View, step *Step, reason string) error {
 	step.fail(view, reason)
 	if err := frame.PatchStatus(ctx, r.writes, view.Migration, &view.Migration.Status, step.Status); err != nil {
 		return err

@@ -20,8 +20,9 @@ const ReasonDisksBrought = "DisksBrought"
 
 // Disks is what is known for a migration that brings disks (pkg/vm/volumemigration: WithDisksAnnotation):
 //
-//	Pending    a claim for each disk ─► the VM names them, with a Record of what it named ─► the VMI does, and says
-//	           what is copied (pkg/controller/volumemigrationcontroller) ─► Scheduling, as any migration
+//	Pending    its status names a claim for each disk ─► the claims are made, and their UIDs are there, too ─► the VM
+//	           names them, with a Record of what it named ─► the VMI does, and says what is copied
+//	           (pkg/controller/volumemigrationcontroller) ─► Scheduling, as any migration
 //	Succeeded  the Record goes
 //	Failed     the VM names the old claims again, and the Record goes ─► the VMI does ─► the new claims are deleted
 //
@@ -29,7 +30,7 @@ const ReasonDisksBrought = "DisksBrought"
 type Disks struct {
 	// VM is the guest's; nil when it is gone, or there is none.
 	VM *v1.VirtualMachine
-	// Claims are those of the namespace by name.
+	// Claims are by name those of the namespace; when the migration is over, those that it says it has made.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Pods are by claim pods that use one that was made for the migration; known when the migration is over.
 	Pods map[string]string
@@ -91,20 +92,14 @@ func (s *Step) bring(view View) (ready bool) {
 // exchange makes the claims, and has the VM name them once all are there.
 func (s *Step) exchange(view View, volumes []string) {
 	vm := view.Disks.VM
-	made, missing, err := volumemigration.Copies(view.Migration, view.VMI, volumes, view.Disks.Claims)
+	plan, err := volumemigration.Copies(view.Migration, view.VMI, volumes, view.Disks.Claims)
 	if err != nil {
 		s.fail(view, err.Error())
 		return
 	}
 	var list []volumemigration.Exchanged
 	for _, volume := range volumes {
-		to := made[volume]
-		if to == nil {
-			to = missing[slices.IndexFunc(missing, func(c *corev1.PersistentVolumeClaim) bool {
-				return c.Labels[volumemigration.CopiedVolumeLabel] == volume
-			})]
-		}
-		list = append(list, volumemigration.Exchanged{Volume: volume, To: to.Name})
+		list = append(list, volumemigration.Exchanged{Volume: volume, To: plan.To(volume)})
 	}
 	wait, refused := judge(vm, view.VMI, list)
 	switch {
@@ -113,9 +108,12 @@ func (s *Step) exchange(view View, volumes []string) {
 	case wait:
 		s.phase(v1.MigrationPending, view.Now)
 		s.RequeueAfter = waitAgain
-	case len(missing) > 0:
+	case !slices.Equal(plan.Made, volumemigration.MadeBy(&s.Status)):
 		s.phase(v1.MigrationPending, view.Now)
-		s.MakeClaims, s.RequeueAfter = owned(vm, missing), waitShortly
+		s.RequeueAfter, s.Failed = waitShortly, volumemigration.SetMade(&s.Status, plan.Made, view.Now)
+	case len(plan.Missing) > 0:
+		s.phase(v1.MigrationPending, view.Now)
+		s.MakeClaims, s.RequeueAfter = owned(vm, plan.Missing), waitShortly
 	default:
 		ops, err := volumemigration.Recorded(vm, view.VMI, view.Migration.UID, list, metav1.NewTime(view.Now))
 		if err != nil {
@@ -232,8 +230,21 @@ func (s *Step) settleDisks(view View) {
 		s.Release = true // in the second case nobody knows; the claims may have the data
 		return
 	}
-	for _, claim := range volumemigration.CopiesFor(m, d.Claims) {
+	s.dropCopies(view)
+	s.Release = s.RequeueAfter == 0
+}
+
+// dropCopies chooses the claims to delete that a migration has made for nothing. A claim whose UID was not written is
+// deleted only once it is.
+func (s *Step) dropCopies(view View) {
+	d, all := view.Disks, volumemigration.MadeBy(&s.Status)
+	written := true
+	for i := range all {
+		made, claim := &all[i], d.Claims[all[i].Claim]
 		switch {
+		case made.Unrecorded(view.Migration, claim):
+			made.UID, written = claim.UID, false
+		case !made.Is(claim), claim.DeletionTimestamp != nil: // another's, or gone
 		case named(d.VM, claim.Name), in(view.VMI, claim.Name): // it is the guest's, or was its last
 		case wanted(view.VMI, claim.Name), d.Pods[claim.Name] != "":
 			s.RequeueAfter = waitShortly
@@ -241,7 +252,9 @@ func (s *Step) settleDisks(view View) {
 			s.DropClaims = append(s.DropClaims, claim)
 		}
 	}
-	s.Release = s.RequeueAfter == 0
+	if !written {
+		s.RequeueAfter, s.Failed = waitShortly, volumemigration.SetMade(&s.Status, all, view.Now)
+	}
 }
 
 // named reports whether a VM, which may be nil, has a claim as a volume.

@@ -10,16 +10,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
+
+// older: the claim was there before the migration.
+func older(view *View) {
+	view.Disks.Claims["a-m1"].CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+}
 
 func onClaim(name, claim string) v1.Volume { return *volumemigration.OnClaim(name, claim) }
 
 // withDisk makes it a migration that brings the disk of volume data, on claim a, which only one node can use.
 func withDisk(view *View) {
 	fresh(view)
+	view.Migration.CreationTimestamp = metav1.NewTime(now)
 	view.Migration.Annotations = map[string]string{volumemigration.WithDisksAnnotation: "true"}
 	view.Migration.Finalizers = append(view.Migration.Finalizers, volumemigration.WithDisksFinalizer)
 	vm := &v1.VirtualMachine{}
@@ -49,18 +56,42 @@ func withDisk(view *View) {
 
 func claimNamed(name string, labels map[string]string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: "uid-of-a", Labels: labels,
+		Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Labels: labels,
+		CreationTimestamp: metav1.NewTime(now),
 	}}
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
 	return claim
 }
 
-// made: the new claim is there.
-func made(view *View) {
-	view.Disks.Claims["a-m1"] = claimNamed("a-m1", map[string]string{
+// announced: the migration says which claim it makes.
+func announced(view *View) {
+	set(view, volumemigration.Made{Volume: "data", Claim: "a-m1"})
+}
+
+func set(view *View, made ...volumemigration.Made) {
+	if err := volumemigration.SetMade(&view.Migration.Status, made, now); err != nil {
+		panic(err)
+	}
+}
+
+// unrecorded: the new claim is there, and virt-controller was killed before it could write its UID.
+func unrecorded(view *View) {
+	announced(view)
+	view.Disks.Claims["a-m1"] = copied("a-m1")
+}
+
+// copied returns a claim with the migration's labels.
+func copied(name string) *corev1.PersistentVolumeClaim {
+	return claimNamed(name, map[string]string{
 		volumemigration.CopiedByLabel: "mig", volumemigration.CopiedVolumeLabel: "data",
 	})
+}
+
+// made: the new claim is there, and the migration says its UID.
+func made(view *View) {
+	unrecorded(view)
+	set(view, volumemigration.Made{Volume: "data", Claim: "a-m1", UID: "uid-of-a-m1"})
 }
 
 // recorded: the VM names the new claim.
@@ -91,9 +122,14 @@ func described(view *View) {
 	}}
 }
 
-// does says what a step does about disks.
-func does(step Step) string {
+// does says what a step does about disks in a view.
+func does(view View, step Step) string {
 	var out []string
+	if now := volumemigration.MadeBy(&step.Status); !slices.Equal(now, volumemigration.MadeBy(&view.Migration.Status)) {
+		for _, m := range now {
+			out = append(out, strings.TrimSpace("note "+m.Claim+" "+string(m.UID)))
+		}
+	}
 	for _, claim := range step.MakeClaims {
 		out = append(out, "make "+claim.Name)
 	}
@@ -131,10 +167,32 @@ func TestBring(t *testing.T) {
 		does    string
 		reason  string
 	}{
-		"new": {nil, pending, "make a-m1", ""},
+		"new": {nil, pending, "note a-m1", ""},
 		"a name is taken": {
 			[]func(*View){func(v *View) { v.Disks.Claims["a-m1"] = claimNamed("a-m1", nil) }},
-			pending, "make a-m2", "",
+			pending, "note a-m2", "",
+		},
+		"its claim is announced": {[]func(*View){announced}, pending, "make a-m1", ""},
+		"another takes the name": {
+			[]func(*View){announced, func(v *View) { v.Disks.Claims["a-m1"] = claimNamed("a-m1", nil) }},
+			pending, "note a-m2", "",
+		},
+		"one that is older takes the labels": {
+			[]func(*View){unrecorded, older},
+			pending, "note a-m2", "",
+		},
+		"its claim is made, and not noted": {[]func(*View){unrecorded}, pending, "note a-m1 uid-of-a-m1", ""},
+		"its claim is not seen yet": {
+			[]func(*View){made, func(v *View) { delete(v.Disks.Claims, "a-m1") }}, pending, "make a-m1", "",
+		},
+		"its claim is exchanged": {
+			[]func(*View){made, func(v *View) { v.Disks.Claims["a-m1"].UID = "other" }}, pending, "note a-m2", "",
+		},
+		"its claim is deleted": {
+			[]func(*View){made, func(v *View) {
+				v.Disks.Claims["a-m1"].DeletionTimestamp = &v.Disks.Claims["a"].CreationTimestamp
+			}},
+			pending, "note a-m2", "",
 		},
 		"others come first":    {[]func(*View){func(v *View) { v.Wait = "others" }}, pending, "", ""},
 		"its claim is made":    {[]func(*View){made}, pending, "exchange", ""},
@@ -181,9 +239,10 @@ func TestBring(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			step := Next(situation(append([]func(*View){withDisk}, c.changes...)...))
-			if step.Status.Phase != c.phase || does(step) != c.does {
-				t.Errorf("phase %s, and it does %q", step.Status.Phase, does(step))
+			view := situation(append([]func(*View){withDisk}, c.changes...)...)
+			step := Next(view)
+			if step.Status.Phase != c.phase || does(view, step) != c.does {
+				t.Errorf("phase %s, and it does %q", step.Status.Phase, does(view, step))
 			}
 			if c.phase == failed && !strings.Contains(step.Status.MigrationState.FailureReason, c.reason) {
 				t.Errorf("failed: %s", step.Status.MigrationState.FailureReason)
@@ -209,7 +268,7 @@ func TestOwned(t *testing.T) {
 		change func(*View)
 		owners int
 	}{"a claim": {func(*View) {}, 0}, "a template": {templated, 1}} {
-		step := Next(situation(withDisk, c.change))
+		step := Next(situation(withDisk, announced, c.change))
 		if len(step.MakeClaims) != 1 || len(step.MakeClaims[0].OwnerReferences) != c.owners {
 			t.Errorf("%s: %+v", name, step.MakeClaims)
 		}
@@ -250,7 +309,37 @@ func TestSettleDisks(t *testing.T) {
 		"failed":                           {v1.MigrationFailed, []func(*View){described}, "undo", true},
 		"failed before the VM was changed": {v1.MigrationFailed, []func(*View){made}, "drop a-m1 release", false},
 		"failed before anything":           {v1.MigrationFailed, nil, "release", false},
-		"the VMI is to follow":             {v1.MigrationFailed, []func(*View){described, reverted}, "", true},
+		"failed before its claim was made": {v1.MigrationFailed, []func(*View){announced}, "release", false},
+		"its claim was not noted": {
+			v1.MigrationFailed,
+			[]func(*View){unrecorded},
+			"note a-m1 uid-of-a-m1", true,
+		},
+		"another's has its labels": {
+			v1.MigrationFailed,
+			[]func(*View){made, func(v *View) { v.Disks.Claims["mine"] = copied("mine") }},
+			"drop a-m1 release", false,
+		},
+		"another's has its labels, and its name": {
+			v1.MigrationFailed,
+			[]func(*View){made, func(v *View) { v.Disks.Claims["a-m1"].UID = "another" }},
+			"release", false,
+		},
+		"another's has its labels, and the name that it meant to take": {
+			v1.MigrationFailed,
+			[]func(*View){
+				unrecorded, older,
+			},
+			"release", false,
+		},
+		"it is deleted already": {
+			v1.MigrationFailed,
+			[]func(*View){made, func(v *View) {
+				v.Disks.Claims["a-m1"].DeletionTimestamp = &v.Disks.Claims["a"].CreationTimestamp
+			}},
+			"release", false,
+		},
+		"the VMI is to follow": {v1.MigrationFailed, []func(*View){described, reverted}, "", true},
 		"a pod has it": {
 			v1.MigrationFailed,
 			[]func(*View){described, back, func(v *View) { v.Disks.Pods["a-m1"] = "p" }},
@@ -301,7 +390,7 @@ func TestSettleDisks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			view := situation(append(append([]func(*View){withDisk}, c.changes...), final(c.phase))...)
 			step := Next(view)
-			if got := does(step); got != c.does || c.waits != (step.RequeueAfter > 0) {
+			if got := does(view, step); got != c.does || c.waits != (step.RequeueAfter > 0) {
 				t.Errorf("it does %q, and looks again in %s", got, step.RequeueAfter)
 			}
 		})
@@ -309,7 +398,7 @@ func TestSettleDisks(t *testing.T) {
 	plain := situation(withDisk, described, final(v1.MigrationFailed))
 	plain.Migration.Finalizers = slices.DeleteFunc(plain.Migration.Finalizers,
 		func(f string) bool { return f == volumemigration.WithDisksFinalizer })
-	if got := does(Next(plain)); got != "" {
+	if got := does(plain, Next(plain)); got != "" {
 		t.Errorf("a migration that had not begun does %q", got)
 	}
 }

@@ -51,7 +51,7 @@ func instanceOf(
 	}
 	maps.Copy(vmi.Labels, template.ObjectMeta.Labels)
 	maps.Copy(vmi.Annotations, template.ObjectMeta.Annotations)
-	if value, given := optedIn(vm); given {
+	if value, given := volumemigration.OwnOptIn(vm); given {
 		vmi.Annotations[volumemigration.OptInAnnotation] = value
 	}
 	vmi.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(vm.Generation, 10)

@@ -1,22 +1,55 @@
 package vmcontroller
 
 import (
+	"context"
+	"fmt"
 	"maps"
 
-	v1 "kubevirt.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
-// optedIn returns what volumemigration.OptInAnnotation is to be on a VM's VMI: the VM's own value, or that of its
-// template.
-func optedIn(vm *v1.VirtualMachine) (value string, given bool) {
-	if value, given = vm.Annotations[volumemigration.OptInAnnotation]; given || vm.Spec.Template == nil {
-		return value, given
+// storageClassChanged lets through what of a StorageClass can change and decides about VMs: its opt-in.
+var storageClassChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*storagev1.StorageClass), e.ObjectNew.(*storagev1.StorageClass)
+		return volumemigration.ClassOptsIn(before) != volumemigration.ClassOptsIn(after)
+	},
+}
+
+// lookAtOptIn finds out which of the claims that keep a guest on its node are of StorageClasses that opt in.
+func (r *Reconciler) lookAtOptIn(ctx context.Context, view *View) error {
+	if view.VMI == nil {
+		return nil
 	}
-	value, given = vm.Spec.Template.ObjectMeta.Annotations[volumemigration.OptInAnnotation]
-	return value, given
+	if _, given := volumemigration.OwnOptIn(view.VM); given {
+		return nil
+	}
+	view.OptIn = map[string]bool{}
+	for _, name := range volumemigration.Keeping(view.VMI) {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: view.VM.Namespace, Name: name}, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get claim %s: %w", name, err)
+		}
+		if err != nil || className(claim) == "" {
+			continue
+		}
+		class := &storagev1.StorageClass{}
+		err = r.Client.Get(ctx, types.NamespacedName{Name: className(claim)}, class)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get StorageClass %s: %w", className(claim), err)
+		}
+		view.OptIn[name] = err == nil && volumemigration.ClassOptsIn(class)
+	}
+	return nil
 }
 
 // followOptIn has a VMI say whether its guest is moved with its disks when it is evicted, for those who see the VMI
@@ -25,7 +58,7 @@ func (view *View) followOptIn() {
 	if view.VM.DeletionTimestamp != nil || !life.Staying(view.VMI) {
 		return
 	}
-	want, given := optedIn(view.VM)
+	want, given := volumemigration.OptIn(view.VM, view.VMI, view.OptIn)
 	is, has := view.VMI.Annotations[volumemigration.OptInAnnotation]
 	if want == is && given == has {
 		return

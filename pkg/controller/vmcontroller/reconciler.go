@@ -38,9 +38,9 @@ const reasonNotOwned = names.ReasonNotOwned
 // concurrency is the number of VMs that are worked on at once.
 const concurrency = 16
 
-// Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
-// adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of
-// package vmicontroller.
+// Reconciler reads VMs, VMIs, pods, claims, StorageClasses and DataVolumes from Client's cache, and writes VMIs
+// (create, delete, adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It
+// needs the indexes of package vmicontroller.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, where a create has just shown that the cache is stale.
@@ -79,7 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfClaim),
 			builder.WithPredicates(claimClassChanged)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.vmsWithClaims), builder.WithPredicates(
-			cameOrWent,
+			storageClassChanged,
 		)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Build(&frame.Frame[*v1.VirtualMachine, View, Step]{
@@ -136,6 +136,9 @@ var claimPhaseChanged = predicate.Funcs{
 func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, error) {
 	view := View{VM: vm, Staged: r.Config().LiveUpdate == nil, Now: r.Now()}
 	if err := r.lookAtVMI(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtOptIn(ctx, &view); err != nil {
 		return View{}, err
 	}
 	if err := r.lookAtDataVolumes(ctx, &view); err != nil {

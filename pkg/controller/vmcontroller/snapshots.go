@@ -87,9 +87,6 @@ func className(claim *corev1.PersistentVolumeClaim) string {
 	return *claim.Spec.StorageClassName
 }
 
-// cameOrWent lets objects through whose content cannot change.
-var cameOrWent = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
-
 // lookAtSnapshots finds out which of the VM's volumes can be snapshotted.
 func (r *Reconciler) lookAtSnapshots(ctx context.Context, view *View) error {
 	if view.VM.DeletionTimestamp != nil {

@@ -70,6 +70,9 @@ type View struct {
 	Misfit string
 	// Starts are the copies of the spec that the VM was started with; known when it is about to start.
 	Starts []*appsv1.ControllerRevision
+	// OptIn says by claim that keeps the guest on its node whether its StorageClass opts in to migrations with disks;
+	// known where the VM itself does not say so.
+	OptIn map[string]bool
 }
 
 // Action is a write of the VMI.

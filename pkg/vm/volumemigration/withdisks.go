@@ -2,11 +2,11 @@ package volumemigration
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
@@ -22,15 +22,13 @@ const (
 	WithDisksAnnotation = "virtkit.io/with-disks"
 	// WithDisksFinalizer is on such a migration until the VM and the claims are as its end has them.
 	WithDisksFinalizer = "virtkit.io/with-disks"
-	// CopiedByLabel is on a claim that was made for such a migration: its UID. CopiedVolumeLabel is the volume.
+	// CopiedByLabel is on a claim that was made for such a migration: its UID. CopiedVolumeLabel is the volume. They
+	// are for people: what was made is what MadeBy says.
 	CopiedByLabel     = "virtkit.io/copied-by"
 	CopiedVolumeLabel = "virtkit.io/copied-volume"
 	// CopiedAnnotation is on such a migration once the VM names the new claims: JSON of a list of Copied, to be read by
 	// people and clients.
 	CopiedAnnotation = "virtkit.io/copied-disks"
-	// OptInAnnotation, "true", is on a VM, or on its template's metadata, whose guest is moved with its disks when it
-	// is evicted and cannot move without them.
-	OptInAnnotation = "virtkit.io/migrate-with-disks"
 )
 
 // Copied is a disk that a migration has copied, or copies.
@@ -47,13 +45,17 @@ func WithDisks(m *v1.VirtualMachineInstanceMigration) bool {
 	return m.Annotations[WithDisksAnnotation] == "true"
 }
 
-// CopiedBy returns what CopiedAnnotation of a migration says. What is no JSON says nothing.
+// CopiedBy returns what CopiedAnnotation of a migration says, which anybody may have written who may change the
+// migration. What is no JSON says nothing, and what names no claims names none.
 func CopiedBy(m *v1.VirtualMachineInstanceMigration) []Copied {
 	var out []Copied
 	if json.Unmarshal([]byte(m.Annotations[CopiedAnnotation]), &out) != nil {
 		return nil
 	}
-	return out
+	return slices.DeleteFunc(out, func(c Copied) bool {
+		return len(validation.IsDNS1123Label(c.Volume)) > 0 || len(validation.IsDNS1123Subdomain(c.From)) > 0 ||
+			len(validation.IsDNS1123Subdomain(c.To)) > 0
+	})
 }
 
 // reasonNoVM is the reason of Bring that no condition has.
@@ -138,12 +140,9 @@ func (b Brought) Refusal() string {
 // Helps reports whether a guest that cannot move can move with its disks.
 func (b Brought) Helps() bool { return len(b.Volumes) > 0 && len(b.Refused) == 0 }
 
-// OptedIn reports a VMI whose guest is moved with its disks when it is evicted.
-func OptedIn(vmi *v1.VirtualMachineInstance) bool { return vmi.Annotations[OptInAnnotation] == "true" }
-
-// Takes reports whether a guest that is evicted can leave with its disks, or is leaving so: its VM has opted in.
-func Takes(vmi *v1.VirtualMachineInstance) bool {
-	return OptedIn(vmi) && (Pending(vmi) || Bring(vmi).Helps())
+// OnlyWithDisks reports a guest that cannot move as it is, and can with its disks.
+func OnlyWithDisks(vmi *v1.VirtualMachineInstance) bool {
+	return Refusal(vmi) != "" && Bring(vmi).Helps()
 }
 
 // RefusalOf returns in KubeVirt's words why a guest is not moved by a migration; "" when nothing is known.
@@ -164,47 +163,4 @@ func Local(v *v1.Volume) []migrations.Obstacle {
 		Kind: migrations.HostDisk, Object: v.Name,
 		Text: disk.Path + " is this node's; shared: true says that all nodes have the same file there",
 	}}
-}
-
-// CopiesFor returns by volume the claims that were made for a migration, of those of its namespace.
-func CopiesFor(
-	m *v1.VirtualMachineInstanceMigration, all map[string]*corev1.PersistentVolumeClaim,
-) map[string]*corev1.PersistentVolumeClaim {
-	out := map[string]*corev1.PersistentVolumeClaim{}
-	for _, claim := range all {
-		if m.UID != "" && claim.Labels[CopiedByLabel] == string(m.UID) && claim.DeletionTimestamp == nil {
-			out[claim.Labels[CopiedVolumeLabel]] = claim
-		}
-	}
-	return out
-}
-
-// Copies plans the claims to which a migration copies volumes of a VMI: those that were made already, and new ones,
-// which are as the claims that the guest has. all are the claims of the namespace by name.
-func Copies(
-	m *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance, volumes []string,
-	all map[string]*corev1.PersistentVolumeClaim,
-) (made map[string]*corev1.PersistentVolumeClaim, missing []*corev1.PersistentVolumeClaim, err error) {
-	made = CopiesFor(m, all)
-	var names []string
-	taken := func(name string) bool { return all[name] != nil || slices.Contains(names, name) }
-	for _, volume := range volumes {
-		if made[volume] != nil {
-			continue
-		}
-		from := all[InUse(&vmi.Status, volume)]
-		if from == nil {
-			return nil, nil, fmt.Errorf("%sPersistentVolumeClaim %s does not exist", hotplug.Naming(volume),
-				InUse(&vmi.Status, volume))
-		}
-		var size int64
-		if s := statusOf(vmi.Status.VolumeStatus, volume); s != nil {
-			size = s.Size
-		}
-		claim := NewClaim(from, size, Target{}, taken)
-		claim.Labels = map[string]string{CopiedByLabel: string(m.UID), CopiedVolumeLabel: volume}
-		names = append(names, claim.Name)
-		missing = append(missing, claim)
-	}
-	return made, missing, nil
 }

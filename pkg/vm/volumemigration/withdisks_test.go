@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // ofAVM is running with a VM that has made it.
@@ -170,40 +168,6 @@ func TestTiedSaysWhatHelps(t *testing.T) {
 		if len(o) != 1 || strings.Contains(o[0].Text, "`virtctl migrate vm --with-disks`") != helps {
 			t.Errorf("volume %d: %+v", i, o)
 		}
-	}
-}
-
-func TestCopies(t *testing.T) {
-	m := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{UID: "mig"}}
-	vmi := ofAVM()
-	all := map[string]*corev1.PersistentVolumeClaim{
-		"a":    found("a", "64Mi", corev1.PersistentVolumeBlock),
-		"b":    found("b", "64Mi", corev1.PersistentVolumeFilesystem),
-		"a-m1": found("a-m1", "1Gi", corev1.PersistentVolumeBlock),
-	}
-	all["a"].Spec.StorageClassName = new("fast")
-	made, missing, err := Copies(m, vmi, []string{"one", "two"}, all)
-	if err != nil || len(made) != 0 || len(missing) != 2 || missing[0].Name != "a-m2" || missing[1].Name != "b-m1" ||
-		*missing[0].Spec.StorageClassName != "fast" || !claims.IsBlock(missing[0].Spec.VolumeMode) {
-		t.Fatalf("%v %+v %v", made, missing, err)
-	}
-	// virt-controller is killed after it has made the first.
-	all["a-m2"] = missing[0]
-	made, missing, err = Copies(m, vmi, []string{"one", "two"}, all)
-	if err != nil || made["one"] != all["a-m2"] || len(missing) != 1 || missing[0].Name != "b-m1" {
-		t.Errorf("%v %+v %v", made, missing, err)
-	}
-	other := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
-	if made := CopiesFor(other, all); len(made) > 0 {
-		t.Errorf("another migration has %v", made)
-	}
-	if made := CopiesFor(&v1.VirtualMachineInstanceMigration{}, all); len(made) > 0 {
-		t.Errorf("a migration that does not exist yet has %v", made)
-	}
-	delete(all, "b")
-	if _, _, err := Copies(m, vmi, []string{"two"}, all); err == nil || !strings.Contains(err.Error(), "claim b") &&
-		!strings.Contains(err.Error(), "Claim b does not exist") {
-		t.Errorf("%v", err)
 	}
 }
 

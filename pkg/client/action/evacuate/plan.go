@@ -98,6 +98,8 @@ type Guest struct {
 	Now string `json:"now,omitempty"`
 	// WithDisks says that disks on claims of one node only are copied to new claims when it moves.
 	WithDisks bool `json:"withDisks,omitempty"`
+	// Copied are the disks that were copied for it by --with-disks, once it has left: the claims that it had are kept.
+	Copied []Copied `json:"copied,omitempty"`
 
 	pod string
 	vmi *v1.VirtualMachineInstance
@@ -105,6 +107,16 @@ type Guest struct {
 	// name.
 	bring     bool
 	migration string
+}
+
+// Copied is a disk that was copied when its guest left.
+type Copied struct {
+	// Volume is the volume's name in the spec.
+	Volume string `json:"volume"`
+	// From is the claim that the guest had, and which is kept.
+	From string `json:"from"`
+	// To is the claim that it has now.
+	To string `json:"to"`
 }
 
 // Refusal is a node that would not take a guest.
@@ -125,6 +137,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	for i := range out.Guests {
 		g := &out.Guests[i]
 		g.Candidates, g.Refusals = slices.Clone(g.Candidates), slices.Clone(g.Refusals)
+		g.Copied = slices.Clone(g.Copied)
 	}
 	return &out
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 const (
@@ -155,18 +156,31 @@ func (e *evacuation) ask(ctx context.Context, g *Guest) error {
 	return err
 }
 
-// brought looks at the migration that brings a guest's disks: none follows it when it fails.
-func (e *evacuation) brought(ctx context.Context, g *Guest) error {
+// move returns the migration that was made to bring a guest's disks; nil when none was, or it is gone.
+func (e *evacuation) move(ctx context.Context, g *Guest) (*v1.VirtualMachineInstanceMigration, error) {
 	if g.migration == "" {
-		return nil
+		return nil, nil
 	}
 	var m v1.VirtualMachineInstanceMigration
 	at := path.Join("/apis", v1.GroupVersion.String(), "namespaces", g.Namespace, client.Migrations, g.migration)
-	switch err := e.api.Read(ctx, at, nil, &m); {
-	case apierrors.IsNotFound(err):
-		g.State, g.Reason = Refused, "its migration "+g.migration+" was cancelled"
+	err := e.api.Read(ctx, at, nil, &m)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get migration %s/%s: %w", g.Namespace, g.migration, err)
+	}
+	return &m, nil
+}
+
+// brought looks at the migration that brings a guest's disks: none follows it when it fails.
+func (e *evacuation) brought(ctx context.Context, g *Guest) error {
+	switch m, err := e.move(ctx, g); {
 	case err != nil:
-		return fmt.Errorf("get migration %s/%s: %w", g.Namespace, g.migration, err)
+		return err
+	case g.migration == "":
+	case m == nil:
+		g.State, g.Reason = Refused, "its migration "+g.migration+" was cancelled"
 	case m.Status.Phase == v1.MigrationFailed:
 		g.State, g.Reason = Refused, "its migration "+g.migration+" failed"
 		if ms := m.Status.MigrationState; ms != nil && ms.FailureReason != "" {
@@ -251,7 +265,15 @@ func (e *evacuation) look(ctx context.Context) error {
 			} else if err != nil {
 				return fmt.Errorf("get VirtualMachineInstance %s/%s: %w", g.Namespace, g.Name, err)
 			}
-			e.gone(g, vmi)
+			m, err := e.move(ctx, g)
+			if err != nil {
+				return err
+			}
+			if e.gone(g, vmi); m != nil && g.State == Left {
+				for _, c := range volumemigration.CopiedBy(m) {
+					g.Copied = append(g.Copied, Copied(c))
+				}
+			}
 		} else {
 			e.still(g, vmi)
 			if err := e.brought(ctx, g); err != nil {

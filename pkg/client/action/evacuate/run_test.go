@@ -43,6 +43,9 @@ func (c *cluster) Read(_ context.Context, path string, _ url.Values, into any) e
 		m.Status.Phase = v1.MigrationFailed
 		m.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{FailureReason: c.failed}
 	}
+	m.Annotations = map[string]string{
+		volumemigration.CopiedAnnotation: `[{"volume":"data","from":"c","to":"c-m1"}]`,
+	}
 	return nil
 }
 
@@ -270,6 +273,9 @@ func TestRunWithDisks(t *testing.T) {
 		}
 		if g := r.Guests[0]; g.State != want || g.Reason != reason || (err != nil) != (failed != "") {
 			t.Errorf("%q: %+v, %v", failed, g, err)
+		}
+		if copied := r.Guests[0].Copied; len(copied) > 0 != (failed == "") || failed == "" && copied[0].From != "c" {
+			t.Errorf("%q: copied %+v", failed, copied)
 		}
 		if len(c.made) != 1 || len(c.evicted) > 0 || c.dry {
 			t.Errorf("%q: made %v, evicted %v", failed, c.made, c.evicted)

@@ -12,8 +12,8 @@ import (
 
 // Applies reports whether a verb makes sense for a machine as it is, and if not why, in a clause: "it is not running".
 // It decides of the machines that a selector found: `stop --all` is about those that run. A machine that was named is
-// asked in any case, and the server's answer counts. vm or vmi may be nil.
-func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (bool, string) {
+// asked in any case, and the server's answer counts. vm or vmi may be nil; withDisks is Options.WithDisks.
+func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, withDisks bool) (bool, string) {
 	if vm == nil && !verb.TakesInstance() {
 		return false, "it has no VirtualMachine"
 	}
@@ -47,6 +47,9 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 	case Migrate:
 		if migrations.UnderWay(vmi) {
 			return false, "it is migrating"
+		}
+		if volumemigration.OnlyWithDisks(vmi) {
+			return applies(withDisks, "it can be migrated only with its disks (--with-disks)")
 		}
 		return applies(migrations.Migratable(vmi) && volumemigration.Refusal(vmi) == "", "it cannot be migrated")
 	case MigrateCancel:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 func machine(strategy v1.VirtualMachineRunStrategy) *v1.VirtualMachine {
@@ -87,10 +88,36 @@ func TestApplies(t *testing.T) {
 		{Delete, halted, nil, ""},
 		{Delete, nil, going, "it is being deleted"},
 	} {
-		ok, why := Applies(test.verb, test.vm, test.vmi)
+		ok, why := Applies(test.verb, test.vm, test.vmi, false)
 		if ok != (test.why == "") || why != test.why {
 			t.Errorf("%s of vm %v, vmi %v: %v %q, want %q", test.verb, test.vm != nil, test.vmi, ok, why, test.why)
 		}
+	}
+}
+
+// A guest that only its disks keep on its node is moved with them, or left alone.
+func TestAppliesWithDisks(t *testing.T) {
+	always := machine(v1.RunStrategyAlways)
+	tied := changed(instance(v1.Running), func(vmi *v1.VirtualMachineInstance) {
+		vmi.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(always, v1.VirtualMachineGroupVersionKind),
+		}
+		vmi.Spec.Volumes = []v1.Volume{*volumemigration.OnClaim("data", "c")}
+		vmi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "data"}}
+		vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+			Name: "data", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "c"},
+		}}
+	})
+	if ok, why := Applies(Migrate, always, tied, true); !ok {
+		t.Error(why)
+	}
+	if ok, why := Applies(Migrate, always, tied, false); ok ||
+		why != "it can be migrated only with its disks (--with-disks)" {
+		t.Errorf("%t %q", ok, why)
+	}
+	tied.Spec.Domain.Devices.Disks[0].Shareable = new(true)
+	if ok, why := Applies(Migrate, always, tied, true); ok || why != "it cannot be migrated" {
+		t.Errorf("%t %q", ok, why)
 	}
 }
 
@@ -137,7 +164,7 @@ func TestChoose(t *testing.T) {
 		{Pause, "a=b", "lone* vm", "down"},
 		{Start, "", "down", "vm"},
 	} {
-		choice, err := Choose(t.Context(), w, test.verb, "ns", test.selector)
+		choice, err := Choose(t.Context(), w, test.verb, false, "ns", test.selector)
 		if err != nil {
 			t.Fatal(err)
 		}

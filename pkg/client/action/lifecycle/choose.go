@@ -32,8 +32,11 @@ type Skipped struct {
 
 // Choose finds the machines of a namespace, or of all with "", that a label selector matches (all with "") and that
 // verb makes sense for. An instance that has no VirtualMachine counts as a machine for verbs that an instance can be
-// asked for. The labels are the VirtualMachine's, and the instance's only where it stands alone.
-func Choose(ctx context.Context, lister Lister, verb Verb, namespace, selector string) (Choice, error) {
+// asked for. The labels are the VirtualMachine's, and the instance's only where it stands alone. withDisks is
+// Options.WithDisks.
+func Choose(
+	ctx context.Context, lister Lister, verb Verb, withDisks bool, namespace, selector string,
+) (Choice, error) {
 	vms, err := lister.VMList(ctx, namespace, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return Choice{}, fmt.Errorf("list VMs: %w", err)
@@ -54,18 +57,20 @@ func Choose(ctx context.Context, lister Lister, verb Verb, namespace, selector s
 			alone[key(&matching.Items[i])] = metav1.GetControllerOf(&matching.Items[i]) == nil
 		}
 	}
-	return choose(verb, vms.Items, vmis.Items, alone), nil
+	return choose(verb, withDisks, vms.Items, vmis.Items, alone), nil
 }
 
 // choose does Choose's work; alone has the instances that count by themselves.
-func choose(verb Verb, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance, alone map[string]bool) Choice {
+func choose(
+	verb Verb, withDisks bool, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance, alone map[string]bool,
+) Choice {
 	instances := map[string]*v1.VirtualMachineInstance{}
 	for i := range vmis {
 		instances[key(&vmis[i])] = &vmis[i]
 	}
 	var out Choice
 	add := func(t Target, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) {
-		if ok, why := Applies(verb, vm, vmi); ok {
+		if ok, why := Applies(verb, vm, vmi, withDisks); ok {
 			out.Targets = append(out.Targets, t)
 		} else {
 			out.Skipped = append(out.Skipped, Skipped{t, why})

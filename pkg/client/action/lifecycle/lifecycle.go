@@ -48,7 +48,7 @@ func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
 	case MigrateCancel:
 		return cancelMigration(ctx, api, t, o)
 	case Migrate:
-		if o.WithDisks {
+		if o.WithDisks || t.WithDisks {
 			return migrateWithDisks(ctx, api, t, o)
 		}
 		return api.Put(ctx, resource, t.Namespace, t.Name, verb.subresource(), o.body(verb))

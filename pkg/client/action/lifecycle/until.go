@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Until returns the state of a machine in which a verb is done. instance is the UID of the instance that was there
@@ -203,7 +204,7 @@ func failure(m *v1.VirtualMachineInstanceMigration) error {
 		why = state.FailureReason
 	} else {
 		for _, c := range m.Status.Conditions {
-			if c.Message != "" {
+			if c.Message != "" && c.Type != volumemigration.MadeCondition {
 				why = c.Message
 			}
 		}

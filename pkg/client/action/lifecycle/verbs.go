@@ -79,6 +79,8 @@ type Target struct {
 	Instance bool
 	// UID is of the object that is meant, so that Delete spares another that has its name by now; empty for any.
 	UID types.UID
+	// WithDisks has Migrate do what Options.WithDisks says, of this machine alone.
+	WithDisks bool
 }
 
 // kind returns VM or VMI.

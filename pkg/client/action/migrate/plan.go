@@ -176,14 +176,14 @@ func (p *Plan) obstacles(f Facts) {
 	if !life.Running(f.VMI) {
 		p.Obstacles = append(p.Obstacles, "the guest does not run")
 	}
-	refusals, brought := volumemigration.Refusals(f.VMI), volumemigration.Bring(f.VMI)
+	refusals := volumemigration.Refusals(f.VMI)
 	if f.WithDisks {
-		refusals = brought.Refused
+		refusals = volumemigration.Bring(f.VMI).Refused
 	}
 	for _, refused := range refusals {
 		p.Obstacles = append(p.Obstacles, refused.Message)
 	}
-	p.WithDisksHelps = !f.WithDisks && len(refusals) > 0 && brought.Helps()
+	p.WithDisksHelps = !f.WithDisks && volumemigration.OnlyWithDisks(f.VMI)
 }
 
 // wait adds what the migration has to wait for: migrations of the same guest, and the limits.
@@ -263,11 +263,11 @@ func copies(f Facts) map[string]*corev1.PersistentVolumeClaim {
 			known = append(known, volume)
 		}
 	}
-	_, planned, err := volumemigration.Copies(&v1.VirtualMachineInstanceMigration{}, f.VMI, known, f.Claims)
+	plan, err := volumemigration.Copies(&v1.VirtualMachineInstanceMigration{}, f.VMI, known, f.Claims)
 	if err != nil {
 		return out
 	}
-	for _, claim := range planned {
+	for _, claim := range plan.Missing {
 		out[claim.Labels[volumemigration.CopiedVolumeLabel]] = claim
 	}
 	return out

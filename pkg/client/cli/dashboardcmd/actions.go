@@ -161,11 +161,12 @@ func (a *actions) Console(ctx context.Context, key store.Key, ends page.ConsoleE
 	return session.Run(ctx)
 }
 
-func (a *actions) EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error) {
+func (a *actions) EvacuationPlan(ctx context.Context, node string, withDisks bool) (*evacuate.Report, error) {
 	facts, err := evacuate.Gather(ctx, a.client, node)
 	if err != nil {
 		return nil, err
 	}
+	facts.WithDisks = withDisks
 	return evacuate.NewPlan(facts), nil
 }
 

@@ -221,11 +221,7 @@ func table(w io.Writer, r *evacuate.Report) error {
 		if r.Planned {
 			what = string(g.Outcome)
 		}
-		reason := g.Reason
-		if reason == "" && g.WithDisks {
-			reason = "with its disks"
-		}
-		out.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, reason)
+		out.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, cmp.Or(g.Reason, disks(g)))
 	}
 	return out.Flush()
 }

@@ -2,6 +2,7 @@ package evacuatecmd
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
 )
@@ -12,6 +13,8 @@ func sentence(g *evacuate.Guest, node string) string {
 	switch {
 	case g.State == evacuate.Left && g.Outcome == evacuate.Restarts:
 		return name + " was started anew and runs on " + g.Now
+	case g.State == evacuate.Left && len(g.Copied) > 0:
+		return name + " has moved and runs on " + g.Now + " " + disks(g)
 	case g.State == evacuate.Left:
 		return name + " has moved and runs on " + g.Now
 	case g.State == evacuate.Moving && g.Outcome == evacuate.Restarts:
@@ -61,4 +64,23 @@ func summary(r *evacuate.Report) string {
 		return text + ", and its guest has left"
 	}
 	return text + fmt.Sprintf(", and its %d guests have left", len(r.Guests))
+}
+
+// disks says that a guest takes its disks along, and which claims it has left behind; empty when it does not.
+func disks(g *evacuate.Guest) string {
+	if !g.WithDisks {
+		return ""
+	}
+	text := "with its disks"
+	if len(g.Copied) == 0 {
+		return text
+	}
+	var left []string
+	for _, c := range g.Copied {
+		left = append(left, c.From)
+	}
+	if len(left) == 1 {
+		return text + "; claim " + left[0] + " is kept"
+	}
+	return text + "; claims " + strings.Join(left, ", ") + " are kept"
 }

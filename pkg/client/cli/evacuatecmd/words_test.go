@@ -26,6 +26,17 @@ func TestSentence(t *testing.T) {
 		"VMI shop/web runs on node1 and was asked to leave: its last migration failed: x": {
 			State: evacuate.Asked, Outcome: evacuate.Moves, Reason: "its last migration failed: x",
 		},
+		"VMI shop/web has moved and runs on node2 with its disks; claim a is kept": {
+			State: evacuate.Left, Outcome: evacuate.Moves, Now: "node2", WithDisks: true,
+			Copied: []evacuate.Copied{{From: "a"}},
+		},
+		"VMI shop/web has moved and runs on node2 with its disks; claims a, b are kept": {
+			State: evacuate.Left, Outcome: evacuate.Moves, Now: "node2", WithDisks: true,
+			Copied: []evacuate.Copied{{From: "a"}, {From: "b"}},
+		},
+		"VMI shop/web migrates to node2 with its disks": {
+			State: evacuate.Moving, Outcome: evacuate.Moves, Target: "node2", WithDisks: true,
+		},
 	} {
 		g.Namespace, g.Name = "shop", "web"
 		if got := sentence(&g, "node1"); got != want {

@@ -39,7 +39,7 @@ func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	choice, err := lifecycle.Choose(ctx, c, o.Verb, ns, o.Selection.Selector)
+	choice, err := lifecycle.Choose(ctx, c, o.Verb, o.WithDisks, ns, o.Selection.Selector)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -34,8 +35,9 @@ type request struct {
 	before before
 	// migration is the one that Migrate made.
 	migration string
-	// guest is as it is after the wait.
+	// guest is as it is after the wait, and left are the claims that it has left behind.
 	guest lifecycle.Guest
+	left  []migrate.Left
 	// object is what -o prints.
 	object runtime.Object
 	err    error
@@ -106,66 +108,6 @@ func (o *Options) checkTo(ctx context.Context, c *client.Client) error {
 		return fmt.Errorf("look at node %s: %w", o.To, err)
 	}
 	return nil
-}
-
-// because is an error said in better words; what it is stays.
-type because struct {
-	text string
-	err  error
-}
-
-func (e *because) Error() string { return e.text }
-func (e *because) Unwrap() error { return e.err }
-
-// refused adds to the server's word what would help: of a start what it waits for, and of what needs a running guest
-// how to start it.
-func (o *Options) refused(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
-	switch o.Verb {
-	case lifecycle.Start:
-		return o.alreadyAsked(ctx, c, t, err)
-	case lifecycle.Stop, lifecycle.Delete, lifecycle.MigrateCancel, lifecycle.EvacuateCancel:
-		return err
-	}
-	return o.Factory.NotRunning(ctx, c, named(t), err)
-}
-
-// alreadyAsked returns the error of a start that was refused because the VM is to run already, while its guest does not
-// run: with the VM's status, and the command that fixes it or says more.
-func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
-	if !apierrors.IsConflict(err) {
-		return err
-	}
-	vm, failed := c.VM(ctx, t.Namespace, t.Name)
-	if failed != nil {
-		return err // which is the server's word
-	}
-	flag := o.Factory.InNamespace(t.Namespace)
-	status := vm.Status.PrintableStatus
-	switch status {
-	case v1.VirtualMachineStatusPaused:
-		return &because{fmt.Sprintf("%v; it is paused, and `%s unpause %s%s` lets it run on", err, o.Factory.Program,
-			t.Name, flag), err}
-	case "", v1.VirtualMachineStatusRunning, v1.VirtualMachineStatusMigrating, v1.VirtualMachineStatusStopped,
-		v1.VirtualMachineStatusStopping:
-		return err
-	}
-	return &because{fmt.Sprintf("start %s: it was asked to start already, and its status is %s; `%s why %s%s` says "+
-		"what blocks it", t, status, o.Factory.Program, t.Name, flag), err}
-}
-
-// stopping reports that a stop that is to be waited for was refused because the VM is on its way down already, or was
-// when the server looked.
-func (o *Options) stopping(ctx context.Context, c *client.Client, t lifecycle.Target, err error) bool {
-	if o.Verb != lifecycle.Stop || !o.Wait || !apierrors.IsConflict(err) {
-		return false
-	}
-	vm, failed := c.VM(ctx, t.Namespace, t.Name)
-	if failed != nil {
-		return false
-	}
-	strategy, failed := vm.RunStrategy()
-	return failed == nil && strategy == v1.RunStrategyHalted &&
-		(!cli.RefusedAsStopped(err) || vm.Status.PrintableStatus == v1.VirtualMachineStatusStopping)
 }
 
 func newRequest(t lifecycle.Target) *request {

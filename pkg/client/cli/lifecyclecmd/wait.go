@@ -66,6 +66,9 @@ func (o *Options) reached(r *request) error {
 	if o.undoes != "" {
 		text += fmt.Sprintf(", and %q is undone", o.called(o.undoes))
 	}
+	for i := range r.left {
+		text += "\n" + r.left[i].Becomes(o.Factory.InNamespace(r.target.Namespace))
+	}
 	_, err := fmt.Fprintln(o.Factory.IO.Out, text)
 	return err
 }
@@ -93,6 +96,7 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 		}
 		if err == nil && !o.Output.Given() {
 			r.guest.Paused = paused(ctx, c, r.target)
+			r.left = migrate.LeftBy(ctx, c, m)
 		}
 		return errors.Join(err, unwritten)
 	}

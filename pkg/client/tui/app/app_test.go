@@ -61,6 +61,7 @@ type fake struct {
 	shown     []string
 	ending    string           // a claim that is being deleted
 	plan      *evacuate.Report // of an evacuation; nil is one of three guests
+	withDisks *evacuate.Report // the same with disks; nil is plan
 	// held is closed when a transfer moves, which then goes on until it is cancelled; nil has it end.
 	held chan struct{}
 }
@@ -76,7 +77,11 @@ func (f *fake) wait() error {
 func (f *fake) Do(_ context.Context, verb lifecycle.Verb, targets ...lifecycle.Target) error {
 	f.calls++
 	for _, t := range targets {
-		f.done = append(f.done, string(verb)+" "+t.Namespace+"/"+t.Name)
+		text := string(verb) + " " + t.Namespace + "/" + t.Name
+		if t.WithDisks {
+			text += " with its disks"
+		}
+		f.done = append(f.done, text)
 	}
 	return f.err
 }
@@ -216,9 +221,12 @@ func (f *fake) Console(_ context.Context, _ store.Key, ends page.ConsoleEnds) er
 	}
 }
 
-func (f *fake) EvacuationPlan(_ context.Context, node string) (*evacuate.Report, error) {
+func (f *fake) EvacuationPlan(_ context.Context, node string, withDisks bool) (*evacuate.Report, error) {
 	if err := f.wait(); err != nil || f.nothing {
 		return &evacuate.Report{Node: node}, err
+	}
+	if f.withDisks != nil && withDisks {
+		return f.withDisks, nil
 	}
 	if f.plan != nil {
 		return f.plan, nil

@@ -67,8 +67,8 @@ func (f hostileFake) Guest(ctx context.Context, key store.Key) (*v1.VirtualMachi
 	return spoilt(f.fake.Guest(ctx, key))
 }
 
-func (f hostileFake) EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error) {
-	return spoilt(f.fake.EvacuationPlan(ctx, node))
+func (f hostileFake) EvacuationPlan(ctx context.Context, node string, withDisks bool) (*evacuate.Report, error) {
+	return spoilt(f.fake.EvacuationPlan(ctx, node, withDisks))
 }
 
 func (f hostileFake) Choices(ctx context.Context, namespace string) page.Choices {

@@ -7,7 +7,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
-// TestConsequence has the question of a delete say what ends with the machines, and others nothing.
+// TestConsequence has the question of a delete say what ends with the machines, that of a migration which take their
+// disks along, and others nothing.
 func TestConsequence(t *testing.T) {
 	t.Parallel()
 	off := &store.Machine{Name: "off"}
@@ -15,6 +16,8 @@ func TestConsequence(t *testing.T) {
 	starting := &store.Machine{Name: "starting", Phase: "Scheduled"}
 	instance := &store.Machine{Name: "vmi", Phase: "Running", Instance: true}
 	pooled := &store.Machine{Name: "pool-0", Owner: "uid"}
+	tied := &store.Machine{Name: "tied", Phase: "Running", OnlyWithDisks: true}
+	const copied = ", which are copied to new claims; the old claims are kept."
 	for name, c := range map[string]struct {
 		verb     lifecycle.Verb
 		machines []*store.Machine
@@ -58,6 +61,20 @@ func TestConsequence(t *testing.T) {
 			[]*store.Machine{pooled},
 			" The pool or replica set may make new ones. Claims that it owns are deleted, too.",
 		},
+		"migrate": {lifecycle.Migrate, []*store.Machine{on}, ""},
+		"migrate with disks": {
+			lifecycle.Migrate, []*store.Machine{tied}, " It can move only with its disks" + copied,
+		},
+		"migrate one of two with disks": {
+			lifecycle.Migrate, []*store.Machine{tied, on}, " 1 of them can move only with its disks" + copied,
+		},
+		"migrate two of three with disks": {
+			lifecycle.Migrate, []*store.Machine{tied, tied, on}, " 2 of them can move only with their disks" + copied,
+		},
+		"migrate all with disks": {
+			lifecycle.Migrate, []*store.Machine{tied, tied}, " They can move only with their disks" + copied,
+		},
+		"pause one with disks": {lifecycle.Pause, []*store.Machine{tied}, ""},
 	} {
 		if got := consequence(c.verb, c.machines); got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)

@@ -25,6 +25,8 @@ type Evacuation struct {
 	node string
 	// plan is the one that was read last; it is made outside of Update.
 	plan atomic.Pointer[evacuate.Report]
+	// withDisks has guests that only their disks keep there move with them; it changes while no plan is being read.
+	withDisks atomic.Bool
 	// planned is what the rows said when the plan was asked for, at when that was.
 	planned string
 	asked   time.Time
@@ -50,7 +52,7 @@ const (
 func NewEvacuation(w *World, node string) *Evacuation {
 	p := &Evacuation{node: node}
 	p.Text = NewText(w, "evacuation of "+node, func(ctx context.Context) ([]widget.Line, error) {
-		r, err := w.Actions.EvacuationPlan(ctx, node)
+		r, err := w.Actions.EvacuationPlan(ctx, node, p.withDisks.Load())
 		if err != nil {
 			return nil, err
 		}
@@ -65,6 +67,14 @@ func NewEvacuation(w *World, node string) *Evacuation {
 	p.keys = append(keymap.Map[*Text]{{
 		Keys: []string{"E"}, Name: "evacuate", Help: "keep new guests away, and have these leave",
 		Allowed: func(*Text) string { return p.refusal() }, Do: func(*Text) tea.Cmd { return p.asks() },
+	}, {
+		Keys: []string{"W"}, Name: "with disks",
+		Help:    "let guests that only their disks keep there move with them, or not",
+		Called:  func(*Text) string { return p.otherwise() },
+		Allowed: func(*Text) string { return p.keepsDisks() }, Do: func(*Text) tea.Cmd {
+			p.withDisks.Store(!p.withDisks.Load())
+			return p.Start()
+		},
 	}}, p.keys...)
 	return p
 }
@@ -85,10 +95,33 @@ func (p *Evacuation) refusal() string {
 	return ""
 }
 
+// otherwise returns the footer's name of the key that has disks go with their guests, or stay.
+func (p *Evacuation) otherwise() string {
+	if p.withDisks.Load() {
+		return "without disks"
+	}
+	return "with disks"
+}
+
+// keepsDisks returns why that key does nothing now, empty when it does.
+func (p *Evacuation) keepsDisks() string {
+	switch {
+	case p.begun != nil:
+		return "the evacuation has begun"
+	case p.reading:
+		return "the plan is being read"
+	}
+	return ""
+}
+
 func (p *Evacuation) asks() tea.Cmd {
 	report, w := p.plan.Load(), p.world
+	line := []string{w.Program, "evacuate", p.node}
+	if p.withDisks.Load() {
+		line = append(line, "--with-disks")
+	}
 	return Send(Ask{Question: evacuationQuestion(report), Task: Task{
-		Line: w.Line(w.Program, "evacuate", p.node, "--yes"),
+		Line: w.Line(append(line, "--yes")...),
 		Do:   func(ctx context.Context) error { return w.Actions.Evacuate(ctx, report) },
 		Then: func(error) tea.Msg { return evacuated{p, report} },
 	}})
@@ -102,7 +135,7 @@ func (p *Evacuation) rows() string {
 	}
 	for _, m := range p.world.Machines.Rows() {
 		if m.Node == p.node && m.Alive() {
-			fmt.Fprintln(&b, m.Key(), m.UID, m.Migratable, m.Migrating, m.Evacuating)
+			fmt.Fprintln(&b, m.Key(), m.UID, m.Migratable, m.OnlyWithDisks, m.Migrating, m.Evacuating)
 		}
 	}
 	return b.String()
@@ -158,15 +191,21 @@ func evacuationQuestion(r *evacuate.Report) string {
 		return "Cordon node " + r.Node +
 			"? No guest runs there, and none comes until O on the page of nodes uncordons it."
 	}
-	down := 0
+	down, copied := 0, 0
 	for i := range r.Guests {
 		if o := r.Guests[i].Outcome; o == evacuate.Restarts || o == evacuate.Ends {
 			down++
+		}
+		if r.Guests[i].WithDisks {
+			copied++
 		}
 	}
 	question := fmt.Sprintf("Evacuate node %s of its %s?", r.Node, guestCount(len(r.Guests)))
 	if down > 0 {
 		question += fmt.Sprintf(" %d will be shut down.", down)
+	}
+	if copied > 0 {
+		question += fmt.Sprintf(" The disks of %d are copied to new claims; the old claims are kept.", copied)
 	}
 	return question + " The node stays cordoned until O on the page of nodes uncordons it."
 }
@@ -278,8 +317,12 @@ func guestLines(g *evacuate.Guest, state, where string, role theme.Role) []widge
 	lines := []widget.Line{{
 		Text: fmt.Sprintf("  %-10s %-40s %s", state, guestKey(g), cmp.Or(where, "-")), Role: role,
 	}}
-	if g.Reason != "" && state == string(g.Outcome) {
-		lines = append(lines, widget.Line{Text: "             " + g.Reason, Role: theme.Dim, Hang: 13})
+	reason := g.Reason
+	if reason == "" && g.WithDisks {
+		reason = "with its disks"
+	}
+	if reason != "" && state == string(g.Outcome) {
+		lines = append(lines, widget.Line{Text: "             " + reason, Role: theme.Dim, Hang: 13})
 	}
 	return lines
 }

@@ -224,7 +224,9 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 
 // target names a machine for an action.
 func target(m *store.Machine) lifecycle.Target {
-	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, UID: m.ObjectUID}
+	return lifecycle.Target{
+		Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, UID: m.ObjectUID, WithDisks: m.OnlyWithDisks,
+	}
 }
 
 // known returns a value's text, empty for a value that is not known.

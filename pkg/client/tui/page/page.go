@@ -205,7 +205,8 @@ type Actions interface {
 	// returns what ended it for good: a stopped machine, another user who took over.
 	Console(ctx context.Context, key store.Key, ends ConsoleEnds) error
 	// EvacuationPlan says what evacuating a node would do, and Evacuate begins to do that.
-	EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error)
+	// withDisks has guests that only their disks keep there move with them.
+	EvacuationPlan(ctx context.Context, node string, withDisks bool) (*evacuate.Report, error)
 	Evacuate(ctx context.Context, plan *evacuate.Report) error
 	// Choices are what there is to choose from for a machine of a namespace; what cannot be read is left out.
 	Choices(ctx context.Context, namespace string) Choices

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
-	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
@@ -204,10 +203,23 @@ func (s subject) moves(verb lifecycle.Verb) map[store.Key]*store.Migration {
 
 // refusal returns why a verb does nothing to a machine, whose migration that has not ended is move; nil without one.
 func (s subject) refusal(verb lifecycle.Verb, m *store.Machine, move *store.Migration) string {
-	if why := s.world.Actions.Forbidden(m.Namespace, verb); why != "" {
+	if why := s.forbidden(verb, m); why != "" {
 		return why
 	}
 	return applies(verb, m, move)
+}
+
+// forbidden returns what right the user lacks for a verb of a machine, empty when none.
+func (s subject) forbidden(verb lifecycle.Verb, m *store.Machine) string {
+	if withDisks(verb, m) {
+		return s.world.Actions.ForbiddenTo(m.Namespace, "create", client.Migrations)
+	}
+	return s.world.Actions.Forbidden(m.Namespace, verb)
+}
+
+// withDisks reports a migration that brings the machine's disks, since it cannot move without them.
+func withDisks(verb lifecycle.Verb, m *store.Machine) bool {
+	return verb == lifecycle.Migrate && m.OnlyWithDisks
 }
 
 // applies returns why a verb does nothing to a machine, as far as its row and that of its migration, which may be nil,
@@ -249,7 +261,7 @@ func applies(verb lifecycle.Verb, m *store.Machine, move *store.Migration) strin
 		return "it is migrating"
 	case verb == lifecycle.Migrate && move != nil:
 		return "a migration of it has begun, and is " + string(move.Phase) + "; M cancels it"
-	case verb == lifecycle.Migrate && !m.Migratable:
+	case verb == lifecycle.Migrate && !m.Migratable && !m.OnlyWithDisks:
 		return "it cannot be migrated; w says why"
 	case verb == lifecycle.MigrateCancel && move != nil && move.Deleting:
 		return "its migration is being cancelled"
@@ -305,65 +317,29 @@ func asked(verb lifecycle.Verb) string {
 	return capital(string(verb))
 }
 
-// consequence returns what the question of a delete says beyond the machines' names: which guests end with them, and
-// that claims can.
-func consequence(verb lifecycle.Verb, machines []*store.Machine) string {
-	if verb != lifecycle.Delete {
-		return ""
-	}
-	running, starting, owners := 0, 0, false
-	for _, m := range machines {
-		switch m.Phase {
-		case v1.Pending, v1.Scheduling, v1.Scheduled:
-			starting++
-		default:
-			if m.Alive() {
-				running++
-			}
-		}
-		owners = owners || !m.Instance
-	}
-	var text string
-	switch {
-	case starting == 1 && len(machines) == 1:
-		text = " It is starting, and does not start any more."
-	case running == 0:
-	case len(machines) == 1:
-		text = " Its guest is running, and ends."
-	case running == 1:
-		text = " 1 of them runs, and its guest ends."
-	case running == len(machines):
-		text = " Their guests are running, and end."
-	default:
-		text = fmt.Sprintf(" %d of them are running, and their guests end.", running)
-	}
-	if slices.ContainsFunc(machines, func(m *store.Machine) bool { return m.Owner != "" }) {
-		text += " The pool or replica set may make new ones."
-	}
-	if owners {
-		text += " Claims that it owns are deleted, too."
-		if len(machines) > 1 {
-			text = strings.Replace(text, "that it owns", "that they own", 1)
-		}
-	}
-	return text
-}
-
 // task does a verb to machines.
 func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
-	byNamespace := map[string][]*store.Machine{}
-	var order []string
+	type command struct {
+		namespace string
+		withDisks bool
+	}
+	of := map[command][]*store.Machine{}
+	var order []command
 	for _, m := range machines {
-		if byNamespace[m.Namespace] == nil {
-			order = append(order, m.Namespace)
+		c := command{m.Namespace, withDisks(verb, m)}
+		if of[c] == nil {
+			order = append(order, c)
 		}
-		byNamespace[m.Namespace] = append(byNamespace[m.Namespace], m)
+		of[c] = append(of[c], m)
 	}
 	var lines []string
-	for _, ns := range order {
-		line := s.line(verb, byNamespace[ns])
+	for _, c := range order {
+		line := s.line(verb, of[c])
 		if verb.Disrupts() {
 			line += " --yes"
+		}
+		if c.withDisks {
+			line += " --with-disks"
 		}
 		lines = append(lines, line)
 	}
