@@ -38,9 +38,9 @@ const reasonNotOwned = names.ReasonNotOwned
 // concurrency is the number of VMs that are worked on at once.
 const concurrency = 16
 
-// Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
-// adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of
-// package vmicontroller.
+// Reconciler reads VMs, VMIs, migrations, pods, claims and DataVolumes from Client's cache, and writes VMIs (create,
+// delete, adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the
+// indexes of package vmicontroller.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, where a create has just shown that the cache is stale.
@@ -139,6 +139,9 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 		return View{}, err
 	}
 	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtBrought(ctx, &view); err != nil {
 		return View{}, err
 	}
 	if err := r.lookAtSnapshots(ctx, &view); err != nil {

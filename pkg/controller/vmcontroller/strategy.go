@@ -70,6 +70,9 @@ type View struct {
 	Misfit string
 	// Starts are the copies of the spec that the VM was started with; known when it is about to start.
 	Starts []*appsv1.ControllerRevision
+	// Brought says that the VM names claims because a migration brings its disks there (volumemigration.Record), and
+	// that this migration has yet to say whether it keeps them.
+	Brought bool
 }
 
 // Action is a write of the VMI.
