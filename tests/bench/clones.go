@@ -113,13 +113,19 @@ func (b *bench) cloneOnce(ctx context.Context, source, target string) (took time
 }
 
 // fill puts an image of 1 GiB of random data into a claim, which is a sparse volume itself.
-func (b *bench) fill(ctx context.Context, claim string) (err error) {
+func (b *bench) fill(ctx context.Context, claim string) error { return b.fillOn(ctx, claim, "") }
+
+// fillOn is as fill, on a node, for a claim that is made where it is used first; "" for any.
+func (b *bench) fillOn(ctx context.Context, claim, node string) (err error) {
 	script := fmt.Sprintf("head -c %d /dev/urandom >/data/disk.img", cloneData) // the unmount syncs
 	pod := b.pod("fill")
 	c := &pod.Spec.Containers[0]
 	c.Command = []string{"/bin/sh", "-c", script}
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	if node != "" {
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	}
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64), FSGroup: new(int64)}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // tick is how often a guest says that it runs.
@@ -18,12 +20,48 @@ const tick = "0.005" // seconds, as ping wants it
 
 // ears hear the pings that arrive in a pod. What tells one guest's from another's is their size.
 type ears struct {
+	// at is the address of the pod.
+	at   string
 	fd   int
 	done chan struct{}
 
 	mu    sync.Mutex
 	heard map[int][]time.Time // by bytes of payload
 	err   error
+}
+
+// listen makes a pod that hears pings. deafen ends it.
+func (b *bench) listen(ctx context.Context) (_ *ears, deafen func() error, err error) {
+	observer := b.pod("observer")
+	if _, err := b.untilRunning(ctx, observer); err != nil {
+		return nil, nil, err
+	}
+	e, err := b.earsOf(ctx, observer)
+	if err != nil {
+		return nil, nil, errors.Join(err, b.remove(ctx, observer))
+	}
+	hearing, stop := context.WithCancel(ctx)
+	go e.hear(hearing)
+	return e, func() error {
+		stop()
+		return errors.Join(e.close(), b.remove(ctx, observer))
+	}, nil
+}
+
+func (b *bench) earsOf(ctx context.Context, pod *corev1.Pod) (*ears, error) {
+	if err := b.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+		return nil, err
+	}
+	ns, err := podNamespace(pod)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	e, err := listen(ns)
+	if err == nil {
+		e.at = pod.Status.PodIP
+	}
+	return e, err
 }
 
 // listen opens a pod's ears.

@@ -52,30 +52,11 @@ const dirty = `[ -e /tmp/a ] || dd if=/dev/urandom of=/tmp/a bs=1M count=8 2>/de
 // from outside is another afterwards, so that whoever pinged it from outside would measure how fast he learns the new
 // one.
 func migration(ctx context.Context, b *bench) (rows []Row, err error) {
-	observer := b.pod("observer")
-	if _, err := b.untilRunning(ctx, observer); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.remove(ctx, observer)) }()
-	if err := b.Client.Get(ctx, client.ObjectKeyFromObject(observer), observer); err != nil {
-		return nil, err
-	}
-	ns, err := podNamespace(observer)
+	e, deafen, err := b.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer ns.Close()
-	e, err := listen(ns)
-	if err != nil {
-		return nil, err
-	}
-	hearing, deafen := context.WithCancel(ctx)
-	go e.hear(hearing)
-	defer func() {
-		deafen()
-		err = errors.Join(err, e.close())
-	}()
-
+	defer func() { err = errors.Join(err, deafen()) }()
 	ours := &guest{bench: b, vmi: b.vmi("mover")}
 	if _, err := b.untilRunning(ctx, ours.vmi); err != nil {
 		return nil, err
@@ -87,7 +68,7 @@ func migration(ctx context.Context, b *bench) (rows []Row, err error) {
 	if err := login(ctx, ours); err != nil {
 		return nil, err
 	}
-	theirs, err := newPlain(ctx, b, ours)
+	theirs, err := newPlain(ctx, b, ours, "")
 	if err != nil {
 		return nil, fmt.Errorf("libvirt alone: %w", err)
 	}
@@ -107,7 +88,7 @@ func migration(ctx context.Context, b *bench) (rows []Row, err error) {
 		var here, alone []moved
 		for i := range load.rounds {
 			for samples, m := range map[*[]moved]mover{&here: ours, &alone: theirs} {
-				one, err := b.observe(ctx, e, m, observer.Status.PodIP, load.command)
+				one, err := b.observe(ctx, e, m, load.command)
 				if err != nil {
 					return nil, fmt.Errorf("%s, move %d of %T: %w", load.what, i+1, m, err)
 				}
@@ -141,10 +122,10 @@ func (b *bench) podStart(ctx context.Context) (float64, error) {
 }
 
 // observe moves a guest while it pings and does what the command says.
-func (b *bench) observe(ctx context.Context, e *ears, m mover, observer, command string) (moved, error) {
+func (b *bench) observe(ctx context.Context, e *ears, m mover, command string) (moved, error) {
 	const settle = time.Second
 	begin := fmt.Sprintf("%s; ping -q -s %d -i %s %s >/dev/null 2>&1 & echo $! >/tmp/ping", command, m.pings(),
-		tick, observer)
+		tick, e.at)
 	if err := say(ctx, m, begin); err != nil {
 		return moved{}, err
 	}
@@ -259,11 +240,7 @@ func (g *guest) pings() int { return 56 }
 func (g *guest) terminal(ctx context.Context) (net.Conn, error) { return g.console(ctx, g.vmi, 0) }
 
 func (g *guest) move(ctx context.Context) (wall, still time.Duration, err error) {
-	g.moves++
-	m := &v1.VirtualMachineInstanceMigration{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", g.vmi.Name, g.moves), Namespace: g.vmi.Namespace},
-		Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: g.vmi.Name},
-	}
+	m := g.migration()
 	stop, err := g.follow(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -273,12 +250,26 @@ func (g *guest) move(ctx context.Context) (wall, still time.Duration, err error)
 	if err != nil {
 		return 0, 0, err
 	}
+	still, err = g.stoodStill(ctx)
+	return wall, still, err
+}
+
+// migration is the guest's next one.
+func (g *guest) migration() *v1.VirtualMachineInstanceMigration {
+	g.moves++
+	return &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", g.vmi.Name, g.moves), Namespace: g.vmi.Namespace},
+		Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: g.vmi.Name},
+	}
+}
+
+// stoodStill is how long the guest stood still when it moved last.
+func (g *guest) stoodStill(ctx context.Context) (time.Duration, error) {
 	pod, err := g.pod(ctx)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	still, err = account(ctx, pod)
-	return wall, still, err
+	return account(ctx, pod)
 }
 
 // pod is the one that the guest is in.

@@ -34,6 +34,9 @@ type plain struct {
 	*bench
 	pods [2]*corev1.Pod
 	at   int // the pod that has the guest
+	// disk is the volume of a disk on a claim, which goes along, from a claim of the one pod's to one of the other's;
+	// "" for a guest without one.
+	disk string
 }
 
 const (
@@ -49,8 +52,8 @@ const (
 // it, which a libvirtd that is the pod's first process does not: it waits 40 s for each QEMU to be gone.
 const daemon = `trap 'exit 0' TERM; mkdir -p $XDG_CONFIG_HOME/libvirt $XDG_RUNTIME_DIR $TMPDIR; while [ ! -e $XDG_CONFIG_HOME/libvirt/complete ]; do sleep 0.1; done; libvirtd -t 0 -l & wait`
 
-func newPlain(ctx context.Context, b *bench, like *guest) (_ *plain, err error) {
-	p := &plain{bench: b}
+func newPlain(ctx context.Context, b *bench, like *guest, disk string) (_ *plain, err error) {
+	p := &plain{bench: b, disk: disk}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close(ctx))
@@ -103,6 +106,14 @@ func (p *plain) start(
 		Spec:       *model.Spec.DeepCopy(),
 	}
 	pod.Spec.NodeName, pod.Spec.NodeSelector = node, nil
+	if p.disk != "" { // which its scheduler has made there
+		pod.Spec.NodeName, pod.Spec.NodeSelector = "", map[string]string{corev1.LabelHostname: node}
+	}
+	for i := range pod.Spec.Volumes {
+		if source := pod.Spec.Volumes[i].PersistentVolumeClaim; source != nil {
+			source.ClaimName = plainClaim(node)
+		}
+	}
 	c := &pod.Spec.Containers[0]
 	c.Command, c.Args = []string{"/bin/sh", "-c", daemon}, nil
 	for name, dir := range map[string]string{
@@ -192,6 +203,36 @@ func (p *plain) freshDisk(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
+// plainClaim is the claim of the pod on a node.
+func plainClaim(node string) string { return "plain-" + node }
+
+// emptied makes the disk on a pod's claim an empty one, of the size of the one that the other pod has.
+func (p *plain) emptied(from, to *corev1.Pod) error {
+	has, err := p.image(from)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(has)
+	if err != nil {
+		return err
+	}
+	path, err := p.image(to)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666) //nolint:gosec // the pod's user writes it
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(info.Size()), f.Chown(names.User, names.User), f.Close())
+}
+
+// image is the disk on a pod's claim, as this machine sees it.
+func (p *plain) image(pod *corev1.Pod) (string, error) {
+	pid, err := podPID(pod)
+	return filepath.Join(fmt.Sprintf("/proc/%d/root", pid), names.ClaimsDir, p.disk, "disk.img"), err
+}
+
 func (p *plain) pings() int { return 72 }
 
 func (p *plain) terminal(context.Context) (net.Conn, error) {
@@ -207,8 +248,17 @@ func (p *plain) move(ctx context.Context) (wall, still time.Duration, err error)
 	if err := p.freshDisk(ctx, to); err != nil {
 		return 0, 0, err
 	}
-	text, err := drive(ctx, from, nil, "migrate", fmt.Sprintf("qemu+tcp://%s:%d/session", to.Status.PodIP, daemonPort),
-		"tcp://"+to.Status.PodIP, "vda")
+	args := []string{
+		"migrate", fmt.Sprintf("qemu+tcp://%s:%d/session", to.Status.PodIP, daemonPort),
+		"tcp://" + to.Status.PodIP, "vda",
+	}
+	if p.disk != "" {
+		if err := p.emptied(from, to); err != nil {
+			return 0, 0, err
+		}
+		args = append(args, "vdb")
+	}
+	text, err := drive(ctx, from, nil, args[0], args[1:]...)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -93,21 +93,18 @@ var victimOrder = []string{
 }
 
 // wanted says whether a case is to be run: VIRTKIT_E2E_FAULTS is "stage/victim,…", either of which may be empty.
-func wanted(stage, victim string) bool {
-	if list := os.Getenv("VIRTKIT_E2E_FAULTS"); list != "" {
-		for one := range strings.SplitSeq(list, ",") {
-			s, v, _ := strings.Cut(one, "/")
-			if (s == "" || s == stage) && (v == "" || v == victim) {
-				return true
-			}
-		}
-		return false
+func wanted(stage, victim string) bool { return picked("VIRTKIT_E2E_FAULTS", short, stage, victim) }
+
+// picked says whether a case of a table is to be run: the variable's list names it, or -long or the table's short one
+// when there is no list.
+func picked(variable string, short map[string][]string, stage, victim string) bool {
+	list := os.Getenv(variable)
+	if list == "" {
+		return *long || slices.Contains(short[stage], victim)
 	}
-	if *long {
-		return true
-	}
-	for _, v := range short[stage] {
-		if v == victim {
+	for one := range strings.SplitSeq(list, ",") {
+		s, v, _ := strings.Cut(one, "/")
+		if (s == "" || s == stage) && (v == "" || v == victim) {
 			return true
 		}
 	}

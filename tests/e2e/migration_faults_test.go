@@ -40,6 +40,10 @@ const (
 type faulty struct {
 	*guest
 	n int
+	// make makes another migration than begin does; nil for none.
+	make func(t *testing.T)
+	// known is the last record that was seen on the guest's disks.
+	known int
 
 	// Of the migration of now:
 	m              *v1.VirtualMachineInstanceMigration
@@ -97,12 +101,18 @@ func (f *faulty) run(t *testing.T, stage, victim string, want outcome) {
 // reach begins a migration and brings it to a stage; false when it was past it already.
 func (f *faulty) reach(t *testing.T, stage string) bool {
 	t.Helper()
+	f.next(t)
+	f.stages()[stage](t)
+	return !f.missed
+}
+
+// next begins with another migration.
+func (f *faulty) next(t *testing.T) {
+	t.Helper()
 	f.n++
 	f.from, f.uid, f.source, f.target = f.vmi(t).Status.NodeName, f.vmi(t).UID, f.current(t), corev1.Pod{}
 	f.to = other(f.nodes(t), f.from)
 	f.missed = false
-	f.stages()[stage](t)
-	return !f.missed
 }
 
 // current is the pod that the guest is in.
@@ -233,6 +243,10 @@ func (f *faulty) cancel(t *testing.T) {
 // begin makes the migration.
 func (f *faulty) begin(t *testing.T, selector map[string]string) {
 	t.Helper()
+	if f.make != nil {
+		f.make(t)
+		return
+	}
 	f.m = &v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: fmt.Sprintf("fault-%d", f.n)},
 		Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: f.name, AddedNodeSelector: selector},
@@ -299,7 +313,6 @@ func (f *faulty) waitTarget(t *testing.T, command string) (pid int) {
 // memoryFlows waits until the guest's memory is on its way to the target's QEMU; false when it is there already.
 func (f *faulty) memoryFlows(t *testing.T) bool {
 	t.Helper()
-	// The end that QEMU has accepted belongs to the network namespace of the one who has connected.
 	handler := f.process(t, f.handler(t, f.to), processServer)
 	source := f.process(t, &f.source, processQEMU)
 	often(t, "memory flows", func() bool {
@@ -307,20 +320,27 @@ func (f *faulty) memoryFlows(t *testing.T) bool {
 			f.missed = true
 			return true
 		}
-		sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", handler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(sockets)) {
-			// Num RefCount Protocol Flags Type St Inode Path; state 3 is connected.
-			if fields := strings.Fields(line); len(fields) == 8 && fields[5] == "03" &&
-				filepath.Base(fields[7]) == names.SocketMigrationMemory {
-				return true
-			}
-		}
-		return false
+		return flows(t, handler)
 	})
 	return !f.missed
+}
+
+// flows says that memory is on its way to a QEMU of this virt-handler's node.
+func flows(t *testing.T, handler int) bool {
+	t.Helper()
+	// The end that QEMU has accepted belongs to the network namespace of the one who has connected.
+	sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", handler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(sockets)) {
+		// Num RefCount Protocol Flags Type St Inode Path; state 3 is connected.
+		if fields := strings.Fields(line); len(fields) == 8 && fields[5] == "03" &&
+			filepath.Base(fields[7]) == names.SocketMigrationMemory {
+			return true
+		}
+	}
+	return false
 }
 
 // mayRunThere says that the guest may run at the target already: the target's launcher, which is stopped, has taken
@@ -609,6 +629,7 @@ func (f *faulty) sound(t *testing.T, node string) {
 		case first == 0:
 			first = n
 		case n > first:
+			f.known = n
 			return ""
 		}
 		return "it writes no more"

@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -180,16 +178,7 @@ var (
 
 // chosen says whether a case is to be run: VIRTKIT_E2E_SNAPSHOT_FAULTS is "stage/victim,…", as VIRTKIT_E2E_FAULTS is.
 func chosen(short map[string][]string, stage, victim string) bool {
-	if list := os.Getenv("VIRTKIT_E2E_SNAPSHOT_FAULTS"); list != "" {
-		for one := range strings.SplitSeq(list, ",") {
-			s, v, _ := strings.Cut(one, "/")
-			if (s == "" || s == stage) && (v == "" || v == victim) {
-				return true
-			}
-		}
-		return false
-	}
-	return *long || slices.Contains(short[stage], victim)
+	return picked("VIRTKIT_E2E_SNAPSHOT_FAULTS", short, stage, victim)
 }
 
 // Whatever fails while a VM is snapshotted or restored: the guest writes again, no claim and no VolumeSnapshot is left

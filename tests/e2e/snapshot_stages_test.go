@@ -20,7 +20,6 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
@@ -259,35 +258,6 @@ func (h *hardy) snapshotStages() map[string]func(*testing.T) {
 
 // windowAnnotation is what virt-controller knows of a freeze.
 const windowAnnotation = "virtkit.io/freeze-window"
-
-// component is a process of virt-local's.
-func (h *hardy) component(t *testing.T, name, node string) int {
-	t.Helper()
-	status, err := h.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid := status.PID(name, node)
-	if pid == 0 {
-		t.Fatalf("%s %s does not run", name, node)
-	}
-	return pid
-}
-
-func (h *hardy) controllers(t *testing.T) (pids []int) {
-	t.Helper()
-	for _, pod := range h.componentPods(t, names.VirtController) {
-		pids = append(pids, named(processes(t, string(pod.UID)), processServer)...)
-	}
-	return pids
-}
-
-func (h *hardy) stopControllers(t *testing.T) {
-	t.Helper()
-	for _, pid := range h.controllers(t) {
-		h.freeze(t, pid)
-	}
-}
 
 // forbid has a quota refuse more of a resource, until the case is over.
 func (h *hardy) forbid(t *testing.T, what corev1.ResourceName, most string) {

@@ -3,11 +3,9 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,35 +73,6 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 	}
 }
 
-// forgetCrashes has the VM start its guest at once after the next crash: after those of other cases it would wait
-// longer each time.
-func (h *hardy) forgetCrashes(t *testing.T) {
-	t.Helper()
-	none := client.RawPatch(types.MergePatchType, []byte(`{"status":{"startFailure":null}}`))
-	if err := h.Client.Status().Patch(t.Context(), h.vm(t), none); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// killProgram kills a process of virt-local's, and waits for the next one.
-func (h *hardy) killProgram(t *testing.T, name, node string) {
-	t.Helper()
-	pid := h.component(t, name, node)
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 30*time.Second, name+" runs again", func() string {
-		status, err := h.Status(t.Context())
-		if err != nil {
-			return err.Error()
-		}
-		if now := status.PID(name, node); now == 0 || now == pid {
-			return "not yet"
-		}
-		return ""
-	})
-}
-
 // plugBroken plugs in a third volume of which no snapshot can be made, until the case is over.
 func (h *hardy) plugBroken(t *testing.T) {
 	t.Helper()
@@ -162,28 +130,6 @@ func (h *hardy) killAgent(t *testing.T) {
 	con := h.shell(t, "")
 	con.run(t, "kill -9 $(pidof qemu-ga)")
 	con.logOut(t)
-}
-
-// killControlPlane kills etcd, the API server, the controller manager and the scheduler, which are one process, and has
-// virt-local start it again.
-func (h *hardy) killControlPlane(t *testing.T) {
-	t.Helper()
-	pid, err := h.ControlPlane()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 10*time.Second, "it has ended", func() string {
-		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			return fmt.Sprint(err)
-		}
-		return ""
-	})
-	if err := h.Repair(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // goesOnAlone waits until the guest goes on although virt-controller stands still: virt-handler lets it go.

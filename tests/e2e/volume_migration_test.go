@@ -217,13 +217,19 @@ func TestVolumeMigrationUnfinished(t *testing.T) {
 // slowly bounds how fast the guest's memory and disks are copied. It returns what ends that.
 func (g *guest) slowly(t *testing.T) (end func()) {
 	t.Helper()
+	return g.bounded(t, 1<<20)
+}
+
+// bounded is as slowly, with so many bytes a second.
+func (g *guest) bounded(t *testing.T, rate int64) (end func()) {
+	t.Helper()
 	policy := &v1alpha1.MigrationPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: g.ns},
 		Spec: v1alpha1.MigrationPolicySpec{
 			Selectors: &v1alpha1.Selectors{
 				VirtualMachineInstanceSelector: v1alpha1.LabelSelector{"mover": g.ns},
 			},
-			BandwidthPerMigration: resource.NewQuantity(1<<20, resource.BinarySI),
+			BandwidthPerMigration: resource.NewQuantity(rate, resource.BinarySI),
 		},
 	}
 	if err := g.Client.Create(t.Context(), policy); err != nil {

@@ -1,7 +1,13 @@
 package vmcontroller
 
 import (
+	"context"
+	"fmt"
 	"maps"
+	"slices"
+
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
@@ -38,4 +44,22 @@ func (view *View) followClaims() (bool, error) {
 	after.Annotations[volumemigration.MovedAnnotation] = made
 	view.VMI = after
 	return true, nil
+}
+
+// lookAtBrought finds the migration that has made the VM name its claims, while it may take that back. One that is gone
+// takes nothing back.
+func (r *Reconciler) lookAtBrought(ctx context.Context, view *View) error {
+	record := volumemigration.RecordOf(view.VM)
+	if record == nil {
+		return nil
+	}
+	var list v1.VirtualMachineInstanceMigrationList
+	err := r.Client.List(ctx, &list, client.InNamespace(view.VM.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list migrations: %w", err)
+	}
+	view.Brought = slices.ContainsFunc(list.Items, func(m v1.VirtualMachineInstanceMigration) bool {
+		return m.UID == record.Migration && slices.Contains(m.Finalizers, volumemigration.WithDisksFinalizer)
+	})
+	return nil
 }

@@ -6,8 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/service/frame/frametest"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
@@ -255,5 +259,50 @@ func TestUnfinishedCopy(t *testing.T) {
 	if is := status(t, step.After); conditions.Find(is.Conditions, v1.VirtualMachineManualRecoveryRequired) != nil ||
 		is.VolumeUpdateState != nil {
 		t.Errorf("%+v", is)
+	}
+}
+
+// A VM whose guest has ended before it was known that its disk is to be copied is not started with the claim to which
+// nothing was copied, as long as the migration may take back that the VM names it.
+func TestBroughtStartsLater(t *testing.T) {
+	view := View{VM: edited(t, 2, onClaim("d")), Filled: true, Brought: true, Now: now}
+	step := Next(view)
+	if step.Create != nil || !step.Status {
+		t.Fatalf("it makes %+v", step.Create)
+	}
+	view.Brought = false
+	if step = Next(view); step.Create == nil {
+		t.Errorf("it does not start: %+v", step)
+	}
+}
+
+// Only a migration that may take back what a VM names keeps it from starting.
+func TestLookAtBrought(t *testing.T) {
+	named := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "vm",
+		Annotations: map[string]string{volumemigration.RecordAnnotation: `{"migration":"m"}`},
+	}}
+	migration := func(uid, finalizer string) *v1.VirtualMachineInstanceMigration {
+		return &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: uid, UID: types.UID(uid), Finalizers: []string{finalizer},
+		}}
+	}
+	for name, c := range map[string]struct {
+		vm        *v1.VirtualMachine
+		migration *v1.VirtualMachineInstanceMigration
+		want      bool
+	}{
+		"under way":   {named, migration("m", volumemigration.WithDisksFinalizer), true},
+		"let go":      {named, migration("m", "example.com/other"), false},
+		"another's":   {named, migration("n", volumemigration.WithDisksFinalizer), false},
+		"not brought": {&v1.VirtualMachine{}, migration("m", volumemigration.WithDisksFinalizer), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Client: frametest.New(t, []func(*runtime.Scheme) error{v1.AddToScheme}, c.migration)}
+			view := View{VM: c.vm}
+			if err := r.lookAtBrought(t.Context(), &view); err != nil || view.Brought != c.want {
+				t.Errorf("%t, %v", view.Brought, err)
+			}
+		})
 	}
 }

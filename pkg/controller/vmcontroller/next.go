@@ -166,6 +166,10 @@ func (s *Step) act() error {
 		action = Keep // Its volumes are to be reverted, which brings the next step.
 		s.Decision.Action = action
 	}
+	if view.Brought && action == Create {
+		action = Keep // What it names may be empty; the write that ends that brings the next step.
+		s.Decision.Action = action
+	}
 	if snapshots.Restoring(view.VM) && action == Create {
 		action = Keep // Its disks are being replaced; the write that ends that brings the next step.
 		s.Decision.Action = action

@@ -38,8 +38,8 @@ const reasonNotOwned = names.ReasonNotOwned
 // concurrency is the number of VMs that are worked on at once.
 const concurrency = 16
 
-// Reconciler reads VMs, VMIs, pods, claims, StorageClasses and DataVolumes from Client's cache, and writes VMIs
-// (create, delete, adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It
+// Reconciler reads VMs, VMIs, migrations, pods, claims, StorageClasses and DataVolumes from Client's cache, and writes
+// VMIs (create, delete, adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It
 // needs the indexes of package vmicontroller.
 type Reconciler struct {
 	Client client.Client
@@ -142,6 +142,9 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 		return View{}, err
 	}
 	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtBrought(ctx, &view); err != nil {
 		return View{}, err
 	}
 	if err := r.lookAtSnapshots(ctx, &view); err != nil {

@@ -73,6 +73,9 @@ type View struct {
 	// OptIn says by claim that keeps the guest on its node whether its StorageClass opts in to migrations with disks;
 	// known where the VM itself does not say so.
 	OptIn map[string]bool
+	// Brought says that the VM names claims because a migration brings its disks there (volumemigration.Record), and
+	// that this migration has yet to say whether it keeps them.
+	Brought bool
 }
 
 // Action is a write of the VMI.

@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Of the pods that a guest has left those stay which have completed.
@@ -40,6 +43,20 @@ func TestLeave(t *testing.T) {
 			SourcePod: "b", TargetPod: "a", Completed: true, Failed: true, EndTimestamp: new(at(time.Minute)),
 		}
 	}
+	copied := func(vmi *v1.VirtualMachineInstance) {
+		vmi.Spec.Volumes = []v1.Volume{*volumemigration.OnClaim("data", "new")}
+		vmi.Annotations = map[string]string{
+			volumemigration.MovedAnnotation: `{"data":{"name":"data","persistentVolumeClaim":{"claimName":"old"}}}`,
+		}
+	}
+	copying := func(vmi *v1.VirtualMachineInstance) {
+		copied(vmi)
+		vmi.Status.MigratedVolumes = []v1.StorageMigratedVolumeInfo{{VolumeName: "data"}}
+	}
+	sameClaims := func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{names.AnnotationClaims: volumemigration.Fingerprint(
+			&v1.VirtualMachineInstanceSpec{Volumes: []v1.Volume{*volumemigration.OnClaim("data", "new")}})}
+	}
 	unknown := func(vmi *v1.VirtualMachineInstance) { vmi.Status.Phase = v1.Unknown }
 	theirs := func(pod *corev1.Pod) { pod.Labels = nil }
 	guests := pod("b", "node02", time.Minute, corev1.PodRunning)
@@ -54,6 +71,10 @@ func TestLeave(t *testing.T) {
 		again time.Duration
 	}{
 		{"has completed", moved(time.Minute), before(corev1.PodSucceeded), false, 0},
+		{"has completed, with the old claims", moved(time.Minute, copied), before(corev1.PodSucceeded), true, 0},
+		{"has completed, with the same", moved(time.Minute, copied), before(corev1.PodSucceeded, sameClaims), false, 0},
+		{"has completed, and others are copied", moved(time.Minute, copying), before(corev1.PodSucceeded), false, 0},
+		{"has to end, with the old claims", moved(0, copied), before(corev1.PodRunning), false, 30 * time.Second},
 		{"was killed", moved(time.Second), before(corev1.PodFailed), true, 0},
 		{"was killed, and goes", moved(time.Second), before(corev1.PodFailed, going), false, 0},
 		{"was killed, and the guest has moved on", moved(time.Second, failed), before(corev1.PodFailed), true, 0},

@@ -30,7 +30,9 @@ func TestNewClaim(t *testing.T) {
 		"and again":   {"data-m1", "1Gi", block, 0, Target{}, nil, "data-m2 fast Block 1Gi"},
 		"to a file":   {"data", "1Gi", block, gibibyte, Target{Mode: files}, nil, "data-m1 fast File 1191Mi"},
 		"no size":     {"data", "1Gi", block, 0, Target{Mode: files}, nil, "data-m1 fast File 1191Mi"},
-		"a full file": {"data", "1Gi", files, gibibyte, Target{}, nil, "data-m1 fast File 1191Mi"},
+		"a full file": {"data", "1Gi", files, gibibyte, Target{}, nil, "data-m1 fast File 1Gi"},
+		"its class":   {"data", "1Gi", files, gibibyte, Target{Class: "fast"}, nil, "data-m1 fast File 1Gi"},
+		"a full one":  {"data", "1Gi", files, gibibyte, Target{Class: "slow"}, nil, "data-m1 slow File 1191Mi"},
 		"room":        {"data", "2Gi", files, gibibyte, Target{}, nil, "data-m1 fast File 2Gi"},
 		"to a device": {"data", "2Gi", files, gibibyte, Target{Mode: block}, nil, "data-m1 fast Block 2Gi"},
 		"a long name": {long, "1Gi", block, 0, Target{}, nil, ""}, // a checksum in it

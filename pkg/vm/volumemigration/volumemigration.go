@@ -208,6 +208,27 @@ func room(claim *corev1.PersistentVolumeClaim) int64 {
 	return asked.Value()
 }
 
+// Outdated reports a launcher's pod that was made for other claims than a guest has, none of which it will come back to
+// by itself. Kubernetes deletes no claim that a pod names, though it has completed.
+func Outdated(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
+	if Pending(vmi) {
+		return false
+	}
+	made, known := pod.Annotations[names.AnnotationClaims]
+	if !known { // no migration's
+		first := vmi.Spec
+		first.Volumes = slices.Clone(first.Volumes)
+		had := originals(vmi)
+		for i := range first.Volumes {
+			if was, moved := had[first.Volumes[i].Name]; moved {
+				first.Volumes[i] = was
+			}
+		}
+		made = Fingerprint(&first)
+	}
+	return made != Fingerprint(&vmi.Spec)
+}
+
 // Fingerprint tells apart pods that were made for different claims of a VMI: those of the volumes that its pod has from
 // its start.
 func Fingerprint(spec *v1.VirtualMachineInstanceSpec) string {

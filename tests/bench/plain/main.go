@@ -7,11 +7,13 @@
 //	plain create SOCKET                        starts a domain from the XML on standard input
 //	plain migrate SOCKET PEER QEMU DISK...     moves the domain live, peer to peer, and prints how long it took, ms
 //	plain account SOCKET                       prints how long the domain that came stood still, milliseconds
+//	plain written SOCKET DISK                  prints what the domain has written to a disk, as JSON
 //
 // PEER and QEMU are URIs, of the other daemon and of its QEMU.
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +32,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return errors.New("usage: plain dump|create|migrate|account SOCKET [ARGUMENT]")
+		return errors.New("usage: plain dump|create|migrate|account|written SOCKET [ARGUMENT]")
 	}
 	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
 		return err
@@ -57,6 +59,8 @@ func run(args []string) error {
 		return migrate(conn, rest[0], rest[1], rest[2:])
 	case verb == "account" && len(rest) == 0:
 		return account(conn)
+	case verb == "written" && len(rest) == 1:
+		return written(conn, rest[0])
 	}
 	return fmt.Errorf("%v: unknown arguments", args)
 }
@@ -117,4 +121,21 @@ func account(conn *libvirt.Connect) error {
 	}
 	_, err = fmt.Println(info.Downtime)
 	return err
+}
+
+func written(conn *libvirt.Connect, disk string) error {
+	domain, err := only(conn)
+	if err != nil {
+		return err
+	}
+	stats, err := domain.BlockStats(disk)
+	if err == nil && (!stats.WrBytesSet || !stats.WrReqSet) {
+		err = errors.New("libvirt does not say what was written")
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(map[string]int64{
+		"bytes": stats.WrBytes, "requests": stats.WrReq, "at": time.Now().UnixNano(),
+	})
 }
