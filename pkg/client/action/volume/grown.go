@@ -77,7 +77,7 @@ func AwaitGrown(ctx context.Context, api GrownAPI, r *Resizable, name string, si
 			return out, overdue(ctx, nil, claim)
 		}
 	}
-	state, err := wait.Until(ctx, api, namespace, name, HasSize(volume, size))
+	state, err := wait.Until(ctx, api, namespace, name, r.hasSize(size))
 	if status := Status(state, volume); status != nil {
 		out.Disk = status.Size
 	}
@@ -99,18 +99,29 @@ func overdue(ctx context.Context, under *expansion.Claim, claim string) error {
 	return fmt.Errorf("%w: %s", action.ErrTimeout, under)
 }
 
-// HasSize holds when the guest's disk has the size of its claim, which is at least size, or no guest runs.
-func HasSize(volume string, size resource.Quantity) wait.Condition {
-	name := fmt.Sprintf("to have volume %s of %s", volume, &size)
+// hasSize holds when the guest's disk has the size of its claim, which is at least size, or no guest runs. The VMI's
+// condition is about all of its volumes: as long as it stands because of another, the disk itself has to tell.
+func (r *Resizable) hasSize(size resource.Quantity) wait.Condition {
+	name := fmt.Sprintf("to have volume %s of %s", r.Volume.Name, &size)
 	return wait.Condition{Name: name, Met: func(s wait.State) (bool, error) {
 		if s.VMI == nil || s.VMI.IsFinal() {
 			return true, nil
 		}
-		status := Status(s, volume)
+		status := Status(s, r.Volume.Name)
 		if status == nil || status.PersistentVolumeClaimInfo == nil || s.VMI.Status.Phase != v1.Running {
 			return false, nil
 		}
 		has := status.PersistentVolumeClaimInfo.Capacity[corev1.ResourceStorage]
-		return has.Cmp(size) >= 0 && expansion.ConditionOf(s.VMI) == nil, nil
+		return has.Cmp(size) >= 0 && (expansion.ConditionOf(s.VMI) == nil || r.grew(status, size)), nil
 	}}
+}
+
+// grew reports whether a disk has grown since Look, or has the size; a file system has no disk that would. In a file the
+// disk is smaller than its claim.
+func (r *Resizable) grew(status *v1.VolumeStatus, size resource.Quantity) bool {
+	if r.Disk == nil || status.Size >= size.Value() {
+		return true
+	}
+	before := Status(wait.State{VMI: r.VMI}, r.Volume.Name)
+	return before != nil && before.Size > 0 && status.Size > before.Size
 }

@@ -27,7 +27,7 @@ func NewTransferList(w *World) *TransferList {
 	p.rows = rows[*Transfer]{
 		world: w, title: "Transfers", what: "transfers",
 		lacks:  func() string { return "Nothing was transferred yet" },
-		advice: "f on the page of images pulls one, x on a VM or a snapshot exports it",
+		advice: "on the page of images f pulls one; on a VM or a snapshot x exports it",
 		state:  func() store.State { return connection(w) },
 		read:   func() []*Transfer { return w.Transfers.All() },
 	}
