@@ -62,6 +62,9 @@ func Gather(ctx context.Context, api API, node string) (Facts, error) {
 			f.Strategy = *strategy
 		}
 	}
+	if err := f.gatherVolumes(ctx, api); err != nil {
+		return f, err
+	}
 	query := url.Values{
 		"limit":         {strconv.Itoa(page)},
 		"fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"},
@@ -76,6 +79,33 @@ func Gather(ctx context.Context, api API, node string) (Facts, error) {
 			return f, nil
 		}
 		query.Set("continue", pods.Continue)
+	}
+}
+
+// gatherVolumes reads which volumes not every node can use, if the user may know.
+func (f *Facts) gatherVolumes(ctx context.Context, api API) error {
+	f.Volumes = map[string]*corev1.NodeSelector{}
+	query := url.Values{"limit": {strconv.Itoa(page)}}
+	for {
+		var volumes corev1.PersistentVolumeList
+		err := api.Read(ctx, "/api/v1/persistentvolumes", query, &volumes)
+		if apierrors.IsForbidden(err) {
+			f.VolumesHidden = true
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list persistentvolumes: %w", err)
+		}
+		for i := range volumes.Items {
+			v := &volumes.Items[i].Spec
+			if v.ClaimRef != nil && v.NodeAffinity != nil && v.NodeAffinity.Required != nil {
+				f.Volumes[v.ClaimRef.Namespace+"/"+v.ClaimRef.Name] = v.NodeAffinity.Required
+			}
+		}
+		if volumes.Continue == "" {
+			return nil
+		}
+		query.Set("continue", volumes.Continue)
 	}
 }
 

@@ -157,6 +157,10 @@ type Facts struct {
 	// Nodes and Pods are the cluster's; pods that are over may be left out.
 	Nodes []corev1.Node
 	Pods  []corev1.Pod
+	// Volumes are the PersistentVolumes that not every node can use, by the namespace/name of their claims.
+	// VolumesHidden says that the user may not list them.
+	Volumes       map[string]*corev1.NodeSelector
+	VolumesHidden bool
 }
 
 // NewPlan reports what the evacuation of the node would lead to.
@@ -223,18 +227,30 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, capacities []*capacity) Guest
 		g.Outcome = Moves
 		g.WithDisks = !migrations.Migratable(vmi)
 	}
-	place(&g, pod, f.Node, capacities)
-	if g.Target == "" {
+	bound := f.bound(&g, pod)
+	place(&g, pod, f.Node, capacities, bound)
+	switch {
+	case g.Target == "":
 		if g.Outcome == Moves {
 			g.Outcome = Waits
 		}
-		if g.Reason != "" {
-			g.Reason += "; "
-		}
-		g.Reason += "no other node would take it now"
+		g.because("no other node would take it now")
+	case f.VolumesHidden && len(claimsOf(vmi, pod)) > 0 && !g.WithDisks:
+		g.because("which nodes its volumes can be used on is not known, since you may not list persistentvolumes")
 	}
 	return g
 }
+
+// because adds a reason.
+func (g *Guest) because(reason string) {
+	if g.Reason != "" {
+		g.Reason += "; "
+	}
+	g.Reason += reason
+}
+
+// Stranded reports whether a guest would be shut down and could not start anywhere else as things are.
+func (g *Guest) Stranded() bool { return g.Outcome == Restarts && g.Target == "" }
 
 // moves reports whether an eviction strategy moves a guest that can move.
 func moves(strategy v1.EvictionStrategy) bool {

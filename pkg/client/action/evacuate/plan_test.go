@@ -188,7 +188,8 @@ func TestRefuses(t *testing.T) {
 			if tc.pod != nil {
 				tc.pod(pod)
 			}
-			if got := newCapacities([]corev1.Node{n}, nil)[0].refuses(&f.VMIs[0], pod, requests(pod)); got != tc.want {
+			got := newCapacities([]corev1.Node{n}, nil)[0].refuses(&f.VMIs[0], pod, requests(pod), nil)
+			if got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -291,5 +292,67 @@ func TestPlanWithDisks(t *testing.T) {
 		if g := NewPlan(f).Guests[0]; g.Outcome != c.with || g.WithDisks != c.brings || g.bring != c.asked {
 			t.Errorf("%s, with its disks: %+v", name, g)
 		}
+	}
+}
+
+// onClaim gives a guest a disk on a claim.
+func onClaim(claim string) func(*v1.VirtualMachineInstance, *corev1.Pod, *v1.VirtualMachine) {
+	return func(_ *v1.VirtualMachineInstance, pod *corev1.Pod, _ *v1.VirtualMachine) {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}})
+	}
+}
+
+// A guest goes where its volumes can be used, and nowhere when that is only where it is; unless they are copied.
+func TestPlanKnowsVolumes(t *testing.T) {
+	usable := func(nodes ...string) *corev1.NodeSelector {
+		return &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes},
+			},
+		}}}
+	}
+	plan := func(change func(*Facts)) []Guest {
+		f := Facts{
+			Node: "one", VMs: map[string]*v1.VirtualMachine{},
+			Nodes: []corev1.Node{node("one", "16Gi"), node("two", "16Gi"), node("three", "8Gi")},
+			Volumes: map[string]*corev1.NodeSelector{
+				"ns/here": usable("one"), "ns/zone": usable("one", "three"), "other/free": usable("one"),
+			},
+		}
+		add(&f, "a-here", v1.EvictionStrategyNone, onClaim("here"))
+		add(&f, "b-zone", v1.EvictionStrategyLiveMigrate, onClaim("zone"))
+		add(&f, "c-free", v1.EvictionStrategyNone, onClaim("free"))
+		add(&f, "d-plugged", v1.EvictionStrategyNone,
+			func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
+				vmi.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{
+					DataVolume: &v1.DataVolumeSource{Name: "here", Hotpluggable: true},
+				}}}
+			})
+		if change != nil {
+			change(&f)
+		}
+		return NewPlan(f).Guests
+	}
+	const none = "no other node would take it now"
+	for i, want := range []struct {
+		outcome  Outcome
+		target   string
+		stranded bool
+	}{{Restarts, "", true}, {Moves, "three", false}, {Restarts, "two", false}, {Restarts, "", true}} {
+		g := plan(nil)[i]
+		if g.Outcome != want.outcome || g.Target != want.target || g.Stranded() != want.stranded ||
+			strings.Contains(g.Reason, none) != want.stranded {
+			t.Errorf("%s: %s to %q (%s)", g.Name, g.Outcome, g.Target, g.Reason)
+		}
+		const refusal = "the volume of claim here cannot be used there"
+		if want.stranded && (len(g.Refusals) != 2 || g.Refusals[0].Reason != refusal) {
+			t.Errorf("%s: %+v", g.Name, g.Refusals)
+		}
+	}
+	hidden := plan(func(f *Facts) { f.Volumes, f.VolumesHidden = nil, true })
+	if g := hidden[0]; g.Target == "" || !strings.Contains(g.Reason, "you may not list persistentvolumes") {
+		t.Errorf("without the right: %+v", g)
 	}
 }

@@ -128,10 +128,10 @@ func Run(ctx context.Context, o *Options) error {
 	return err
 }
 
-// exit returns a plan's exit code: it fails when a guest cannot leave.
+// exit returns a plan's exit code: it fails when a guest cannot leave, or would not start again elsewhere.
 func exit(r *evacuate.Report) error {
 	for i := range r.Guests {
-		if r.Guests[i].Outcome == evacuate.Stays {
+		if r.Guests[i].Outcome == evacuate.Stays || r.Guests[i].Stranded() {
 			return &cli.ExitError{Code: cli.ExitFailure}
 		}
 	}
@@ -139,8 +139,11 @@ func exit(r *evacuate.Report) error {
 }
 
 func (o *Options) confirm(ctx context.Context, r *evacuate.Report) error {
-	down := 0
+	down, stranded := 0, 0
 	for i := range r.Guests {
+		if r.Guests[i].Stranded() {
+			stranded++
+		}
 		if outcome := r.Guests[i].Outcome; outcome == evacuate.Restarts || outcome == evacuate.Ends {
 			down++
 		}
@@ -155,8 +158,11 @@ func (o *Options) confirm(ctx context.Context, r *evacuate.Report) error {
 	if err := table(o.Factory.IO.ErrOut, r); err != nil {
 		return err
 	}
-	yes, err := cli.Confirm(ctx, o.Factory.IO,
-		fmt.Sprintf("Evacuate node %s? %d of its %d guests will be shut down.", r.Node, down, len(r.Guests)))
+	question := fmt.Sprintf("Evacuate node %s? %d of its %d guests will be shut down.", r.Node, down, len(r.Guests))
+	if stranded > 0 {
+		question += fmt.Sprintf(" %d of them cannot start on another node now.", stranded)
+	}
+	yes, err := cli.Confirm(ctx, o.Factory.IO, question)
 	if err == nil && !yes {
 		err = fmt.Errorf("node %s was not evacuated", r.Node)
 	}

@@ -191,10 +191,13 @@ func evacuationQuestion(r *evacuate.Report) string {
 		return "Cordon node " + r.Node +
 			"? No guest runs there, and none comes until O on the page of nodes uncordons it."
 	}
-	down, copied := 0, 0
+	down, stranded, copied := 0, 0, 0
 	for i := range r.Guests {
 		if o := r.Guests[i].Outcome; o == evacuate.Restarts || o == evacuate.Ends {
 			down++
+		}
+		if r.Guests[i].Stranded() {
+			stranded++
 		}
 		if r.Guests[i].WithDisks {
 			copied++
@@ -203,6 +206,9 @@ func evacuationQuestion(r *evacuate.Report) string {
 	question := fmt.Sprintf("Evacuate node %s of its %s?", r.Node, guestCount(len(r.Guests)))
 	if down > 0 {
 		question += fmt.Sprintf(" %d will be shut down.", down)
+	}
+	if stranded > 0 {
+		question += fmt.Sprintf(" %d of them cannot start on another node now.", stranded)
 	}
 	if copied > 0 {
 		question += fmt.Sprintf(" The disks of %d are copied to new claims; the old claims are kept.", copied)
