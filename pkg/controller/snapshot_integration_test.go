@@ -159,7 +159,7 @@ func TestSnapshots(tt *testing.T) {
 	failed := t.waitSnapshot(third, "failed", func(s *v1beta1.VirtualMachineSnapshotStatus) bool {
 		return s.Phase == v1beta1.Failed
 	})
-	if indications(failed) != "[NoGuestAgent Online PartialSnapshot Paused]" ||
+	if indications(failed) != "[NoGuestAgent Online PartialSnapshot Paused QuiesceTimeout]" ||
 		progressing(failed.Status) != "Operation failed" {
 		t.Errorf("status %+v", failed.Status)
 	}

@@ -34,7 +34,8 @@ const (
 )
 
 // diskMigration compares moving a guest with its disk, of 1 GiB on one node's storage, with what libvirt alone takes
-// for a guest like it, and how long it is silent with a guest of virtkit's that moves without a disk. All move in turns.
+// for a guest like it, and how long it is silent with a guest of virtkit's that moves without a disk. All move in
+// turns.
 func diskMigration(ctx context.Context, b *bench) (rows []Row, err error) {
 	e, deafen, err := b.listen(ctx)
 	if err != nil {

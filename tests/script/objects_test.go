@@ -78,6 +78,7 @@ func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("GET "+instancetypes+"{resource}/{name}", sizing)
 	mux.HandleFunc("GET "+instancetypes+"namespaces/{ns}/{resource}/{name}", sizing)
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/persistentvolumeclaims", names("disk"))
+	mux.HandleFunc("GET /api/v1/persistentvolumes", names("volume"))
 	mux.HandleFunc("GET /api/v1/nodes", names("node1"))
 	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")

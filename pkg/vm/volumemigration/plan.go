@@ -92,8 +92,8 @@ func NewClaim(
 	asked := from.Spec.Resources.Requests[corev1.ResourceStorage] // more than it has while it grows
 	size := max(room(from), asked.Value(), disk)
 	was := from.Spec.StorageClassName
-	// On a file system of the same class there is the same room. A disk grows with its claim: were there more, each move
-	// would make it larger.
+	// On a file system of the same class there is the same room. A disk grows with its claim: were there more, each
+	// move would make it larger.
 	same := modeOf(from) == mode && (to.Class == "" || was != nil && *was == to.Class)
 	if mode == corev1.PersistentVolumeFilesystem && !same && (claims.IsBlock(from.Spec.VolumeMode) || disk > 0) {
 		size = max(size, uploads.Room(max(disk, blockSize(from)))) // its file system needs a share

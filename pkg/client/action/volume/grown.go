@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,10 +117,15 @@ func (r *Resizable) hasSize(size resource.Quantity) wait.Condition {
 	}}
 }
 
-// grew reports whether a disk has grown since Look, or has the size; a file system has no disk that would. In a file the
-// disk is smaller than its claim.
+// grew reports whether a disk has grown since Look, or has the size; a shared file system has no disk that would. In a
+// file a disk is smaller than its claim.
 func (r *Resizable) grew(status *v1.VolumeStatus, size resource.Quantity) bool {
-	if r.Disk == nil || status.Size >= size.Value() {
+	if r.VMI == nil {
+		return false
+	}
+	shared := slices.ContainsFunc(r.VMI.Spec.Domain.Devices.Filesystems,
+		func(f v1.Filesystem) bool { return f.Name == r.Volume.Name })
+	if shared || status.Size >= size.Value() {
 		return true
 	}
 	before := Status(wait.State{VMI: r.VMI}, r.Volume.Name)

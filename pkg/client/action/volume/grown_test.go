@@ -30,39 +30,43 @@ func machineWith(disk int64, capacity, expanding string) *v1.VirtualMachineInsta
 	return vmi
 }
 
+// shared has the volume given to the guest as a file system.
+func shared(vmi *v1.VirtualMachineInstance) *v1.VirtualMachineInstance {
+	vmi.Spec.Domain.Devices.Filesystems = []v1.Filesystem{{Name: "blk"}}
+	return vmi
+}
+
 // A volume has grown when its own disk has: that another of the VM's cannot is not its business.
 func TestHasSize(t *testing.T) {
 	const (
 		mi        = 1 << 20
 		elsewhere = expansion.ReasonStorage
 	)
-	disk := &v1.Disk{Name: "blk"}
 	for name, test := range map[string]struct {
 		before, now *v1.VirtualMachineInstance
-		disk        *v1.Disk
 		want        bool
 	}{
-		"nothing yet": {machineWith(100*mi, "100Mi", ""), machineWith(100*mi, "100Mi", ""), disk, false},
+		"nothing yet": {machineWith(100*mi, "100Mi", ""), machineWith(100*mi, "100Mi", ""), false},
 		"the storage has it": {
-			machineWith(100*mi, "100Mi", ""), machineWith(100*mi, "110Mi", expansion.ReasonGuest), disk, false,
+			machineWith(100*mi, "100Mi", ""), machineWith(100*mi, "110Mi", expansion.ReasonGuest), false,
 		},
-		"all is done": {machineWith(100*mi, "100Mi", ""), machineWith(110*mi, "110Mi", ""), disk, true},
+		"all is done": {machineWith(100*mi, "100Mi", ""), machineWith(110*mi, "110Mi", ""), true},
 		"another cannot": {
-			machineWith(100*mi, "100Mi", elsewhere), machineWith(110*mi, "110Mi", elsewhere), disk, true,
+			machineWith(100*mi, "100Mi", elsewhere), machineWith(110*mi, "110Mi", elsewhere), true,
 		},
 		"another cannot, and this one not yet": {
-			machineWith(100*mi, "100Mi", elsewhere), machineWith(100*mi, "110Mi", elsewhere), disk, false,
+			machineWith(100*mi, "100Mi", elsewhere), machineWith(100*mi, "110Mi", elsewhere), false,
 		},
 		"another cannot, a file": {
-			machineWith(90*mi, "100Mi", elsewhere), machineWith(99*mi, "110Mi", elsewhere), disk, true,
+			machineWith(90*mi, "100Mi", elsewhere), machineWith(99*mi, "110Mi", elsewhere), true,
 		},
 		"another cannot, a file system": {
-			machineWith(0, "100Mi", elsewhere), machineWith(0, "110Mi", elsewhere), nil, true,
+			shared(machineWith(0, "100Mi", elsewhere)), machineWith(0, "110Mi", elsewhere), true,
 		},
-		"it started meanwhile": {nil, machineWith(99*mi, "110Mi", elsewhere), disk, false},
-		"no guest any more":    {machineWith(100*mi, "100Mi", ""), nil, disk, true},
+		"it started meanwhile": {nil, machineWith(99*mi, "110Mi", elsewhere), false},
+		"no guest any more":    {machineWith(100*mi, "100Mi", ""), nil, true},
 	} {
-		r := &Resizable{VMI: test.before, Volume: &v1.Volume{Name: "blk"}, Disk: test.disk}
+		r := &Resizable{VMI: test.before, Volume: &v1.Volume{Name: "blk"}}
 		met, err := r.hasSize(resource.MustParse("110Mi")).Met(wait.State{VMI: test.now})
 		if met != test.want || err != nil {
 			t.Errorf("%s: %t, %v", name, met, err)

@@ -184,6 +184,7 @@ func TestResize(t *testing.T) {
 		"waited for, the guest": {
 			args: "demo data 4Gi --wait --timeout=50ms", patches: asked, code: cli.ExitTimeout,
 			change: func(g *growing) {
+				g.vmi.Status.VolumeStatus[0].Size = 2 << 30
 				g.vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{
 					{Type: expansion.Condition, Status: corev1.ConditionTrue, Message: "no room on the node"},
 				}
