@@ -96,13 +96,18 @@ func (s *Step) succeed(view View) {
 	s.RemoveFinalizer = true
 }
 
-// fail ends the migration; the next pass cleans up what is left of it.
+// fail ends the migration; the next pass cleans up what is left of it. Its status says so, too, where no node has.
 func (s *Step) fail(view View, reason string) {
-	if s.Status.MigrationState == nil {
+	switch ms := s.Status.MigrationState; {
+	case ms == nil:
 		s.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
 			MigrationUID: view.Migration.UID,
 			Failed:       true, FailureReason: reason,
 		}
+	case !migrations.Failed(ms):
+		migrations.Fail(ms, reason, false, view.Now)
+	case ms.FailureReason == "":
+		ms.FailureReason = reason
 	}
 	s.phase(v1.MigrationFailed, view.Now)
 	s.event(corev1.EventTypeWarning, ReasonFailedMigration, strings.TrimSuffix("Migration failed: "+reason, ": "))

@@ -145,6 +145,9 @@ func decide(view View) Step {
 	case view.VMI == nil:
 		step.fail(view, "the VirtualMachineInstance "+view.Migration.Spec.VMIName+" does not exist")
 	case view.VMI.IsFinal():
+		if ms := state(view); ms != nil {
+			step.Status.MigrationState = ms.DeepCopy()
+		}
 		step.fail(view, guestEnded(view))
 	case !slices.Contains(view.Migration.Finalizers, v1.VirtualMachineInstanceMigrationFinalizer) &&
 		view.Migration.DeletionTimestamp == nil:

@@ -69,6 +69,9 @@ func state0(view *View) *v1.VirtualMachineInstanceMigrationState {
 	return view.VMI.Status.MigrationState
 }
 
+// followed has the migration say what its VMI says.
+func followed(view *View) { view.Migration.Status.MigrationState = state0(view).DeepCopy() }
+
 // Changes of the situation.
 func fresh(view *View) {
 	view.Migration.Status = v1.VirtualMachineInstanceMigrationStatus{}
@@ -226,6 +229,18 @@ func TestNext(t *testing.T) {
 		},
 		"running, the guest ended": {
 			[]func(*View){func(v *View) { v.VMI.Status.Phase = v1.Succeeded }},
+			v1.MigrationFailed,
+			"the guest has ended", "",
+		},
+		"followed, and the guest ended": {
+			[]func(*View){followed, func(v *View) { v.VMI.Status.Phase = v1.Failed }},
+			v1.MigrationFailed,
+			"the guest has ended", "",
+		},
+		"followed, failed without a reason, and the guest ended": {
+			[]func(*View){failed, followed, func(v *View) {
+				state0(v).FailureReason, v.VMI.Status.Phase = "", v1.Failed
+			}},
 			v1.MigrationFailed,
 			"the guest has ended", "",
 		},
