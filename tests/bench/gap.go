@@ -44,7 +44,8 @@ func (b *bench) listen(ctx context.Context) (_ *ears, deafen func() error, err e
 	go e.hear(hearing)
 	return e, func() error {
 		stop()
-		return errors.Join(e.close(), b.remove(ctx, observer))
+		_, err := b.untilGone(ctx, observer) // the next row has one of this name, too
+		return errors.Join(e.close(), err)
 	}, nil
 }
 

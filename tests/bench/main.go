@@ -137,6 +137,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 	}
 	var rows []Row
+	var failures error
 	for _, m := range chosen {
 		fmt.Fprintln(os.Stderr, "measuring", m.name)
 		if m.name != "install" && b.namespace == "" {
@@ -146,7 +147,10 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 		measured, err := m.run(ctx, b)
 		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+			failures = errors.Join(failures, fmt.Errorf("%s: %w", m.name, err))
+		}
+		if ctx.Err() != nil {
+			return failures
 		}
 		rows = append(rows, measured...)
 	}
@@ -154,12 +158,10 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if *page != "" {
-		if err := rewrite(*page, result); err != nil {
-			return err
-		}
+	if *page != "" && failures == nil { // a page has all rows, or keeps those that it has
+		failures = rewrite(*page, result)
 	}
-	return write(result, out)
+	return errors.Join(failures, write(result, out))
 }
 
 // describe says what was measured, and on what.
