@@ -30,6 +30,8 @@ type Report struct {
 	Unreachable []stats.Unreachable `json:"unreachable,omitempty"`
 	// Unanswered are running guests that did not answer in time, and are not among the items.
 	Unanswered []stats.Unanswered `json:"unanswered,omitempty"`
+	// Fresh are running guests, NAMESPACE/NAME, that have no rates yet: the next report may have them.
+	Fresh []string `json:"-"`
 }
 
 // RowLists returns the key of the guests.
@@ -76,12 +78,12 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	out := *r
 	out.Items = slices.Clone(r.Items)
 	out.Unreachable = slices.Clone(r.Unreachable)
-	out.Unanswered = slices.Clone(r.Unanswered)
+	out.Unanswered, out.Fresh = slices.Clone(r.Unanswered), slices.Clone(r.Fresh)
 	return &out
 }
 
 // Rates makes rows of a reading and the one before. A guest that is not in both, or that began anew between them, has
-// no rates yet and is left out; one that did not answer one of them is among the unanswered.
+// no rates yet and is among the fresh; one that did not answer one of them is among the unanswered.
 func Rates(before, now stats.List) *Report {
 	r := &Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind}, Items: []Row{},
@@ -96,6 +98,7 @@ func Rates(before, now stats.List) *Report {
 		g := &now.Items[i]
 		old := was[g.Namespace+"/"+g.Name]
 		if old == nil || old.Node != g.Node || g.CPUTime < old.CPUTime || !g.Time.After(old.Time) {
+			r.Fresh = append(r.Fresh, g.Namespace+"/"+g.Name)
 			continue
 		}
 		r.Items = append(r.Items, row(old, g))

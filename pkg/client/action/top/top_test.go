@@ -34,6 +34,14 @@ func TestRates(t *testing.T) {
 	if len(r.Items) != 2 || r.Items[0].Name != "busy" || r.Items[1].Name != "idle" || len(r.Unreachable) != 1 {
 		t.Fatalf("%+v", r)
 	}
+	slices.Sort(r.Fresh)
+	if !slices.Equal(r.Fresh, []string{"default/new", "default/restarted"}) {
+		t.Errorf("without rates: %v", r.Fresh)
+	}
+	// A node may answer twice with one reading.
+	if same := Rates(after, after); len(same.Items) != 0 || len(same.Fresh) != len(after.Items) {
+		t.Errorf("the same reading twice: %+v", same)
+	}
 	want := Row{
 		Namespace: "default", Name: "busy", Node: "one", CPU: 1500, VCPUs: 2, Memory: 1 << 30, MemoryUsed: 1 << 20,
 		MemoryResident:  4e9,

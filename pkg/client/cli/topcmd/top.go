@@ -121,13 +121,20 @@ func Run(ctx context.Context, o *Options) error {
 			fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", line)
 		}
 	}
+	again := 0
 	show := func(r *top.Report) error {
 		if wanted != nil {
+			r.Fresh = slices.DeleteFunc(r.Fresh, func(key string) bool { return !wanted[key] })
 			r.Items = slices.DeleteFunc(r.Items, func(row top.Row) bool { return !wanted[row.Namespace+"/"+row.Name] })
 			r.Unanswered = slices.DeleteFunc(r.Unanswered, func(late stats.Unanswered) bool {
 				return !wanted[late.Namespace+"/"+late.Name]
 			})
 		}
+		if len(r.Items)+len(r.Unanswered) == 0 && len(r.Fresh) > 0 && again < maxAgain {
+			again++ // they run, and what they use is known in a moment
+			return nil
+		}
+		again = 0
 		if err := r.Sort(o.SortBy); err != nil {
 			return err
 		}
@@ -193,7 +200,11 @@ func (o *Options) print(r *top.Report) error {
 		return o.Output.Print(r, streams.Out)
 	}
 	if len(r.Items)+len(r.Unanswered) == 0 {
-		fmt.Fprintln(streams.ErrOut, "No running guests found.")
+		text := "No running guests found."
+		if len(r.Fresh) > 0 {
+			text = "What the running guests use is not known yet."
+		}
+		fmt.Fprintln(streams.ErrOut, text)
 		return nil
 	}
 	if o.Watch && streams.OutIsTTY {
@@ -228,6 +239,9 @@ func (o *Options) table(r *top.Report) error {
 	}
 	return table.Flush()
 }
+
+// maxAgain bounds how many readings in a row may have nothing to compare guests with before that is printed.
+const maxAgain = 5
 
 // unknown is kubectl's word for what could not be read.
 const unknown = "<unknown>"

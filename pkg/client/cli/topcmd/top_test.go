@@ -2,11 +2,16 @@ package topcmd
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/top"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/clitest"
 	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
@@ -34,5 +39,25 @@ func TestTableOfUnanswered(t *testing.T) {
 func TestRateWithLimit(t *testing.T) {
 	if got := rate(9<<20, 10<<20) + " " + rate(812, 0) + " " + rate(0, 1_000_000); got != "9.0Mi/10Mi 812 0/1000000" {
 		t.Errorf("%s", got)
+	}
+}
+
+// Guests of which two answers have one reading, as after an outage, are no absent ones: the next answer is waited for.
+func TestTopWaitsForTwoReadings(t *testing.T) {
+	t.Parallel()
+	api := clienttest.New(t)
+	asked := 0
+	api.Put("/apis/subresources.kubevirt.io/v1/namespaces/shop/stats", http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) {
+			asked++
+			at := time.Date(2026, 1, 1, 0, 0, max(asked, 3), 0, time.UTC) // the first three are one
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"items":[{"namespace":"shop","name":"web","node":"one","time":%q,"vcpus":1}]}`,
+				at.Format(time.RFC3339))
+		}))
+	out, errOut, err := clitest.Command{New: NewCmdTop, Kubeconfig: api.Kubeconfig("shop")}.Run(t,
+		"--interval", "100ms", "--no-headers")
+	if err != nil || !strings.HasPrefix(out, "web ") || errOut != "" || asked != 4 {
+		t.Errorf("%q, %q, %v after %d answers", out, errOut, err, asked)
 	}
 }
