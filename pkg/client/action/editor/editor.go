@@ -7,10 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
 )
 
 // maxText bounds what an editor may leave, bytes.
@@ -46,18 +51,63 @@ func (e Editor) Edit(ctx context.Context, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(name) // a leftover is nobody's but the user's
 	//nolint:gosec // the user's own editor
 	command := exec.CommandContext(ctx, e.Command[0], append(e.Command[1:len(e.Command):len(e.Command)], name)...)
 	command.Stdin, command.Stdout, command.Stderr = e.In, e.Out, e.ErrOut
-	if err := command.Run(); err != nil {
-		name := e.Command[0]
-		if name == "/bin/sh" { // its own name for the script is the editor's command line
-			name = e.Command[len(e.Command)-1]
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = patience
+	settle := RememberTerminal(e.In)
+	err = command.Run()
+	settle()
+	if err != nil {
+		program := e.Command[0]
+		if program == "/bin/sh" { // its own name for the script is the editor's command line
+			program = e.Command[len(e.Command)-1]
 		}
-		return "", fmt.Errorf("editor %s: %w; KUBE_EDITOR and EDITOR choose another", name, err)
+		err = fmt.Errorf("editor %s: %w; KUBE_EDITOR and EDITOR choose another", program, err)
 	}
-	return Read(name)
+	return Take(name, text, err)
+}
+
+// patience is how long an editor may take to end, once it is asked to.
+const patience = 5 * time.Second
+
+// RememberTerminal returns a function that makes the terminal, if in is one, what it is now. An editor that is ended by
+// a signal may leave it as it was for the editor: without echo, and without lines.
+func RememberTerminal(in io.Reader) (settle func()) {
+	file, ok := in.(*os.File)
+	if !ok {
+		return func() {}
+	}
+	state, err := term.GetState(int(file.Fd()))
+	if err != nil {
+		return func() {} // it is no terminal
+	}
+	return func() { _ = term.Restore(int(file.Fd()), state) } // fails only when it is gone
+}
+
+// KeptError is an editor's that has failed, or was ended, after it had written something else.
+type KeptError struct {
+	// Name is the file that has what it wrote.
+	Name string
+	err  error
+}
+
+func (e *KeptError) Error() string { return e.err.Error() + "; your text is in " + e.Name }
+
+func (e *KeptError) Unwrap() error { return e.err }
+
+// Take returns the text that an editor left in a file that had text, and removes the file. err is how the editor
+// failed, nil if it did not: then what it has written stays in the file, and the error is a KeptError.
+func Take(name, text string, err error) (string, error) {
+	left, readErr := Read(name)
+	if err != nil && readErr == nil && left != text {
+		return left, &KeptError{Name: name, err: err}
+	}
+	if removed := os.Remove(name); !errors.Is(removed, fs.ErrNotExist) {
+		err = errors.Join(err, removed)
+	}
+	return left, errors.Join(err, readErr)
 }
 
 // Read returns the text that an editor left in a file.

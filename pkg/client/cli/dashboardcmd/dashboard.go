@@ -153,8 +153,13 @@ func Run(ctx context.Context, o *Options) error {
 	var beside sync.WaitGroup
 	beside.Go(s.guarded(func() { s.pump(ctx, program) }))
 	beside.Go(func() { untilSignal(ctx, end) })
+	settle := editor.RememberTerminal(f.IO.In) // a program that was ended may have left it raw
 	_, err = program.Run()
+	settle()
 	asked := context.Cause(ctx) // to end, by a signal
+	if name := model.Kept(); name != "" && asked != nil {
+		fmt.Fprintf(f.IO.ErrOut, "note: your text is in %s\n", name)
+	}
 	model.Close()
 	s.endTransfers()
 	for _, line := range model.Unanswered() {

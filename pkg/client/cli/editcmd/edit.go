@@ -131,7 +131,14 @@ func (s *session) run(ctx context.Context) error {
 	var refused error
 	for {
 		left, err := s.editor.Edit(ctx, s.heading(refused)+text)
-		if err != nil {
+		var kept *editor.KeptError
+		switch {
+		case errors.As(err, &kept):
+			if ctx.Err() != nil { // of an interrupt nothing else is said
+				fmt.Fprintf(s.o.Factory.IO.ErrOut, "note: your text is in %s\n", kept.Name)
+			}
+			return err
+		case err != nil:
 			return s.keep(text, err)
 		}
 		left = editor.Uncommented(left)

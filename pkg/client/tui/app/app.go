@@ -49,15 +49,17 @@ type App struct {
 	log           []entry
 	trouble       []string // errors that were not yet read
 	notice        string
-	reading       bool // a reading of what guests use is on its way
-	focused       bool
-	click         click
-	keys          keymap.Map[*App]
-	editing       func(page.EditText) tea.Cmd
-	copying       func(string) tea.Cmd
-	totals        page.Summary // of the rows, when they were read last
-	place         string       // the key of the page in the bar that was gone to
-	leaving       bool         // the dashboard ends when what was asked of the cluster has been answered
+	// kept is what Kept returns.
+	kept    string
+	reading bool // a reading of what guests use is on its way
+	focused bool
+	click   click
+	keys    keymap.Map[*App]
+	editing func(page.EditText) tea.Cmd
+	copying func(string) tea.Cmd
+	totals  page.Summary // of the rows, when they were read last
+	place   string       // the key of the page in the bar that was gone to
+	leaving bool         // the dashboard ends when what was asked of the cluster has been answered
 }
 
 // entry is a line of the command log.

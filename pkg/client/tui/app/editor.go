@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"os"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -22,7 +21,13 @@ func (a *App) edit(e page.EditText) tea.Cmd {
 	}
 	command := a.Command(a.Editor[0], append(a.Editor[1:len(a.Editor):len(a.Editor)], name)...)
 	return tea.ExecProcess(command, func(err error) tea.Msg {
-		text, readErr := editor.Read(name)
-		return e.Done(text, errors.Join(err, readErr, os.Remove(name)))
+		text, err := editor.Take(name, e.Text, err)
+		if kept := (*editor.KeptError)(nil); errors.As(err, &kept) {
+			a.kept = kept.Name
+		}
+		return e.Done(text, err)
 	})
 }
+
+// Kept is the file with what was written in an editor that was ended by a signal, or failed, last; "" for none.
+func (a *App) Kept() string { return a.kept }
