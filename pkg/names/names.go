@@ -263,6 +263,8 @@ const (
 	// UploadDir has the claim's file system; a device is UploadDevice.
 	UploadDir    = "/upload"
 	UploadDevice = "/dev/virtkit-upload"
+	// UploadImageDir has the container image whose disk is taken.
+	UploadImageDir = "/upload-image"
 	// UploadScratchDir has an image that is to be converted to a device.
 	UploadScratchDir = "/run/virtkit-scratch"
 )

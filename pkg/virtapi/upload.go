@@ -147,7 +147,10 @@ func (q *requests) upload(r *restful.Request, w *restful.Response) error {
 	if state == nil {
 		state = &uploads.State{Phase: uploads.Pending}
 	}
-	state.ID, state.Size = request.ID, request.Size
+	state.ID = request.ID
+	if request.ContainerDisk == nil { // else the pod alone knows it
+		state.Size = request.Size
+	}
 	pod, err := q.uploadPod(ctx, claim, request)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
+	"github.com/virtkit/virtkit/tests/instance"
 )
 
 // An image of the user's own catalogue is pulled from a server; two VMs of it each have a copy, with the caller's SSH
@@ -77,14 +78,29 @@ func TestImages(t *testing.T) {
 	if out := must("image", "list", "-o", "jsonpath={.items[0].image} {.items[0].phase}"); out != "tiny/1 Ready" {
 		t.Errorf("listed: %s", out)
 	}
+	// The same disk from a container image, which the cluster pulls.
+	must("image", "import", "docker://"+instance.TinyDisk(), "tiny/2", "--size", "512Mi", "--user", "root",
+		"--wait-secs=120")
+	if _, errOut, err := virtctl("image", "import", "docker://"+instance.TinyDisk(), "tiny/3", "--size", "512Mi",
+		"--container-path", "/disk/none.img", "--wait-secs=120"); err == nil ||
+		!strings.Contains(errOut, "has no file /disk/none.img") {
+		t.Errorf("of a path that is not in the image: %v %s", err, errOut)
+	}
+	for claim, ref := range map[string]string{"tiny-1": "tiny/1", "tiny-2": "tiny/2"} {
+		got := must("image", "list", "-o",
+			`jsonpath={range .items[*]}{.image} {.metadata.name} {.phase}{"\n"}{end}`)
+		if !strings.Contains(got, ref+" "+claim+" Ready\n") {
+			t.Errorf("listed: %s, want %s", got, ref)
+		}
+	}
 	claims := c.Kube.CoreV1().PersistentVolumeClaims(ns)
 	image, err := claims.Get(t.Context(), "tiny-1", metav1.GetOptions{})
 	if err != nil || image.Labels[uploads.LabelImageUser] != "root" {
 		t.Errorf("labels %v, %v", image.Labels, err)
 	}
 
-	for _, name := range []string{"one", "two"} {
-		out := must("create", "vm", "--name", name, "--image", "tiny", "--memory", "128Mi", "--disk-bus", "virtio",
+	for name, image := range map[string]string{"one": "tiny/1", "two": "tiny/1", "three": "tiny/2"} {
+		out := must("create", "vm", "--name", name, "--image", image, "--memory", "128Mi", "--disk-bus", "virtio",
 			"--apply")
 		if !strings.Contains(out, "account root lets you log in with "+key+".pub") {
 			t.Errorf("created: %s", out)

@@ -105,7 +105,10 @@ func (s *Step) say(view View, message string) {
 
 // end sets the last state of an upload.
 func (s *Step) end(view View, state uploads.State) {
-	state.ID, state.Size = view.Request.ID, view.Request.Size
+	state.ID = view.Request.ID
+	if view.Request.ContainerDisk == nil { // else the pod alone knows it
+		state.Size = view.Request.Size
+	}
 	state.Ended = view.Now.UTC().Truncate(time.Second)
 	state.Message = uploads.OneLine(state.Message)
 	s.End = &state

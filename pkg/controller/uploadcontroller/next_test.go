@@ -154,6 +154,39 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// How large a container image's disk is, its pod alone knows.
+func TestSizeOfContainerDisk(t *testing.T) {
+	request := &uploads.Request{
+		ID: "0123456789abcdef", ContainerDisk: &uploads.ContainerDisk{Image: "a"}, Since: now.Add(-time.Minute),
+	}
+	good := uploads.Encode(uploads.State{
+		Phase: uploads.Succeeded, Received: 7, Size: 7, SHA256: strings.Repeat("a", 64),
+	})
+	step := Next(View{
+		Claim: claimOf(false), Request: request, Pod: ended(corev1.PodSucceeded, 0, "", good), Now: now,
+	})
+	if step.End == nil || step.End.Size != 7 || uploads.ParseState([]byte(uploads.Encode(step.End))) == nil {
+		t.Errorf("%+v", step.End)
+	}
+}
+
+// The pod of a container image has it mounted, read-only, pulled by the Secret of the request.
+func TestPodOfContainerDisk(t *testing.T) {
+	p := Pod(claimOf(false), &uploads.Request{ID: "0123456789abcdef", ContainerDisk: &uploads.ContainerDisk{
+		Image: "example.com/disk:1", Path: "/boot.img", PullSecret: "mine",
+	}}, Facts{Image: "launcher"})
+	c := p.Spec.Containers[0]
+	if args := strings.Join(c.Args, " "); !strings.HasSuffix(args,
+		"--image-directory=/upload-image --image=example.com/disk:1 --image-path=/boot.img") {
+		t.Error(args)
+	}
+	volume, mount := p.Spec.Volumes[len(p.Spec.Volumes)-1], c.VolumeMounts[len(c.VolumeMounts)-1]
+	if volume.Image == nil || volume.Image.Reference != "example.com/disk:1" || mount.Name != volume.Name ||
+		!mount.ReadOnly || len(p.Spec.ImagePullSecrets) != 1 || p.Spec.ImagePullSecrets[0].Name != "mine" {
+		t.Errorf("%+v, %+v, %v", volume, mount, p.Spec.ImagePullSecrets)
+	}
+}
+
 // The pod passes Pod Security restricted, has no token, and limits; a device has scratch for what is converted.
 func TestPod(t *testing.T) {
 	request := &uploads.Request{ID: "0123456789abcdef", Size: 5}

@@ -24,7 +24,7 @@ const (
 	// scratchMore is the size by which an image may exceed its disk.
 	scratchMore = 64 << 20
 
-	volumeClaim, volumeScratch = "claim", "scratch"
+	volumeClaim, volumeScratch, volumeImage = "claim", "scratch", "image"
 )
 
 // The server has 48 MiB and a compression's window of 64, qemu-img 100 and some, and the rest is for pages that are not
@@ -93,6 +93,21 @@ func Pod(claim *corev1.PersistentVolumeClaim, request *uploads.Request, facts Fa
 		container.VolumeMounts = append(container.VolumeMounts,
 			corev1.VolumeMount{Name: volumeClaim, MountPath: names.UploadDir})
 	}
+	var pullSecrets []corev1.LocalObjectReference
+	if disk := request.ContainerDisk; disk != nil {
+		container.Args = append(container.Args, "--image-directory="+names.UploadImageDir, "--image="+disk.Image)
+		if disk.Path != "" {
+			container.Args = append(container.Args, "--image-path="+disk.Path)
+		}
+		container.VolumeMounts = append(container.VolumeMounts,
+			corev1.VolumeMount{Name: volumeImage, MountPath: names.UploadImageDir, ReadOnly: true})
+		volumes = append(volumes, corev1.Volume{Name: volumeImage, VolumeSource: corev1.VolumeSource{
+			Image: &corev1.ImageVolumeSource{Reference: disk.Image},
+		}})
+		if disk.PullSecret != "" {
+			pullSecrets = []corev1.LocalObjectReference{{Name: disk.PullSecret}}
+		}
+	}
 	pod := helperpods.Restricted(metav1.ObjectMeta{
 		Name: uploads.PodName(claim.UID, request.ID), Namespace: claim.Namespace,
 		Labels: map[string]string{names.LabelComponent: names.VirtUpload},
@@ -101,5 +116,6 @@ func Pod(claim *corev1.PersistentVolumeClaim, request *uploads.Request, facts Fa
 		},
 	}, container, volumes, facts.Config.NodeSelectors, grace)
 	pod.Spec.RestartPolicy, pod.Spec.ActiveDeadlineSeconds = corev1.RestartPolicyNever, new(int64(lifetime))
+	pod.Spec.ImagePullSecrets = pullSecrets
 	return pod
 }

@@ -52,6 +52,10 @@ func NewCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Request.ID, "id", "", "the upload's ID")
 	f.Int64Var(&o.Request.Size, "size", 0, "how many bytes will be sent")
+	f.StringVar(&o.ImageDirectory, "image-directory", "",
+		"where the container image is mounted whose disk is taken, instead of bytes that are sent")
+	f.StringVar(&o.Image, "image", "", "what that image is called")
+	f.StringVar(&o.ImagePath, "image-path", "", "where its disk is; the only file below /disk unless given")
 	f.StringVar(&format, "format", "", "what they are; found out unless given")
 	f.StringVar(&o.Directory, "directory", "", "where the claim's file system is mounted")
 	f.StringVar(&o.Device, "device", "", "the claim's block device, instead")

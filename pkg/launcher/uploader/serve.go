@@ -110,6 +110,10 @@ func (u *upload) admit(s *sender) (refused string) {
 	for {
 		u.mu.Lock()
 		old, phase := u.sender, u.state.Phase
+		if u.image != nil && phase == uploads.Receiving {
+			u.mu.Unlock()
+			return "the image comes from a container image: no bytes are taken of a client"
+		}
 		if old == nil && phase == uploads.Receiving {
 			u.sender = s
 			u.mu.Unlock()

@@ -133,7 +133,7 @@ func openDirectory(o Options) (target, error) {
 	if o.Capacity > 0 {
 		d.limit = min(d.limit, o.Capacity)
 	}
-	_, err := os.Lstat(d.path(disk))
+	_, err := os.Lstat(d.path(diskImage))
 	d.there = err == nil
 	return d, nil
 }
@@ -181,7 +181,7 @@ func (d *directory) finish(ctx context.Context, format imageformat.Format, virtu
 		return 0, err
 	}
 	d.begun = true
-	if err := os.Rename(d.path(unfinished), d.path(disk)); err != nil {
+	if err := os.Rename(d.path(unfinished), d.path(diskImage)); err != nil {
 		return 0, err
 	}
 	return size, syncDirectory(d.o.Directory)

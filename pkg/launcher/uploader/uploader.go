@@ -1,7 +1,8 @@
 // Package uploader is the server in the pod that takes the upload of one disk image: `virt-launcher upload`. It listens
 // at a unix socket in the pod's run volume, to which the node's virt-handler leads one client at a time. The bytes go
 // through a checksum, are decompressed, and become a raw disk: sparse and at once when they are raw, else by way of a
-// file that qemu-img converts, confined, when imageformat accepts it.
+// file that qemu-img converts, confined, when imageformat accepts it. They come from the client, or are the disk of a
+// container image that the pod has mounted; then clients only ask how far it is.
 //
 // A connection may be cut at any byte: the next one goes on where the pod is. Nothing on the claim looks like a disk
 // before all of it is there and verified: disk.img gets its name at the end. The result is the container's termination
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/virtkit/virtkit/pkg/vm/disk"
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
@@ -27,6 +29,9 @@ import (
 type Options struct {
 	// Request is the upload.
 	Request uploads.Request
+	// ImageDirectory is where the container image is mounted whose disk is taken, called Image; "" takes bytes that
+	// clients send. ImagePath is the disk's in it; "" means the only file below /disk.
+	ImageDirectory, Image, ImagePath string
 	// Socket is the socket to listen at.
 	Socket string
 	// Directory is the mount point of the claim's file system; Device is the claim's block device instead.
@@ -50,10 +55,10 @@ type Options struct {
 	Log            *slog.Logger
 }
 
-// disk is the name of the image on a claim with a file system; KubeVirt's. The others are the names of files of an
-// upload under way.
+// diskImage is the name of the image on a claim with a file system. The others are the names of files of an upload
+// under way.
 const (
-	disk       = "disk.img"
+	diskImage  = disk.ClaimImage
 	unfinished = ".virtkit-upload.img"
 	staged     = ".virtkit-upload.staged"
 )
@@ -65,6 +70,8 @@ const linger = 5 * time.Second
 type upload struct {
 	Options
 	target target
+	// image is the disk of a container image that is taken; nil for one that is sent.
+	image *os.File
 
 	mu      sync.Mutex
 	state   uploads.State
@@ -88,10 +95,14 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	var serving sync.WaitGroup
+	var serving, reading sync.WaitGroup
 	serving.Go(func() { u.serve(listener) })
+	if u.image != nil {
+		reading.Go(u.takeImage)
+	}
 	u.watch(ctx)
 	u.close()
+	reading.Wait()
 	_ = listener.Close() // Accept says so
 	done := make(chan struct{})
 	go func() {
@@ -111,7 +122,14 @@ func begin(o Options) (*upload, error) {
 	if err != nil {
 		return nil, err
 	}
+	var image *os.File
+	if o.ImageDirectory != "" {
+		if image, o.Request.Size, err = openImage(o); err != nil {
+			return nil, err
+		}
+	}
 	u := &upload{
+		image:   image,
 		Options: o, target: t, changed: make(chan struct{}), ended: make(chan struct{}), heard: time.Now(),
 		state: uploads.State{ID: o.Request.ID, Phase: uploads.Receiving, Size: o.Request.Size},
 	}

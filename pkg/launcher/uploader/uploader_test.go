@@ -198,7 +198,7 @@ func converted(t *testing.T, data []byte, args ...string) []byte {
 // allocated.
 func onDisk(t *testing.T, dir string, want []byte) (size, allocated int64) {
 	t.Helper()
-	got, err := os.ReadFile(filepath.Join(dir, disk))
+	got, err := os.ReadFile(filepath.Join(dir, diskImage))
 	check(t, err)
 	if !bytes.Equal(got[:len(want)], want) || len(bytes.Trim(got[len(want):], "\x00")) > 0 {
 		t.Error("the disk is not what was sent")
@@ -209,7 +209,7 @@ func onDisk(t *testing.T, dir string, want []byte) (size, allocated int64) {
 		t.Errorf("left on the claim: %v", entries)
 	}
 	var stat unix.Stat_t
-	check(t, unix.Stat(filepath.Join(dir, disk), &stat))
+	check(t, unix.Stat(filepath.Join(dir, diskImage), &stat))
 	return stat.Size, stat.Blocks * 512
 }
 
@@ -443,12 +443,12 @@ func TestEndsWithout(t *testing.T) {
 	t.Run("expired", func(t *testing.T) {
 		o := options(t, data)
 		o.Idle = 50 * time.Millisecond
-		check(t, os.WriteFile(filepath.Join(o.Directory, disk), []byte("old"), 0o600))
+		check(t, os.WriteFile(filepath.Join(o.Directory, diskImage), []byte("old"), 0o600))
 		state := start(t, o).ended()
 		if !strings.Contains(state.Message, "has expired") || !state.Intact {
 			t.Errorf("%+v", state)
 		}
-		if old, err := os.ReadFile(filepath.Join(o.Directory, disk)); err != nil || string(old) != "old" {
+		if old, err := os.ReadFile(filepath.Join(o.Directory, diskImage)); err != nil || string(old) != "old" {
 			t.Errorf("the old disk is %q, %v", old, err)
 		}
 	})
@@ -478,7 +478,7 @@ func TestOldDiskIsReplaced(t *testing.T) {
 	o := options(t, data)
 	other := filepath.Join(t.TempDir(), "other")
 	check(t, os.WriteFile(other, []byte("other"), 0o600))
-	for _, name := range []string{disk, unfinished, staged} {
+	for _, name := range []string{diskImage, unfinished, staged} {
 		check(t, os.Symlink(other, filepath.Join(o.Directory, name)))
 	}
 	if state := start(t, o).send(data); state.Phase != uploads.Succeeded {

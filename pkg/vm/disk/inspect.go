@@ -64,48 +64,57 @@ func look(vmi *v1.VirtualMachineInstance, v *v1.Volume, dirs Dirs) (Facts, error
 	return Facts{}, nil
 }
 
-// lookContainerDisk finds the image: spec.path, or the only file below disk/. Links are not
-// followed: they would lead out of the image that the user named.
+// lookContainerDisk looks at the image of a container disk.
 func lookContainerDisk(dir string, src *v1.ContainerDiskSource) (Facts, error) {
-	root, err := os.OpenRoot(dir)
+	f, size, err := OpenContainerDisk(dir, src.Image, src.Path)
 	if err != nil {
-		return Facts{}, fmt.Errorf("open the container disk %s: %w", src.Image, err)
-	}
-	defer root.Close()
-	name := inImage(src.Path)
-	if src.Path == "" {
-		if name, err = onlyFile(root, src.Image); err != nil {
-			return Facts{}, err
-		}
-	}
-	info, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Facts{}, invalidf("container disk %s has no file %s", src.Image, "/"+name)
-	}
-	if err != nil {
-		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
-	}
-	if !info.Mode().IsRegular() {
-		return Facts{}, invalidf("container disk %s: /%s is not a regular file", src.Image, name)
-	}
-	f, err := root.Open(name)
-	if errors.Is(err, fs.ErrPermission) {
-		return Facts{}, invalidf("container disk %s: /%s cannot be read by user 107; build the image with the file "+
-			"owned by 107 or readable by all", src.Image, name)
-	}
-	if err != nil {
-		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
+		return Facts{}, err
 	}
 	defer f.Close()
-	h, err := ReadHeader(f, info.Size())
+	h, err := ReadHeader(f, size)
 	if err != nil {
 		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
 	}
-	sum, err := Checksum(f, info.Size())
+	sum, err := Checksum(f, size)
 	if err != nil {
 		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
 	}
-	return Facts{Path: path.Join(dir, name), Header: h, Checksum: sum}, nil
+	return Facts{Path: f.Name(), Header: h, Checksum: sum}, nil
+}
+
+// OpenContainerDisk opens the disk in a container image that is mounted at dir, and returns its size, bytes: name, or
+// the only file below disk/. Links are not followed: they would lead out of the image that the user named.
+func OpenContainerDisk(dir, image, name string) (*os.File, int64, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open the container disk %s: %w", image, err)
+	}
+	defer root.Close()
+	in := inImage(name)
+	if name == "" {
+		if in, err = onlyFile(root, image); err != nil {
+			return nil, 0, err
+		}
+	}
+	info, err := root.Lstat(in)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, invalidf("container disk %s has no file %s", image, "/"+in)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("container disk %s: %w", image, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, invalidf("container disk %s: /%s is not a regular file", image, in)
+	}
+	f, err := root.Open(in)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, 0, invalidf("container disk %s: /%s cannot be read by user 107; build the image with the file "+
+			"owned by 107 or readable by all", image, in)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("container disk %s: %w", image, err)
+	}
+	return f, info.Size(), nil
 }
 
 // onlyFile finds the image in disk/, where exactly one file must be.

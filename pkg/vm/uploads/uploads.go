@@ -7,12 +7,14 @@ package uploads
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
@@ -74,8 +76,10 @@ func (p Phase) Final() bool { return p == Succeeded || p == Failed || p == Cance
 type Request struct {
 	// ID identifies the image: 16 to 64 hexadecimal digits.
 	ID string `json:"id"`
-	// Size is the number of bytes that will be sent.
+	// Size is the number of bytes that will be sent; 0 with ContainerDisk.
 	Size int64 `json:"size"`
+	// ContainerDisk is the container image whose disk the pod takes, instead of bytes that are sent; nil for none.
+	ContainerDisk *ContainerDisk `json:"containerDisk,omitempty"`
 	// Format is the format of the decompressed bytes; "" means to detect it.
 	Format imageformat.Format `json:"format,omitempty"`
 	// Labels are given to the claim when the disk is there.
@@ -84,6 +88,30 @@ type Request struct {
 	Cancel bool `json:"cancel,omitempty"`
 	// Since is when the upload was asked for; virt-api sets it.
 	Since time.Time `json:"since,omitzero"`
+}
+
+// ContainerDisk is a container image with a disk, as KubeVirt's volumes of that name have it.
+type ContainerDisk struct {
+	// Image is the reference of the image, as a container's.
+	Image string `json:"image"`
+	// Path is that of the disk in the image; "" means the only file below /disk.
+	Path string `json:"path,omitempty"`
+	// PullSecret is the Secret of the claim's namespace by which the image is pulled; "" for none.
+	PullSecret string `json:"pullSecret,omitempty"`
+}
+
+// Check returns what is wrong with a container disk.
+func (d ContainerDisk) Check() error {
+	if len(d.Image) > maxImage || !image.MatchString(d.Image) {
+		return fmt.Errorf("containerDisk.image: %q is no reference of a container image", cut(d.Image))
+	}
+	if d.Path != "" && (len(d.Path) > maxImage || !path.IsAbs(d.Path) || path.Clean(d.Path) != d.Path) {
+		return fmt.Errorf("containerDisk.path: %q is no absolute path in the image", cut(d.Path))
+	}
+	if d.PullSecret != "" && len(validation.IsDNS1123Subdomain(d.PullSecret)) > 0 {
+		return fmt.Errorf("containerDisk.pullSecret: %q is no name of a Secret", cut(d.PullSecret))
+	}
+	return nil
 }
 
 // State is the state of an upload.
@@ -140,11 +168,14 @@ const (
 	minID      = 16
 	maxID      = 64
 	maxSession = 64
+	maxImage   = 1 << 10
 )
 
 var (
 	hex  = regexp.MustCompile(`^[0-9a-f]+$`)
 	name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	// image has what a reference may be made of; the kubelet says what else is wrong with one.
+	image = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 )
 
 // Check returns what is wrong with a request.
@@ -154,10 +185,17 @@ func (r Request) Check() error {
 		return fmt.Errorf("id: %q is not 16 to 64 hexadecimal digits", cut(r.ID))
 	case r.Cancel:
 		return nil
-	case r.Size <= 0 || r.Size > maxSize:
+	case r.ContainerDisk != nil && r.Size != 0:
+		return fmt.Errorf("size: %d bytes cannot be sent beside a container disk", r.Size)
+	case r.ContainerDisk == nil && (r.Size <= 0 || r.Size > maxSize):
 		return fmt.Errorf("size: %d is no number of bytes of an image", r.Size)
 	case r.Format != "" && !slices.Contains(imageformat.Formats, r.Format):
 		return fmt.Errorf("format: %q is not one of %v", cut(string(r.Format)), imageformat.Formats)
+	}
+	if r.ContainerDisk != nil {
+		if err := r.ContainerDisk.Check(); err != nil {
+			return err
+		}
 	}
 	for key, value := range r.Labels {
 		if !slices.Contains(labels, key) || !name.MatchString(value) {

@@ -60,7 +60,7 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 			return state, nil
 		case err == nil && state.Phase.Final():
 			return state, fmt.Errorf("upload to claim %s/%s: %w", s.Namespace, s.Claim, &FailedError{state})
-		case err == nil && state.Phase == uploads.Receiving:
+		case err == nil && state.Phase == uploads.Receiving && s.ContainerDisk == nil:
 			if err := s.send(ctx); err != nil && ctx.Err() == nil {
 				if permanent(err) {
 					return s.state, fmt.Errorf("upload to claim %s/%s: %w", s.Namespace, s.Claim, err)

@@ -55,6 +55,8 @@ type Claim struct {
 type Options struct {
 	Namespace, Claim string
 	Image            Image
+	// ContainerDisk is the container image whose disk the cluster takes; then there is no Image. Nil for none.
+	ContainerDisk *uploads.ContainerDisk
 	// Create makes the claim unless it is there; nil needs it to be there.
 	Create *Claim
 	// Labels are given to the claim when it has the disk.
@@ -175,16 +177,27 @@ func Run(ctx context.Context, api API, o Options) (uploads.State, error) {
 	if err := o.prepare(ctx, api); err != nil {
 		return uploads.State{}, err
 	}
-	id, err := o.Image.ID()
+	request, err := o.request()
 	if err != nil {
 		return uploads.State{}, err
 	}
-	request := uploads.Request{ID: id, Size: o.Image.Size, Format: o.Image.Format, Labels: o.Labels}
 	if err := api.Put(ctx, client.Claims, o.Namespace, o.Claim, uploads.Subresource, request); err != nil {
 		return uploads.State{}, fmt.Errorf("upload to claim %s/%s: %w", o.Namespace, o.Claim, err)
 	}
 	s := &sending{Options: o, api: api, sum: sha256.New(), moved: time.Now()}
 	return s.run(ctx)
+}
+
+// request is what the server is asked for. Another run of the program asks for the same.
+func (o Options) request() (uploads.Request, error) {
+	if o.ContainerDisk != nil {
+		sum := sha256.Sum256([]byte(o.ContainerDisk.Image + " " + o.ContainerDisk.Path))
+		return uploads.Request{
+			ID: hex.EncodeToString(sum[:16]), ContainerDisk: o.ContainerDisk, Labels: o.Labels,
+		}, nil
+	}
+	id, err := o.Image.ID()
+	return uploads.Request{ID: id, Size: o.Image.Size, Format: o.Image.Format, Labels: o.Labels}, err
 }
 
 // prepare makes the claim.

@@ -55,6 +55,8 @@ type cluster struct {
 	cut    int64
 	cuts   int
 	ctx    context.Context
+	// image is where the container image of an upload is mounted.
+	image string
 	// warnings are the events of the claim.
 	warnings []corev1.Event
 }
@@ -98,6 +100,9 @@ func (c *cluster) Put(_ context.Context, _, _, _, _ string, body any) error {
 	o := uploader.Options{
 		Request: request, Socket: c.socket, Directory: c.dir, Capacity: 64 << 20, Idle: time.Minute,
 		ConvertLimit: time.Minute, TerminationLog: c.log, Log: slog.New(slog.DiscardHandler),
+	}
+	if request.ContainerDisk != nil {
+		o.ImageDirectory, o.Image = c.image, request.ContainerDisk.Image
 	}
 	c.pods.Go(func() { _ = uploader.Run(c.ctx, o) }) // its state says it
 	return nil
@@ -320,5 +325,32 @@ func TestCancel(t *testing.T) {
 	}
 	if err := Cancel(t.Context(), c, "ns", "c"); err != nil || !c.cancelled {
 		t.Errorf("%v", err)
+	}
+}
+
+// The disk of a container image is taken by the cluster: nothing is sent, and a second run finds the same upload.
+func TestRunOfContainerDisk(t *testing.T) {
+	c := newCluster(t)
+	c.image = t.TempDir()
+	if err := os.Mkdir(filepath.Join(c.image, "disk"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("disk"), 1<<18)
+	if err := os.WriteFile(filepath.Join(c.image, "disk", "only.raw"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Namespace: "ns", Claim: "c", Create: &Claim{Size: "1Gi"}, Session: "aa", Patience: 30 * time.Second,
+		ContainerDisk: &uploads.ContainerDisk{Image: "example.com/disk:1"},
+	}
+	for range 2 {
+		state, err := Run(t.Context(), c, o)
+		if err != nil || state.Phase != uploads.Succeeded || state.Received != int64(len(data)) ||
+			state.ID != c.request.ID || c.opened != 0 {
+			t.Fatalf("%+v, %v, %d streams", state, err, c.opened)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(c.dir, "disk.img")); err != nil || !bytes.HasPrefix(got, data) {
+		t.Errorf("the disk is not that of the image: %v", err)
 	}
 }

@@ -35,6 +35,8 @@ type Options struct {
 	Name  string
 	Keep  bool
 	Image images.Image
+	// Disk is the container image to import; its Image is empty when a file is.
+	Disk uploads.ContainerDisk
 	// note is told what the user should know; nil prints it.
 	note func(string)
 	// given are the flags that were given of those that say how the claim is to be.
@@ -84,48 +86,6 @@ What was cut off goes on where it was when the command is repeated. The download
 	cmd.Flags().BoolVar(&o.Keep, "keep", false, "Keep the downloaded file, for other namespaces")
 	cli.CompleteFlag(cmd, "arch", "amd64", "arm64", "s390x")
 	return cmd
-}
-
-// NewCmdImport makes `virtctl image import`.
-func NewCmdImport(f *cli.Factory) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput()}
-	cmd := &cobra.Command{
-		Use:   "import FILE NAME/VERSION --size SIZE",
-		Short: "Bring a file with a disk to a namespace, as an image",
-		Long: `Bring a file with a disk to a claim of a namespace, as an image of which "create vm --image" makes VMs. It is raw, ISO,
-qcow2, vmdk, vhd or vhdx, also compressed with gzip, xz or zstd.`,
-		Example: cli.Examples(f.Program, `
-			virtctl image import golden.qcow2 golden/2 --size 20Gi --user admin --default-preference fedora`),
-		Args:              cli.Args(2, 2, "a file and an image: FILE NAME/VERSION"),
-		ValidArgsFunction: completeImport(f),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.File, o.Ref, o.given = args[0], args[1], givenOf(cmd)
-			if err := o.validate(); err != nil {
-				return err
-			}
-			return Import(cmd.Context(), o)
-		},
-	}
-	o.addFlags(cmd, ", for the disk and what its file system takes")
-	flags := cmd.Flags()
-	flags.StringVar(&o.Image.User, "user", "", "Account that cloud-init makes in it by default")
-	flags.StringVar(&o.Image.Instancetype, "default-instancetype", "", "Instance type of VMs that boot from it")
-	flags.StringVar(&o.Image.Preference, "default-preference", "", "Preference of VMs that boot from it")
-	return cmd
-}
-
-// completeImport completes a file, and after it the references that the user's catalogue and the program's have.
-func completeImport(f *cli.Factory) cobra.CompletionFunc {
-	known := references(f)
-	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		switch len(args) {
-		case 0:
-			return nil, cobra.ShellCompDirectiveDefault
-		case 1:
-			return known(cmd, nil, word)
-		}
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 func (o *Options) addFlags(cmd *cobra.Command, size string) {
@@ -229,32 +189,6 @@ func (o *Options) bring(ctx context.Context, c *client.Client, t cli.Target) err
 		}
 	}
 	return nil
-}
-
-// Import uploads a file.
-func Import(ctx context.Context, o *Options) error {
-	name, version, _ := images.ParseRef(o.Ref) // validate has asked
-	if version == "" {
-		return cli.UsageErrorf("%q has no version; write NAME/VERSION, such as %s/1", o.Ref, name)
-	}
-	if o.Claim.Size == "" {
-		return cli.UsageErrorf("how large is the claim to be? Give --size, such as --size=10Gi")
-	}
-	o.Image.Name, o.Image.Version, o.Image.Size = name, version, o.Claim.Size
-	if err := o.Image.CheckLabels(); err != nil {
-		return cli.UsageErrorf("%s", err)
-	}
-	t, c, there, err := o.target(ctx)
-	if err != nil {
-		return err
-	}
-	if there {
-		return nil
-	}
-	if err := o.send(ctx, c, t, o.File, filepath.Base(o.File)); err != nil {
-		return err
-	}
-	return o.report(ctx, c, t)
 }
 
 // target returns the claim to be made. When the namespace has the image already, it prints that, and there is true.

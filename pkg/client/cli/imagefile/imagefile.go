@@ -153,18 +153,26 @@ func (o *Options) Send(
 	ended := func() {}
 	if bar := o.watcher(f); bar != nil {
 		ended = bar.End
-		bar.Show(title, 0, how.Image.Size)
+		size := how.Image.Size
+		if how.ContainerDisk != nil {
+			size = -1
+		}
+		bar.Show(title, 0, size)
 		take := bar.Begin
 		how.Show = func(s uploads.State) {
 			if s.Received > 0 {
-				take(title, s.Received, how.Image.Size)
+				take(title, s.Received, s.Size)
 				take = bar.Show
 			}
 		}
 	}
 	state, err := upload.Run(ctx, api, how)
 	ended() // before anything else is said: the bar's line is open until then
-	if err != nil && state.Phase == uploads.Receiving {
+	switch {
+	case err == nil || state.Phase.Final():
+	case how.ContainerDisk != nil:
+		f.IO.Interrupted(err, "the cluster goes on with it%s", cancel)
+	case state.Phase == uploads.Receiving:
 		f.IO.Interrupted(err, "the upload goes on where it is when the command is repeated within ten minutes%s",
 			cancel)
 	}
