@@ -1,7 +1,7 @@
 // Package exporter is the server in the pod of a VirtualMachineExport, `virt-launcher export`. It reads claims that are
 // mounted in the pod and serves them over HTTPS to clients with the export's token: disks raw and as qcow2 images, by
-// ranges, and compressed, file systems as a tree and as an archive, and the VM's manifests. The pod is the tenant's and has no
-// rights; the contents of the claims are not trusted, so nothing on them leads out of them.
+// ranges, and compressed, file systems as a tree and as an archive, and the VM's manifests. The pod is the tenant's and
+// has no rights; the contents of the claims are not trusted, so nothing on them leads out of them.
 //
 //	claim ──mount, read-only──► exporter ──HTTPS, token──► virtctl, CDI of another cluster
 package exporter

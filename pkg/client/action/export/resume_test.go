@@ -86,7 +86,8 @@ func TestSecondRun(t *testing.T) {
 				}
 			}).Run(t.Context(), c, left)
 			if err != nil || left.begun != 0 || first != out.point.Done {
-				t.Errorf("%s: %+v, begun %d times, first at %d of %+v: %v", name, result, left.begun, first, out.point, err)
+				t.Errorf("%s: %+v, begun %d times, first at %d of %+v: %v", name, result, left.begun, first, out.point,
+					err)
 			}
 			if !c.same(name, left.Bytes()) {
 				t.Errorf("%s: %d bytes, not those of the disk", name, left.Len())

@@ -181,7 +181,8 @@ func TestNothingToGoOnWith(t *testing.T) {
 		if err := r.end(tc.err); err != nil {
 			t.Error(err)
 		}
-		if list, err := os.ReadDir(filepath.Dir(path)); err != nil || len(list) > 0 || (len(r.said) > 0) != (tc.text != "") {
+		list, err := os.ReadDir(filepath.Dir(path))
+		if err != nil || len(list) > 0 || (len(r.said) > 0) != (tc.text != "") {
 			t.Errorf("%s: left is %v, said %q: %v", name, list, r.said, err)
 		}
 	}
