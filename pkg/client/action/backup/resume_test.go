@@ -247,7 +247,8 @@ func TestExportGoesOn(t *testing.T) {
 	}
 }
 
-// What is not the beginning of the same is not gone on with: the export begins anew, says why, and deletes what was left.
+// What is not the beginning of the same is not gone on with: the export begins anew, says why, and deletes what was
+// left.
 func TestExportBeginsAnew(t *testing.T) {
 	edit := func(at func(data []byte) int) func(*stopped) {
 		return func(c *stopped) {
