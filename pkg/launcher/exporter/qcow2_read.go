@@ -242,11 +242,6 @@ func (h *handler) serveQCOW2(w http.ResponseWriter, r *http.Request, volume Volu
 		return err
 	}
 	defer i.Close()
-	// A deadline for the request would end it while the disk is measured.
-	err = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	if err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
 	l, err := h.layouts.of(r.Context(), volume, i)
 	if errors.Is(err, errTooLarge) {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)

@@ -9,13 +9,16 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 )
 
@@ -242,5 +245,31 @@ func TestQCOW2Layouts(t *testing.T) {
 			t.Errorf("clusters of 2^%d: %s", bits, said)
 		}
 		qemuImg(t, "compare", "-f", "qcow2", "-F", "raw", file, filepath.Join(dir, "disk"))
+	}
+}
+
+// A disk may take longer to measure than a request may take to come.
+func TestQCOW2OutlivesReadTimeout(t *testing.T) {
+	e := newExport(t)
+	random := make([]byte, 48<<20)
+	_, _ = rand.Read(random)
+	e.write("disk/disk.img", string(random))
+	server := httptest.NewUnstartedServer(e.Handler)
+	server.Config.ReadTimeout = 20 * time.Millisecond
+	server.Start()
+	defer server.Close()
+	r, err := http.NewRequest(http.MethodGet, server.URL+qcow2Path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(names.HeaderExportToken, token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	n, err := io.Copy(io.Discard, response.Body)
+	if err != nil || response.StatusCode != http.StatusOK || n < int64(len(random)) {
+		t.Errorf("%s, %d bytes: %v", response.Status, n, err)
 	}
 }

@@ -179,7 +179,9 @@ func (f *fetch) try(ctx context.Context) error {
 		return changed("VirtualMachineExport %s/%s was deleted meanwhile, and is another one now", f.Namespace, f.Name)
 	}
 	f.export = export
-	server, err := reach(ctx, f.api, export, f.Reach)
+	way := f.Reach
+	way.measures = f.QCOW2
+	server, err := reach(ctx, f.api, export, way)
 	if err != nil {
 		return f.ended(err)
 	}
@@ -197,6 +199,9 @@ func (f *fetch) try(ctx context.Context) error {
 		if address, err = f.rest(address, header); err != nil {
 			return final{err}
 		}
+	}
+	if f.QCOW2 {
+		f.Report("its server reads the disk, and sends the image after that")
 	}
 	response, err := server.get(ctx, address, header)
 	if err != nil {
