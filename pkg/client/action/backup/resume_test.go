@@ -94,12 +94,13 @@ func newStopped(t *testing.T) *stopped {
 }
 
 func (c *stopped) serveExports(server *httptest.Server) {
+	var volumes []exports.Volume
+	for _, claim := range []string{"demo-root", "data", "lost"} {
+		volumes = append(volumes, exports.Volume{Name: claim, Content: exports.Disk})
+	}
 	link := exports.Links(server.Listener.Addr().String(), string(pem.EncodeToMemory(&pem.Block{
 		Type: "CERTIFICATE", Bytes: server.Certificate().Raw,
-	})), []exports.Volume{
-		{Name: "demo-root", Content: exports.Disk}, {Name: "data", Content: exports.Disk},
-		{Name: "lost", Content: exports.Disk},
-	}, true)
+	})), volumes, true)
 	token := &corev1.Secret{Data: map[string][]byte{names.ExportTokenKey: []byte("token")}}
 	c.Put("/api/v1/namespaces/ns/secrets/token", token)
 	c.Put("/api/v1/namespaces/ns/secrets", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
