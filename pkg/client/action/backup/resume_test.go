@@ -279,7 +279,8 @@ func TestExportBeginsAnew(t *testing.T) {
 		},
 		"the disk amid which it was is damaged": {
 			edit(func(data []byte) int { return len(data) - 8<<20 }),
-			"volume data is not as it was written to", []string{"data ", "lost "},
+			"volume data is not as it was written to",
+			[]string{"data ", "lost "},
 		},
 		"the VM is changed": {func(c *stopped) {
 			vm := exampleVM()
