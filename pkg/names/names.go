@@ -296,10 +296,11 @@ const (
 	// ExportOffset is the parameter that asks for a compressed disk from that byte of the disk on.
 	ExportOffset = "offset"
 
-	// ExportVolumes begins the path of a volume; what follows its name is one of the four.
+	// ExportVolumes begins the path of a volume; what follows its name is one of the five.
 	ExportVolumes = "/volumes/"
 	ExportRaw     = "disk.img"
 	ExportGzip    = "disk.img.gz"
+	ExportQCOW2   = "disk.qcow2"
 	ExportTree    = "dir/"
 	ExportArchive = "disk.tar.gz"
 	// ExportReady answers the kubelet, without a token.

@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,8 +19,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// What a guest has written to a disk with a file system and to one that is a device comes out of exports, raw and
-// compressed; while the VM runs they wait, and nothing is left of them.
+// What a guest has written to a disk with a file system and to one that is a device comes out of exports, raw,
+// compressed and as qcow2, also when virtctl was killed amid it; while the VM runs they wait, and nothing is left of
+// them.
 func TestVMExport(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -41,7 +43,8 @@ func TestVMExport(t *testing.T) {
 	con := g.shell(t, "")
 	for _, name := range []string{"disk", "block"} {
 		con.run(t, "for d in /sys/block/vd*; do test \"$(cat $d/serial)\" = "+name+" && echo written-to-"+name+
-			" | dd of=/dev/${d##*/} bs=512 seek=40000 count=1 conv=sync,notrunc 2>/dev/null; done; sync")
+			" | dd of=/dev/${d##*/} bs=512 seek=40000 count=1 conv=sync,notrunc 2>/dev/null && dd if=/dev/urandom"+
+			" of=/dev/${d##*/} bs=1M seek=30 count=24 conv=notrunc 2>/dev/null; done; sync")
 	}
 
 	_, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "vmexport", "download", "early", "--vm=vm", "--volume=disk",
@@ -71,6 +74,8 @@ func TestVMExport(t *testing.T) {
 		if again, err := io.ReadAll(unpacked); err != nil || !bytes.Equal(again, raw) {
 			t.Errorf("%s: compressed it has %d bytes, raw %d: %v", name, len(again), len(raw), err)
 		}
+		c.downloadQCOW2(t, ns, name, raw)
+		c.downloadKilled(t, ns, name, raw)
 	}
 	manifests := c.virtctl(t, nil, "-n", ns, "vmexport", "download", "exp", "--manifest", "--include-secret")
 	for _, want := range []string{"kind: VirtualMachine\n", "name: export-ca-cm-exp", "name: header-secret-exp"} {
@@ -100,4 +105,66 @@ func TestVMExport(t *testing.T) {
 		}
 		return strings.Join(left, ", ")
 	})
+}
+
+// downloadQCOW2 fails unless what is downloaded as qcow2 is an image of the disk.
+func (c *cluster) downloadQCOW2(t *testing.T, ns, name string, want []byte) {
+	t.Helper()
+	dir := t.TempDir()
+	image, raw := filepath.Join(dir, "image.qcow2"), filepath.Join(dir, "raw")
+	c.virtctl(t, nil, "-n", ns, "vmexport", "download", "exp", "--volume="+name, "--format=qcow2", "--output="+image)
+	for _, args := range [][]string{
+		{"check", "-f", "qcow2", image}, {"convert", "-f", "qcow2", "-O", "raw", image, raw},
+	} {
+		if out, err := exec.Command("qemu-img", args...).CombinedOutput(); err != nil {
+			t.Fatalf("qemu-img %s: %v\n%s", args[0], err, out)
+		}
+	}
+	if got, err := os.ReadFile(raw); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s: as qcow2 it has %d bytes, raw %d: %v", name, len(got), len(want), err)
+	}
+}
+
+// downloadKilled kills virtctl amid a download, and repeats the command: it goes on, and has the same.
+func (c *cluster) downloadKilled(t *testing.T, ns, name string, want []byte) {
+	t.Helper()
+	const tries = 20
+	for range tries {
+		file := filepath.Join(t.TempDir(), "disk")
+		args := []string{
+			"-n", ns, "vmexport", "download", "exp", "--volume=" + name, "--format=raw", "--output=" + file,
+		}
+		first := exec.Command(c.Bin("virtctl"),
+			append([]string{"--kubeconfig", c.Kubeconfig, "--context", c.Name}, args...)...)
+		if err := first.Start(); err != nil {
+			t.Fatal(err)
+		}
+		note := filepath.Join(filepath.Dir(file), ".disk.part.json")
+		ended := make(chan error, 1)
+		go func() { ended <- first.Wait() }()
+		for there := false; !there; {
+			select {
+			case <-ended: // it was too fast
+				ended <- nil
+				there = true
+			case <-time.After(time.Millisecond):
+				_, err := os.Stat(note)
+				there = err == nil
+			}
+		}
+		_ = first.Process.Kill() // it may have ended
+		<-ended
+		if _, err := os.Stat(file); err == nil {
+			continue
+		}
+		_, stderr, err := c.Virtctl(t.Context(), nil, args...)
+		if err != nil || !strings.Contains(stderr, "note: going on with ") {
+			t.Errorf("%s, after a kill: %v\n%s", name, err, stderr)
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: after a kill it has %d bytes, raw %d: %v", name, len(got), len(want), err)
+		}
+		return
+	}
+	t.Errorf("%s: virtctl was never killed amid %d downloads", name, tries)
 }

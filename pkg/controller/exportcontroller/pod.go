@@ -73,6 +73,10 @@ func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts F
 		},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
+	if exports.SourceKind(&export.Spec.Source) == exports.KindSnapshot {
+		// Its claims are this export's alone, so that a download goes on also when the pod was evicted.
+		server.Args = append(server.Args, "--tag="+string(export.UID))
+	}
 	mounted := []corev1.Volume{secretVolume(volumeCert, facts.Identity), secretVolume(volumeToken, facts.Token)}
 	if facts.Manifests != "" {
 		server.Args = append(server.Args, "--manifests="+names.ExportManifestDir)

@@ -75,6 +75,17 @@ func TestPod(t *testing.T) {
 	if text := render(t, pod); strings.Contains(text, "manifest") || strings.Contains(text, "serviceAccount") {
 		t.Errorf("without manifests and volumes:\n%s", text)
 	}
+	// What a snapshot is restored to stays the same; others may write to a VM's disks while the pod is not there.
+	for kind, stays := range map[string]bool{
+		exports.KindVM: false, exports.KindClaim: false, exports.KindSnapshot: true,
+	} {
+		export := exportOf(kind, "x")
+		export.UID = "one"
+		args := strings.Join(Pod(export, nil, facts).Spec.Containers[0].Args, " ")
+		if strings.Contains(args, "--tag=one") != stays || strings.Contains(args, "--tag") != stays {
+			t.Errorf("%s: %s", kind, args)
+		}
+	}
 }
 
 func TestManifests(t *testing.T) {

@@ -72,6 +72,7 @@ func NewCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "name", "", "the export's name")
+	f.StringVar(&o.Tag, "tag", "", "what distinguishes the devices' contents, where nobody else writes to them")
 	f.StringVar(&o.Manifests, "manifests", "", "the directory with the VM's manifests; none unless given")
 	f.StringArrayVar(&disks, "disk", nil, "NAME=DIRECTORY of a claim that holds a disk")
 	f.StringArrayVar(&devices, "device", nil, "NAME=DEVICE of a claim that is a disk")

@@ -19,7 +19,8 @@ import (
 type image struct {
 	*os.File
 	size int64
-	// tag changes when the content does: a file's with its change time, a device's with each run of the server.
+	// tag changes when the content does: a file's with its change time, a device's with each run of the server
+	// unless nobody else writes to it.
 	tag  string
 	info fs.FileInfo
 }

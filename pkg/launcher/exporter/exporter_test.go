@@ -217,6 +217,19 @@ func TestRaw(t *testing.T) {
 	if got := body(t, e.get("/volumes/dev/disk.img", "Range: bytes=2-3")); got != "vi" {
 		t.Errorf("of a device %q", got)
 	}
+	// What a device has is not known after an end of the server, unless nobody else has the device.
+	for tag, same := range map[string]bool{"": false, "uid": true} {
+		var tags []string
+		for range 2 {
+			o := e.Handler.(*handler).Options
+			o.Tag = tag
+			e.Handler = NewHandler(o)
+			tags = append(tags, e.get("/volumes/dev/disk.img").Header.Get("ETag"))
+		}
+		if (tags[0] == tags[1]) != same {
+			t.Errorf("with the tag %q a device's ETags are %v", tag, tags)
+		}
+	}
 }
 
 func TestGzip(t *testing.T) {
@@ -436,6 +449,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("/volumes/tree/dir/up/token", "bytes=0-", "0", true)
 	f.Add("/volumes/a.b/disk.img.gz", "bytes=1-2,3-4", "-1", true)
 	f.Add("/volumes/tree/disk.tar.gz", "", "", false)
+	f.Add("/volumes/a.b/disk.qcow2", "bytes=70000-", "", true)
 	e := newExport(f)
 	e.sparse(100000 * 2)
 	e.write("files/plain", "plain")

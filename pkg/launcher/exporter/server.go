@@ -1,13 +1,14 @@
 // Package exporter is the server in the pod of a VirtualMachineExport, `virt-launcher export`. It reads claims that are
-// mounted in the pod and serves them over HTTPS to clients with the export's token: disks raw, by ranges, and
-// compressed, file systems as a tree and as an archive, and the VM's manifests. The pod is the tenant's and has no
-// rights; the contents of the claims are not trusted, so nothing on them leads out of them.
+// mounted in the pod and serves them over HTTPS to clients with the export's token: disks raw and as qcow2 images, by
+// ranges, and compressed, file systems as a tree and as an archive, and the VM's manifests. The pod is the tenant's and
+// has no rights; the contents of the claims are not trusted, so nothing on them leads out of them.
 //
 //	claim ──mount, read-only──► exporter ──HTTPS, token──► virtctl, CDI of another cluster
 package exporter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -54,6 +55,9 @@ type Options struct {
 	// Socket is the socket by which virt-handler finds the process that is to have the devices; used only where there
 	// are some.
 	Socket string
+	// Tag distinguishes what devices have from what those of another export do, where nobody else writes to them; empty
+	// where somebody may while the server does not run.
+	Tag string
 	// Deadline is when the export is over.
 	Deadline time.Time
 	// Stall is the time for which a client may take nothing.
@@ -108,9 +112,10 @@ func Run(ctx context.Context, o Options) error {
 type handler struct {
 	Options
 	volumes map[string]Volume
-	// instance distinguishes one run of the server from another.
+	// instance is the Tag, or distinguishes one run of the server from another.
 	instance string
 	slots    chan struct{}
+	layouts  layouts
 }
 
 // NewHandler returns the handler of requests. All but the kubelet's need the token.
@@ -118,8 +123,8 @@ func NewHandler(o Options) http.Handler {
 	instance := make([]byte, 8)
 	_, _ = rand.Read(instance) // never fails
 	h := &handler{
-		Options: o, volumes: map[string]Volume{}, instance: hex.EncodeToString(instance),
-		slots: make(chan struct{}, downloads),
+		Options: o, volumes: map[string]Volume{}, instance: cmp.Or(o.Tag, hex.EncodeToString(instance)),
+		slots: make(chan struct{}, downloads), layouts: layouts{turn: make(chan struct{}, 1)},
 	}
 	for _, volume := range o.Volumes {
 		h.volumes[volume.Name] = volume
@@ -218,6 +223,8 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) {
 		err = h.serveRaw(w, r, volume)
 	case volume.kind != tree && file == names.ExportGzip:
 		err = h.serveGzip(w, r, volume)
+	case volume.kind != tree && file == names.ExportQCOW2:
+		err = h.serveQCOW2(w, r, volume)
 	default:
 		http.Error(w, "the volume is not served so", http.StatusNotFound)
 	}

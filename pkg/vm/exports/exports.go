@@ -59,6 +59,9 @@ const (
 	ReasonNoVolumeSnapshot    = "NoVolumeSnapshots"
 )
 
+// FormatQCOW2 is a format that KubeVirt does not have: a qcow2 image, compressed and without holes.
+const FormatQCOW2 v1beta1.ExportVolumeFormat = "qcow2"
+
 // AnnotationContentType is CDI's annotation of a claim; ContentDisk and the empty value are a disk.
 const (
 	AnnotationContentType = "cdi.kubevirt.io/storage.contentType"
@@ -83,13 +86,20 @@ type Volume struct {
 	Content Content
 }
 
-// files are the last parts of addresses by format, in the order in which links list them.
-var files = map[Content][]struct {
+// file is the last part of an address, by format.
+type file struct {
 	format v1beta1.ExportVolumeFormat
 	file   string
-}{
-	Disk:   {{v1beta1.KubeVirtRaw, names.ExportRaw}, {v1beta1.KubeVirtGz, names.ExportGzip}},
-	Device: {{v1beta1.KubeVirtRaw, names.ExportRaw}, {v1beta1.KubeVirtGz, names.ExportGzip}},
+}
+
+var disk = []file{
+	{v1beta1.KubeVirtRaw, names.ExportRaw}, {v1beta1.KubeVirtGz, names.ExportGzip}, {FormatQCOW2, names.ExportQCOW2},
+}
+
+// files are in the order in which links list them.
+var files = map[Content][]file{
+	Disk:   disk,
+	Device: disk,
 	Files:  {{v1beta1.Dir, names.ExportTree}, {v1beta1.ArchiveGz, names.ExportArchive}},
 }
 

@@ -23,9 +23,11 @@ func TestLinks(t *testing.T) {
 	const at = `"https://virt-export-e.ns.svc`
 	want := `{"cert":"PEM","volumes":[` +
 		`{"name":"root","formats":[{"format":"raw","url":` + at + `/volumes/root/disk.img"},` +
-		`{"format":"gzip","url":` + at + `/volumes/root/disk.img.gz"}]},` +
+		`{"format":"gzip","url":` + at + `/volumes/root/disk.img.gz"},` +
+		`{"format":"qcow2","url":` + at + `/volumes/root/disk.qcow2"}]},` +
 		`{"name":"block.0","formats":[{"format":"raw","url":` + at + `/volumes/block.0/disk.img"},` +
-		`{"format":"gzip","url":` + at + `/volumes/block.0/disk.img.gz"}]},` +
+		`{"format":"gzip","url":` + at + `/volumes/block.0/disk.img.gz"},` +
+		`{"format":"qcow2","url":` + at + `/volumes/block.0/disk.qcow2"}]},` +
 		`{"name":"share","formats":[{"format":"dir","url":` + at + `/volumes/share/dir/"},` +
 		`{"format":"tar.gz","url":` + at + `/volumes/share/disk.tar.gz"}]}],` +
 		`"manifests":[{"type":"all","url":` + at + `/internal/manifests/all"},` +

@@ -2,10 +2,11 @@
 // come out of a VirtualMachineExport (package export), of a VM that runs by a snapshot that is there for it, and go in
 // by uploads (package upload). docs/export.md describes the file:
 //
-//	export: VM, or snapshot ─► VirtualMachineExport ─► Writer ─► .FILE.xxxxx.part ─► FILE
+//	export: VM, or snapshot ─► VirtualMachineExport ─► Writer ─► .FILE.part ─► FILE
 //	import: FILE ─► Open, Verify, Make ─► claims ─► uploads ─► VM
 //
-// index.go has the index, writer.go and reader.go the file, machine.go the rules of what a file becomes.
+// resume.go goes on with what a run has left that was killed; index.go has the index, writer.go and reader.go the file,
+// machine.go the rules of what a file becomes.
 package backup
 
 import (

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/export/v1beta1"
 
@@ -39,6 +40,8 @@ type ExportOptions struct {
 	Readiness, Taking time.Duration
 	// Pause is between two tries of a request.
 	Pause time.Duration
+	// NoteEach is how often it is noted how far the export is; one that is killed loses so much.
+	NoteEach time.Duration
 	// Now is when the file is begun.
 	Now time.Time
 	// Report is told what is waited for, Show how far a disk is, and Note what a user should know.
@@ -55,8 +58,22 @@ type Exported struct {
 }
 
 // Export writes a VM and its disks. Nothing that it made stays in the cluster, whatever happens: what cannot be deleted
-// is named, and goes when its time is over.
-func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) (out *Exported, err error) {
+// is named, an errLeft, and goes when its time is over. A storage that is a Part may have what a run has left that was
+// killed: the export goes on there if what that one read from is there still.
+func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) (*Exported, error) {
+	if part, ok := to.(*Part); ok {
+		done, err := goOn(ctx, c, part, o)
+		if !errors.Is(err, errAnew) {
+			return done, err
+		}
+		if err := part.Forget(); err != nil {
+			return nil, err
+		}
+	}
+	return exportAnew(ctx, c, to, o)
+}
+
+func exportAnew(ctx context.Context, c *client.Client, to Storage, o ExportOptions) (out *Exported, err error) {
 	s, err := o.settled(ctx, c)
 	if err != nil {
 		return nil, err
@@ -64,16 +81,12 @@ func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) 
 	if err := o.noteLeft(ctx, c, s.vm.Name); err != nil {
 		return nil, err
 	}
-	vm, err := s.expanded(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	disks, left, err := s.disks(ctx, c, vm)
+	p, err := s.plan(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	from := &exporting{ExportOptions: o, c: c}
-	if len(disks) > 0 {
+	if len(p.disks) > 0 {
 		defer func() { err = errors.Join(err, from.remove(ctx)) }()
 		taken, err := from.make(ctx, s)
 		if err != nil {
@@ -81,39 +94,65 @@ func Export(ctx context.Context, c *client.Client, to Storage, o ExportOptions) 
 		}
 		if taken != s { // the VM may have changed before the snapshot was taken
 			s = taken
-			if vm, err = s.expanded(ctx, c); err != nil {
-				return nil, err
-			}
-			if disks, left, err = s.disks(ctx, c, vm); err != nil {
+			if p, err = s.plan(ctx, c); err != nil {
 				return nil, err
 			}
 		}
 	}
-	index := Index{Namespace: o.Namespace, Name: vm.Name, NotIncluded: left}
+	w := NewWriter(to, o.Now, len(p.disks)+len(p.left))
+	from.keepNotes(to, w, p)
+	vm, err := writeVM(w, p.vm)
+	if err != nil {
+		return nil, err
+	}
+	return from.write(ctx, w, s, p, vm)
+}
+
+// plan is what of a source a file will have.
+type plan struct {
+	vm    *v1.VirtualMachine
+	disks []Disk
+	// left says what it will not have.
+	left []string
+}
+
+func (s *source) plan(ctx context.Context, c *client.Client) (p plan, err error) {
+	if p.vm, err = s.expanded(ctx, c); err != nil {
+		return p, err
+	}
+	p.disks, p.left, err = s.disks(ctx, c, p.vm)
+	return p, err
+}
+
+// write writes the disks and the index of a file that has the VM.
+func (e *exporting) write(ctx context.Context, w *Writer, s *source, p plan, vm Member) (*Exported, error) {
+	index := Index{Namespace: e.Namespace, Name: p.vm.Name, NotIncluded: p.left, VM: vm}
 	if s.taken != nil {
 		index.Snapshot, index.Indications = s.taken.Name, snapshot.Indications(s.taken)
 	}
-	w := NewWriter(to, o.Now, len(disks)+len(left))
-	if index.VM, err = writeVM(w, vm); err != nil {
-		return nil, err
-	}
-	if index.Disks, err = from.read(ctx, w, disks); err != nil {
+	var err error
+	if index.Disks, err = e.read(ctx, w, p.disks); err != nil {
 		return nil, err
 	}
 	size, err := w.Finish(&index)
 	if err != nil {
 		return nil, err
 	}
-	return &Exported{Index: index, Bytes: size, Needs: Needs(vm)}, nil
+	return &Exported{Index: index, Bytes: size, Needs: Needs(p.vm)}, nil
 }
 
-// Write exports to a part, which becomes the file when all is in it, and else is removed.
+// Write exports to a part, which becomes the file when all is in it, and else is removed; it stays where what it was
+// read from could not be deleted, so that another run can go on.
 func Write(ctx context.Context, c *client.Client, part *Part, o ExportOptions) (*Exported, error) {
 	done, err := Export(ctx, c, part, o)
-	if err != nil {
-		return nil, errors.Join(err, part.Discard())
+	switch {
+	case err == nil:
+		return done, part.Finish()
+	case errors.Is(err, errLeft) && part.noted:
+		o.Note(part.Name() + " stays; the same command goes on there as long as what it is read from is there")
+		return nil, errors.Join(err, part.Leave())
 	}
-	return done, part.Finish()
+	return nil, errors.Join(err, part.Discard())
 }
 
 // Temporary returns the name of what is made for the export of a VM or snapshot.
@@ -146,11 +185,19 @@ func (o *ExportOptions) settled(ctx context.Context, c *client.Client) (*source,
 }
 
 func writeVM(w *Writer, vm *v1.VirtualMachine) (Member, error) {
+	text, err := encodeVM(vm)
+	if err != nil {
+		return Member{}, err
+	}
+	return w.whole(vmFile, text)
+}
+
+func encodeVM(vm *v1.VirtualMachine) ([]byte, error) {
 	text, err := json.MarshalIndent(vm, "", "  ")
 	if err != nil {
-		return Member{}, fmt.Errorf("encode the VM: %w", err)
+		return nil, fmt.Errorf("encode the VM: %w", err)
 	}
-	return w.whole(vmFile, append(text, '\n'))
+	return append(text, '\n'), nil
 }
 
 // noteLeft says of snapshots that another export has made: it is under way, or was killed.
@@ -181,6 +228,12 @@ type exporting struct {
 	// snapshot says that there may be one.
 	snapshot bool
 	made     bool
+	// uid is the export's.
+	uid types.UID
+	// notes has what another run needs to go on; nil where none can.
+	notes *notes
+	// was is where a run that was killed has come to; nil for an export that begins.
+	was *begun
 	// served is the export as it was when the first disk was read.
 	served *v1beta1.VirtualMachineExport
 }
@@ -200,8 +253,11 @@ func (e *exporting) make(ctx context.Context, s *source) (*source, error) {
 	if apierrors.IsAlreadyExists(err) {
 		e.made = false // it is somebody else's
 	}
-	if err != nil || !s.runs {
+	if err != nil {
 		return s, err
+	}
+	if e.uid = made.UID; !s.runs {
+		return s, nil
 	}
 	object := snapshot.New(e.Namespace, s.vm.Name, e.Temporary, snapshot.Options{})
 	object.Labels = labels
@@ -236,7 +292,9 @@ func (e *exporting) remove(ctx context.Context) error {
 		if err == nil || apierrors.IsNotFound(err) {
 			return
 		}
-		err = fmt.Errorf("%s %s/%s is left, at most for %s: %w", what, e.Namespace, e.Temporary, e.Lifetime, err)
+		err = &leftError{
+			fmt.Errorf("%s %s/%s is left, at most for %s: %w", what, e.Namespace, e.Temporary, e.Lifetime, err),
+		}
 		if all = errors.Join(all, err); interrupted {
 			e.Note(err.Error()) // nobody prints the errors of what was interrupted
 		}
@@ -248,35 +306,68 @@ func (e *exporting) remove(ctx context.Context) error {
 	return all
 }
 
+// errLeft is something in the cluster that could not be deleted.
+var errLeft = errors.New("something is left")
+
+// leftError is an errLeft with its reason.
+type leftError struct{ error }
+
+func (l *leftError) Unwrap() error        { return l.error }
+func (l *leftError) Is(target error) bool { return target == errLeft }
+
 // read reads the disks, one after the other.
 func (e *exporting) read(ctx context.Context, w *Writer, disks []Disk) ([]Disk, error) {
-	for i := range disks {
-		disk := &disks[i]
-		entry := w.Entry(diskFile(disk.Volume))
-		download := export.Download{
-			Namespace: e.Namespace, Name: e.Temporary, Volume: disk.Claim, Pause: e.Pause, Readiness: e.Readiness,
-			Report: e.Report,
-			Show:   func(done, total int64) { e.Show(disk.Volume, done, total) },
-		}
-		result, err := download.Run(ctx, e.c, entry)
-		if err != nil {
-			return nil, fmt.Errorf("read volume %s: %w", disk.Volume, err)
-		}
-		if result.Format != v1beta1.KubeVirtGz || result.Size <= 0 {
-			return nil, fmt.Errorf("read volume %s: the export's server does not serve it as a disk of a known size",
-				disk.Volume)
-		}
-		if disk.Member, err = entry.End(); err != nil {
+	there := 0
+	if e.was != nil {
+		there = copy(disks, e.was.Disks)
+	}
+	for i := there; i < len(disks); i++ {
+		if err := e.readDisk(ctx, w, &disks[i], e.was.pointOf(i)); err != nil {
 			return nil, err
 		}
-		disk.DiskSize = result.Size
-		if e.served == nil {
-			e.served = result.Export
-		}
+		e.notes.whole(disks[i], e.served)
 	}
 	if len(disks) == 0 {
 		return nil, nil
 	}
 	// The disks are of one moment only when nobody used one meanwhile, also between two.
 	return disks, export.Unbroken(ctx, e.c, e.served)
+}
+
+// readDisk reads a disk, from a point on that is in the file already; nil for none.
+func (e *exporting) readDisk(ctx context.Context, w *Writer, disk *Disk, from *export.Point) error {
+	entry := w.Entry(diskFile(disk.Volume))
+	if from != nil {
+		err := entry.goOn(ctx, e.notes.to, e.was.Bytes, e.was.Sum)
+		switch {
+		case errors.Is(err, errNotAsWritten):
+			e.Note(fmt.Sprintf("volume %s is not as it was written to %s, and begins anew", disk.Volume,
+				e.notes.to.Name()))
+			from = nil
+		case err != nil:
+			return err
+		}
+	}
+	entry.mark = e.notes.mark
+	download := export.Download{
+		Namespace: e.Namespace, Name: e.Temporary, Volume: disk.Claim, Pause: e.Pause, Readiness: e.Readiness,
+		From: from, Patience: export.DefaultPatience, Report: e.Report,
+		Show: func(done, total int64) { e.Show(disk.Volume, done, total) },
+	}
+	result, err := download.Run(ctx, e.c, entry)
+	if err != nil {
+		return fmt.Errorf("read volume %s: %w", disk.Volume, err)
+	}
+	if result.Format != v1beta1.KubeVirtGz || result.Size <= 0 {
+		return fmt.Errorf("read volume %s: the export's server does not serve it as a disk of a known size",
+			disk.Volume)
+	}
+	if disk.Member, err = entry.End(); err != nil {
+		return err
+	}
+	disk.DiskSize = result.Size
+	if e.served == nil {
+		e.served = result.Export
+	}
+	return nil
 }

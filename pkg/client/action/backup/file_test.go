@@ -348,7 +348,7 @@ func TestPart(t *testing.T) {
 		}
 		return string(text)
 	}
-	part, err := NewPart(path, "abcde")
+	part, err := NewPart(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,13 +361,13 @@ func TestPart(t *testing.T) {
 	if err := part.Finish(); err != nil || read(path) != "after" {
 		t.Errorf("%q: %v", read(path), err)
 	}
-	if part, err = NewPart(path, "fghij"); err == nil {
+	if part, err = NewPart(path); err == nil {
 		err = part.Discard()
 	}
 	if _, gone := os.Stat(part.Name()); err != nil || !errors.Is(gone, os.ErrNotExist) || read(path) != "after" {
 		t.Errorf("discarded: %v, %v", err, gone)
 	}
-	if _, err := NewPart(t.TempDir(), "k"); err == nil {
+	if _, err := NewPart(t.TempDir()); err == nil {
 		t.Error("a directory is taken")
 	}
 }

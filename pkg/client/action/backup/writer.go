@@ -11,8 +11,10 @@ import (
 	"hash"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/virtkit/virtkit/pkg/client/action/export"
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 )
 
 // blockSize is tar's: each member begins at a multiple of it, after a header of one.
@@ -62,6 +64,8 @@ type Entry struct {
 	start int64
 	size  int64
 	sum   hash.Hash
+	// mark is told where another run could go on; nil for nobody.
+	mark func(*Entry, export.Point) error
 }
 
 // Entry begins a member. The one before must have ended.
@@ -83,6 +87,14 @@ func (e *Entry) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Mark implements export.Marker.
+func (e *Entry) Mark(at export.Point) error {
+	if e.mark == nil {
+		return nil
+	}
+	return e.mark(e, at)
+}
+
 // Skip implements export.Output. What comes compressed has no holes.
 func (e *Entry) Skip(n int64) error {
 	_, err := e.Write(make([]byte, n))
@@ -98,13 +110,15 @@ func (e *Entry) End() (Member, error) {
 	if _, err := e.w.to.WriteAt(header, e.start-blockSize); err != nil {
 		return Member{}, err
 	}
-	end := (e.start + e.size + blockSize - 1) / blockSize * blockSize
-	if err := e.w.to.Truncate(end); err != nil { // with zeros
+	if err := e.w.to.Truncate(e.end()); err != nil { // with zeros
 		return Member{}, err
 	}
-	e.w.at = end
+	e.w.at = e.end()
 	return Member{File: e.name, Bytes: e.size, SHA256: hex.EncodeToString(e.sum.Sum(nil))}, nil
 }
+
+// end is where the next member begins.
+func (e *Entry) end() int64 { return (e.start + e.size + blockSize - 1) / blockSize * blockSize }
 
 func (w *Writer) whole(name string, data []byte) (Member, error) {
 	entry := w.Entry(name)
@@ -147,13 +161,14 @@ func (w *Writer) Finish(index *Index) (int64, error) {
 
 // Part is the file while it is being written, beside the one that is wanted.
 type Part struct {
-	*os.File
-	path string
+	*part.File
+	// noted says that another run can go on with it.
+	noted bool
 }
 
-// NewPart makes .FILE.random.part for FILE, so that two exports to one file do not meet. Only its owner may read it:
-// the disks have what their guests know.
-func NewPart(path, random string) (*Part, error) {
+// NewPart makes .FILE.part for FILE, or takes the one of a run that was killed. Only its owner may read it: the disks
+// have what their guests know. Errors: part.ErrBusy.
+func NewPart(path string) (*Part, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
@@ -161,26 +176,22 @@ func NewPart(path, random string) (*Part, error) {
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	}
-	directory, name := filepath.Split(filepath.Clean(path))
-	part := filepath.Join(directory, "."+name+"."+random+".part")
-	file, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := part.Open(path, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &Part{File: file, path: filepath.Clean(path)}, nil
+	return &Part{File: file}, nil
 }
 
-// Finish gives the file its name.
-func (p *Part) Finish() error {
-	err := errors.Join(p.Sync(), p.Close())
-	if err == nil {
-		err = os.Rename(p.Name(), p.path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", p.path, err), os.Remove(p.Name()))
-	}
-	return nil
+// Note notes what another run needs to go on.
+func (p *Part) Note(what any) error {
+	err := p.File.Note(what)
+	p.noted = p.noted || err == nil
+	return err
 }
 
-// Discard removes it.
-func (p *Part) Discard() error { return errors.Join(p.Close(), os.Remove(p.Name())) }
+// Forget removes the note, and what is in the file.
+func (p *Part) Forget() error {
+	p.noted = false
+	return errors.Join(p.File.Forget(), p.Truncate(0))
+}

@@ -2,14 +2,12 @@ package export
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,15 +16,18 @@ import (
 	"kubevirt.io/api/export/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
 const (
-	// triesAfterCut is how often a download that has begun is tried again, in vain each time, whatever Retries says:
-	// the pod may have been evicted.
+	// triesAfterCut is how often a download that has begun is tried again, in vain each time, whatever Retries says,
+	// when the server answers: the pod may have been evicted.
 	triesAfterCut = 5
+	// DefaultPatience is how long a download that has begun outlives that nobody answers.
+	DefaultPatience = 5 * time.Minute
 	// maxWords bounds what is read of a server's refusal, bytes.
 	maxWords = 1 << 10
 )
@@ -38,11 +39,16 @@ type Download struct {
 	Volume string
 	// Raw decompresses.
 	Raw bool
+	// QCOW2 downloads the volume as a qcow2 image.
+	QCOW2 bool
+	// From is where a run before has come to; nil for a download that begins. Its output has all before it.
+	From *Point
 	Reach
 	// Retries is how often a request that fails is repeated.
 	Retries int
-	// Pause is between two tries.
-	Pause time.Duration
+	// Pause is between two tries. Patience is how long a download that has begun is tried again, since the last byte
+	// of it, when there is no answer.
+	Pause, Patience time.Duration
 	// Readiness is how long to wait for the export.
 	Readiness time.Duration
 	// Report, which may not be nil, is told what is waited for, Show how far the disk is, of total bytes; a total below
@@ -59,9 +65,12 @@ type Output interface {
 	Skip(n int64) error
 }
 
+// Marker is an Output that is told where another run could go on: it has all before the point.
+type Marker interface{ Mark(Point) error }
+
 // Result is what was downloaded.
 type Result struct {
-	// Bytes is the size of the disk, or of the archive as it came.
+	// Bytes is the size of the disk, or of the archive or image as it came.
 	Bytes int64
 	// Format is what came.
 	Format v1beta1.ExportVolumeFormat
@@ -76,6 +85,22 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
+// ErrChanged is the reason of a download that cannot go on, not in another run either: its beginning may be of other
+// content than its rest.
+var ErrChanged = errors.New("the disk may have changed since the download began")
+
+func changed(format string, arguments ...any) error {
+	return final{&changedError{fmt.Sprintf(format, arguments...)}}
+}
+
+// changedError is an ErrChanged with a sentence of its own.
+type changedError struct{ sentence string }
+
+func (c *changedError) Error() string { return c.sentence }
+
+// Is makes it an ErrChanged.
+func (c *changedError) Is(target error) bool { return target == ErrChanged }
+
 // fetch is a download under way.
 type fetch struct {
 	Download
@@ -83,36 +108,43 @@ type fetch struct {
 	out Output
 	// export is as it was when the download began.
 	export *v1beta1.VirtualMachineExport
-	// tag and size are the disk's; size is below 0 for a server that does not say it, which cannot go on.
-	tag  string
-	size int64
-	// done is how much of the disk there is.
-	done int64
+	// tag and size are the content's: the disk's, or those of the image as it comes when it comes by ranges. size is
+	// below 0 for a server that does not say them, which cannot go on.
+	tag    string
+	size   int64
+	ranges bool
+	// disk is the size of the disk, below 0 if it is not known.
+	disk int64
+	// done is how much of the content there is, progressed when some of it came last.
+	done       int64
+	progressed time.Time
+	// resumed says that nothing of this run has come yet.
+	resumed bool
 
 	format v1beta1.ExportVolumeFormat
 }
 
 // Run downloads. It fails when the disk may have changed meanwhile.
 func (d Download) Run(ctx context.Context, api API, out Output) (Result, error) {
-	f := &fetch{Download: d, api: api, out: out, size: -1}
+	f := &fetch{Download: d, api: api, out: out, size: -1, disk: -1, progressed: time.Now()}
+	f.resume()
 	for tries := 0; ; {
 		before := f.done
 		err := f.try(ctx)
 		if err == nil {
-			return Result{Bytes: f.done, Format: f.format, Size: f.size, Export: f.export}, nil
+			return Result{Bytes: f.done, Format: f.format, Size: f.disk, Export: f.export}, nil
 		}
-		var end final
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
+		}
+		if errors.Is(err, errAnew) {
+			f.anew()
+			continue
 		}
 		if tries++; f.done > before {
 			tries = 1
 		}
-		allowed := d.Retries
-		if f.size >= 0 {
-			allowed = max(allowed, triesAfterCut)
-		}
-		if errors.As(err, &end) || tries > allowed {
+		if !f.again(err, tries) {
 			return Result{}, err
 		}
 		d.Report("the download was cut: " + err.Error())
@@ -122,68 +154,98 @@ func (d Download) Run(ctx context.Context, api API, out Output) (Result, error) 
 	}
 }
 
+// again reports whether a download is tried again after so many tries that brought nothing.
+func (f *fetch) again(err error, tries int) bool {
+	var end final
+	var answer *answerError
+	switch {
+	case errors.As(err, &end):
+		return false
+	case tries <= f.Retries:
+		return true
+	case f.size < 0:
+		return false
+	}
+	return tries <= triesAfterCut || !errors.As(err, &answer) && time.Since(f.progressed) < f.Patience
+}
+
 // try waits for the export, and downloads what is missing.
 func (f *fetch) try(ctx context.Context) error {
 	export, err := Wait(ctx, f.api, f.Namespace, f.Name, f.Readiness, f.Report)
 	if err != nil {
-		return final{err}
+		return f.ended(err)
 	}
 	if f.export != nil && export.UID != f.export.UID {
-		return final{fmt.Errorf("VirtualMachineExport %s/%s was deleted meanwhile, and is another one now", f.Namespace,
-			f.Name)}
+		return changed("VirtualMachineExport %s/%s was deleted meanwhile, and is another one now", f.Namespace, f.Name)
 	}
 	f.export = export
-	server, err := reach(ctx, f.api, export, f.Reach)
+	way := f.Reach
+	way.measures = f.QCOW2
+	server, err := reach(ctx, f.api, export, way)
+	if err != nil {
+		return f.ended(err)
+	}
+	defer server.close()
+	address, format, err := choose(server.link, f.Volume, f.QCOW2)
 	if err != nil {
 		return final{err}
 	}
-	defer server.close()
-	address, format, err := choose(server.link, f.Volume)
-	if err != nil {
-		return final{err}
+	if f.resumed && format != f.format {
+		return errAnew
 	}
 	f.format = format
 	header := http.Header{}
 	if f.size >= 0 {
-		if address, err = from(address, f.done); err != nil {
+		if address, err = f.rest(address, header); err != nil {
 			return final{err}
 		}
-		header.Set("If-Match", f.tag)
+	}
+	if f.QCOW2 {
+		f.Report("its server reads the disk, and sends the image after that")
 	}
 	response, err := server.get(ctx, address, header)
 	if err != nil {
 		return unreachable(err)
 	}
 	defer response.Body.Close()
-	if err := refusal(response); err != nil {
-		return err
-	}
-	if f.size < 0 {
-		if err := f.begin(response); err != nil {
-			return err
-		}
-	}
-	if f.size < 0 {
-		err = f.copy(response)
-	} else {
-		err = f.members(response.Body)
-	}
-	if err != nil {
+	if err := f.take(response); err != nil {
 		return err
 	}
 	return f.stillReady(ctx)
 }
 
-// from returns an address with the offset in the disk at which the download is to go on.
-func from(address string, offset int64) (string, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "", fmt.Errorf("the export's address %q is none: %w", address, err)
+// ended makes an error final, unless it is that the API server does not answer while a download is under way.
+func (f *fetch) ended(err error) error {
+	var unread *unreadError
+	if f.export != nil && f.size >= 0 && errors.As(err, &unread) && client.Passing(err) {
+		return err
 	}
-	query := u.Query()
-	query.Set(names.ExportOffset, strconv.FormatInt(offset, 10))
-	u.RawQuery = query.Encode()
-	return u.String(), nil
+	return final{err}
+}
+
+// take writes what a server answers.
+func (f *fetch) take(r *http.Response) error {
+	if f.size >= 0 {
+		whole, err := f.goesOn(r)
+		if err != nil || whole {
+			return err
+		}
+	} else {
+		if err := refusal(r); err != nil {
+			return err
+		}
+		if err := f.begin(r); err != nil {
+			return err
+		}
+	}
+	f.resumed = false
+	switch {
+	case f.size < 0:
+		return f.copy(r)
+	case f.ranges:
+		return f.parts(r.Body)
+	}
+	return f.members(r.Body)
 }
 
 // unreachable tells a certificate that is not believed from a server that may be back soon.
@@ -200,6 +262,11 @@ func unreachable(err error) error {
 	return err
 }
 
+// answerError is an answer of the export's server that is not what was asked for.
+type answerError struct{ error }
+
+func (a *answerError) Unwrap() error { return a.error }
+
 // refusal returns the error that a server answered instead of the volume, nil if it sends the volume.
 func refusal(r *http.Response) error {
 	if r.StatusCode == http.StatusOK {
@@ -209,11 +276,12 @@ func refusal(r *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("the export's server answers %s: %w", r.Status, err)
 	}
-	err = fmt.Errorf("the export's server answers %s: %s", r.Status, strings.TrimSpace(string(words)))
+	err = &answerError{fmt.Errorf("the export's server answers %s: %s", r.Status, strings.TrimSpace(string(words)))}
 	switch r.StatusCode {
 	case http.StatusPreconditionFailed:
-		return final{errors.New("the disk has changed since the download began; repeat the command")}
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest:
+		return changed("the disk has changed since the download began; repeat the command")
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest,
+		http.StatusRequestedRangeNotSatisfiable, http.StatusUnprocessableEntity:
 		return final{err}
 	}
 	return err
@@ -224,16 +292,22 @@ func (f *fetch) begin(r *http.Response) error {
 	if err := f.out.Begin(); err != nil {
 		return final{err}
 	}
-	text := r.Header.Get(names.HeaderDiskSize)
+	f.done = 0
+	if text := r.Header.Get(names.HeaderDiskSize); text != "" {
+		size, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || size < 0 {
+			return final{fmt.Errorf("the export's server says that the disk has %q bytes", text)}
+		}
+		f.disk = size
+	}
 	tag := r.Header.Get("ETag")
-	if text == "" || tag == "" || f.format != v1beta1.KubeVirtGz {
-		return nil
+	switch {
+	case tag == "" || strings.HasPrefix(tag, "W/"):
+	case f.format == v1beta1.KubeVirtGz && f.disk >= 0:
+		f.size, f.tag, f.ranges = f.disk, tag, false
+	case byRanges(f.format) && r.ContentLength >= 0 && r.Header.Get("Accept-Ranges") == "bytes":
+		f.size, f.tag, f.ranges = r.ContentLength, tag, true
 	}
-	size, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || size < 0 {
-		return final{fmt.Errorf("the export's server says that the disk has %q bytes", text)}
-	}
-	f.size, f.tag = size, tag
 	return nil
 }
 
@@ -255,8 +329,9 @@ func (f *fetch) members(body io.Reader) error {
 		if err := f.write(packed, raw.Bytes()); err != nil {
 			return final{err}
 		}
-		f.done += int64(raw.Len())
-		f.Show(f.done, f.size)
+		if err := f.came(raw.Len()); err != nil {
+			return err
+		}
 	}
 	if f.done < f.size {
 		return io.ErrUnexpectedEOF
@@ -272,78 +347,6 @@ func (f *fetch) write(packed, raw []byte) error {
 	return writeSparse(f.out, raw)
 }
 
-// block is how many zeros become a hole, bytes.
-const block = 64 << 10
-
-var zeros [block]byte
-
-// writeSparse writes data, and skips zeros.
-func writeSparse(out Output, data []byte) error {
-	for len(data) > 0 {
-		n := min(len(data), block)
-		var err error
-		if bytes.Equal(data[:n], zeros[:n]) {
-			err = out.Skip(int64(n))
-		} else {
-			_, err = out.Write(data[:n])
-		}
-		if err != nil {
-			return err
-		}
-		data = data[n:]
-	}
-	return nil
-}
-
-// copy writes what a server sends that says no size: an archive, or the disk of another server than virtkit's.
-func (f *fetch) copy(r *http.Response) error {
-	f.done = 0
-	total := r.ContentLength
-	in := io.Reader(&counter{of: f, in: r.Body, total: total})
-	if f.Raw && f.format != v1beta1.KubeVirtRaw {
-		unpacked, err := gzip.NewReader(in)
-		if err != nil {
-			return fmt.Errorf("read what is compressed: %w", err)
-		}
-		in = unpacked
-	}
-	buffer := make([]byte, block)
-	for {
-		n, err := io.ReadFull(in, buffer)
-		if n > 0 {
-			write := writeSparse
-			if !f.Raw {
-				write = func(out Output, data []byte) error { _, err := out.Write(data); return err }
-			}
-			if err := write(f.out, buffer[:n]); err != nil {
-				return final{err}
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case errors.Is(err, io.ErrUnexpectedEOF) && n > 0:
-			// The last part, unless it was cut: the next read says.
-		case err != nil:
-			return err
-		}
-	}
-}
-
-// counter counts what has come.
-type counter struct {
-	of    *fetch
-	in    io.Reader
-	total int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.in.Read(p)
-	c.of.done += int64(n)
-	c.of.Show(c.of.done, c.total)
-	return n, err
-}
-
 // stillReady fails when the export has stopped meanwhile.
 func (f *fetch) stillReady(ctx context.Context) error { return Unbroken(ctx, f.api, f.export) }
 
@@ -355,7 +358,11 @@ func Unbroken(ctx context.Context, api API, was *v1beta1.VirtualMachineExport) e
 	}
 	now, err := Get(ctx, api, was.Namespace, was.Name)
 	if err != nil {
-		return final{fmt.Errorf("whether the disk was the same all the time cannot be said: %w", err)}
+		err = fmt.Errorf("whether the disk was the same all the time cannot be said: %w", err)
+		if client.Passing(err) {
+			return err
+		}
+		return final{err}
 	}
 	before := conditions.Find(was.Status.Conditions, v1beta1.ConditionReady)
 	is := now.Status != nil && now.UID == was.UID && now.Status.Phase == v1beta1.Ready
@@ -364,8 +371,8 @@ func Unbroken(ctx context.Context, api API, was *v1beta1.VirtualMachineExport) e
 		is = condition != nil && condition.LastTransitionTime.Equal(&before.LastTransitionTime)
 	}
 	if !is {
-		return final{errors.New("the export has stopped meanwhile, so the disk may have changed while it was read; " +
-			"stop the VM and repeat the command, or export a snapshot")}
+		return changed("the export has stopped meanwhile, so the disk may have changed while it was read; " +
+			"stop the VM and repeat the command, or export a snapshot")
 	}
 	return nil
 }

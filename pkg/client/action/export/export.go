@@ -158,6 +158,11 @@ func Get(ctx context.Context, api API, namespace, name string) (*v1beta1.Virtual
 	return out, nil
 }
 
+// unreadError is that the API server did not answer for what a download needs of it.
+type unreadError struct{ error }
+
+func (u *unreadError) Unwrap() error { return u.error }
+
 // poll is how often an export is looked at.
 const poll = 500 * time.Millisecond
 
@@ -174,7 +179,7 @@ func Wait(
 	for {
 		export, err := Get(ctx, api, namespace, name)
 		if err != nil {
-			return nil, err
+			return nil, &unreadError{err}
 		}
 		ready, why := readiness(export)
 		switch {
@@ -241,7 +246,7 @@ func Token(ctx context.Context, api API, export *v1beta1.VirtualMachineExport) (
 	}
 	secret, err := api.Secret(ctx, export.Namespace, *ref)
 	if err != nil {
-		return "", fmt.Errorf("read the token in Secret %s/%s: %w", export.Namespace, *ref, err)
+		return "", &unreadError{fmt.Errorf("read the token in Secret %s/%s: %w", export.Namespace, *ref, err)}
 	}
 	token := secret.Data[names.ExportTokenKey]
 	if len(token) == 0 {

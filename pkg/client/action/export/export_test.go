@@ -330,6 +330,9 @@ func TestDownloadFails(t *testing.T) {
 			c.export.Status.Links.Internal.Volumes[0].Formats[1].Url = "http://example.com/"
 		}, nil, "would carry the token openly"},
 		"no volume": {nil, func(d *Download) { d.Volume = "x" }, "the export has no volume x; it has: root"},
+		"no qcow2": {func(c *cluster) {
+			c.export.Status.Links.Internal = c.links(exports.Volume{Name: "share", Content: exports.Files})
+		}, func(d *Download) { d.QCOW2 = true }, "is not served as qcow2; its formats are: dir, tar.gz"},
 		"several volumes": {func(c *cluster) {
 			c.export.Status.Links.Internal = c.links(exports.Volume{Name: "a", Content: exports.Disk},
 				exports.Volume{Name: "b", Content: exports.Files})

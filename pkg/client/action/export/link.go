@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
 // Reach is how the server of an export is reached.
@@ -30,7 +31,13 @@ type Reach struct {
 	ServiceURL string
 	// Insecure believes any certificate.
 	Insecure bool
+
+	// measures says that the server reads the disk before it answers.
+	measures bool
 }
+
+// answerIn is how long the server may take to answer, measuredIn where it reads a disk before.
+const answerIn, measuredIn = 2 * time.Minute, 6 * time.Hour
 
 // server is the server of an export.
 type server struct {
@@ -67,9 +74,13 @@ func reach(ctx context.Context, api API, export *v1beta1.VirtualMachineExport, r
 			return nil, errors.New("the export's certificate is none")
 		}
 	}
+	within := answerIn
+	if r.measures {
+		within = measuredIn
+	}
 	transport := &http.Transport{
 		TLSClientConfig: config, Proxy: http.ProxyFromEnvironment, DisableCompression: true,
-		TLSHandshakeTimeout: 30 * time.Second, ResponseHeaderTimeout: 2 * time.Minute,
+		TLSHandshakeTimeout: 30 * time.Second, ResponseHeaderTimeout: within,
 	}
 	switch {
 	case forward:
@@ -146,9 +157,10 @@ func (s *server) get(ctx context.Context, address string, header http.Header) (*
 	return answer, err
 }
 
-// choose returns the address and the format of a volume. Compressed is chosen before raw.
-func choose(link *v1beta1.VirtualMachineExportLink, volume string) (address string, format v1beta1.ExportVolumeFormat,
-	err error,
+// choose returns the address and the format of a volume. Compressed is chosen before raw, qcow2 only where it is asked
+// for.
+func choose(link *v1beta1.VirtualMachineExportLink, volume string, qcow2 bool) (
+	address string, format v1beta1.ExportVolumeFormat, err error,
 ) {
 	if len(link.Volumes) == 0 {
 		return "", "", errors.New("the export has no volumes")
@@ -167,12 +179,22 @@ func choose(link *v1beta1.VirtualMachineExportLink, volume string) (address stri
 	case volume != "":
 		chosen = link.Volumes[i]
 	}
-	for _, want := range []v1beta1.ExportVolumeFormat{v1beta1.KubeVirtGz, v1beta1.ArchiveGz, v1beta1.KubeVirtRaw} {
-		for _, f := range chosen.Formats {
-			if f.Format == want {
-				return f.Url, want, nil
-			}
+	wanted := []v1beta1.ExportVolumeFormat{v1beta1.KubeVirtGz, v1beta1.ArchiveGz, v1beta1.KubeVirtRaw}
+	if qcow2 {
+		wanted = []v1beta1.ExportVolumeFormat{exports.FormatQCOW2}
+	}
+	var served []string
+	for _, f := range chosen.Formats {
+		served = append(served, string(f.Format))
+	}
+	for _, want := range wanted {
+		if i := slices.Index(served, string(want)); i >= 0 {
+			return chosen.Formats[i].Url, want, nil
 		}
+	}
+	if qcow2 {
+		return "", "", fmt.Errorf("volume %s of the export is not served as qcow2; its formats are: %s; an older "+
+			"virtkit has no qcow2, and a file system is no disk", chosen.Name, strings.Join(served, ", "))
 	}
 	return "", "", fmt.Errorf("volume %s of the export has no format that can be downloaded", chosen.Name)
 }

@@ -3,6 +3,7 @@ package backupcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/virtkit/virtkit/pkg/client/action/backup"
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
@@ -33,6 +35,8 @@ type ExportOptions struct {
 const (
 	// Pause is between two tries of a request.
 	Pause = 2 * time.Second
+	// NoteEach is how often it is noted how far an export is.
+	NoteEach = 5 * time.Second
 	// Taking is how long to wait for a snapshot, which fails by itself before.
 	Taking = 10 * time.Minute
 	// DefaultLifetime is how long what is made for an export stays at most.
@@ -55,8 +59,9 @@ the export fails or is interrupted. A VM that is stopped must not be started mea
 VM's manifest, with its instance type and preference written out, and its disks on claims. What it has besides is said:
 file systems on claims, the state of a TPM, and Secrets, ConfigMaps and networks that it names.
 
-The file is a tar with the disks as disks/VOLUME.img.gz, and checksums. It is .FILE.xxxxx.part until it is whole; an
-export that was cut short begins anew.`,
+The file is a tar with the disks as disks/VOLUME.img.gz, and checksums. It is .FILE.part until it is whole. When this
+program is killed, the same command goes on with .FILE.part and with the snapshot; after an error or an interrupt both
+are deleted.`,
 		Example: cli.Examples(f.Program, `
 			virtctl export demo demo.tar
 			virtctl export snapshot/before-upgrade demo.tar
@@ -128,17 +133,21 @@ func Export(ctx context.Context, o *ExportOptions) error {
 	if err != nil {
 		return err
 	}
-	part, err := backup.NewPart(o.file, o.Factory.RandomName(5))
+	to, err := backup.NewPart(o.file)
+	if errors.Is(err, part.ErrBusy) {
+		return err
+	}
 	if err != nil {
 		return cli.UsageErrorf("%s", cli.WhyUnwritable(o.file, err))
 	}
 	shown := newProgress(o.Factory, o.Quiet)
 	defer shown.end()
 	began := o.Factory.Now()
-	done, err := backup.Write(ctx, c, part, backup.ExportOptions{
+	done, err := backup.Write(ctx, c, to, backup.ExportOptions{
 		Namespace: namespace, Kind: o.kind, Name: o.name,
 		Temporary: backup.Temporary(o.name, o.Factory.RandomName(5)),
-		Lifetime:  o.Lifetime, Readiness: o.Readiness, Taking: Taking, Pause: Pause, Now: began,
+		Lifetime:  o.Lifetime, Readiness: o.Readiness, Taking: Taking, Pause: Pause, NoteEach: NoteEach,
+		Now:    began,
 		Report: shown.report, Show: shown.show, Note: shown.note,
 	})
 	shown.end()

@@ -107,7 +107,7 @@ func (a *actions) Export(ctx context.Context, e page.Export, t *page.Transfer) e
 	if err != nil {
 		return err
 	}
-	part, err := backup.NewPart(path, a.factory.RandomName(5))
+	part, err := backup.NewPart(path)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,8 @@ func (a *actions) Export(ctx context.Context, e page.Export, t *page.Transfer) e
 	done, err := backup.Write(ctx, a.client, part, backup.ExportOptions{
 		Namespace: e.Key.Namespace, Kind: kind, Name: e.Key.Name,
 		Temporary: backup.Temporary(e.Key.Name, a.factory.RandomName(5)), Lifetime: backupcmd.DefaultLifetime,
-		Readiness: backupcmd.DefaultReadiness, Taking: backupcmd.Taking, Pause: backupcmd.Pause, Now: a.factory.Now(),
+		Readiness: backupcmd.DefaultReadiness, Taking: backupcmd.Taking, Pause: backupcmd.Pause,
+		NoteEach: backupcmd.NoteEach, Now: a.factory.Now(),
 		Report: t.Report, Show: t.Show, Note: t.Note,
 	})
 	if err != nil {

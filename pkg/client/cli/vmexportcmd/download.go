@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/export"
@@ -40,7 +41,7 @@ type DownloadOptions struct {
 // pause is between two tries of a request.
 const pause = 2 * time.Second
 
-const formatRaw, formatGzip = "raw", "gzip"
+const formatRaw, formatGzip, formatQCOW2 = "raw", "gzip", "qcow2"
 
 // NewCmdDownload makes `virtctl vmexport download`.
 func NewCmdDownload(f *cli.Factory) *cobra.Command {
@@ -53,12 +54,17 @@ func NewCmdDownload(f *cli.Factory) *cobra.Command {
 With --vm, --snapshot or --pvc the export is made, and deleted after the download; with --manifest it stays, for another
 cluster reads the disks from it. The volume comes compressed; with
 --format=raw it is decompressed, and the file has holes where the disk has zeros. Each part is verified by its checksum.
-When the connection is cut, the download goes on where it was. FILE is there when all of it is.
+With --format=qcow2 it comes as a compressed image.
+
+When the connection is cut, the download goes on where it was. FILE is there when all of it is; .FILE.part is it before.
+When the download is interrupted or killed, or fails, the same command goes on with .FILE.part, if the disk is the same
+still, and says so; what nobody can go on with is removed.
 
 The connection goes to the export's external address, or, where it has none, through the API server.`,
 		Example: cli.Examples(f.Program, `
 			virtctl vmexport download demo-export --vm=demo --output=disk.img.gz
 			virtctl vmexport download snap --snapshot=before-upgrade --volume=root --format=raw --output=root.img
+			virtctl vmexport download snap --snapshot=before-upgrade --volume=root --format=qcow2 --output=root.qcow2
 			virtctl vmexport download demo-export --output=- | gunzip | sha256sum
 			virtctl vmexport download demo-export --vm=demo --manifest --include-secret`),
 		Args:              cli.Args(1, 1, "the name of the export"),
@@ -76,7 +82,7 @@ The connection goes to the export's external address, or, where it has none, thr
 	flags := cmd.Flags()
 	flags.StringVarP(&o.File, "output", "o", "", "The `FILE` to write; - is standard output")
 	flags.StringVar(&o.Volume, "volume", "", "The volume, for an export with more than one")
-	flags.StringVar(&o.Format, "format", formatGzip, "gzip: as it comes; raw: decompressed")
+	flags.StringVar(&o.Format, "format", formatGzip, "gzip: raw and compressed, as it comes; raw: decompressed; qcow2")
 	flags.BoolVar(&o.Keep, "keep-vme", false, "Keep the export that was made for the download")
 	flags.BoolVar(&o.Delete, "delete-vme", false, "Delete the export after the download, whoever made it")
 	flags.BoolVar(&o.PortForward, "port-forward", false,
@@ -91,7 +97,7 @@ The connection goes to the export's external address, or, where it has none, thr
 		"Download the manifests from which another cluster makes the VM with CDI, instead of a volume")
 	flags.BoolVar(&o.Secret, "include-secret", false, "With --manifest, also the Secret with which CDI downloads")
 	flags.StringVar(&o.ManifestFormat, "manifest-output-format", "yaml", "yaml or json")
-	cli.CompleteFlag(cmd, "format", formatGzip, formatRaw)
+	cli.CompleteFlag(cmd, "format", formatGzip, formatRaw, formatQCOW2)
 	cli.CompleteFlag(cmd, "manifest-output-format", "yaml", "json")
 	return cmd
 }
@@ -110,8 +116,8 @@ func (o *DownloadOptions) complete(cmd *cobra.Command) error {
 		return cli.UsageErrorf("--keep-vme and --delete-vme contradict each other")
 	case o.PortForward && o.ServiceURL != "":
 		return cli.UsageErrorf("--port-forward and --service-url are two ways; give one of them")
-	case o.Format != formatGzip && o.Format != formatRaw:
-		return cli.UsageErrorf("--format: %q is not one of gzip, raw", o.Format)
+	case o.Format != formatGzip && o.Format != formatRaw && o.Format != formatQCOW2:
+		return cli.UsageErrorf("--format: %q is not one of gzip, raw, qcow2", o.Format)
 	case o.ManifestFormat != "yaml" && o.ManifestFormat != "json":
 		return cli.UsageErrorf("--manifest-output-format: %q is not one of yaml, json", o.ManifestFormat)
 	case o.Manifest && o.Volume != "":
@@ -149,20 +155,30 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	}
 	var to *target
 	if !o.Manifest || o.File != "" && o.File != "-" {
-		if to, err = open(o.File, o.Factory.IO.RawOut(), o.Factory.RandomName(5)); err != nil {
+		if to, err = o.open(namespace); err != nil {
 			return err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, to.discard())
+				err = errors.Join(err, to.end(err))
 			}
 		}()
 	}
-	made, err := o.make(ctx, c, namespace)
+	var from *export.Point
+	var before types.UID
+	if !o.Manifest {
+		if from, before, err = to.resume(ctx); err != nil {
+			return err
+		}
+	}
+	uid, made, err := o.make(ctx, c, namespace, before)
 	if err != nil {
 		return err
 	}
 	if o.Delete || made && !o.Keep {
+		if to != nil && made {
+			to.made = uid
+		}
 		defer func() {
 			if o.Manifest && !o.Delete && err == nil {
 				return // manifests are of no use without the export
@@ -175,17 +191,19 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	progress := o.progress()
 	defer progress.end()
 	d := export.Download{
-		Namespace: namespace, Name: o.Name, Volume: o.Volume, Raw: o.Format == formatRaw, Reach: o.Reach,
-		Retries: int(o.Retries), Pause: pause, Readiness: o.Readiness, Report: progress.report, Show: progress.show,
+		Namespace: namespace, Name: o.Name, Volume: o.Volume, Raw: o.Format == formatRaw,
+		QCOW2: o.Format == formatQCOW2, From: from, Reach: o.Reach,
+		Retries: int(o.Retries), Pause: pause, Patience: export.DefaultPatience, Readiness: o.Readiness,
+		Report: progress.report, Show: progress.show,
 	}
 	if o.Manifest {
 		return o.manifests(ctx, c, d, to)
 	}
 	result, err := d.Run(ctx, c, to)
+	progress.end()
 	if err != nil {
 		return err
 	}
-	progress.end()
 	if err := to.finish(); err != nil || to.out != nil {
 		return err
 	}
@@ -198,25 +216,45 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	return err
 }
 
-// make makes the export, unless it is there with the same source.
-func (o *DownloadOptions) make(ctx context.Context, c *client.Client, namespace string) (made bool, err error) {
+// open opens the file to write.
+func (o *DownloadOptions) open(namespace string) (*target, error) {
+	to, err := open(o.File, o.Factory.IO.RawOut())
+	if err != nil {
+		return nil, err
+	}
+	to.now = o.Factory.Now
+	to.what = what{Namespace: namespace, Export: o.Name, Volume: o.Volume, Format: o.Format}
+	to.note = func(format string, arguments ...any) {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: "+format+"\n", arguments...)
+	}
+	return to, nil
+}
+
+// make makes the export, unless it is there with the same source. One with the UID before was made by a run of the same
+// download that was killed, and is this one's.
+func (o *DownloadOptions) make(
+	ctx context.Context, c *client.Client, namespace string, before types.UID,
+) (uid types.UID, made bool, err error) {
 	if o.request == nil {
-		return false, nil
+		return "", false, nil
 	}
 	o.request.Namespace = namespace
-	_, err = export.Create(ctx, c, export.New(*o.request), false)
+	created, err := export.Create(ctx, c, export.New(*o.request), false)
+	if err == nil {
+		return created.UID, true, nil
+	}
 	if !apierrors.IsAlreadyExists(err) {
-		return err == nil, err
+		return "", false, err
 	}
 	there, err := export.Get(ctx, c, namespace, o.Name)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	if of := there.Spec.Source; of.Kind != o.request.Source.Kind || of.Name != o.request.Source.Name {
-		return false, fmt.Errorf("VirtualMachineExport %s/%s is there already, of %s %s; choose another name, or "+
+		return "", false, fmt.Errorf("VirtualMachineExport %s/%s is there already, of %s %s; choose another name, or "+
 			"leave out --vm, --snapshot and --pvc", namespace, o.Name, of.Kind, of.Name)
 	}
-	return false, nil
+	return there.UID, before != "" && there.UID == before, nil
 }
 
 func (o *DownloadOptions) manifests(ctx context.Context, c *client.Client, d export.Download, to *target) error {
@@ -226,8 +264,10 @@ func (o *DownloadOptions) manifests(ctx context.Context, c *client.Client, d exp
 	}
 	if to == nil {
 		_, err = o.Factory.IO.Out.Write(manifests.Data)
-	} else if _, err = to.Write(manifests.Data); err == nil {
-		err = to.finish()
+	} else if err = to.Begin(); err == nil {
+		if _, err = to.Write(manifests.Data); err == nil {
+			err = to.finish()
+		}
 	}
 	if err != nil {
 		return err

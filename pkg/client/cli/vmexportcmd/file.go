@@ -2,92 +2,115 @@ package vmexportcmd
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
 // target is where a download goes: a file beside the one that is wanted until all is there, or a stream.
 type target struct {
-	file *os.File
-	// temporary says that the file is not the one that is wanted yet.
-	temporary bool
-	path      string
-	// size is how long the file is to be, holes at its end included.
+	// part is the file while it is not the one that is wanted.
+	part *part.File
+	path string
+	// what is downloaded, for another run that goes on with it.
+	what what
+	// made is the UID of the export that was made for the download; empty for none.
+	made types.UID
+	now  func() time.Time
+	note func(format string, arguments ...any)
+
+	// size is how long the file is to be, holes at its end included, and sum the checksum of so much.
 	size int64
-	// out is a stream; written says that it has something of this download.
+	sum  uint32
+	// last is the newest state that another run could go on with, noted when the file has it; nil for none.
+	last  *state
+	noted time.Time
+	// resumed says that the file has what the run before has left, and nothing of this one.
+	resumed bool
+
+	// out is a stream; written says that it has something of this download. device is what of it is to be closed.
 	out     io.Writer
+	device  *os.File
 	written bool
-	// closed says that it has been finished or discarded.
-	closed bool
+	closed  bool
 }
 
-// open makes a target of a path; "-" is out. random is a part of a name.
-func open(path string, out io.Writer, random string) (*target, error) {
+// open makes a target of a path; "-" is out.
+func open(path string, out io.Writer) (*target, error) {
+	t := &target{path: path, now: time.Now, note: func(string, ...any) {}}
 	if path == "-" {
-		return &target{out: out}, nil
+		t.out = out
+		return t, nil
 	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
 		return nil, cli.UsageErrorf("--output: %s is a directory; name a file in it", path)
 	case err == nil && !info.Mode().IsRegular():
-		file, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
+		if t.device, err = os.OpenFile(path, os.O_WRONLY, 0); err != nil {
 			return nil, cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
 		}
-		return &target{out: file, file: file}, nil
+		t.out = t.device
+		return t, nil
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return nil, cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
 	}
-	directory, name := filepath.Split(path)
-	part := filepath.Join(directory, "."+name+"."+random+".part")
-	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	t.part, err = part.Open(path, 0o666)
+	if errors.Is(err, part.ErrBusy) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
 	}
-	return &target{file: file, temporary: true, path: path}, nil
+	return t, nil
 }
 
 // Begin implements export.Output.
 func (t *target) Begin() error {
-	if !t.temporary {
+	if t.part == nil {
 		if t.written {
 			return errors.New("what was written to the output cannot be taken back: repeat the command, to a file if " +
 				"connections are cut often")
 		}
 		return nil
 	}
-	t.size = 0
-	if err := t.file.Truncate(0); err != nil {
+	if t.resumed {
+		t.note("the disk may have changed since %s was written, so the download begins anew", part.Name(t.path))
+	}
+	t.size, t.sum, t.last, t.resumed = 0, 0, nil, false
+	if err := errors.Join(t.part.Forget(), t.part.Truncate(0)); err != nil {
 		return err
 	}
-	_, err := t.file.Seek(0, io.SeekStart)
+	_, err := t.part.Seek(0, io.SeekStart)
 	return err
 }
 
 func (t *target) Write(p []byte) (int, error) {
-	t.written = true
-	if t.temporary {
-		n, err := t.file.Write(p)
-		t.size += int64(n)
-		return n, err
+	if t.part == nil {
+		t.written = true
+		return t.out.Write(p)
 	}
-	return t.out.Write(p)
+	n, err := t.part.Write(p)
+	t.count(p[:n])
+	return n, err
 }
 
 // Skip implements export.Output: a file gets a hole.
 func (t *target) Skip(n int64) error {
-	if t.temporary {
-		t.size += n
-		_, err := t.file.Seek(n, io.SeekCurrent)
+	if t.part == nil {
+		t.written = true
+		_, err := t.out.Write(make([]byte, n))
 		return err
 	}
-	t.written = true
-	_, err := t.out.Write(make([]byte, n))
+	_, err := t.part.Seek(n, io.SeekCurrent)
+	for ; n > 0; n -= int64(len(zeros)) {
+		t.count(zeros[:min(n, int64(len(zeros)))])
+	}
 	return err
 }
 
@@ -95,17 +118,13 @@ func (t *target) Skip(n int64) error {
 func (t *target) finish() error {
 	t.closed = true
 	switch {
-	case t.temporary:
-		err := errors.Join(t.file.Truncate(t.size), t.file.Sync(), t.file.Close())
-		if err == nil {
-			err = os.Rename(t.file.Name(), t.path)
+	case t.part != nil:
+		if err := t.part.Truncate(t.size); err != nil {
+			return errors.Join(err, t.part.Discard())
 		}
-		if err != nil {
-			return errors.Join(fmt.Errorf("write %s: %w", t.path, err), os.Remove(t.file.Name()))
-		}
-		return nil
-	case t.file != nil:
-		return t.file.Close()
+		return t.part.Finish()
+	case t.device != nil:
+		return t.device.Close()
 	}
 	return nil
 }
@@ -115,10 +134,10 @@ func (t *target) discard() error {
 	switch {
 	case t.closed:
 		return nil
-	case t.temporary:
-		return errors.Join(t.file.Close(), os.Remove(t.file.Name()))
-	case t.file != nil:
-		return t.file.Close()
+	case t.part != nil:
+		return t.part.Discard()
+	case t.device != nil:
+		return t.device.Close()
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestUsage(t *testing.T) {
 		"download x -o f --keep-vme":                         "are for an export that is made",
 		"download x -o f --ttl 1m":                           "are for an export that is made",
 		"download x -o f --vm a --keep-vme --delete-vme":     "contradict each other",
-		"download x -o f --format qcow2":                     `--format: "qcow2" is not one of gzip, raw`,
+		"download x -o f --format vmdk":                      `--format: "vmdk" is not one of gzip, raw, qcow2`,
 		"download x -o f --include-secret":                   "--include-secret goes with --manifest",
 		"download x --manifest --volume v":                   "--manifest downloads no volume",
 		"download x --manifest --pvc a":                      "a claim has no manifests",
@@ -88,7 +88,7 @@ func TestTarget(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
-	to, err := open(path, nil, "abcde")
+	to, err := open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("data", 5)
-	if got := entries(); got != ".disk.img.abcde.part" {
+	if got := entries(); got != ".disk.img.part" {
 		t.Errorf("meanwhile there is %s", got)
 	}
 	if err := to.finish(); err != nil {
@@ -119,7 +119,7 @@ func TestTarget(t *testing.T) {
 	if err != nil || string(data) != "data\x00\x00\x00\x00\x00" || entries() != "disk.img" {
 		t.Errorf("%q, %s: %v", data, entries(), err)
 	}
-	if to, err = open(path, nil, "fghij"); err != nil {
+	if to, err = open(path, nil); err != nil {
 		t.Fatal(err)
 	}
 	write("other", 0)
@@ -131,7 +131,7 @@ func TestTarget(t *testing.T) {
 	}
 
 	var stream bytes.Buffer
-	if to, err = open("-", &stream, ""); err != nil {
+	if to, err = open("-", &stream); err != nil {
 		t.Fatal(err)
 	}
 	if err := to.Begin(); err != nil {
@@ -147,7 +147,7 @@ func TestTarget(t *testing.T) {
 		filepath.Join(none, "x"): "there is no directory " + none + " here; make it first: mkdir -p " + none,
 		filepath.Join(path, "x"): path + " is not a directory; name another place",
 	} {
-		_, err := open(wrong, nil, "x")
+		_, err := open(wrong, nil)
 		if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", wrong, err)
 		}

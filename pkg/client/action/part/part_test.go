@@ -1,0 +1,132 @@
+package part
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func entries(t *testing.T, dir string) string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range list {
+		names = append(names, entry.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+type state struct{ Done int }
+
+func open(t *testing.T, path string) *File {
+	t.Helper()
+	f, err := Open(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// What one run leaves, the next one has, with what was noted; what is finished or discarded leaves nothing else.
+func TestPart(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "disk.img")
+	f := open(t, path)
+	var noted state
+	if f.Noted(&noted) {
+		t.Errorf("of nothing %+v is noted", noted)
+	}
+	if _, err := f.WriteString("half"); err != nil {
+		t.Fatal(err)
+	}
+	for done := range 3 { // over the note before
+		if err := f.Note(state{done}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(f.Leave(), f.Leave(), f.Discard()); err != nil {
+		t.Error(err)
+	}
+	if got := entries(t, dir); got != ".disk.img.part .disk.img.part.json" {
+		t.Errorf("left is %s", got)
+	}
+	f = open(t, path)
+	if !f.Noted(&noted) || noted.Done != 2 {
+		t.Errorf("%+v is noted", noted)
+	}
+	if _, err := f.WriteString("HALF"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "HALF" || entries(t, dir) != "disk.img" {
+		t.Errorf("%q, %s: %v", data, entries(t, dir), err)
+	}
+	f = open(t, path)
+	if err := errors.Join(f.Note(state{1}), f.Discard()); err != nil {
+		t.Error(err)
+	}
+	if got := entries(t, dir); got != "disk.img" {
+		t.Errorf("discarded, it leaves %s", got)
+	}
+}
+
+// A note that cannot be read is none.
+func TestDamagedNote(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	f := open(t, path)
+	if err := os.WriteFile(f.note(), []byte(`{"Done":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if noted := (state{}); f.Noted(&noted) {
+		t.Error("half a note is read")
+	}
+	if err := f.Discard(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Two programs do not write one file.
+func TestBusy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	f := open(t, path)
+	if _, err := Open(path, 0o600); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), ".f.part") {
+		t.Errorf("the second has it, too: %v", err)
+	}
+	if err := f.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, path).Discard(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where others write, too, a link that they have put there is not followed, and leads to no other file.
+func TestPlanted(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no links")
+	}
+	for kind, plant := range map[string]func(from, to string) error{"soft": os.Symlink, "hard": os.Link} {
+		dir := t.TempDir()
+		victim := filepath.Join(dir, "victim")
+		if err := os.WriteFile(victim, []byte("data"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := plant(victim, filepath.Join(dir, ".f.part")); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := Open(filepath.Join(dir, "f"), 0o600); err == nil {
+			t.Errorf("a %s link is followed: %v", kind, f.Discard())
+		}
+		if data, err := os.ReadFile(victim); err != nil || string(data) != "data" {
+			t.Errorf("%q: %v", data, err)
+		}
+	}
+}
