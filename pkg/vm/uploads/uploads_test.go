@@ -26,7 +26,9 @@ func TestRequest(t *testing.T) {
 		"format":         {func(r *Request) { r.Format = "vdi" }, "format:"},
 		"other label":    {func(r *Request) { r.Labels = map[string]string{"app": "x"} }, "labels:"},
 		"label's text":   {func(r *Request) { r.Labels = map[string]string{LabelPreference: "a b"} }, "labels:"},
-		"container disk": {func(r *Request) { r.Size, r.ContainerDisk = 0, &ContainerDisk{Image: "a.b/c:1@sha256:0"} }, ""},
+		"container disk": {
+			func(r *Request) { r.Size, r.ContainerDisk = 0, &ContainerDisk{Image: "a.b/c:1@sha256:0"} }, "",
+		},
 		"container disk with bytes": {
 			func(r *Request) { r.ContainerDisk = &ContainerDisk{Image: "a"} }, "size: ",
 		},

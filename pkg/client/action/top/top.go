@@ -108,7 +108,10 @@ func Rates(before, now stats.List) *Report {
 		answered := slices.ContainsFunc(now.Items, func(g stats.Guest) bool {
 			return g.Namespace == late.Namespace && g.Name == late.Name
 		})
-		if answered { // there is nothing to compare it with
+		compared := slices.ContainsFunc(r.Items, func(row Row) bool {
+			return row.Namespace == late.Namespace && row.Name == late.Name
+		})
+		if answered && !compared { // there is nothing to compare it with
 			r.Unanswered = append(r.Unanswered, *late)
 		}
 	}
@@ -190,13 +193,12 @@ func Watch(
 		return err
 	}
 	read.patient = patient
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	seen := seen{}
+	seen.before(before)
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		// An answer that came late is no reason to ask again at once.
+		if err := action.Sleep(ctx, interval); err != nil {
+			return err
 		}
 		now, answered, err := read.next(ctx)
 		if err != nil {
@@ -205,11 +207,34 @@ func Watch(
 		if !answered {
 			continue
 		}
-		if err := show(Rates(before, now)); err != nil {
+		was := seen.before(now)
+		was.Unanswered = before.Unanswered
+		if err := show(Rates(was, now)); err != nil {
 			return err
 		}
 		before = now
 	}
+}
+
+// seen has by NAMESPACE/NAME the last two readings of each guest.
+type seen map[string]struct{ older, newer stats.Guest }
+
+// before takes a list of readings, and returns for each of its guests the one to compare it with. Nodes may answer
+// twice with one reading; it is compared with the same as the first time.
+func (s seen) before(now stats.List) (was stats.List) {
+	for i := range now.Items {
+		g := &now.Items[i]
+		key := g.Namespace + "/" + g.Name
+		last := s[key]
+		if !g.Time.Equal(last.newer.Time) {
+			last.older, last.newer = last.newer, *g
+			s[key] = last
+		}
+		if !last.older.Time.IsZero() {
+			was.Items = append(was.Items, last.older)
+		}
+	}
+	return was
 }
 
 // watched is what Watch reads, over outages.

@@ -104,3 +104,39 @@ func TestUnanswered(t *testing.T) {
 		t.Errorf("%+v, want %+v unanswered", r, want)
 	}
 }
+
+// A reading that comes twice is compared with the same one both times, and so no guest is left out.
+func TestSeenTwice(t *testing.T) {
+	at := func(second int) time.Time { return time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC) }
+	s := seen{}
+	s.before(reading(at(0), map[string]uint64{"a": 1e9, "b": 1e9}))
+	for i, now := range []stats.List{
+		reading(at(2), map[string]uint64{"a": 2e9, "b": 3e9}),
+		reading(at(2), map[string]uint64{"a": 2e9, "b": 3e9}),
+		reading(at(3), map[string]uint64{"a": 3e9, "b": 3e9, "c": 1e9}),
+	} {
+		r := Rates(s.before(now), now)
+		if err := r.Sort("name"); err != nil {
+			t.Fatal(err)
+		}
+		want := [][2]int64{{500, 1000}, {500, 1000}, {1000, 0}}[i]
+		if len(r.Items) != 2 || r.Items[0].CPU != want[0] || r.Items[1].CPU != want[1] {
+			t.Errorf("reading %d: %+v, want %v", i+1, r.Items, want)
+		}
+	}
+}
+
+// A guest that missed one answer has a row once it can be compared with what came before that, and only that.
+func TestSeenAgain(t *testing.T) {
+	at := func(second int) time.Time { return time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC) }
+	s := seen{}
+	s.before(reading(at(0), map[string]uint64{"a": 1e9}))
+	missed := stats.List{Unanswered: []stats.Unanswered{{Namespace: "default", Name: "a"}}}
+	s.before(missed)
+	now := reading(at(2), map[string]uint64{"a": 3e9})
+	was := s.before(now)
+	was.Unanswered = missed.Unanswered
+	if r := Rates(was, now); len(r.Items) != 1 || r.Items[0].CPU != 1000 || len(r.Unanswered)+len(r.Fresh) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
