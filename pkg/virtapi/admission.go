@@ -37,6 +37,8 @@ type admission struct {
 	// instance reads a VirtualMachineInstance, which is to migrate.
 	instance  func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 	evictions evictions
+	// macs knows who has which MAC address.
+	macs *macHolders
 	// authorize asks the cluster whether a user may do something.
 	authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview) (
 		*authorizationv1.SubjectAccessReview, error)
@@ -201,6 +203,9 @@ func (a *admission) validateMachine(
 	if errs := validateResume(vm, old, by); len(errs) > 0 {
 		return verdict(request.Kind.Kind, vm.Name, errs), nil
 	}
+	if errs, err := a.validateMACs(ctx, vm, old, by); err != nil || len(errs) > 0 {
+		return verdict(request.Kind.Kind, vm.Name, errs), err
+	}
 	if surface.Settled(vm, old) {
 		return allowed(), nil
 	}
@@ -217,7 +222,7 @@ func (a *admission) validateMachine(
 }
 
 func (a *admission) validateInstance(
-	_ context.Context, request *admissionv1.AdmissionRequest,
+	ctx context.Context, request *admissionv1.AdmissionRequest,
 ) (*admissionv1.AdmissionResponse, error) {
 	vmi, old, err := objects[v1.VirtualMachineInstance](request)
 	if err != nil {
@@ -229,6 +234,9 @@ func (a *admission) validateInstance(
 	}
 	if old != nil {
 		return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
+	}
+	if errs, err := a.validateInstanceMACs(ctx, vmi, by); err != nil || len(errs) > 0 {
+		return verdict(request.Kind.Kind, vmi.Name, errs), err
 	}
 	errs := surface.ValidateVirtualMachineInstance(vmi, by)
 	errs = append(errs, a.defaults().Allowed.Validate(&vmi.Spec, field.NewPath("spec"))...)

@@ -151,8 +151,13 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		return info.GitVersion, nil
 	})
 	q.streams.quota.Limits = o.Limits
+	macs, err := newMACHolders(machines.kubevirt, machines)
+	if err != nil {
+		return err
+	}
 	hooks := &admission{
-		defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt}, instance: machines.vmi,
+		macs: macs, defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt},
+		instance: machines.vmi,
 		evictions: evictions{machines: machines, strategy: func() v1.EvictionStrategy {
 			return follower.Current().
 				EvictionStrategy
@@ -174,6 +179,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 	work.Go(func() error { return source.Run(background) })
 	work.Go(func() error { return follower.Run(background) })
 	work.Go(func() error { nodes.informer.RunWithContext(background); return nil })
+	work.Go(func() error { macs.run(background); return nil })
 	work.Go(func() error {
 		defer stopServing() // without health checks the kubelet would kill us anyway
 		return serveHealth(background, health, &ready)

@@ -65,8 +65,6 @@ var mayBeAlike = map[string]string{
 		"each declares its pod's resources, with other numbers, and facts",
 	"pkg/controller/poolcontroller/reconciler.go, pkg/controller/replicasetcontroller/reconciler.go": "" +
 		"a typed call of frame.PatchStatusRecorded with the words of each kind",
-	"pkg/controller/snapshotcontroller/content_apply.go, pkg/controller/vmcontroller/apply.go": "" +
-		"two tables of writes, in the order of each",
 	"pkg/handler/streams/copyfile.go, pkg/handler/streams/exec.go": "each declares its order to the launcher",
 }
 

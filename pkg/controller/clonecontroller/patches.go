@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -127,8 +128,11 @@ func guestNames(source *v1beta1.VirtualMachine, kept []string) (patches []operat
 func addresses(source *v1beta1.VirtualMachine, wanted map[string]string, keep bool) ([]operation, error) {
 	const devices = "/spec/template/spec/domain/devices/interfaces"
 	guest := source.Spec.Template.Spec.DeepCopy()
-	named := len(guest.Domain.Devices.Interfaces) > 0
-	if !named && len(wanted) > 0 {
+	named, recorded := len(guest.Domain.Devices.Interfaces) > 0, map[string]string{}
+	if keep {
+		recorded = macaddress.Recorded(source)
+	}
+	if !named && len(wanted)+len(recorded) > 0 {
 		surface.Attach(guest)
 	}
 	interfaces := guest.Domain.Devices.Interfaces
@@ -137,10 +141,20 @@ func addresses(source *v1beta1.VirtualMachine, wanted map[string]string, keep bo
 			return nil, fmt.Errorf("spec.newMacAddresses: VM %s has no interface %s", source.Name, name)
 		}
 	}
-	clones.Fresh(guest, wanted, "")
+	given := maps.Clone(recorded)
+	if given == nil {
+		given = map[string]string{}
+	}
+	for i := range interfaces {
+		if interfaces[i].MacAddress != "" {
+			delete(given, interfaces[i].Name) // counts, and stays where it is
+		}
+	}
+	maps.Copy(given, wanted)
+	clones.Fresh(guest, given, "")
 	var patches []operation
 	for i := range interfaces {
-		if _, asked := wanted[interfaces[i].Name]; named && (asked || !keep) {
+		if _, asked := given[interfaces[i].Name]; named && (asked || !keep) {
 			patches = append(patches,
 				operation{"replace", fmt.Sprintf("%s/%d/macAddress", devices, i), interfaces[i].MacAddress})
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 // Each part of an identity is new, unless it is kept; one that the source does not have in its spec is of its name.
@@ -20,10 +21,12 @@ func TestKeptIdentity(t *testing.T) {
 	for name, test := range map[string]struct {
 		source guest
 		others bool // the template has another annotation, which a filter leaves out
-		kept   []string
-		macs   map[string]string
-		patch  string
-		want   guest
+		// recorded says that the VM has addresses by its annotation.
+		recorded bool
+		kept     []string
+		macs     map[string]string
+		patch    string
+		want     guest
 	}{
 		"all new":  {source: whole, want: guest{}},
 		"all kept": {source: whole, kept: clones.Parts, want: whole},
@@ -52,9 +55,27 @@ func TestKeptIdentity(t *testing.T) {
 			source: whole, patch: `{"op":"replace","path":"/spec/template/spec/hostname","value":"mine"}`,
 			want: guest{host: "mine"},
 		},
+		"MACs, of which one is recorded": {
+			source: guest{mac: whole.mac}, recorded: true, kept: []string{"mac"},
+			want: guest{mac: whole.mac, second: "02:00:00:00:00:0b"},
+		},
+		"MACs, another than is recorded": {
+			source: guest{mac: whole.mac}, recorded: true, kept: []string{"mac"},
+			macs: map[string]string{"second": "02:00:00:00:00:09"},
+			want: guest{mac: whole.mac, second: "02:00:00:00:00:09"},
+		},
+		"a recorded MAC is not kept": {source: guest{mac: whole.mac}, recorded: true, want: guest{}},
 	} {
 		source := contentOf().Spec.Source.VirtualMachine
 		source.Name = "vm.a"
+		if test.recorded {
+			text, err := macaddress.Encode(source.Namespace, source.Name,
+				map[string]string{"default": "02:00:00:00:00:0a", "second": "02:00:00:00:00:0b"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.Annotations = map[string]string{macaddress.Annotation: text}
+		}
 		template := source.Spec.Template
 		template.Spec.Hostname = test.source.host
 		template.Spec.Domain.Firmware = nil

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -14,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
@@ -21,13 +23,14 @@ import (
 // writes carry a step out, in the order of its fields. Each writes only what the step asks for, and one that fails
 // ends the rest, on which the next step decides anew:
 //
-//   - the finalizer before there is a VMI, so that no VM vanishes while it has one;
+//   - the finalizer before there is a VMI, so that no VM vanishes while it has one; with it the MAC addresses;
 //   - the revisions and DataVolumes that a VMI is made from, before the VMI;
 //   - the status after the VMI was made, since it reports that, also when it failed; and before the VMI is deleted,
 //     since it has what is to be remembered about it;
 //   - the finalizer is removed last.
 var writes = []func(*Reconciler, context.Context, View, *Step) error{
 	(*Reconciler).addFinalizer,
+	(*Reconciler).writeMACs,
 	(*Reconciler).forgetResume,
 	(*Reconciler).keepRevisions,
 	(*Reconciler).changeVMI,
@@ -58,7 +61,13 @@ func (r *Reconciler) addFinalizer(ctx context.Context, view View, step *Step) er
 		return nil
 	}
 	return r.writes.Change(ctx, view.VM,
-		func() { controllerutil.AddFinalizer(view.VM, v1.VirtualMachineControllerFinalizer) })
+		func() {
+			controllerutil.AddFinalizer(view.VM, v1.VirtualMachineControllerFinalizer)
+			if step.MACs != "" {
+				metav1.SetMetaDataAnnotation(&view.VM.ObjectMeta, macaddress.Annotation, step.MACs)
+				step.MACs = "" // is written
+			}
+		})
 }
 
 func (r *Reconciler) forgetResume(ctx context.Context, view View, step *Step) error {

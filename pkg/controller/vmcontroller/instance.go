@@ -60,6 +60,9 @@ func instanceOf(
 		vmi.Annotations[hotplug.DeclaredAnnotation] = hotplug.Declare(plugged)
 	}
 	vmi.Annotations[rollout.InterfacesAnnotation] = attached
+	if err := giveMACs(vm, vmi, nil); err != nil {
+		return nil, err
+	}
 	if paused {
 		strategy := v1.StartStrategyPaused
 		vmi.Spec.StartStrategy = &strategy

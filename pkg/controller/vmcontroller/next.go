@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
@@ -28,8 +29,10 @@ const reasonRenaming = "Renaming"
 type Step struct {
 	// Invalid is the reason why nothing can be done; it is alone.
 	Invalid error
-	// AddFinalizer is done alone: its event brings the next step.
+	// AddFinalizer is done alone but for MACs: its event brings the next step.
 	AddFinalizer bool
+	// MACs is the VM's annotation macaddress.Annotation as it should be; empty leaves it.
+	MACs string
 	// Resumed says that the VM's guest has gone on from the memory of a snapshot. It is done alone, too.
 	Resumed bool
 	// Revisions are copies to make of what the VM refers to.
@@ -63,7 +66,11 @@ type Step struct {
 func Next(view View) Step {
 	vm := view.VM
 	if vm.DeletionTimestamp == nil && !slices.Contains(vm.Finalizers, v1.VirtualMachineControllerFinalizer) {
-		return Step{AddFinalizer: true}
+		step := Step{AddFinalizer: true}
+		if err := step.recordMACs(&view); err != nil {
+			return Step{Invalid: err}
+		}
+		return step
 	}
 	if view.resumed() {
 		return view.forgetResume()
@@ -71,6 +78,9 @@ func Next(view View) Step {
 	step := Step{After: view}
 	after := &step.After
 	after.awaitRename()
+	if err := step.recordMACs(&view); err != nil {
+		return Step{Invalid: err}
+	}
 	if err := step.follow(); err != nil {
 		return Step{Invalid: err}
 	}
@@ -158,6 +168,9 @@ func (s *Step) act() error {
 	if action == Create && view.Misfit != "" {
 		s.reportMisfit()
 	}
+	if view.Clash != "" && (action == Create || life.Alive(view.VMI)) {
+		s.reportClash()
+	}
 	if (view.Failure != "" || !view.Filled) && action == Create {
 		action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
 		s.Decision.Action = action
@@ -217,7 +230,7 @@ func (s *Step) create() (err error) {
 func (s *Step) again() {
 	switch s.After.FailureReason {
 	case reasonNoInstancetype, reasonNoPreference, reasonNotApplied, reasonNoCDI, reasonUnauthorized,
-		reasonFailedDataVolume:
+		reasonFailedDataVolume, reasonMACInUse:
 		s.RequeueAfter = retryMissing
 	}
 	if s.After.Unsettled && (s.RequeueAfter == 0 || s.RequeueAfter > frame.CatchUp) {

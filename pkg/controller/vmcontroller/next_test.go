@@ -24,6 +24,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -47,6 +48,7 @@ func newWorld(t *testing.T, strategy v1.VirtualMachineRunStrategy) *world {
 		vm.Spec.Template.Spec.Networks = []v1.Network{multus("red")}
 	})
 	w := &world{t: t, View: View{VM: vm, Now: now}}
+	w.record(macaddress.Wanted(vm, nil))
 	w.run()
 	return w
 }
@@ -150,7 +152,21 @@ var nexts = []struct {
 	strategy v1.VirtualMachineRunStrategy
 	change   func(*world)
 }{
-	{"new", v1.RunStrategyAlways, func(w *world) { w.VM.Finalizers, w.VMI = nil, nil }},
+	{"new", v1.RunStrategyAlways, func(w *world) { w.VM.Finalizers, w.VM.Annotations, w.VMI = nil, nil, nil }},
+	{"its MAC was never recorded", v1.RunStrategyAlways, func(w *world) {
+		w.VM.Annotations = nil
+		w.guestHas("02:00:00:00:00:01")
+	}},
+	{"its recorded MAC was not taken", v1.RunStrategyAlways, func(w *world) { w.guestHas("02:00:00:00:00:01") }},
+	{"to be started, and its MAC is another's", v1.RunStrategyAlways, func(w *world) {
+		w.VMI, w.Clash = nil, "interface red: has the MAC of VM other"
+	}},
+	{"runs, and its MAC is another's", v1.RunStrategyAlways, func(w *world) {
+		w.Clash = "interface red: has the MAC of VM other"
+	}},
+	{"stopped, and its MAC is another's", v1.RunStrategyHalted, func(w *world) {
+		w.VMI, w.Clash = nil, "interface red: has the MAC of VM other"
+	}},
 	{"to be started", v1.RunStrategyAlways, func(w *world) { w.VMI = nil }},
 	{"stopped", v1.RunStrategyHalted, func(w *world) { w.VMI = nil }},
 	{"to be started paused", v1.RunStrategyHalted, func(w *world) {
@@ -323,6 +339,9 @@ func inWords(t *testing.T, view View, step Step) string {
 	}
 	if step.AddFinalizer {
 		say("add the finalizer")
+	}
+	if step.MACs != "" {
+		say("MAC addresses %s", step.MACs)
 	}
 	for _, revision := range step.Revisions {
 		say("keep revision %s", revision.Name)

@@ -52,6 +52,9 @@ func (view *View) followInterfaces() (bool, error) {
 	}
 	after.Annotations = maps.Clone(after.Annotations)
 	after.Annotations[rollout.InterfacesAnnotation] = text
+	if err := giveMACs(view.VM, after, instance); err != nil {
+		return false, err
+	}
 	view.VMI = after
 	return true, nil
 }

@@ -63,6 +63,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	err := errors.Join(
 		frame.Index(ctx, indexer, vm, vmsByDataVolume, "VMs by DataVolume", dataVolumeNames),
 		frame.Index(ctx, indexer, vm, vmsByClaim, "VMs by claim", claimsOf),
+		frame.Index(ctx, indexer, &v1.VirtualMachineInstance{}, vmisByMAC, "VMIs by MAC address", sharedMACs),
 	)
 	if err != nil {
 		return err
@@ -151,6 +152,9 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 		return View{}, err
 	}
 	if err := r.lookAtMemory(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtMACs(ctx, &view); err != nil {
 		return View{}, err
 	}
 	if err := r.lookAtReferences(ctx, &view); err != nil {

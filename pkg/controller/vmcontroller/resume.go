@@ -56,9 +56,12 @@ func (r *Reconciler) lookAtMemory(ctx context.Context, view *View) error {
 
 // reportMisfit keeps a VM from starting whose disks do not fit the memory from which its guest is to go on, and records
 // an event for it, once.
-func (s *Step) reportMisfit() {
+func (s *Step) reportMisfit() { s.report(reasonNotResumed, s.After.Misfit) }
+
+// report makes something the VM's Failure, and records an event for it, once.
+func (s *Step) report(reason, message string) {
 	view := &s.After
-	if view.fail(reasonNotResumed, view.Misfit); !hasFailure(view.VM, view.Failure) {
+	if view.fail(reason, message); !hasFailure(view.VM, view.Failure) {
 		s.Events = append(s.Events, vmicontroller.Event{
 			Type: corev1.EventTypeWarning, Reason: view.FailureReason, Message: view.Failure,
 		})

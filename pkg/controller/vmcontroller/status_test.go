@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
@@ -340,6 +341,8 @@ func TestInstance(t *testing.T) {
 				"kubevirt.io/vm-generation":    "3",
 				rollout.TemplateHashAnnotation: got.Annotations[rollout.TemplateHashAnnotation],
 				rollout.InterfacesAnnotation:   "{}",
+				macaddress.Annotation: `{"vm":"default/demo","interfaces":{"default":"` +
+					macaddress.Stable("vm", "default") + `"}}`,
 			},
 			Finalizers:      []string{v1.VirtualMachineInstanceFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},

@@ -68,6 +68,9 @@ type View struct {
 	// Misfit is the reason why the guest must not go on from the memory that it is to be resumed from, or "" when it
 	// may, and for a VM that boots.
 	Misfit string
+	// Clash is the reason why the VM must not have a MAC address of its own, which another VM's guest has on the same
+	// network, or "" when it may.
+	Clash string
 	// Starts are the copies of the spec that the VM was started with; known when it is about to start.
 	Starts []*appsv1.ControllerRevision
 	// OptIn says by claim that keeps the guest on its node whether its StorageClass opts in to migrations with disks;

@@ -15,7 +15,7 @@ const KeepAnnotation = "virtkit.io/keep-identity"
 
 // The parts of the identity of a guest.
 const (
-	// KeepMAC is for the MAC addresses that the source's spec has.
+	// KeepMAC is for the MAC addresses of the source.
 	KeepMAC = "mac"
 	// KeepUUID and KeepSerial are for those of the firmware.
 	KeepUUID   = "uuid"

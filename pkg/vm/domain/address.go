@@ -114,7 +114,7 @@ func TaggedDevices(vmi *v1.VirtualMachineInstance) ([]Tagged, error) {
 		}
 		t := Tagged{Tag: nic.Tag, NIC: true, Bus: "pci", MAC: nic.MacAddress}
 		if t.MAC == "" && nic.Masquerade != nil {
-			t.MAC = network.StableMAC(string(vmi.UID), nic.Name)
+			t.MAC = network.MasqueradeMAC(vmi, nic)
 		}
 		if a, ok := interfaces[nic.Name]; ok {
 			t.Address = &a

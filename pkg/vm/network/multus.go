@@ -1,12 +1,15 @@
 package network
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 // What Multus and the components agree on by annotations of a pod: the de-facto standard of the Network Plumbing
@@ -73,7 +76,8 @@ type selection struct {
 func Annotations(vmi *v1.VirtualMachineInstance, plugins Plugins) map[string]string {
 	macs, absent := map[string]string{}, map[string]bool{}
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
-		macs[nic.Name] = nic.MacAddress
+		// The guest takes its address along when it migrates, and its network may let no other through.
+		macs[nic.Name] = cmp.Or(nic.MacAddress, macaddress.Running(vmi, nic.Name), macaddress.OfInterface(vmi, &nic))
 		absent[nic.Name] = nic.State == v1.InterfaceStateAbsent
 	}
 	out := map[string]string{}

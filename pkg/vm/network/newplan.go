@@ -2,7 +2,6 @@ package network
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 // defaultCIDR and defaultCIDR6 are KubeVirt's guest networks behind masquerade.
@@ -153,7 +153,7 @@ func (nic *Interface) masquerade(
 		return fmt.Errorf("the pod's %s has no IP address, which masquerade needs", link.Name)
 	}
 	var err error
-	if nic.MAC, err = macAddress(spec.MacAddress, StableMAC(string(vmi.UID), spec.Name)); err != nil {
+	if nic.MAC, err = macAddress("", MasqueradeMAC(vmi, &spec)); err != nil {
 		return err
 	}
 	if v4 {
@@ -266,19 +266,14 @@ func (nic *Interface) reachesOnLink(a netip.Addr) bool {
 
 // knownMAC returns the MAC that an interface of the guest has, once it runs.
 func knownMAC(vmi *v1.VirtualMachineInstance, name, otherwise string) string {
-	for _, s := range vmi.Status.Interfaces {
-		if s.Name == name && s.MAC != "" {
-			return s.MAC
-		}
-	}
-	return otherwise
+	return cmp.Or(macaddress.Running(vmi, name), otherwise)
 }
 
-// StableMAC returns the address of an interface whose spec gives none: the same for a VMI's whole life,
-// locally administered, and different between VMIs.
-func StableMAC(uid, name string) string {
-	sum := sha256.Sum256([]byte(uid + "/" + name))
-	return net.HardwareAddr{0x02, sum[0], sum[1], sum[2], sum[3], sum[4]}.String()
+// MasqueradeMAC returns the MAC of an interface to which nothing in the pod gives one: its spec's, that of the guest,
+// which may have come from another node, its VM's record, or one made of the VMI's UID.
+func MasqueradeMAC(vmi *v1.VirtualMachineInstance, nic *v1.Interface) string {
+	return cmp.Or(nic.MacAddress, macaddress.Running(vmi, nic.Name), macaddress.OfInterface(vmi, nic),
+		macaddress.Stable(string(vmi.UID), nic.Name))
 }
 
 func macAddress(spec, otherwise string) (string, error) {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -266,6 +268,67 @@ func TestNewPlanKeepsMAC(t *testing.T) {
 	}
 }
 
+// Behind masquerade a guest has the MAC that it has had, its VM's record has, or that is made of its VMI's UID, in this
+// order; its spec's goes first.
+func TestMasqueradeMAC(t *testing.T) {
+	vmi := vmiOf(t, masqueradeSpec)
+	nic := &vmi.Spec.Domain.Devices.Interfaces[0]
+	check := func(want string) {
+		t.Helper()
+		plan, err := NewPlan(vmi, flannelPod())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plan.Interfaces[0].MAC; got != want || MasqueradeMAC(vmi, nic) != want {
+			t.Errorf("%s, and %s outside of the plan; want %s", got, MasqueradeMAC(vmi, nic), want)
+		}
+	}
+	check(macaddress.Stable(string(vmi.UID), nic.Name))
+	text, err := macaddress.Encode(vmi.Namespace, vmi.Name, map[string]string{nic.Name: "02:00:00:00:00:05"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vmi.Annotations = map[string]string{macaddress.Annotation: text}
+	check("02:00:00:00:00:05")
+	vmi.Status.Interfaces = []v1.VirtualMachineInstanceNetworkInterface{{Name: nic.Name, MAC: "02:00:00:00:00:06"}}
+	check("02:00:00:00:00:06")
+	nic.MacAddress = "02:00:00:00:00:07"
+	check("02:00:00:00:00:07")
+}
+
+// Multus is asked for the MAC of a VM's record at its start, and for that of the guest where it migrates to; the guest
+// has what the CNI plugin made of it.
+func TestRecordedMAC(t *testing.T) {
+	vmi := vmiOf(t, multusSpec)
+	vmi.Annotations = map[string]string{}
+	text, err := macaddress.Encode(vmi.Namespace, vmi.Name, map[string]string{"red": "02:00:00:00:00:05"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vmi.Annotations[macaddress.Annotation] = text
+	asked := func() string { return Annotations(vmi, nil)[AnnotationNetworks] }
+	if got := asked(); !strings.Contains(got, `"mac":"02:00:00:00:00:05","interface":"podb1f51a511f1"`) ||
+		strings.Count(got, `"mac"`) != 1 {
+		t.Error(got)
+	}
+	pod := multusPod()
+	plan, err := NewPlan(vmi, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, nic := range plan.Interfaces {
+		for _, link := range pod.Links {
+			if nic.Binding == Bridge && link.Name == nic.PodLink && nic.MAC != link.MAC {
+				t.Errorf("interface %s has %s, and its link %s", nic.Name, nic.MAC, link.MAC)
+			}
+		}
+	}
+	vmi.Status.Interfaces = []v1.VirtualMachineInstanceNetworkInterface{{Name: "red", MAC: "5a:00:00:00:00:99"}}
+	if got := asked(); !strings.Contains(got, `"mac":"5a:00:00:00:00:99"`) {
+		t.Error(got)
+	}
+}
+
 func TestAnnotations(t *testing.T) {
 	got := Annotations(vmiOf(t,
 		strings.Replace(multusSpec, "name: red, bridge: {}", "name: red, bridge: {}, macAddress: '02:00:00:00:00:09'",
@@ -299,12 +362,5 @@ func TestAttachments(t *testing.T) {
 		if list, known := Attachments(bad); known || len(list) > 0 {
 			t.Errorf("%v %v", list, known)
 		}
-	}
-}
-
-func TestStableMAC(t *testing.T) {
-	a, b := StableMAC("uid", "default"), StableMAC("uid", "other")
-	if a == b || a != StableMAC("uid", "default") || !strings.HasPrefix(a, "02:") {
-		t.Errorf("got %s and %s", a, b)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 // Plan holds all that a VMI's networks need in its pod. It travels as JSON.
@@ -101,13 +103,13 @@ func (a IPv6) Prefix() netip.Prefix { return netip.PrefixFrom(a.Guest, a.Bits) }
 func (i Interface) LinkLocal6() netip.Addr {
 	mac, err := net.ParseMAC(i.BridgeMAC())
 	if err != nil {
-		panic(err) // StableMAC writes one
+		panic(err) // macaddress.Stable writes one
 	}
 	return LinkLocal6(mac)
 }
 
 // BridgeMAC is the MAC of BridgeLink. It is the same in each pod of a guest, which keeps it in its caches.
-func (i Interface) BridgeMAC() string { return StableMAC(i.MAC, i.BridgeLink) }
+func (i Interface) BridgeMAC() string { return macaddress.Stable(i.MAC, i.BridgeLink) }
 
 // LinkLocal6 returns the link-local address that most hosts make of a MAC of 6 bytes (RFC 4291, appendix A).
 func LinkLocal6(mac net.HardwareAddr) netip.Addr {

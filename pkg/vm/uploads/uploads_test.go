@@ -16,16 +16,16 @@ func TestRequest(t *testing.T) {
 		change func(*Request)
 		want   string
 	}{
-		"good":           {func(*Request) {}, ""},
-		"cancelled":      {func(r *Request) { *r = Request{ID: id, Cancel: true} }, ""},
-		"no id":          {func(r *Request) { r.ID = "" }, "id:"},
-		"id of text":     {func(r *Request) { r.ID = "0123456789abcdeg" }, "id:"},
-		"long id":        {func(r *Request) { r.ID = strings.Repeat("a", 65) }, "id:"},
-		"no size":        {func(r *Request) { r.Size = 0 }, "size:"},
-		"any size":       {func(r *Request) { r.Size = 1 << 62 }, "size:"},
-		"format":         {func(r *Request) { r.Format = "vdi" }, "format:"},
-		"other label":    {func(r *Request) { r.Labels = map[string]string{"app": "x"} }, "labels:"},
-		"label's text":   {func(r *Request) { r.Labels = map[string]string{LabelPreference: "a b"} }, "labels:"},
+		"good":         {func(*Request) {}, ""},
+		"cancelled":    {func(r *Request) { *r = Request{ID: id, Cancel: true} }, ""},
+		"no id":        {func(r *Request) { r.ID = "" }, "id:"},
+		"id of text":   {func(r *Request) { r.ID = "0123456789abcdeg" }, "id:"},
+		"long id":      {func(r *Request) { r.ID = strings.Repeat("a", 65) }, "id:"},
+		"no size":      {func(r *Request) { r.Size = 0 }, "size:"},
+		"any size":     {func(r *Request) { r.Size = 1 << 62 }, "size:"},
+		"format":       {func(r *Request) { r.Format = "vdi" }, "format:"},
+		"other label":  {func(r *Request) { r.Labels = map[string]string{"app": "x"} }, "labels:"},
+		"label's text": {func(r *Request) { r.Labels = map[string]string{LabelPreference: "a b"} }, "labels:"},
 		"container disk": {
 			func(r *Request) { r.Size, r.ContainerDisk = 0, &ContainerDisk{Image: "a.b/c:1@sha256:0"} }, "",
 		},

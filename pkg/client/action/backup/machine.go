@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
@@ -48,6 +49,9 @@ func stored(vm *v1.VirtualMachine) *v1.VirtualMachine {
 			Name: vm.Name, Labels: vm.Labels, Annotations: withoutApart(vm.Annotations),
 		},
 		Spec: *vm.Spec.DeepCopy(),
+	}
+	if len(macaddress.Recorded(vm)) == 0 {
+		delete(out.Annotations, macaddress.Annotation) // is another VM's
 	}
 	out.Spec.DataVolumeTemplates = slices.DeleteFunc(out.Spec.DataVolumeTemplates,
 		func(template v1.DataVolumeTemplateSpec) bool {
@@ -115,7 +119,9 @@ func (f *File) Make(wish Wish) (*Made, error) {
 	for i := range vm.Spec.Template.Spec.Volumes {
 		point(&vm.Spec.Template.Spec.Volumes[i], renamed)
 	}
-	out.identify(f.Index.Name, wish.KeepIdentity)
+	if err := out.identify(f.Index.Name, wish.KeepIdentity); err != nil {
+		return nil, err
+	}
 	if err := out.strategy(wish.Start); err != nil {
 		return nil, err
 	}
@@ -219,15 +225,16 @@ func point(volume *v1.Volume, renamed map[string]string) {
 }
 
 // identify gives the VM an identity of its own, or the one that it had under its old name.
-func (m *Made) identify(old string, keep bool) {
+func (m *Made) identify(old string, keep bool) error {
 	template := m.VM.Spec.Template
 	if !keep {
 		clones.Fresh(&template.Spec, nil, "")
 		delete(template.ObjectMeta.Annotations, identity.KnownAs)
-		return
+		delete(m.VM.Annotations, macaddress.Annotation)
+		return nil
 	}
-	if m.VM.Name == old {
-		return
+	if err := macaddress.Move(m.VM, ""); err != nil || m.VM.Name == old {
+		return err
 	}
 	firmware := &template.Spec.Domain.Firmware
 	if *firmware == nil {
@@ -239,6 +246,7 @@ func (m *Made) identify(old string, keep bool) {
 	if template.ObjectMeta.Annotations[identity.KnownAs] == "" {
 		metav1.SetMetaDataAnnotation(&template.ObjectMeta, identity.KnownAs, old)
 	}
+	return nil
 }
 
 // strategy has the VM start, or not.

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 func exampleFile(t *testing.T) *File {
@@ -69,6 +71,31 @@ func TestMake(t *testing.T) {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q lacks %q", said, want)
 		}
+	}
+}
+
+// The MAC addresses that a VM has by its record go along with its identity, to whatever name and namespace; a record
+// that it has from a VM that it was copied from does not get into the file.
+func TestKeepRecordedMACs(t *testing.T) {
+	f := exampleFile(t)
+	const record = `{"vm":"shop/demo","interfaces":{"default":"02:00:00:00:00:05"}}`
+	vm := f.VM.DeepCopy()
+	vm.Namespace, vm.Annotations = "shop", map[string]string{macaddress.Annotation: record}
+	f.VM = stored(vm)
+	kept, err := f.Make(Wish{Namespace: "ns", Name: "new", KeepIdentity: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := macaddress.Recorded(kept.VM); got["default"] != "02:00:00:00:00:05" {
+		t.Errorf("kept: %v, %v", got, kept.VM.Annotations)
+	}
+	fresh, err := f.Make(Wish{Namespace: "shop", Name: "demo"})
+	if err != nil || fresh.VM.Annotations[macaddress.Annotation] != "" {
+		t.Errorf("not kept: %v, %v", fresh.VM.Annotations, err)
+	}
+	vm.Name = "copy"
+	if got := stored(vm).Annotations[macaddress.Annotation]; got != "" {
+		t.Errorf("of another: %s", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,9 @@ type Options struct {
 	Sysprep           Sysprep
 	CloudInit         CloudInit
 	AccessCredentials []AccessCredential
+	// MAC is the address of the guest's interface on the pod network; empty leaves it to the server, which gives one
+	// that nobody has and that stays.
+	MAC string
 }
 
 // FieldError is an option that no VirtualMachine can be made of.
@@ -98,6 +102,9 @@ func VM(o Options) (*v1.VirtualMachine, error) {
 	if err := refer(vm, o); err != nil {
 		return nil, err
 	}
+	if err := addMAC(spec, o.MAC); err != nil {
+		return nil, err
+	}
 	if err := addVolumes(vm, o); err != nil {
 		return nil, err
 	}
@@ -117,6 +124,21 @@ func VM(o Options) (*v1.VirtualMachine, error) {
 		return nil, err
 	}
 	return vm, nil
+}
+
+// addMAC lists the interface that a guest without any is given, with a MAC address of the user's.
+func addMAC(spec *v1.VirtualMachineInstanceSpec, mac string) error {
+	if mac == "" {
+		return nil
+	}
+	if err := macaddress.Check(mac); err != nil {
+		return invalid("mac", "%v", err)
+	}
+	nic := *v1.DefaultMasqueradeNetworkInterface()
+	nic.MacAddress = macaddress.Normal(mac)
+	spec.Domain.Devices.Interfaces = []v1.Interface{nic}
+	spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+	return nil
 }
 
 var runStrategies = []v1.VirtualMachineRunStrategy{

@@ -31,6 +31,7 @@ func TestVMGolden(t *testing.T) {
 		"namespace":    with(func(o *Options) { o.Namespace = "shop" }),
 		"run-strategy": with(func(o *Options) { o.RunStrategy = "rerunonfailure" }),
 		"size":         with(func(o *Options) { o.CPU, o.Memory = 4, "8Gi" }),
+		"mac":          with(func(o *Options) { o.MAC = "02-12-34-56-78-9A" }),
 		"grace-period": with(func(o *Options) { o.TerminationGracePeriodSeconds = 0 }),
 		"volumes": with(func(o *Options) {
 			o.Volumes = []Volume{
@@ -202,6 +203,10 @@ func TestVMRefuses(t *testing.T) {
 				{Kind: Claim, Source: "c", BootOrder: 1},
 				{Kind: Claim, Name: "a", Source: "d", BootOrder: 1},
 			}
+		},
+		`mac: "x" is not an Ethernet address such as 02:12:34:56:78:9a`: func(o *Options) { o.MAC = "x" },
+		`mac: "01:00:5e:00:00:01" is not the address of one interface`: func(o *Options) {
+			o.MAC = "01:00:5e:00:00:01"
 		},
 		`disk-bus: "ide" is not one of virtio, sata, scsi, usb`: func(o *Options) { o.DiskBus = "ide" },
 		`disk-bus: sata has no read-only disks, as a is`: func(o *Options) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -234,6 +235,8 @@ func TestSuccessor(t *testing.T) {
 		vm.Finalizers = []string{v1.VirtualMachineControllerFinalizer}
 		vm.Annotations[corev1.LastAppliedConfigAnnotation] = `{"metadata":{"name":"old"},"spec":{}}`
 		vm.Annotations["description"] = "mine"
+		vm.Annotations[macaddress.Annotation] = `{"vm":"` + vm.Namespace +
+			`/old","interfaces":{"a":"02:00:00:00:00:01"}}`
 		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "small"}
 		vm.Spec.Preference = &v1.PreferenceMatcher{Name: "fedora", RevisionName: "chosen"}
 		vm.Status.InstancetypeRef = &v1.InstancetypeStatusRef{
@@ -260,6 +263,9 @@ func TestSuccessor(t *testing.T) {
 	if err != nil || renaming.Name != "old" || renaming.UID != "uid-old" ||
 		renaming.RunStrategy != v1.RunStrategyManual {
 		t.Errorf("%+v, %v", renaming, err)
+	}
+	if macs := macaddress.Recorded(vm); macs["a"] != "02:00:00:00:00:01" {
+		t.Errorf("MAC addresses: %v, %q", macs, vm.Annotations[macaddress.Annotation])
 	}
 	template := vm.Spec.Template
 	if template.Spec.Domain.Firmware.UUID != identity.UUID("old") || template.Spec.Hostname != "old" ||

@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 // Successor returns the VM that takes the place of another. The guest is the same: what follows from the old name is
@@ -38,6 +39,9 @@ func Successor(old *v1.VirtualMachine, r Request) (*v1.VirtualMachine, error) {
 	}
 	keepRevisions(vm, &old.Status)
 	keepGuest(vm.Spec.Template, old.Name, r)
+	if err := macaddress.Move(vm, old.Namespace+"/"+old.Name); err != nil {
+		return nil, err
+	}
 	renaming := identity.Renaming{Name: old.Name, UID: old.UID}
 	if vm.Spec.RunStrategy != nil && *vm.Spec.RunStrategy != v1.RunStrategyHalted {
 		renaming.RunStrategy = *vm.Spec.RunStrategy
@@ -98,7 +102,7 @@ func keepRevisions(vm *v1.VirtualMachine, status *v1.VirtualMachineStatus) {
 }
 
 // keepGuest writes out what the guest has from the VM's name: its firmware UUID, its host name, and the name by
-// which it knows itself. Addresses of interfaces that are not in the spec are made anew at each start anyway.
+// which it knows itself. The addresses of its interfaces are moved by macaddress.Move.
 func keepGuest(template *v1.VirtualMachineInstanceTemplateSpec, old string, r Request) {
 	spec := &template.Spec
 	if spec.Domain.Firmware == nil {

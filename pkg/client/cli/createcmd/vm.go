@@ -141,6 +141,8 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 		"Let the guest agent write SSH keys where SELinux would not let it")
 	flags.StringArrayVar(&o.AccessCreds, "access-cred", nil, "Secret with SSH keys or passwords to put into the "+
 		"guest, as `src:SECRET[,type:ssh|password][,method:ga|nocloud|configdrive][,user:ACCOUNT]` (can be repeated)")
+	flags.StringVar(&o.VM.MAC, "mac", "",
+		"`MAC` address of the guest's interface (default one that no other VM has; either stays)")
 	flags.StringVar(&o.VM.CloudInit.Source, "cloud-init", create.CloudInitNoCloud, "cloud-init data `SOURCE`: "+
 		strings.Join(create.CloudInitSources(), ", "))
 	flags.StringVar(&o.VM.CloudInit.UserData, "cloud-init-user-data", "",
@@ -181,6 +183,9 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 	}
 	if o.Image == "" && (cmd.Flags().Changed("image") || o.ImageSize != "") {
 		return cli.UsageErrorf("which image? Name it with --image, such as --image=debian/13")
+	}
+	if cmd.Flags().Changed("mac") && o.VM.MAC == "" {
+		return cli.UsageErrorf("--mac: must not be empty")
 	}
 	if cmd.Flags().Changed("cpu") && o.VM.CPU == 0 {
 		return cli.UsageErrorf("--cpu: must be at least 1")

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
@@ -206,7 +207,7 @@ func movePodLink(nic network.Interface, bridge netlink.Link) error {
 		return fmt.Errorf("find %s: %w", nic.PodLink, err)
 	}
 	if link.Attrs().MasterIndex != bridge.Attrs().Index {
-		mac, err := net.ParseMAC(network.StableMAC(nic.MAC, nic.PodLink))
+		mac, err := net.ParseMAC(macaddress.Stable(nic.MAC, nic.PodLink))
 		if err != nil {
 			return err
 		}
