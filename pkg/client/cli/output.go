@@ -187,7 +187,7 @@ func printName(obj runtime.Object, w io.Writer) error {
 		return nil
 	}
 	if kind.GroupVersion().String() == action.ReportVersion {
-		return UsageErrorf("-o name: a %s has no name; use another format", kind.Kind)
+		return UsageErrorf("-o name: a report of kind %s has no name; use another format", kind.Kind)
 	}
 	_, err := fmt.Fprintln(w, strings.ToLower(kind.GroupKind().String())) // its name is to be generated
 	return err

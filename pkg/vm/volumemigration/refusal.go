@@ -1,6 +1,8 @@
 package volumemigration
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -76,23 +78,37 @@ func Refusal(vmi *v1.VirtualMachineInstance) string {
 // Tied returns the obstacle that a volume of a VMI is for its migration: one claim, which is not being exchanged, and
 // which two nodes cannot use at once.
 func Tied(vmi *v1.VirtualMachineInstance, v *v1.Volume) []migrations.Obstacle {
-	name := claims.Name(v)
-	if name == "" {
+	if !tied(vmi, v) {
 		return nil
 	}
+	text := claims.Name(v) + " cannot be used on two nodes at once; its access mode would have to be ReadWriteMany"
+	if allCopied(vmi) {
+		text += ", or `virtctl migrate " + vmi.Name + " --with-disks` copies the disk along"
+	}
+	return []migrations.Obstacle{{Kind: migrations.Claim, Object: v.Name, Text: text}}
+}
+
+func tied(vmi *v1.VirtualMachineInstance, v *v1.Volume) bool {
+	if claims.Name(v) == "" {
+		return false
+	}
 	if _, copied := moveOf(Moves(vmi), v.Name); copied {
-		return nil
+		return false
 	}
 	var info *v1.PersistentVolumeClaimInfo
 	if s := statusOf(vmi.Status.VolumeStatus, v.Name); s != nil {
 		info = s.PersistentVolumeClaimInfo
 	}
-	if OnBothNodes(info, claims.Of(v).ReadOnly) {
-		return nil
+	return !OnBothNodes(info, claims.Of(v).ReadOnly)
+}
+
+// allCopied reports whether a migration with disks copies each volume that keeps the guest on its node.
+func allCopied(vmi *v1.VirtualMachineInstance) bool {
+	if !ofVM(vmi) || conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsStorageLiveMigratable,
+		corev1.ConditionFalse) != nil {
+		return false
 	}
-	text := name + " cannot be used on two nodes at once; its access mode would have to be ReadWriteMany"
-	if ofVM(vmi) && uncopied(vmi, v) == "" {
-		text += ", or `virtctl migrate " + vmi.Name + " --with-disks` copies the disk along"
-	}
-	return []migrations.Obstacle{{Kind: migrations.Claim, Object: v.Name, Text: text}}
+	return !slices.ContainsFunc(vmi.Spec.Volumes, func(v v1.Volume) bool {
+		return len(Local(&v)) > 0 || tied(vmi, &v) && uncopied(vmi, &v) != ""
+	})
 }

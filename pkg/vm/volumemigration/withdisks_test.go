@@ -159,14 +159,20 @@ func TestBring(t *testing.T) {
 	}
 }
 
-// The message of a claim that only one node can use says what helps, where it does.
+// The message of a claim that only one node can use says what helps, where it does: not when another disk is in the way
+// of that.
 func TestTiedSaysWhatHelps(t *testing.T) {
-	vmi := ofAVM()
-	vmi.Spec.Domain.Devices.Disks[1].Shareable = new(true)
-	for i, helps := range []bool{true, false} {
-		o := Tied(vmi, &vmi.Spec.Volumes[i])
-		if len(o) != 1 || strings.Contains(o[0].Text, "`virtctl migrate vm --with-disks`") != helps {
-			t.Errorf("volume %d: %+v", i, o)
+	for shared, helps := range map[bool]bool{false: true, true: false} {
+		vmi := ofAVM()
+		vmi.Spec.Domain.Devices.Disks[1].Shareable = new(shared)
+		if Bring(vmi).Helps() != helps {
+			t.Errorf("with a shared disk %t: a migration with disks helps %t", shared, !helps)
+		}
+		for i := range vmi.Spec.Volumes[:2] {
+			o := Tied(vmi, &vmi.Spec.Volumes[i])
+			if len(o) != 1 || strings.Contains(o[0].Text, "`virtctl migrate vm --with-disks`") != helps {
+				t.Errorf("with a shared disk %t, volume %d: %+v", shared, i, o)
+			}
 		}
 	}
 }

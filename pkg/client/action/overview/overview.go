@@ -235,7 +235,7 @@ func changes[T any](what string, before, now []T, name, line func(T) string) []s
 
 // line returns in words what matters of a machine.
 func (m Machine) line() string {
-	words := []string{m.Status}
+	words := []string{cmp.Or(m.Status, "created")} // nobody has said yet how it is
 	add := func(is bool, text string) {
 		if is {
 			words = append(words, text)

@@ -62,6 +62,7 @@ func TestChanges(t *testing.T) {
 			{Namespace: "a", Name: "same", Status: "Running", Ready: true, CPUs: 2},
 			{Namespace: "a", Name: "web", Status: "Running", Node: "n1", IPs: []string{"10.0.0.1"}},
 			{Namespace: "a", Name: "bad", Status: "ErrorUnschedulable", Trouble: "no node has room"},
+			{Namespace: "a", Name: "young"}, // its status is not written yet
 		},
 		Nodes: []Node{{Name: "n1", Cordoned: true}},
 		Migrations: []Migration{
@@ -74,6 +75,7 @@ func TestChanges(t *testing.T) {
 	want := []string{
 		"VM a/web: Running, not ready, on n1, at 10.0.0.1",
 		"VM a/bad: ErrorUnschedulable, no node has room",
+		"VM a/young: created",
 		"VM a/gone: deleted",
 		"node n1: not ready, cordoned, guests cannot run there",
 		"migration a/m: Failed, VM web from n1 to n2: cancelled",

@@ -185,6 +185,7 @@ func Run(ctx context.Context, api API, o Options) (uploads.State, error) {
 		return uploads.State{}, fmt.Errorf("upload to claim %s/%s: %w", o.Namespace, o.Claim, err)
 	}
 	s := &sending{Options: o, api: api, sum: sha256.New(), moved: time.Now()}
+	s.state.Phase = uploads.Pending
 	return s.run(ctx)
 }
 

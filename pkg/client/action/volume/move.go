@@ -132,6 +132,9 @@ func (m *Moving) running(ctx context.Context, api MoveAPI, namespace, name strin
 			volumemigration.RecoveryMessage(volumemigration.UpdateState(m.VM, m.VMI)), m.back)
 	case m.VMI == nil:
 		return err
+	case life.Alive(m.VMI) && m.VMI.DeletionTimestamp != nil:
+		return fmt.Errorf("the guest of VM %s is being shut down: disks are copied while a guest runs, so wait until "+
+			"it has started again", name)
 	case !life.Running(m.VMI):
 		return fmt.Errorf("the guest of VM %s is %s: disks are copied while a guest runs", name, m.VMI.Status.Phase)
 	}

@@ -70,8 +70,9 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace s
 		return nil, fmt.Errorf("--image: the pull of image %s to claim %s/%s did not end; `%s image pull %s%s` goes on",
 			image.Image, namespace, image.Name, o.Factory.Program, image.Image, o.Factory.InNamespace(namespace))
 	default:
-		return nil, fmt.Errorf("--image: image %s is still being pulled to claim %s/%s; try again when `%s image "+
-			"list` says %s", image.Image, namespace, image.Name, o.Factory.Program, images.PhaseReady)
+		return nil, fmt.Errorf("--image: claim %s/%s does not have image %s yet: that is under way, or was "+
+			"interrupted and goes on when its command is repeated; try again when `%s image list` says %s", namespace,
+			image.Name, image.Image, o.Factory.Program, images.PhaseReady)
 	}
 	return image, nil
 }

@@ -172,7 +172,7 @@ func (o *Options) Send(
 	case err == nil || state.Phase.Final():
 	case how.ContainerDisk != nil:
 		f.IO.Interrupted(err, "the cluster goes on with it%s", cancel)
-	case state.Phase == uploads.Receiving:
+	case state.Phase != "": // it was asked for
 		f.IO.Interrupted(err, "the upload goes on where it is when the command is repeated within ten minutes%s",
 			cancel)
 	}

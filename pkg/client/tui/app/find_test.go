@@ -261,7 +261,7 @@ func TestKeysWithoutUse(t *testing.T) {
 		}
 		has := slices.ContainsFunc(a.top().Hints(), func(h keymap.Hint) bool { return h.Code == "w" })
 		press(t, a, "w")
-		if want := "w (why) is for VMs and does nothing on this page; ? shows its keys"; !has && a.notice != want {
+		if want := "w (why) does nothing on this page; ? shows its keys"; !has && a.notice != want {
 			t.Errorf("%s: of w it says %q", name, a.notice)
 		}
 		a.Close()
@@ -429,7 +429,7 @@ func TestFormNameTaken(t *testing.T) {
 		press(t, a, "backspace")
 	}
 	press(t, a, "'prod", "down", "ctrl+s")
-	if s := ansi.Strip(a.screen()); !strings.Contains(s, "name: there is a VM prod/web") {
+	if s := ansi.Strip(a.screen()); !strings.Contains(s, "Name: there is a VM prod/web") {
 		t.Errorf("nothing says that the name is taken:\n%s", s)
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
+// suspend is the key that goes back to the shell.
+const suspend = "ctrl+z"
+
 // key gives a key to what has the keyboard.
 func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 	if m.String() == "alt+esc" { // two of them at once
@@ -26,6 +29,9 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 	}
 	if key == "ctrl+c" {
 		return a.quit()
+	}
+	if key == suspend && a.Suspend != nil { // also out of a question or a form, which is there again afterwards
+		return a.Suspend
 	}
 	if key != "q" {
 		a.leaving = false
@@ -66,7 +72,7 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 func (a *App) unbound(key string) string {
 	shown := a.theme().Keys(keymap.Spell(key))
 	if name := page.MachineKey(key); name != "" {
-		return fmt.Sprintf("%s (%s) is for VMs and does nothing on this page; ? shows its keys", shown, name)
+		return fmt.Sprintf("%s (%s) does nothing on this page; ? shows its keys", shown, name)
 	}
 	return shown + " does nothing on this page; ? shows its keys"
 }
@@ -167,13 +173,13 @@ func appKeys() keymap.Map[*App] {
 		Keys: []string{"L"}, Name: "log", Help: "what was done, as command lines",
 		Do: func(a *App) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
 	}, keymap.Binding[*App]{
-		Keys: []string{"ctrl+z"}, Name: "suspend", Help: "back to the shell; fg comes here again", Quiet: true,
+		Keys: []string{suspend}, Name: "suspend", Help: "back to the shell; fg comes here again", Quiet: true,
 		Allowed: func(a *App) string {
 			if a.Suspend == nil {
 				return "there is no shell to go back to"
 			}
 			return ""
-		}, Do: func(a *App) tea.Cmd { return a.Suspend },
+		}, Do: func(*App) tea.Cmd { return nil }, // key has it where there is one
 	})
 }
 

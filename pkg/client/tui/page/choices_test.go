@@ -29,7 +29,7 @@ func TestFormLooksNamesUp(t *testing.T) {
 		says                                string
 	}{
 		"complete":              {"prod", "", "", &all, "", fields, "Complete."},
-		"no namespace":          {"", "", "", &all, "", fieldNamespace, "namespace: give one"},
+		"no namespace":          {"", "", "", &all, "", fieldNamespace, "Namespace: give one"},
 		"another namespace":     {"made", "", "", &all, "", fieldNamespace, `"made"; there are default, prod`},
 		"an instance type":      {"prod", "u1.small", "", &all, "", fields, "Complete."},
 		"one of the namespace":  {"prod", "virtualmachineinstancetype/own", "", &all, "", fields, "Complete."},

@@ -245,7 +245,7 @@ func (p *Form) refusal() string {
 	case p.world.ReadOnly:
 		return ReadOnly
 	case p.wrong != nil && p.wrong.field >= 0:
-		return strings.ToLower(draftFields[p.wrong.field].title) + ": " + p.wrong.text
+		return draftFields[p.wrong.field].title + ": " + p.wrong.text
 	case p.wrong != nil:
 		return p.wrong.text
 	}

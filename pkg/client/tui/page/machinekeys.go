@@ -28,7 +28,7 @@ func machineBindings() keymap.Map[subject] {
 			Keys: []string{"ctrl+y"}, Name: "copy name", Help: "copy namespace and name", Allowed: oneMachine(nil),
 			Quiet: true,
 			Do: func(s subject) tea.Cmd {
-				return Send(Copy{Text: s.machines[0].Key().String(), What: "the name"})
+				return Send(Copy{Text: s.machines[0].Key().String(), What: "NAMESPACE/NAME"})
 			},
 		},
 	})

@@ -252,6 +252,9 @@ func (p *take) asks() tea.Cmd {
 		question += " Without " + namesOf(out) + "."
 	}
 	question += " " + capital(p.meanwhile()) + "."
+	if o.Policy == snapshotv1beta1.VirtualMachineSnapshotContentRetain {
+		question += " If it is deleted, its volumes stay."
+	}
 	words := []string{p.world.Program, "snapshot create", quoted(key.Name), quoted(name)}
 	words = append(words, p.words(takeDeadline)...)
 	return Send(Ask{Question: question, Task: Task{
