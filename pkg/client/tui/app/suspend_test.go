@@ -10,7 +10,8 @@ import (
 // TestSuspend goes back to the shell from wherever one is; what was typed is there afterwards.
 func TestSuspend(t *testing.T) {
 	for name, keys := range map[string][]string{
-		"a table": nil, "a question": {"down", "ctrl+d", "'we"}, "a prompt": {"/", "'we"}, "a form": {"+", "'new-one"}, "details": {"enter"},
+		"a table": nil, "a question": {"down", "ctrl+d", "'we"}, "a prompt": {"/", "'we"},
+		"a form": {"+", "'new-one"}, "details": {"enter"},
 	} {
 		a := New(world(&fake{}))
 		suspended := 0
