@@ -160,6 +160,7 @@ func TestReplicaSetAdoptsAndReleases(tt *testing.T) {
 		Spec:       tinySpec(),
 	}
 	t.must(cluster.Client.Create(t.ctx, orphan))
+	t.waitPod(orphan) // virt-controller knows of it; else it makes two others first
 	set := t.createSet(2)
 	t.waitReplicas(2, 0)
 	t.eventually("adopted", func() (bool, error) {

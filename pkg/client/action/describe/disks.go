@@ -9,12 +9,14 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/qos"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Disk is one volume of a machine with its device, or a CD-ROM drive without a disc.
 type Disk struct {
 	Name string
-	// Source is what it is: "containerDisk IMAGE", "persistentVolumeClaim NAME", "empty".
+	// Source is what it is: "containerDisk IMAGE", "persistentVolumeClaim NAME", "empty"; of a volume that moves to
+	// another claim "persistentVolumeClaim NEW, copied from OLD".
 	Source string
 	// Device is kind and bus: "disk virtio"; empty where none is said.
 	Device string
@@ -36,12 +38,15 @@ type Disk struct {
 func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 	var spec *v1.VirtualMachineInstanceSpec
 	var limits map[string]qos.Disk
-	status := map[string]v1.VolumeStatus{}
+	status, from := map[string]v1.VolumeStatus{}, map[string]string{}
 	switch {
 	case vmi != nil:
 		spec, limits = &vmi.Spec, qos.Of(vmi.Annotations).Disks
 		for _, s := range vmi.Status.VolumeStatus {
 			status[s.Name] = s
+		}
+		for _, m := range volumemigration.Moves(vmi) {
+			from[m.Volume] = ", copied from " + m.From
 		}
 	case vm != nil && vm.Spec.Template != nil:
 		spec, limits = &vm.Spec.Template.Spec, qos.Of(vm.Spec.Template.ObjectMeta.Annotations).Disks
@@ -61,7 +66,7 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 		v := &spec.Volumes[i]
 		s := status[v.Name]
 		out = append(out, Disk{
-			Name: v.Name, Source: source(v), Device: devices[v.Name], Target: s.Target, Phase: phase(&s),
+			Name: v.Name, Source: source(v) + from[v.Name], Device: devices[v.Name], Target: s.Target, Phase: phase(&s),
 			Serial: serials[v.Name], Size: size(v, &s), Limits: limits[v.Name].String(),
 			Hotplug: s.HotplugVolume != nil || hotpluggable(v),
 		})

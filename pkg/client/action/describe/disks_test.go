@@ -35,3 +35,27 @@ func TestDisks(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A volume whose VM names another claim says which claim the guest still uses.
+func TestDisksThatMove(t *testing.T) {
+	claim := func(name string) v1.VolumeSource {
+		source := &v1.PersistentVolumeClaimVolumeSource{}
+		source.ClaimName = name
+		return v1.VolumeSource{PersistentVolumeClaim: source}
+	}
+	vmi := &v1.VirtualMachineInstance{}
+	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "moves", VolumeSource: claim("new")}, {Name: "stays", VolumeSource: claim("a")},
+	}
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{
+		{Name: "moves", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "old"}},
+		{Name: "stays", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "a"}},
+	}
+	want := []Disk{
+		{Name: "moves", Source: "persistentVolumeClaim new, copied from old"},
+		{Name: "stays", Source: "persistentVolumeClaim a"},
+	}
+	if got := Disks(nil, vmi); !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -196,6 +196,7 @@ func (s sections) disks() []string {
 			}
 			return cmp.Or(d.Phase, "yes")
 		}, true},
+		{"LIMITS", func(d describe.Disk) string { return d.Limits }, true},
 		{"SOURCE", func(d describe.Disk) string { return shortSource(d.Source) }, false},
 	}
 	disks := describe.Disks(s.details.VM, s.details.VMI)
