@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -220,8 +221,19 @@ func Watch(
 type seen map[string]struct{ older, newer stats.Guest }
 
 // before takes a list of readings, and returns for each of its guests the one to compare it with. Nodes may answer
-// twice with one reading; it is compared with the same as the first time.
+// twice with one reading; it is compared with the same as the first time. Guests of which no node says anything any
+// more are forgotten, once all nodes have answered.
 func (s seen) before(now stats.List) (was stats.List) {
+	if len(now.Unreachable) == 0 {
+		there := map[string]bool{}
+		for i := range now.Items {
+			there[now.Items[i].Namespace+"/"+now.Items[i].Name] = true
+		}
+		for i := range now.Unanswered {
+			there[now.Unanswered[i].Namespace+"/"+now.Unanswered[i].Name] = true
+		}
+		maps.DeleteFunc(s, func(key string, _ struct{ older, newer stats.Guest }) bool { return !there[key] })
+	}
 	for i := range now.Items {
 		g := &now.Items[i]
 		key := g.Namespace + "/" + g.Name

@@ -139,4 +139,11 @@ func TestSeenAgain(t *testing.T) {
 	if r := Rates(was, now); len(r.Items) != 1 || r.Items[0].CPU != 1000 || len(r.Unanswered)+len(r.Fresh) != 0 {
 		t.Errorf("%+v", r)
 	}
+	s.before(stats.List{Unreachable: []stats.Unreachable{{Node: "one"}}})
+	if len(s) != 1 {
+		t.Error("a guest of a node that does not answer is forgotten")
+	}
+	if s.before(stats.List{}); len(s) != 0 {
+		t.Errorf("a guest that has gone is kept: %v", s)
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -261,6 +262,13 @@ func TestMigrateRefused(t *testing.T) {
 		"not yet running": {
 			line: "demo --storage-class fast", code: 1, errs: "the guest of VM demo is Scheduling",
 			change: func(m *moving) { m.vmi.Status.Phase = v1.Scheduling },
+		},
+		"being shut down": {
+			line: "demo --storage-class fast", code: 1, errs: "the guest of VM demo is being shut down",
+			change: func(m *moving) {
+				now := metav1.Now()
+				m.vmi.DeletionTimestamp, m.vmi.Finalizers = &now, []string{"foregroundDeleteVirtualMachine"}
+			},
 		},
 		"ended too early": {
 			line: "demo --storage-class fast", code: 1,
