@@ -78,7 +78,8 @@ func TestImages(t *testing.T) {
 	if out := must("image", "list", "-o", "jsonpath={.items[0].image} {.items[0].phase}"); out != "tiny/1 Ready" {
 		t.Errorf("listed: %s", out)
 	}
-	// The same disk from a container image, which the cluster pulls.
+	// The same disk from a file, and from a container image, which the cluster pulls.
+	must("image", "import", tinyDisk, "tiny/0", "--size", "512Mi", "--user", "root", "--wait-secs=120")
 	must("image", "import", "docker://"+instance.TinyDisk(), "tiny/2", "--size", "512Mi", "--user", "root",
 		"--wait-secs=120")
 	if _, errOut, err := virtctl("image", "import", "docker://"+instance.TinyDisk(), "tiny/3", "--size", "512Mi",
@@ -86,7 +87,7 @@ func TestImages(t *testing.T) {
 		!strings.Contains(errOut, "has no file /disk/none.img") {
 		t.Errorf("of a path that is not in the image: %v %s", err, errOut)
 	}
-	for claim, ref := range map[string]string{"tiny-1": "tiny/1", "tiny-2": "tiny/2"} {
+	for claim, ref := range map[string]string{"tiny-0": "tiny/0", "tiny-1": "tiny/1", "tiny-2": "tiny/2"} {
 		got := must("image", "list", "-o",
 			`jsonpath={range .items[*]}{.image} {.metadata.name} {.phase}{"\n"}{end}`)
 		if !strings.Contains(got, ref+" "+claim+" Ready\n") {

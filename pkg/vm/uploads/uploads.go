@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/distribution/reference"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -102,8 +103,11 @@ type ContainerDisk struct {
 
 // Check returns what is wrong with a container disk.
 func (d ContainerDisk) Check() error {
-	if len(d.Image) > maxImage || !image.MatchString(d.Image) {
-		return fmt.Errorf("containerDisk.image: %q is no reference of a container image", cut(d.Image))
+	if len(d.Image) > maxImage {
+		return fmt.Errorf("containerDisk.image: it has more than %d characters", maxImage)
+	}
+	if _, err := reference.ParseNormalizedNamed(d.Image); err != nil { // as the kubelet reads it
+		return fmt.Errorf("containerDisk.image: %q is no reference of a container image: %w", cut(d.Image), err)
 	}
 	if d.Path != "" && (len(d.Path) > maxImage || !path.IsAbs(d.Path) || path.Clean(d.Path) != d.Path) {
 		return fmt.Errorf("containerDisk.path: %q is no absolute path in the image", cut(d.Path))
@@ -174,8 +178,6 @@ const (
 var (
 	hex  = regexp.MustCompile(`^[0-9a-f]+$`)
 	name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
-	// image has what a reference may be made of; the kubelet says what else is wrong with one.
-	image = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 )
 
 // Check returns what is wrong with a request.

@@ -27,7 +27,9 @@ func TestRequest(t *testing.T) {
 		"other label":  {func(r *Request) { r.Labels = map[string]string{"app": "x"} }, "labels:"},
 		"label's text": {func(r *Request) { r.Labels = map[string]string{LabelPreference: "a b"} }, "labels:"},
 		"container disk": {
-			func(r *Request) { r.Size, r.ContainerDisk = 0, &ContainerDisk{Image: "a.b/c:1@sha256:0"} }, "",
+			func(r *Request) {
+				r.Size, r.ContainerDisk = 0, &ContainerDisk{Image: "a.b/c:1@sha256:" + strings.Repeat("0", 64)}
+			}, "",
 		},
 		"container disk with bytes": {
 			func(r *Request) { r.ContainerDisk = &ContainerDisk{Image: "a"} }, "size: ",
@@ -38,6 +40,14 @@ func TestRequest(t *testing.T) {
 		},
 		"container disk, no image": {
 			func(r *Request) { r.Size, r.ContainerDisk = 0, &ContainerDisk{} }, "containerDisk.image: ",
+		},
+		"container disk with an upper-case name": {
+			func(r *Request) { r.Size, r.ContainerDisk = 0, &ContainerDisk{Image: "a.b/UPPER:1"} },
+			"containerDisk.image: ",
+		},
+		"container disk with a short digest": {
+			func(r *Request) { r.Size, r.ContainerDisk = 0, &ContainerDisk{Image: "a.b/c:1@sha256:abc"} },
+			"containerDisk.image: ",
 		},
 		"container disk, a path out of it": {
 			func(r *Request) { r.Size, r.ContainerDisk = 0, &ContainerDisk{Image: "a", Path: "/../etc"} },

@@ -115,7 +115,7 @@ type fetch struct {
 	ranges bool
 	// disk is the size of the disk, below 0 if it is not known.
 	disk int64
-	// done is how much of the content there is, progressed when some of it came last.
+	// done is how much of the content there is, progressed when some of it came last, or the export was ready.
 	done       int64
 	progressed time.Time
 	// resumed says that nothing of this run has come yet.
@@ -164,7 +164,7 @@ func (f *fetch) again(err error, tries int) bool {
 	case tries <= f.Retries:
 		return true
 	case f.size < 0:
-		return false
+		return f.unanswered(err) && time.Since(f.progressed) < f.Patience
 	}
 	return tries <= triesAfterCut || !errors.As(err, &answer) && time.Since(f.progressed) < f.Patience
 }
@@ -179,6 +179,9 @@ func (f *fetch) try(ctx context.Context) error {
 		return changed("VirtualMachineExport %s/%s was deleted meanwhile, and is another one now", f.Namespace, f.Name)
 	}
 	f.export = export
+	if f.size < 0 {
+		f.progressed = time.Now()
+	}
 	way := f.Reach
 	way.measures = f.QCOW2
 	server, err := reach(ctx, f.api, export, way)
@@ -214,13 +217,18 @@ func (f *fetch) try(ctx context.Context) error {
 	return f.stillReady(ctx)
 }
 
-// ended makes an error final, unless it is that the API server does not answer while a download is under way.
+// ended makes an error final, unless it is that the API server, which has answered before, does not answer now.
 func (f *fetch) ended(err error) error {
-	var unread *unreadError
-	if f.export != nil && f.size >= 0 && errors.As(err, &unread) && client.Passing(err) {
+	if f.unanswered(err) {
 		return err
 	}
 	return final{err}
+}
+
+// unanswered reports whether an API server that had answered before does not answer.
+func (f *fetch) unanswered(err error) bool {
+	var unread *unreadError
+	return f.export != nil && errors.As(err, &unread) && client.Passing(err)
 }
 
 // take writes what a server answers.

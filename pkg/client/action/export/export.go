@@ -21,6 +21,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
@@ -170,16 +171,34 @@ const poll = 500 * time.Millisecond
 const patience = 3 * time.Second
 
 // Wait waits until an export is ready, and reports what it waits for. When the time is over it fails with that, an
-// action.ErrTimeout.
+// action.ErrTimeout. An API server that has answered once may be away for DefaultPatience, which does not count.
 func Wait(
 	ctx context.Context, api API, namespace, name string, limit time.Duration, report func(string),
 ) (*v1beta1.VirtualMachineExport, error) {
 	begin := time.Now()
 	end := begin.Add(limit)
+	var answered, lost time.Time // when it last answered, and since when it does not
+	away := outage.Follow(ctx)
+	defer away.End()
 	for {
+		away.Asks()
 		export, err := Get(ctx, api, namespace, name)
+		if err != nil && client.Passing(err) && time.Since(answered) < DefaultPatience {
+			if lost.IsZero() {
+				lost = time.Now()
+			}
+			away.Lost(ctx, err)
+			if err := action.Sleep(ctx, poll); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if err != nil {
 			return nil, &unreadError{err}
+		}
+		away.Answered()
+		if answered = time.Now(); !lost.IsZero() {
+			end, lost = end.Add(answered.Sub(lost)), time.Time{}
 		}
 		ready, why := readiness(export)
 		switch {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,11 @@ type sending struct {
 	moved time.Time
 	state uploads.State
 	cause error // why it does not go on
+	said  bool  // Waits has been told
 }
+
+// aWhile is how long an upload may take to begin before that is worth a word.
+const aWhile = 15 * time.Second
 
 // FailedError is an upload that the cluster's side has ended.
 type FailedError struct{ State uploads.State }
@@ -69,6 +74,11 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 			}
 		case err == nil && state.Phase == uploads.Converting:
 			s.moved = time.Now() // which takes as long as it takes, and ends by itself
+		}
+		if s.Waits != nil && !s.said && s.state.Phase == uploads.Pending && s.state.Message != "" &&
+			time.Since(s.moved) > min(aWhile, s.Patience/2) {
+			s.said = true
+			s.Waits(s.state.Message)
 		}
 		if time.Since(s.moved) > s.Patience {
 			return s.state, s.tooLong(ctx)
@@ -107,6 +117,9 @@ func (s *sending) refused(ctx context.Context) string {
 	if err := s.api.Read(ctx, "/api/v1/namespaces/"+s.Namespace+"/events", query, &list); err != nil {
 		return "" // it is only for the reason, and there is another
 	}
+	list.Items = slices.DeleteFunc(list.Items, func(e corev1.Event) bool {
+		return strings.Contains(e.Message, outdated) // whoever met that has tried again
+	})
 	if len(list.Items) == 0 {
 		return ""
 	}
@@ -115,6 +128,9 @@ func (s *sending) refused(ctx context.Context) string {
 	})
 	return "the newest warning about the claim is: " + newest.Message
 }
+
+// outdated is in the API server's error of a write to an object that somebody else has written to meanwhile.
+const outdated = "the object has been modified; please apply your changes to the latest version"
 
 // permanent reports an error that another try does not mend.
 func permanent(err error) bool {

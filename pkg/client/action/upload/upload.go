@@ -67,6 +67,8 @@ type Options struct {
 	Patience time.Duration
 	// Show, which may be nil, is told of the state as it changes.
 	Show func(uploads.State)
+	// Waits, which may be nil, is told why an upload that has been asked for has not begun after a while; once.
+	Waits func(why string)
 }
 
 // NewSession returns a name for Options.Session.

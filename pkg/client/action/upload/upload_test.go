@@ -354,3 +354,53 @@ func TestRunOfContainerDisk(t *testing.T) {
 		t.Errorf("the disk is not that of the image: %v", err)
 	}
 }
+
+// pulling is a cluster whose pod cannot pull its image, and then can.
+type pulling struct {
+	*cluster
+	left int
+}
+
+func (p *pulling) UploadState(ctx context.Context, namespace, name string) (uploads.State, error) {
+	if p.left--; p.left >= 0 {
+		return uploads.State{Phase: uploads.Pending, Message: "its pod does not start (ErrImagePull)"}, nil
+	}
+	return p.cluster.UploadState(ctx, namespace, name)
+}
+
+// Why the cluster cannot take an image yet is said once, while it is waited for; and at the end, when it never could,
+// rather than a conflict of a controller's that it has got over.
+func TestWaits(t *testing.T) {
+	for _, forever := range []bool{false, true} {
+		c := newCluster(t)
+		c.image = t.TempDir()
+		if err := os.Mkdir(filepath.Join(c.image, "disk"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		disk := bytes.Repeat([]byte("disk"), 1<<18)
+		if err := os.WriteFile(filepath.Join(c.image, "disk", "only.raw"), disk, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c.warnings = []corev1.Event{{Message: "Error saving claim: Operation cannot be fulfilled on " +
+			`persistentvolumeclaims "c": ` + outdated + " and try again"}}
+		p := &pulling{c, 5}
+		if forever {
+			p.left = 1 << 20
+		}
+		var said []string
+		_, err := Run(t.Context(), p, Options{
+			Namespace: "ns", Claim: "c", Create: &Claim{Size: "1Gi"}, Session: "aa", Patience: 4 * time.Second,
+			ContainerDisk: &uploads.ContainerDisk{Image: "example.com/disk:1"},
+			Waits:         func(why string) { said = append(said, why) },
+		})
+		if len(said) != 1 || said[0] != "its pod does not start (ErrImagePull)" {
+			t.Errorf("forever %v: said %q", forever, said)
+		}
+		if !forever && err != nil {
+			t.Error(err)
+		}
+		if forever && (err == nil || !strings.HasSuffix(err.Error(), "4s: its pod does not start (ErrImagePull)")) {
+			t.Error(err)
+		}
+	}
+}

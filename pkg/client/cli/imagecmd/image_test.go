@@ -2,9 +2,11 @@ package imagecmd
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 const claims = "/api/v1/namespaces/team-a/persistentvolumeclaims"
@@ -163,5 +166,55 @@ func TestCatalogues(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(w.dir, "virtkit"))
 	if err != nil || len(left) != 2 || left[0].Name() != "images.yaml" || left[1].Name() != "images.yaml.lock" {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A file is uploaded, whatever it is called; one that is not there is said at once. Only docker:// is a container image.
+func TestImport(t *testing.T) {
+	w := newWorld(t)
+	var asked []uploads.Request
+	w.Put("/apis/subresources.kubevirt.io/v1/namespaces/team-a/persistentvolumeclaims/golden-1/upload",
+		http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			var request uploads.Request
+			if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.Method != http.MethodPut {
+				t.Errorf("%s: %v", r.Method, err)
+			}
+			asked = append(asked, request)
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(http.StatusForbidden)
+			_, _ = rw.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden",` +
+				`"message":"no","code":403}`))
+		}))
+	w.Put(claims, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		answer := `{"kind":"PersistentVolumeClaimList","apiVersion":"v1","items":[]}`
+		if r.Method == http.MethodPost {
+			rw.WriteHeader(http.StatusCreated)
+			answer = `{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"golden-1"}}`
+		}
+		_, _ = rw.Write([]byte(answer))
+	}))
+	file := filepath.Join(w.dir, "golden.img")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]uploads.Request{
+		file:                            {Size: 1 << 20, Format: "raw"},
+		"docker://example.com/golden:1": {ContainerDisk: &uploads.ContainerDisk{Image: "example.com/golden:1"}},
+	} {
+		asked = nil
+		_, _, err := w.run("import", from, "golden/1", "--size", "1Gi")
+		if len(asked) != 1 || asked[0].Size != want.Size || !reflect.DeepEqual(asked[0].ContainerDisk, want.ContainerDisk) {
+			t.Errorf("%s: %v, asked for %+v", from, err, asked)
+		}
+	}
+	asked = nil
+	if _, _, err := w.run("import", file+".none", "golden/1", "--size", "1Gi"); cli.ExitCode(err) != cli.ExitUsage ||
+		len(asked) != 0 {
+		t.Errorf("of a file that is not there: %v, %+v", err, asked)
+	}
+	if _, _, err := w.run("import", "docker://example.com/UPPER", "golden/1", "--size", "1Gi"); cli.ExitCode(err) != cli.ExitUsage ||
+		len(asked) != 0 {
+		t.Errorf("of no reference: %v, %+v", err, asked)
 	}
 }

@@ -69,8 +69,8 @@ const containerDisk = "docker://"
 
 // Import uploads a file, or has the cluster take the disk of a container image.
 func Import(ctx context.Context, o *Options) error {
-	var ok bool
-	if o.Disk.Image, ok = strings.CutPrefix(o.File, containerDisk); ok {
+	if image, ok := strings.CutPrefix(o.File, containerDisk); ok {
+		o.Disk.Image = image
 		if err := o.Disk.Check(); err != nil {
 			return cli.UsageErrorf("%s: %s", o.File, err)
 		}

@@ -166,6 +166,10 @@ func (o *Options) Send(
 			}
 		}
 	}
+	how.Waits = func(why string) {
+		ended() // the note has a line of its own
+		fmt.Fprintf(f.IO.ErrOut, "note: %s: %s\n", title, why)
+	}
 	state, err := upload.Run(ctx, api, how)
 	ended() // before anything else is said: the bar's line is open until then
 	switch {

@@ -183,7 +183,12 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 			if o.Manifest && !o.Delete && err == nil {
 				return // manifests are of no use without the export
 			}
-			if gone := export.Delete(ctx, c, namespace, o.Name, false); !apierrors.IsNotFound(gone) {
+			gone := export.Delete(ctx, c, namespace, o.Name, false)
+			if gone != nil && client.Passing(gone) {
+				fmt.Fprintf(o.Factory.IO.ErrOut, "note: VirtualMachineExport %s stays until its time is over; `%s vmexport "+
+					"delete %s%s` deletes it\n", o.Name, o.Factory.Program, o.Name, o.Factory.InNamespace(namespace))
+			}
+			if !apierrors.IsNotFound(gone) {
 				err = errors.Join(err, gone)
 			}
 		}()
