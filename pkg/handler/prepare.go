@@ -142,6 +142,7 @@ func (s *session) connect(
 			return nil, fmt.Errorf("read the pod's resolv.conf: %w", err)
 		}
 		pod.Search, pod.Nameservers = resolv.Search, resolv.Nameservers
+		pod.Incoming = vmi.Status.NodeName != s.node.Name
 		pod.Attachments, pod.Multus = network.Attachments(s.podAnnotations())
 		if s.node.Plugins != nil {
 			pod.Plugins = s.node.Plugins()

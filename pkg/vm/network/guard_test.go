@@ -71,15 +71,19 @@ func TestGuards(t *testing.T) {
 	for i := range bare.Links {
 		bare.Links[i].Addresses = nil
 	}
+	coming, comingOnPod := multusPod(), flannelPod()
+	coming.Incoming, comingOnPod.Incoming = true, true
 	for name, tc := range map[string]struct {
 		spec string
 		pod  Pod
 		want string
 	}{
-		"masquerade": {masqueradeSpec, dualPod(), `null`},
-		"IPv4":       {bridge, flannelPod(), `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5"]}`},
-		"IPv6":       {bridge, pod6(), `{"ipv4":true,"ipv6":true,"addresses":["fd00::9"]}`},
-		"both":       {bridge, dualPod(), `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5","fd42:0:1::5"]}`},
+		"incoming":                     {second, coming, `{}`},
+		"incoming, on the pod network": {bridge, comingOnPod, `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5"]}`},
+		"masquerade":                   {masqueradeSpec, dualPod(), `null`},
+		"IPv4":                         {bridge, flannelPod(), `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5"]}`},
+		"IPv6":                         {bridge, pod6(), `{"ipv4":true,"ipv6":true,"addresses":["fd00::9"]}`},
+		"both":                         {bridge, dualPod(), `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5","fd42:0:1::5"]}`},
 		"several": {
 			bridge, many, `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5","fd42:0:1::5","10.42.1.0"]}`,
 		},

@@ -36,6 +36,8 @@ type Pod struct {
 	Plugins Plugins
 	// MaySpoof says that the VMI's namespace has the label AllowSpoofing.
 	MaySpoof bool
+	// Incoming says that the guest comes by a migration, with the addresses that it has.
+	Incoming bool
 }
 
 // missing returns the error that a network's link is not in the pod, and why.
@@ -141,7 +143,7 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 		if nic.IPv6 != nil {
 			nic.resolve(pod)
 		}
-		nic.Guard = nic.guard()
+		nic.Guard = nic.guard(pod.Incoming)
 		if nic.Guard != nil && slices.Contains(spoofing, nic.Name) {
 			if !pod.MaySpoof {
 				return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, mayNotSpoof(vmi.Namespace))
