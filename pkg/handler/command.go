@@ -154,6 +154,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	}
 	n := NewNode(o.node, o.pods, o.proc, o.state, log)
 	n.Plugins = func() network.Plugins { return follower.Current().Allowed.Bindings }
+	n.MaySpoof = spoofing(clients)
 	n.renewals.beat = beat.call
 	n.Address, n.MigrationPort = o.address, o.migrationPort
 	n.Rights.Plugins = o.devices

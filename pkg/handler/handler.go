@@ -52,6 +52,8 @@ type Node struct {
 	Dial          func(ctx context.Context, node, address string) (net.Conn, error)
 	// Plugins are the installation's network binding plugins; nil means none.
 	Plugins func() network.Plugins
+	// MaySpoof asks whether a namespace has the label network.AllowSpoofing; nil means that none has.
+	MaySpoof func(ctx context.Context, namespace string) (bool, error)
 	// Rights says which devices launchers may use.
 	Rights *podfs.Rights
 

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
@@ -140,9 +142,15 @@ func (s *session) connect(
 			return nil, fmt.Errorf("read the pod's resolv.conf: %w", err)
 		}
 		pod.Search, pod.Nameservers = resolv.Search, resolv.Nameservers
+		pod.Incoming = vmi.Status.NodeName != s.node.Name
 		pod.Attachments, pod.Multus = network.Attachments(s.podAnnotations())
 		if s.node.Plugins != nil {
 			pod.Plugins = s.node.Plugins()
+		}
+		if len(network.Spoofing(vmi.Annotations)) > 0 && s.node.MaySpoof != nil {
+			if pod.MaySpoof, err = s.node.MaySpoof(ctx, vmi.Namespace); err != nil {
+				return nil, fmt.Errorf("ask whether the VMI's guest may send as others: %w", err)
+			}
 		}
 		made, err := network.NewPlan(vmi, pod)
 		if err != nil {
@@ -170,6 +178,17 @@ func (s *session) connect(
 		}
 	}
 	return plan, nil
+}
+
+// spoofing returns how to ask a cluster whether the VMIs of a namespace may have guests that send as others.
+func spoofing(clients kubernetes.Interface) func(ctx context.Context, namespace string) (bool, error) {
+	return func(ctx context.Context, namespace string) (bool, error) {
+		found, err := clients.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return false, fmt.Errorf("get namespace %s: %w", namespace, err)
+		}
+		return network.MaySpoof(found.Labels), nil
+	}
 }
 
 // giveDevices gives the launcher's user the devices that the kubelet put into the pod as root's.

@@ -16,6 +16,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
@@ -112,7 +115,7 @@ func testPodIsPrepared(t *testing.T, binding network.Binding) {
 	for i := range plans {
 		w.must(json.Unmarshal(w.launcher.starts[i].NetworkPlanJson, &plans[i]))
 	}
-	a, b := fmt.Sprint(plans[0]), fmt.Sprint(plans[1])
+	a, b := string(w.launcher.starts[0].NetworkPlanJson), string(w.launcher.starts[1].NetworkPlanJson)
 	if a != b || plans[0].Interfaces[0].Binding != binding {
 		t.Errorf("the plan changed:\n%s\n%s", a, b)
 	}
@@ -255,4 +258,24 @@ func TestVMIGoneEndsSession(t *testing.T) {
 		w.must(err)
 		return p == nil
 	})
+}
+
+// Whether guests may send as others is asked of their own namespace, and an error is no leave.
+func TestSpoofingAsksTheNamespace(t *testing.T) {
+	labelled := func(name, value string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{network.AllowSpoofing: value},
+		}}
+	}
+	ask := spoofing(fake.NewClientset(labelled("open", "true"), labelled("closed", "no"), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "plain", Annotations: map[string]string{network.AllowSpoofing: "true"}},
+	}))
+	for name, want := range map[string]bool{"open": true, "closed": false, "plain": false} {
+		if may, err := ask(t.Context(), name); err != nil || may != want {
+			t.Errorf("%s: %v, %v", name, may, err)
+		}
+	}
+	if may, err := ask(t.Context(), "gone"); err == nil || may {
+		t.Errorf("a namespace that is not there: %v, %v", may, err)
+	}
 }

@@ -152,6 +152,12 @@ func TestNetworks(t *testing.T) {
 		}
 	}
 	all("from node to node")
+	// Nobody is asked for by an address that the network has not given.
+	out := other.in(t, "sh", "-c", "ip address add 203.0.113.8/24 dev eth2; ping -c 2 -W 2 -I 203.0.113.8 203.0.113.1;"+
+		" ip address del 203.0.113.8/24 dev eth2")
+	if !strings.Contains(out, "100% packet loss") {
+		t.Errorf("a guest sends from another address: %s", out)
+	}
 
 	// An interface that comes now is the guest's when it has moved.
 	const greenMAC = "02:00:00:00:01:04"

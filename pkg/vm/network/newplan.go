@@ -34,6 +34,10 @@ type Pod struct {
 	Attachments []Attachment
 	// Plugins are the installation's.
 	Plugins Plugins
+	// MaySpoof says that the VMI's namespace has the label AllowSpoofing.
+	MaySpoof bool
+	// Incoming says that the guest comes by a migration, with the addresses that it has.
+	Incoming bool
 }
 
 // missing returns the error that a network's link is not in the pod, and why.
@@ -71,6 +75,7 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 	for _, n := range vmi.Spec.Networks {
 		networks[n.Name] = n
 	}
+	spoofing := Spoofing(vmi.Annotations)
 	var plan Plan
 	for i, spec := range vmi.Spec.Domain.Devices.Interfaces {
 		nw, ok := networks[spec.Name]
@@ -137,6 +142,13 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 		}
 		if nic.IPv6 != nil {
 			nic.resolve(pod)
+		}
+		nic.Guard = nic.guard(pod.Incoming)
+		if nic.Guard != nil && slices.Contains(spoofing, nic.Name) {
+			if !pod.MaySpoof {
+				return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, mayNotSpoof(vmi.Namespace))
+			}
+			nic.Guard = nil
 		}
 		plan.Interfaces = append(plan.Interfaces, nic)
 	}

@@ -76,6 +76,8 @@ type Interface struct {
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`
 	// IPv6 is the guest's second family, or its only one; nil where the pod has no IPv6 address on PodLink.
 	IPv6 *IPv6 `json:"ipv6,omitempty"`
+	// Guard is what the guest may say of itself; nil where nothing of this plan bounds it.
+	Guard *Guard `json:"guard,omitempty"`
 }
 
 // IPv6 is a guest's IPv6 configuration: its one address by DHCPv6, all else also by router advertisements.

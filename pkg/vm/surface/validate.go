@@ -81,7 +81,7 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	instance := expanded.DeepCopy()
 	defaultSpec(instance, d)
 	standIn(&instance.Domain)
-	errs = append(errs, validateLimits(vm.Spec.Template.ObjectMeta.Annotations, nil, instance,
+	errs = append(errs, validateDeviceAnnotations(vm.Spec.Template.ObjectMeta.Annotations, nil, instance,
 		template.Child("metadata", "annotations"))...)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)
 }
@@ -144,7 +144,8 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	errs := validateName(vmi.Name, vmi.GenerateName)
 	errs = append(errs, unsupported(vmi.Spec, instanceTree(), spec)...)
 	errs = append(errs, validateAnnotations(vmi.Annotations, field.NewPath("metadata", "annotations"))...)
-	errs = append(errs, validateLimits(vmi.Annotations, nil, &vmi.Spec, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateDeviceAnnotations(vmi.Annotations, nil, &vmi.Spec,
+		field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateLogLabels(vmi.Labels, field.NewPath("metadata", "labels"))...)
 	if !by.Component {
 		errs = append(errs, validateReservedLabels(vmi.Labels, nil, field.NewPath("metadata", "labels"))...)
@@ -159,7 +160,7 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 		return nil
 	}
 	errs := validateReservedLabels(vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
-	errs = append(errs, validateLimits(vmi.Annotations, old.Annotations, &vmi.Spec,
+	errs = append(errs, validateDeviceAnnotations(vmi.Annotations, old.Annotations, &vmi.Spec,
 		field.NewPath("metadata", "annotations"))...)
 	before, after := &old.Spec, &vmi.Spec
 	if by.API {

@@ -7,12 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
-// validateLimits checks the annotations with the rate limits of disks and interfaces, but for those that are among
-// before. spec has its defaults.
-func validateLimits(
+// validateDeviceAnnotations checks the annotations about disks and interfaces, but for those that are among before:
+// their rate limits, and by which the guest sends as others. spec has its defaults. Whether the namespace allows the
+// latter is asked on the node, where it is done.
+func validateDeviceAnnotations(
 	annotations, before map[string]string, spec *v1.VirtualMachineInstanceSpec, at *field.Path,
 ) field.ErrorList {
 	var errs field.ErrorList
@@ -21,7 +23,11 @@ func validateLimits(
 		if had, ok := before[key]; ok && had == text {
 			continue
 		}
-		if err := qos.Check(key, text, spec); err != nil {
+		check := qos.Check
+		if key == network.AllowSpoofing {
+			check = network.CheckSpoofing
+		}
+		if err := check(key, text, spec); err != nil {
 			errs = append(errs, field.Invalid(at.Key(key), text, err.Error()))
 		}
 	}

@@ -68,3 +68,30 @@ func TestValidateLimitsOfUpdate(t *testing.T) {
 		}
 	}
 }
+
+// The annotation with which a guest asks to send as others names interfaces of bridges.
+func TestValidateSpoofing(t *testing.T) {
+	const spec = `{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}},
+  {name: red, bridge: {}}, {name: blue, bridge: {}}]}}, networks: [{name: default, pod: {}},
+  {name: red, multus: {networkName: red}}, {name: blue, multus: {networkName: blue}}]}`
+	const at = "metadata.annotations[virtkit.io/allow-spoofing]: "
+	for value, want := range map[string]string{
+		"red":         "",
+		" blue , red": "",
+		"": at + "names no interface; name those whose guest may send as somebody else, with commas between, or " +
+			"remove the annotation",
+		"green": at + `no interface is named "green"; name one that there is, or remove it from the annotation`,
+		"red,default": at + `interface "default" is not on a bridge, and only what guests send there is looked at; ` +
+			`remove it from the annotation`,
+	} {
+		vmi := instance(t, spec)
+		vmi.Annotations = map[string]string{"virtkit.io/allow-spoofing": value}
+		DefaultVirtualMachineInstance(vmi, testDefaults)
+		if got := Message(ValidateVirtualMachineInstance(vmi, Actor{})); got != want {
+			t.Errorf("%q:\ngot  %s\nwant %s", value, got, want)
+		}
+		if got := Message(ValidateVirtualMachineInstanceUpdate(vmi, vmi, Actor{})); got != "" {
+			t.Errorf("%q, as before: %s", value, got)
+		}
+	}
+}

@@ -51,6 +51,9 @@ func Apply(ns *os.File, plan network.Plan) error {
 	if len(plan.Interfaces) == 0 {
 		return nil
 	}
+	if err := Guard(ns, plan); err != nil { // before there is a tap to send by
+		return err
+	}
 	err := In(ns, func() error {
 		for _, nic := range plan.Interfaces {
 			if err := applyInterface(nic); err != nil {

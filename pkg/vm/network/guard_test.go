@@ -1,0 +1,105 @@
+package network
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// A guest sends as others only on the interfaces that its VMI names, and only where its namespace allows it.
+func TestAllowSpoofing(t *testing.T) {
+	vmi := vmiOf(t, multusSpec)
+	plan := func(may bool) (guarded []string, err error) {
+		pod := multusPod()
+		pod.MaySpoof = may
+		p, err := NewPlan(vmi, pod)
+		for _, nic := range p.Interfaces {
+			if nic.Guard != nil {
+				guarded = append(guarded, nic.Name)
+			}
+		}
+		return guarded, err
+	}
+	for _, may := range []bool{false, true} {
+		if got, err := plan(may); err != nil || !slices.Equal(got, []string{"blue", "red"}) {
+			t.Errorf("without annotation: %v, %v", got, err)
+		}
+	}
+	vmi.Annotations = map[string]string{AllowSpoofing: " red ,,default"}
+	if got, err := plan(true); err != nil || !slices.Equal(got, []string{"blue"}) {
+		t.Errorf("allowed: %v, %v", got, err)
+	}
+	_, err := plan(false)
+	const want = `interface "red": the VMI has the annotation virtkit.io/allow-spoofing for it, and namespace ns1 has ` +
+		`no label virtkit.io/allow-spoofing=true, which an administrator sets; remove the annotation, or ask for the label`
+	if err == nil || err.Error() != want {
+		t.Errorf("not allowed:\n%v\nwant\n%s", err, want)
+	}
+	vmi.Annotations[AllowSpoofing] = "default" // behind masquerade there is nothing to allow
+	if got, err := plan(false); err != nil || len(got) != 2 {
+		t.Errorf("masquerade: %v, %v", got, err)
+	}
+	for value, may := range map[string]bool{"true": true, "": false, "false": false, "True": false} {
+		if MaySpoof(map[string]string{AllowSpoofing: value}) != may {
+			t.Errorf("label %q", value)
+		}
+	}
+	if MaySpoof(nil) {
+		t.Error("no label")
+	}
+}
+
+// Where DHCP offers the pod's addresses they are the guest's, all of them and no others of their family; on the pod
+// network of any family. A binding plugin leaves addresses to its network.
+func TestGuards(t *testing.T) {
+	bridge := strings.Replace(masqueradeSpec, "masquerade", "bridge", 1)
+	many := dualPod()
+	many.Links[0].Addresses = append(many.Links[0].Addresses, flannelPod().Links[0].Addresses[0].Masked())
+	plugged := strings.Replace(masqueradeSpec, "masquerade: {}", "binding: {name: l2}", 1)
+	managed := flannelPod()
+	managed.Plugins = Plugins{"l2": {DomainAttachmentType: v1.ManagedTap}, "made": {DomainAttachmentType: v1.Tap}}
+	made := flannelPod()
+	made.Plugins = managed.Plugins
+	made.Links[0].Tap = true
+	second := `{domain: {devices: {interfaces: [{name: red, bridge: {}}]}},
+  networks: [{name: red, multus: {networkName: x}}]}`
+	second6 := strings.ReplaceAll(second, "name: red", "name: blue")
+	bare := multusPod()
+	for i := range bare.Links {
+		bare.Links[i].Addresses = nil
+	}
+	coming, comingOnPod := multusPod(), flannelPod()
+	coming.Incoming, comingOnPod.Incoming = true, true
+	for name, tc := range map[string]struct {
+		spec string
+		pod  Pod
+		want string
+	}{
+		"incoming":                     {second, coming, `{}`},
+		"incoming, on the pod network": {bridge, comingOnPod, `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5"]}`},
+		"masquerade":                   {masqueradeSpec, dualPod(), `null`},
+		"IPv4":                         {bridge, flannelPod(), `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5"]}`},
+		"IPv6":                         {bridge, pod6(), `{"ipv4":true,"ipv6":true,"addresses":["fd00::9"]}`},
+		"both":                         {bridge, dualPod(), `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5","fd42:0:1::5"]}`},
+		"several": {
+			bridge, many, `{"ipv4":true,"ipv6":true,"addresses":["10.42.1.5","fd42:0:1::5","10.42.1.0"]}`,
+		},
+		"second network": {second, multusPod(), `{"ipv4":true,"addresses":["192.0.2.7"]}`},
+		"second, IPv6":   {second6, multusPod(), `{"ipv6":true,"addresses":["2001:db8::7"]}`},
+		"no addresses":   {second, bare, `{}`},
+		"managedTap":     {plugged, managed, `{}`},
+		"tap":            {strings.Replace(plugged, "l2", "made", 1), made, `null`},
+	} {
+		plan, err := NewPlan(vmiOf(t, tc.spec), tc.pod)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err := json.Marshal(plan.Interfaces[0].Guard); err != nil || string(got) != tc.want {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, tc.want)
+		}
+	}
+}
