@@ -15,8 +15,8 @@ import (
 )
 
 // A guest that boots from a claim, and has written to another, goes into an OVA and comes out of it as another VM: QEMU
-// reads the same bytes from the OVA's disks as from the claims, and the second guest boots, with virtio again, and reads
-// what the first has written. An OVA of a snapshot has the same disks, while the VM runs.
+// reads the same bytes from the OVA's disks as from the claims, and the second guest boots, with virtio again, and
+// reads what the first has written. An OVA of a snapshot has the same disks, while the VM runs.
 func TestOVA(t *testing.T) {
 	needSnapshots(t)
 	t.Parallel()

@@ -29,8 +29,8 @@ import (
 )
 
 // A download of a snapshot's export goes on when the export's pod is evicted, when virt-api is killed, and when virtctl
-// is killed and the command is repeated. One of a stopped VM's export goes on after an eviction where the disk is a file,
-// whose times say that it is the same; a device's may have been written to by then, which is said. The test kills
+// is killed and the command is repeated. One of a stopped VM's export goes on after an eviction where the disk is a
+// file, whose times say that it is the same; a device may have been written to by then, which is said. The test kills
 // virt-api, so no other runs beside it.
 func TestVMExportDisturbed(t *testing.T) {
 	needSnapshots(t)

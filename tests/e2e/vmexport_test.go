@@ -125,8 +125,8 @@ func (c *cluster) downloadQCOW2(t *testing.T, ns, name string, want []byte) {
 	}
 }
 
-// downloadKilled kills virtctl amid a download of an export, which it may make, and repeats the command: it goes on, and
-// has the same.
+// downloadKilled kills virtctl amid a download of an export, which it may make, and repeats the command: it goes on,
+// and has the same.
 func (c *cluster) downloadKilled(t *testing.T, ns, name string, want []byte, export ...string) {
 	t.Helper()
 	const tries = 20

@@ -137,8 +137,9 @@ func readVMDK(t *testing.T, vmdk []byte) []byte {
 	return data
 }
 
-// A VM with disks of all sizes and kinds of content, one in a CD drive, is an OVA: the descriptor, a manifest that fits,
-// and images that QEMU and our own import read as the disks were. What is a file system is none of it, and is said.
+// A VM with disks of all sizes and kinds of content, one in a CD drive, is an OVA: the descriptor, a manifest that
+// fits, and images that QEMU and our own import read as the disks were. What is a file system is none of it, and is
+// said.
 func TestOVA(t *testing.T) {
 	sizes := map[string]int64{"a": 512, "b": 65537, "c": 3<<20 + 700, "d": 100 << 20, "e": 32 << 20}
 	disks := map[string][]byte{}

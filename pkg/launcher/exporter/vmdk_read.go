@@ -146,5 +146,5 @@ func (v *vmdk) grain(grain int64, length uint8) ([]byte, error) {
 func (v *vmdk) unchanged() error { return v.disk.unchanged() }
 
 // errTooLargeOVA is a disk, or disks, that the server has too little memory for, or a VMDK no room.
-var errTooLargeOVA = errors.New("the disks are too large to be served as OVA: `virtctl export` writes a file of them, " +
-	"and --format=qcow2 downloads each")
+var errTooLargeOVA = errors.New("the disks are too large to be served as OVA: `virtctl export` writes a file of " +
+	"them, and --format=qcow2 downloads each")

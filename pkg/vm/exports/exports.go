@@ -62,8 +62,8 @@ const (
 // FormatQCOW2 is a format that KubeVirt does not have: a qcow2 image, compressed and without holes.
 const FormatQCOW2 v1beta1.ExportVolumeFormat = "qcow2"
 
-// FormatOVA and ManifestOVA are the VM with its disks as one archive for other hypervisors, which KubeVirt does not have
-// either. Its address is among those of the manifests, for it is no volume's.
+// FormatOVA and ManifestOVA are the VM with its disks as one archive for other hypervisors, which KubeVirt does not
+// have either. Its address is among those of the manifests, for it is no volume's.
 const (
 	FormatOVA   v1beta1.ExportVolumeFormat = "ova"
 	ManifestOVA v1beta1.ExportManifestType = "ova"

@@ -169,8 +169,8 @@ func (d *Download) choose(link *v1beta1.VirtualMachineExportLink) (
 			return manifest.Url, exports.FormatOVA, nil
 		}
 	}
-	return "", "", errors.New("the export is not served as OVA: it is of a claim, which has no VM, or an older virtkit " +
-		"serves it")
+	return "", "", errors.New("the export is not served as OVA: it is of a claim, which has no VM, or an older " +
+		"virtkit serves it")
 }
 
 // choose returns the address and the format of a volume. Compressed is chosen before raw, qcow2 only where it is asked

@@ -54,8 +54,8 @@ func exportOVA(t *testing.T, root string, vm *v1.VirtualMachine, claims ...strin
 	return put(t, "box.ova", w.Body.String())
 }
 
-// TestOwnOVA imports the OVA of an export: the VM has the hardware that it had, its disks have each byte, and nothing is
-// said to be otherwise.
+// TestOwnOVA imports the OVA of an export: the VM has the hardware that it had, its disks have each byte, and nothing
+// is said to be otherwise.
 func TestOwnOVA(t *testing.T) {
 	qemuImg, err := exec.LookPath("qemu-img")
 	if err != nil {
@@ -64,7 +64,8 @@ func TestOwnOVA(t *testing.T) {
 	root := t.TempDir()
 	disks := map[string][]byte{
 		"root": append(bytes.Repeat([]byte("virtkit!"), 1<<19), make([]byte, 3<<20)...),
-		"data": append(make([]byte, 40<<20), []byte(strings.Repeat("end ", 128))...), "cd": bytes.Repeat([]byte("cd"), 5000),
+		"data": append(make([]byte, 40<<20), []byte(strings.Repeat("end ", 128))...),
+		"cd":   bytes.Repeat([]byte("cd"), 5000),
 	}
 	for claim, data := range disks {
 		if err := os.Mkdir(filepath.Join(root, claim), 0o700); err != nil {
@@ -134,7 +135,8 @@ func TestOwnOVA(t *testing.T) {
 			if err := os.WriteFile(image, data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.Command(qemuImg, "convert", "-f", "vmdk", "-O", "raw", image, image+".raw").CombinedOutput()
+			convert := exec.Command(qemuImg, "convert", "-f", "vmdk", "-O", "raw", image, image+".raw")
+			out, err := convert.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}

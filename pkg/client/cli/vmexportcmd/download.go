@@ -86,8 +86,9 @@ The connection goes to the export's external address, or, where it has none, thr
 	flags := cmd.Flags()
 	flags.StringVarP(&o.File, "output", "o", "", "The `FILE` to write; - is standard output")
 	flags.StringVar(&o.Volume, "volume", "", "The volume, for an export with more than one")
-	flags.StringVar(&o.Format, "format", formatGzip, "gzip: raw and compressed, as it comes; raw: decompressed; qcow2; ova: "+
-		"the VM with all disks, for other hypervisors")
+	flags.StringVar(&o.Format, "format", formatGzip,
+		"gzip: raw and compressed, as it comes; raw: decompressed; qcow2; "+
+			"ova: the VM with all disks, for other hypervisors")
 	flags.BoolVar(&o.Keep, "keep-vme", false, "Keep the export that was made for the download")
 	flags.BoolVar(&o.Delete, "delete-vme", false, "Delete the export after the download, whoever made it")
 	flags.BoolVar(&o.PortForward, "port-forward", false,
