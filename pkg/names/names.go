@@ -293,6 +293,8 @@ const (
 	// HeaderDiskSize is the size of the disk in bytes, of which an answer may be a compressed part. Its presence says
 	// that the server takes the parameter ExportOffset, too.
 	HeaderDiskSize = "Virtkit-Disk-Size"
+	// HeaderNotIncluded is in the answer with an OVA: what of the VM is not in it, a header for each.
+	HeaderNotIncluded = "Virtkit-Not-Included"
 	// ExportOffset is the parameter that asks for a compressed disk from that byte of the disk on.
 	ExportOffset = "offset"
 
@@ -308,6 +310,8 @@ const (
 	// ExportManifests is the path of the manifests, ExportSecret that of the Secret with which CDI imports.
 	ExportManifests = "/internal/manifests/all"
 	ExportSecret    = "/internal/manifests/secret"
+	// ExportOVA is the path of the VM with its disks as one archive.
+	ExportOVA = "/internal/vm.ova"
 	// ExportHeaderSecret begins the name of that Secret, the export's name ends it.
 	ExportHeaderSecret = "header-secret-"
 	// ExportManifestsJSON and ExportManifestsYAML are files below ExportManifestDir.

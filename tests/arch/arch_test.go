@@ -73,6 +73,9 @@ var arrows = map[string][]string{
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
 	"pkg/vm/macaddress":   {},
 	"pkg/vm/network":      {"pkg/names", "pkg/vm/identity", "pkg/vm/macaddress", "pkg/vm/qos", "pkg/vm/sizing"},
+	"pkg/vm/ovf": {
+		"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/macaddress", "pkg/vm/sizing",
+	},
 	"pkg/vm/passthrough":  {},
 	"pkg/vm/pci":          {},
 	"pkg/vm/peripherals":  {},
@@ -140,7 +143,7 @@ var pure = []string{
 	"pkg/vm/macaddress",
 	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life", "pkg/vm/imageformat", "pkg/vm/uploads",
 	"pkg/vm/exports", "pkg/vm/peripherals", "pkg/vm/expansion",
-	"pkg/vm/volumemigration",
+	"pkg/vm/volumemigration", "pkg/vm/ovf",
 }
 
 var sideEffects = []string{

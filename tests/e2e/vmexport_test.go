@@ -75,7 +75,7 @@ func TestVMExport(t *testing.T) {
 			t.Errorf("%s: compressed it has %d bytes, raw %d: %v", name, len(again), len(raw), err)
 		}
 		c.downloadQCOW2(t, ns, name, raw)
-		c.downloadKilled(t, ns, name, raw)
+		c.downloadKilled(t, ns, name, raw, "exp")
 	}
 	manifests := c.virtctl(t, nil, "-n", ns, "vmexport", "download", "exp", "--manifest", "--include-secret")
 	for _, want := range []string{"kind: VirtualMachine\n", "name: export-ca-cm-exp", "name: header-secret-exp"} {
@@ -125,15 +125,16 @@ func (c *cluster) downloadQCOW2(t *testing.T, ns, name string, want []byte) {
 	}
 }
 
-// downloadKilled kills virtctl amid a download, and repeats the command: it goes on, and has the same.
-func (c *cluster) downloadKilled(t *testing.T, ns, name string, want []byte) {
+// downloadKilled kills virtctl amid a download of an export, which it may make, and repeats the command: it goes on,
+// and has the same.
+func (c *cluster) downloadKilled(t *testing.T, ns, name string, want []byte, export ...string) {
 	t.Helper()
 	const tries = 20
 	for range tries {
 		file := filepath.Join(t.TempDir(), "disk")
-		args := []string{
-			"-n", ns, "vmexport", "download", "exp", "--volume=" + name, "--format=raw", "--output=" + file,
-		}
+		args := append([]string{
+			"-n", ns, "vmexport", "download", "--volume=" + name, "--format=raw", "--output=" + file,
+		}, export...)
 		first := exec.Command(c.Bin("virtctl"),
 			append([]string{"--kubeconfig", c.Kubeconfig, "--context", c.Name}, args...)...)
 		if err := first.Start(); err != nil {

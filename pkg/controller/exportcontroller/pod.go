@@ -55,7 +55,8 @@ func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts F
 		ImagePullPolicy: cmp.Or(facts.Config.ImagePullPolicy, facts.ImagePullPolicy),
 		Command:         []string{"/usr/bin/virt-launcher", "export"},
 		Args: []string{
-			"--name=" + export.Name, "--deadline=" + exports.Expiration(export).UTC().Format(time.RFC3339),
+			"--name=" + export.Name, "--created=" + export.CreationTimestamp.UTC().Format(time.RFC3339),
+			"--deadline=" + exports.Expiration(export).UTC().Format(time.RFC3339),
 		},
 		Resources: resources,
 		Ports: []corev1.ContainerPort{

@@ -43,7 +43,7 @@ func NewCommand() *cobra.Command {
 		Token: filepath.Join(names.ExportTokenDir, names.ExportTokenKey), Stall: 2 * time.Minute,
 	}
 	var disks, devices, files []string
-	deadline := ""
+	created, deadline := "", ""
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Serve the volumes of a VirtualMachineExport",
@@ -59,6 +59,11 @@ func NewCommand() *cobra.Command {
 			var err error
 			if o.Deadline, err = time.Parse(time.RFC3339, deadline); err != nil {
 				return fmt.Errorf("--deadline: %w", err)
+			}
+			if created != "" { // else of a virt-controller from before
+				if o.Created, err = time.Parse(time.RFC3339, created); err != nil {
+					return fmt.Errorf("--created: %w", err)
+				}
 			}
 			for kind, values := range map[string][]string{"disk": disks, "device": devices, "files": files} {
 				for _, value := range values {
@@ -77,6 +82,7 @@ func NewCommand() *cobra.Command {
 	f.StringArrayVar(&disks, "disk", nil, "NAME=DIRECTORY of a claim that holds a disk")
 	f.StringArrayVar(&devices, "device", nil, "NAME=DEVICE of a claim that is a disk")
 	f.StringArrayVar(&files, "files", nil, "NAME=DIRECTORY of a claim whose files are exported")
+	f.StringVar(&created, "created", "", "when the export was made")
 	f.StringVar(&deadline, "deadline", "", "when the export is over")
 	return cmd
 }

@@ -208,6 +208,9 @@ type layouts struct {
 	turn chan struct{}
 	tag  string
 	last *layout
+	// measured is the VM's OVA, of the disks with these tags. At most one of the two is there.
+	ovaTag   string
+	measured *measured
 }
 
 // of returns the layout of the image of a disk.
@@ -222,7 +225,7 @@ func (l *layouts) of(ctx context.Context, volume Volume, disk *image) (*layout, 
 	if l.last != nil && l.tag == tag {
 		return l.last, nil
 	}
-	l.last = nil // two are too many for the server's memory
+	l.last, l.measured = nil, nil // two are too many for the server's memory
 	made, err := measure(ctx, disk.File, disk.size)
 	if err == nil {
 		err = disk.unchanged()
@@ -243,10 +246,6 @@ func (h *handler) serveQCOW2(w http.ResponseWriter, r *http.Request, volume Volu
 	}
 	defer i.Close()
 	l, err := h.layouts.of(r.Context(), volume, i)
-	if errors.Is(err, errTooLarge) {
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
-		return nil
-	}
 	if err != nil {
 		return err
 	}

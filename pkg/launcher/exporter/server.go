@@ -1,6 +1,7 @@
 // Package exporter is the server in the pod of a VirtualMachineExport, `virt-launcher export`. It reads claims that are
 // mounted in the pod and serves them over HTTPS to clients with the export's token: disks raw and as qcow2 images, by
-// ranges, and compressed, file systems as a tree and as an archive, and the VM's manifests. The pod is the tenant's and
+// ranges, and compressed, file systems as a tree and as an archive, the VM's manifests, and the VM with its disks as an
+// OVA. The pod is the tenant's and
 // has no rights; the contents of the claims are not trusted, so nothing on them leads out of them.
 //
 //	claim ──mount, read-only──► exporter ──HTTPS, token──► virtctl, CDI of another cluster
@@ -58,6 +59,8 @@ type Options struct {
 	// Tag distinguishes what devices have from what those of another export do, where nobody else writes to them; empty
 	// where somebody may while the server does not run.
 	Tag string
+	// Created is when the export was made, which is the time of the files in an OVA.
+	Created time.Time
 	// Deadline is when the export is over.
 	Deadline time.Time
 	// Stall is the time for which a client may take nothing.
@@ -206,6 +209,10 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) {
 		h.manifests(w, r)
 		return
 	}
+	if h.Manifests != "" && r.URL.Path == names.ExportOVA {
+		h.failed(w, r, h.serveOVA(w, r))
+		return
+	}
 	rest, ok := strings.CutPrefix(r.URL.Path, names.ExportVolumes)
 	name, file, _ := strings.Cut(rest, "/")
 	volume, found := h.volumes[name]
@@ -228,6 +235,11 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.Error(w, "the volume is not served so", http.StatusNotFound)
 	}
+	h.failed(w, r, err)
+}
+
+// failed answers with an error, if there is one.
+func (h *handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if err == nil {
 		return
 	}
@@ -236,8 +248,11 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client is to see that this is not all
 	}
 	code := http.StatusInternalServerError
-	if errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		code = http.StatusNotFound
+	case errors.Is(err, errTooLarge) || errors.Is(err, errTooLargeOVA) || errors.Is(err, errNoVM):
+		code = http.StatusUnprocessableEntity
 	}
 	http.Error(w, err.Error(), code)
 }

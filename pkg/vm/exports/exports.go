@@ -62,6 +62,13 @@ const (
 // FormatQCOW2 is a format that KubeVirt does not have: a qcow2 image, compressed and without holes.
 const FormatQCOW2 v1beta1.ExportVolumeFormat = "qcow2"
 
+// FormatOVA and ManifestOVA are the VM with its disks as one archive for other hypervisors, which KubeVirt does not
+// have either. Its address is among those of the manifests, for it is no volume's.
+const (
+	FormatOVA   v1beta1.ExportVolumeFormat = "ova"
+	ManifestOVA v1beta1.ExportManifestType = "ova"
+)
+
 // AnnotationContentType is CDI's annotation of a claim; ContentDisk and the empty value are a disk.
 const (
 	AnnotationContentType = "cdi.kubevirt.io/storage.contentType"
@@ -120,6 +127,7 @@ func Links(host, certificate string, volumes []Volume, manifests bool) *v1beta1.
 		link.Manifests = []v1beta1.VirtualMachineExportManifest{
 			{Type: v1beta1.AllManifests, Url: "https://" + host + names.ExportManifests},
 			{Type: v1beta1.AuthHeader, Url: "https://" + host + names.ExportSecret},
+			{Type: ManifestOVA, Url: "https://" + host + names.ExportOVA},
 		}
 	}
 	return link

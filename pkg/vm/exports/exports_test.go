@@ -31,7 +31,8 @@ func TestLinks(t *testing.T) {
 		`{"name":"share","formats":[{"format":"dir","url":` + at + `/volumes/share/dir/"},` +
 		`{"format":"tar.gz","url":` + at + `/volumes/share/disk.tar.gz"}]}],` +
 		`"manifests":[{"type":"all","url":` + at + `/internal/manifests/all"},` +
-		`{"type":"auth-header-secret","url":` + at + `/internal/manifests/secret"}]}`
+		`{"type":"auth-header-secret","url":` + at + `/internal/manifests/secret"},` +
+		`{"type":"ova","url":` + at + `/internal/vm.ova"}]}`
 	if string(got) != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

@@ -41,6 +41,8 @@ type Download struct {
 	Raw bool
 	// QCOW2 downloads the volume as a qcow2 image.
 	QCOW2 bool
+	// OVA downloads the VM with its disks as an archive for other hypervisors, instead of a volume.
+	OVA bool
 	// From is where a run before has come to; nil for a download that begins. Its output has all before it.
 	From *Point
 	Reach
@@ -78,6 +80,8 @@ type Result struct {
 	Size int64
 	// Export is the export as it was then.
 	Export *v1beta1.VirtualMachineExport
+	// NotIncluded says what of the VM is not in its OVA.
+	NotIncluded []string
 }
 
 // final is an error that no other try mends.
@@ -121,7 +125,8 @@ type fetch struct {
 	// resumed says that nothing of this run has come yet.
 	resumed bool
 
-	format v1beta1.ExportVolumeFormat
+	format      v1beta1.ExportVolumeFormat
+	notIncluded []string
 }
 
 // Run downloads. It fails when the disk may have changed meanwhile.
@@ -132,7 +137,9 @@ func (d Download) Run(ctx context.Context, api API, out Output) (Result, error) 
 		before := f.done
 		err := f.try(ctx)
 		if err == nil {
-			return Result{Bytes: f.done, Format: f.format, Size: f.disk, Export: f.export}, nil
+			return Result{
+				Bytes: f.done, Format: f.format, Size: f.disk, Export: f.export, NotIncluded: f.notIncluded,
+			}, nil
 		}
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
@@ -183,13 +190,13 @@ func (f *fetch) try(ctx context.Context) error {
 		f.progressed = time.Now()
 	}
 	way := f.Reach
-	way.measures = f.QCOW2
+	way.measures = f.QCOW2 || f.OVA
 	server, err := reach(ctx, f.api, export, way)
 	if err != nil {
 		return f.ended(err)
 	}
 	defer server.close()
-	address, format, err := choose(server.link, f.Volume, f.QCOW2)
+	address, format, err := f.choose(server.link)
 	if err != nil {
 		return final{err}
 	}
@@ -203,8 +210,11 @@ func (f *fetch) try(ctx context.Context) error {
 			return final{err}
 		}
 	}
-	if f.QCOW2 {
+	switch {
+	case f.QCOW2:
 		f.Report("its server reads the disk, and sends the image after that")
+	case f.OVA:
+		f.Report("its server reads the disks, and sends the OVA after that")
 	}
 	response, err := server.get(ctx, address, header)
 	if err != nil {
@@ -233,6 +243,7 @@ func (f *fetch) unanswered(err error) bool {
 
 // take writes what a server answers.
 func (f *fetch) take(r *http.Response) error {
+	f.notIncluded = r.Header.Values(names.HeaderNotIncluded)
 	if f.size >= 0 {
 		whole, err := f.goesOn(r)
 		if err != nil || whole {

@@ -157,6 +157,22 @@ func (s *server) get(ctx context.Context, address string, header http.Header) (*
 	return answer, err
 }
 
+// choose returns the address and the format of what is downloaded.
+func (d *Download) choose(link *v1beta1.VirtualMachineExportLink) (
+	address string, format v1beta1.ExportVolumeFormat, err error,
+) {
+	if !d.OVA {
+		return choose(link, d.Volume, d.QCOW2)
+	}
+	for _, manifest := range link.Manifests {
+		if manifest.Type == exports.ManifestOVA {
+			return manifest.Url, exports.FormatOVA, nil
+		}
+	}
+	return "", "", errors.New("the export is not served as OVA: it is of a claim, which has no VM, or an older " +
+		"virtkit serves it")
+}
+
 // choose returns the address and the format of a volume. Compressed is chosen before raw, qcow2 only where it is asked
 // for.
 func choose(link *v1beta1.VirtualMachineExportLink, volume string, qcow2 bool) (

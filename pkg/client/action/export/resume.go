@@ -36,7 +36,7 @@ var errAnew = errors.New("the content is not what the run before has begun with"
 
 // byRanges reports whether a format can come in ranges of bytes.
 func byRanges(format v1beta1.ExportVolumeFormat) bool {
-	return format == v1beta1.KubeVirtRaw || format == exports.FormatQCOW2
+	return format == v1beta1.KubeVirtRaw || format == exports.FormatQCOW2 || format == exports.FormatOVA
 }
 
 // resume sets a download to where the run before has come to.

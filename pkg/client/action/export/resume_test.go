@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,10 @@ var ways = map[string]func(*cluster, *Download){
 		volume.Formats = volume.Formats[:1]
 	},
 	"qcow2": func(_ *cluster, d *Download) { d.QCOW2 = true },
+	"ova": func(c *cluster, d *Download) {
+		d.OVA = true
+		c.writeVM()
+	},
 }
 
 // same compares what has come in one of the ways with the disk.
@@ -49,8 +54,9 @@ func (c *cluster) same(way string, got []byte) bool {
 	switch way {
 	case "gzip":
 		got = unpacked(c.t, got)
-	case "qcow2":
-		request := httptest.NewRequest(http.MethodGet, "/volumes/root/disk.qcow2", nil)
+	case "qcow2", "ova":
+		path := map[string]string{"qcow2": "/volumes/root/disk.qcow2", "ova": names.ExportOVA}[way]
+		request := httptest.NewRequest(http.MethodGet, path, nil)
 		request.Header.Set(names.HeaderExportToken, token)
 		answer := httptest.NewRecorder()
 		c.server.Config.Handler.ServeHTTP(answer, request)
@@ -144,6 +150,36 @@ func TestSecondRunOfAnother(t *testing.T) {
 				t.Errorf("%s: %d bytes", name, out.Len())
 			}
 		}
+	}
+}
+
+// writeVM gives the export a VM, with the disk and a volume that no OVA has.
+func (c *cluster) writeVM() {
+	c.t.Helper()
+	const vm = `{"items":[{"kind":"VirtualMachine","metadata":{"name":"vm"},"spec":{"template":{"spec":{"domain":{},
+"volumes":[{"name":"root","persistentVolumeClaim":{"claimName":"root"}},{"name":"seed","emptyDisk":{}}]}}}}]}`
+	if err := os.WriteFile(filepath.Join(filepath.Dir(c.disk), "all.json"), []byte(vm), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// An OVA comes with what is not in it; an export of a claim, or of a server from before, has none.
+func TestOVA(t *testing.T) {
+	c := newCluster(t)
+	c.write(disk)
+	c.writeVM()
+	out := &output{}
+	ova := func(d *Download) { d.OVA = true }
+	result, err := download(ova).Run(t.Context(), c, out)
+	if err != nil || result.Format != "ova" || result.Bytes != int64(out.Len()) || !c.same("ova", out.Bytes()) ||
+		len(result.NotIncluded) != 1 || !strings.HasPrefix(result.NotIncluded[0], "volume seed") {
+		t.Errorf("%+v: %v", result, err)
+	}
+	manifests := &c.export.Status.Links.Internal.Manifests
+	*manifests = (*manifests)[:2]
+	if _, err := download(ova).Run(t.Context(), c, out); err == nil ||
+		!strings.Contains(err.Error(), "is not served as OVA: it is of a claim") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/ovf"
 )
 
 // The types of resources, as CIM_ResourceAllocationSettingData numbers them. The last is oVirt's.
@@ -148,6 +150,10 @@ func (e *envelope) nic(item *node, subtype string) {
 	// VMware may name several that would do.
 	model, _, _ := strings.Cut(subtype, " ")
 	nic.as(model)
+	if here := item.value(ovf.ElementModel); models[here] != "" { // our own word for it
+		nic.as(here)
+		nic.Was = ""
+	}
 	e.out.NICs = append(e.out.NICs, nic)
 }
 
@@ -190,6 +196,9 @@ type drive struct {
 
 func (d drive) compare(other drive) int { return slices.Compare(d.order[:], other.order[:]) }
 
+// buses are those that a disk may have here.
+var buses = []v1.DiskBus{v1.DiskBusVirtio, v1.DiskBusSCSI, v1.DiskBusSATA, v1.DiskBusUSB}
+
 // drive reads a disk or a CD drive.
 func (e *envelope) drive(item *node, cd bool, controllers map[string]*node) (drive, error) {
 	d := drive{Disk: Disk{Label: label(item), CDROM: cd, Bus: v1.DiskBusSATA}}
@@ -222,6 +231,9 @@ func (e *envelope) drive(item *node, cd bool, controllers map[string]*node) (dri
 		}
 	}
 	e.bus(&d, item, entry, controllers)
+	if here := v1.DiskBus(item.value(ovf.ElementBus)); !cd && slices.Contains(buses, here) { // our own word for it
+		d.Bus, d.Was = here, ""
+	}
 	return d, nil
 }
 

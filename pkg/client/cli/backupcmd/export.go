@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -121,10 +122,26 @@ func (o *ExportOptions) complete(what string) error {
 	case o.file == "-" || o.file == "":
 		return cli.UsageErrorf("name the file to write; a backup cannot be written to a pipe, for its index is at " +
 			"its beginning")
+	case strings.EqualFold(filepath.Ext(o.file), ".ova"):
+		return cli.UsageErrorf("%s: a backup is no OVA; `%s` writes one, of a VM that is stopped or of a snapshot",
+			o.file, o.download("ova"))
+	case strings.EqualFold(filepath.Ext(o.file), ".qcow2"):
+		return cli.UsageErrorf("%s: a backup is a VM with all of its disks, and no qcow2 image; `%s --volume=CLAIM` "+
+			"downloads one disk of a VM that is stopped, or of a snapshot", o.file, o.download("qcow2"))
 	case o.Lifetime <= 0:
 		return cli.UsageErrorf("--ttl: %s is over already; give a time such as 30m", o.Lifetime)
 	}
 	return o.Output.Validate()
+}
+
+// download is the command that writes what was exported as a file of another format.
+func (o *ExportOptions) download(format string) string {
+	flag := "vm"
+	if o.kind == exports.KindSnapshot {
+		flag = "snapshot"
+	}
+	return fmt.Sprintf("%s vmexport download %s --%s=%[2]s --format=%[4]s --output=%[5]s", o.Factory.Program, o.name,
+		flag, format, o.file)
 }
 
 // Export writes the file.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
+	"github.com/virtkit/virtkit/pkg/client/printable"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
@@ -41,20 +43,21 @@ type DownloadOptions struct {
 // pause is between two tries of a request.
 const pause = 2 * time.Second
 
-const formatRaw, formatGzip, formatQCOW2 = "raw", "gzip", "qcow2"
+const formatRaw, formatGzip, formatQCOW2, formatOVA = "raw", "gzip", "qcow2", "ova"
 
 // NewCmdDownload makes `virtctl vmexport download`.
 func NewCmdDownload(f *cli.Factory) *cobra.Command {
 	o := &DownloadOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "download NAME --output FILE",
-		Short: "Download a volume of an export",
-		Long: `Download a volume of an export, or the manifests of its VM.
+		Short: "Download a volume of an export, or its VM as OVA",
+		Long: `Download a volume of an export, or its VM as OVA, or the manifests of its VM.
 
 With --vm, --snapshot or --pvc the export is made, and deleted after the download; with --manifest it stays, for another
 cluster reads the disks from it. The volume comes compressed; with
 --format=raw it is decompressed, and the file has holes where the disk has zeros. Each part is verified by its checksum.
-With --format=qcow2 it comes as a compressed image.
+With --format=qcow2 it comes as a compressed image. With --format=ova the VM of the export comes with all of its disks
+as an archive for other hypervisors, which "virtctl import" takes, too.
 
 When the connection is cut, the download goes on where it was. FILE is there when all of it is; .FILE.part is it before.
 When the download is interrupted or killed, or fails, the same command goes on with .FILE.part, if the disk is the same
@@ -65,6 +68,7 @@ The connection goes to the export's external address, or, where it has none, thr
 			virtctl vmexport download demo-export --vm=demo --output=disk.img.gz
 			virtctl vmexport download snap --snapshot=before-upgrade --volume=root --format=raw --output=root.img
 			virtctl vmexport download snap --snapshot=before-upgrade --volume=root --format=qcow2 --output=root.qcow2
+			virtctl vmexport download demo-export --vm=demo --format=ova --output=demo.ova
 			virtctl vmexport download demo-export --output=- | gunzip | sha256sum
 			virtctl vmexport download demo-export --vm=demo --manifest --include-secret`),
 		Args:              cli.Args(1, 1, "the name of the export"),
@@ -82,7 +86,9 @@ The connection goes to the export's external address, or, where it has none, thr
 	flags := cmd.Flags()
 	flags.StringVarP(&o.File, "output", "o", "", "The `FILE` to write; - is standard output")
 	flags.StringVar(&o.Volume, "volume", "", "The volume, for an export with more than one")
-	flags.StringVar(&o.Format, "format", formatGzip, "gzip: raw and compressed, as it comes; raw: decompressed; qcow2")
+	flags.StringVar(&o.Format, "format", formatGzip,
+		"gzip: raw and compressed, as it comes; raw: decompressed; qcow2; "+
+			"ova: the VM with all disks, for other hypervisors")
 	flags.BoolVar(&o.Keep, "keep-vme", false, "Keep the export that was made for the download")
 	flags.BoolVar(&o.Delete, "delete-vme", false, "Delete the export after the download, whoever made it")
 	flags.BoolVar(&o.PortForward, "port-forward", false,
@@ -97,7 +103,7 @@ The connection goes to the export's external address, or, where it has none, thr
 		"Download the manifests from which another cluster makes the VM with CDI, instead of a volume")
 	flags.BoolVar(&o.Secret, "include-secret", false, "With --manifest, also the Secret with which CDI downloads")
 	flags.StringVar(&o.ManifestFormat, "manifest-output-format", "yaml", "yaml or json")
-	cli.CompleteFlag(cmd, "format", formatGzip, formatRaw, formatQCOW2)
+	cli.CompleteFlag(cmd, "format", formatGzip, formatRaw, formatQCOW2, formatOVA)
 	cli.CompleteFlag(cmd, "manifest-output-format", "yaml", "json")
 	return cmd
 }
@@ -116,8 +122,12 @@ func (o *DownloadOptions) complete(cmd *cobra.Command) error {
 		return cli.UsageErrorf("--keep-vme and --delete-vme contradict each other")
 	case o.PortForward && o.ServiceURL != "":
 		return cli.UsageErrorf("--port-forward and --service-url are two ways; give one of them")
-	case o.Format != formatGzip && o.Format != formatRaw && o.Format != formatQCOW2:
-		return cli.UsageErrorf("--format: %q is not one of gzip, raw, qcow2", o.Format)
+	case !slices.Contains([]string{formatGzip, formatRaw, formatQCOW2, formatOVA}, o.Format):
+		return cli.UsageErrorf("--format: %q is not one of gzip, raw, qcow2, ova", o.Format)
+	case o.Format == formatOVA && o.Volume != "":
+		return cli.UsageErrorf("--format=ova downloads all disks of the VM; leave out --volume, or choose qcow2")
+	case o.Format == formatOVA && o.Claim != "":
+		return cli.UsageErrorf("a claim has no VM to be described in an OVA; give --vm or --snapshot, or choose qcow2")
 	case o.ManifestFormat != "yaml" && o.ManifestFormat != "json":
 		return cli.UsageErrorf("--manifest-output-format: %q is not one of yaml, json", o.ManifestFormat)
 	case o.Manifest && o.Volume != "":
@@ -197,7 +207,7 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	defer progress.end()
 	d := export.Download{
 		Namespace: namespace, Name: o.Name, Volume: o.Volume, Raw: o.Format == formatRaw,
-		QCOW2: o.Format == formatQCOW2, From: from, Reach: o.Reach,
+		QCOW2: o.Format == formatQCOW2, OVA: o.Format == formatOVA, From: from, Reach: o.Reach,
 		Retries: int(o.Retries), Pause: pause, Patience: export.DefaultPatience, Readiness: o.Readiness,
 		Report: progress.report, Show: progress.show,
 	}
@@ -208,6 +218,9 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	progress.end()
 	if err != nil {
 		return err
+	}
+	for _, what := range result.NotIncluded {
+		to.note("not in the file: %s", printable.Line(what))
 	}
 	if err := to.finish(); err != nil || to.out != nil {
 		return err
