@@ -76,12 +76,12 @@ var arrows = map[string][]string{
 	"pkg/vm/ovf": {
 		"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/macaddress", "pkg/vm/sizing",
 	},
-	"pkg/vm/passthrough":  {},
-	"pkg/vm/pci":          {},
-	"pkg/vm/peripherals":  {},
-	"pkg/vm/pools":        {},
-	"pkg/vm/qos":          {"pkg/vm/claims"},
-	"pkg/vm/runstrategy":  {},
+	"pkg/vm/passthrough": {},
+	"pkg/vm/pci":         {},
+	"pkg/vm/peripherals": {},
+	"pkg/vm/pools":       {},
+	"pkg/vm/qos":         {"pkg/vm/claims"},
+	"pkg/vm/runstrategy": {},
 	"pkg/vm/rollout": {
 		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/qos",
 		"pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/volumemigration",

@@ -133,7 +133,7 @@ func (c *cluster) downloadAmid(
 	if err != nil {
 		return nil, said.String(), err
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(append(begin, rest...)))
+	unpacked, err := gzip.NewReader(io.MultiReader(bytes.NewReader(begin), bytes.NewReader(rest)))
 	if err != nil {
 		t.Fatal(err)
 	}

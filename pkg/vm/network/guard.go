@@ -50,8 +50,9 @@ var Spoofs = []Spoof{SpoofMAC, SpoofHidden, SpoofARP, SpoofDHCP, SpoofRouter, Sp
 
 // guard returns what the guest of a bridge may say of itself. Where DHCP offers the addresses of the pod's link, these
 // are the guest's, all of them. On the pod network it has no others in any family; on another network a family without
-// an address is not managed. managedTap leaves addresses to the network. A guest that comes from another node keeps the
-// addresses that it has; those of another network than the pod's, which may have given this pod others, are not bounded.
+// an address is not managed. managedTap leaves addresses to the network. A guest that comes from another node keeps
+// the addresses that it has; those of another network than the pod's, which may have given this pod others, are not
+// bounded.
 func (nic *Interface) guard(incoming bool) *Guard {
 	if nic.Binding != Bridge {
 		return nil

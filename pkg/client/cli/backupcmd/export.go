@@ -136,12 +136,12 @@ func (o *ExportOptions) complete(what string) error {
 
 // download is the command that writes what was exported as a file of another format.
 func (o *ExportOptions) download(format string) string {
-	flag := "vm"
 	if o.kind == exports.KindSnapshot {
-		flag = "snapshot"
+		return fmt.Sprintf("%s vmexport download %s --snapshot=%[2]s --format=%[3]s --output=%[4]s", o.Factory.Program,
+			o.name, format, o.file)
 	}
-	return fmt.Sprintf("%s vmexport download %s --%s=%[2]s --format=%[4]s --output=%[5]s", o.Factory.Program, o.name,
-		flag, format, o.file)
+	return fmt.Sprintf("%s vmexport download %s --vm=%[2]s --format=%[3]s --output=%[4]s", o.Factory.Program, o.name,
+		format, o.file)
 }
 
 // Export writes the file.

@@ -195,8 +195,9 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 			}
 			gone := export.Delete(ctx, c, namespace, o.Name, false)
 			if gone != nil && client.Passing(gone) {
-				fmt.Fprintf(o.Factory.IO.ErrOut, "note: VirtualMachineExport %s stays until its time is over; `%s vmexport "+
-					"delete %s%s` deletes it\n", o.Name, o.Factory.Program, o.Name, o.Factory.InNamespace(namespace))
+				fmt.Fprintf(o.Factory.IO.ErrOut, "note: VirtualMachineExport %s stays until its time is over; "+
+					"`%s vmexport delete %s%s` deletes it\n", o.Name, o.Factory.Program, o.Name,
+					o.Factory.InNamespace(namespace))
 			}
 			if !apierrors.IsNotFound(gone) {
 				err = errors.Join(err, gone)
