@@ -110,6 +110,9 @@ func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.work.Go(func() {
+		if m, ok := found.(*v1.VirtualMachineInstanceMigration); ok {
+			c.cancelled(m)
+		}
 		c.remove(resource, id(found))
 		if resource == resourceVMs {
 			c.remove(resourceVMIs, id(found))

@@ -68,7 +68,8 @@ func (c *cluster) migrate(vm *v1.VirtualMachine, dryRun bool) {
 	})
 }
 
-// move has a migration go well, that of a machine named "pinned" fail, and that of one named "slow" not end.
+// move has a migration go well, that of a machine named "pinned" fail, and those of machines named "slow", "late", and
+// "copying" not end.
 func (c *cluster) move(m *v1.VirtualMachineInstanceMigration) {
 	m.Status.Phase = v1.MigrationPending
 	c.put1(resourceMigrations, m)
@@ -77,7 +78,7 @@ func (c *cluster) move(m *v1.VirtualMachineInstanceMigration) {
 			v1.MigrationScheduling, v1.MigrationRunning, v1.MigrationSucceeded,
 		}
 		switch m.Spec.VMIName {
-		case "slow":
+		case "slow", "late", "copying":
 			phases = phases[:2]
 		case "pinned":
 			phases[2] = v1.MigrationFailed
@@ -98,4 +99,19 @@ func (c *cluster) move(m *v1.VirtualMachineInstanceMigration) {
 			c.put1(resourceMigrations, m)
 		}
 	})
+}
+
+// cancelled has the guest of a machine named "late" move all the same.
+func (c *cluster) cancelled(m *v1.VirtualMachineInstanceMigration) {
+	vmi, ok := c.find(resourceVMIs, m.Namespace, m.Spec.VMIName).(*v1.VirtualMachineInstance)
+	if !ok || m.Spec.VMIName != "late" {
+		return
+	}
+	vmi = vmi.DeepCopy()
+	vmi.Status.NodeName = "node2"
+	vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+		MigrationUID: m.UID, TargetNode: "node2", Completed: true, AbortRequested: true,
+		AbortStatus: v1.MigrationAbortFailed,
+	}
+	c.put1(resourceVMIs, vmi)
 }

@@ -59,6 +59,11 @@ type Machine struct {
 	Paused, Agent, Migratable, Migrating, Evacuating bool
 	// OnlyWithDisks says that the guest cannot move as it is, and can with its disks.
 	OnlyWithDisks bool
+	// CopiesDisks says that the guest's disks are copied to the claims that the VM names when it moves.
+	CopiesDisks bool
+	// Again is why virt-controller migrates the guest anew when its migration is cancelled, AgainUpdate why when that
+	// is an update: clauses, empty when nothing is known.
+	Again, AgainUpdate string
 	// RestartRequired says that the guest lacks changes of the VM until its next start.
 	RestartRequired bool
 	// Saving says that a snapshot or a restore of the VM is under way; empty when none is.
@@ -205,6 +210,8 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 		}
 	}
 	p.OnlyWithDisks = volumemigration.OnlyWithDisks(vmi)
+	p.CopiesDisks = len(volumemigration.Moves(vmi)) > 0
+	p.Again, p.AgainUpdate = migrations.Again(vmi, false), migrations.Again(vmi, true)
 	p.IPs = Addresses(vmi)
 	return p
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/report/progress"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Migration is one move of a guest between nodes.
@@ -25,6 +27,9 @@ type Migration struct {
 	Failure string
 	// Deleting is whether it is being cancelled.
 	Deleting bool
+	// WithDisks is whether it brings disks along, Update whether virt-controller made it by itself to give the guest
+	// another pod.
+	WithDisks, Update bool
 	// Progress is how far it is; nil where that is not known.
 	Progress *progress.Progress
 }
@@ -46,6 +51,7 @@ func OfMigration(m *v1.VirtualMachineInstanceMigration) *Migration {
 		Namespace: m.Namespace, Name: m.Name, Machine: m.Spec.VMIName,
 		Phase:   cmp.Or(m.Status.Phase, v1.MigrationPending),
 		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil,
+		WithDisks: volumemigration.WithDisks(m), Update: migrations.IsUpdate(m),
 	}
 	if p, err := progress.Parse(m.Annotations[names.AnnotationProgress]); err == nil { // nothing depends on it
 		row.Progress = p

@@ -16,6 +16,11 @@ func (s *Step) follow(view View) {
 	ms := state(view)
 	s.Status.MigrationState = ms.DeepCopy()
 	s.showTo = ms.TargetNode
+	if migrations.Over(ms) && migrations.Aborting(ms) { // a virt-handler of an earlier version leaves it so
+		s.VMIStatus = view.VMI.Status.DeepCopy()
+		migrations.NotAborted(s.VMIStatus.MigrationState)
+		migrations.NotAborted(s.Status.MigrationState)
+	}
 	switch {
 	case migrations.Failed(ms):
 		reason := ms.FailureReason

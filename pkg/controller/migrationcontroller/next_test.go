@@ -346,6 +346,19 @@ func TestNextVMI(t *testing.T) {
 	if early.AbortStatus != v1.MigrationAbortSucceeded || !early.Failed || early.EndTimestamp == nil {
 		t.Errorf("cancelled before it began: %+v", early)
 	}
+	if ok := Next(situation(succeeded)); ok.VMIStatus != nil && ok.VMIStatus.MigrationState.AbortStatus != "" {
+		t.Errorf("nobody has cancelled it: %+v", ok.VMIStatus.MigrationState)
+	}
+	aborting := func(view *View) {
+		state0(view).AbortRequested, state0(view).AbortStatus = true, v1.MigrationAbortInProgress
+	}
+	for name, over := range map[string]func(*View){"too late": succeeded, "failed by itself": failed} {
+		step := Next(situation(over, aborting, deleted))
+		if step.VMIStatus == nil || step.VMIStatus.MigrationState.AbortStatus != v1.MigrationAbortFailed ||
+			step.Status.MigrationState.AbortStatus != v1.MigrationAbortFailed {
+			t.Errorf("%s: %+v", name, step)
+		}
+	}
 	if tidied := Next(situation(failed, final(v1.MigrationFailed))).VMIStatus; len(tidied.ActivePods) != 1 {
 		t.Errorf("activePods %v", tidied.ActivePods)
 	}

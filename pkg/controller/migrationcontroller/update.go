@@ -31,10 +31,7 @@ const (
 func Backoff(failures int) time.Duration { return waits.After(backoffFirst, backoffMost, failures) }
 
 // IsUpdate reports a migration that CreateUpdate made, whichever reconciler wanted it.
-func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
-	_, ok := m.Annotations[v1.WorkloadUpdateMigrationAnnotation]
-	return ok
-}
+func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool { return migrations.IsUpdate(m) }
 
 // UpdateName returns the name of a migration that CreateUpdate makes, KubeVirt's prefix in front. The same parts give
 // the same name.

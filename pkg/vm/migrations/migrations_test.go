@@ -101,6 +101,35 @@ func TestFail(t *testing.T) {
 	}
 }
 
+// A migration that is over is not "Aborting" any more, whether it has moved the guest or failed by itself.
+func TestNotAborted(t *testing.T) {
+	aborting := func() *v1.VirtualMachineInstanceMigrationState {
+		return &v1.VirtualMachineInstanceMigrationState{
+			AbortRequested: true, AbortStatus: v1.MigrationAbortInProgress,
+		}
+	}
+	late, broken, cancelled := aborting(), aborting(), aborting()
+	NotAborted(late)
+	Fail(broken, "no network", false, time.Unix(1, 0))
+	Fail(cancelled, "cancelled", true, time.Unix(1, 0))
+	never := &v1.VirtualMachineInstanceMigrationState{Completed: true}
+	NotAborted(never)
+	NotAborted(cancelled)
+	for name, c := range map[string]struct {
+		state *v1.VirtualMachineInstanceMigrationState
+		want  v1.MigrationAbortStatus
+	}{
+		"moved all the same": {late, v1.MigrationAbortFailed},
+		"failed by itself":   {broken, v1.MigrationAbortFailed},
+		"cancelled":          {cancelled, v1.MigrationAbortSucceeded},
+		"never asked to":     {never, ""},
+	} {
+		if c.state.AbortStatus != c.want || Aborting(c.state) {
+			t.Errorf("%s: %q, not %q", name, c.state.AbortStatus, c.want)
+		}
+	}
+}
+
 func TestRefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		status corev1.ConditionStatus

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 )
@@ -46,7 +45,8 @@ func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
 	}
 	switch verb {
 	case MigrateCancel:
-		return cancelMigration(ctx, api, t, o)
+		_, err := cancelMigration(ctx, api, t, o)
+		return err
 	case Migrate:
 		if o.WithDisks || t.WithDisks {
 			return migrateWithDisks(ctx, api, t, o)
@@ -95,42 +95,6 @@ func remove(ctx context.Context, api API, resource string, t Target, o Options) 
 	}
 	return err
 }
-
-// cancelMigration deletes the machine's migration that is under way, which is how one is cancelled.
-func cancelMigration(ctx context.Context, api API, t Target, o Options) error {
-	under, err := Migration(ctx, api, t)
-	if err != nil {
-		return err
-	}
-	if under == nil {
-		if err := missing(ctx, api, t); err != nil {
-			return err
-		}
-	}
-	if under == nil || under.IsFinal() {
-		return noMigrationError{}
-	}
-	return api.Delete(ctx, client.Migrations, t.Namespace, under.Name, metav1.DeleteOptions{DryRun: o.dryRun()})
-}
-
-// missing returns the server's error that there is no such machine; nil where there is one, or it may not be read. A
-// VM's name is also that of an instance without a VM.
-func missing(ctx context.Context, api API, t Target) error {
-	_, err := api.VMI(ctx, t.Namespace, t.Name)
-	if !t.Instance && apierrors.IsNotFound(err) {
-		_, err = api.VM(ctx, t.Namespace, t.Name)
-	}
-	if apierrors.IsNotFound(err) {
-		return err
-	}
-	return nil
-}
-
-// noMigrationError is an action.ErrNotFound.
-type noMigrationError struct{}
-
-func (noMigrationError) Error() string        { return "found no migration to cancel" }
-func (noMigrationError) Is(target error) bool { return target == action.ErrNotFound }
 
 // Migration returns the machine's migration that is under way, else its newest; nil when it has none.
 func Migration(ctx context.Context, api API, t Target) (*v1.VirtualMachineInstanceMigration, error) {

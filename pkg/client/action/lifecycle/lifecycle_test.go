@@ -23,6 +23,8 @@ type recorder struct {
 	err        error
 	// missing has the resources without an object.
 	missing []string
+	vm      *v1.VirtualMachine
+	vmi     *v1.VirtualMachineInstance
 }
 
 func (r *recorder) Put(_ context.Context, resource, namespace, name, subresource string, body any) error {
@@ -60,11 +62,11 @@ func (r *recorder) CreateTyped(
 }
 
 func (r *recorder) VM(_ context.Context, _, name string) (*v1.VirtualMachine, error) {
-	return nil, r.read(client.VMs, name)
+	return r.vm, r.read(client.VMs, name)
 }
 
 func (r *recorder) VMI(_ context.Context, _, name string) (*v1.VirtualMachineInstance, error) {
-	return nil, r.read(client.VMIs, name)
+	return r.vmi, r.read(client.VMIs, name)
 }
 
 // read finds what missing does not have.

@@ -28,7 +28,9 @@ func TestReached(t *testing.T) {
 		{Migrate, vm, Guest{Node: "node2"}, "VM web has moved and runs on node2"},
 		{Migrate, vm, Guest{Node: "node2", Paused: true}, "VM web has moved and is paused on node2"},
 		{Restart, vm, Guest{Node: "node2", Paused: true}, "VM web is paused on node2"},
-		{MigrateCancel, vm, Guest{Node: "node1"}, "VM web does not migrate any more"},
+		{MigrateCancel, vm, Guest{}, "VM web does not migrate any more"},
+		{MigrateCancel, vm, Guest{Node: "node1"}, "VM web does not migrate any more, and stays on node1"},
+		{MigrateCancel, vm, Guest{Node: "node1", Again: true}, "VM web has stayed on node1, and migrates again"},
 		{Delete, vm, Guest{}, ""},
 	} {
 		if got := Reached(c.verb, c.target, c.guest); got != c.want {

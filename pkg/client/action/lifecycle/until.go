@@ -19,13 +19,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
-	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Until returns the state of a machine in which a verb is done. instance is the UID of the instance that was there
 // before; paused is whether a start was to leave it paused. It is false for verbs that leave no trace in the API
-// (Reset, SoftReboot, EvacuateCancel), and for Migrate, which Follow reports.
+// (Reset, SoftReboot, EvacuateCancel), for Migrate, which Follow reports, and for MigrateCancel: see Cancelled.Wait.
 func Until(verb Verb, instance types.UID, paused bool) (wait.Condition, bool) {
 	switch verb {
 	case Start:
@@ -41,10 +40,6 @@ func Until(verb Verb, instance types.UID, paused bool) (wait.Condition, bool) {
 		return pausedIs(true), true
 	case Unpause:
 		return pausedIs(false), true
-	case MigrateCancel:
-		return wait.Condition{Name: "to migrate no more", Met: func(s wait.State) (bool, error) {
-			return s.VMI == nil || !migrations.UnderWay(s.VMI), nil
-		}}, true
 	case Delete:
 		return wait.Condition{Name: "to be deleted", Gone: true, Met: func(s wait.State) (bool, error) {
 			return s.VM == nil && (s.VMI == nil || s.VMI.UID != instance && instance != ""), nil

@@ -123,6 +123,8 @@ type Guest struct {
 	Node string
 	// Paused says that it stands still, Fresh that it was to be so before its first instruction.
 	Paused, Fresh bool
+	// Again says that it migrates anew, after a migration that was cancelled.
+	Again bool
 }
 
 // Reached returns what is true once a verb was waited for, in a sentence. "" says nothing: what Done says of Delete is
@@ -151,7 +153,13 @@ func Reached(verb Verb, t Target, guest Guest) string {
 	case Migrate:
 		return name + " has moved and" + does + on
 	case MigrateCancel:
-		return name + " does not migrate any more"
+		switch {
+		case guest.Node == "":
+			return name + " does not migrate any more"
+		case guest.Again:
+			return name + " has stayed" + on + ", and migrates again"
+		}
+		return name + " does not migrate any more, and stays" + on
 	}
 	return ""
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
@@ -41,7 +43,8 @@ func remember(ctx context.Context, c *client.Client, verb lifecycle.Verb, t life
 }
 
 // Do asks a verb of machines, one after the other, and writes those that agreed into the journal as one entry, as the
-// commands do. One that refuses does not keep the others from it.
+// commands do. One that refuses does not keep the others from it. It returns when all have answered, and of
+// MigrateCancel when it is known whether that came too late.
 func Do(
 	ctx context.Context, f *cli.Factory, c *client.Client, verb lifecycle.Verb, targets ...lifecycle.Target,
 ) error {
@@ -50,14 +53,18 @@ func Do(
 		requests[i] = newRequest(t)
 	}
 	errs := askAll(ctx, c, verb, requests)
+	for i, r := range requests {
+		errs[i] = copying(f, r.target, errs[i])
+	}
 	o := &Options{Factory: f, Verb: verb}
 	if err := o.journal(requests, ""); err != nil {
 		errs = append(errs, fmt.Errorf("%s was done, and cannot be undone: %w", verb, err))
 	}
-	cut := func(err error) bool { return err != nil && client.Unanswered(err) }
+	cut := func(err error) bool { return err != nil && !unneeded(err) && client.Unanswered(err) }
 	if done := accepted(requests); len(targets) > 1 && slices.ContainsFunc(errs, cut) {
 		errs = append(errs, fmt.Errorf("%s was done to %d of %d machines", verb, done, len(targets)))
 	}
+	errs = append(errs, cancelled(ctx, c, requests)...)
 	return utilerrors.NewAggregate(errs) // of which each is explained
 }
 
@@ -71,15 +78,43 @@ func askAll(ctx context.Context, c *client.Client, verb lifecycle.Verb, requests
 		ctx, cancel := context.WithTimeout(ctx, answerWithin)
 		defer cancel()
 		remember(ctx, c, verb, r.target, &r.before)
-		r.err = lifecycle.Do(ctx, c, verb, r.target, lifecycle.Options{})
+		if verb == lifecycle.MigrateCancel {
+			r.cancelled, r.err = lifecycle.Cancel(ctx, c, r.target, lifecycle.Options{})
+		} else {
+			r.err = lifecycle.Do(ctx, c, verb, r.target, lifecycle.Options{})
+		}
 		var answer apierrors.APIStatus
 		r.accepted = r.err == nil
-		return r.accepted || errors.As(r.err, &answer)
+		return r.accepted || errors.As(r.err, &answer) || unneeded(r.err)
 	})
 	errs := make([]error, len(requests))
 	for i, r := range requests {
 		errs[i] = r.err
 	}
+	return errs
+}
+
+// unneeded reports a request that was not made, by what the server has answered before.
+func unneeded(err error) bool {
+	var copying *lifecycle.CopyingError
+	return errors.Is(err, action.ErrNotFound) || errors.As(err, &copying)
+}
+
+// cancelled waits for migrations that were cancelled, and returns what was not as it was asked for: they had moved
+// their guests, or have not ended yet.
+func cancelled(ctx context.Context, c *client.Client, requests []*request) []error {
+	errs := make([]error, len(requests))
+	var group sync.WaitGroup
+	for i, r := range requests {
+		if r.cancelled != nil {
+			group.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, answerWithin)
+				defer cancel()
+				_, errs[i] = r.cancelled.Wait(ctx, c)
+			})
+		}
+	}
+	group.Wait()
 	return errs
 }
 

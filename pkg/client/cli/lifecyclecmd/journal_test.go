@@ -57,3 +57,73 @@ func TestDoIsJournalled(t *testing.T) {
 		t.Error("undo does not find it")
 	}
 }
+
+// The dashboard reads of a cancel what the command says: that it came too late, or that disks are being copied.
+func TestDoCancels(t *testing.T) {
+	dir := t.TempDir()
+	f := cli.NewFactory("virtctl", cli.NoStreams(), func(name string) string {
+		return map[string]string{"XDG_STATE_HOME": dir, "HOME": dir}[name]
+	})
+	const kubevirt = "/apis/kubevirt.io/v1/namespaces/ns/"
+	type object = map[string]any
+	for name, c := range map[string]struct {
+		spec, before, after object
+		want                string
+	}{
+		"in time": {
+			object{},
+			object{"migrationUid": "m"},
+			object{"migrationUid": "m", "completed": true, "failed": true},
+			"",
+		},
+		"too late": {
+			object{},
+			object{"migrationUid": "m"},
+			object{"migrationUid": "m", "completed": true},
+			"migrate-cancel VM ns/web: it came too late: the guest has moved and runs on node2",
+		},
+		"of volume migrate": {
+			object{"volumes": []object{{"name": "data", "persistentVolumeClaim": object{"claimName": "new"}}}},
+			object{"migrationUid": "m"},
+			nil,
+			"migrate-cancel VM ns/web: its disks are being copied to other claims, which only `virtctl volume " +
+				"migrate web -n ns --cancel` cancels: virt-controller would make the migration anew",
+		},
+	} {
+		api := clienttest.New(t)
+		put := func(state object) {
+			vmi := object{
+				"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+				"metadata": object{"namespace": "ns", "name": "web", "uid": "vmi"}, "spec": c.spec,
+				"status": object{
+					"phase": "Running", "nodeName": "node2", "migrationState": state,
+					"volumeStatus": []object{{"name": "data", "persistentVolumeClaimInfo": object{"claimName": "old"}}},
+				},
+			}
+			api.Put(kubevirt+"virtualmachineinstances/web", vmi)
+			api.Put(kubevirt+"virtualmachineinstances", object{"items": []object{vmi}})
+		}
+		put(c.before)
+		api.Put(kubevirt+"virtualmachineinstancemigrations", object{"items": []object{{
+			"metadata": object{"namespace": "ns", "name": "move", "uid": "m"}, "spec": object{"vmiName": "web"},
+			"status": object{"phase": "Running"},
+		}}})
+		deleted := false
+		api.Put(kubevirt+"virtualmachineinstancemigrations/move", http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) {
+				deleted = true
+				put(c.after)
+				api.Put(kubevirt+"virtualmachineinstancemigrations", object{"items": []object{}})
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+			}))
+		err := Do(t.Context(), f, api.Client(), lifecycle.MigrateCancel, lifecycle.Target{Namespace: "ns", Name: "web"})
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want || deleted != (c.after != nil) {
+			t.Errorf("%s: %q, deleted %t; want %q", name, got, deleted, c.want)
+		}
+	}
+}

@@ -135,8 +135,11 @@ func NewCmdMigrate(f *cli.Factory) *cobra.Command {
 // NewCmdMigrateCancel makes `virtctl migrate-cancel`.
 func NewCmdMigrateCancel(f *cli.Factory) *cobra.Command {
 	_, cmd := newVerb(f, lifecycle.MigrateCancel, "Cancel migrations of virtual machines",
-		"Cancel the migrations of virtual machines. The guests run on where they are.", `
-		virtctl migrate-cancel demo`)
+		"Cancel the migrations of virtual machines. The guests run on where they are. With --wait it is an error "+
+			"when a guest\nhad moved already. Disks that are being copied to other claims are left to volume migrate "+
+			"--cancel.", `
+		virtctl migrate-cancel demo
+		virtctl migrate-cancel demo --wait`)
 	return cmd
 }
 
@@ -203,7 +206,7 @@ func newVerb(
 		cmd.ValidArgsFunction = completioncmd.Machines(f, completioncmd.VMIs)
 	}
 	o.Selection.AddFlags(cmd)
-	if _, ok := lifecycle.Until(verb, "", false); ok || verb == lifecycle.Migrate {
+	if _, ok := lifecycle.Until(verb, "", false); ok || verb == lifecycle.Migrate || verb == lifecycle.MigrateCancel {
 		o.AddFlags(cmd, "it is done", 5*time.Minute)
 	}
 	o.DryRun.AddFlag(cmd)

@@ -2,6 +2,7 @@ package lifecyclecmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +28,9 @@ func (o *Options) refused(ctx context.Context, c *client.Client, t lifecycle.Tar
 	switch o.Verb {
 	case lifecycle.Start:
 		return o.alreadyAsked(ctx, c, t, err)
-	case lifecycle.Stop, lifecycle.Delete, lifecycle.MigrateCancel, lifecycle.EvacuateCancel:
+	case lifecycle.MigrateCancel:
+		return copying(o.Factory, t, err)
+	case lifecycle.Stop, lifecycle.Delete, lifecycle.EvacuateCancel:
 		return err
 	}
 	return o.Factory.NotRunning(ctx, c, named(t), err)
@@ -70,4 +73,21 @@ func (o *Options) stopping(ctx context.Context, c *client.Client, t lifecycle.Ta
 	strategy, failed := vm.RunStrategy()
 	return failed == nil && strategy == v1.RunStrategyHalted &&
 		(!cli.RefusedAsStopped(err) || vm.Status.PrintableStatus == v1.VirtualMachineStatusStopping)
+}
+
+// copying has the error of a cancel that was refused since disks are being copied name the command as the user types
+// it.
+func copying(f *cli.Factory, t lifecycle.Target, err error) error {
+	if e := (*lifecycle.CopyingError)(nil); errors.As(err, &e) {
+		e.Command = fmt.Sprintf("%s volume migrate %s%s --cancel", f.Program, t.Name, f.InNamespace(t.Namespace))
+	}
+	return err
+}
+
+// note says of a migration that is cancelled that virt-controller makes another.
+func (o *Options) note(r *request) {
+	if r.cancelled != nil && r.cancelled.Again != "" {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: virt-controller will migrate VM %s again: %s\n", o.name(r.target),
+			r.cancelled.Again)
+	}
 }

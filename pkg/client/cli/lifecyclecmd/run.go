@@ -35,6 +35,8 @@ type request struct {
 	before before
 	// migration is the one that Migrate made.
 	migration string
+	// cancelled is what MigrateCancel cancelled.
+	cancelled *lifecycle.Cancelled
 	// guest is as it is after the wait, and left are the claims that it has left behind.
 	guest lifecycle.Guest
 	left  []migrate.Left
@@ -166,6 +168,7 @@ func (o *Options) ask(ctx context.Context, c *client.Client, requests []*request
 		if err == nil && !o.Output.Given() {
 			err = o.report(r)
 		}
+		o.note(r)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)
 		}
@@ -210,7 +213,7 @@ func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
 	}
 	if o.DryRun != cli.DryRunClient {
 		r.sent = true
-		err := o.send(ctx, c, r.target)
+		err := o.send(ctx, c, r)
 		if err != nil && o.stopping(ctx, c, r.target, err) {
 			r.underWay = true
 			return nil

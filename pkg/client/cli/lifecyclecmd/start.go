@@ -21,7 +21,13 @@ const (
 
 // send asks for the verb. A start right after a stop is refused, in KubeVirt's words that the VM is running, until
 // virt-controller has begun to end the guest: a start waits for that moment.
-func (o *Options) send(ctx context.Context, c *client.Client, t lifecycle.Target) error {
+func (o *Options) send(ctx context.Context, c *client.Client, r *request) error {
+	t := r.target
+	if o.Verb == lifecycle.MigrateCancel {
+		var err error
+		r.cancelled, err = lifecycle.Cancel(ctx, c, t, o.options())
+		return err
+	}
 	ask := func(ctx context.Context) error { return lifecycle.Do(ctx, c, o.Verb, t, o.options()) }
 	if o.Verb != lifecycle.Start {
 		return ask(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	account "github.com/virtkit/virtkit/pkg/report/progress"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // going reports whether there is something to wait for.
@@ -100,11 +101,14 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 		}
 		return errors.Join(err, unwritten)
 	}
-	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
-	state, err := wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
+	state, err := o.done(ctx, c, r)
 	if state.VMI != nil {
 		r.guest = lifecycle.Guest{
 			Node: state.VMI.Status.NodeName, Paused: stands(state.VMI), Fresh: o.Verb == lifecycle.Start && o.Paused,
+			Again: migrations.UnderWay(state.VMI),
+		}
+		if state.VMI.IsFinal() {
+			r.guest.Node = "" // where it was
 		}
 	}
 	switch {
@@ -118,6 +122,15 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 		r.object = nil
 	}
 	return err
+}
+
+// done waits until a verb that was accepted is done.
+func (o *Options) done(ctx context.Context, c *client.Client, r *request) (wait.State, error) {
+	if r.cancelled != nil {
+		return r.cancelled.Wait(ctx, c)
+	}
+	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
+	return wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
 }
 
 // paused reports whether the guest of a machine is paused. A user who may move it may also look at it; without an

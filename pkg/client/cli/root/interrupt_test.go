@@ -266,7 +266,7 @@ var interrupts = map[string]string{
 	"pause":              "pause demo --wait",
 	"unpause":            "", // that of pause
 	"migrate":            "migrate demo --wait",
-	"migrate-cancel":     "", // stop's code: nothing migrates here that could be waited for
+	"migrate-cancel":     "", // nothing migrates here that could be waited for
 	"delete":             "delete demo --yes --wait",
 	"undo":               "", // start's code, and that of snapshot restore
 	"scale":              "scale vmpool/sites --replicas 3 --wait",

@@ -23,6 +23,28 @@ func consequence(verb lifecycle.Verb, machines []*store.Machine) string {
 	return ""
 }
 
+// migratesAgain returns what the question of a cancel says of the first machine whose guest virt-controller migrates
+// anew.
+func migratesAgain(verb lifecycle.Verb, machines []*store.Machine, moves map[store.Key]*store.Migration) string {
+	if verb != lifecycle.MigrateCancel {
+		return ""
+	}
+	for _, m := range machines {
+		why := m.Again
+		if move := moves[m.Key()]; move != nil && move.Update {
+			why = m.AgainUpdate
+		}
+		switch {
+		case why == "":
+		case len(machines) == 1:
+			return " virt-controller will migrate it again: " + why + "."
+		default:
+			return " virt-controller will migrate " + m.Key().String() + " again: " + why + "."
+		}
+	}
+	return ""
+}
+
 // diskCopies returns what the question of a migration says of disks that it brings.
 func diskCopies(machines []*store.Machine) string {
 	moved := 0

@@ -206,7 +206,13 @@ func (s subject) refusal(verb lifecycle.Verb, m *store.Machine, move *store.Migr
 	if why := s.forbidden(verb, m); why != "" {
 		return why
 	}
-	return applies(verb, m, move)
+	if why := applies(verb, m, move); why != "" || verb != lifecycle.MigrateCancel || !m.CopiesDisks ||
+		move != nil && move.WithDisks {
+		return why
+	}
+	return (&lifecycle.CopyingError{
+		Command: s.world.Line(s.world.Program, "volume", "migrate", m.Name, "--cancel", "--namespace", m.Namespace),
+	}).Error()
 }
 
 // forbidden returns what right the user lacks for a verb of a machine, empty when none.
@@ -292,7 +298,7 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 		return Send(task) // the same key takes it back
 	}
 	question := fmt.Sprintf("%s %s?", asked(verb), described(chosen)) + consequence(verb, chosen) +
-		leftOut("machine", whys) + unseen("machine", s.hidden)
+		migratesAgain(verb, chosen, moves) + leftOut("machine", whys) + unseen("machine", s.hidden)
 	ask := Ask{Question: question, Task: task}
 	switch {
 	case verb == lifecycle.Delete && len(chosen) == 1:
