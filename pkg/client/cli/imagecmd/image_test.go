@@ -169,7 +169,8 @@ func TestCatalogues(t *testing.T) {
 	}
 }
 
-// A file is uploaded, whatever it is called; one that is not there is said at once. Only docker:// is a container image.
+// A file is uploaded, whatever it is called; one that is not there is said at once. Only docker:// is a container
+// image.
 func TestImport(t *testing.T) {
 	w := newWorld(t)
 	var asked []uploads.Request
@@ -204,7 +205,8 @@ func TestImport(t *testing.T) {
 	} {
 		asked = nil
 		_, _, err := w.run("import", from, "golden/1", "--size", "1Gi")
-		if len(asked) != 1 || asked[0].Size != want.Size || !reflect.DeepEqual(asked[0].ContainerDisk, want.ContainerDisk) {
+		if len(asked) != 1 || asked[0].Size != want.Size ||
+			!reflect.DeepEqual(asked[0].ContainerDisk, want.ContainerDisk) {
 			t.Errorf("%s: %v, asked for %+v", from, err, asked)
 		}
 	}
@@ -213,8 +215,8 @@ func TestImport(t *testing.T) {
 		len(asked) != 0 {
 		t.Errorf("of a file that is not there: %v, %+v", err, asked)
 	}
-	if _, _, err := w.run("import", "docker://example.com/UPPER", "golden/1", "--size", "1Gi"); cli.ExitCode(err) != cli.ExitUsage ||
-		len(asked) != 0 {
+	_, _, err := w.run("import", "docker://example.com/UPPER", "golden/1", "--size", "1Gi")
+	if cli.ExitCode(err) != cli.ExitUsage || len(asked) != 0 {
 		t.Errorf("of no reference: %v, %+v", err, asked)
 	}
 }
