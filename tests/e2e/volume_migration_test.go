@@ -265,7 +265,7 @@ func (g *guest) copying(t *testing.T, claim string) {
 	}
 }
 
-// cancels begins to copy the guest's disk, slowly, and takes that back.
+// cancels begins to copy the guest's disk, slowly, and takes that back. The migration alone is not cancelled.
 func (g *guest) cancels(t *testing.T) {
 	t.Helper()
 	end := g.slowly(t)
@@ -274,6 +274,14 @@ func (g *guest) cancels(t *testing.T) {
 	_, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "volume", "migrate", g.name, "--storage-class=local")
 	if err == nil || !strings.Contains(stderr, "are being copied already: data from claim device to unused") {
 		t.Errorf("another copy meanwhile: %v\n%s", err, stderr)
+	}
+	under := g.vmi(t).Status.MigrationState
+	_, stderr, err = g.Virtctl(t.Context(), nil, "-n", g.ns, "migrate-cancel", g.name, "--wait", "--timeout=2m")
+	if err == nil || !strings.Contains(stderr, "virtctl volume migrate "+g.name+" --cancel` cancels") {
+		t.Errorf("its migration is cancelled, which would be made anew: %v\n%s", err, stderr)
+	}
+	if ms := g.vmi(t).Status.MigrationState; ms.MigrationUID != under.MigrationUID || ms.AbortRequested {
+		t.Errorf("what was not cancelled: %+v", ms)
 	}
 	g.virtctl(t, nil, "-n", g.ns, "volume", "migrate", g.name, "--cancel", "--wait", "--timeout=2m")
 	g.uses(t, "device")

@@ -16,7 +16,7 @@ func (s *Step) follow(view View) {
 	ms := state(view)
 	s.Status.MigrationState = ms.DeepCopy()
 	s.showTo = ms.TargetNode
-	if migrations.Over(ms) && migrations.Aborting(ms) { // a virt-handler of an earlier version leaves it so
+	if migrations.Over(ms) && migrations.Aborting(ms) { // no node has said how that went
 		s.VMIStatus = view.VMI.Status.DeepCopy()
 		migrations.NotAborted(s.VMIStatus.MigrationState)
 		migrations.NotAborted(s.Status.MigrationState)
@@ -114,6 +114,7 @@ func (s *Step) fail(view View, reason string) {
 	case ms.FailureReason == "":
 		ms.FailureReason = reason
 	}
+	migrations.NotAborted(s.Status.MigrationState)
 	s.phase(v1.MigrationFailed, view.Now)
 	s.event(corev1.EventTypeWarning, ReasonFailedMigration, strings.TrimSuffix("Migration failed: "+reason, ": "))
 }

@@ -111,7 +111,6 @@ func handedOver(in Input, next v1.VirtualMachineInstanceStatus, target Target) v
 	}
 	ms.EndTimestamp, ms.TargetNodeDomainReadyTimestamp = &now, &now
 	ms.Completed, ms.TargetNodeDomainDetected = true, true
-	migrations.NotAborted(ms)
 	next.NodeName = target.Node
 	if next.EvacuationNodeName != target.Node {
 		next.EvacuationNodeName = "" // it has left

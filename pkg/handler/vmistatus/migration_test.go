@@ -105,15 +105,13 @@ func TestAtTarget(t *testing.T) {
 	if events := Events(in.VMI.Status, here); events[len(events)-1].Reason != string(v1.Migrated) {
 		t.Errorf("events %+v", events)
 	}
-	if ms.AbortStatus != "" {
-		t.Errorf("nobody has cancelled it: %q", ms.AbortStatus)
-	}
 	late := in
 	late.VMI = in.VMI.DeepCopy()
 	late.VMI.Status.MigrationState.AbortRequested = true
 	late.VMI.Status.MigrationState.AbortStatus = v1.MigrationAbortInProgress
+	// virt-controller's to say: a target may not write it.
 	if ms := AtTarget(late, prepared).MigrationState; !migrations.Succeeded(ms) ||
-		ms.AbortStatus != v1.MigrationAbortFailed {
+		ms.AbortStatus != v1.MigrationAbortInProgress {
 		t.Errorf("cancelled too late: %+v", ms)
 	}
 	// A guest that comes late is not taken over: the source has said that it stays.

@@ -50,15 +50,13 @@ func Succeeded(state *v1.VirtualMachineInstanceMigrationState) bool {
 // Failed reports whether a migration has ended and the guest has not moved. state may be nil.
 func Failed(state *v1.VirtualMachineInstanceMigrationState) bool { return state != nil && state.Failed }
 
-// Fail notes that a migration has failed, and whether it was cancelled. Where it was to be cancelled and failed for
-// another reason, the cancelling has failed.
+// Fail notes that a migration has failed, and whether it was cancelled.
 func Fail(state *v1.VirtualMachineInstanceMigrationState, reason string, cancelled bool, now time.Time) {
 	end := metav1.NewTime(now).Rfc3339Copy()
 	state.EndTimestamp, state.Completed, state.Failed, state.FailureReason = &end, true, true, reason
 	if cancelled {
 		state.AbortStatus = v1.MigrationAbortSucceeded
 	}
-	NotAborted(state)
 }
 
 // Aborting reports whether a migration is to be cancelled, and nobody has said yet whether that was possible.
@@ -67,7 +65,8 @@ func Aborting(state *v1.VirtualMachineInstanceMigrationState) bool {
 }
 
 // NotAborted notes of a migration that is over that cancelling it has failed, if it was to be cancelled and was not:
-// the status that KubeVirt has for a job which could not be aborted any more.
+// the status that KubeVirt has for a job which could not be aborted any more. virt-controller says so, as the target's
+// virt-handler may not.
 func NotAborted(state *v1.VirtualMachineInstanceMigrationState) {
 	if Aborting(state) {
 		state.AbortStatus = v1.MigrationAbortFailed

@@ -111,6 +111,7 @@ func TestNotAborted(t *testing.T) {
 	late, broken, cancelled := aborting(), aborting(), aborting()
 	NotAborted(late)
 	Fail(broken, "no network", false, time.Unix(1, 0))
+	NotAborted(broken)
 	Fail(cancelled, "cancelled", true, time.Unix(1, 0))
 	never := &v1.VirtualMachineInstanceMigrationState{Completed: true}
 	NotAborted(never)
