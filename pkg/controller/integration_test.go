@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -129,6 +130,8 @@ type writeLog struct {
 	// answer, and writes nothing any more. cut says that it is so.
 	last string
 	cut  bool
+	// first is the first line since killAfter.
+	first int
 }
 
 // errKilled is what a virt-controller sees that is as good as killed.
@@ -193,7 +196,14 @@ func (l *writeLog) killed() bool {
 func (l *writeLog) killAfter(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last, l.cut = text, false
+	l.last, l.cut, l.first = text, false, len(l.lines)
+}
+
+// wrote reports whether a line with a text was written since killAfter.
+func (l *writeLog) wrote(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.lines[l.first:], func(line string) bool { return strings.Contains(line, text) })
 }
 
 // phaseSet returns " phase X" of a request that writes this phase.
