@@ -4,6 +4,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,12 @@ func TestExport(tt *testing.T) {
 	pod := t.exportPod(nil)
 	t.waitExport(export, v1beta1.Ready, exports.ReasonPodReady)
 	link := export.Status.Links.Internal
-	if len(link.Volumes) != 1 || link.Volumes[0].Name != "a" || len(link.Manifests) != 2 ||
+	var manifests []v1beta1.ExportManifestType
+	for _, m := range link.Manifests {
+		manifests = append(manifests, m.Type)
+	}
+	want := []v1beta1.ExportManifestType{v1beta1.AllManifests, v1beta1.AuthHeader, exports.ManifestOVA}
+	if len(link.Volumes) != 1 || link.Volumes[0].Name != "a" || !slices.Equal(manifests, want) ||
 		!strings.Contains(link.Cert, "BEGIN CERTIFICATE") || *export.Status.VirtualMachineName != "demo" ||
 		export.Status.TTLExpirationTime.Sub(export.CreationTimestamp.Time) != 2*time.Hour {
 		t.Errorf("%+v", export.Status)
