@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -31,12 +32,15 @@ func TestOVA(t *testing.T) {
 	}
 	c.virtctl(t, nil, "-n", ns, "import", tinyDisk, "--name=first", "--disk-bus=virtio", "--memory=128Mi")
 	c.claim(t, ns, "data", corev1.PersistentVolumeBlock)
-	vm := &v1.VirtualMachine{}
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "first"}, vm); err != nil {
-		t.Fatal(err)
-	}
-	withDisks("data")(vm)
-	if err := c.Client.Update(t.Context(), vm); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with virt-controller, who has just met it
+		vm := &v1.VirtualMachine{}
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "first"}, vm); err != nil {
+			return err
+		}
+		withDisks("data")(vm)
+		return c.Client.Update(t.Context(), vm)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.virtctl(t, nil, "-n", ns, "start", "first")
