@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
@@ -216,9 +218,21 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("it asks for %s and not %d", replicasOf(e.Have), e.Want)
 }
 
+// afresh is how a set is read again whose status was written between the read and the change: 5 s in all.
+var afresh = wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.1}
+
 // Scale changes the size of a set through its scale subresource, as kubectl scale does, and returns what it
-// was before.
+// was before. With r.Current it is a change of the set as it was read, and made again for a set that was written since.
 func Scale(ctx context.Context, c API, r Request) (before Row, err error) {
+	err = retry.OnError(afresh, func(err error) bool { return ctx.Err() == nil && apierrors.IsConflict(err) },
+		func() error {
+			before, err = scale(ctx, c, r)
+			return err
+		})
+	return before, err
+}
+
+func scale(ctx context.Context, c API, r Request) (before Row, err error) {
 	set, err := Get(ctx, c, r.Kind, r.Namespace, r.Name)
 	if err != nil {
 		return Row{}, err

@@ -23,6 +23,8 @@ import (
 type server struct {
 	objects map[string]string
 	asked   []string
+	// merge, where it is set, answers a patch.
+	merge func() error
 }
 
 func (s *server) Read(_ context.Context, path string, query url.Values, into any) error {
@@ -43,6 +45,9 @@ func (s *server) MergeObject(_ context.Context, group, namespace, resource, name
 ) (*unstructured.Unstructured, error) {
 	s.asked = append(s.asked,
 		fmt.Sprintf("PATCH %s %s %s/%s/%s %s %t", group, namespace, resource, name, subresource, patch, dryRun))
+	if s.merge != nil {
+		return nil, s.merge()
+	}
 	return &unstructured.Unstructured{}, nil
 }
 
@@ -83,6 +88,43 @@ func TestScale(t *testing.T) {
 			if want := "PATCH /apis/pool.kubevirt.io/v1beta1 ns virtualmachinepools/db/scale " +
 				tc.want; s.asked[1] != want {
 				t.Errorf("got  %s\nwant %s", s.asked[1], want)
+			}
+		})
+	}
+}
+
+// TestScaleOfASetThatIsWritten scales a set with --current-replicas while its controller writes its status.
+func TestScaleOfASetThatIsWritten(t *testing.T) {
+	current := int32(3)
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "db", errors.New("modified"))
+	for name, tc := range map[string]struct {
+		then string // the set as it is found after the first conflict
+		want string
+	}{
+		"status": {strings.Replace(three, "'7'", "'8'", 1), ""},
+		"another": {
+			strings.Replace(three, "replicas: 3}, status", "replicas: 4}, status", 1),
+			"vmpool ns/db: it asks for 4 replicas and not 3",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{objects: map[string]string{poolPath + "/db": three}}
+			s.merge = func() error {
+				s.merge = nil
+				s.objects[poolPath+"/db"] = tc.then
+				return conflict
+			}
+			_, err := Scale(t.Context(), s,
+				Request{Kind: Pool, Namespace: "ns", Name: "db", Replicas: 5, Current: &current})
+			if tc.want != "" {
+				if err == nil || err.Error() != tc.want {
+					t.Error(err)
+				}
+				return
+			}
+			last := s.asked[len(s.asked)-1]
+			if err != nil || !strings.Contains(last, `{"metadata":{"resourceVersion":"8"},"spec":{"replicas":5}}`) {
+				t.Errorf("%v: %s", err, last)
 			}
 		})
 	}
