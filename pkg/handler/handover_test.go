@@ -62,7 +62,7 @@ func TestTakeOver(t *testing.T) {
 	w.startLauncher()
 	h := w.startHandler()
 	w.eventually("the launcher is prepared", func() bool {
-		run, err := h.OpenIncoming("m", "node2")
+		run, err := h.OpenIncoming("m", "node2", "")
 		if err != nil {
 			return false
 		}
@@ -70,7 +70,7 @@ func TestTakeOver(t *testing.T) {
 	})
 	// Another node's virt-handler, which is none of the migration's, gets nowhere.
 	for _, from := range []string{"node3", nodeName, ""} {
-		if run, err := h.OpenIncoming("m", from); err == nil {
+		if run, err := h.OpenIncoming("m", from, ""); err == nil {
 			t.Errorf("node %q sends a guest from node2", from)
 			_ = run.Close()
 		}

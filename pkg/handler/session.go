@@ -81,6 +81,8 @@ type session struct {
 	reported     reported                // of the migration's progress
 	outgoingNews chan struct{}           // closed and replaced when outgoing changes, or the launcher's account of it
 
+	admitting sync.Mutex // of what another node says of the guest's addresses
+
 	freezes signal    // asks to look at the launcher's account of a freeze
 	taking  chan bool // asks to start a guest that was received; true leaves it paused
 }

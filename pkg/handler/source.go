@@ -188,7 +188,11 @@ func (s *session) leave(
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		return s.node.Dial(ctx, want.node, address)
 	}
-	sockets, err := migrationproxy.Listen(run, dial, want.address, want.uid, s.log)
+	guards, err := s.guards()
+	if err != nil {
+		return nil, err
+	}
+	sockets, err := migrationproxy.Listen(run, dial, want.address, want.uid, guards, s.log)
 	if err != nil {
 		return nil, err
 	}

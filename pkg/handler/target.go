@@ -12,31 +12,37 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// OpenIncoming opens the run directory of the launcher that waits for a migration from a node.
-func (r *Reconciler) OpenIncoming(uid types.UID, from string) (migrationproxy.Run, error) {
-	pod, waits := r.waiting(uid, from)
-	if !waits {
+// OpenIncoming opens the run directory of the launcher that waits for a migration from a node. guards is what that node
+// says of the guest's addresses; "" where it says nothing.
+func (r *Reconciler) OpenIncoming(uid types.UID, from, guards string) (migrationproxy.Run, error) {
+	s := r.waiting(uid, from)
+	if s == nil {
 		return nil, fmt.Errorf("no launcher on node %s waits for migration %s from node %s", r.Node.Name, uid, from)
 	}
-	run, err := podfs.OpenRun(r.Node.PodsDir, pod)
+	if guards != "" {
+		if err := s.admit(guards); err != nil {
+			return nil, fmt.Errorf("the guest's addresses: %w", err)
+		}
+	}
+	run, err := podfs.OpenRun(r.Node.PodsDir, s.target.Pod)
 	if err != nil {
 		return nil, err
 	}
 	return run, nil
 }
 
-// waiting returns the pod of the launcher that waits for a migration from a node.
-func (r *Reconciler) waiting(migration types.UID, from string) (types.UID, bool) {
+// waiting returns the session of the launcher that waits for a migration from a node; nil for none.
+func (r *Reconciler) waiting(migration types.UID, from string) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sessions {
 		ms := s.latest().Status.MigrationState
 		if ms != nil && ms.MigrationUID == migration && ms.SourceNode == from && ms.TargetNode == r.Node.Name &&
 			s.observation().Prepared && !migrations.Over(ms) {
-			return s.target.Pod, true
+			return s
 		}
 	}
-	return "", false
+	return nil
 }
 
 // Leaving returns what reports whether the guest of a pod has gone to another node, or is about to; also when its VMI

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -15,6 +16,7 @@ import (
 // Migration is one move of a guest between nodes.
 type Migration struct {
 	Namespace, Name string
+	UID             types.UID
 	// Machine is the instance that moves.
 	Machine string
 	Phase   v1.VirtualMachineInstanceMigrationPhase
@@ -48,7 +50,7 @@ func (m *Migration) Active() bool {
 // OfMigration makes a migration's row.
 func OfMigration(m *v1.VirtualMachineInstanceMigration) *Migration {
 	row := &Migration{
-		Namespace: m.Namespace, Name: m.Name, Machine: m.Spec.VMIName,
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, Machine: m.Spec.VMIName,
 		Phase:   cmp.Or(m.Status.Phase, v1.MigrationPending),
 		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil,
 		WithDisks: volumemigration.WithDisks(m), Update: migrations.IsUpdate(m),

@@ -58,6 +58,10 @@ var sockets = map[Channel]struct{ from, to string }{
 
 const (
 	protocol = "virtkit-migration"
+	// guardsHeader has what the guest may say of itself on its networks.
+	guardsHeader = "Virtkit-Guards"
+	// MaxGuards bounds that, bytes.
+	MaxGuards = 64 << 10
 	// greeting bounds how long a connection may take to be set up.
 	greeting = 10 * time.Second
 	// maxRefusal bounds what is read of a refusal, bytes.
@@ -78,7 +82,8 @@ type Run interface {
 // Server takes the connections of guests that come to this node.
 type Server struct {
 	// Open opens the run directory of the launcher that waits for a migration from a node; an error when none does.
-	Open func(migration types.UID, from string) (Run, error)
+	// guards is what that node says of the guest's addresses (Listen), on channel Peer; "" where it says nothing.
+	Open func(migration types.UID, from, guards string) (Run, error)
 	// Peer is the node of the virt-handler that a connection's certificate is of; empty when it is no virt-handler's.
 	Peer func(*tls.ConnectionState) string
 	Log  *slog.Logger
@@ -123,7 +128,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.active.Add(1)
 	defer s.active.Done()
-	run, err := s.Open(uid, from)
+	guards := r.Header.Get(guardsHeader)
+	if len(guards) > MaxGuards {
+		http.Error(w, "the guest has too many addresses", http.StatusRequestHeaderFieldsTooLarge)
+		return
+	}
+	run, err := s.Open(uid, from, guards)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
@@ -159,7 +169,7 @@ type Dial func(ctx context.Context, address string) (net.Conn, error)
 
 // connect opens a channel of a migration at the virt-handler of its target.
 func connect(
-	ctx context.Context, dial Dial, address string, uid types.UID, channel Channel,
+	ctx context.Context, dial Dial, address string, uid types.UID, channel Channel, guards string,
 ) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, greeting)
 	defer cancel()
@@ -167,7 +177,7 @@ func connect(
 	if err != nil {
 		return nil, fmt.Errorf("connect to virt-handler at %s: %w", address, err)
 	}
-	reader, err := upgrade(conn, uid, channel)
+	reader, err := upgrade(conn, uid, channel, guards)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("open channel %s at virt-handler %s: %w", channel, address, err)
@@ -175,7 +185,7 @@ func connect(
 	return withBuffer(conn, reader), nil
 }
 
-func upgrade(conn net.Conn, uid types.UID, channel Channel) (*bufio.Reader, error) {
+func upgrade(conn net.Conn, uid types.UID, channel Channel, guards string) (*bufio.Reader, error) {
 	if err := conn.SetDeadline(time.Now().Add(greeting)); err != nil {
 		return nil, err
 	}
@@ -185,6 +195,9 @@ func upgrade(conn net.Conn, uid types.UID, channel Channel) (*bufio.Reader, erro
 	}
 	request.Header.Set("Connection", "Upgrade")
 	request.Header.Set("Upgrade", protocol)
+	if channel == Peer && guards != "" { // the first channel of each migration
+		request.Header.Set(guardsHeader, guards)
+	}
 	if err := request.Write(conn); err != nil {
 		return nil, err
 	}

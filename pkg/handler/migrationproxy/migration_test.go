@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func pair(t *testing.T) (from, to dir) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	from, to = dir(t.TempDir()), dir(t.TempDir())
-	server := &Server{Log: log, Peer: anybody, Open: func(uid types.UID, _ string) (Run, error) {
+	server := &Server{Log: log, Peer: anybody, Open: func(uid types.UID, _, _ string) (Run, error) {
 		if uid != "m" {
 			return nil, errors.New("no launcher waits for " + string(uid))
 		}
@@ -62,7 +63,7 @@ func pair(t *testing.T) (from, to dir) {
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}
-	outgoing, err := Listen(from, dial, peer.Listener.Addr().String(), "m", log)
+	outgoing, err := Listen(from, dial, peer.Listener.Addr().String(), "m", "", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestRefused(t *testing.T) {
 	_, _ = pair(t)
 	server := &Server{
 		Log: slog.New(slog.DiscardHandler), Peer: anybody,
-		Open: func(types.UID, string) (Run, error) { return nil, errors.New("nobody waits") },
+		Open: func(types.UID, string, string) (Run, error) { return nil, errors.New("nobody waits") },
 	}
 	peer := httptest.NewServer(server.Handler())
 	defer peer.Close()
@@ -200,7 +201,7 @@ func TestRefused(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}
 	for _, channel := range []Channel{Peer, "other"} {
-		conn, err := connect(t.Context(), dial, peer.Listener.Addr().String(), "../x", channel)
+		conn, err := connect(t.Context(), dial, peer.Listener.Addr().String(), "../x", channel, "")
 		if err == nil {
 			conn.Close()
 			t.Errorf("channel %s was opened", channel)
@@ -214,7 +215,7 @@ func TestPeer(t *testing.T) {
 		var from []string
 		server := &Server{
 			Log: slog.New(slog.DiscardHandler), Peer: func(*tls.ConnectionState) string { return node },
-			Open: func(_ types.UID, peer string) (Run, error) {
+			Open: func(_ types.UID, peer, _ string) (Run, error) {
 				from = append(from, peer)
 				return nil, errors.New("not from there")
 			},
@@ -223,7 +224,7 @@ func TestPeer(t *testing.T) {
 		dial := func(ctx context.Context, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}
-		if conn, err := connect(t.Context(), dial, peer.Listener.Addr().String(), "m", Memory); err == nil {
+		if conn, err := connect(t.Context(), dial, peer.Listener.Addr().String(), "m", Memory, ""); err == nil {
 			conn.Close()
 			t.Errorf("%q opened the guest's memory", node)
 		}
@@ -231,6 +232,36 @@ func TestPeer(t *testing.T) {
 		if node == "" && len(from) > 0 || node != "" && !slices.Equal(from, []string{node}) {
 			t.Errorf("%q was asked for as %q", node, from)
 		}
+	}
+}
+
+// What a node says of a guest's addresses comes with the first channel, and with no other; too much of it is refused.
+func TestGuards(t *testing.T) {
+	var got []string
+	server := &Server{
+		Log: slog.New(slog.DiscardHandler), Peer: anybody,
+		Open: func(_ types.UID, _, guards string) (Run, error) {
+			got = append(got, guards)
+			return nil, errors.New("enough")
+		},
+	}
+	peer := httptest.NewServer(server.Handler())
+	defer peer.Close()
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	const said = `{"red":{"ipv4":true,"addresses":["192.0.2.7"]}}`
+	for _, c := range []struct {
+		channel Channel
+		guards  string
+	}{{Peer, said}, {Memory, said}, {Peer, ""}, {Peer, strings.Repeat("x", MaxGuards+1)}} {
+		if conn, err := connect(t.Context(), dial, peer.Listener.Addr().String(), "m", c.channel, c.guards); err == nil {
+			conn.Close()
+			t.Errorf("channel %s was opened", c.channel)
+		}
+	}
+	if want := []string{said, "", ""}; !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
 	}
 }
 

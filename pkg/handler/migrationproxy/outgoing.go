@@ -25,8 +25,11 @@ type Outgoing struct {
 }
 
 // Listen makes the sockets of a migration in the launcher's run directory and connects their clients to the
-// virt-handler at address.
-func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger) (*Outgoing, error) {
+// virt-handler at address. guards tells that one what the guest may say of itself on its networks, JSON of
+// network.Plan.Guards; "" tells it nothing.
+func Listen(
+	run Run, dial Dial, address string, uid types.UID, guards string, log *slog.Logger,
+) (*Outgoing, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &Outgoing{cancel: cancel}
 	slots := make(chan struct{}, maxConnections)
@@ -55,7 +58,7 @@ func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger)
 				}
 				o.active.Go(func() {
 					defer func() { <-slots }()
-					if err := pass(ctx, local, dial, address, uid, channel); err != nil && ctx.Err() == nil {
+					if err := pass(ctx, local, dial, address, uid, channel, guards); err != nil && ctx.Err() == nil {
 						log.Info("migration: connection ended", "migration", uid, "channel", channel, "err", err)
 					}
 				})
@@ -65,9 +68,11 @@ func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger)
 	return o, nil
 }
 
-func pass(ctx context.Context, local net.Conn, dial Dial, address string, uid types.UID, channel Channel) error {
+func pass(
+	ctx context.Context, local net.Conn, dial Dial, address string, uid types.UID, channel Channel, guards string,
+) error {
 	defer local.Close()
-	remote, err := connect(ctx, dial, address, uid, channel)
+	remote, err := connect(ctx, dial, address, uid, channel, guards)
 	if err != nil {
 		return err
 	}

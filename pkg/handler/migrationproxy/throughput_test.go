@@ -21,7 +21,7 @@ import (
 func BenchmarkMemory(b *testing.B) {
 	log := slog.New(slog.DiscardHandler)
 	from, to := dir(b.TempDir()), dir(b.TempDir())
-	server := &Server{Log: log, Peer: anybody, Open: func(types.UID, string) (Run, error) { return to, nil }}
+	server := &Server{Log: log, Peer: anybody, Open: func(types.UID, string, string) (Run, error) { return to, nil }}
 	peer := httptest.NewTLSServer(server.Handler())
 	defer peer.Close()
 	defer server.Close()
@@ -31,7 +31,7 @@ func BenchmarkMemory(b *testing.B) {
 		config := &tls.Config{RootCAs: roots, ServerName: "example.com"} // as httptest's certificate is made out to
 		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 	}
-	outgoing, err := Listen(from, dial, peer.Listener.Addr().String(), "m", log)
+	outgoing, err := Listen(from, dial, peer.Listener.Addr().String(), "m", "", log)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -61,7 +61,9 @@ func Check(text string) error {
 	switch {
 	case err != nil || len(mac) != 6:
 		return fmt.Errorf("%q is not an Ethernet address such as 02:12:34:56:78:9a", text)
-	case mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00":
+	case mac.String() == "00:00:00:00:00:00":
+		return fmt.Errorf("%q is the address of no interface; give another, or leave it out to get one", text)
+	case mac[0]&1 != 0:
 		return fmt.Errorf("%q is not the address of one interface; the second digit must be even", text)
 	}
 	return nil

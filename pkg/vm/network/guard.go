@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -71,6 +72,49 @@ func (nic *Interface) guard(incoming bool) *Guard {
 		}
 	}
 	return g
+}
+
+// maxAddresses is how many addresses of an interface are carried from node to node.
+const maxAddresses = 64
+
+// Guards returns what the guest of a plan may say of itself on its networks, by interface, for the node that it
+// migrates to. The pod network is left out: there the guest has the addresses of its new pod alone.
+func (p *Plan) Guards() map[string]Guard {
+	out := map[string]Guard{}
+	for i := range p.Interfaces {
+		if nic := &p.Interfaces[i]; nic.Guard != nil && nic.PodLink != PodLink {
+			out[nic.Name] = *nic.Guard
+		}
+	}
+	return out
+}
+
+// Admit lets a guest that comes from another node say what it could say there, by interface, beside the addresses of
+// its new pod, which DHCP offers it here. Of too many addresses the first, which the guest began with, and the newest
+// stay. It reports whether that changes the plan.
+func (p *Plan) Admit(guards map[string]Guard) bool {
+	changed := false
+	for i := range p.Interfaces {
+		nic := &p.Interfaces[i]
+		there, ok := guards[nic.Name]
+		if !ok || nic.Guard == nil || nic.PodLink == PodLink {
+			continue
+		}
+		here := &Guard{IPv4: there.IPv4, IPv6: there.IPv6}
+		for _, a := range slices.Concat(there.Addresses, nic.PodIPs) {
+			if (a.Is4() && here.IPv4 || a.Is6() && here.IPv6) && a.Zone() == "" && !a.Is4In6() && a.IsGlobalUnicast() &&
+				!slices.Contains(here.Addresses, a) {
+				here.Addresses = append(here.Addresses, a)
+			}
+		}
+		if over := len(here.Addresses) - maxAddresses; over > 0 {
+			here.Addresses = slices.Delete(here.Addresses, 1, 1+over)
+		}
+		if !reflect.DeepEqual(nic.Guard, here) {
+			nic.Guard, changed = here, true
+		}
+	}
+	return changed
 }
 
 // Spoofing returns the interfaces whose guest may send as somebody else, as a VMI's annotations name them.

@@ -2,6 +2,8 @@ package network
 
 import (
 	"encoding/json"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +102,51 @@ func TestGuards(t *testing.T) {
 		}
 		if got, err := json.Marshal(plan.Interfaces[0].Guard); err != nil || string(got) != tc.want {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, tc.want)
+		}
+	}
+}
+
+// A guest that comes from another node keeps the addresses that it may have there, on other networks than the pod's.
+func TestAdmit(t *testing.T) {
+	at := netip.MustParseAddr
+	var many []netip.Addr
+	for i := range maxAddresses {
+		many = append(many, netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}))
+	}
+	for name, tc := range map[string]struct {
+		link   string
+		guard  *Guard
+		says   Guard
+		want   *Guard
+		change bool
+	}{
+		"its own and the pod's": {
+			"net1", &Guard{}, Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.7")}},
+			&Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.7"), at("192.0.2.200")}}, true,
+		},
+		"no family is managed":         {"net1", &Guard{}, Guard{Addresses: many}, &Guard{}, false},
+		"the pod network":              {PodLink, &Guard{IPv4: true}, Guard{}, &Guard{IPv4: true}, false},
+		"one that may send as anybody": {"net1", nil, Guard{IPv4: true}, nil, false},
+		"none that a guest has": {
+			"net1", &Guard{}, Guard{IPv4: true, IPv6: true, Addresses: []netip.Addr{
+				{}, at("0.0.0.0"), at("224.0.0.1"), at("255.255.255.255"), at("::"), at("ff02::1"), at("127.0.0.1"),
+				at("fe80::1%eth0"), at("::ffff:192.0.2.9"), at("2001:db8::1%x"),
+			}}, &Guard{IPv4: true, IPv6: true, Addresses: []netip.Addr{at("192.0.2.200")}}, true,
+		},
+		"too many": {
+			"net1", &Guard{}, Guard{IPv4: true, Addresses: many},
+			&Guard{IPv4: true, Addresses: slices.Concat(many[:1], many[2:], []netip.Addr{at("192.0.2.200")})}, true,
+		},
+	} {
+		plan := Plan{Interfaces: []Interface{
+			{Name: "red", PodLink: tc.link, Guard: tc.guard, PodIPs: []netip.Addr{at("192.0.2.200")}},
+		}}
+		if got := plan.Admit(map[string]Guard{"red": tc.says, "other": tc.says}); got != tc.change ||
+			!reflect.DeepEqual(plan.Interfaces[0].Guard, tc.want) {
+			t.Errorf("%s: %v, %+v; want %+v", name, got, plan.Interfaces[0].Guard, tc.want)
+		}
+		if tc.change && plan.Admit(plan.Guards()) {
+			t.Errorf("%s: its own word changes a plan: %+v", name, plan.Interfaces[0].Guard)
 		}
 	}
 }

@@ -2,13 +2,14 @@ package surface
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 // validateInterfaces checks interfaces and networks, and that they belong together by name.
@@ -178,21 +179,16 @@ func validateMAC(nic *v1.Interface, macs map[string]string, at *field.Path) fiel
 	if nic.MacAddress == "" {
 		return nil
 	}
-	mac, err := net.ParseMAC(nic.MacAddress)
-	if err != nil || len(mac) != 6 {
-		return field.ErrorList{field.Invalid(at, nic.MacAddress,
-			fmt.Sprintf("%q is not an Ethernet address such as 02:12:34:56:78:9a", nic.MacAddress))}
+	if err := macaddress.Check(nic.MacAddress); err != nil {
+		return field.ErrorList{field.Invalid(at, nic.MacAddress, err.Error())}
 	}
-	if mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
-		return field.ErrorList{field.Invalid(at, nic.MacAddress,
-			fmt.Sprintf("%q is not the address of one interface; the second digit must be even", nic.MacAddress))}
-	}
-	if other, ok := macs[mac.String()]; ok {
+	mac := macaddress.Normal(nic.MacAddress)
+	if other, ok := macs[mac]; ok {
 		err := field.Duplicate(at, nic.MacAddress)
 		err.Detail = fmt.Sprintf("%q is the address of interface %q too; give each its own", nic.MacAddress, other)
 		return field.ErrorList{err}
 	}
-	macs[mac.String()] = nic.Name
+	macs[mac] = nic.Name
 	return nil
 }
 

@@ -49,6 +49,9 @@ func cancelMigration(ctx context.Context, api API, t Target, o Options) (*Cancel
 	if under == nil || under.IsFinal() {
 		return nil, noMigrationError{}
 	}
+	if t.Migration != "" && under.UID != t.Migration {
+		return nil, errors.New("the migration that was meant is over, and another has begun, which goes on")
+	}
 	out := &Cancelled{target: t, migration: under}
 	vm, vmi, err := machineOf(ctx, api, t)
 	if err != nil {
@@ -60,7 +63,11 @@ func cancelMigration(ctx context.Context, api API, t Target, o Options) (*Cancel
 		}
 		out.Again = again(under, vm, vmi)
 	}
-	return out, api.Delete(ctx, client.Migrations, t.Namespace, under.Name, metav1.DeleteOptions{DryRun: o.dryRun()})
+	opts := metav1.DeleteOptions{DryRun: o.dryRun()}
+	if under.UID != "" { // virt-controller's have the same name again
+		opts.Preconditions = &metav1.Preconditions{UID: &under.UID}
+	}
+	return out, api.Delete(ctx, client.Migrations, t.Namespace, under.Name, opts)
 }
 
 // machineOf returns what the cluster has of a machine; nil for what is not there, or may not be read: who may cancel a

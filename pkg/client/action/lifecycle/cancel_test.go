@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -85,11 +86,24 @@ func TestCancel(t *testing.T) {
 			}
 			continue
 		}
-		if want := "delete virtualmachineinstancemigrations ns m {}"; !slices.Equal(r.lines, []string{want}) {
+		want := `delete virtualmachineinstancemigrations ns m {"preconditions":{"uid":"mig"}}`
+		if !slices.Equal(r.lines, []string{want}) {
 			t.Errorf("%s: asked %q, not %q", name, r.lines, want)
 		}
 		if !strings.Contains(got.Again, c.again) || c.again == "" && got.Again != "" {
 			t.Errorf("%s: again %q, not %q", name, got.Again, c.again)
+		}
+	}
+}
+
+// A migration that has begun since the one that was meant goes on.
+func TestCancelOfAnother(t *testing.T) {
+	for meant, done := range map[types.UID]bool{"": true, "mig": true, "earlier": false} {
+		m := made(func(*v1.VirtualMachineInstanceMigration) {})
+		r := &recorder{migrations: []v1.VirtualMachineInstanceMigration{m}, vmi: instance(v1.Running)}
+		_, err := Cancel(t.Context(), r, Target{Namespace: "ns", Name: "vm", Migration: meant}, Options{})
+		if (err == nil) != done || (len(r.lines) == 1) != done {
+			t.Errorf("%q: %v, asked %q", meant, err, r.lines)
 		}
 	}
 }

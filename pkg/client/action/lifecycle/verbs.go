@@ -79,6 +79,9 @@ type Target struct {
 	Instance bool
 	// UID is of the object that is meant, so that Delete spares another that has its name by now; empty for any.
 	UID types.UID
+	// Migration is the UID of the migration that MigrateCancel means, so that it spares one that has begun since; empty
+	// for whichever is under way.
+	Migration types.UID
 	// WithDisks has Migrate do what Options.WithDisks says, of this machine alone.
 	WithDisks bool
 }

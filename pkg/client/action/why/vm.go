@@ -181,9 +181,13 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 
 func (e *explanation) backoff(vm *v1.VirtualMachine) bool {
 	f := vm.Status.StartFailure
-	if f == nil || f.RetryAfterTimestamp == nil || !f.RetryAfterTimestamp.After(e.Now) ||
-		life.Alive(e.VMI) {
+	if f == nil || f.RetryAfterTimestamp == nil || life.Alive(e.VMI) ||
+		e.VMI != nil && !f.RetryAfterTimestamp.After(e.Now) {
 		return false
+	}
+	again := "now"
+	if rest := f.RetryAfterTimestamp.Sub(e.Now).Round(time.Second); rest > 0 {
+		again = "in " + rest.String()
 	}
 	last := "see its last words"
 	if e.VMI != nil {
@@ -192,8 +196,8 @@ func (e *explanation) backoff(vm *v1.VirtualMachine) bool {
 		}
 	}
 	e.add(rankGuest, LayerVM, e.vmObject(), Broken, "CrashLoopBackOff",
-		fmt.Sprintf("the guest failed %d times in a row and is tried again in %s; the last time: %s",
-			f.ConsecutiveFailCount, f.RetryAfterTimestamp.Sub(e.Now).Round(time.Second), last),
+		fmt.Sprintf("the guest failed %d times in a row and is tried again %s; the last time: %s",
+			f.ConsecutiveFailCount, again, last),
 		"virtctl logs "+e.Name+e.flag()+" --source launcher", "virtctl start "+e.Name+e.flag()+" (tries at once)")
 	return true
 }

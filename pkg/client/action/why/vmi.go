@@ -33,7 +33,7 @@ func (e *explanation) instance() {
 			state = Off
 		}
 		e.link(LayerVMI, e.vmiObject(), state, "there is none", time.Time{})
-		if state == Waiting && e.VM.DeletionTimestamp == nil &&
+		if state == Waiting && e.VM.DeletionTimestamp == nil && !e.has(rankGuest) &&
 			e.Now.Sub(e.VM.CreationTimestamp.Time) > 10*time.Second {
 			e.add(rankSymptom, LayerVMI, e.vmiObject(), Waiting, "NotCreated",
 				"virt-controller has not made the instance yet",

@@ -342,7 +342,6 @@ func all(situations ...situation) situation {
 	return func(f *Facts) { apply(f, situations) }
 }
 
-// TestSituations is the list of what `virtctl why` knows; each has the first cause that is to be found.
 // withData gives the instance a volume that CDI has come so far with.
 func withData(phase cdiv1.DataVolumePhase, conditions ...cdiv1.DataVolumeCondition) func(*Facts) {
 	return func(f *Facts) {
@@ -354,6 +353,7 @@ func withData(phase cdiv1.DataVolumePhase, conditions ...cdiv1.DataVolumeConditi
 	}
 }
 
+// TestSituations is the list of what `virtctl why` knows; each has the first cause that is to be found.
 func TestSituations(t *testing.T) {
 	const noNodes = "0/2 nodes are available: "
 	waitForConsumer := storagev1.VolumeBindingWaitForFirstConsumer
@@ -558,6 +558,13 @@ func TestSituations(t *testing.T) {
 			}), "CrashLoopBackOff", Broken, LayerVM,
 			"3 times in a row and is tried again in 35s; the last time: The guest crashed: panicked.",
 			"virtctl logs demo",
+		},
+		{
+			"crash loop, between two guests", stopped(v1.RunStrategyAlways, func(f *Facts) {
+				f.VM.Status.StartFailure = &v1.VirtualMachineStartFailure{
+					ConsecutiveFailCount: 3, RetryAfterTimestamp: &metav1.Time{Time: ago(time.Second).Time},
+				}
+			}), "CrashLoopBackOff", Broken, LayerVM, "3 times in a row and is tried again now", "virtctl logs demo",
 		},
 		{"deletion waits for a finalizer", stopped(v1.RunStrategyAlways, func(f *Facts) {
 			at := ago(time.Minute)

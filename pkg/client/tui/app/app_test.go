@@ -81,6 +81,9 @@ func (f *fake) Do(_ context.Context, verb lifecycle.Verb, targets ...lifecycle.T
 		if t.WithDisks {
 			text += " with its disks"
 		}
+		if t.Migration != "" {
+			text += " of migration " + string(t.Migration)
+		}
 		f.done = append(f.done, text)
 	}
 	return f.err

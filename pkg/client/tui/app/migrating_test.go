@@ -1,6 +1,7 @@
 package app
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,7 +135,7 @@ func TestMigrationThatIsMadeAnew(t *testing.T) {
 		vmi.Status.Phase = v1.Running
 		c.change(&vmi)
 		w.Machines.Load([]v1.VirtualMachine{vm}, []v1.VirtualMachineInstance{vmi})
-		c.move.Namespace, c.move.Name, c.move.Spec.VMIName = "prod", "m", "web"
+		c.move.Namespace, c.move.Name, c.move.UID, c.move.Spec.VMIName = "prod", "m", "meant", "web"
 		c.move.Status.Phase = v1.MigrationRunning
 		move := store.OfMigration(&c.move)
 		w.Migrations.Load(map[store.Key]*store.Migration{move.Key(): move})
@@ -147,8 +148,11 @@ func TestMigrationThatIsMadeAnew(t *testing.T) {
 			c.want == question && strings.Contains(screen, "again:") {
 			t.Errorf("%s: %q is not said:\n%s", name, c.want, screen)
 		}
+		other := *move // which has begun since
+		other.UID = "other"
+		w.Migrations.Load(map[store.Key]*store.Migration{other.Key(): &other})
 		press(t, a, "y")
-		if done := strings.Contains(strings.Join(f.done, ", "), "migrate-cancel"); done != c.done {
+		if done := slices.Equal(f.done, []string{"migrate-cancel prod/web of migration meant"}); done != c.done {
 			t.Errorf("%s: done %v", name, f.done)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
@@ -349,7 +350,12 @@ func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
 		}
 		lines = append(lines, line)
 	}
-	actions := s.world.Actions
+	actions, meant := s.world.Actions, map[store.Key]types.UID{}
+	for of, move := range s.moves(verb) {
+		if verb == lifecycle.MigrateCancel {
+			meant[of] = move.UID
+		}
+	}
 	brief := ""
 	if len(machines) > namedMost {
 		brief = fmt.Sprintf("%s %s of %d machines; L has the command", s.world.Program, verb, len(machines))
@@ -358,6 +364,7 @@ func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
 		targets := make([]lifecycle.Target, len(machines))
 		for i, m := range machines {
 			targets[i] = target(m)
+			targets[i].Migration = meant[m.Key()]
 		}
 		return actions.Do(ctx, verb, targets...)
 	}}
