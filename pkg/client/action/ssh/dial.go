@@ -36,7 +36,7 @@ func Dial(
 			return conn, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case patience > 0 && bounded.Err() != nil:
+		case patience > 0 && over(bounded):
 			if last == nil {
 				last = err
 			}
@@ -57,6 +57,13 @@ func Dial(
 		}
 		timer.Stop()
 	}
+}
+
+// over reports whether ctx has ended, or its deadline is reached: a connection meets that a moment before ctx does, and
+// such an error says nothing of the cluster.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // timedOut reports whether err is of a server that was reached and did not answer in time.
