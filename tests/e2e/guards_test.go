@@ -18,7 +18,7 @@ func TestAddressMoves(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	given := func(name, first, last string) {
 		// Each node counts by itself.
-		c.network(t, ns, name, `{"cniVersion":"1.0.0","name":"`+name+`","type":"bridge","bridge":"lan3","ipam":{`+
+		c.network(t, ns, name, `{"cniVersion":"1.0.0","name":"`+name+`","type":"bridge","bridge":"lan2","ipam":{`+
 			`"type":"host-local","dataDir":"/run/cni-`+ns+`","ranges":[[{"subnet":"203.0.115.0/24",`+
 			`"rangeStart":"`+first+`","rangeEnd":"`+last+`"}]]}}`)
 	}
