@@ -10,9 +10,11 @@ import (
 
 	"github.com/emicklei/go-restful/v3"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/vm/peripherals"
 )
 
 // log sends a log of the guest's as virt-handler does, and as it grows if it is to be followed.
@@ -27,6 +29,9 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 	}
 	vmi, err := q.machines.vmi(r.Request.Context(), r.PathParameter("namespace"), r.PathParameter("name"))
 	if err != nil {
+		return err
+	}
+	if err := hasLog(vmi, source); err != nil {
 		return err
 	}
 	query := url.Values{}
@@ -86,6 +91,18 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 			return nil // the end, or virt-handler's: a client that follows asks again
 		}
 	}
+}
+
+// hasLog refuses the log of a guest that has none, however long one waits for it.
+func hasLog(vmi *v1.VirtualMachineInstance, source string) error {
+	if devices := &vmi.Spec.Domain.Devices; source == "serial" && !peripherals.SerialLog(devices) {
+		field := "logSerialConsole"
+		if !peripherals.SerialConsole(devices) {
+			field = "autoattachSerialConsole"
+		}
+		return badRequest(fmt.Sprintf("The guest has no serial log. spec.domain.devices.%s is false", field))
+	}
+	return nil
 }
 
 // patience bounds how long a client may take for what is written to it.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -33,4 +34,31 @@ func TestFollowedLogEndsWithTheServer(t *testing.T) {
 	}
 	c.q.streams.stop()
 	_, _ = io.ReadAll(response.Body) // ends, one way or the other
+}
+
+// A log that never comes is refused at once, as a bad request: clients that follow one try again after a conflict.
+func TestNoSerialLog(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1.Devices)
+		source string
+		want   string
+	}{
+		"no console": {
+			func(d *v1.Devices) { d.AutoattachSerialConsole = new(false) }, "serial",
+			"The guest has no serial log. spec.domain.devices.autoattachSerialConsole is false",
+		},
+		"not kept": {
+			func(d *v1.Devices) { d.LogSerialConsole = new(false) }, "serial",
+			"The guest has no serial log. spec.domain.devices.logSerialConsole is false",
+		},
+		"QEMU's":  {func(d *v1.Devices) { d.LogSerialConsole = new(false) }, "qemu", ""},
+		"is kept": {func(*v1.Devices) {}, "serial", ""},
+	} {
+		vmi := instance(v1.Running)
+		tc.change(&vmi.Spec.Domain.Devices)
+		if err := hasLog(vmi, tc.source); tc.want == "" && err != nil ||
+			tc.want != "" && (!apierrors.IsBadRequest(err) || err.Error() != tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

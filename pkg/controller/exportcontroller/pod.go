@@ -44,6 +44,9 @@ type Facts struct {
 	ImagePullPolicy corev1.PullPolicy
 	// Identity, Token and Manifests are names of Secrets; Manifests is empty for an export without.
 	Identity, Token, Manifests string
+	// Made is when the source was made, which is the time of the files of an OVA: another export of the same has the
+	// same bytes.
+	Made metav1.Time
 }
 
 // Pod returns the pod that serves an export. It passes Pod Security `restricted`, has no service account's token, and
@@ -55,7 +58,7 @@ func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts F
 		ImagePullPolicy: cmp.Or(facts.Config.ImagePullPolicy, facts.ImagePullPolicy),
 		Command:         []string{"/usr/bin/virt-launcher", "export"},
 		Args: []string{
-			"--name=" + export.Name, "--created=" + export.CreationTimestamp.UTC().Format(time.RFC3339),
+			"--name=" + export.Name, "--created=" + facts.Made.UTC().Format(time.RFC3339),
 			"--deadline=" + exports.Expiration(export).UTC().Format(time.RFC3339),
 		},
 		Resources: resources,

@@ -65,7 +65,7 @@ func TestPod(t *testing.T) {
 	facts := Facts{
 		Config: config.Config{NodeSelectors: map[string]string{"zone": "a"}}, Image: "virt-launcher:x",
 		ImagePullPolicy: corev1.PullIfNotPresent,
-		Identity:        "identity", Token: "token", Manifests: "manifests",
+		Identity:        "identity", Token: "token", Manifests: "manifests", Made: export.CreationTimestamp,
 	}
 	golden(t, "pod.yaml", render(t, Pod(export, volumes, facts)))
 	golden(t, "service.yaml", render(t, Service(export)))
@@ -197,5 +197,38 @@ func TestIdentity(t *testing.T) {
 	roots.AppendCertsFromPEM([]byte(other.Certificate))
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err == nil {
 		t.Error("an authority has signed twice")
+	}
+}
+
+// Another export of the same source serves the same OVA: its files have the time of the source.
+func TestTimeOfTheSource(t *testing.T) {
+	made := func(v View, source *metav1.ObjectMeta, export int64) string {
+		v = served(v)
+		source.CreationTimestamp = metav1.Unix(1_600_000_000, 0)
+		v.Export.CreationTimestamp, v.Export.Status = metav1.Unix(export, 0), &v1beta1.VirtualMachineExportStatus{
+			TokenSecretRef: new("token"),
+		}
+		step := Step{Status: v.Export.Status}
+		v.planPod(&step, &identity{"certificates", "PEM"})
+		if step.CreatePod == nil {
+			t.Fatal(step.Failed)
+		}
+		for _, arg := range step.CreatePod.Spec.Containers[0].Args {
+			if strings.HasPrefix(arg, "--created=") {
+				return arg
+			}
+		}
+		return ""
+	}
+	for _, export := range []int64{1_700_000_000, 1_800_000_000} {
+		vm, snapshot := ofVM(), ofSnapshot()
+		for kind, got := range map[string]string{
+			"VM":       made(vm, &vm.VM.ObjectMeta, export),
+			"snapshot": made(snapshot, &snapshot.Snapshot.ObjectMeta, export),
+		} {
+			if got != "--created=2020-09-13T12:26:40Z" {
+				t.Errorf("%s: %s", kind, got)
+			}
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"kubevirt.io/api/export/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -93,6 +94,7 @@ func (v *View) servePod(step *Step, identity *identity) {
 // planPod plans the pod, and the Secret of its manifests before it.
 func (v *View) planPod(step *Step, identity *identity) {
 	facts := v.Facts
+	facts.Made = v.made()
 	facts.Identity, facts.Token = identity.Secret, *step.Status.TokenSecretRef
 	if v.VM != nil {
 		asJSON, asYAML, err := Manifests(*v, identity.Certificate)
@@ -133,4 +135,15 @@ func (v *View) waits() string {
 		}
 	}
 	return ""
+}
+
+// made returns when what is exported was made.
+func (v *View) made() metav1.Time {
+	switch {
+	case v.Snapshot != nil:
+		return v.Snapshot.CreationTimestamp
+	case v.VM != nil:
+		return v.VM.CreationTimestamp
+	}
+	return v.Export.CreationTimestamp
 }

@@ -59,9 +59,8 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	}
 	f, size, err := run.OpenRegular(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = apierrors.NewConflict(resource, name(r).
-			Name, fmt.Errorf("the guest has no %s log; spec.domain.devices.autoattachSerialConsole or "+
-			"logSerialConsole may be false", r.PathValue("source")))
+		err = apierrors.NewConflict(resource, name(r).Name, fmt.Errorf("the guest has no %s log yet",
+			r.PathValue("source"))) // virt-api has refused one that never has
 	}
 	if err != nil {
 		refuse(w, name(r), err)

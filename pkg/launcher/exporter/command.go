@@ -82,7 +82,7 @@ func NewCommand() *cobra.Command {
 	f.StringArrayVar(&disks, "disk", nil, "NAME=DIRECTORY of a claim that holds a disk")
 	f.StringArrayVar(&devices, "device", nil, "NAME=DEVICE of a claim that is a disk")
 	f.StringArrayVar(&files, "files", nil, "NAME=DIRECTORY of a claim whose files are exported")
-	f.StringVar(&created, "created", "", "when the export was made")
+	f.StringVar(&created, "created", "", "when the source of the export was made")
 	f.StringVar(&deadline, "deadline", "", "when the export is over")
 	return cmd
 }

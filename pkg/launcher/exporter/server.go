@@ -59,7 +59,7 @@ type Options struct {
 	// Tag distinguishes what devices have from what those of another export do, where nobody else writes to them; empty
 	// where somebody may while the server does not run.
 	Tag string
-	// Created is when the export was made, which is the time of the files in an OVA.
+	// Created is when the source of the export was made, which is the time of the files in an OVA.
 	Created time.Time
 	// Deadline is when the export is over.
 	Deadline time.Time

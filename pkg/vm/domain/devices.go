@@ -26,7 +26,7 @@ const (
 func addPeripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts Facts) error {
 	spec := &domain.Devices
 	if peripherals.SerialConsole(spec) {
-		serial(out, facts, enabled(spec.LogSerialConsole, true))
+		serial(out, facts, peripherals.SerialLog(spec))
 	}
 	out.Channels = append(out.Channels, libvirtxml.DomainChannel{
 		Source: unixSocket(facts.AgentSocket),

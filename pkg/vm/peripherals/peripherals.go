@@ -15,6 +15,11 @@ func SerialConsole(devices *v1.Devices) bool {
 	return devices.AutoattachSerialConsole == nil || *devices.AutoattachSerialConsole
 }
 
+// SerialLog reports whether what a guest writes to its serial console is kept: unless the spec says no.
+func SerialLog(devices *v1.Devices) bool {
+	return SerialConsole(devices) && (devices.LogSerialConsole == nil || *devices.LogSerialConsole)
+}
+
 // TPM reports whether a guest has a TPM, with or without state that is kept: if the spec names one that is not
 // disabled.
 func TPM(devices *v1.Devices) bool {

@@ -3,7 +3,9 @@
 package export
 
 import (
+	"bytes"
 	"context"
+	"net"
 	"net/url"
 	"strings"
 	"syscall"
@@ -60,5 +62,49 @@ func TestAwayWhileWaiting(t *testing.T) {
 		if tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// unreached is a cluster whose API server leads to no pod at first.
+type unreached struct {
+	*cluster
+	refused int
+}
+
+func (c *unreached) PodPort(ctx context.Context, namespace, pod string, port uint16) (net.Conn, error) {
+	if c.refused > 0 {
+		c.refused--
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return c.cluster.PodPort(ctx, namespace, pod, port)
+}
+
+// An API server that goes away between the word that the export is ready and the first byte may be back within the
+// patience, before the connection is there and while its server reads the disk.
+func TestAwayBeforeTheFirstByte(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refused  int
+		cuts     []int64
+		patience time.Duration
+		wrong    string
+	}{
+		"no connection":      {refused: 3, patience: time.Minute},
+		"cut":                {cuts: []int64{0, 1000}, patience: time.Minute},
+		"longer than it may": {refused: 1 << 20, patience: 100 * time.Millisecond, wrong: "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &unreached{cluster: newCluster(t), refused: tc.refused}
+			c.cuts = tc.cuts
+			want := c.write(disk)
+			out := &output{}
+			_, err := download(func(d *Download) { d.Raw, d.Patience = true, tc.patience }).Run(t.Context(), c, out)
+			if tc.wrong == "" && (err != nil || !bytes.Equal(out.Bytes(), want)) {
+				t.Errorf("%d bytes, %v", out.Len(), err)
+			}
+			if tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong) ||
+				strings.Contains(err.Error(), "example.com")) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

@@ -119,9 +119,11 @@ type fetch struct {
 	ranges bool
 	// disk is the size of the disk, below 0 if it is not known.
 	disk int64
-	// done is how much of the content there is, progressed when some of it came last, or the export was ready.
+	// done is how much of the content there is, progressed when some of it came last, or the export was ready, or a
+	// request was cut that had waited for the server to read the disk; waited is how often that was.
 	done       int64
 	progressed time.Time
+	waited     int
 	// resumed says that nothing of this run has come yet.
 	resumed bool
 
@@ -185,10 +187,10 @@ func (f *fetch) try(ctx context.Context) error {
 	if f.export != nil && export.UID != f.export.UID {
 		return changed("VirtualMachineExport %s/%s was deleted meanwhile, and is another one now", f.Namespace, f.Name)
 	}
-	f.export = export
-	if f.size < 0 {
+	if f.export == nil {
 		f.progressed = time.Now()
 	}
+	f.export = export
 	way := f.Reach
 	way.measures = f.QCOW2 || f.OVA
 	server, err := reach(ctx, f.api, export, way)
@@ -216,8 +218,13 @@ func (f *fetch) try(ctx context.Context) error {
 	case f.OVA:
 		f.Report("its server reads the disks, and sends the OVA after that")
 	}
+	asked := time.Now()
 	response, err := server.get(ctx, address, header)
 	if err != nil {
+		if f.waited < triesAfterCut && time.Since(asked) > f.Pause {
+			f.waited++
+			f.progressed = time.Now()
+		}
 		return unreachable(err)
 	}
 	defer response.Body.Close()
@@ -227,7 +234,8 @@ func (f *fetch) try(ctx context.Context) error {
 	return f.stillReady(ctx)
 }
 
-// ended makes an error final, unless it is that the API server, which has answered before, does not answer now.
+// ended makes an error final, unless it is that the API server, which has answered before, does not answer now, or does
+// not lead to the export's server.
 func (f *fetch) ended(err error) error {
 	if f.unanswered(err) {
 		return err

@@ -159,7 +159,8 @@ func Get(ctx context.Context, api API, namespace, name string) (*v1beta1.Virtual
 	return out, nil
 }
 
-// unreadError is that the API server did not answer for what a download needs of it.
+// unreadError is that the API server did not answer for what a download needs of it, the way to the export's server
+// among it.
 type unreadError struct{ error }
 
 func (u *unreadError) Unwrap() error { return u.error }

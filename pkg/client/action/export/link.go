@@ -151,10 +151,18 @@ func (s *server) get(ctx context.Context, address string, header http.Header) (*
 	}
 	request.Header.Set(names.HeaderExportToken, s.token)
 	answer, err := s.client.Do(request)
-	if err != nil && !s.forwarded {
+	if err == nil {
+		return answer, nil
+	}
+	if !s.forwarded {
 		return nil, &action.HostError{Host: cmp.Or(s.host, request.URL.Host), Err: err}
 	}
-	return answer, err
+	// The address is one of the cluster, which is not what was dialled.
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return nil, &unreadError{err}
 }
 
 // choose returns the address and the format of what is downloaded.

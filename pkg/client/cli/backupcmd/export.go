@@ -122,26 +122,35 @@ func (o *ExportOptions) complete(what string) error {
 	case o.file == "-" || o.file == "":
 		return cli.UsageErrorf("name the file to write; a backup cannot be written to a pipe, for its index is at " +
 			"its beginning")
-	case strings.EqualFold(filepath.Ext(o.file), ".ova"):
-		return cli.UsageErrorf("%s: a backup is no OVA; `%s` writes one, of a VM that is stopped or of a snapshot",
-			o.file, o.download("ova"))
-	case strings.EqualFold(filepath.Ext(o.file), ".qcow2"):
-		return cli.UsageErrorf("%s: a backup is a VM with all of its disks, and no qcow2 image; `%s --volume=CLAIM` "+
-			"downloads one disk of a VM that is stopped, or of a snapshot", o.file, o.download("qcow2"))
 	case o.Lifetime <= 0:
 		return cli.UsageErrorf("--ttl: %s is over already; give a time such as 30m", o.Lifetime)
+	}
+	if err := CheckFile(o.Factory.Program, o.file, o.kind, o.name); err != nil {
+		return cli.UsageErrorf("%s: %s", o.file, err)
 	}
 	return o.Output.Validate()
 }
 
-// download is the command that writes what was exported as a file of another format.
-func (o *ExportOptions) download(format string) string {
-	if o.kind == exports.KindSnapshot {
-		return fmt.Sprintf("%s vmexport download %s --snapshot=%[2]s --format=%[3]s --output=%[4]s", o.Factory.Program,
-			o.name, format, o.file)
+// CheckFile returns an error with the command to use for a file whose name says that it is of another format than a
+// backup. kind and name are of what is exported.
+func CheckFile(program, file, kind, name string) error {
+	download := func(format string) string {
+		of := "vm"
+		if kind == exports.KindSnapshot {
+			of = "snapshot"
+		}
+		return fmt.Sprintf("%s vmexport download %s --%s=%[2]s --format=%[4]s --output=%[5]s", program, name, of,
+			format, file)
 	}
-	return fmt.Sprintf("%s vmexport download %s --vm=%[2]s --format=%[3]s --output=%[4]s", o.Factory.Program, o.name,
-		format, o.file)
+	switch strings.ToLower(filepath.Ext(file)) {
+	case ".ova":
+		return fmt.Errorf("a backup is no OVA; `%s` writes one, of a VM that is stopped or of a snapshot",
+			download("ova"))
+	case ".qcow2":
+		return fmt.Errorf("a backup is a VM with all of its disks, and no qcow2 image; `%s --volume=CLAIM` "+
+			"downloads one disk of a VM that is stopped, or of a snapshot", download("qcow2"))
+	}
+	return nil
 }
 
 // Export writes the file.

@@ -64,8 +64,9 @@ func (a *actions) OwnKey() (string, error) {
 	return file, err
 }
 
-// ExportFile returns the path of a file that is to be written, and whether it is there.
-func (a *actions) ExportFile(name string) (path string, there bool, err error) {
+// ExportFile returns the path of the file that an export is to write, and whether it is there.
+func (a *actions) ExportFile(e page.Export) (path string, there bool, err error) {
+	name := e.File
 	switch name {
 	case "":
 		return "", false, errors.New("give one")
@@ -78,6 +79,9 @@ func (a *actions) ExportFile(name string) (path string, there bool, err error) {
 			return "", false, fmt.Errorf("find the home directory: %w", err)
 		}
 		name = filepath.Join(home, below)
+	}
+	if err := backupcmd.CheckFile(a.factory.Program, name, sourceKind(e), e.Key.Name); err != nil {
+		return "", false, err
 	}
 	if path, err = filepath.Abs(name); err != nil {
 		return "", false, err
@@ -101,9 +105,17 @@ func (a *actions) ExportFile(name string) (path string, there bool, err error) {
 	return path, true, nil
 }
 
+// sourceKind returns the kind of what is exported.
+func sourceKind(e page.Export) string {
+	if e.Snapshot {
+		return exports.KindSnapshot
+	}
+	return exports.KindVM
+}
+
 // Export writes a machine or a snapshot into a file, as `virtctl export` does.
 func (a *actions) Export(ctx context.Context, e page.Export, t *page.Transfer) error {
-	path, _, err := a.ExportFile(e.File)
+	path, _, err := a.ExportFile(e)
 	if err != nil {
 		return err
 	}
@@ -111,12 +123,8 @@ func (a *actions) Export(ctx context.Context, e page.Export, t *page.Transfer) e
 	if err != nil {
 		return err
 	}
-	kind := exports.KindVM
-	if e.Snapshot {
-		kind = exports.KindSnapshot
-	}
 	done, err := backup.Write(ctx, a.client, part, backup.ExportOptions{
-		Namespace: e.Key.Namespace, Kind: kind, Name: e.Key.Name,
+		Namespace: e.Key.Namespace, Kind: sourceKind(e), Name: e.Key.Name,
 		Temporary: backup.Temporary(e.Key.Name, a.factory.RandomName(5)), Lifetime: backupcmd.DefaultLifetime,
 		Readiness: backupcmd.DefaultReadiness, Taking: backupcmd.Taking, Pause: backupcmd.Pause,
 		NoteEach: backupcmd.NoteEach, Now: a.factory.Now(),

@@ -60,22 +60,24 @@ func TestExportFile(t *testing.T) {
 	if err := os.WriteFile(old, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &actions{}
+	a := &actions{factory: &cli.Factory{Program: "virtctl"}}
+	file := func(name string) page.Export { return page.Export{Key: store.Key{Name: "db"}, File: name} }
 	for name, want := range map[string]string{
-		"": "give one", "-": "a backup cannot be written to a pipe", dir: "is no regular file",
+		"x.ova": "`virtctl vmexport download db --vm=db --format=ova --output=x.ova`",
+		"":      "give one", "-": "a backup cannot be written to a pipe", dir: "is no regular file",
 		filepath.Join(dir, "no", "x.tar"): "there is no directory", filepath.Join(old, "x.tar"): "not a directory",
 	} {
-		if _, _, err := a.ExportFile(name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := a.ExportFile(file(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, not %q", name, err, want)
 		}
 	}
 	for name, there := range map[string]bool{old: true, filepath.Join(dir, "new.tar"): false} {
-		path, is, err := a.ExportFile(name)
+		path, is, err := a.ExportFile(file(name))
 		if err != nil || path != name || is != there {
 			t.Errorf("%s: %s, %t, %v", name, path, is, err)
 		}
 	}
-	if path, is, err := a.ExportFile("~/old.tar"); path != old || !is || err != nil {
+	if path, is, err := a.ExportFile(file("~/old.tar")); path != old || !is || err != nil {
 		t.Errorf("in the home directory: %s, %t, %v", path, is, err)
 	}
 }

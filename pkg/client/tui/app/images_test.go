@@ -75,11 +75,11 @@ func (f *fake) OwnKey() (string, error) {
 	return "/home/me/.ssh/id_ed25519.pub", nil
 }
 
-func (f *fake) ExportFile(name string) (string, bool, error) {
-	if name == "" {
+func (f *fake) ExportFile(e page.Export) (string, bool, error) {
+	if e.File == "" {
 		return "", false, errors.New("give one")
 	}
-	return "/home/me/" + name, name == "old.tar", nil
+	return "/home/me/" + e.File, e.File == "old.tar", nil
 }
 
 func (f *fake) Export(ctx context.Context, e page.Export, t *page.Transfer) error {

@@ -93,11 +93,18 @@ func exportRefusal(w *World, m *store.Machine) string {
 	return w.Actions.ForbiddenTo(m.Namespace, "create", Exports)
 }
 
+// asked returns the export as the form asks for it.
+func (p *exporting) asked() Export {
+	e := p.export
+	e.File = p.value(0)
+	return e
+}
+
 func (p *exporting) refusal() string {
 	if why := p.refused(); why != "" {
 		return why
 	}
-	_, _, err := p.world.Actions.ExportFile(p.value(0))
+	_, _, err := p.world.Actions.ExportFile(p.asked())
 	if err != nil {
 		return "file: " + err.Error()
 	}
@@ -110,7 +117,7 @@ func (p *exporting) says() []widget.Line {
 			"on any cluster. Container disks, Secrets and ConfigMaps are not in it.", p.machine, p.world.Program),
 		Role: theme.Text,
 	}, {Text: capital(p.meanwhile()) + ".", Role: theme.Text}}
-	if path, there, err := p.world.Actions.ExportFile(p.value(0)); err == nil {
+	if path, there, err := p.world.Actions.ExportFile(p.asked()); err == nil {
 		text := "The file is " + path + "."
 		if there {
 			text = "The file " + path + " is there, and is replaced."
@@ -134,9 +141,8 @@ func (p *exporting) meanwhile() string {
 }
 
 func (p *exporting) asks() tea.Cmd {
-	e, actions := p.export, p.world.Actions
-	e.File = p.value(0)
-	path, there, err := actions.ExportFile(e.File)
+	e, actions := p.asked(), p.world.Actions
+	path, there, err := actions.ExportFile(e)
 	if err != nil {
 		return Send(Notice{Text: capital(err.Error())})
 	}

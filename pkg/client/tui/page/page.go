@@ -237,8 +237,9 @@ type Actions interface {
 	// OwnKey is the file with the user's SSH key, which such a guest gets unless another is given; an error says why
 	// there is none.
 	OwnKey() (file string, err error)
-	// ExportFile says which file of this machine a name is, and whether it is there; an error says why none is written.
-	ExportFile(name string) (path string, there bool, err error)
+	// ExportFile says which file of this machine an export's is, and whether it is there; an error says why none is
+	// written.
+	ExportFile(e Export) (path string, there bool, err error)
 	// Export writes a machine or a snapshot into a file.
 	Export(ctx context.Context, e Export, t *Transfer) error
 	// Undoable is what an undo would take back, or why there is nothing; Undo does that.
