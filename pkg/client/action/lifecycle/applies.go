@@ -12,8 +12,11 @@ import (
 
 // Applies reports whether a verb makes sense for a machine as it is, and if not why, in a clause: "it is not running".
 // It decides of the machines that a selector found: `stop --all` is about those that run. A machine that was named is
-// asked in any case, and the server's answer counts. vm or vmi may be nil; withDisks is Options.WithDisks.
-func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, withDisks bool) (bool, string) {
+// asked in any case, and the server's answer counts. vm or vmi may be nil; withDisks is Options.WithDisks. migrating
+// says that a migration of it is there that is not over: the instance knows of it only when its target pod is ready.
+func Applies(
+	verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, withDisks, migrating bool,
+) (bool, string) {
 	if vm == nil && !verb.TakesInstance() {
 		return false, "it has no VirtualMachine"
 	}
@@ -45,7 +48,7 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, w
 	case SoftReboot:
 		return applies(!paused, "it is paused")
 	case Migrate:
-		if migrations.UnderWay(vmi) {
+		if migrating || migrations.UnderWay(vmi) {
 			return false, "it is migrating"
 		}
 		if volumemigration.OnlyWithDisks(vmi) {
@@ -53,7 +56,7 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, w
 		}
 		return applies(migrations.Migratable(vmi) && volumemigration.Refusal(vmi) == "", "it cannot be migrated")
 	case MigrateCancel:
-		return applies(migrations.UnderWay(vmi), "it is not migrating")
+		return applies(migrating || migrations.UnderWay(vmi), "it is not migrating")
 	case EvacuateCancel:
 		return applies(vmi.Status.EvacuationNodeName != "", "it is not being evacuated")
 	}

@@ -88,7 +88,7 @@ func TestApplies(t *testing.T) {
 		{Delete, halted, nil, ""},
 		{Delete, nil, going, "it is being deleted"},
 	} {
-		ok, why := Applies(test.verb, test.vm, test.vmi, false)
+		ok, why := Applies(test.verb, test.vm, test.vmi, false, false)
 		if ok != (test.why == "") || why != test.why {
 			t.Errorf("%s of vm %v, vmi %v: %v %q, want %q", test.verb, test.vm != nil, test.vmi, ok, why, test.why)
 		}
@@ -108,15 +108,15 @@ func TestAppliesWithDisks(t *testing.T) {
 			Name: "data", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "c"},
 		}}
 	})
-	if ok, why := Applies(Migrate, always, tied, true); !ok {
+	if ok, why := Applies(Migrate, always, tied, true, false); !ok {
 		t.Error(why)
 	}
-	if ok, why := Applies(Migrate, always, tied, false); ok ||
+	if ok, why := Applies(Migrate, always, tied, false, false); ok ||
 		why != "it can be migrated only with its disks (--with-disks)" {
 		t.Errorf("%t %q", ok, why)
 	}
 	tied.Spec.Domain.Devices.Disks[0].Shareable = new(true)
-	if ok, why := Applies(Migrate, always, tied, true); ok || why != "it cannot be migrated" {
+	if ok, why := Applies(Migrate, always, tied, true, false); ok || why != "it cannot be migrated" {
 		t.Errorf("%t %q", ok, why)
 	}
 }
@@ -155,6 +155,9 @@ func TestChoose(t *testing.T) {
 		vms:  []v1.VirtualMachine{*machine(v1.RunStrategyAlways), *down},
 		vmis: []v1.VirtualMachineInstance{*owned, *lone, *other},
 	}
+	w.migrations = []v1.VirtualMachineInstanceMigration{
+		migration("over", v1.MigrationFailed, 1), migration("waits", v1.MigrationScheduling, 2),
+	}
 	for _, test := range []struct {
 		verb                     Verb
 		selector, chosen, leaves string
@@ -163,6 +166,9 @@ func TestChoose(t *testing.T) {
 		{Pause, "", "lone* other* vm", "down"},
 		{Pause, "a=b", "lone* vm", "down"},
 		{Start, "", "down", "vm"},
+		// No instance knows of a migration that waits for its target pod.
+		{MigrateCancel, "", "vm", "down"},
+		{Migrate, "", "", "down vm"},
 	} {
 		choice, err := Choose(t.Context(), w, test.verb, false, "ns", test.selector)
 		if err != nil {

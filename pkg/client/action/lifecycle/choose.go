@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -14,6 +15,9 @@ import (
 type Lister interface {
 	VMList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineList, error)
 	VMIList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error)
+	MigrationList(
+		ctx context.Context, namespace string, opts metav1.ListOptions,
+	) (*v1.VirtualMachineInstanceMigrationList, error)
 }
 
 // Choice has the machines that a selector found for a verb, by namespace and name.
@@ -57,12 +61,39 @@ func Choose(
 			alone[key(&matching.Items[i])] = metav1.GetControllerOf(&matching.Items[i]) == nil
 		}
 	}
-	return choose(verb, withDisks, vms.Items, vmis.Items, alone), nil
+	migrating, err := migratingIn(ctx, lister, verb, namespace)
+	if err != nil {
+		return Choice{}, err
+	}
+	return choose(verb, withDisks, vms.Items, vmis.Items, alone, migrating), nil
 }
 
-// choose does Choose's work; alone has the instances that count by themselves.
+// migratingIn returns the instances of a namespace with a migration that is not over, for a verb about migrations. Who
+// may not list migrations knows of those that the instances know of.
+func migratingIn(ctx context.Context, lister Lister, verb Verb, namespace string) (map[string]bool, error) {
+	if verb != Migrate && verb != MigrateCancel {
+		return nil, nil
+	}
+	list, err := lister.MigrationList(ctx, namespace, metav1.ListOptions{})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("list migrations: %w", err)
+	}
+	out := map[string]bool{}
+	if err == nil {
+		for i := range list.Items {
+			if m := &list.Items[i]; !m.IsFinal() && m.DeletionTimestamp == nil {
+				out[m.Namespace+"/"+m.Spec.VMIName] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// choose does Choose's work; alone has the instances that count by themselves, migrating those with a migration that is
+// not over.
 func choose(
-	verb Verb, withDisks bool, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance, alone map[string]bool,
+	verb Verb, withDisks bool, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance,
+	alone, migrating map[string]bool,
 ) Choice {
 	instances := map[string]*v1.VirtualMachineInstance{}
 	for i := range vmis {
@@ -70,7 +101,7 @@ func choose(
 	}
 	var out Choice
 	add := func(t Target, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) {
-		if ok, why := Applies(verb, vm, vmi, withDisks); ok {
+		if ok, why := Applies(verb, vm, vmi, withDisks, migrating[t.Namespace+"/"+t.Name]); ok {
 			out.Targets = append(out.Targets, t)
 		} else {
 			out.Skipped = append(out.Skipped, Skipped{t, why})
